@@ -1,0 +1,231 @@
+"""Maximum likelihood of a linear-Gaussian model by EM, from rows with gaps.
+
+PPCA and factor analysis differ only in `Constraints`. The fit runs in units in which the columns
+are of size 1 (factor analysis: each column by its own standard deviation, for it is covariant
+under rescaling; PPCA: all columns by one number), measured from the column means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from eigengap.fitting.em import EMResult, em
+from eigengap.fitting.loop import Trace, Watch
+from eigengap.fitting.spectral_start import random_start, spectral_start
+from eigengap.linalg import Array
+from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.models.row_posterior import Coefficients
+from eigengap.models.seen_rows import SeenRows, prepare_rows
+from eigengap.sources.base import Block, Source
+from eigengap.statistics.expected import Expected
+from eigengap.statistics.maximise import Constraints, Parameters, log_prior, maximise
+from eigengap.statistics.moments import ColumnMoments
+
+# Least noise variance beside the variance of the data. PPCA: the products of the E-step still
+# hold six digits of a row's posterior there. Factor analysis meets its floor in earnest (Heywood
+# cases); 1e-6 costs the likelihood less than 1e-6 nats a row.
+FLOOR: dict[str, float] = {"isotropic": 1e-10, "diagonal": 1e-6}
+
+Noise = Literal["isotropic", "diagonal"]
+
+
+@dataclass(frozen=True)
+class EMOptions:
+    """How to fit, apart from the model: see `eigengap.PPCA` for the meaning of each."""
+
+    tol: float = 1e-6
+    max_iter: int = 1000
+    n_init: int = 1
+    seed: int = 0
+    watch: Watch | None = None
+    start: LinearGaussian | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianFit:
+    """A fitted model and how it was reached."""
+
+    model: LinearGaussian
+    log_likelihood: float  # of all rows, weighted
+    sum_w: float
+    converged: bool
+    trace: Trace
+    at_floor: tuple[int, ...]  # features whose noise variance fell to the floor
+
+    @property
+    def n_iter(self) -> int:
+        return len(self.trace)
+
+
+def fit_by_em(
+    source: Source,
+    q: int,
+    noise: Noise,
+    *,
+    noise_variance: float | None = None,
+    fit_mean: bool = True,
+    loading_precision: float = 0.0,
+    options: EMOptions = EMOptions(),
+) -> GaussianFit:
+    """Fit x = W z + mu + e to the seen cells of a source."""
+    columns = source.reduce(ColumnMoments.of)
+    problem = _Problem.of(source, columns, q, noise, noise_variance, fit_mean, loading_precision)
+    runs = [problem.run(start, options, kick) for start, kick in problem.starts(options)]
+    best = max(runs, key=lambda run: run.objective)
+    return problem.finish(best)
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """The fit in its own units: r = (x - shift) / unit."""
+
+    rows: Source  # of SeenRows
+    q: int
+    shift: Array  # (d,)
+    unit: Array  # (d,)
+    variance: Array  # (d,) of r
+    share_seen: Array  # (d,)
+    sum_w: float
+    cells: float
+    constraints: Constraints
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        columns: ColumnMoments,
+        q: int,
+        noise: Noise,
+        noise_variance: float | None,
+        fit_mean: bool,
+        loading_precision: float,
+    ) -> _Problem:
+        shift = columns.mean if fit_mean else np.zeros(len(columns.mean))
+        variance = columns.variance() + (columns.mean - shift) ** 2
+        unit = _units(variance, noise)
+        prepare = partial(_prepare, shift=shift, unit=unit, q=q)
+        scaled = unit[0] if noise == "isotropic" else 1.0
+        return cls(
+            rows=source.prepared(prepare),
+            q=q,
+            shift=shift,
+            unit=unit,
+            variance=variance / unit**2,
+            share_seen=columns.seen_w / columns.sum_w,
+            sum_w=columns.sum_w,
+            cells=float(np.sum(columns.seen_w)),
+            constraints=Constraints(
+                noise=noise,
+                floor=np.full(len(unit), FLOOR[noise]),
+                fixed_noise=None if noise_variance is None else noise_variance / scaled**2,
+                fit_mean=fit_mean,
+                loading_precision=loading_precision * scaled**2,
+            ),
+        )
+
+    def starts(self, options: EMOptions) -> list[tuple[Parameters, bool]]:
+        """Starting points, each with whether it may be a saddle that must be kicked."""
+        if options.start is not None:
+            given = options.start.rescaled(1.0 / self.unit, -self.shift / self.unit)
+            psi = np.maximum(given.psi, self.constraints.floor)
+            return [(Parameters(W=given.W, delta=given.mu, psi=psi), True)]
+        rng = np.random.default_rng(options.seed)
+        first = spectral_start(
+            self.rows, self.q, self.variance, self.share_seen, self.sum_w, self.constraints, rng
+        )
+        others = [
+            random_start(self.q, self.variance, self.constraints, rng)
+            for _ in range(options.n_init - 1)
+        ]
+        return [(first, False), *((start, False) for start in others)]
+
+    def run(self, start: Parameters, options: EMOptions, kick: bool) -> EMResult:
+        result = self._em(self.pack(start), options)
+        if not kick:
+            return result
+        # W = 0 and non-principal eigenvectors are stationary but unstable (002 section 3.2): a
+        # small push that EM does not take back leads on to the maximum.
+        rng = np.random.default_rng(options.seed)
+        while True:
+            theta = result.theta.copy()
+            theta[: self.q * len(self.unit)] += 1e-2 * rng.standard_normal(self.q * len(self.unit))
+            pushed = self._em(theta, options)
+            if pushed.objective <= result.objective + 1e-7 * self.cells:
+                return result
+            result = pushed
+
+    def _em(self, theta: Array, options: EMOptions) -> EMResult:
+        return em(
+            partial(self.apply, passes=options.max_iter),
+            theta,
+            tol=options.tol,
+            max_iter=options.max_iter,
+            cells=self.cells,
+            watch=options.watch,
+        )
+
+    def apply(self, theta: Array, passes: int) -> tuple[Array, float]:
+        """The EM map: one pass over the rows."""
+        current = self.unpack(theta)
+        coefficients = Coefficients.of(current.W, current.delta, current.psi)
+        of: Callable[[SeenRows], Expected] = partial(
+            Expected.of, coefficients=coefficients, passes=min(passes, 50)
+        )
+        expected = self.rows.reduce(of)
+        following = maximise(expected, current, self.constraints)
+        objective = expected.log_likelihood + log_prior(current, self.constraints)
+        return self.pack(following), objective
+
+    def pack(self, parameters: Parameters) -> Array:
+        """Parameters as one vector, each coordinate of size about 1."""
+        size = self._size()[:, None]
+        psi = parameters.psi if self.constraints.noise == "diagonal" else parameters.psi[:1]
+        return np.concatenate(
+            [(parameters.W / size).ravel(), parameters.delta / size[:, 0], np.log(psi)]
+        )
+
+    def unpack(self, theta: Array) -> Parameters:
+        d, q = len(self.unit), self.q
+        size = self._size()
+        psi = np.exp(np.clip(theta[d * q + d :], -700.0, 700.0))
+        return Parameters(
+            W=theta[: d * q].reshape(d, q) * size[:, None],
+            delta=theta[d * q : d * q + d] * size,
+            psi=np.maximum(np.broadcast_to(psi, (d,)), self.constraints.floor),
+        )
+
+    def _size(self) -> Array:
+        """(d,) standard deviation of each column in the fit's units; 1 for constant columns."""
+        return np.where(self.variance > 0, np.sqrt(self.variance), 1.0)
+
+    def finish(self, run: EMResult) -> GaussianFit:
+        parameters = self.unpack(run.theta)
+        at_floor = np.flatnonzero(parameters.psi <= self.constraints.floor * (1 + 1e-3))
+        model = LinearGaussian(W=parameters.W, mu=parameters.delta, psi=parameters.psi)
+        # A density in units of `unit` is one in the data's units times the Jacobian, cell by cell.
+        jacobian = float(np.sum(np.log(self.unit) * self.share_seen) * self.sum_w)
+        return GaussianFit(
+            model=model.rescaled(self.unit, self.shift).canonical(),
+            log_likelihood=run.objective - log_prior(parameters, self.constraints) - jacobian,
+            sum_w=self.sum_w,
+            converged=run.converged,
+            trace=Trace(run.trace.objective - jacobian, run.trace.change, run.trace.seconds),
+            at_floor=tuple(int(j) for j in at_floor),
+        )
+
+
+def _units(variance: Array, noise: Noise) -> Array:
+    """(d,) scale of each column; a constant table or column keeps its own units."""
+    if noise == "diagonal":
+        return np.where(variance > 0, np.sqrt(variance), 1.0)
+    mean = float(np.mean(variance))
+    return np.full(len(variance), np.sqrt(mean) if mean > 0 else 1.0)
+
+
+def _prepare(block: Block, shift: Array, unit: Array, q: int) -> SeenRows:
+    return prepare_rows(block.values, block.weight, shift, unit, q)

@@ -1,0 +1,91 @@
+"""Where EM starts: the leading eigenvectors of the mask-corrected, zero-filled covariance."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from eigengap.linalg import Array
+from eigengap.sources.base import Source
+from eigengap.statistics.maximise import Constraints, Parameters
+from eigengap.statistics.zero_filled import ZeroFilledProduct
+
+# Up to here the d x d covariance is formed and solved exactly; beyond, subspace iteration.
+DIRECT = 400
+OVERSAMPLING = 8
+PASSES = 5
+
+
+def spectral_start(
+    rows: Source,  # of SeenRows, in the fit's units
+    q: int,
+    variance: Array,  # (d,) of each column, over its seen cells
+    share_seen: Array,  # (d,) share of the rows in which each column was seen
+    sum_w: float,
+    constraints: Constraints,
+    rng: np.random.Generator,
+) -> Parameters:
+    """Loadings from the top q eigenpairs, noise from the variance that they leave."""
+    d = len(variance)
+    if d <= DIRECT:
+        lam, U = _direct(rows, q, variance, share_seen, sum_w)
+    else:
+        lam, U = _subspace(rows, q, variance, share_seen, sum_w, rng)
+    total = float(np.sum(variance))
+    left = max(total - float(np.sum(lam)), 0.0) / max(d - q, 1)
+    sigma2 = max(left, 1e-2 * total / d, float(np.max(constraints.floor)))
+    W = U * np.sqrt(np.maximum(lam - sigma2, 1e-3 * np.abs(lam)))
+    if constraints.fixed_noise is not None:
+        psi = np.full(d, constraints.fixed_noise)
+    elif constraints.noise == "isotropic":
+        psi = np.full(d, sigma2)
+    else:
+        psi = np.maximum(variance - np.einsum("jq,jq->j", W, W), 0.1 * variance)
+    return Parameters(W=W, delta=np.zeros(d), psi=np.maximum(psi, constraints.floor))
+
+
+def random_start(
+    q: int, variance: Array, constraints: Constraints, rng: np.random.Generator
+) -> Parameters:
+    """Loadings at random that explain half of each column's variance."""
+    d = len(variance)
+    W = rng.standard_normal((d, q)) * np.sqrt(0.5 * variance / max(q, 1))[:, None]
+    noise = constraints.fixed_noise
+    psi = np.full(d, float(np.mean(variance)) / 2) if noise is None else np.full(d, noise)
+    if noise is None and constraints.noise == "diagonal":
+        psi = variance / 2
+    return Parameters(W=W, delta=np.zeros(d), psi=np.maximum(psi, constraints.floor))
+
+
+def _direct(
+    rows: Source, q: int, variance: Array, share_seen: Array, sum_w: float
+) -> tuple[Array, Array]:
+    scatter = rows.reduce(ZeroFilledProduct.scatter).value
+    C = scatter.astype(np.float64) / sum_w / np.outer(share_seen, share_seen)
+    C[np.diag_indices_from(C)] = variance
+    lam, U = np.linalg.eigh(C)
+    return lam[::-1][:q], U[:, ::-1][:, :q]
+
+
+def _subspace(
+    rows: Source,
+    q: int,
+    variance: Array,
+    share_seen: Array,
+    sum_w: float,
+    rng: np.random.Generator,
+) -> tuple[Array, Array]:
+    """Randomised subspace iteration (Halko, Martinsson and Tropp 2011): a start needs no more."""
+    d = len(variance)
+    # diag(scatter) / p^2 overstates the variance by 1 / p: take the excess off the diagonal.
+    excess = variance / share_seen - variance
+    V = np.linalg.qr(rng.standard_normal((d, min(q + OVERSAMPLING, d))))[0]
+    image = V
+    for _ in range(PASSES):
+        V = np.linalg.qr(image)[0]
+        of = partial(ZeroFilledProduct.of, V=V / share_seen[:, None])
+        image = rows.reduce(of).value / share_seen[:, None] / sum_w - excess[:, None] * V
+    small = V.T @ image
+    lam, T = np.linalg.eigh((small + small.T) / 2)
+    return lam[::-1][:q], (V @ T)[:, ::-1][:, :q]

@@ -1,0 +1,65 @@
+"""Small linear algebra shared by every room: packed triangles, signs, angles, Procrustes."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def packed_size(q: int) -> int:
+    """Number of entries in the lower triangle of a q x q matrix."""
+    return q * (q + 1) // 2
+
+
+def packed_indices(q: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Row and column of each packed entry: entry (i, j), j <= i, sits at i (i + 1) / 2 + j.
+
+    This order puts the triangle of a leading block first, so that appending a row to the matrix
+    appends to the packed vector.
+    """
+    return np.tril_indices(q)
+
+
+def pack_outer(W: Array) -> Array:
+    """Packed lower triangles of the outer products w_j w_j^T, (d, q) -> (d, q (q + 1) / 2)."""
+    i, j = packed_indices(W.shape[1])
+    return W[:, i] * W[:, j]
+
+
+def unpack(packed: Array, q: int) -> Array:
+    """Symmetric matrices (..., q, q) from packed lower triangles (..., q (q + 1) / 2)."""
+    i, j = packed_indices(q)
+    full = np.empty((*packed.shape[:-1], q, q))
+    full[..., i, j] = packed
+    full[..., j, i] = packed
+    return full
+
+
+def sign_rule(U: Array) -> Array:
+    """Signs (q,) that make the entry of largest modulus in each column of U (d, q) positive.
+
+    The first such entry counts where several tie, as in scikit-learn, so that the same data give
+    the same signs whatever the solver.
+    """
+    if U.size == 0:
+        return np.ones(U.shape[1])
+    largest = U[np.argmax(np.abs(U), axis=0), np.arange(U.shape[1])]
+    return np.where(largest < 0, -1.0, 1.0)
+
+
+def principal_angles(A: Array, B: Array) -> Array:
+    """Principal angles in radians, largest first, between the column spaces of A and B.
+
+    Bjorck and Golub (1973): sines for small angles, cosines for large ones, so that angles near
+    zero are not lost in the rounding of 1 - cos.
+    """
+    return np.asarray(scipy.linalg.subspace_angles(A, B))
+
+
+def procrustes(A: Array, B: Array) -> Array:
+    """The orthogonal matrix R (q, q) that minimises ||A R - B|| (Schonemann 1966)."""
+    left, _, right = np.linalg.svd(A.T @ B)
+    return np.asarray(left @ right)

@@ -1,0 +1,319 @@
+"""The linear-Gaussian model as an immutable value.
+
+    x = W z + mu + e,   z ~ N(0, I_q),   e ~ N(0, diag(psi))
+
+Probabilistic PCA is psi = sigma2 (1, ..., 1) (Tipping and Bishop 1999), factor analysis any
+psi >= 0. A value does not know how it was fitted. NaN marks an unseen cell; every method takes
+rows with gaps and marginalises over them exactly. No method but `covariance` and `precision`
+forms a d x d matrix. psi may hold zeros (PCA's limit sigma2 -> 0, Heywood cases): posteriors are
+then the limits, and densities exist as long as the covariance of what was seen is regular.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from eigengap.linalg import Array, packed_size, sign_rule, unpack
+from eigengap.models import near_exact
+from eigengap.models.affine import AffineMap
+from eigengap.models.posterior import Posterior
+from eigengap.models.row_posterior import (
+    Coefficients,
+    projected_variance,
+    row_posteriors,
+)
+from eigengap.models.seen_rows import prepare_rows
+
+
+class SingularModelError(ValueError):
+    """The covariance of the seen cells is singular, so there is no density."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearGaussian:
+    """x = W z + mu + e with z ~ N(0, I) and e ~ N(0, diag(psi)).
+
+    Parameters
+    ----------
+    W : array of shape (d, q)
+        Loadings.
+    mu : array of shape (d,)
+        Mean.
+    psi : array of shape (d,)
+        Noise variance of each feature, not negative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigengap import LinearGaussian
+    >>> model = LinearGaussian(W=[[2.0], [1.0]], mu=[0.0, 0.0], psi=[1.0, 1.0])
+    >>> mean, variance = model.conditional(np.array([[3.0, np.nan]]))
+    >>> mean
+    array([[3. , 1.2]])
+    >>> variance
+    array([[0. , 1.2]])
+    """
+
+    W: Array
+    mu: Array
+    psi: Array
+
+    def __post_init__(self) -> None:
+        for name in ("W", "mu", "psi"):
+            value = np.array(getattr(self, name), dtype=np.float64, copy=True)
+            if not np.all(np.isfinite(value)):
+                raise ValueError(f"{name} holds NaN or infinity")
+            value.flags.writeable = False
+            object.__setattr__(self, name, value)
+        d = len(self.mu)
+        if self.W.ndim != 2 or self.W.shape[0] != d or self.psi.shape != (d,):
+            raise ValueError(
+                f"shapes do not fit: W {self.W.shape}, mu {self.mu.shape}, psi {self.psi.shape}; "
+                "expected (d, q), (d,), (d,)"
+            )
+        if np.any(self.psi < 0):
+            raise ValueError(f"psi is negative at feature {int(np.argmax(self.psi < 0))}")
+
+    @property
+    def d(self) -> int:
+        return int(self.W.shape[0])
+
+    @property
+    def q(self) -> int:
+        return int(self.W.shape[1])
+
+    @property
+    def is_isotropic(self) -> bool:
+        """Whether all features have the same noise variance, as in PPCA."""
+        return bool(np.all(self.psi == self.psi[0])) if self.d else True
+
+    # What a row says about z ---------------------------------------------------------------
+
+    def posterior(self, X: ArrayLike) -> Posterior:
+        """z | x for every row (n, d): T&B 1999, Eq. 6, over the seen cells."""
+        X = self._rows(X)
+        if near_exact.is_nearly_exact(self.W, self.psi):
+            return self._posterior_near_exact(X)
+        mean = np.empty((len(X), self.q))
+        pattern = np.empty(len(X), dtype=np.intp)
+        packed, count = [], 0
+        rows, coefficients = self._prepare(X)
+        for part in row_posteriors(rows, coefficients):
+            at = rows.order[part.rows]
+            mean[at] = part.Z.T
+            u = part.S.shape[1]
+            pattern[at] = count + (np.arange(u) if u == len(at) else 0)
+            packed.append(part.S.T)
+            count += u
+        covs = np.concatenate(packed) if packed else np.empty((0, packed_size(self.q)))
+        return Posterior(mean=mean, pattern_cov=unpack(covs, self.q), pattern=pattern)
+
+    def posterior_mean(self, X: ArrayLike) -> Array:
+        """E[z | x] for every row: (n, q)."""
+        X = self._rows(X)
+        mean = np.empty((len(X), self.q))
+        if near_exact.is_nearly_exact(self.W, self.psi):
+            for part in near_exact.pattern_posteriors(X, self.W, self.mu, self.psi):
+                mean[part.rows] = part.Z
+            return mean
+        rows, coefficients = self._prepare(X)
+        for chunk in row_posteriors(rows, coefficients):
+            mean[rows.order[chunk.rows]] = chunk.Z.T
+        return mean
+
+    def log_likelihood(self, X: ArrayLike) -> Array:
+        """ln p(seen part of x) for every row: (n,); 0 for a row in which nothing was seen."""
+        X = self._rows(X)
+        result = np.empty(len(X))
+        if near_exact.is_nearly_exact(self.W, self.psi):
+            for part in near_exact.pattern_posteriors(X, self.W, self.mu, self.psi):
+                if not part.has_density:
+                    raise SingularModelError(
+                        "the model has no density: its noise variance is zero where its "
+                        f"{self.q} components leave directions without variance (row "
+                        f"{int(part.rows[0])}). Fit fewer components, or give a noise variance."
+                    )
+                result[part.rows] = part.log_likelihood
+            return result
+        rows, coefficients = self._prepare(X)
+        for chunk in row_posteriors(rows, coefficients):
+            result[rows.order[chunk.rows]] = -0.5 * chunk.energy
+        return result
+
+    # What the seen cells say about the others ----------------------------------------------
+
+    def conditional(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
+
+        Seen cells are returned as they are, with variance 0.
+        """
+        X = self._rows(X)
+        mean, variance = np.empty(X.shape), np.empty(X.shape)
+        for at, Z, S in self._latents(X):
+            mean[at] = Z @ self.W.T + self.mu
+            variance[at] = projected_variance(self.W, S).T + self.psi
+        seen = ~np.isnan(X)
+        np.copyto(mean, X, where=seen)
+        variance[seen] = 0.0
+        return mean, variance
+
+    def conditional_mean(self, X: ArrayLike) -> Array:
+        """E[x | seen cells]: (n, d), seen cells as they are."""
+        X = self._rows(X)
+        return np.where(np.isnan(X), self.posterior_mean(X) @ self.W.T + self.mu, X)
+
+    def sample_conditional(self, X: ArrayLike, rng: np.random.Generator) -> Array:
+        """One draw of the unseen cells given the seen ones: (n, d), seen cells as they are."""
+        X = self._rows(X)
+        drawn = np.empty(X.shape)
+        for at, Z, S in self._latents(X):
+            roots = _square_roots(unpack(S.T, self.q))  # (u, q, q)
+            noise = rng.standard_normal(Z.shape)
+            z = Z + np.einsum("uij,uj->ui", np.broadcast_to(roots, (len(Z), *roots.shape[1:])), noise)
+            drawn[at] = z @ self.W.T + self.mu
+            drawn[at] += rng.standard_normal((len(Z), self.d)) * np.sqrt(self.psi)
+        return np.where(np.isnan(X), drawn, X)
+
+    def given(self, x: ArrayLike) -> LinearGaussian:
+        """The model of the unseen cells of one row given its seen ones: a model again."""
+        row = self._rows(np.asarray(x, dtype=np.float64)[None, :])
+        ((_, Z, S),) = self._latents(row)
+        unseen = np.isnan(row[0])
+        W = self.W[unseen]
+        root = _square_roots(unpack(S.T, self.q))[0]
+        return LinearGaussian(W=W @ root, mu=self.mu[unseen] + W @ Z[0], psi=self.psi[unseen])
+
+    def marginal(self, columns: ArrayLike) -> LinearGaussian:
+        """The model of some of the features, in the order asked for."""
+        at = np.asarray(columns)
+        return LinearGaussian(W=self.W[at], mu=self.mu[at], psi=self.psi[at])
+
+    # Draws, moments, forms -----------------------------------------------------------------
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """n independent rows: (n, d)."""
+        z = rng.standard_normal((n, self.q))
+        return z @ self.W.T + self.mu + rng.standard_normal((n, self.d)) * np.sqrt(self.psi)
+
+    def covariance(self) -> Array:
+        """C = W W^T + diag(psi): (d, d)."""
+        C = self.W @ self.W.T
+        C[np.diag_indices(self.d)] += self.psi
+        return C
+
+    def variances(self) -> Array:
+        """The diagonal of the covariance: (d,)."""
+        return np.einsum("jq,jq->j", self.W, self.W) + self.psi
+
+    def precision(self) -> Array:
+        """C^-1 by Woodbury's identity through the q x q matrix I + W^T Psi^-1 W: (d, d)."""
+        if near_exact.is_nearly_exact(self.W, self.psi):
+            return self._precision_near_exact()
+        scaled = self.W / self.psi[:, None]
+        P = np.eye(self.q) + self.W.T @ scaled
+        precision = -scaled @ np.linalg.solve(P, scaled.T)
+        precision[np.diag_indices(self.d)] += 1.0 / self.psi
+        return (precision + precision.T) / 2
+
+    def canonical(self) -> LinearGaussian:
+        """The same density with W^T Psi^-1 W diagonal, descending, and signs by the rule.
+
+        W is determined up to a rotation of z; for isotropic noise this rotation makes W's columns
+        the principal axes scaled by sqrt(lam - sigma2) (T&B 1999, Eq. 7 with R = I).
+        """
+        weighted = self.W if self.is_isotropic else self.W / np.sqrt(self._noise_floor())[:, None]
+        _, _, Vt = np.linalg.svd(weighted, full_matrices=False)
+        if Vt.shape[0] < self.q:  # q > d: the other latent directions have no loadings
+            Vt = np.linalg.svd(weighted, full_matrices=True)[2]
+        W = self.W @ Vt.T
+        return LinearGaussian(W=W * sign_rule(W), mu=self.mu, psi=self.psi)
+
+    def principal_axes(self) -> tuple[Array, Array]:
+        """Orthonormal axes U (d, q) of W and the variances lam (q,) of C along them.
+
+        For isotropic noise these are the leading eigenpairs of C; directions that W does not load
+        have lam = sigma2.
+        """
+        U, length, _ = np.linalg.svd(self.W, full_matrices=False)
+        U = U * sign_rule(U)
+        return U, length**2 + np.einsum("jq,j,jq->q", U, self.psi, U)
+
+    def rescaled(self, scale: Array, shift: Array | float = 0.0) -> LinearGaussian:
+        """The model of scale * x + shift, column by column."""
+        return LinearGaussian(
+            W=self.W * scale[:, None], mu=self.mu * scale + shift, psi=self.psi * scale**2
+        )
+
+    def encoder(self) -> AffineMap:
+        """The affine map that takes a complete row to E[z | x], and back by W."""
+        if near_exact.is_nearly_exact(self.W, self.psi):
+            centred = LinearGaussian(W=self.W, mu=np.zeros(self.d), psi=self.psi)
+            A = centred.posterior_mean(np.eye(self.d)).T
+        else:
+            scaled = self.W / self.psi[:, None]
+            A = np.linalg.solve(np.eye(self.q) + self.W.T @ scaled, scaled.T)
+        return AffineMap(A=A, B=self.W, mean=self.mu)
+
+    # ---------------------------------------------------------------------------------------
+
+    def _rows(self, X: ArrayLike) -> NDArray[Any]:
+        rows = np.asarray(X)
+        if rows.dtype not in (np.float32, np.float64):
+            rows = rows.astype(np.float64)
+        if rows.ndim != 2 or rows.shape[1] != self.d:
+            raise ValueError(f"expected rows of {self.d} features, got shape {rows.shape}")
+        return rows
+
+    def _prepare(self, X: NDArray[Any]) -> tuple[Any, Coefficients]:
+        rows = prepare_rows(X, None, self.mu, None, self.q)
+        return rows, Coefficients.of(self.W, np.zeros(self.d), self.psi)
+
+    def _latents(self, X: NDArray[Any]) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
+        """(positions (c,), means (c, q), packed covariances (K, c or 1)) of all rows, in parts."""
+        if near_exact.is_nearly_exact(self.W, self.psi):
+            i, j = np.tril_indices(self.q)
+            for part in near_exact.pattern_posteriors(X, self.W, self.mu, self.psi):
+                yield part.rows, part.Z, part.S[i, j][:, None]
+            return
+        rows, coefficients = self._prepare(X)
+        for chunk in row_posteriors(rows, coefficients):
+            yield rows.order[chunk.rows], chunk.Z.T, chunk.S
+
+    def _posterior_near_exact(self, X: NDArray[Any]) -> Posterior:
+        mean = np.empty((len(X), self.q))
+        pattern = np.empty(len(X), dtype=np.intp)
+        covs = []
+        for k, part in enumerate(near_exact.pattern_posteriors(X, self.W, self.mu, self.psi)):
+            mean[part.rows] = part.Z
+            pattern[part.rows] = k
+            covs.append(part.S)
+        stacked = np.stack(covs) if covs else np.empty((0, self.q, self.q))
+        return Posterior(mean=mean, pattern_cov=stacked, pattern=pattern)
+
+    def _noise_floor(self) -> Array:
+        """psi with zeros replaced by a vanishing share of the feature's variance."""
+        variance = self.variances()
+        return np.maximum(self.psi, np.where(variance > 0, near_exact.VANISHING * variance, 1.0))
+
+    def _precision_near_exact(self) -> Array:
+        lam, U = np.linalg.eigh(self.covariance())
+        if lam[0] <= self.d * np.finfo(np.float64).eps * lam[-1]:
+            raise SingularModelError(
+                "the covariance is singular, so it has no inverse: fit fewer components, or give "
+                "a noise variance"
+            )
+        return np.asarray((U / lam) @ U.T)
+
+
+def _square_roots(S: Array) -> Array:
+    """Matrices L with L L^T = S for a stack of covariances (u, q, q), singular ones included."""
+    try:
+        return np.linalg.cholesky(S)
+    except np.linalg.LinAlgError:  # a zero variance, in the limit of no noise
+        lam, U = np.linalg.eigh(S)
+        return np.asarray(U * np.sqrt(np.maximum(lam, 0.0))[:, None, :])

@@ -1,0 +1,146 @@
+"""Posterior of the latent variables of many rows at once, by matrix products.
+
+For a row with seen set o and residual r = x_o - mu_o (Tipping and Bishop 1999, Eq. 6, with a
+noise variance per feature and the gaps left out):
+
+    P = I + W_o^T Psi_o^-1 W_o,   S = P^-1,   z = S W_o^T Psi_o^-1 r
+    -2 ln p(x_o) = sum_o (ln 2 pi psi_j + r_j^2 / psi_j) + ln|P| - z^T P z
+
+Each sum over o is linear in per-feature coefficients; one product with the mask and one with the
+values give them for all rows. Another noise model supplies other coefficients to the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import log, pi
+from typing import Any
+
+import numpy as np
+
+from eigengap.compiled import factorise
+from eigengap.linalg import Array, pack_outer, packed_size, unpack
+from eigengap.models.seen_rows import SeenRows
+
+
+# Signal to noise beyond which r^T Psi^-1 r - z^T P z, a small difference of large numbers, is
+# computed from the residuals instead: one more product.
+CANCELS = 1e5
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """What each feature contributes to the posterior of a row in which it was seen."""
+
+    on_mask: Array  # (d, K + q + 1): w w^T / psi packed | w delta / psi | ln 2 pi psi + delta^2/psi
+    on_values: Array  # (d, q + 1): w / psi | delta / psi
+    W: Array  # (d, q)
+    delta: Array  # (d,)
+    psi: Array  # (d,)
+
+    @property
+    def q(self) -> int:
+        return int(self.W.shape[1])
+
+    @classmethod
+    def of(cls, W: Array, delta: Array, psi: Array) -> Coefficients:
+        """Coefficients of x = W z + delta + noise(psi), x measured from the rows' shift."""
+        inv = 1.0 / psi
+        scaled = W * inv[:, None]
+        i, j = np.tril_indices(W.shape[1])
+        on_mask = np.column_stack(
+            [
+                scaled[:, i] * W[:, j],
+                scaled * delta[:, None],
+                np.log(psi) + log(2 * pi) + inv * delta**2,
+            ]
+        )
+        on_values = np.column_stack([scaled, inv * delta])
+        return cls(on_mask=on_mask, on_values=on_values, W=W, delta=delta, psi=psi)
+
+    def signal_to_noise(self) -> float:
+        """Largest w_j^T w_j / psi_j."""
+        return float(np.max(np.einsum("jq,jq->j", self.W, self.W) / self.psi, initial=0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class RowPosteriors:
+    """Posteriors of one chunk of rows, rows innermost. c rows, u = c or, where shared, 1."""
+
+    rows: slice  # of SeenRows.R
+    mask_rows: slice  # of SeenRows.M
+    S: Array  # (K, u) packed covariances
+    Z: Array  # (q, c) means
+    energy: Array  # (c,) -2 ln p(x_o)
+
+
+def row_posteriors(
+    rows: SeenRows, coefficients: Coefficients, passes: int = 1
+) -> Iterator[RowPosteriors]:
+    """Posteriors of all rows of a block, chunk by chunk.
+
+    `passes` is how often the caller expects to do this: it decides whether compiling pays.
+    """
+    q = coefficients.q
+    K = packed_size(q)
+    everywhere = coefficients.on_mask[rows.everywhere()].sum(axis=0)  # (K + q + 1,)
+    on_gappy = coefficients.on_mask[rows.gappy]
+    diagonal = np.cumsum(np.arange(1, q + 1)) - 1
+    cancels = coefficients.signal_to_noise() > CANCELS
+    for in_rows, in_mask in rows.chunks(q):
+        sums = product(on_gappy, rows.M[in_mask])  # (K + q + 1, u)
+        sums += everywhere[:, None]
+        projected = product(coefficients.on_values, rows.R[in_rows])  # (q + 1, c)
+        S = sums[:K]
+        S[diagonal] += 1.0
+        b = projected[:q] - sums[K : K + q]
+        if S.shape[1] == b.shape[1]:
+            Z, log_det = factorise(S, b, passes=passes)
+        else:
+            _, log_det = factorise(S, np.zeros((q, 1)), passes=passes)
+            Z = unpack(S[:, 0], q) @ b
+        if cancels:
+            energy = log_det + _misfit(rows, in_rows, in_mask, coefficients, Z)
+        else:
+            energy = sums[K + q] - 2.0 * projected[q] + log_det - np.einsum("qc,qc->c", b, Z)
+            energy += _row_squares(rows, in_rows, coefficients.psi)
+        yield RowPosteriors(rows=in_rows, mask_rows=in_mask, S=S, Z=Z, energy=energy)
+
+
+def product(coefficients: Array, rows: Any) -> Array:
+    """coefficients^T rows^T, (d, k) and (c, d) -> (k, c), C-contiguous float64."""
+    if isinstance(rows, np.ndarray):
+        return coefficients.T @ rows.T.astype(np.float64, copy=False)
+    return np.ascontiguousarray((rows @ coefficients).T)
+
+
+def _row_squares(rows: SeenRows, part: slice, psi: Array) -> Array:
+    """(c,) sum_j R_ij^2 / psi_j."""
+    if np.all(psi == psi[0]):
+        return rows.row_squares[part] / psi[0]
+    R = rows.R[part]
+    if isinstance(R, np.ndarray):
+        return np.einsum("ij,ij,j->i", R, R, 1.0 / psi, dtype=np.float64)
+    return np.asarray(R.power(2) @ (1.0 / psi))
+
+
+def _misfit(
+    rows: SeenRows, in_rows: slice, in_mask: slice, coefficients: Coefficients, Z: Array
+) -> Array:
+    """(c,) sum over the seen cells of (r - w^T z)^2 / psi + ln 2 pi psi, plus |z|^2."""
+    seen = np.ones((in_mask.stop - in_mask.start, rows.d))
+    mask = rows.M[in_mask]
+    seen[:, rows.gappy] = mask if isinstance(mask, np.ndarray) else mask.toarray()
+    R = rows.R[in_rows]
+    values = R if isinstance(R, np.ndarray) else R.toarray()
+    residual = values - coefficients.delta - Z.T @ coefficients.W.T
+    terms = residual**2 / coefficients.psi + (np.log(coefficients.psi) + log(2 * pi))
+    return np.asarray((seen * terms).sum(axis=1)) + np.einsum("qc,qc->c", Z, Z)
+
+
+def projected_variance(W: Array, S: Array) -> Array:
+    """w_j^T S_i w_j for all features and packed covariances: (d, q), (K, u) -> (d, u)."""
+    i, j = np.tril_indices(W.shape[1])
+    return (pack_outer(W) * np.where(i == j, 1.0, 2.0)) @ S
+

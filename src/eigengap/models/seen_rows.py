@@ -1,0 +1,165 @@
+"""Rows with gaps, arranged so that sums over what was seen become matrix products.
+
+Each row i has its own posterior precision P_i = I + sum_{j seen} w_j w_j^T / psi_j. With the 0/1
+mask M (n, d) all of them are one product, M @ [w_j w_j^T / psi_j], and the sums of an M-step are
+its transpose. What does not depend on the parameters is prepared here, once per fit:
+
+- columns seen in every row of the block leave the mask: their share is the same for all rows;
+- rows that share a pattern of gaps (complete rows above all) share one mask row, hence one
+  factorisation; the other, lone, rows come first;
+- where few cells are seen the values and the mask are kept as sparse matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array, packed_size
+
+# Below this share of seen cells a sparse product beats BLAS on the zeros (measured: see
+# docs/performance.md; SciPy's sparse product runs on one core at about 1/25 of BLAS' speed).
+SPARSE_BELOW = 0.04
+
+# Bytes of one chunk's packed precisions: small enough to stay in cache, large enough for BLAS.
+CHUNK_BYTES = 2 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class SeenRows:
+    """A block of rows prepared for the products of an E-step."""
+
+    R: Any  # (c, d) values - shift, 0 where unseen; rows in the order `order`; dense or CSR
+    M: Any  # (u, g) 1 where seen: one row per lone row, then one per shared pattern
+    gappy: NDArray[np.intp]  # (g,) columns that M speaks of; all others are seen in every row
+    n_lone: int  # rows 0..n_lone of R have a mask row each
+    bounds: NDArray[np.intp]  # (G + 1,) rows bounds[k]..bounds[k + 1] of R share pattern k
+    order: NDArray[np.intp]  # (c,) position in the block of each row of R
+    weight: Array | None  # (c,) in the order of R
+    row_squares: Array  # (c,) sums of R^2 over each row
+    squares: Array  # (d,) weighted column sums of R^2
+    cells: float  # weighted number of seen cells
+
+    @property
+    def d(self) -> int:
+        return int(self.R.shape[1])
+
+    def everywhere(self) -> NDArray[np.bool_]:
+        """(d,) columns without a gap in this block."""
+        seen = np.ones(self.d, dtype=bool)
+        seen[self.gappy] = False
+        return seen
+
+    def chunks(self, q: int) -> Iterator[tuple[slice, slice]]:
+        """Slices (rows of R, rows of M) that the E-step treats at a time.
+
+        Lone rows come in chunks of CHUNK_BYTES of packed precisions; then each shared pattern.
+        """
+        step = max(128, CHUNK_BYTES // (8 * max(packed_size(q), 1)))
+        for start in range(0, self.n_lone, step):
+            rows = slice(start, min(start + step, self.n_lone))
+            yield rows, rows
+        for k in range(len(self.bounds) - 1):
+            mask_row = self.n_lone + k
+            yield slice(self.bounds[k], self.bounds[k + 1]), slice(mask_row, mask_row + 1)
+
+
+def prepare_rows(
+    values: NDArray[Any],  # (c, d), NaN where unseen
+    weight: Array | None,
+    shift: Array,  # (d,)
+    scale: Array | None,  # (d,) unit of each column, or None for 1
+    q: int,  # size of the model to come: decides when sharing a pattern pays
+) -> SeenRows:
+    """Arrange the rows of one block."""
+    if weight is not None and not np.all(weight > 0):
+        kept = np.flatnonzero(weight > 0)
+        rows = prepare_rows(values[kept], weight[kept], shift, scale, q)
+        return _renumbered(rows, kept)
+    seen = ~np.isnan(values)
+    order, n_lone, bounds = _shared_patterns(seen, q)
+    moved = order is not None
+    if order is None:
+        order = np.arange(len(values))
+    gappy = np.flatnonzero(~seen.all(axis=0)) if len(values) else np.arange(values.shape[1])
+    R = values[order] - shift if moved else values - shift
+    if scale is not None:
+        R /= scale
+    R = R.astype(values.dtype, copy=False)
+    seen = seen[order] if moved else seen
+    np.copyto(R, 0, where=~seen)
+    w = None if weight is None else weight[order]
+    counts = seen.sum(axis=1)
+    representatives = np.concatenate([np.arange(n_lone), bounds[:-1]])
+    M = seen[np.ix_(representatives, gappy)].astype(values.dtype)
+    rows = SeenRows(
+        R=R,
+        M=M,
+        gappy=gappy,
+        n_lone=n_lone,
+        bounds=bounds,
+        order=order,
+        weight=w,
+        row_squares=np.einsum("ij,ij->i", R, R, dtype=np.float64),
+        squares=_column_squares(R, w),
+        cells=float(counts.sum() if w is None else counts @ w),
+    )
+    return _sparsified(rows) if counts.sum() < SPARSE_BELOW * seen.size else rows
+
+
+def _column_squares(R: NDArray[Any], w: Array | None) -> Array:
+    if w is None:
+        return np.einsum("ij,ij->j", R, R, dtype=np.float64)
+    return np.einsum("i,ij,ij->j", w, R, R, dtype=np.float64)
+
+
+def _renumbered(rows: SeenRows, kept: NDArray[np.intp]) -> SeenRows:
+    return SeenRows(**{**vars(rows), "order": kept[rows.order]})
+
+
+def _sparsified(rows: SeenRows) -> SeenRows:
+    return SeenRows(
+        **{**vars(rows), "R": scipy.sparse.csr_array(rows.R), "M": scipy.sparse.csr_array(rows.M)}
+    )
+
+
+def _shared_patterns(
+    seen: NDArray[np.bool_], q: int
+) -> tuple[NDArray[np.intp] | None, int, NDArray[np.intp]]:
+    """Order that puts lone rows first, how many they are, and the bounds of the shared groups.
+
+    A group costs about 25 us of Python, a lone row the products and the factorisation of its own
+    precision; only patterns with enough rows to repay the former are treated as shared.
+    """
+    n, d = seen.shape
+    seconds_a_row = (4.0 * d * packed_size(q + 1) + q**3) / 3e10 + 2e-8
+    worth_sharing = max(2.0, 25e-6 / seconds_a_row)
+    none = None, n, np.array([n], dtype=np.intp)
+    if n < worth_sharing:
+        return none
+    key = _pattern_keys(seen)
+    _, pattern, count = np.unique(key, return_inverse=True, return_counts=True)
+    shared = count >= worth_sharing
+    if not shared.any():
+        return none
+    # Shared patterns get ranks 1.., lone rows rank 0; a stable sort keeps the rows' order within.
+    rank = np.where(shared, np.cumsum(shared), 0)[pattern]
+    order = np.argsort(rank, kind="stable")
+    n_lone = int(np.sum(rank == 0))
+    bounds = np.concatenate([[n_lone], n_lone + np.cumsum(count[shared])]).astype(np.intp)
+    return order, n_lone, bounds
+
+
+def _pattern_keys(seen: NDArray[np.bool_]) -> NDArray[Any]:
+    """One value per row, equal exactly where the patterns are equal."""
+    bits = np.packbits(seen, axis=1)
+    if bits.shape[1] <= 8:
+        padded = np.zeros((len(bits), 8), dtype=np.uint8)
+        padded[:, : bits.shape[1]] = bits
+        return padded.view(np.uint64).ravel()
+    return np.ascontiguousarray(bits).view(np.dtype((np.void, bits.shape[1]))).ravel()

@@ -1,0 +1,153 @@
+"""Where data live: blocks of rows behind three verbs, reduce, map and sample.
+
+A fit never sees an array, a frame, a file or a cluster: it sees a `Source`. A new place for data
+is a new file in this folder that implements this interface.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.sources.wording import column
+
+Rows = Any  # ndarray (c, d) of float32 or float64, or a scipy.sparse CSR array of the same
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Consecutive rows of a table."""
+
+    values: Rows  # (c, d); NaN marks an unseen cell; CSR has no unseen cells, its zeros are zeros
+    weight: Array | None  # (c,) frequency of each row; None means 1
+    cell_sd: Array | None  # (c, d) known standard deviation of each cell; None where unknown
+    start: int  # index of the first row in the whole table
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.values.shape[0])
+
+    @property
+    def sum_w(self) -> float:
+        return float(self.n_rows) if self.weight is None else float(np.sum(self.weight))
+
+
+class Statistic(Protocol):
+    """What must be known of the data: small, and the same however the rows were cut."""
+
+    def merge(self, other: Self, /) -> Self: ...
+
+
+S = TypeVar("S", bound=Statistic)
+
+
+@dataclass(frozen=True, eq=False)
+class SeenCells:
+    """How much there is to learn from; a row of weight zero is as if absent."""
+
+    rows: int  # rows of positive weight
+    sum_w: float  # sum of their weights
+    per_column: NDArray[np.intp]  # (d,) seen cells among them
+
+    @classmethod
+    def of(cls, block: Block) -> SeenCells:
+        present = slice(None) if block.weight is None else block.weight > 0
+        values = block.values[present]
+        rows, d = values.shape
+        if not isinstance(values, np.ndarray):  # CSR: every cell is seen
+            return cls(rows, block.sum_w, np.full(d, rows, dtype=np.intp))
+        return cls(rows, block.sum_w, rows - np.count_nonzero(np.isnan(values), axis=0))
+
+    def merge(self, other: SeenCells) -> SeenCells:
+        return SeenCells(
+            self.rows + other.rows, self.sum_w + other.sum_w, self.per_column + other.per_column
+        )
+
+    def require_fit(self, names: tuple[str, ...] | None, min_rows: int) -> None:
+        # A row of integer weight w stands for w rows.
+        if self.rows < min_rows and self.sum_w < min_rows:
+            raise ValueError(
+                f"Found array with {self.rows} sample(s) (n_samples={self.rows}); at least "
+                f"{min_rows} rows are needed to fit"
+            )
+        unseen = np.flatnonzero(self.per_column == 0)
+        if len(unseen):
+            listed = ", ".join(column(names, int(j)) for j in unseen)
+            raise ValueError(
+                f"Input X has no value in column{'s' if len(unseen) > 1 else ''} {listed}: every "
+                f"cell is NaN. Drop {'them' if len(unseen) > 1 else 'it'}, or choose the others "
+                f"with columns=[...]"
+            )
+
+
+class Source(ABC):
+    """A table of rows that can be read as often as needed.
+
+    Attributes
+    ----------
+    n_features : number of columns
+    names : column names, or None where the table has none
+    dtype : float32 or float64, what `Block.values` hold
+    n_rows : number of rows, None while unknown
+    is_sparse : whether blocks hold CSR arrays
+    has_gaps : whether a cell is unseen, None while unknown
+    passes : how often the whole table has been read so far; the unit of cost
+    """
+
+    n_features: int
+    names: tuple[str, ...] | None
+    dtype: np.dtype[Any]
+    n_rows: int | None
+    is_sparse: bool
+    has_gaps: bool | None = None
+    passes: int
+
+    @abstractmethod
+    def reduce(self, of: Callable[[Any], S]) -> S:
+        """Merge of(block) over all blocks along a fixed tree over the block index: one pass."""
+
+    @abstractmethod
+    def map(self, fn: Callable[[Block], NDArray[Any]]) -> NDArray[Any]:
+        """The rows fn(block) of all blocks, in order: one pass."""
+
+    @abstractmethod
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        """k distinct rows drawn at random, float64 (k, d)."""
+
+    @abstractmethod
+    def collect(self) -> Rows:
+        """The whole table in memory; without a copy where it is there already."""
+
+    @abstractmethod
+    def prepared(self, prepare: Callable[[Block], Any]) -> Source:
+        """A source whose blocks are prepare(block), kept where memory allows.
+
+        For iterative fits: what does not change between passes is computed once.
+        """
+
+    def seen(self) -> SeenCells:
+        """How many rows there are and how many cells each column shows: one pass."""
+        return self.reduce(SeenCells.of)
+
+    def missing_per_column(self) -> NDArray[np.intp]:
+        """Number of unseen cells of each column (d,), in the rows of positive weight."""
+        seen = self.seen()
+        return seen.rows - seen.per_column
+
+    def require_fit(self, min_rows: int = 2) -> None:
+        """Refuse what no model can be fitted to: too few rows, a column without any value."""
+        self.seen().require_fit(self.names, min_rows)
+
+
+def merge_tree(parts: list[S]) -> S:
+    """Merge neighbours pairwise until one is left: rounding grows with log n, order is fixed."""
+    while len(parts) > 1:
+        merged = [a.merge(b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = merged + ([parts[-1]] if len(parts) % 2 else [])
+    return parts[0]

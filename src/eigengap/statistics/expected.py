@@ -1,0 +1,127 @@
+"""Expected statistics of a linear-Gaussian model: all that an M-step needs of the data.
+
+With z~ = (z, 1) and W~ = (W, mu), the expected complete-data log-likelihood of feature j is a
+weighted least-squares problem over the rows in which it was seen (T&B 1999, Appendix B; with gaps,
+Ilin and Raiko 2010, section 4.3), so it needs only
+
+    A_j = sum_i w_i m_ij E[z~_i z~_i^T],   B_j = sum_i w_i m_ij r_ij E[z~_i],   sum_i w_i m_ij r_ij^2
+
+and the M-step of all features is d small linear systems. r is x measured from a fixed shift.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eigengap.linalg import Array, packed_size, unpack
+from eigengap.models.row_posterior import Coefficients, RowPosteriors, row_posteriors
+from eigengap.models.seen_rows import SeenRows
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """Sums over rows; they merge by addition. K~ = (q + 1)(q + 2) / 2, packed triangles of z~ z~^T.
+
+    The triangle's last row belongs to the constant 1, so A = [zz packed | z | 1].
+    """
+
+    A: Array  # (K~, d)
+    B: Array  # (q + 1, d)
+    squares: Array  # (d,)
+    latent: Array  # (K~,) sum_i w_i E[z~ z~^T], over all rows
+    log_likelihood: float
+    cells: float  # weighted number of seen cells
+
+    @classmethod
+    def of(cls, rows: SeenRows, coefficients: Coefficients, passes: int = 1) -> Expected:
+        """Statistics of one block under the current parameters: an E-step."""
+        q = coefficients.q
+        size = packed_size(q + 1)
+        A = np.zeros((size, len(rows.gappy)))
+        B = np.zeros((q + 1, rows.d))
+        latent = np.zeros(size)
+        energy = 0.0
+        for part in row_posteriors(rows, coefficients, passes):
+            w = None if rows.weight is None else rows.weight[part.rows]
+            energy += float(np.sum(part.energy) if w is None else part.energy @ w)
+            E = _expected_products(part, w)  # (K~, u)
+            latent += E.sum(axis=1)
+            A += _times(E, rows.M[part.mask_rows])
+            z = _augmented(part.Z, w)
+            B += _times(z, rows.R[part.rows])
+        full = np.empty((size, rows.d))
+        full[:, rows.gappy] = A
+        full[:, rows.everywhere()] = latent[:, None]  # seen in every row: the sum over all rows
+        return cls(
+            A=full,
+            B=B,
+            squares=rows.squares,
+            latent=latent,
+            log_likelihood=-0.5 * energy,
+            cells=rows.cells,
+        )
+
+    def merge(self, other: Expected) -> Expected:
+        return Expected(
+            A=self.A + other.A,
+            B=self.B + other.B,
+            squares=self.squares + other.squares,
+            latent=self.latent + other.latent,
+            log_likelihood=self.log_likelihood + other.log_likelihood,
+            cells=self.cells + other.cells,
+        )
+
+    @property
+    def q(self) -> int:
+        return len(self.B) - 1
+
+    @property
+    def sum_w(self) -> float:
+        return float(self.latent[-1])
+
+    def seen(self) -> Array:
+        """(d,) weighted number of rows in which each feature was seen."""
+        return self.A[-1]
+
+    def latent_moments(self) -> tuple[Array, Array]:
+        """Mean (q,) and covariance (q, q) of z over the rows, posterior spread included."""
+        full = unpack(self.latent, self.q + 1) / self.sum_w
+        mean = full[-1, :-1]
+        return mean, full[:-1, :-1] - np.outer(mean, mean)
+
+
+def _expected_products(part: RowPosteriors, w: Array | None) -> Array:
+    """Weighted E[z~ z~^T], packed: (K~, c), or summed over the rows of a shared pattern (K~, 1)."""
+    q, c = part.Z.shape
+    K, u = part.S.shape
+    E = np.empty((K + q + 1, u))
+    if u == c:
+        E[:K] = part.S
+        E[K : K + q] = part.Z
+        E[K + q] = 1.0
+        for i in range(q):
+            row = i * (i + 1) // 2
+            E[row : row + i + 1] += part.Z[i] * part.Z[: i + 1]
+        return E if w is None else E * w
+    weighted = part.Z if w is None else part.Z * w
+    count = float(c) if w is None else float(np.sum(w))
+    i, j = np.tril_indices(q)
+    E[:K] = count * part.S + (weighted @ part.Z.T)[i, j][:, None]
+    E[K : K + q, 0] = weighted.sum(axis=1)
+    E[K + q] = count
+    return E
+
+
+def _augmented(Z: Array, w: Array | None) -> Array:
+    """(z, 1) of every row, times its weight: (q + 1, c)."""
+    z = np.vstack([Z, np.ones((1, Z.shape[1]))])
+    return z if w is None else z * w
+
+
+def _times(left: Array, rows: object) -> Array:
+    """left @ rows with rows dense of any float type, or sparse."""
+    if isinstance(rows, np.ndarray):
+        return left @ rows.astype(np.float64, copy=False)
+    return np.ascontiguousarray((rows.T @ left.T).T)  # type: ignore[attr-defined]
