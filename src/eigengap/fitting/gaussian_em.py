@@ -22,6 +22,7 @@ from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.row_posterior import Coefficients
 from eigengap.models.seen_rows import SeenRows, prepare_rows
 from eigengap.sources.base import Block, Source
+from eigengap.spectrum import Spectrum
 from eigengap.statistics.expected import Expected
 from eigengap.statistics.maximise import Constraints, Parameters, log_prior, maximise
 from eigengap.statistics.moments import ColumnMoments
@@ -51,7 +52,10 @@ class GaussianFit:
     """A fitted model and how it was reached."""
 
     model: LinearGaussian
+    axes: Array  # (d, q) orthonormal principal axes of the model
+    spectrum: Spectrum
     log_likelihood: float  # of all rows, weighted
+    seen_w: Array  # (d,) weighted number of rows in which each feature was seen
     sum_w: float
     converged: bool
     trace: Trace
@@ -106,8 +110,9 @@ class _Problem:
         loading_precision: float,
     ) -> _Problem:
         shift = columns.mean if fit_mean else np.zeros(len(columns.mean))
-        variance = columns.variance() + (columns.mean - shift) ** 2
+        variance = columns.variance + (columns.mean - shift) ** 2
         unit = _units(variance, noise)
+        sum_w = source.seen().sum_w
         prepare = partial(_prepare, shift=shift, unit=unit, q=q)
         scaled = unit[0] if noise == "isotropic" else 1.0
         return cls(
@@ -116,9 +121,9 @@ class _Problem:
             shift=shift,
             unit=unit,
             variance=variance / unit**2,
-            share_seen=columns.seen_w / columns.sum_w,
-            sum_w=columns.sum_w,
-            cells=float(np.sum(columns.seen_w)),
+            share_seen=columns.sum_w / sum_w,
+            sum_w=sum_w,
+            cells=float(np.sum(columns.sum_w)),
             constraints=Constraints(
                 noise=noise,
                 floor=np.full(len(unit), FLOOR[noise]),
@@ -209,14 +214,25 @@ class _Problem:
         model = LinearGaussian(W=parameters.W, mu=parameters.delta, psi=parameters.psi)
         # A density in units of `unit` is one in the data's units times the Jacobian, cell by cell.
         jacobian = float(np.sum(np.log(self.unit) * self.share_seen) * self.sum_w)
+        model = model.rescaled(self.unit, self.shift).canonical()
         return GaussianFit(
-            model=model.rescaled(self.unit, self.shift).canonical(),
+            model=model,
+            axes=model.principal_axes()[0],
+            spectrum=spectrum_of(model, self.sum_w),
             log_likelihood=run.objective - log_prior(parameters, self.constraints) - jacobian,
+            seen_w=self.share_seen * self.sum_w,
             sum_w=self.sum_w,
             converged=run.converged,
             trace=Trace(run.trace.objective - jacobian, run.trace.change, run.trace.seconds),
             at_floor=tuple(int(j) for j in at_floor),
         )
+
+
+def spectrum_of(model: LinearGaussian, sum_w: float) -> Spectrum:
+    """The q variances that a model knows along its axes, and its total variance."""
+    _, lam = model.principal_axes()
+    total = float(np.sum(model.variances()))
+    return Spectrum(lam=lam, total=total, sum_w=sum_w, d=model.d, complete=False)
 
 
 def _units(variance: Array, noise: Noise) -> Array:

@@ -162,6 +162,19 @@ class LinearGaussian:
         variance[seen] = 0.0
         return mean, variance
 
+    def project(self, X: ArrayLike) -> Array:
+        """The nearest point of the model's plane to every row, in units of the noise: (n, d).
+
+        W (W^T Psi^-1 W)^-1 W^T Psi^-1 (x - mu) + mu with gaps filled by their conditional mean:
+        for isotropic noise the orthogonal projection, T&B 1999's optimal reconstruction
+        W (W^T W)^-1 M E[z | x] + mu (002 section 3.4).
+        """
+        weight = np.sqrt(self._noise_floor())
+        U, length, _ = np.linalg.svd(self.W / weight[:, None], full_matrices=False)
+        U = U[:, length > length.max(initial=0.0) * self.d * np.finfo(np.float64).eps]
+        R = (self.conditional_mean(X) - self.mu) / weight
+        return (R @ U @ U.T) * weight + self.mu
+
     def conditional_mean(self, X: ArrayLike) -> Array:
         """E[x | seen cells]: (n, d), seen cells as they are."""
         X = self._rows(X)

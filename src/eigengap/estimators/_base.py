@@ -1,0 +1,314 @@
+"""What PCA, PPCA and FactorAnalysis share as scikit-learn estimators: no mathematics here.
+
+Parameters go in, `model_` comes out; every output method maps a method of the model over the rows
+of a source. Fitted attributes are read off `model_`, `projection_` and `spectrum_`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import nan
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
+from eigengap.linalg import Array
+from eigengap.models.affine import AffineMap
+from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.models.posterior import Posterior
+from eigengap.sources import as_source
+from eigengap.sources.base import Block, Source
+from eigengap.sources.frames import like
+from eigengap.sources.rescaled import Rescaled
+from eigengap.spectrum import Spectrum
+from eigengap.statistics.moments import ColumnMoments
+
+DENSE_ROWS = 4096  # rows of a sparse table that are made dense at a time
+
+# Constraints on the parameters that all three share, for scikit-learn's validation.
+SHARED_CONSTRAINTS: dict[str, list[Any]] = {
+    "n_components": [
+        Interval(Integral, 1, None, closed="left"),
+        Interval(Real, 0, 1, closed="neither"),
+        StrOptions({"auto"}),
+    ],
+    "scale": ["boolean"],
+    "missing_values": [Real, "array-like"],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+
+class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
+    """Base class; subclasses give `_fit_model(source) -> GaussianFit` and `_prefix`."""
+
+    _prefix = "PC"
+
+    model_: LinearGaussian
+    projection_: AffineMap  # onto the principal axes, in standardised units where scale=True
+    spectrum_: Spectrum  # in standardised units where scale=True
+    scale_: Array | None
+
+    # Fitting -------------------------------------------------------------------------------
+
+    def _fit(self, X: Any, sample_weight: Any) -> None:
+        source = self._source(X, sample_weight=sample_weight, reset=True)
+        source.require_fit(min_rows=2)
+        unit = _standard_deviations(source) if self.scale else None
+        fit = self._fit_model(source if unit is None else Rescaled(source, unit))
+        self._keep(fit, unit)
+
+    def _fit_model(self, source: Source) -> GaussianFit:
+        raise NotImplementedError
+
+    def _keep(self, fit: GaussianFit, unit: Array | None) -> None:
+        self.scale_ = unit
+        self.model_ = fit.model if unit is None else fit.model.rescaled(unit)
+        self.projection_ = AffineMap(A=fit.axes.T, B=fit.axes, mean=fit.model.mu)
+        self.spectrum_ = fit.spectrum
+        self.log_likelihood_ = fit.log_likelihood - _log_jacobian(fit, unit)
+        self.converged_ = fit.converged
+        self.n_iter_ = max(fit.n_iter, 1)
+        self.trace_ = fit.trace
+        if not fit.converged:
+            warnings.warn(
+                f"{type(self).__name__} did not converge in {fit.n_iter} steps (last change "
+                f"{fit.trace.change[-1]:.1e}); raise max_iter={self.max_iter} or tol",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _options(self, tol: float, n_init: int = 1) -> EMOptions:
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        label = type(self).__name__
+        return EMOptions(
+            tol=tol,
+            max_iter=self.max_iter,
+            n_init=n_init,
+            seed=seed,
+            watch=watch_for(self.verbose, label),
+        )
+
+    def _run(self, fit: Callable[[EMOptions], GaussianFit], options: EMOptions) -> GaussianFit:
+        """The fit proper, with its progress line closed whatever happens."""
+        try:
+            return fit(options)
+        finally:
+            if isinstance(options.watch, ProgressLine):
+                options.watch.close()
+
+    # Input ---------------------------------------------------------------------------------
+
+    def _source(self, X: Any, *, sample_weight: Any = None, reset: bool = False) -> Source:
+        if not reset:
+            check_is_fitted(self, "model_")
+        source = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return source
+
+    def _map(self, X: Any, fn: Callable[[Array], Array]) -> Array:
+        """fn over the rows of X, dense and block by block."""
+        source = self._source(X)
+        rows = source.map(lambda block: _on_dense(block, fn))
+        return rows.astype(np.float32) if source.dtype == np.float32 else rows
+
+    # Output --------------------------------------------------------------------------------
+
+    def posterior(self, X: Any) -> Posterior:
+        """Posterior of the latent variables of every row, gaps marginalised.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks an unseen cell.
+
+        Returns
+        -------
+        Posterior
+            `mean` (n_samples, n_components), `cov` (one matrix per pattern of gaps), `std`.
+        """
+        values = self._source(X).collect()
+        return self.model_.posterior(values if isinstance(values, np.ndarray) else values.toarray())
+
+    def reconstruct(self, X: Any, kind: str = "posterior") -> Any:
+        """Rows as the model sees them without noise.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks an unseen cell.
+        kind : {"posterior", "optimal"}
+            "posterior" is W E[z | x] + mu, drawn towards the mean as the noise demands;
+            "optimal" is the projection onto the components, of least squared error (002 section
+            3.4).
+
+        Returns
+        -------
+        table of X's type, of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "model_")
+        if kind == "posterior":
+            rows = self._map(
+                X, lambda x: self.model_.posterior_mean(x) @ self.model_.W.T + self.model_.mu
+            )
+        elif kind == "optimal":
+            rows = self._map(X, self._project)
+        else:
+            raise ValueError(f'kind must be "posterior" or "optimal", got {kind!r}')
+        return like(X, rows)
+
+    def _project(self, X: Array) -> Array:
+        return self.model_.project(X)
+
+    def impute(self, X: Any, return_std: bool = False) -> Any:
+        """Fill every gap with its expected value given what was seen of its row.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks an unseen cell.
+        return_std : bool, default=False
+            Whether to return the standard deviations too.
+
+        Returns
+        -------
+        filled : table of X's type
+            Seen cells are as they were.
+        std : table of X's type
+            Standard deviation of each filled cell under the fitted model, 0 for seen cells. Only
+            if return_std.
+        """
+        if not return_std:
+            return like(X, self._map(X, self.model_.conditional_mean))
+        both = self._map(X, lambda x: np.hstack(_mean_and_std(self.model_, x)))
+        d = self.n_features_in_
+        return like(X, both[:, :d]), like(X, both[:, d:])
+
+    def sample_imputations(self, X: Any, m: int, random_state: Any = None) -> Iterator[Any]:
+        """Draw the gaps m times from their distribution given what was seen.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks an unseen cell.
+        m : int
+            Number of tables.
+        random_state : int, RandomState or None
+
+        Yields
+        ------
+        table of X's type
+            X with its gaps filled by one joint draw.
+        """
+        check_is_fitted(self, "model_")
+        rng = _generator(random_state)
+        for _ in range(m):
+            yield like(X, self._map(X, lambda x: self.model_.sample_conditional(x, rng)))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Draw new rows from the fitted density: (n_samples, n_features)."""
+        check_is_fitted(self, "model_")
+        return self.model_.sample(n_samples, _generator(random_state))
+
+    def score_samples(self, X: Any) -> Array:
+        """Log-likelihood of the seen part of every row: (n_samples,)."""
+        check_is_fitted(self, "model_")
+        source = self._source(X)
+        return source.map(lambda block: _on_dense(block, self.model_.log_likelihood))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log-likelihood of the rows."""
+        return float(np.mean(self.score_samples(X)))
+
+    def get_covariance(self) -> Array:
+        """Covariance of the fitted density, W W^T + diag(psi): (n_features, n_features)."""
+        check_is_fitted(self, "model_")
+        return self.model_.covariance()
+
+    def get_precision(self) -> Array:
+        """Inverse of `get_covariance`, through the small matrix: (n_features, n_features)."""
+        check_is_fitted(self, "model_")
+        return self.model_.precision()
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the components: PC1, PC2, ... (FA1, ... for factors)."""
+        check_is_fitted(self, "model_")
+        return np.array(
+            [f"{self._prefix}{k + 1}" for k in range(self.n_components_)], dtype=object
+        )
+
+    # Fitted attributes ---------------------------------------------------------------------
+
+    @property
+    def mean_(self) -> Array:
+        return self.model_.mu
+
+    @property
+    def loadings_(self) -> Array:
+        return self.model_.W
+
+    @property
+    def n_components_(self) -> int:
+        return self.model_.q
+
+    @property
+    def explained_variance_(self) -> Array:
+        return self.spectrum_.explained_variance(self.n_components_)
+
+    @property
+    def explained_variance_ratio_(self) -> Array:
+        return self.spectrum_.explained_ratio(self.n_components_)
+
+    @property
+    def singular_values_(self) -> Array:
+        return np.sqrt(self.spectrum_.lam[: self.n_components_] * self.spectrum_.sum_w)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _on_dense(block: Block, fn: Callable[[Array], Array]) -> Array:
+    """fn of the block's rows; a sparse block a few rows at a time."""
+    values = block.values
+    if isinstance(values, np.ndarray):
+        return fn(values)
+    parts = [
+        fn(values[start : start + DENSE_ROWS].toarray())
+        for start in range(0, block.n_rows, DENSE_ROWS)
+    ]
+    return np.concatenate(parts)
+
+
+def _mean_and_std(model: LinearGaussian, X: Array) -> tuple[Array, Array]:
+    mean, variance = model.conditional(X)
+    return mean, np.sqrt(variance)
+
+
+def _standard_deviations(source: Source) -> Array:
+    """(d,) of the seen cells; 1 for a constant column, which has no scale to be undone."""
+    deviations = np.sqrt(source.reduce(ColumnMoments.of).variance)
+    return np.where(deviations > 0, deviations, 1.0)
+
+
+def _log_jacobian(fit: GaussianFit, unit: Array | None) -> float:
+    """What standardising added to the log-likelihood, for complete and gappy data alike."""
+    return 0.0 if unit is None else float(fit.seen_w @ np.log(unit))
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+    return np.random.default_rng(seed)

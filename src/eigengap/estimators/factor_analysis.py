@@ -1,0 +1,243 @@
+"""Factor analysis as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from functools import partial
+from math import nan
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from eigengap.estimators._base import SHARED_CONSTRAINTS, LinearGaussianEstimator
+from eigengap.estimators._rank import LOOSE, require_rank, rows_seen
+from eigengap.fitting.factor import fit_factor_analysis
+from eigengap.fitting.gaussian_em import GaussianFit
+from eigengap.fitting.rotation import METHODS, Rotation, rotate
+from eigengap.linalg import Array
+from eigengap.models.posterior import Posterior
+from eigengap.rank import factor_parameters, largest_rank, rank_by_fits, rank_for_fraction
+from eigengap.sources.base import Source
+from eigengap.sources.wording import column
+
+
+class HeywoodWarning(UserWarning):
+    """The noise variance of a feature fell to its floor: the factors explain it entirely."""
+
+
+class FactorAnalysis(LinearGaussianEstimator):
+    """Maximum-likelihood factor analysis, gaps welcome.
+
+    x = W z + mu + e with z ~ N(0, I) and e ~ N(0, diag(psi)): every feature has noise of its own.
+    Complete data are fitted from the covariance alone (Joreskog 1967); where cells are missing
+    (at random) the exact observed-data likelihood is maximised by accelerated EM.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1), "auto" or None, default="auto"
+        Number of factors; the share of the variance that they must explain; or the number of
+        smallest BIC, which None asks for too.
+    tol : float, default=1e-6
+        EM stops when no parameter moves by more than this (in units of its column's standard
+        deviation) and the log-likelihood by no more per seen cell; on complete data, the largest
+        entry of the gradient.
+    copy : bool, default=True
+        Kept for scikit-learn's signature; the data are never modified.
+    max_iter : int, default=1000
+    noise_variance_init : array of shape (n_features,), default=None
+        Kept for scikit-learn's signature; the start is spectral.
+    svd_method, iterated_power
+        Kept for scikit-learn's signature; no singular value decomposition is needed.
+    rotation : {None, "varimax", "quartimax", "promax", "oblimin"}, default=None
+        Rotation of the loadings, without Kaiser's normalisation unless `kaiser`.
+    kaiser : bool, default=False
+        Whether the rotation sees rows of unit length, as in R.
+    n_init : int, default=1
+        Number of starts where there are gaps; the best is kept.
+    scale : bool, default=False
+        Factor analysis is covariant under rescaling, so this changes only the units of
+        `noise_variance_`, `explained_variance_` and the tolerance.
+    missing_values : float or list of float, default=nan
+    random_state : int, RandomState or None, default=0
+    verbose : bool or int, default=False
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components_, n_features)
+        The (rotated) loadings, transposed, as in scikit-learn.
+    loadings_ : array of shape (n_features, n_components_)
+    noise_variance_ : array of shape (n_features,)
+    mean_ : array of shape (n_features,)
+    factor_correlation_ : array of shape (n_components_, n_components_)
+        Correlations of the factors: the identity unless the rotation is oblique.
+    rotation_ : Rotation
+    n_components_, n_iter_, converged_, trace_, log_likelihood_, loglike_
+    heywood_ : tuple of int
+        Features whose noise variance lies at its floor.
+    model_ : LinearGaussian
+        The fitted density (rotations do not change it), in canonical form.
+    rank_choice_ : RankChoice
+        Only if n_components is "auto" or None.
+
+    Examples
+    --------
+    >>> from eigengap import FactorAnalysis
+    >>> from sklearn.datasets import load_iris
+    >>> X = load_iris().data
+    >>> X[::7, 2] = float("nan")
+    >>> model = FactorAnalysis(n_components=1).fit(X)
+    >>> model.transform(X).shape
+    (150, 1)
+    """
+
+    _prefix = "FA"
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **SHARED_CONSTRAINTS,
+        "n_components": [*SHARED_CONSTRAINTS["n_components"], None],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "copy": ["boolean"],
+        "noise_variance_init": ["array-like", None],
+        "svd_method": [StrOptions({"randomized", "lapack"})],
+        "iterated_power": [Interval(Integral, 0, None, closed="left")],
+        "rotation": [StrOptions(set(METHODS)), None],
+        "kaiser": ["boolean"],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        n_components: int | float | str | None = "auto",
+        *,
+        tol: float = 1e-6,
+        copy: bool = True,
+        max_iter: int = 1000,
+        noise_variance_init: Any = None,
+        svd_method: str = "randomized",
+        iterated_power: int = 3,
+        rotation: str | None = None,
+        kaiser: bool = False,
+        n_init: int = 1,
+        scale: bool = False,
+        missing_values: Any = nan,
+        random_state: Any = 0,
+        verbose: bool | int = False,
+    ) -> None:
+        self.n_components = n_components
+        self.tol = tol
+        self.copy = copy
+        self.max_iter = max_iter
+        self.noise_variance_init = noise_variance_init
+        self.svd_method = svd_method
+        self.iterated_power = iterated_power
+        self.rotation = rotation
+        self.kaiser = kaiser
+        self.n_init = n_init
+        self.scale = scale
+        self.missing_values = missing_values
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FactorAnalysis:
+        """Fit the factors to the seen cells of X.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a gap.
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+            Frequency of each row: an integer weight equals repeating the row.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, sample_weight)
+        self.rotation_ = rotate(self.model_.W, self.rotation, normalize=self.kaiser)
+        if not self.rotation_.converged:
+            warnings.warn(
+                f"the {self.rotation} rotation did not converge", ConvergenceWarning, stacklevel=2
+            )
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Posterior means of the (rotated) factors: (n_samples, n_components)."""
+        check_is_fitted(self, "model_")
+        return self._map(X, lambda x: self.model_.posterior_mean(x) @ self.rotation_.T)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Rows at the factor scores X: (n_samples, n_features)."""
+        check_is_fitted(self, "model_")
+        return np.asarray(X) @ self.loadings_.T + self.model_.mu
+
+    def posterior(self, X: Any) -> Posterior:
+        """Posterior of the (rotated) factors of every row, gaps marginalised."""
+        unrotated = super().posterior(X)
+        T = self.rotation_.T
+        return Posterior(
+            mean=unrotated.mean @ T,
+            pattern_cov=np.einsum("ij,uik,kl->ujl", T, unrotated.pattern_cov, T),
+            pattern=unrotated.pattern,
+        )
+
+    @property
+    def loadings_(self) -> Array:
+        return self.rotation_.loadings
+
+    @property
+    def components_(self) -> Array:
+        return self.loadings_.T
+
+    @property
+    def factor_correlation_(self) -> Array:
+        return self.rotation_.phi
+
+    @property
+    def noise_variance_(self) -> Array:
+        return self.model_.psi if self.scale_ is None else self.model_.psi / self.scale_**2
+
+    @property
+    def loglike_(self) -> list[float]:
+        return [float(value) for value in self.trace_.objective]
+
+    def _fit_model(self, source: Source) -> GaussianFit:
+        options = self._options(self.tol, self.n_init)
+        loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=None)
+        q = self._rank(source, lambda q: fit_factor_analysis(source, q, options=loose))
+        fit = self._run(partial(_fit_with, source, q), options)
+        self.heywood_ = fit.at_floor
+        if fit.at_floor:
+            named = ", ".join(column(source.names, j) for j in fit.at_floor[:10])
+            warnings.warn(
+                f"Heywood case: the noise variance fell to its floor in column {named}. The "
+                f"{q} factors explain it entirely (or it is constant); fewer factors, or leaving "
+                "it out, gives a proper solution",
+                HeywoodWarning,
+                stacklevel=4,
+            )
+        return fit
+
+    def _rank(self, source: Source, fit: Any) -> int:
+        asked, d = self.n_components, source.n_features
+        if asked is None or isinstance(asked, str):
+            self.rank_choice_ = rank_by_fits(
+                lambda q: fit(q).log_likelihood, factor_parameters, d, rows_seen(source)
+            )
+            return self.rank_choice_.n_components
+        if isinstance(asked, Integral):
+            require_rank(int(asked), source.seen().sum_w, d)
+            return int(asked)
+        explained = lambda q: float(np.sum(fit(q).spectrum.explained_ratio(q)))  # noqa: E731
+        return rank_for_fraction(explained, float(asked), largest_rank(d, rows_seen(source)))
+
+
+def _fit_with(source: Source, q: int, options: Any) -> GaussianFit:
+    return fit_factor_analysis(source, q, options=options)

@@ -1,0 +1,288 @@
+"""Principal component analysis as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from math import nan
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from eigengap.estimators._base import SHARED_CONSTRAINTS, LinearGaussianEstimator
+from eigengap.estimators._rank import LOOSE, require_rank, rows_seen
+from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
+from eigengap.fitting.ppca import closed_form, fit_exact_spectrum, fit_ppca
+from eigengap.linalg import Array
+from eigengap.rank import (
+    largest_rank,
+    minka_rank,
+    ppca_parameters,
+    rank_by_fits,
+    rank_for_fraction,
+    rank_from_spectrum,
+)
+from eigengap.sources.base import Source
+
+DEFAULT_TOL = 1e-6  # of the EM fit under gaps, where tol=0.0 asks for the default
+ALL_UNDER_GAPS = 50  # most components that n_components=None asks for where there are gaps
+
+
+class PCA(LinearGaussianEstimator):
+    """Principal component analysis, gaps welcome.
+
+    Complete data are solved exactly by the cheapest route for their shape. Where cells are missing
+    (at random) the axes are those of the maximum-likelihood PPCA density, of which ordinary PCA is
+    the case without gaps. Takes scikit-learn's parameters under their names.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1), "auto", "mle" or None, default=None
+        Number of components; the share of the variance that they must explain; the number of
+        smallest BIC; the number of largest evidence (Minka 2000); None keeps
+        min(n_samples, n_features), or, with gaps, one less, and "auto" with a warning where that
+        is more than 50.
+    copy : bool, default=True
+        Kept for scikit-learn's signature; the data are never modified.
+    whiten : bool, default=False
+        Divide the scores by their standard deviation. An output option: the density stays.
+    svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}, default="auto"
+        A route by scikit-learn's name; all are exact to rounding.
+    tol : float, default=0.0
+        Tolerance of the EM fit under gaps; 0.0 stands for 1e-6.
+    iterated_power, n_oversamples, power_iteration_normalizer
+        Kept for scikit-learn's signature; iterative routes stop by a residual certificate.
+    random_state : int, RandomState or None, default=None
+    scale : bool, default=False
+        Divide every column by its standard deviation first (PCA of the correlations); undone in
+        every output that is in data units.
+    missing_values : float or list of float, default=nan
+    max_iter : int, default=1000
+        Most EM steps under gaps.
+    verbose : bool or int, default=False
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components_, n_features)
+        Orthonormal axes; the entry of largest modulus in each is positive.
+    explained_variance_, explained_variance_ratio_, singular_values_, mean_, n_components_,
+    n_samples_, n_features_in_
+        As in scikit-learn.
+    noise_variance_ : float
+        Mean of the d - q discarded eigenvalues at divisor n (maximum likelihood).
+    model_ : LinearGaussian
+        The PPCA density of these axes, in data units.
+    spectrum_ : Spectrum
+    n_iter_, converged_, trace_, log_likelihood_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigengap import PCA
+    >>> X = np.array([[-1, -1], [-2, -1], [-3, -2], [1, 1], [2, 1], [3, 2]])
+    >>> pca = PCA(n_components=2).fit(X)
+    >>> pca.explained_variance_ratio_.round(4)
+    array([0.9924, 0.0076])
+    >>> X = X.astype(float)
+    >>> X[0, 1] = np.nan
+    >>> PCA(n_components=1).fit_transform(X).shape
+    (6, 1)
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **SHARED_CONSTRAINTS,
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Real, 0, 1, closed="neither"),
+            StrOptions({"auto", "mle"}),
+            None,
+        ],
+        "copy": ["boolean"],
+        "whiten": ["boolean"],
+        "svd_solver": [StrOptions({"auto", "full", "covariance_eigh", "arpack", "randomized"})],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "iterated_power": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
+        "n_oversamples": [Interval(Integral, 1, None, closed="left")],
+        "power_iteration_normalizer": [StrOptions({"auto", "QR", "LU", "none"})],
+    }
+
+    def __init__(
+        self,
+        n_components: int | float | str | None = None,
+        *,
+        copy: bool = True,
+        whiten: bool = False,
+        svd_solver: str = "auto",
+        tol: float = 0.0,
+        iterated_power: int | str = "auto",
+        n_oversamples: int = 10,
+        power_iteration_normalizer: str = "auto",
+        random_state: Any = None,
+        scale: bool = False,
+        missing_values: Any = nan,
+        max_iter: int = 1000,
+        verbose: bool | int = False,
+    ) -> None:
+        self.n_components = n_components
+        self.copy = copy
+        self.whiten = whiten
+        self.svd_solver = svd_solver
+        self.tol = tol
+        self.iterated_power = iterated_power
+        self.n_oversamples = n_oversamples
+        self.power_iteration_normalizer = power_iteration_normalizer
+        self.random_state = random_state
+        self.scale = scale
+        self.missing_values = missing_values
+        self.max_iter = max_iter
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
+        """Fit the axes to the seen cells of X.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a gap.
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+            Frequency of each row: an integer weight equals repeating the row.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, sample_weight)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Orthogonal scores U^T (x - mu), gaps filled by their expected value: (n, q)."""
+        check_is_fitted(self, "model_")
+        source = self._source(X)
+        if source.has_gaps:
+            scores = source.map(lambda block: self._scores(self.model_.conditional_mean(block.values)))
+        else:
+            scores = source.map(lambda block: self._scores(block.values))
+        return scores.astype(np.float32) if source.dtype == np.float32 else scores
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Rows at the scores X: (n_samples, n_features)."""
+        check_is_fitted(self, "model_")
+        Z = np.asarray(X)
+        if self.whiten:
+            Z = Z * np.sqrt(self.explained_variance_)
+        rows = self.projection_.backward(Z)
+        return rows if self.scale_ is None else rows * self.scale_
+
+    def _scores(self, values: Any) -> Array:
+        if self.scale_ is not None:
+            values = values / self.scale_ if isinstance(values, np.ndarray) else (
+                values * (1.0 / self.scale_)
+            ).tocsr()
+        scores = self.projection_.forward(values)
+        return scores / self._whitening() if self.whiten else scores
+
+    def _whitening(self) -> Array:
+        """Standard deviation of each score; infinite where there is none, for a score of 0."""
+        variance = self.explained_variance_
+        least = variance[0] * (max(self.n_samples_, self.n_features_in_) * 2.3e-16) ** 2
+        return np.where(variance > least, np.sqrt(variance), np.inf)
+
+    @property
+    def components_(self) -> Array:
+        return self.projection_.A
+
+    @property
+    def noise_variance_(self) -> float:
+        psi = float(self.model_.psi[0])
+        return psi if self.scale_ is None else psi / float(self.scale_[0]) ** 2
+
+    def reconstruction_error(self) -> float:
+        """Mean squared distance of a training row to its reconstruction (000, Eq. 10).
+
+        The sum of the discarded eigenvalues, in standardised units where scale=True.
+        """
+        check_is_fitted(self, "model_")
+        return self.spectrum_.discarded_variance(self.n_components_)
+
+    # ---------------------------------------------------------------------------------------
+
+    def _fit_model(self, source: Source) -> GaussianFit:
+        self.n_samples_ = source.seen().rows
+        options = self._options(self.tol or DEFAULT_TOL)
+        if source.has_gaps:
+            return self._fit_gaps(source, options)
+        asked = self._known_rank(source)
+        pca = fit_exact_spectrum(source, asked, solver=self.svd_solver, seed=options.seed)
+        if isinstance(self.n_components, str):
+            choice = rank_from_spectrum(pca.spectrum)
+            kept = minka_rank(pca.spectrum) if self.n_components == "mle" else choice.n_components
+            if self.n_components == "auto":
+                self.rank_choice_ = choice
+        else:
+            kept = pca.U.shape[1]
+        self._tell_rank(pca.spectrum.total)
+        return closed_form(pca, kept)
+
+    def _known_rank(self, source: Source) -> int | float | None:
+        """What the solver must find; None is everything."""
+        asked = self.n_components
+        if asked is None or isinstance(asked, str):
+            return None
+        if isinstance(asked, Integral):
+            require_rank(int(asked), source.seen().sum_w, source.n_features)
+            return int(asked)
+        return float(asked)
+
+    def _tell_rank(self, total: float) -> None:
+        if total <= 0.0:
+            warnings.warn(
+                "all rows are equal, so there is no variance to explain: "
+                "explained_variance_ratio_ is zero",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _fit_gaps(self, source: Source, options: EMOptions) -> GaussianFit:
+        loose = replace(options, tol=LOOSE, watch=None)
+        q = self._rank_under_gaps(source, loose)
+        return self._run(lambda how: fit_ppca(source, q, options=how), options)
+
+    def _rank_under_gaps(self, source: Source, loose: EMOptions) -> int:
+        asked, d = self.n_components, source.n_features
+        most = int(max(min(source.seen().sum_w, d) - 1, 1))
+        if isinstance(asked, Integral):
+            require_rank(int(asked), source.seen().sum_w, d)
+            return int(asked)
+        if asked == "mle":
+            raise ValueError('n_components="mle" needs complete data; use "auto", which takes gaps')
+        if asked is None and most <= ALL_UNDER_GAPS:
+            return most
+        if asked is None:
+            warnings.warn(
+                f"n_components=None asks for {most} components, which gaps make costly; choosing "
+                'as n_components="auto" does. Give a number to have them',
+                UserWarning,
+                stacklevel=6,
+            )
+        seen = rows_seen(source)
+        if asked is None or isinstance(asked, str):
+            self.rank_choice_ = rank_by_fits(
+                lambda q: fit_ppca(source, q, options=loose).log_likelihood,
+                ppca_parameters,
+                d,
+                seen,
+            )
+            return self.rank_choice_.n_components
+        return rank_for_fraction(
+            lambda q: float(
+                np.sum(fit_ppca(source, q, options=loose).spectrum.explained_ratio(q))
+            ),
+            float(asked),
+            largest_rank(d, seen),
+        )

@@ -1,0 +1,228 @@
+"""Probabilistic PCA as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from math import nan
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from eigengap.estimators._base import SHARED_CONSTRAINTS, LinearGaussianEstimator
+from eigengap.estimators._rank import LOOSE, require_rank, rows_seen
+from eigengap.fitting.gaussian_em import GaussianFit
+from eigengap.fitting.pca import fit_pca
+from eigengap.fitting.ppca import fit_ppca
+from eigengap.linalg import Array
+from eigengap.rank import (
+    RankChoice,
+    largest_rank,
+    ppca_parameters,
+    rank_by_fits,
+    rank_for_fraction,
+    rank_from_spectrum,
+)
+from eigengap.sources.base import Source
+
+
+class PPCA(LinearGaussianEstimator):
+    """Probabilistic principal component analysis, gaps welcome.
+
+    x = W z + mu + e with z ~ N(0, I) and e ~ N(0, sigma2 I) (Tipping and Bishop 1999). Complete
+    data are fitted in closed form; where cells are missing (at random) the exact observed-data
+    likelihood is maximised by accelerated EM, mean included.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1) or "auto", default="auto"
+        Number of components; the share of the variance that they must explain; or the number of
+        smallest BIC (`rank_choice_` tells).
+    method : {"auto", "closed_form", "em"}, default="auto"
+        "auto" is the closed form for complete data and EM where there are gaps or a prior.
+    noise_variance : float, default=None
+        sigma2 if it is known (in standardised units where scale=True); None learns it. 0 is the
+        limit of ordinary PCA (004 section 3.3).
+    fit_mean : bool, default=True
+        False holds mu at 0, as in 003.
+    loading_precision : float, default=0.0
+        Precision of a Gaussian prior on every loading. 0 is maximum likelihood; 1 is the M-step
+        of 003.
+    scale : bool, default=False
+        Divide every column by its standard deviation before the fit; undone in every output that
+        is in data units. `components_`, `explained_variance_` and `noise_variance_` are in
+        standardised units.
+    missing_values : float or list of float, default=nan
+        Values that mark an unseen cell, besides NaN.
+    tol : float, default=1e-6
+        EM stops when no parameter moves by more than this (in units of its column's standard
+        deviation) and the log-likelihood by no more per seen cell.
+    max_iter : int, default=1000
+        Most EM steps.
+    n_init : int, default=1
+        Number of starts; the first is spectral, the others random, the best is kept.
+    random_state : int, RandomState or None, default=None
+    verbose : bool or int, default=False
+        Whether to show progress.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components_, n_features)
+        Orthonormal principal axes.
+    loadings_ : array of shape (n_features, n_components_)
+        W, in data units.
+    mean_, noise_variance_, explained_variance_, explained_variance_ratio_, singular_values_
+        As in scikit-learn, but noise_variance_ is maximum likelihood: the mean of the d - q
+        discarded eigenvalues at divisor n.
+    n_components_, n_iter_, converged_, trace_, log_likelihood_
+    model_ : LinearGaussian
+        The fitted density, in data units.
+    spectrum_ : Spectrum
+    rank_choice_ : RankChoice
+        Only if n_components="auto".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigengap import PPCA
+    >>> X = np.array([[1, 2.1], [2, 3.9], [3, 6.2], [4, 7.8], [5, np.nan], [6, np.nan]])
+    >>> model = PPCA(n_components=1, tol=1e-10).fit(X)
+    >>> filled, std = model.impute(X, return_std=True)
+    >>> filled[4:].round(2)
+    array([[5.  , 9.85],
+           [6.  , 11.79]])
+    >>> model.transform(X).shape
+    (6, 1)
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **SHARED_CONSTRAINTS,
+        "method": [StrOptions({"auto", "closed_form", "em"})],
+        "noise_variance": [Interval(Real, 0, None, closed="left"), None],
+        "fit_mean": ["boolean"],
+        "loading_precision": [Interval(Real, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        n_components: int | float | str = "auto",
+        *,
+        method: str = "auto",
+        noise_variance: float | None = None,
+        fit_mean: bool = True,
+        loading_precision: float = 0.0,
+        scale: bool = False,
+        missing_values: Any = nan,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        n_init: int = 1,
+        random_state: Any = None,
+        verbose: bool | int = False,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.noise_variance = noise_variance
+        self.fit_mean = fit_mean
+        self.loading_precision = loading_precision
+        self.scale = scale
+        self.missing_values = missing_values
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PPCA:
+        """Fit the density to the seen cells of X.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a gap.
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+            Frequency of each row: an integer weight equals repeating the row.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, sample_weight)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Posterior means E[z | x] of the latent variables: (n_samples, n_components).
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a gap; a row without any seen cell is at 0, the prior mean.
+        """
+        check_is_fitted(self, "model_")
+        return self._map(X, self.model_.posterior_mean)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Rows W z + mu at the latent coordinates X: (n_samples, n_features)."""
+        check_is_fitted(self, "model_")
+        return np.asarray(X) @ self.model_.W.T + self.model_.mu
+
+    @property
+    def components_(self) -> Array:
+        return self.projection_.A
+
+    @property
+    def noise_variance_(self) -> float:
+        psi = float(self.model_.psi[0])
+        return psi if self.scale_ is None else psi / float(self.scale_[0]) ** 2
+
+    def _fit_model(self, source: Source) -> GaussianFit:
+        if self.method == "closed_form" and (source.has_gaps or self.loading_precision > 0):
+            raise ValueError(
+                'method="closed_form" needs complete data and no prior on the loadings; '
+                'use method="em" or "auto"'
+            )
+        options = self._options(self.tol, self.n_init)
+        fit = partial(
+            fit_ppca,
+            source,
+            method=self.method,
+            noise_variance=self.noise_variance,
+            fit_mean=self.fit_mean,
+            loading_precision=self.loading_precision,
+        )
+        loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=None)
+        q = self._rank(source, lambda q: fit(q, options=loose))
+        return self._run(lambda how: fit(q, options=how), options)
+
+    def _rank(self, source: Source, fit: Any) -> int:
+        """n_components as a number."""
+        asked = self.n_components
+        n, d = source.seen().sum_w, source.n_features
+        complete = not source.has_gaps
+        if isinstance(asked, str):
+            self.rank_choice_ = self._choose(source, fit)
+            return self.rank_choice_.n_components
+        if isinstance(asked, Integral):
+            require_rank(int(asked), n, d)
+            return int(asked)
+        if complete:
+            return fit_pca(source, float(asked), fit_mean=self.fit_mean).U.shape[1]
+        explained = lambda q: float(np.sum(fit(q).spectrum.explained_ratio(q)))  # noqa: E731
+        return rank_for_fraction(explained, float(asked), largest_rank(d, rows_seen(source)))
+
+    def _choose(self, source: Source, fit: Any) -> RankChoice:
+        if not source.has_gaps and self.noise_variance is None and not self.loading_precision:
+            return rank_from_spectrum(fit_pca(source, None, fit_mean=self.fit_mean).spectrum)
+        return rank_by_fits(
+            lambda q: fit(q).log_likelihood,
+            ppca_parameters,
+            source.n_features,
+            rows_seen(source),
+        )

@@ -1,0 +1,62 @@
+"""Factor analysis: from the covariance on complete data, by EM where cells are missing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eigengap.fitting.factor_covariance import fit_factors
+from eigengap.fitting.gaussian_em import FLOOR, EMOptions, GaussianFit, fit_by_em, spectrum_of
+from eigengap.fitting.loop import Trace
+from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.sources.base import Source
+from eigengap.statistics.moments import Moments
+
+# Beyond this many features the d x d covariance costs more than EM, which never forms it.
+LARGEST_COVARIANCE = 2000
+
+
+def fit_factor_analysis(
+    source: Source, q: int, *, options: EMOptions = EMOptions()
+) -> GaussianFit:
+    """Maximum likelihood of x = W z + mu + e with one noise variance per feature."""
+    if source.has_gaps or source.n_features > LARGEST_COVARIANCE or options.start is not None:
+        return fit_by_em(source, q, "diagonal", options=options)
+    return fit_from_moments(source.reduce(Moments.of), q, options)
+
+
+def fit_from_moments(moments: Moments, q: int, options: EMOptions) -> GaussianFit:
+    """The fit of complete data: mean and covariance are all that it needs."""
+    S = moments.scatter / moments.sum_w
+    variance = np.diag(S).copy()
+    # A constant column takes part in nothing: no loading, and the noise of the floor.
+    varies = variance > 0
+    psi = np.full(len(S), FLOOR["diagonal"] * (float(np.mean(variance)) or 1.0))
+    W = np.zeros((len(S), q))
+    possible = max(min(q, int(np.sum(varies)) - 1), 0)
+    solution = fit_factors(
+        S[np.ix_(varies, varies)], possible, tol=min(options.tol, 1e-6), max_iter=options.max_iter
+    )
+    W[varies, :possible] = solution.W
+    psi[varies] = solution.psi
+    model = LinearGaussian(W=W, mu=moments.mean, psi=psi)
+    constant = int(np.sum(~varies))
+    log_likelihood = solution.log_likelihood_per_row * moments.sum_w
+    log_likelihood -= 0.5 * moments.sum_w * float(np.sum(np.log(2 * np.pi * psi[~varies])))
+    at_floor = np.flatnonzero(varies)[list(solution.heywood)] if solution.heywood else []
+    return GaussianFit(
+        model=model,
+        axes=model.principal_axes()[0],
+        spectrum=spectrum_of(model, moments.sum_w),
+        log_likelihood=log_likelihood,
+        seen_w=np.full(len(S), moments.sum_w),
+        sum_w=moments.sum_w,
+        converged=solution.converged,
+        trace=Trace(
+            objective=solution.trace * moments.sum_w,
+            change=np.full(len(solution.trace), np.nan),
+            seconds=np.full(len(solution.trace), np.nan),
+        ),
+        at_floor=tuple(int(j) for j in at_floor) if not constant else tuple(
+            sorted({*map(int, at_floor), *map(int, np.flatnonzero(~varies))})
+        ),
+    )

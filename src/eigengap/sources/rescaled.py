@@ -1,0 +1,42 @@
+"""A source in other units: every column divided by its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from eigengap.linalg import Array
+from eigengap.sources.array import BlockedSource
+from eigengap.sources.base import Block, Rows, SeenCells
+
+
+class Rescaled(BlockedSource):
+    """The rows of another source, x / unit; the other counts the passes."""
+
+    def __init__(self, parent: BlockedSource, unit: Array) -> None:
+        self.n_features, self.names = parent.n_features, parent.names
+        self.dtype, self.n_rows = parent.dtype, parent.n_rows
+        self.is_sparse, self.has_gaps = parent.is_sparse, parent.has_gaps
+        self.passes = 0
+        self._parent = parent
+        self._unit = unit.astype(parent.dtype)
+
+    def _blocks(self) -> Iterator[Block]:
+        for block in self._parent._blocks():
+            yield replace(block, values=self._rescale(block.values))
+
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        return self._parent.sample(k, rng) / self._unit
+
+    def collect(self) -> Rows:
+        return self._rescale(self._parent.collect())
+
+    def seen(self) -> SeenCells:
+        return self._parent.seen()
+
+    def _rescale(self, values: Rows) -> Rows:
+        if isinstance(values, np.ndarray):
+            return values / self._unit
+        return (values * (1.0 / self._unit)).tocsr()
