@@ -19,9 +19,16 @@ class Rescaled(BlockedSource):
         self.n_features, self.names = parent.n_features, parent.names
         self.dtype, self.n_rows = parent.dtype, parent.n_rows
         self.is_sparse, self.has_gaps = parent.is_sparse, parent.has_gaps
-        self.passes = 0
         self._parent = parent
         self._unit = unit.astype(parent.dtype)
+
+    @property
+    def passes(self) -> int:
+        return self._parent.passes
+
+    @passes.setter
+    def passes(self, count: int) -> None:
+        self._parent.passes = count
 
     def _blocks(self) -> Iterator[Block]:
         for block in self._parent._blocks():

@@ -1,0 +1,97 @@
+"""Where data live. `as_source` turns what the caller has in memory into a `Source`."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import Any
+
+import numpy as np
+
+from eigengap.linalg import Array
+from eigengap.sources.array import (
+    BLOCK_BYTES,
+    ArraySource,
+    dense_to_float,
+    is_sparse,
+    select_columns,
+    sparse_to_float,
+)
+from eigengap.sources.base import Rows, Source
+from eigengap.sources.checks import as_weight, missing_codes, resolve_columns, with_gaps_for
+from eigengap.sources.frames import frame_to_float, library_of, series_to_float
+
+__all__ = ["Source", "as_source"]
+
+
+def as_source(
+    X: Any,
+    *,
+    sample_weight: Any = None,
+    missing_values: Any = nan,
+    columns: Any = None,
+    block_bytes: int = BLOCK_BYTES,
+    block_rows: int | None = None,
+) -> Source:
+    """The table X (n, d) as a source, validated once.
+
+    Parameters
+    ----------
+    X : ndarray, masked array, scipy.sparse, list of rows, or a pandas, polars or pyarrow frame.
+        float32 and float64 are used as they are, without a copy; every other number becomes
+        float64. NaN, null and masked cells are unseen; the zeros of a sparse table are zeros.
+        A Source is returned as it is. X is never modified.
+    sample_weight : (n,) how often each row counts, or a number; a row of weight 0 is as if absent.
+    missing_values : NaN, or a number or list of numbers that stand for unseen cells besides NaN.
+    columns : the columns to use, in this order; strings are names, integers positions.
+    block_bytes, block_rows : size of a block; it changes rounding, nothing else.
+
+    Raises
+    ------
+    ValueError
+        Where a column holds no numbers, a cell is infinite, or the shape is wrong. The message
+        names the row (0-based position) and column.
+    """
+    if isinstance(X, Source):
+        if sample_weight is not None or columns is not None or missing_codes(missing_values):
+            raise ValueError(
+                "X is a source already; give sample_weight, columns and missing_values when it "
+                "is made"
+            )
+        return X
+    values, names = _table(X, columns)
+    codes = missing_codes(missing_values)
+    if codes:
+        values = _without_codes(values, codes)
+    weight = None if sample_weight is None else _weight(sample_weight, values.shape[0])
+    return ArraySource(
+        values, weight=weight, names=names, block_bytes=block_bytes, block_rows=block_rows
+    )
+
+
+def _table(X: Any, columns: Any) -> tuple[Rows, tuple[str, ...] | None]:
+    if type(X) is not np.ndarray:
+        if is_sparse(X):
+            positions = None if columns is None else resolve_columns(columns, None, X.shape[-1])
+            return sparse_to_float(X, positions), None
+        if library_of(X) is not None:
+            return frame_to_float(X, columns)
+    if columns is not None:
+        X = select_columns(X, columns)
+    return dense_to_float(X), None
+
+
+def _without_codes(values: Rows, codes: tuple[float, ...]) -> Rows:
+    if isinstance(values, np.ndarray):
+        return with_gaps_for(values, codes)
+    if 0.0 in codes or np.isin(values.data, codes).any():
+        raise ValueError(
+            f"missing_values={list(codes)} occurs in X, but sparse input has no gaps; densify it "
+            "with X.toarray()"
+        )
+    return values
+
+
+def _weight(sample_weight: Any, n: int) -> Array | None:
+    if library_of(sample_weight) is not None:
+        sample_weight = series_to_float(sample_weight)
+    return as_weight(sample_weight, n)

@@ -1,0 +1,319 @@
+"""Tables in memory: ndarray, masked array, scipy.sparse, lists of rows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.sources.base import Block, Rows, S, SeenCells, Source
+from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
+from eigengap.sources.checks import (
+    RESHAPE,
+    check_not_empty,
+    check_sparse_finite,
+    check_two_dimensional,
+    count_gaps,
+    resolve_columns,
+)
+from eigengap.sources.wording import show
+
+F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
+BLOCK_BYTES = 64 << 20  # large, for fits cut further to fit the cache
+
+
+class BlockedSource(Source):
+    """What sources share whose blocks can be walked through in order."""
+
+    def _blocks(self) -> Iterable[Any]:
+        raise NotImplementedError
+
+    def reduce(self, of: Callable[[Any], S]) -> S:
+        self.passes += 1
+        return merge_stream(of(block) for block in self._blocks())
+
+    def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        self.passes += 1
+        parts = [fn(block) for block in self._blocks()]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def prepared(self, prepare: Callable[[Any], Any]) -> Source:
+        return PreparedSource(self, prepare)
+
+
+class ArraySource(BlockedSource):
+    """A table (n, d) in memory, cut into blocks of consecutive rows that are views of it.
+
+    Validating is not a pass: `passes` counts `reduce` and `map`.
+    """
+
+    def __init__(
+        self,
+        values: Rows,
+        *,
+        weight: Array | None = None,
+        names: tuple[str, ...] | None = None,
+        block_bytes: int = BLOCK_BYTES,
+        block_rows: int | None = None,
+    ) -> None:
+        check_not_empty(values.shape)
+        self.n_rows: int
+        self.n_rows, self.n_features = values.shape
+        self.is_sparse = not isinstance(values, np.ndarray)
+        self.dtype = values.dtype
+        self.names = names
+        self.passes = 0
+        self.weight = weight
+        self._values = values
+        if self.is_sparse:
+            check_sparse_finite(values)
+            gaps = 0
+        else:
+            gaps = count_gaps(values, names)
+        self.has_gaps: bool = gaps > 0
+        self._seen: SeenCells | None = None
+        self.rows_per_block = _rows_per_block(values, block_bytes, block_rows)
+
+    def _blocks(self) -> Iterator[Block]:
+        n, step = self.n_rows, self.rows_per_block
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            weight = None if self.weight is None else self.weight[start:stop]
+            yield Block(_rows(self._values, start, stop), weight, None, start)
+
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        """k distinct rows; weights are frequencies, so a heavy row is drawn more often."""
+        present = self.n_rows if self.weight is None else int(np.count_nonzero(self.weight))
+        if not 0 <= k <= present:
+            raise ValueError(f"cannot draw {k} distinct rows from {present}")
+        p = None if self.weight is None else self.weight / np.sum(self.weight)
+        drawn = self._values[rng.choice(self.n_rows, size=k, replace=False, p=p)]
+        dense = drawn.toarray() if self.is_sparse else drawn
+        return np.asarray(dense, dtype=np.float64)
+
+    def collect(self) -> Rows:
+        return self._values
+
+    def seen(self) -> SeenCells:
+        if self._seen is None:
+            self._seen = self._count_seen()
+        return self._seen
+
+    def _count_seen(self) -> SeenCells:
+        if self.has_gaps:
+            return merge_stream(map(SeenCells.of, self._blocks()))
+        w = self.weight
+        rows = self.n_rows if w is None else int(np.count_nonzero(w))
+        sum_w = float(rows) if w is None else float(np.sum(w))
+        return SeenCells(rows, sum_w, np.full(self.n_features, rows, dtype=np.intp))
+
+
+class PreparedSource(BlockedSource):
+    """Blocks prepared once, each on first use, and kept; the parent counts the passes."""
+
+    def __init__(self, parent: BlockedSource, prepare: Callable[[Any], Any]) -> None:
+        self.n_features, self.names = parent.n_features, parent.names
+        self.dtype, self.n_rows = parent.dtype, parent.n_rows
+        self.is_sparse, self.has_gaps = parent.is_sparse, parent.has_gaps
+        self._parent = parent
+        self._prepare = prepare
+        self._kept: list[Any] = []
+        self._complete = False
+
+    @property
+    def passes(self) -> int:
+        return self._parent.passes
+
+    @passes.setter
+    def passes(self, count: int) -> None:
+        self._parent.passes = count
+
+    def _blocks(self) -> Iterator[Any]:
+        if self._complete:
+            yield from self._kept
+            return
+        for index, block in enumerate(self._parent._blocks()):
+            if index == len(self._kept):  # an interrupted pass has left the first ones
+                self._kept.append(self._prepare(block))
+            yield self._kept[index]
+        self._complete = True
+
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        return self._parent.sample(k, rng)
+
+    def collect(self) -> Rows:
+        return self._parent.collect()
+
+    def seen(self) -> SeenCells:
+        return self._parent.seen()
+
+
+def merge_stream(parts: Iterable[S]) -> S:
+    """The same tree as `merge_tree`, with only log n statistics alive at a time."""
+    waiting: list[tuple[int, S]] = []  # (height, statistic), heights strictly falling
+    for part in parts:
+        height = 0
+        while waiting and waiting[-1][0] == height:
+            part = waiting.pop()[1].merge(part)
+            height += 1
+        waiting.append((height, part))
+    merged = waiting.pop()[1]
+    while waiting:
+        merged = waiting.pop()[1].merge(merged)
+    return merged
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is of scipy.sparse, which is not imported to find out."""
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and bool(sparse.issparse(X))
+
+
+def select_columns(X: Any, columns: Any) -> NDArray[Any]:
+    """The chosen columns of an array or list of rows, before anything is asked of the others."""
+    array = X if np.ma.isMaskedArray(X) else _to_ndarray(X)
+    check_two_dimensional(array)
+    return np.asanyarray(array[:, resolve_columns(columns, None, array.shape[1])])
+
+
+def dense_to_float(X: Any) -> NDArray[Any]:
+    """X as a native float32 or float64 ndarray (n, d), itself where it is one; mask becomes NaN."""
+    if type(X) is np.ndarray and X.dtype in (F4, F8) and X.ndim == 2 and X.flags.aligned:
+        return X
+    if np.ma.isMaskedArray(X):
+        return _masked_to_float(X)
+    array = _to_ndarray(X)
+    kind = array.dtype.kind
+    if kind == "c":
+        raise ValueError(f"Complex data not supported\n{array}\n")
+    if array.dtype.names is not None:
+        raise ValueError(
+            "Input X is a structured array; make it two-dimensional with "
+            "numpy.lib.recfunctions.structured_to_unstructured(X)"
+        )
+    check_two_dimensional(array)
+    if kind in "fiub":
+        return _numbers_to_float(array)
+    check_not_empty(array.shape)
+    if kind == "O":
+        return _objects_to_float(array)
+    if kind in "mM":
+        raise ValueError(
+            f"Input X holds dates or times ({array.dtype}), e.g. {show(array[0, 0])} at row 0, "
+            "column 0; convert them to numbers first"
+        )
+    return _objects_to_float(array.astype(object))  # text
+
+
+def sparse_to_float(X: Any, positions: list[int] | None = None) -> Any:
+    """Any scipy.sparse X as a canonical CSR array of float32 or float64 (n, d); X is not changed.
+
+    Canonical: sorted column indices, no duplicates.
+    """
+    import scipy.sparse
+
+    if X.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported\n{X}\n")
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D input, got input with shape {X.shape}.\n{RESHAPE}")
+    csr = scipy.sparse.csr_array(X)
+    if positions is not None:
+        csr = csr[:, positions]
+    csr = csr.astype(F4 if csr.dtype == F4 else F8, copy=False)
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    return csr
+
+
+def _numbers_to_float(array: NDArray[Any]) -> NDArray[Any]:
+    target = F4 if array.dtype.kind == "f" and array.dtype.itemsize == 4 else F8
+    with np.errstate(over="ignore"):  # too large for float64 becomes inf, which is refused later
+        floats = array.astype(target, copy=False)
+    return floats if floats.flags.aligned else floats.copy()
+
+
+def _masked_to_float(X: Any) -> NDArray[Any]:
+    data, mask = np.ma.getdata(X), np.ma.getmask(X)
+    if mask is np.ma.nomask:
+        return dense_to_float(data)
+    if data.dtype.kind == "O":  # what is under the mask need not be a number
+        data = data.copy()
+        data[mask] = None
+    floats = dense_to_float(data)
+    return np.where(mask, floats.dtype.type(np.nan), floats)
+
+
+def _to_ndarray(X: Any) -> NDArray[Any]:
+    if isinstance(X, np.ndarray):
+        return np.asarray(X)
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        _explain_ragged(X)
+        raise error
+    if array.dtype.kind in "US":  # a single word turns the numbers beside it into text
+        array = np.asarray(X, dtype=object)
+    return array
+
+
+def _explain_ragged(X: Any) -> None:
+    if not isinstance(X, list | tuple) or not all(hasattr(row, "__len__") for row in X):
+        return
+    lengths = [len(row) for row in X]
+    row = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
+    if row is not None:
+        raise ValueError(
+            f"The rows of X differ in length: row 0 has {lengths[0]} values, row {row} has "
+            f"{lengths[row]}"
+        ) from None
+
+
+def _objects_to_float(array: NDArray[Any]) -> Array:
+    columns: list[Array | Refused] = [
+        objects_to_float(array[:, j], str(j)) for j in range(array.shape[1])
+    ]
+    refused = [c for c in columns if isinstance(c, Refused)]
+    if not refused:
+        return np.column_stack([c for c in columns if not isinstance(c, Refused)])
+    foreign = next((c for c in refused if c.is_object), None)
+    if foreign is not None:  # TypeError and its words as float() has them, as scikit-learn demands
+        raise TypeError(
+            f"float() argument must be a string or a real number, not {foreign.kind}: "
+            f"{foreign.example} at row {foreign.row}, column {foreign.label}"
+        )
+    numeric = [str(j) for j, c in enumerate(columns) if not isinstance(c, Refused)]
+    raise refusal(refused, numeric, {WRITTEN: "X.astype(float)"})
+
+
+def _rows(values: Rows, start: int, stop: int) -> Rows:
+    """Rows start to stop as a view; scipy's own slice of a CSR array would copy them."""
+    if start == 0 and stop == values.shape[0]:
+        return values
+    if isinstance(values, np.ndarray):
+        return values[start:stop]
+    low, high = values.indptr[start], values.indptr[stop]
+    # Set piece by piece, for the constructor copies views of a much larger array.
+    part = type(values)((stop - start, values.shape[1]), dtype=values.dtype)
+    part.data, part.indices = values.data[low:high], values.indices[low:high]
+    part.indptr = values.indptr[start : stop + 1] - low
+    part.has_canonical_format = True
+    return part
+
+
+def _rows_per_block(values: Rows, block_bytes: int, block_rows: int | None) -> int:
+    if block_rows is not None:
+        if block_rows < 1:
+            raise ValueError(f"block_rows must be at least 1, got {block_rows}")
+        return block_rows
+    n = int(values.shape[0])
+    if isinstance(values, np.ndarray):
+        size = values.nbytes
+    else:
+        size = values.data.nbytes + values.indices.nbytes + values.indptr.nbytes
+    blocks = min(n, max(1, -(-size // max(1, block_bytes))))
+    return -(-n // blocks)  # blocks of nearly equal size

@@ -1,0 +1,223 @@
+"""What every table in memory must pass: shape, finiteness, weights, chosen columns, codes for NaN.
+
+The phrases about shape are scikit-learn's, because its estimator checks look for them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from math import isfinite, isnan
+from numbers import Real
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.sources.wording import column, quote, show
+
+CHUNK = 1 << 20  # bytes looked at together, so that temporaries stay in cache
+RESHAPE = (
+    "Reshape your data either using array.reshape(-1, 1) if your data has a single feature or "
+    "array.reshape(1, -1) if it contains a single sample."
+)
+
+
+def check_two_dimensional(X: NDArray[Any]) -> None:
+    if X.ndim == 2:
+        return
+    if X.ndim > 2:
+        raise ValueError(f"Found array with dim {X.ndim}, while dim <= 2 is required.")
+    got = "scalar" if X.ndim == 0 else "1D"
+    raise ValueError(f"Expected 2D array, got {got} array instead:\narray={X}.\n{RESHAPE}")
+
+
+def check_not_empty(shape: tuple[int, ...]) -> None:
+    for count, what in zip(shape, ("sample", "feature"), strict=True):
+        if count == 0:
+            raise ValueError(
+                f"Found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum of 1 is "
+                "required."
+            )
+
+
+def count_gaps(X: NDArray[Any], names: Sequence[str] | None) -> int:
+    """Number of NaN cells in X (n, d); infinity is an error.
+
+    A finite sum proves that every cell is finite, and costs one read; only where it is not finite
+    (NaN, infinity, or finite cells whose sum overflows) are cells looked at one by one.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = float(np.add.reduce(X, axis=None))
+    if isfinite(total):
+        return 0
+    gaps = infinite = 0
+    for chunk in _in_memory_order(X):
+        not_finite = chunk.size - int(np.count_nonzero(np.isfinite(chunk)))
+        if not_finite:
+            nans = int(np.count_nonzero(np.isnan(chunk)))
+            gaps += nans
+            infinite += not_finite - nans
+    if infinite:
+        _raise_infinite(X, names, infinite)
+    return gaps
+
+
+def check_sparse_finite(X: Any) -> None:
+    """CSR X (n, d) must hold finite values: NaN would be a gap, and sparse tables have none."""
+    bad = np.flatnonzero(~np.isfinite(X.data))
+    if not len(bad):
+        return
+    infinite = bad[np.isinf(X.data[bad])]
+    at = int(infinite[0] if len(infinite) else bad[0])
+    row, j = int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at])
+    if len(infinite):
+        raise ValueError(_infinite(float(X.data[at]), row, str(j), len(infinite)))
+    raise ValueError(
+        f"NaN at row {row}, column {j}: sparse input has no gaps; densify it with X.toarray() to "
+        "have NaN treated as missing"
+    )
+
+
+def missing_codes(missing_values: Any) -> tuple[float, ...]:
+    """The numbers, other than NaN, that stand for a missing cell."""
+    given = missing_values if isinstance(missing_values, list | tuple | set) else [missing_values]
+    if isinstance(missing_values, np.ndarray):
+        given = missing_values.ravel().tolist()
+    codes = []
+    for code in given:
+        if code is None or type(code).__name__ == "NAType":
+            continue
+        if not isinstance(code, Real) or isinstance(code, bool):
+            raise ValueError(
+                f"missing_values must be NaN, a number or a list of numbers, got {show(code)}"
+            )
+        if not isnan(code):
+            codes.append(float(code))
+    return tuple(codes)
+
+
+def with_gaps_for(X: NDArray[Any], codes: tuple[float, ...]) -> NDArray[Any]:
+    """X with cells that equal a code replaced by NaN, on a copy; X itself where none does."""
+    with np.errstate(over="ignore"):
+        cast = [(code, X.dtype.type(code)) for code in codes]
+    # A code beyond the range of float32 becomes infinity there, and equals no cell.
+    kept = np.array([low for code, low in cast if np.isinf(low) == np.isinf(code)], dtype=X.dtype)
+    out = X
+    step = max(1, CHUNK // max(1, X.shape[1] * X.itemsize))
+    for start in range(0, X.shape[0], step):
+        rows = slice(start, start + step)
+        hits = np.isin(X[rows], kept)
+        if hits.any():
+            out = X.copy(order="K") if out is X else out
+            out[rows][hits] = np.nan
+    return out
+
+
+def as_weight(sample_weight: Any, n: int) -> Array | None:
+    """Row weights (n,), float64; None where every row counts once."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(n, float(sample_weight))
+    weight = np.asarray(np.asarray(sample_weight), dtype=np.float64)
+    if weight.ndim != 1:
+        raise ValueError(
+            f"Sample weights must be 1D array or scalar, got {weight.ndim}D array of shape "
+            f"{weight.shape}; expected shape ({n},)"
+        )
+    if len(weight) != n:
+        raise ValueError(f"sample_weight has {len(weight)} entries but X has {n} rows")
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = float(np.sum(weight))
+    if not (isfinite(total) and weight.min() >= 0):
+        _raise_bad_weight(weight)
+    if not weight.any():
+        raise ValueError("sample_weight is zero in every row: no row is left to learn from")
+    return weight
+
+
+def resolve_columns(columns: Any, names: Sequence[Any] | None, d: int) -> list[int]:
+    """Positions of the chosen columns: strings are names, integers are positions."""
+    chosen = [columns] if isinstance(columns, str) else list(columns)
+    if chosen and all(isinstance(c, bool | np.bool_) for c in chosen):
+        if len(chosen) != d:
+            raise ValueError(f"columns has {len(chosen)} truth values but X has {d} columns")
+        return [int(j) for j in np.flatnonzero(chosen)]
+    found = [_position(c, names, d) for c in chosen]
+    twice = next((j for i, j in enumerate(found) if j in found[:i]), None)
+    if twice is not None:
+        label = names[twice] if names is not None else twice
+        raise ValueError(f"columns chooses {show(label)} more than once")
+    return found
+
+
+def _position(choice: Any, names: Sequence[Any] | None, d: int) -> int:
+    if isinstance(choice, int | np.integer):
+        j = operator.index(choice)
+        if not -d <= j < d:
+            raise ValueError(f"columns chooses position {j} but X has {d} columns")
+        return j % d
+    if names is None:
+        raise ValueError(
+            f"columns chooses {show(choice)} but X has no column names; use integer positions"
+        )
+    matches = [j for j, name in enumerate(names) if name == choice]
+    if len(matches) > 1:
+        raise ValueError(
+            f"columns chooses {show(choice)}, which names {len(matches)} columns (positions "
+            f"{', '.join(map(str, matches))}); use positions"
+        )
+    if not matches:
+        _raise_unknown(choice, names)
+    return matches[0]
+
+
+def _raise_unknown(choice: Any, names: Sequence[Any]) -> NoReturn:
+    strings = [name for name in names if isinstance(name, str)]
+    close = get_close_matches(str(choice), strings, n=3, cutoff=0.6)
+    hint = (
+        f"did you mean {' or '.join(map(quote, close))}?"
+        if close
+        else f"the columns are {', '.join(map(show, names[:10]))}{', ...' * (len(names) > 10)}"
+    )
+    raise ValueError(f"X has no column {show(choice)}; {hint}")
+
+
+def _in_memory_order(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Pieces of X along its slower axis."""
+    slow_first = X if abs(X.strides[0]) >= abs(X.strides[1]) else X.T
+    step = max(1, CHUNK // max(1, slow_first.shape[1] * X.itemsize))
+    for start in range(0, slow_first.shape[0], step):
+        yield slow_first[start : start + step]
+
+
+def _raise_infinite(X: NDArray[Any], names: Sequence[str] | None, count: int) -> NoReturn:
+    step = max(1, CHUNK // max(1, X.shape[1] * X.itemsize))
+    for start in range(0, X.shape[0], step):
+        cells = np.argwhere(np.isinf(X[start : start + step]))
+        if len(cells):
+            row, j = start + int(cells[0, 0]), int(cells[0, 1])
+            raise ValueError(_infinite(float(X[row, j]), row, column(names, j), count))
+    raise AssertionError("counted infinite cells but found none")
+
+
+def _infinite(value: float, row: int, label: str, count: int) -> str:
+    more = f" (and {count - 1} more cell{'s' if count > 2 else ''})" if count > 1 else ""
+    return (
+        f"Input X contains infinity: {value} at row {row}, column {label}{more}. Set such cells to "
+        "NaN to have them treated as missing, or correct them"
+    )
+
+
+def _raise_bad_weight(weight: Array) -> NoReturn:
+    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if not len(bad):
+        raise ValueError("the sum of sample_weight is too large for float64; rescale the weights")
+    row = int(bad[0])
+    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    raise ValueError(
+        f"sample_weight must be finite and not negative: {float(weight[row])} at row {row}{more}"
+    )

@@ -1,0 +1,237 @@
+"""Data frames: pandas, polars, pyarrow and whatever else narwhals reads, in and out.
+
+A frame is recognised by the library its class comes from, so that none of them is imported for
+the sake of looking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.sources.array import F4, F8, dense_to_float
+from eigengap.sources.cells import MIXED, WRITTEN, Refused, describe_text, objects_to_float, refusal
+from eigengap.sources.checks import resolve_columns
+from eigengap.sources.wording import column, show
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+LIBRARIES = frozenset({"pandas", "polars", "pyarrow", "modin", "cudf", "narwhals"})
+TO_NUMERIC = {
+    "pandas": {
+        WRITTEN: "pandas.to_numeric(X[{}])",
+        MIXED: 'pandas.to_numeric(X[{}], errors="coerce")',
+    },
+    "polars": {
+        WRITTEN: "X.with_columns(polars.col({}).cast(polars.Float64))",
+        MIXED: "X.with_columns(polars.col({}).cast(polars.Float64, strict=False))",
+    },
+    "pyarrow": {WRITTEN: 'pyarrow.compute.cast(X[{}], "float64")'},
+}
+
+
+def library_of(X: Any) -> str | None:
+    """Name of the data-frame library that X comes from, None where it is not of one."""
+    for base in type(X).__mro__:
+        root = base.__module__.partition(".")[0]
+        if root in LIBRARIES:
+            return root
+    return None
+
+
+def frame_to_float(X: Any, columns: Any = None) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+    """Values (n, d) of a frame, null as NaN, and its column names.
+
+    float32 where every column is, else float64; without a copy where the library allows. Names are
+    None unless all are strings, as in scikit-learn.
+    """
+    X = _eager(X)
+    labels = list(X.column_names if library_of(X) == "pyarrow" else X.columns)
+    if columns is not None:
+        positions = resolve_columns(columns, labels, len(labels))
+        X = _select(X, positions)
+        labels = [labels[j] for j in positions]
+    names = tuple(map(str, labels)) if all(isinstance(s, str) for s in labels) else None
+    values = _homogeneous(X)
+    if values is None:
+        values = _by_column(X, names, len(labels))
+    return values, names or None
+
+
+def series_to_float(series: Any) -> Array:
+    """A frame library's column (n,) as float64, null as NaN."""
+    import narwhals as nw
+
+    if not isinstance(nw.from_native(series, pass_through=True, allow_series=True), nw.Series):
+        return np.asarray(series, dtype=np.float64)
+    found = _column_to_float(nw.from_native(series, series_only=True), "of sample_weight")
+    if isinstance(found, Refused):
+        raise ValueError(f"sample_weight is not numeric: {found.kind}, e.g. {found.example}")
+    return np.asarray(found, dtype=np.float64)
+
+
+def like(X: Any, values: NDArray[Any], columns: Any = None) -> Any:
+    """Values (n, d) as the type of X: a frame for a frame, an ndarray for all else.
+
+    `columns` names them: strings are names, integers are positions in X; default: the columns of X.
+    A pandas frame keeps its index.
+    """
+    library = library_of(X)
+    if library is None:
+        return values
+    X = _eager(X)
+    if len(X) != len(values):
+        raise ValueError(f"values have {len(values)} rows but the frame has {len(X)}")
+    labels = _output_labels(X, columns)
+    if len(labels) != values.shape[1]:
+        raise ValueError(f"{len(labels)} column names for {values.shape[1]} columns of values")
+    if hasattr(X, "iloc"):
+        return _constructor(X)(values, index=X.index, columns=labels)
+    if library == "pyarrow":
+        return type(X).from_arrays([_contiguous(values, j) for j in range(len(labels))], labels)
+    return type(X)({name: _contiguous(values, j) for j, name in enumerate(labels)})
+
+
+def _eager(X: Any) -> Any:
+    """The frame itself, unwrapped; what is not a table in memory is refused."""
+    import narwhals as nw
+
+    X = nw.to_native(X, pass_through=True)
+    if type(X).__name__ == "RecordBatch":
+        import pyarrow
+
+        return pyarrow.Table.from_batches([X])
+    if hasattr(X, "iloc") and hasattr(X, "columns"):  # narwhals refuses names that occur twice
+        return X
+    if library_of(X) == "pyarrow" and hasattr(X, "column_names"):
+        return X
+    wrapped = nw.from_native(X, pass_through=True, allow_series=True)
+    if isinstance(wrapped, nw.DataFrame):
+        return X
+    if isinstance(wrapped, nw.LazyFrame):
+        raise ValueError(f"Input X is lazy ({type(X)}); collect it first, e.g. X.collect()")
+    raise ValueError(
+        f"Expected a 2-dimensional container but got {type(X)} instead. Pass a DataFrame "
+        "containing a single row (i.e. single sample) or a single column (i.e. single feature) "
+        "instead."
+    )
+
+
+def _select(X: Any, positions: list[int]) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[:, positions]
+    if hasattr(X, "to_series"):
+        return X[:, positions]
+    return X.select(positions)
+
+
+def _native_column(X: Any, j: int) -> Any:
+    """Column j by position, for names may occur twice."""
+    if hasattr(X, "iloc"):
+        return X.iloc[:, j]
+    return X.to_series(j) if hasattr(X, "to_series") else X.column(j)
+
+
+def _homogeneous(X: Any) -> NDArray[Any] | None:
+    """The values where one call of the library gives them as they are meant, else None."""
+    if hasattr(X, "iloc"):
+        dtypes = set(X.dtypes)
+        if not dtypes or not all(isinstance(t, np.dtype) and t.kind in "fiub" for t in dtypes):
+            return None
+        target = F4 if dtypes == {F4} else F8
+        return dense_to_float(np.asarray(X.to_numpy(dtype=target)))
+    if hasattr(X, "to_series") and {str(t) for t in X.dtypes} in ({"Float64"}, {"Float32"}):
+        return np.asarray(X.to_numpy())
+    return None
+
+
+def _by_column(X: Any, names: Sequence[str] | None, d: int) -> NDArray[Any]:
+    import narwhals as nw
+
+    found = [
+        _column_to_float(nw.from_native(_native_column(X, j), series_only=True), column(names, j))
+        for j in range(d)
+    ]
+    refused = [c for c in found if isinstance(c, Refused)]
+    if refused:
+        numeric = [column(names, j) for j, c in enumerate(found) if not isinstance(c, Refused)]
+        raise refusal(refused, numeric, TO_NUMERIC.get(library_of(X) or "", {}))
+    floats = [c for c in found if not isinstance(c, Refused)]
+    single = all(c.dtype == F4 for c in floats) and d > 0
+    # Column-major: each column is copied in one piece.
+    values = np.empty((len(X), d), dtype=F4 if single else F8, order="F")
+    for j, c in enumerate(floats):
+        values[:, j] = c
+    return values
+
+
+def _column_to_float(s: nw.Series[Any], label: str) -> NDArray[Any] | Refused:
+    """One column (n,) as float, null as NaN; or what it holds instead."""
+    import narwhals as nw
+
+    if s.dtype == nw.Float32:
+        return np.asarray(s.to_numpy(), dtype=F4)
+    if s.dtype.is_numeric() or s.dtype == nw.Boolean:
+        return np.asarray(s.cast(nw.Float64).to_numpy(), dtype=F8)
+    if s.dtype == nw.String:
+        null = s.is_null().to_numpy()
+        texts = [None if gone else text for text, gone in zip(s.to_list(), null, strict=True)]
+        return describe_text(texts, label) or np.full(len(s), np.nan)
+    if s.dtype in (nw.Object, nw.Unknown):
+        return _unknown_to_float(s.to_numpy(), label)
+    return _refuse(s, label)
+
+
+def _unknown_to_float(cells: NDArray[Any], label: str) -> NDArray[Any] | Refused:
+    if cells.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: column {label}")
+    if cells.dtype.kind in "fiub":
+        return np.asarray(cells, dtype=F8)
+    return objects_to_float(cells.astype(object), label)
+
+
+def _refuse(s: nw.Series[Any], label: str) -> NDArray[Any] | Refused:
+    seen = np.flatnonzero(~np.asarray(s.is_null().to_numpy(), dtype=bool))
+    kind = _kind(s.dtype)
+    if not len(seen):
+        return Refused(label, kind, "null", 0)
+    row = int(seen[0])
+    return Refused(label, kind, show(s[row : row + 1].to_list()[0]), row)
+
+
+def _kind(dtype: Any) -> str:
+    import narwhals as nw
+
+    if dtype in (nw.Categorical, nw.Enum):
+        return "categorical"
+    if dtype in (nw.Date, nw.Datetime, nw.Duration, nw.Time):
+        return "date or time"
+    return "bytes" if dtype == nw.Binary else str(dtype)
+
+
+def _output_labels(X: Any, columns: Any) -> Any:
+    labels = X.column_names if hasattr(X, "column_names") else X.columns
+    if columns is None:
+        return labels
+    chosen = [columns] if isinstance(columns, str) else list(columns)
+    if all(isinstance(c, int | np.integer) for c in chosen):
+        positions = resolve_columns(chosen, list(labels), len(labels))
+        return labels[positions] if hasattr(X, "iloc") else [labels[j] for j in positions]
+    return chosen
+
+
+def _constructor(X: Any) -> Any:
+    """The plain frame class of the library: a subclass may demand more than values."""
+    for base in type(X).__mro__:
+        if base.__name__ == "DataFrame" and base.__module__.partition(".")[0] in LIBRARIES:
+            return base
+    return type(X)
+
+
+def _contiguous(values: NDArray[Any], j: int) -> NDArray[Any]:
+    return np.ascontiguousarray(values[:, j])

@@ -1,0 +1,32 @@
+"""How cells and columns are named in messages: quoted, escaped, never longer than a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+LONGEST = 60  # characters of a name or value that a message shows
+
+
+def quote(text: str) -> str:
+    """A foreign string in double quotes on one line; what is not printable is escaped."""
+    shown = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return '"' + "".join(map(_escaped, shown)) + '"'
+
+
+def show(value: object) -> str:
+    """A cell's value for a message."""
+    if isinstance(value, str):
+        return quote(value)
+    text = repr(value) if isinstance(value, bytes) else str(value)
+    return quote(text)[1:-1]
+
+
+def column(names: Sequence[str] | None, j: int) -> str:
+    """Column j by its quoted name, or by its 0-based position where it has none."""
+    return str(j) if names is None else quote(names[j])
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    return char if char.isprintable() else char.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,315 @@
+"""Laws of the EM fit with gaps, and of the statistics it is made of."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eigengap import LinearGaussian
+from eigengap.fitting.em import ObjectiveFellError, em
+from eigengap.fitting.gaussian_em import EMOptions, fit_by_em
+from eigengap.linalg import principal_angles
+from eigengap.models.row_posterior import Coefficients
+from eigengap.models.seen_rows import prepare_rows
+from eigengap.sources import as_source
+from eigengap.statistics.expected import Expected
+from tests import dense
+
+seeds = st.integers(0, 2**32 - 1)
+TIGHT = EMOptions(tol=1e-10, max_iter=5000)
+
+
+def gappy(rng, n=80, d=6, q=2, missing=0.25, noise=0.5):
+    model = LinearGaussian(
+        W=rng.normal(size=(d, q)) * 2, mu=rng.normal(size=d) * 3, psi=np.full(d, noise)
+    )
+    X = model.sample(n, rng)
+    X[rng.random(X.shape) < missing] = np.nan
+    X[0] = np.where(np.isnan(X[0]), 0.0, X[0])
+    return X
+
+
+# Statistics --------------------------------------------------------------------------------
+
+
+def statistic(X, weight=None, seed=0):
+    rng = np.random.default_rng(seed)
+    d = X.shape[1]
+    c = Coefficients.of(rng.normal(size=(d, 2)), rng.normal(size=d), rng.uniform(0.5, 2, d))
+    return Expected.of(prepare_rows(X, weight, np.zeros(d), None, 2), c)
+
+
+def assert_same(a, b, rtol=1e-11):
+    for name in ("A", "B", "squares", "latent", "log_likelihood", "cells"):
+        x, y = np.asarray(getattr(a, name)), np.asarray(getattr(b, name))
+        atol = rtol * max(np.abs(y).max(), 1)
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=atol, err_msg=name)
+
+
+@given(seeds, st.integers(1, 3))
+@settings(max_examples=25, deadline=None)
+def test_any_partition_gives_the_same_statistic(seed, cuts):
+    rng = np.random.default_rng(seed)
+    X = gappy(rng)
+    at = np.sort(rng.choice(np.arange(1, len(X)), cuts, replace=False))
+    parts = [statistic(part) for part in np.split(X, at)]
+    merged = parts[0]
+    for part in parts[1:]:
+        merged = merged.merge(part)
+    assert_same(merged, statistic(X))
+
+
+@given(seeds)
+@settings(max_examples=25, deadline=None)
+def test_merge_is_associative_and_order_does_not_matter(seed):
+    rng = np.random.default_rng(seed)
+    a, b, c = (statistic(gappy(rng, n=20)) for _ in range(3))
+    assert_same(a.merge(b).merge(c), a.merge(b.merge(c)))
+    assert_same(a.merge(b), b.merge(a))
+    X = gappy(rng)
+    assert_same(statistic(X), statistic(X[rng.permutation(len(X))]))
+
+
+@given(seeds)
+@settings(max_examples=25, deadline=None)
+def test_weights_are_repetitions(seed):
+    rng = np.random.default_rng(seed)
+    X = gappy(rng, n=40)
+    times = rng.integers(0, 4, len(X))
+    times[0] = 1
+    assert_same(statistic(X, weight=times.astype(float)), statistic(np.repeat(X, times, axis=0)))
+
+
+def test_shared_patterns_and_lone_rows_give_the_same_sums():
+    """Complete rows take the shared route only where there are many of them."""
+    rng = np.random.default_rng(0)
+    X = gappy(rng, n=3000, d=40, q=2, missing=0.02)
+    X[::2] = np.where(np.isnan(X[::2]), 0.0, X[::2])
+    rows = prepare_rows(X, None, np.zeros(40), None, 2)
+    assert 0 < rows.n_lone < len(X)  # both routes are taken
+    assert len(rows.bounds) > 1
+    whole = statistic(X)
+    lone = [statistic(X[i : i + 1]) for i in range(len(X))]  # every row on its own
+    merged = lone[0]
+    for part in lone[1:]:
+        merged = merged.merge(part)
+    assert_same(merged, whole, rtol=1e-9)
+
+
+def test_sparse_route_equals_the_dense_one():
+    rng = np.random.default_rng(1)
+    X = gappy(rng, n=400, d=200, q=2, missing=0.98)
+    X[:, 0] = rng.normal(size=400)
+    rows = prepare_rows(X, None, np.zeros(200), None, 2)
+    assert not isinstance(rows.R, np.ndarray)  # few enough cells for the sparse products
+    c = Coefficients.of(rng.normal(size=(200, 2)), rng.normal(size=200), rng.uniform(0.5, 2, 200))
+    sparse = Expected.of(rows, c)
+    model = LinearGaussian(W=c.W, mu=c.delta, psi=c.psi)
+    expected = sum(dense.log_likelihood(X, model.mu, model.covariance()))
+    np.testing.assert_allclose(sparse.log_likelihood, expected, rtol=1e-11)
+    seen = ~np.isnan(X)
+    z, cov = dense.posterior(X, c.W, c.delta, c.psi)
+    second = cov + z[:, :, None] * z[:, None, :]
+    np.testing.assert_allclose(sparse.A[0], seen.T @ second[:, 0, 0], rtol=1e-10)
+    np.testing.assert_allclose(sparse.A[1], seen.T @ second[:, 1, 0], rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(sparse.B[:2].T, np.where(seen, X, 0).T @ z, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("noise", [0.5, 1e-7])
+def test_the_expected_log_likelihood_is_the_dense_one(noise):
+    """Also where residuals must be formed because r^T r - z^T P z would cancel."""
+    rng = np.random.default_rng(2)
+    X = gappy(rng, n=50, noise=noise)
+    W, mu, psi = rng.normal(size=(6, 2)), np.nanmean(X, axis=0), np.full(6, noise)
+    rows = prepare_rows(X, None, mu, None, 2)
+    got = Expected.of(rows, Coefficients.of(W, np.zeros(6), psi)).log_likelihood
+    expected = dense.log_likelihood(X, mu, W @ W.T + np.diag(psi)).sum()
+    np.testing.assert_allclose(got, expected, rtol=1e-8)
+
+
+# The fit -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
+@given(seed=seeds)
+@settings(max_examples=10, deadline=None)
+def test_likelihood_never_falls_and_ends_where_the_gradient_is_zero(noise, seed):
+    """002 Eqs. 18 and 19 at the optimum, by a dense gradient: not only a small step."""
+    rng = np.random.default_rng(seed)
+    X = gappy(rng, n=150, d=5, q=1)
+    fit = fit_by_em(as_source(X), 1, noise, options=TIGHT)
+    objective = fit.trace.objective
+    slack = 1e-9 * max(abs(objective[-1]), np.isfinite(X).sum())
+    assert np.all(np.diff(objective) >= -slack)
+    assert fit.converged
+    m = fit.model
+    by_W, by_mu, by_psi = dense.gradient(X, m.W, m.mu, m.psi)
+    n, sd = len(X), np.sqrt(m.variances())
+    assert np.abs(by_W * sd[:, None]).max() < 1e-6 * n
+    assert np.abs(by_mu * sd).max() < 1e-6 * n
+    free = np.setdiff1d(np.arange(5), fit.at_floor)
+    pooled = by_psi[free] @ m.psi[free] if noise == "isotropic" else by_psi[free] * m.psi[free]
+    assert np.abs(pooled).max(initial=0) < 1e-6 * n
+    np.testing.assert_allclose(
+        fit.log_likelihood, dense.log_likelihood(X, m.mu, m.covariance()).sum(), rtol=1e-10
+    )
+
+
+@given(seeds)
+@settings(max_examples=8, deadline=None)
+def test_blocks_do_not_matter(seed):
+    rng = np.random.default_rng(seed)
+    X = gappy(rng)
+    whole = fit_by_em(as_source(X), 2, "isotropic", options=TIGHT).model
+    for rows in (1, 7, 33):
+        cut = fit_by_em(as_source(X, block_rows=rows), 2, "isotropic", options=TIGHT).model
+        np.testing.assert_allclose(cut.covariance(), whole.covariance(), rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(cut.mu, whole.mu, rtol=1e-7)
+
+
+@given(seeds)
+@settings(max_examples=8, deadline=None)
+def test_ppca_is_covariant_under_shift_scale_and_order(seed):
+    rng = np.random.default_rng(seed)
+    X = gappy(rng)
+    model = fit_by_em(as_source(X), 2, "isotropic", options=TIGHT).model
+    shift, order = rng.normal(size=6) * 100, rng.permutation(6)
+    moved = fit_by_em(as_source(X[:, order] * 1e3 + shift), 2, "isotropic", options=TIGHT).model
+    C = model.covariance()[np.ix_(order, order)] * 1e6
+    np.testing.assert_allclose(moved.covariance(), C, rtol=1e-6, atol=1e-6 * np.abs(C).max())
+    np.testing.assert_allclose(moved.mu, model.mu[order] * 1e3 + shift, rtol=1e-6, atol=1e-3)
+
+
+@given(seeds)
+@settings(max_examples=8, deadline=None)
+def test_factor_analysis_is_covariant_under_column_rescaling(seed):
+    """002 section 3.3: FA under componentwise rescaling, as PPCA is under rotation."""
+    rng = np.random.default_rng(seed)
+    X = gappy(rng, n=150)
+    model = fit_by_em(as_source(X), 1, "diagonal", options=TIGHT).model
+    scale = np.exp(rng.normal(size=6) * 3)
+    scaled = fit_by_em(as_source(X * scale), 1, "diagonal", options=TIGHT).model
+    C = model.covariance() * np.outer(scale, scale)
+    np.testing.assert_allclose(scaled.covariance() / C, 1.0, atol=1e-5)
+
+
+def test_a_row_without_any_seen_cell_changes_nothing():
+    """T22."""
+    rng = np.random.default_rng(3)
+    X = gappy(rng)
+    without = fit_by_em(as_source(X), 2, "isotropic", options=TIGHT)
+    blank = np.vstack([X[:40], np.full((1, 6), np.nan), X[40:]])
+    fit = fit_by_em(as_source(blank), 2, "isotropic", options=TIGHT)
+    np.testing.assert_allclose(fit.model.covariance(), without.model.covariance(), rtol=1e-6)
+    np.testing.assert_allclose(fit.log_likelihood, without.log_likelihood, rtol=1e-10)
+    posterior = fit.model.posterior(blank[40:41])
+    np.testing.assert_array_equal(posterior.mean, np.zeros((1, 2)))
+    np.testing.assert_allclose(posterior.cov[0], np.eye(2), atol=1e-15)
+
+
+def test_one_seen_cell_leaves_more_doubt():
+    """T23."""
+    rng = np.random.default_rng(4)
+    X = gappy(rng)
+    X[5] = np.nan
+    X[5, 2] = 1.0
+    fit = fit_by_em(as_source(X), 2, "isotropic", options=TIGHT)
+    posterior = fit.model.posterior(X)
+    assert np.isfinite(posterior.mean).all()
+    complete = np.flatnonzero(~np.isnan(X).any(axis=1))[0]
+    doubt = np.linalg.det(posterior.cov)
+    assert doubt[5] > doubt[complete]
+
+
+@pytest.mark.parametrize("start", ["zero", "last eigenvectors"])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_saddles_are_left(start, missing):
+    """T27; 002 section 3.2: W = 0 and non-principal eigenvectors are stationary but no maxima."""
+    rng = np.random.default_rng(5)
+    X = gappy(rng, n=300, missing=missing)
+    best = fit_by_em(as_source(X), 2, "isotropic", options=TIGHT)
+    if start == "zero":
+        W = np.zeros((6, 2))
+        sigma2 = np.nanvar(X)
+    else:
+        U, lam = np.linalg.eigh(best.model.covariance())[::-1]
+        W = U[:, 2:4] * 0.5
+        sigma2 = 1.0
+    from_saddle = EMOptions(
+        tol=1e-10,
+        max_iter=5000,
+        start=LinearGaussian(W=W, mu=np.nanmean(X, axis=0), psi=np.full(6, sigma2)),
+    )
+    fit = fit_by_em(as_source(X), 2, "isotropic", options=from_saddle)
+    np.testing.assert_allclose(fit.log_likelihood, best.log_likelihood, rtol=1e-7)
+    assert principal_angles(fit.model.W, best.model.W)[0] < 1e-4
+
+
+def test_more_starts_are_never_worse():
+    rng = np.random.default_rng(6)
+    X = gappy(rng, n=60, d=8, q=3, missing=0.5)
+    one = fit_by_em(as_source(X), 3, "isotropic", options=EMOptions(tol=1e-8))
+    many = fit_by_em(as_source(X), 3, "isotropic", options=EMOptions(tol=1e-8, n_init=5))
+    assert many.log_likelihood >= one.log_likelihood - 1e-6
+
+
+def test_exact_low_rank_data_are_completed():
+    """No noise at all: the gaps are determined, and come out."""
+    rng = np.random.default_rng(7)
+    full = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 12)) + 5
+    X = full.copy()
+    X[rng.random(X.shape) < 0.2] = np.nan
+    fit = fit_by_em(as_source(X), 3, "isotropic", options=EMOptions(tol=1e-9, max_iter=5000))
+    np.testing.assert_allclose(fit.model.conditional_mean(X), full, atol=1e-4)
+
+
+def test_prior_on_the_loadings_is_a_map_estimate():
+    """003's M-step (sum E[zz^T] + sigma2 I): the gradient of ln p(X | W) - |W|^2 / 2 is zero."""
+    rng = np.random.default_rng(8)
+    X = gappy(rng, n=40)
+    fit = fit_by_em(as_source(X), 2, "isotropic", loading_precision=1.0, options=TIGHT)
+    m = fit.model
+    by_W, by_mu, by_psi = dense.gradient(X, m.W, m.mu, m.psi)
+    np.testing.assert_allclose(by_W, m.W, atol=1e-5 * len(X))
+    np.testing.assert_allclose(by_mu, 0.0, atol=1e-5 * len(X))
+    assert abs(by_psi.sum() * m.psi[0]) < 1e-5 * len(X)
+    free = fit_by_em(as_source(X), 2, "isotropic", options=TIGHT).model
+    assert np.linalg.norm(m.W) < np.linalg.norm(free.W)
+
+
+def test_given_noise_and_mean_are_kept():
+    rng = np.random.default_rng(9)
+    X = gappy(rng)
+    fit = fit_by_em(
+        as_source(X), 2, "isotropic", noise_variance=0.7, fit_mean=False, options=TIGHT
+    )
+    np.testing.assert_allclose(fit.model.psi, 0.7, rtol=1e-12)
+    np.testing.assert_array_equal(fit.model.mu, 0.0)
+    by_W, _, _ = dense.gradient(X, fit.model.W, fit.model.mu, fit.model.psi)
+    assert np.abs(by_W).max() < 1e-5 * len(X)
+
+
+# The guard ---------------------------------------------------------------------------------
+
+
+def test_a_falling_objective_is_an_error():
+    values = iter([1.0, 0.5])
+
+    def broken(theta):
+        return theta + 1.0, next(values)
+
+    with pytest.raises(ObjectiveFellError, match="fell from"):
+        em(broken, np.zeros(1), tol=1e-8, max_iter=10, cells=1.0)
+
+
+def test_a_bad_extrapolation_is_taken_back():
+    """Anderson overshoots at times on a non-linear map; the objective never falls."""
+    rates = np.array([0.99, 0.5, 0.1])
+
+    def apply(theta):
+        return theta * rates - 0.05 * np.sin(theta) * rates, -float(np.sum(theta**2))
+
+    result = em(apply, np.array([3.0, -2.0, 1.0]), tol=1e-10, max_iter=500, cells=1.0)
+    assert result.converged
+    assert np.all(np.diff(result.trace.objective) >= -1e-9)
+    np.testing.assert_allclose(result.theta, 0.0, atol=1e-8)
