@@ -50,7 +50,7 @@ def largest_rank(d: int, rows_seen: float) -> int:
 
 def rank_from_spectrum(spectrum: Spectrum) -> RankChoice:
     """BIC of PPCA from the spectrum of complete data: every q at once, no fit."""
-    most = min(largest_rank(spectrum.d, spectrum.sum_w), len(spectrum.lam) - 1)
+    most = min(largest_rank(spectrum.d, spectrum.sum_w), spectrum.rank() - 1)
     curve = {
         q: -2.0 * spectrum.log_likelihood(q)
         + ppca_parameters(spectrum.d, q) * log(spectrum.sum_w)

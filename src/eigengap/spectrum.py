@@ -79,6 +79,13 @@ class Spectrum:
             log_det += (self.d - q) * log(sigma2)
         return -0.5 * self.sum_w * (self.d * (log(2 * pi) + 1.0) + log_det)
 
+    def rank(self) -> int:
+        """Number of known eigenvalues above rounding: of singular values, max(n, d) eps s_1."""
+        if len(self.lam) == 0:
+            return 0
+        rounding = (max(self.sum_w, self.d) * np.finfo(np.float64).eps) ** 2
+        return int(np.sum(self.lam > rounding * self.lam[0]))
+
     def rank_for_fraction(self, fraction: float) -> int:
         """Fewest components whose share of the total variance reaches `fraction`.
 

@@ -17,8 +17,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    check_is_fitted,
+    validate_data,
+)
 
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
@@ -39,7 +43,7 @@ DENSE_ROWS = 4096  # rows of a sparse table that are made dense at a time
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "n_components": [
         Interval(Integral, 1, None, closed="left"),
-        Interval(Real, 0, 1, closed="neither"),
+        Interval(RealNotInt, 0, 1, closed="neither"),
         StrOptions({"auto"}),
     ],
     "scale": ["boolean"],
@@ -244,6 +248,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the components: PC1, PC2, ... (FA1, ... for factors)."""
         check_is_fitted(self, "model_")
+        _check_feature_names_in(self, input_features, generate_names=False)
         return np.array(
             [f"{self._prefix}{k + 1}" for k in range(self.n_components_)], dtype=object
         )
@@ -277,6 +282,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

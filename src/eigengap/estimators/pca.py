@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS, LinearGaussianEstimator
@@ -43,9 +43,9 @@ class PCA(LinearGaussianEstimator):
     ----------
     n_components : int, float in (0, 1), "auto", "mle" or None, default=None
         Number of components; the share of the variance that they must explain; the number of
-        smallest BIC; the number of largest evidence (Minka 2000); None keeps
-        min(n_samples, n_features), or, with gaps, one less, and "auto" with a warning where that
-        is more than 50.
+        smallest BIC; the number of largest evidence (Minka 2000); None keeps every direction that
+        has variance (with gaps min(n_samples, n_features) - 1, and "auto" with a warning where
+        that is more than 50).
     copy : bool, default=True
         Kept for scikit-learn's signature; the data are never modified.
     whiten : bool, default=False
@@ -97,7 +97,7 @@ class PCA(LinearGaussianEstimator):
         **SHARED_CONSTRAINTS,
         "n_components": [
             Interval(Integral, 1, None, closed="left"),
-            Interval(Real, 0, 1, closed="neither"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
             StrOptions({"auto", "mle"}),
             None,
         ],
@@ -224,6 +224,8 @@ class PCA(LinearGaussianEstimator):
             kept = minka_rank(pca.spectrum) if self.n_components == "mle" else choice.n_components
             if self.n_components == "auto":
                 self.rank_choice_ = choice
+        elif self.n_components is None:
+            kept = pca.spectrum.rank() or pca.U.shape[1]
         else:
             kept = pca.U.shape[1]
         self._tell_rank(pca.spectrum.total)

@@ -1,0 +1,5 @@
+"""The few kernels that are worth compiling, each behind one function that also has a NumPy twin."""
+
+from eigengap.compiled.batched import factorise
+
+__all__ = ["factorise"]

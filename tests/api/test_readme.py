@@ -1,0 +1,31 @@
+"""What the README shows in Python runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_the_python_of_the_readme_does_what_its_comments_say(capsys) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    shown: dict[str, np.ndarray] = {}
+    exec(code, shown)
+    X = shown["X"]
+    gone = np.isnan(X)
+    assert shown["Z"].shape == (len(X), 2)
+    assert shown["logp"].shape == (len(X),)
+    np.testing.assert_array_equal(shown["filled"][~gone], X[~gone])
+    np.testing.assert_array_equal(shown["sd"][~gone], 0)
+    assert np.all(shown["sd"][gone] > 0)
+    printed = capsys.readouterr().out
+    assert printed.strip() == code.splitlines()[-1].removeprefix("# ")
+
+
+def test_files_that_the_readme_points_to_exist() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", README.read_text(encoding="utf-8"))
+    assert links
+    assert [link for link in links if not (README.parent / link).exists()] == []
