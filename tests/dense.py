@@ -25,7 +25,9 @@ def conditional(X, mu, C):
     mean, covs = X.copy(), []
     for i, x in enumerate(X):
         o, u = ~np.isnan(x), np.isnan(x)
-        gain = np.linalg.solve(C[np.ix_(o, o)], C[np.ix_(o, u)]) if o.any() else np.zeros((0, u.sum()))
+        gain = (
+            np.linalg.solve(C[np.ix_(o, o)], C[np.ix_(o, u)]) if o.any() else np.zeros((0, u.sum()))
+        )
         mean[i, u] = mu[u] + (x[o] - mu[o]) @ gain
         covs.append(C[np.ix_(u, u)] - C[np.ix_(u, o)] @ gain)
     return mean, covs

@@ -52,8 +52,7 @@ def rank_from_spectrum(spectrum: Spectrum) -> RankChoice:
     """BIC of PPCA from the spectrum of complete data: every q at once, no fit."""
     most = min(largest_rank(spectrum.d, spectrum.sum_w), spectrum.rank() - 1)
     curve = {
-        q: -2.0 * spectrum.log_likelihood(q)
-        + ppca_parameters(spectrum.d, q) * log(spectrum.sum_w)
+        q: -2.0 * spectrum.log_likelihood(q) + ppca_parameters(spectrum.d, q) * log(spectrum.sum_w)
         for q in range(1, max(most, 1) + 1)
     }
     return _chosen(curve)
@@ -109,8 +108,10 @@ def rank_for_fraction(explained: Callable[[int], float], fraction: float, most: 
 def minka_rank(spectrum: Spectrum) -> int:
     """Number of components of largest evidence (Minka 2000), as scikit-learn's "mle"."""
     if not spectrum.complete or spectrum.sum_w < spectrum.d:
-        raise ValueError('n_components="mle" needs all eigenvalues, and at least as many rows as '
-                         'columns; use "auto" instead')
+        raise ValueError(
+            'n_components="mle" needs all eigenvalues, and at least as many rows as '
+            'columns; use "auto" instead'
+        )
     lam = spectrum.explained_variance(len(spectrum.lam))
     evidence = [_log_evidence(lam, q, spectrum.sum_w) for q in range(1, len(lam))]
     return int(np.argmax(evidence)) + 1 if evidence else 1
@@ -121,9 +122,7 @@ def _log_evidence(lam: Array, q: int, n: float) -> float:
     d = len(lam)
     if lam[q - 1] < 1e-15:
         return -inf
-    volume = -q * log(2.0) + sum(
-        lgamma((d - i) / 2.0) - log(pi) * (d - i) / 2.0 for i in range(q)
-    )
+    volume = -q * log(2.0) + sum(lgamma((d - i) / 2.0) - log(pi) * (d - i) / 2.0 for i in range(q))
     sigma2 = max(float(np.sum(lam[q:])) / (d - q), 1e-15)
     fit = -0.5 * n * (float(np.sum(np.log(lam[:q]))) + log(sigma2) * (d - q))
     m = d * q - q * (q + 1) / 2.0

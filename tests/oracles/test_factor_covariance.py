@@ -397,3 +397,9 @@ def test_duplicated_columns_share_a_factor_at_the_floor() -> None:
 def test_errors_say_what_is_wrong(S: np.ndarray, q: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fit_factors(S, q)
+
+
+@pytest.mark.parametrize("floor", [0.0, 1.0, float("nan")])
+def test_floor_is_a_share_of_the_variance(floor: float) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        fit_factors(ABILITY, 1, floor=floor)

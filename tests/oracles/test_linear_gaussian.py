@@ -1,10 +1,10 @@
 """LinearGaussian from hand-made parameters, against a dense Gaussian by brute force."""
 
-from tests import dense
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import dense
 
 from eigengap import LinearGaussian
 from eigengap.models.linear_gaussian import SingularModelError
@@ -159,8 +159,12 @@ def test_one_noiseless_feature_among_noisy_ones():
     X = model.sample(30, rng)
     X[rng.random(X.shape) < 0.3] = np.nan
     C = model.covariance()
-    np.testing.assert_allclose(model.log_likelihood(X), dense.log_likelihood(X, model.mu, C), atol=1e-9)
-    np.testing.assert_allclose(model.conditional(X)[0], dense.conditional(X, model.mu, C)[0], atol=1e-9)
+    np.testing.assert_allclose(
+        model.log_likelihood(X), dense.log_likelihood(X, model.mu, C), atol=1e-9
+    )
+    np.testing.assert_allclose(
+        model.conditional(X)[0], dense.conditional(X, model.mu, C)[0], atol=1e-9
+    )
 
 
 def test_values_are_checked_and_immutable():

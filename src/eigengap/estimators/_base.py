@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from math import nan
 from numbers import Integral, Real
 from typing import Any
 
@@ -249,9 +247,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         """Names of the components: PC1, PC2, ... (FA1, ... for factors)."""
         check_is_fitted(self, "model_")
         _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array(
-            [f"{self._prefix}{k + 1}" for k in range(self.n_components_)], dtype=object
-        )
+        return np.array([f"{self._prefix}{k + 1}" for k in range(self.n_components_)], dtype=object)
 
     # Fitted attributes ---------------------------------------------------------------------
 

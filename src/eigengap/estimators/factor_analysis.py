@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from math import nan
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -19,7 +19,7 @@ from eigengap.estimators._base import SHARED_CONSTRAINTS, LinearGaussianEstimato
 from eigengap.estimators._rank import LOOSE, require_rank, rows_seen
 from eigengap.fitting.factor import fit_factor_analysis
 from eigengap.fitting.gaussian_em import GaussianFit
-from eigengap.fitting.rotation import METHODS, Rotation, rotate
+from eigengap.fitting.rotation import METHODS, Method, rotate
 from eigengap.linalg import Array
 from eigengap.models.posterior import Posterior
 from eigengap.rank import factor_parameters, largest_rank, rank_by_fits, rank_for_fraction
@@ -98,7 +98,7 @@ class FactorAnalysis(LinearGaussianEstimator):
 
     _prefix = "FA"
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
         "n_components": [*SHARED_CONSTRAINTS["n_components"], None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -121,7 +121,7 @@ class FactorAnalysis(LinearGaussianEstimator):
         noise_variance_init: Any = None,
         svd_method: str = "randomized",
         iterated_power: int = 3,
-        rotation: str | None = None,
+        rotation: Method | None = None,
         kaiser: bool = False,
         n_init: int = 1,
         scale: bool = False,

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import replace
 from math import nan
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -93,7 +93,7 @@ class PCA(LinearGaussianEstimator):
     (6, 1)
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
         "n_components": [
             Interval(Integral, 1, None, closed="left"),
@@ -165,7 +165,9 @@ class PCA(LinearGaussianEstimator):
         check_is_fitted(self, "model_")
         source = self._source(X)
         if source.has_gaps:
-            scores = source.map(lambda block: self._scores(self.model_.conditional_mean(block.values)))
+            scores = source.map(
+                lambda block: self._scores(self.model_.conditional_mean(block.values))
+            )
         else:
             scores = source.map(lambda block: self._scores(block.values))
         return scores.astype(np.float32) if source.dtype == np.float32 else scores
@@ -181,9 +183,11 @@ class PCA(LinearGaussianEstimator):
 
     def _scores(self, values: Any) -> Array:
         if self.scale_ is not None:
-            values = values / self.scale_ if isinstance(values, np.ndarray) else (
-                values * (1.0 / self.scale_)
-            ).tocsr()
+            values = (
+                values / self.scale_
+                if isinstance(values, np.ndarray)
+                else (values * (1.0 / self.scale_)).tocsr()
+            )
         scores = self.projection_.forward(values)
         return scores / self._whitening() if self.whiten else scores
 
@@ -282,9 +286,7 @@ class PCA(LinearGaussianEstimator):
             )
             return self.rank_choice_.n_components
         return rank_for_fraction(
-            lambda q: float(
-                np.sum(fit_ppca(source, q, options=loose).spectrum.explained_ratio(q))
-            ),
+            lambda q: float(np.sum(fit_ppca(source, q, options=loose).spectrum.explained_ratio(q))),
             float(asked),
             largest_rank(d, seen),
         )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from math import nan
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -17,7 +17,7 @@ from eigengap.estimators._base import SHARED_CONSTRAINTS, LinearGaussianEstimato
 from eigengap.estimators._rank import LOOSE, require_rank, rows_seen
 from eigengap.fitting.gaussian_em import GaussianFit
 from eigengap.fitting.pca import fit_pca
-from eigengap.fitting.ppca import fit_ppca
+from eigengap.fitting.ppca import Method, fit_ppca
 from eigengap.linalg import Array
 from eigengap.rank import (
     RankChoice,
@@ -93,13 +93,13 @@ class PPCA(LinearGaussianEstimator):
     >>> model = PPCA(n_components=1, tol=1e-10).fit(X)
     >>> filled, std = model.impute(X, return_std=True)
     >>> filled[4:].round(2)
-    array([[5.  , 9.85],
-           [6.  , 11.79]])
+    array([[ 5.  ,  9.85],
+           [ 6.  , 11.79]])
     >>> model.transform(X).shape
     (6, 1)
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
         "method": [StrOptions({"auto", "closed_form", "em"})],
         "noise_variance": [Interval(Real, 0, None, closed="left"), None],
@@ -113,7 +113,7 @@ class PPCA(LinearGaussianEstimator):
         self,
         n_components: int | float | str = "auto",
         *,
-        method: str = "auto",
+        method: Method = "auto",
         noise_variance: float | None = None,
         fit_mean: bool = True,
         loading_precision: float = 0.0,

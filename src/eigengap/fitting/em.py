@@ -129,11 +129,11 @@ def _anderson(points: Array, images: Array) -> Array:
     """Extrapolation (p,) from pairs (k, p), newest last: Anderson mixing, type II."""
     residuals = images - points
     if len(points) == 1:
-        return images[-1]
+        return np.asarray(images[-1])
     dF = np.diff(residuals, axis=0)  # (k - 1, p)
     dG = np.diff(images, axis=0)
     gram = dF @ dF.T
     # Tikhonov: the differences become collinear near the fixed point.
     gram[np.diag_indices_from(gram)] += 1e-12 * np.trace(gram)
     gamma = np.linalg.lstsq(gram, dF @ residuals[-1], rcond=None)[0]
-    return images[-1] - gamma @ dG
+    return np.asarray(images[-1] - gamma @ dG)

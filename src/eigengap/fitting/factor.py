@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigengap.fitting.factor_covariance import fit_factors
-from eigengap.fitting.gaussian_em import FLOOR, EMOptions, GaussianFit, fit_by_em, spectrum_of
+from eigengap.fitting.gaussian_em import (
+    DEFAULT,
+    FLOOR,
+    EMOptions,
+    GaussianFit,
+    fit_by_em,
+    spectrum_of,
+)
 from eigengap.fitting.loop import Trace
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources.base import Source
@@ -15,9 +23,7 @@ from eigengap.statistics.moments import Moments
 LARGEST_COVARIANCE = 2000
 
 
-def fit_factor_analysis(
-    source: Source, q: int, *, options: EMOptions = EMOptions()
-) -> GaussianFit:
+def fit_factor_analysis(source: Source, q: int, *, options: EMOptions = DEFAULT) -> GaussianFit:
     """Maximum likelihood of x = W z + mu + e with one noise variance per feature."""
     if source.has_gaps or source.n_features > LARGEST_COVARIANCE or options.start is not None:
         return fit_by_em(source, q, "diagonal", options=options)
@@ -39,10 +45,9 @@ def fit_from_moments(moments: Moments, q: int, options: EMOptions) -> GaussianFi
     W[varies, :possible] = solution.W
     psi[varies] = solution.psi
     model = LinearGaussian(W=W, mu=moments.mean, psi=psi)
-    constant = int(np.sum(~varies))
     log_likelihood = solution.log_likelihood_per_row * moments.sum_w
     log_likelihood -= 0.5 * moments.sum_w * float(np.sum(np.log(2 * np.pi * psi[~varies])))
-    at_floor = np.flatnonzero(varies)[list(solution.heywood)] if solution.heywood else []
+    at_floor = {*np.flatnonzero(~varies).tolist(), *_positions(varies, solution.heywood)}
     return GaussianFit(
         model=model,
         axes=model.principal_axes()[0],
@@ -56,7 +61,10 @@ def fit_from_moments(moments: Moments, q: int, options: EMOptions) -> GaussianFi
             change=np.full(len(solution.trace), np.nan),
             seconds=np.full(len(solution.trace), np.nan),
         ),
-        at_floor=tuple(int(j) for j in at_floor) if not constant else tuple(
-            sorted({*map(int, at_floor), *map(int, np.flatnonzero(~varies))})
-        ),
+        at_floor=tuple(sorted(at_floor)),
     )
+
+
+def _positions(varies: NDArray[np.bool_], among: tuple[int, ...]) -> list[int]:
+    """Positions in the table of columns counted among those that vary."""
+    return [int(j) for j in np.flatnonzero(varies)[list(among)]]

@@ -46,7 +46,7 @@ class FactorSolution:
     W : (d, q) loadings
     psi : (d,) uniquenesses (noise variances), in the units of S
     n_iter : Newton steps taken
-    converged : whether the gradient in ln psi fell below the tolerance
+    converged : whether the gradient in ln psi fell below the tolerance, or C reached S itself
     log_likelihood_per_row : Gaussian, including d ln 2 pi, for S at divisor n
     heywood : features whose uniqueness lies at the floor: their noise is not identified as positive
     trace : (n_iter + 1,) log-likelihood per row at the start and after each step
@@ -96,8 +96,11 @@ def fit_factors(
     Raises
     ------
     ValueError
-        if S is not a finite square matrix, a feature has no variance, or q is out of range.
+        if S is not a finite square matrix, a feature has no variance, or q or floor is out of
+        range.
     """
+    if not 0.0 < floor < 1.0:
+        raise ValueError(f"floor = {floor} must lie between 0 and 1: it is a share of the variance")
     sd = _standard_deviations(S, q)
     R = S / sd / sd[:, None]
     lam, V = np.linalg.eigh(R)

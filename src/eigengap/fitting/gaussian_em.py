@@ -47,6 +47,9 @@ class EMOptions:
     start: LinearGaussian | None = None
 
 
+DEFAULT = EMOptions()
+
+
 @dataclass(frozen=True, eq=False)
 class GaussianFit:
     """A fitted model and how it was reached."""
@@ -74,7 +77,7 @@ def fit_by_em(
     noise_variance: float | None = None,
     fit_mean: bool = True,
     loading_precision: float = 0.0,
-    options: EMOptions = EMOptions(),
+    options: EMOptions = DEFAULT,
 ) -> GaussianFit:
     """Fit x = W z + mu + e to the seen cells of a source."""
     columns = source.reduce(ColumnMoments.of)

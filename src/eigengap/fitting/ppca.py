@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from eigengap.fitting.gaussian_em import EMOptions, GaussianFit, fit_by_em
+from eigengap.fitting.gaussian_em import DEFAULT, EMOptions, GaussianFit, fit_by_em
 from eigengap.fitting.loop import Trace
 from eigengap.fitting.pca import PCAFit, fit_pca
 from eigengap.linalg import Array
@@ -36,7 +36,7 @@ def fit_ppca(
     noise_variance: float | None = None,
     fit_mean: bool = True,
     loading_precision: float = 0.0,
-    options: EMOptions = EMOptions(),
+    options: EMOptions = DEFAULT,
 ) -> GaussianFit:
     """Maximum likelihood of PPCA with q components; MAP where loading_precision is positive."""
     closed = method == "closed_form" or (method == "auto" and not source.has_gaps)

@@ -173,7 +173,7 @@ class LinearGaussian:
         U, length, _ = np.linalg.svd(self.W / weight[:, None], full_matrices=False)
         U = U[:, length > length.max(initial=0.0) * self.d * np.finfo(np.float64).eps]
         R = (self.conditional_mean(X) - self.mu) / weight
-        return (R @ U @ U.T) * weight + self.mu
+        return np.asarray((R @ U @ U.T) * weight + self.mu)
 
     def conditional_mean(self, X: ArrayLike) -> Array:
         """E[x | seen cells]: (n, d), seen cells as they are."""
@@ -186,8 +186,8 @@ class LinearGaussian:
         drawn = np.empty(X.shape)
         for at, Z, S in self._latents(X):
             roots = _square_roots(unpack(S.T, self.q))  # (u, q, q)
-            noise = rng.standard_normal(Z.shape)
-            z = Z + np.einsum("uij,uj->ui", np.broadcast_to(roots, (len(Z), *roots.shape[1:])), noise)
+            noise = rng.standard_normal((len(Z), self.q, 1))
+            z = Z + (roots @ noise)[:, :, 0]
             drawn[at] = z @ self.W.T + self.mu
             drawn[at] += rng.standard_normal((len(Z), self.d)) * np.sqrt(self.psi)
         return np.where(np.isnan(X), drawn, X)
@@ -221,7 +221,7 @@ class LinearGaussian:
 
     def variances(self) -> Array:
         """The diagonal of the covariance: (d,)."""
-        return np.einsum("jq,jq->j", self.W, self.W) + self.psi
+        return np.asarray(np.einsum("jq,jq->j", self.W, self.W) + self.psi)
 
     def precision(self) -> Array:
         """C^-1 by Woodbury's identity through the q x q matrix I + W^T Psi^-1 W: (d, d)."""
@@ -266,10 +266,10 @@ class LinearGaussian:
         """The affine map that takes a complete row to E[z | x], and back by W."""
         if near_exact.is_nearly_exact(self.W, self.psi):
             centred = LinearGaussian(W=self.W, mu=np.zeros(self.d), psi=self.psi)
-            A = centred.posterior_mean(np.eye(self.d)).T
+            A: Array = centred.posterior_mean(np.eye(self.d)).T
         else:
             scaled = self.W / self.psi[:, None]
-            A = np.linalg.solve(np.eye(self.q) + self.W.T @ scaled, scaled.T)
+            A = np.asarray(np.linalg.solve(np.eye(self.q) + self.W.T @ scaled, scaled.T))
         return AffineMap(A=A, B=self.W, mean=self.mu)
 
     # ---------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class LinearGaussian:
 def _square_roots(S: Array) -> Array:
     """Matrices L with L L^T = S for a stack of covariances (u, q, q), singular ones included."""
     try:
-        return np.linalg.cholesky(S)
+        return np.asarray(np.linalg.cholesky(S), dtype=np.float64)
     except np.linalg.LinAlgError:  # a zero variance, in the limit of no noise
         lam, U = np.linalg.eigh(S)
         return np.asarray(U * np.sqrt(np.maximum(lam, 0.0))[:, None, :])

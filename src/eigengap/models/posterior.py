@@ -36,7 +36,7 @@ class Posterior:
     @property
     def std(self) -> Array:
         """(n, q) standard deviation of each latent coordinate."""
-        variances = np.einsum("uii->ui", self.pattern_cov)
+        variances: Array = np.einsum("uii->ui", self.pattern_cov)
         return np.sqrt(variances)[self.pattern]
 
     def __len__(self) -> int:

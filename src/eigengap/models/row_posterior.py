@@ -23,7 +23,6 @@ from eigengap.compiled import factorise
 from eigengap.linalg import Array, pack_outer, packed_size, unpack
 from eigengap.models.seen_rows import SeenRows
 
-
 # Signal to noise beyond which r^T Psi^-1 r - z^T P z, a small difference of large numbers, is
 # computed from the residuals instead: one more product.
 CANCELS = 1e5
@@ -111,17 +110,17 @@ def row_posteriors(
 def product(coefficients: Array, rows: Any) -> Array:
     """coefficients^T rows^T, (d, k) and (c, d) -> (k, c), C-contiguous float64."""
     if isinstance(rows, np.ndarray):
-        return coefficients.T @ rows.T.astype(np.float64, copy=False)
+        return np.asarray(coefficients.T @ rows.T.astype(np.float64, copy=False))
     return np.ascontiguousarray((rows @ coefficients).T)
 
 
 def _row_squares(rows: SeenRows, part: slice, psi: Array) -> Array:
     """(c,) sum_j R_ij^2 / psi_j."""
     if np.all(psi == psi[0]):
-        return rows.row_squares[part] / psi[0]
+        return np.asarray(rows.row_squares[part] / psi[0])
     R = rows.R[part]
     if isinstance(R, np.ndarray):
-        return np.einsum("ij,ij,j->i", R, R, 1.0 / psi, dtype=np.float64)
+        return np.asarray(np.einsum("ij,ij,j->i", R, R, 1.0 / psi, dtype=np.float64))
     return np.asarray(R.power(2) @ (1.0 / psi))
 
 
@@ -136,11 +135,10 @@ def _misfit(
     values = R if isinstance(R, np.ndarray) else R.toarray()
     residual = values - coefficients.delta - Z.T @ coefficients.W.T
     terms = residual**2 / coefficients.psi + (np.log(coefficients.psi) + log(2 * pi))
-    return np.asarray((seen * terms).sum(axis=1)) + np.einsum("qc,qc->c", Z, Z)
+    return np.asarray((seen * terms).sum(axis=1) + np.einsum("qc,qc->c", Z, Z))
 
 
 def projected_variance(W: Array, S: Array) -> Array:
     """w_j^T S_i w_j for all features and packed covariances: (d, q), (K, u) -> (d, u)."""
     i, j = np.tril_indices(W.shape[1])
-    return (pack_outer(W) * np.where(i == j, 1.0, 2.0)) @ S
-
+    return np.asarray((pack_outer(W) * np.where(i == j, 1.0, 2.0)) @ S)

@@ -114,8 +114,8 @@ def prepare_rows(
 
 def _column_squares(R: NDArray[Any], w: Array | None) -> Array:
     if w is None:
-        return np.einsum("ij,ij->j", R, R, dtype=np.float64)
-    return np.einsum("i,ij,ij->j", w, R, R, dtype=np.float64)
+        return np.asarray(np.einsum("ij,ij->j", R, R, dtype=np.float64))
+    return np.asarray(np.einsum("i,ij,ij->j", w, R, R, dtype=np.float64))
 
 
 def _renumbered(rows: SeenRows, kept: NDArray[np.intp]) -> SeenRows:

@@ -9,13 +9,15 @@ import numpy as np
 
 from eigengap.linalg import Array
 from eigengap.sources.array import BlockedSource
-from eigengap.sources.base import Block, Rows, SeenCells
+from eigengap.sources.base import Block, Rows, SeenCells, Source
 
 
 class Rescaled(BlockedSource):
     """The rows of another source, x / unit; the other counts the passes."""
 
-    def __init__(self, parent: BlockedSource, unit: Array) -> None:
+    def __init__(self, parent: Source, unit: Array) -> None:
+        if not isinstance(parent, BlockedSource):
+            raise TypeError(f"{type(parent).__name__} cannot be read block by block")
         self.n_features, self.names = parent.n_features, parent.names
         self.dtype, self.n_rows = parent.dtype, parent.n_rows
         self.is_sparse, self.has_gaps = parent.is_sparse, parent.has_gaps
@@ -35,7 +37,7 @@ class Rescaled(BlockedSource):
             yield replace(block, values=self._rescale(block.values))
 
     def sample(self, k: int, rng: np.random.Generator) -> Array:
-        return self._parent.sample(k, rng) / self._unit
+        return np.asarray(self._parent.sample(k, rng) / self._unit)
 
     def collect(self) -> Rows:
         return self._rescale(self._parent.collect())

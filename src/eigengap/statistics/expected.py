@@ -4,7 +4,7 @@ With z~ = (z, 1) and W~ = (W, mu), the expected complete-data log-likelihood of 
 weighted least-squares problem over the rows in which it was seen (T&B 1999, Appendix B; with gaps,
 Ilin and Raiko 2010, section 4.3), so it needs only
 
-    A_j = sum_i w_i m_ij E[z~_i z~_i^T],   B_j = sum_i w_i m_ij r_ij E[z~_i],   sum_i w_i m_ij r_ij^2
+    A_j = sum_i w_i m_ij E[z~_i z~_i^T],  B_j = sum_i w_i m_ij r_ij E[z~_i],  sum_i w_i m_ij r_ij^2
 
 and the M-step of all features is d small linear systems. r is x measured from a fixed shift.
 """
@@ -83,7 +83,7 @@ class Expected:
 
     def seen(self) -> Array:
         """(d,) weighted number of rows in which each feature was seen."""
-        return self.A[-1]
+        return np.asarray(self.A[-1])
 
     def latent_moments(self) -> tuple[Array, Array]:
         """Mean (q,) and covariance (q, q) of z over the rows, posterior spread included."""
@@ -107,8 +107,8 @@ def _expected_products(part: RowPosteriors, w: Array | None) -> Array:
         return E if w is None else E * w
     weighted = part.Z if w is None else part.Z * w
     count = float(c) if w is None else float(np.sum(w))
-    i, j = np.tril_indices(q)
-    E[:K] = count * part.S + (weighted @ part.Z.T)[i, j][:, None]
+    outer = weighted @ part.Z.T
+    E[:K] = count * part.S + outer[np.tril_indices(q)][:, None]
     E[K : K + q, 0] = weighted.sum(axis=1)
     E[K + q] = count
     return E

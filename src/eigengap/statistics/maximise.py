@@ -84,7 +84,7 @@ def _noise(
 ) -> Array:
     """psi (d,): expected squared residuals per seen cell, pooled or by feature."""
     if how.fixed_noise is not None:
-        return np.maximum(np.full(len(W), how.fixed_noise), how.floor)
+        return np.asarray(np.maximum(how.fixed_noise, how.floor))
     # (A + prior) w = B, so sum E[(r - w^T z)^2] = squares - w^T B - w^T prior w.
     residual = expected.squares - explained
     if how.loading_precision:
@@ -92,13 +92,11 @@ def _noise(
         residual = residual - shrinkage * np.einsum("dq,dq->d", W, W)
     if how.noise == "isotropic":
         pooled = float(np.sum(residual)) / expected.cells
-        return np.maximum(np.full(len(W), pooled), how.floor)
-    return np.maximum(residual / expected.seen(), how.floor)
+        return np.asarray(np.maximum(pooled, how.floor))
+    return np.asarray(np.maximum(residual / expected.seen(), how.floor))
 
 
-def _expand(
-    expected: Expected, W: Array, delta: Array, how: Constraints
-) -> tuple[Array, Array]:
+def _expand(expected: Expected, W: Array, delta: Array, how: Constraints) -> tuple[Array, Array]:
     """Parameter-expanded EM (Liu, Rubin and Wu 1998): free the mean and covariance of z, fold back.
 
     The larger model z ~ N(zbar, V) has the same observed-data likelihood after mu += W zbar and

@@ -1,0 +1,86 @@
+# Everything runs in .venv, so nothing outside this folder is touched and a system Python that
+# refuses pip (PEP 668) does not matter. Stamps in .venv make a second call install nothing.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Names to try, newest first; `make PYTHON=/path/to/python3.12 test` decides by hand.
+PYTHON ?= python3.13 python3.12 python3.11 python3
+
+# `make WORKERS=4 test` spreads the tests; each worker then gets one BLAS thread, not all of them.
+WORKERS ?= 1
+ifneq ($(WORKERS),1)
+SPREAD  := -n $(WORKERS) --dist loadfile
+THREADS := env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+endif
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test test-all bench clean
+.DEFAULT_GOAL := help
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.stamp-cli  ## fit the shipped table with its 16 gaps, fill them, say what was found
+	@$(BIN)/eigengap demo --force
+
+test: $(VENV)/.stamp-test  ## style, types, import rules, doctests and tests
+	@$(CHECKS)
+
+test-all: $(VENV)/.stamp-test  ## the same with slow cases; a case that cannot run fails
+	@export EIGENGAP_REQUIRE_ALL=1; $(CHECKS)
+
+bench: $(VENV)/.stamp-bench  ## side by side with other packages; writes benchmarks/results/
+	@$(BIN)/python -m benchmarks
+
+clean:  ## remove .venv, caches and what the demo wrote
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
+	  .hypothesis breast_cancer_filled.csv
+	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One step after another, each named, stopping at the first that fails.
+define CHECKS
+set -e; \
+step() { printf '%-14s' "$$1"; shift; "$$@"; }; \
+step 'ruff check'  $(BIN)/ruff check; \
+step 'ruff format' $(BIN)/ruff format --check; \
+step 'mypy'        $(BIN)/mypy; \
+printf '%-14s' 'lint-imports'; \
+if report=$$($(BIN)/lint-imports --no-logo 2>&1); \
+then echo "$$report" | grep '^Contracts:'; else echo; echo "$$report"; exit 1; fi; \
+$(THREADS) $(BIN)/python -m pytest -q $(SPREAD)
+endef
+
+# --- installing ------------------------------------------------------------------------------
+
+$(VENV)/.stamp-cli:   EXTRAS := cli
+$(VENV)/.stamp-test:  EXTRAS := all,test
+$(VENV)/.stamp-bench: EXTRAS := all,bench
+
+$(VENV)/.stamp-cli $(VENV)/.stamp-test $(VENV)/.stamp-bench: pyproject.toml | $(VENV)/.stamp-venv
+	@echo "Installing eigengap[$(EXTRAS)] into $(VENV) (once; a minute or two) ..." >&2
+	@$(BIN)/python -m pip install -qq --editable '.[$(EXTRAS)]'
+	@touch $@
+
+$(VENV)/.stamp-venv:
+	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then touch $@; exit 0; fi; \
+	novenv=; old=; \
+	for name in $(PYTHON); do \
+	  "$$name" -c '' >/dev/null 2>&1 || continue; \
+	  if ! "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then old=$${old:-$$name}; \
+	  elif ! "$$name" -c 'import ensurepip, venv' >/dev/null 2>&1; then novenv=$$name; \
+	  else \
+	    echo "Making $(VENV) with $$("$$name" --version) ..." >&2; \
+	    "$$name" -m venv $(VENV) && touch $@; exit $$?; \
+	  fi; \
+	done; \
+	if [ -n "$$novenv" ]; then \
+	  echo "$$("$$novenv" --version) is here, but it cannot make a virtual environment." >&2; \
+	  echo "On Debian and Ubuntu: sudo apt install python3-venv    Then run make again." >&2; \
+	elif [ -n "$$old" ]; then \
+	  echo "eigengap needs Python 3.11 or newer; found only $$("$$old" --version 2>&1)." >&2; \
+	  echo "Install a newer one, or name it: make PYTHON=/path/to/python3.11 ..." >&2; \
+	else \
+	  echo "No Python found (tried: $(PYTHON)). eigengap needs Python 3.11 or newer." >&2; \
+	fi; \
+	exit 1
