@@ -77,7 +77,7 @@ def _fit(X: Array, narrator: Narrator) -> Any:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            model = eigengap.PPCA(n_components="auto").fit(X)
+            model = eigengap.PPCA(n_components="auto", scale=True).fit(X)
         except ValueError as error:
             raise Unfittable(str(error)) from error
     narrator.say("Chose", _choice(model))

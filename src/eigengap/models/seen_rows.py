@@ -95,8 +95,8 @@ def prepare_rows(
     np.copyto(R, 0, where=~seen)
     w = None if weight is None else weight[order]
     counts = seen.sum(axis=1)
-    representatives = np.concatenate([np.arange(n_lone), bounds[:-1]])
-    M = seen[np.ix_(representatives, gappy)].astype(values.dtype)
+    M = np.concatenate([seen[:n_lone], seen[bounds[:-1]]]) if len(bounds) > 1 else seen
+    M = (M if len(gappy) == len(shift) else M[:, gappy]).astype(values.dtype)
     rows = SeenRows(
         R=R,
         M=M,
@@ -143,10 +143,13 @@ def _shared_patterns(
     if n < worth_sharing:
         return none
     key = _pattern_keys(seen)
-    _, pattern, count = np.unique(key, return_inverse=True, return_counts=True)
+    _, first, pattern, count = np.unique(
+        key, return_index=True, return_inverse=True, return_counts=True
+    )
     shared = count >= worth_sharing
-    if not shared.any():
-        return none
+    in_shared = np.flatnonzero(shared[pattern])
+    if len(in_shared) == 0 or not np.array_equal(seen[in_shared], seen[first[pattern[in_shared]]]):
+        return none  # the second: two patterns met in one key; treating all as lone is right too
     # Shared patterns get ranks 1.., lone rows rank 0; a stable sort keeps the rows' order within.
     rank = np.where(shared, np.cumsum(shared), 0)[pattern]
     order = np.argsort(rank, kind="stable")
@@ -155,11 +158,14 @@ def _shared_patterns(
     return order, n_lone, bounds
 
 
-def _pattern_keys(seen: NDArray[np.bool_]) -> NDArray[Any]:
-    """One value per row, equal exactly where the patterns are equal."""
+def _pattern_keys(seen: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """(n,) one number per row, the same for equal patterns; up to 64 columns never otherwise."""
     bits = np.packbits(seen, axis=1)
-    if bits.shape[1] <= 8:
-        padded = np.zeros((len(bits), 8), dtype=np.uint8)
-        padded[:, : bits.shape[1]] = bits
-        return padded.view(np.uint64).ravel()
-    return np.ascontiguousarray(bits).view(np.dtype((np.void, bits.shape[1]))).ravel()
+    words = np.zeros((len(bits), -(-bits.shape[1] // 8)), dtype=np.uint64)
+    words.view(np.uint8)[:, : bits.shape[1]] = bits
+    key = words[:, 0].copy()
+    for j in range(1, words.shape[1]):
+        key *= np.uint64(0x9E3779B97F4A7C15)  # Knuth's multiplicative hash, odd: no bit is lost
+        key ^= words[:, j]
+        key ^= key >> np.uint64(29)
+    return key
