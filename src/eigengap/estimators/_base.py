@@ -35,7 +35,7 @@ from eigengap.sources.rescaled import Rescaled
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.moments import ColumnMoments
 
-DENSE_ROWS = 4096  # rows of a sparse table that are made dense at a time
+DENSE_BYTES = 64 << 20  # of a sparse table that are made dense at a time
 
 # Constraints on the parameters that all three share, for scikit-learn's validation.
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
@@ -83,12 +83,19 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         self.converged_ = fit.converged
         self.n_iter_ = max(fit.n_iter, 1)
         self.trace_ = fit.trace
+        if fit.spectrum.total <= 0.0:
+            warnings.warn(
+                "all rows are equal, so there is no variance to explain: "
+                "explained_variance_ratio_ is zero",
+                UserWarning,
+                stacklevel=5,
+            )
         if not fit.converged:
             warnings.warn(
                 f"{type(self).__name__} did not converge in {fit.n_iter} steps (last change "
                 f"{fit.trace.change[-1]:.1e}); raise max_iter={self.max_iter} or tol",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _options(self, tol: float, n_init: int = 1) -> EMOptions:
@@ -288,9 +295,9 @@ def _on_dense(block: Block, fn: Callable[[Array], Array]) -> Array:
     values = block.values
     if isinstance(values, np.ndarray):
         return fn(values)
+    step = max(1, DENSE_BYTES // (8 * values.shape[1]))
     parts = [
-        fn(values[start : start + DENSE_ROWS].toarray())
-        for start in range(0, block.n_rows, DENSE_ROWS)
+        fn(values[start : start + step].toarray()) for start in range(0, block.n_rows, step)
     ]
     return np.concatenate(parts)
 

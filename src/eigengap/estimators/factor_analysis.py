@@ -164,7 +164,7 @@ class FactorAnalysis(LinearGaussianEstimator):
         self.rotation_ = rotate(self.model_.W, self.rotation, normalize=self.kaiser)
         if not self.rotation_.converged:
             warnings.warn(
-                f"the {self.rotation} rotation did not converge", ConvergenceWarning, stacklevel=2
+                f"the {self.rotation} rotation did not converge", ConvergenceWarning, stacklevel=3
             )
         return self
 
@@ -221,7 +221,7 @@ class FactorAnalysis(LinearGaussianEstimator):
                 f"{q} factors explain it entirely (or it is constant); fewer factors, or leaving "
                 "it out, gives a proper solution",
                 HeywoodWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return fit
 

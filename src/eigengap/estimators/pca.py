@@ -232,7 +232,6 @@ class PCA(LinearGaussianEstimator):
             kept = pca.spectrum.rank() or pca.U.shape[1]
         else:
             kept = pca.U.shape[1]
-        self._tell_rank(pca.spectrum.total)
         return closed_form(pca, kept)
 
     def _known_rank(self, source: Source) -> int | float | None:
@@ -244,15 +243,6 @@ class PCA(LinearGaussianEstimator):
             require_rank(int(asked), source.seen().sum_w, source.n_features)
             return int(asked)
         return float(asked)
-
-    def _tell_rank(self, total: float) -> None:
-        if total <= 0.0:
-            warnings.warn(
-                "all rows are equal, so there is no variance to explain: "
-                "explained_variance_ratio_ is zero",
-                UserWarning,
-                stacklevel=5,
-            )
 
     def _fit_gaps(self, source: Source, options: EMOptions) -> GaussianFit:
         loose = replace(options, tol=LOOSE, watch=None)
@@ -274,7 +264,7 @@ class PCA(LinearGaussianEstimator):
                 f"n_components=None asks for {most} components, which gaps make costly; choosing "
                 'as n_components="auto" does. Give a number to have them',
                 UserWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
         seen = rows_seen(source)
         if asked is None or isinstance(asked, str):

@@ -27,10 +27,10 @@ from eigengap.statistics.expected import Expected
 from eigengap.statistics.maximise import Constraints, Parameters, log_prior, maximise
 from eigengap.statistics.moments import ColumnMoments
 
-# Least noise variance beside the variance of the data. PPCA: the products of the E-step still
-# hold six digits of a row's posterior there. Factor analysis meets its floor in earnest (Heywood
-# cases); 1e-6 costs the likelihood less than 1e-6 nats a row.
-FLOOR: dict[str, float] = {"isotropic": 1e-10, "diagonal": 1e-6}
+# Least noise variance beside the largest variance of a column (PPCA) or the column's own (FA): a
+# row's posterior covariance still has nine digits there, which EM needs to stay monotone. Factor
+# analysis meets its floor in earnest (Heywood cases); 1e-6 costs less than 1e-6 nats a row.
+FLOOR: dict[str, float] = {"isotropic": 1e-7, "diagonal": 1e-6}
 
 Noise = Literal["isotropic", "diagonal"]
 
@@ -118,6 +118,7 @@ class _Problem:
         sum_w = source.seen().sum_w
         prepare = partial(_prepare, shift=shift, unit=unit, q=q)
         scaled = unit[0] if noise == "isotropic" else 1.0
+        largest = float(np.max(variance / unit**2)) or 1.0
         return cls(
             rows=source.prepared(prepare),
             q=q,
@@ -129,7 +130,7 @@ class _Problem:
             cells=float(np.sum(columns.sum_w)),
             constraints=Constraints(
                 noise=noise,
-                floor=np.full(len(unit), FLOOR[noise]),
+                floor=np.full(len(unit), FLOOR[noise] * largest),
                 fixed_noise=None if noise_variance is None else noise_variance / scaled**2,
                 fit_mean=fit_mean,
                 loading_precision=loading_precision * scaled**2,
@@ -247,4 +248,6 @@ def _units(variance: Array, noise: Noise) -> Array:
 
 
 def _prepare(block: Block, shift: Array, unit: Array, q: int) -> SeenRows:
-    return prepare_rows(block.values, block.weight, shift, unit, q)
+    # A sparse table is complete, and centring fills it: EM has no use for its zeros.
+    values = block.values if isinstance(block.values, np.ndarray) else block.values.toarray()
+    return prepare_rows(values, block.weight, shift, unit, q)

@@ -17,7 +17,8 @@ VALUE_TOLERANCE = 1e-10  # of an eigenvalue, relative to the largest
 ANGLE_TOLERANCE = 1e-4  # sine of the angle of an eigenvector: 1 - cos = 5e-9
 ROUNDING_FLOOR = 1e-13  # residual, relative to lam_1, that an exact solver leaves as well
 
-_BASIS_BYTES = 1 << 28  # a longer basis means fewer passes; beyond this it is restarted
+_BASIS_BYTES = 1 << 29
+_BASIS_BLOCKS = 16  # half of these kept at a restart, it costs hardly a pass more than no restart
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,8 @@ def top_eigenpairs(
     eigenvalue as its block has columns, so that a narrower block would miss some unnoticed.
     """
     width = min(block_width(k), d)
-    longest = min(d, max(max_basis or _BASIS_BYTES // (8 * d), 4 * width))
+    affordable = min(_BASIS_BLOCKS * width, _BASIS_BYTES // (8 * d))
+    longest = min(d, max(max_basis or affordable, 4 * width))
     basis = np.empty((d, longest), order="F")  # orthonormal columns Q
     T = np.zeros((longest, longest))  # Q' A Q
     basis[:, :width] = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, width)))[0]

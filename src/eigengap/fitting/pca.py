@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ def _of_triangle(
     """Right singular vectors of the rows, through their triangular factor."""
     mean = moments.mean if fit_mean else np.zeros_like(moments.mean)
     R = source.reduce(partial(Triangle.of, mean=mean)).R
-    sum_w = float(np.max(moments.sum_w))
+    sum_w = _sum_w(moments)
     total = float(np.sum(R * R)) / sum_w
     _refuse_out_of_range(source, total, fit_mean)
     _, s, Vt = np.linalg.svd(R, full_matrices=False)
@@ -127,12 +128,14 @@ def _by_gram(source: Source, q: Rank, fit_mean: bool) -> PCAFit:
     n_rows = int(n if w is None else np.count_nonzero(w))
     X = X if isinstance(X, np.ndarray) else X.tocsc()
     with np.errstate(over="ignore", invalid="ignore"):
-        shift = _wide_shift(X, w, sum_w) if fit_mean else np.zeros(d)
-        _refuse_not_finite(_count_gaps(X, shift), shift)
-        G, rest = _gram(X, w, shift)
+        mean = _wide_shift(X, w, sum_w) if fit_mean else np.zeros(d)
+        _refuse_not_finite(_count_gaps(X, mean), mean)
+        shift = mean if _far_from_zero(X, mean) else None
+        G, rest = _gram(X, w, shift, sum_w, fit_mean)
+        if shift is None and mean @ mean > 1e2 * G.trace() / sum_w:  # the sample did not show it
+            shift = mean
+            G, rest = _gram(X, w, shift, sum_w, fit_mean)
         _refuse_not_finite(_count_gaps(X, G), G)
-    if fit_mean:
-        G = _centred_gram(G, w, sum_w)
     total = float(G.trace()) / sum_w
     _refuse_out_of_range(source, total, fit_mean)
     lam, V = np.linalg.eigh(G)
@@ -143,11 +146,11 @@ def _by_gram(source: Source, q: Rank, fit_mean: bool) -> PCAFit:
     reachable = min(k, n_rows - 1) if fit_mean else k  # centring takes one from the rank
     if reachable and lam[reachable - 1] < SQUARING_LIMIT * lam[0]:
         return replace(_by_svd(source, q, fit_mean), route="gram+svd")
-    back = _projected(X, w, shift, V[:, :reachable])  # (d, reachable) = U sqrt(sum_w lam)
+    mean = mean if shift is None else mean + rest
+    back = _projected(X, w, mean, shift, V[:, :reachable])  # (d, reachable) = U sqrt(sum_w lam)
     U, s = _normalised(back, np.sqrt(sum_w * lam[:reachable]))
     spectrum = replace(spectrum, lam=np.concatenate([s * s / sum_w, lam[reachable:size]]))
     U = _completed(U, k)
-    mean = shift + rest / sum_w if fit_mean else shift
     return PCAFit(mean, U * sign_rule(U), spectrum, "gram", n_rows, sum_w)
 
 
@@ -207,12 +210,18 @@ def _fit(
 ) -> PCAFit:
     """The fit from a whole spectrum, descending, and its eigenvectors."""
     d = moments.mean.size
-    sum_w = float(np.max(moments.sum_w))
+    sum_w = _sum_w(moments)
     lam = np.maximum(lam[: min(moments.n_rows, d)], 0.0)  # rounding can leave -1e-17
     spectrum = Spectrum(lam, total, sum_w, d, complete=True)
     U = U[:, : _rank(spectrum, q)]
     mean = moments.mean if fit_mean else np.zeros(d)
     return PCAFit(mean, U * sign_rule(U), spectrum, route, moments.n_rows, sum_w)
+
+
+def _sum_w(moments: Moments | ColumnMoments) -> float:
+    """Sum of the row weights; of complete rows every column has the same."""
+    w = moments.sum_w
+    return w if isinstance(w, float) else float(w[0])
 
 
 def _rank(spectrum: Spectrum, q: Rank) -> int:
@@ -245,7 +254,7 @@ def _column_moments(source: Source) -> ColumnMoments:
 def _refuse_not_finite(n_gaps: int, sums: Array) -> None:
     if n_gaps:
         raise HasGaps
-    if not np.isfinite(sums).all():
+    if not isfinite(sums.sum()):
         raise ValueError(
             "sums of squares overflow: the table holds infinities or values near 1e300, whose "
             "squares overflow; rescale the data, for instance X / 1e300"
@@ -254,9 +263,9 @@ def _refuse_not_finite(n_gaps: int, sums: Array) -> None:
 
 def _refuse_out_of_range(source: Source, total: float, fit_mean: bool) -> None:
     """Overflow is an error, and so is underflow, which a constant table is not."""
-    _refuse_not_finite(0, np.array(total))
-    if total >= SMALLEST_VARIANCE:
+    if SMALLEST_VARIANCE <= total < inf:
         return
+    _refuse_not_finite(0, np.array(total))
     seen = source.reduce(ColumnRange.of)
     if np.any(seen.high != (seen.low if fit_mean else 0.0)):
         raise ValueError(
@@ -281,7 +290,7 @@ def _row_weights(source: Source) -> Array | None:
 
 def _count_gaps(X: Rows, sums: Array) -> int:
     """Unseen cells, looked for only where a sum is not finite."""
-    if np.isfinite(np.sum(sums)):
+    if isfinite(sums.sum()):
         return 0
     return int(np.count_nonzero(np.isnan(X if isinstance(X, np.ndarray) else X.data)))
 
@@ -292,43 +301,60 @@ def _wide_shift(X: Rows, w: Array | None, sum_w: float) -> Array:
     return np.asarray(X.T @ (np.ones(X.shape[0]) if w is None else w)) / sum_w
 
 
-def _columns(X: Rows, w: Array | None, shift: Array) -> Iterator[tuple[slice, Array]]:
-    """Slices of the columns with sqrt(w) (x - shift) on them, in float64."""
+def _far_from_zero(X: Rows, mean: Array) -> bool:
+    """Whether inner products about zero would lose digits, judged by some columns."""
+    some = slice(None, None, max(1, X.shape[1] // 200))
+    values = X[:, some] if isinstance(X, np.ndarray) else X[:, some].toarray()
+    sample = values.astype(np.float64)
+    return bool(np.sum(mean[some] ** 2) > 10.0 * np.sum(sample.var(axis=0)))
+
+
+def _columns(X: Rows, w: Array | None, shift: Array | None) -> Iterator[tuple[slice, Array]]:
+    """Slices of the columns with A = sqrt(w) (x - shift) on them, in float64."""
     n, d = X.shape
+    if w is None and shift is None and isinstance(X, np.ndarray) and X.dtype == np.float64:
+        yield slice(None), X
+        return
     root = None if w is None else np.sqrt(w)[:, None]
     step = max(64, _GRAM_BYTES // (8 * n))
     for i in range(0, d, step):
         cut = slice(i, min(i + step, d))
         values = X[:, cut] if isinstance(X, np.ndarray) else X[:, cut].toarray()
-        values = values - shift[cut]
+        values = values.astype(np.float64) if shift is None else values - shift[cut]
         yield cut, (values if root is None else values * root)
 
 
-def _gram(X: Rows, w: Array | None, shift: Array) -> tuple[Array, Array]:
-    """A A' (n, n) of the rows A = sqrt(w) (x - shift), and the sums of w (x - shift), (d,)."""
+def _gram(
+    X: Rows, w: Array | None, shift: Array | None, sum_w: float, fit_mean: bool
+) -> tuple[Array, Array]:
+    """Inner products (n, n) of the rows about their mean, and mean - shift (d,) if shifted.
+
+    With A = sqrt(w) (x - shift) and r = A' root / sum_w, root = sqrt(w), the centred rows are
+    A - root r', and A r = A A' root / sum_w: G = A A' is centred without reading X again.
+    """
     n, d = X.shape
     root = np.ones(n) if w is None else np.sqrt(w)
-    G, sums = np.zeros((n, n)), np.empty(d)
+    G, rest = np.zeros((n, n)), np.zeros(d)
     for cut, A in _columns(X, w, shift):
         G += A @ A.T
-        sums[cut] = root @ A
-    return G, sums
-
-
-def _centred_gram(G: Array, w: Array | None, sum_w: float) -> Array:
-    """G about the exact mean: what rounding left of it in the shift is taken out."""
-    root = np.ones(len(G)) if w is None else np.sqrt(w)
-    g = G @ root / sum_w  # A r, where r = A' root / sum_w is the rest of the mean
+        if shift is not None:
+            rest[cut] = root @ A / sum_w
+    if not fit_mean:
+        return G, rest
+    g = G @ root / sum_w
     between = g[:, None] * root
-    return np.asarray(G - between - between.T + (root @ g / sum_w) * (root[:, None] * root))
+    G -= between + between.T
+    G += (root @ g / sum_w) * (root[:, None] * root)
+    return G, rest
 
 
-def _projected(X: Rows, w: Array | None, shift: Array, V: Array) -> Array:
-    """A'V (d, k) of the rows A = sqrt(w) (x - shift)."""
+def _projected(X: Rows, w: Array | None, mean: Array, shift: Array | None, V: Array) -> Array:
+    """The centred rows applied to V: sum of sqrt(w) (x - mean) v', (d, k)."""
     out = np.empty((X.shape[1], V.shape[1]))
     for cut, A in _columns(X, w, shift):
         out[cut] = A.T @ V
-    return out
+    root = np.ones(len(V)) if w is None else np.sqrt(w)
+    return out - (mean if shift is None else mean - shift)[:, None] * (root @ V)
 
 
 def _normalised(back: Array, s: Array) -> tuple[Array, Array]:
@@ -338,7 +364,7 @@ def _normalised(back: Array, s: Array) -> tuple[Array, Array]:
     Rayleigh-Ritz step in their span mends that, and makes small s precise.
     """
     if s.size == 0 or s[0] <= 0.0:
-        return np.zeros((back.shape[0], 0)), np.zeros(0)
+        return np.zeros((back.shape[0], 0)), s
     if s[-1] ** 2 > 1e-3 * s[0] ** 2:
         return back / s, s
     Q, R = np.linalg.qr(back)

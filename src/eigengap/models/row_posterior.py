@@ -26,6 +26,7 @@ from eigengap.models.seen_rows import SeenRows
 # Signal to noise beyond which r^T Psi^-1 r - z^T P z, a small difference of large numbers, is
 # computed from the residuals instead: one more product.
 CANCELS = 1e5
+REFINEMENTS = 5  # at most; each gains a factor of about 1 / (eps snr^2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,8 @@ def row_posteriors(
             _, log_det = factorise(S, np.zeros((q, 1)), passes=passes)
             Z = unpack(S[:, 0], q) @ b
         if cancels:
-            energy = log_det + _misfit(rows, in_rows, in_mask, coefficients, Z)
+            Z, misfit = _from_residuals(rows, in_rows, in_mask, coefficients, S, Z)
+            energy = log_det + misfit
         else:
             energy = sums[K + q] - 2.0 * projected[q] + log_det - np.einsum("qc,qc->c", b, Z)
             energy += _row_squares(rows, in_rows, coefficients.psi)
@@ -124,18 +126,43 @@ def _row_squares(rows: SeenRows, part: slice, psi: Array) -> Array:
     return np.asarray(R.power(2) @ (1.0 / psi))
 
 
-def _misfit(
-    rows: SeenRows, in_rows: slice, in_mask: slice, coefficients: Coefficients, Z: Array
-) -> Array:
-    """(c,) sum over the seen cells of (r - w^T z)^2 / psi + ln 2 pi psi, plus |z|^2."""
+def _from_residuals(
+    rows: SeenRows, in_rows: slice, in_mask: slice, coefficients: Coefficients, S: Array, Z: Array
+) -> tuple[Array, Array]:
+    """Refined means (q, c), and (c,) sum_o (r - w^T z)^2 / psi + ln 2 pi psi, plus |z|^2.
+
+    The solution of P z = b carries the rounding of b, which is of the size of the signal over the
+    noise. The gradient W^T Psi^-1 (r - W z) - z, from residuals, is small and so is its rounding:
+    Newton steps with it (iterative refinement) recover the lost digits.
+    """
+    W, psi = coefficients.W, coefficients.psi
     seen = np.ones((in_mask.stop - in_mask.start, rows.d))
     mask = rows.M[in_mask]
     seen[:, rows.gappy] = mask if isinstance(mask, np.ndarray) else mask.toarray()
     R = rows.R[in_rows]
-    values = R if isinstance(R, np.ndarray) else R.toarray()
-    residual = values - coefficients.delta - Z.T @ coefficients.W.T
-    terms = residual**2 / coefficients.psi + (np.log(coefficients.psi) + log(2 * pi))
-    return np.asarray((seen * terms).sum(axis=1) + np.einsum("qc,qc->c", Z, Z))
+    values = (R if isinstance(R, np.ndarray) else R.toarray()) - coefficients.delta
+    for _ in range(REFINEMENTS):
+        weighted = (values - Z.T @ W.T) * seen / psi  # (c, d)
+        step = _times_packed(S, (weighted @ W).T - Z)
+        Z = Z + step
+        if np.max(np.abs(step), initial=0.0) <= 1e-11 * np.max(np.abs(Z), initial=1.0):
+            break
+    residual = values - Z.T @ W.T
+    terms = (residual**2 / psi + (np.log(psi) + log(2 * pi))) * seen
+    return Z, np.asarray(terms.sum(axis=1) + np.einsum("qc,qc->c", Z, Z))
+
+
+def _times_packed(S: Array, B: Array) -> Array:
+    """S_i b_i for packed symmetric matrices S (K, c or 1) and vectors B (q, c)."""
+    q = len(B)
+    if S.shape[1] != B.shape[1]:
+        return np.asarray(unpack(S[:, 0], q) @ B)
+    product = np.zeros_like(B)
+    for i in range(q):
+        row = S[i * (i + 1) // 2 :][: i + 1]  # (i + 1, c), entries (i, 0..i)
+        product[i] += np.einsum("jc,jc->c", row, B[: i + 1])
+        product[:i] += row[:i] * B[i]
+    return product
 
 
 def projected_variance(W: Array, S: Array) -> Array:

@@ -9,6 +9,7 @@ has, so it is used only where that ratio is small; else the rows are shifted fir
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Self
 
 import numpy as np
@@ -57,7 +58,7 @@ class Moments:
             mean, scatter = _dense_moments(values, w, sum_w, shift)
             if values.dtype == np.float32 and not _in_range(values, mean, scatter, sum_w):
                 mean, scatter = _dense_moments(values.astype(np.float64), w, sum_w, shift)
-        n_gaps = 0 if np.isfinite(mean.sum()) else _gaps(values)
+        n_gaps = 0 if isfinite(mean.sum()) else _gaps(values)
         return cls(sum_w, mean, scatter, _rows(w, values), n_gaps)
 
     def merge(self, other: Self, /) -> Self:
@@ -108,7 +109,7 @@ class ColumnMoments:
         c, d = values.shape
         w = np.ones(c) if weight is None else weight
         sums = w @ values
-        if np.isfinite(sums.sum()):
+        if isfinite(sums.sum()):
             counts = np.full(d, c)
             sum_w = np.full(d, w.sum())
             shift = _near_first(sums / max(sum_w[0], np.finfo(float).tiny), values[0])
@@ -195,19 +196,19 @@ def _dense_moments(
     limit = _OFFSET_LIMIT[values.dtype]
     if shift is None:
         mean = _sums(values, w) / sum_w
-        if not np.isfinite(mean.sum()):
+        if not isfinite(mean.sum()):
             return mean, np.full((mean.size, mean.size), np.nan)
         if not _looks_offset(values, mean, limit):
             scatter = _products(values, w, None)
             square = sum_w * mean * mean
-            diagonal = np.einsum("ii->i", scatter)
+            diagonal = scatter.diagonal()
             if (square <= limit * (diagonal - square)).all():
                 scatter -= (sum_w * mean)[:, None] * mean
                 return mean, scatter
         shift = _near_first(mean, values[0])
     shift = shift.astype(values.dtype)
     rest = _sums(values, w, shift) / sum_w
-    if not np.isfinite(rest.sum()):
+    if not isfinite(rest.sum()):
         return shift + rest, np.full((rest.size, rest.size), np.nan)
     scatter = _products(values, w, shift)
     scatter -= (sum_w * rest)[:, None] * rest
@@ -267,9 +268,9 @@ def _looks_offset(values: NDArray[Any], mean: Array, limit: float) -> bool:
 
 def _in_range(values: NDArray[Any], mean: Array, scatter: Array, sum_w: float) -> bool:
     """Whether no square of a float32 cell over- or underflowed."""
-    variance = np.einsum("ii->i", scatter) / sum_w
+    variance = scatter.diagonal() / sum_w
     if not np.isfinite(variance).all():
-        return not np.isfinite(mean.sum())  # gaps, which float64 would not mend
+        return not isfinite(mean.sum())  # gaps, which float64 would not mend
     tiny = variance < 1e-25
     return not tiny.any() or bool(np.all(values[:, tiny] == values[0, tiny]))
 

@@ -1,0 +1,104 @@
+"""All benchmarks in one run: python -m benchmarks [--quick] [--only NAME] [--output DIR].
+
+Each runs in a process of its own with all cores for every library. Writes results.json and
+results.md to benchmarks/results; a quick or partial run writes to build/benchmarks instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import os
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine, table
+from benchmarks.timing import ROOT, FailedError, in_new_process
+
+TITLES = {
+    "missing_ppca": "PPCA with gaps",
+    "factor": "Factor analysis",
+    "pca": "PCA of complete tables",
+    "first_use": "First use",
+    "closed_form_vs_em": "Closed form against EM (002 section 4.1)",
+}
+HOW = (
+    "ratio = peer's / ours. `>=`: the peer had not got there when its time was up, so that the "
+    "ratio is a lower bound; `undecided`: a bound below the target. `-`: does not apply."
+)
+
+
+def main() -> int:
+    arguments = _arguments()
+    names = arguments.only or list(TITLES)
+    partial = arguments.quick or arguments.only
+    folder = arguments.output or ROOT / ("build/benchmarks" if partial else "benchmarks/results")
+    folder.mkdir(parents=True, exist_ok=True)
+    report: dict[str, Any] = {
+        "machine": in_new_process("benchmarks.machine:describe"),
+        "quick": arguments.quick,
+        "benchmarks": {},
+    }
+    failed = False
+    for name in names:
+        start = time.perf_counter()
+        print(f"== {TITLES[name]}", file=sys.stderr, flush=True)
+        try:
+            rows = in_new_process("benchmarks.__main__:run_one", name, arguments.quick)
+            report["benchmarks"][name] = {"rows": rows, "seconds": time.perf_counter() - start}
+        except FailedError as error:
+            failed = True
+            report["benchmarks"][name] = {"rows": [], "failed": str(error)}
+        # After each, so that an interrupted run leaves what it had.
+        _write(folder, report)
+        print(_section(name, report["benchmarks"][name]), end="\n\n", flush=True)
+    print(f"Written: {folder}/results.md, results.json", file=sys.stderr)
+    return int(failed)
+
+
+def run_one(name: str, quick: bool) -> list[table.Row]:
+    """The rows of one benchmark; --quick reaches those that know it."""
+    run = import_module(f"benchmarks.{name}").run
+    knows_quick = "quick" in inspect.signature(run).parameters
+    return [table.of_pca(row) for row in (run(quick=quick) if knows_quick else run())]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", action="append", choices=list(TITLES), help="may be repeated")
+    parser.add_argument("--quick", action="store_true", help="shorter budgets, fewer repeats")
+    parser.add_argument("--output", type=Path, help="folder to write to")
+    return parser.parse_args()
+
+
+def _write(folder: Path, report: dict[str, Any]) -> None:
+    sections = [_section(name, part) for name, part in report["benchmarks"].items()]
+    kind = "A quick run: times are rough.\n\n" if report["quick"] else ""
+    head = f"# Benchmarks\n\n{kind}{machine.words(report['machine'])}\n\n{HOW}"
+    _replace(folder / "results.md", "\n\n".join([head, *sections]) + "\n")
+    _replace(folder / "results.json", json.dumps(report, indent=1, default=_plain) + "\n")
+
+
+def _section(name: str, part: dict[str, Any]) -> str:
+    if "failed" in part:
+        return f"## {TITLES[name]}\n\nFailed: {part['failed']}"
+    return table.markdown(TITLES[name], part["rows"])
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_suffix(path.suffix + ".part")
+    part.write_text(text)
+    os.replace(part, path)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays for JSON."""
+    return value.tolist()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
