@@ -20,6 +20,7 @@ from benchmarks.timing import OutOfTimeError, in_new_process
 CASES = {"10 000 x 100": (10_000, 100, 10), "50 000 x 50": (50_000, 50, 10)}
 TARGET = 100.0
 WITHIN = 1e-6  # nats a row
+REPEATS = 5
 SOLVERS = ("randomized", "lapack")
 CHUNK = 5  # iterations of scikit-learn between two looks at its likelihood
 
@@ -33,18 +34,31 @@ def _case(n: int, d: int, q: int, quick: bool) -> list[Row]:
     case = f"{n} x {d}, q {q}"
     X = data.factors(n, d, q)
     _say(f"{case}: eigengap")
-    ours = in_new_process(f"{__name__}:fit_ours", X, q, 3 if quick else 7)
+    ours = in_new_process(f"{__name__}:fit_ours", X, q, REPEATS)
     chased, default = {}, {}
     for solver in SOLVERS:
-        _say(f"{case}: scikit-learn {solver}, at most {4 * budget:.0f} s")
-        args = X, q, solver, ours["nats"], budget
-        chased[solver] = in_new_process(f"{__name__}:chase", *args)
-        default[solver] = _default(X, q, solver, 3 * budget)
+        _say(f"{case}: scikit-learn {solver}, at most {6 * budget:.0f} s")
+        chased[solver] = _fastest(budget, "chase", X, q, solver, ours["nats"], budget)
+        default[solver] = _fastest(budget, "fit_sklearn", X, q, solver)
     # Ours again after the peer, so that both met the same machine.
-    again = in_new_process(f"{__name__}:fit_ours", X, q, 3 if quick else 7)
+    again = in_new_process(f"{__name__}:fit_ours", X, q, REPEATS)
     ours = min(ours, again, key=lambda fit: fit["seconds"])
-    rows = [_chase_row(case, ours, solver, fit) for solver, fit in chased.items()]
-    return rows + [_default_row(case, ours, solver, fit) for solver, fit in default.items()]
+    return [
+        _verdict(case, ours, [*chased.values(), *default.values()]),
+        *(_row(case, ours, f"{solver}, iterated on", fit) for solver, fit in chased.items()),
+        *(_row(case, ours, f"{solver}, tol 1e-2", fit) for solver, fit in default.items()),
+    ]
+
+
+def _fastest(budget: float, function: str, *args: Any) -> dict[str, Any]:
+    """The fastest of up to three runs, as far as the budget goes; each is cut at thrice of it."""
+    runs: list[dict[str, Any]] = []
+    while not runs or (len(runs) < 3 and sum(fit["seconds"] for fit in runs) < budget / 2):
+        try:
+            runs.append(in_new_process(f"{__name__}:{function}", *args, timeout=3 * budget))
+        except OutOfTimeError:
+            runs.append({"seconds": 3 * budget, "nats": -np.inf, "iterations": 0})
+    return min(runs, key=lambda fit: fit["seconds"])
 
 
 def fit_ours(X: np.ndarray, q: int, repeats: int) -> dict[str, Any]:
@@ -104,40 +118,30 @@ def _nats(X: np.ndarray, mu: np.ndarray, W: np.ndarray, psi: np.ndarray) -> floa
     return gaussian_log_likelihood(np.cov(X.T, bias=True), X.mean(axis=0) - mu, W, psi)
 
 
-def _default(X: np.ndarray, q: int, solver: str, timeout: float) -> dict[str, Any]:
-    try:
-        return in_new_process(f"{__name__}:fit_sklearn", X, q, solver, timeout=timeout)
-    except OutOfTimeError:
-        return {"seconds": timeout, "nats": None}
-
-
-def _default_row(case: str, ours: dict[str, Any], solver: str, theirs: dict[str, Any]) -> Row:
-    peer = f"scikit-learn {solver}, tol 1e-2"
-    if theirs["nats"] is None:
-        note, bound = f"not finished after {theirs['seconds']:.0f} s", True
-    else:
-        short = ours["nats"] - theirs["nats"]
-        note, bound = f"{theirs['iterations']} iterations; {_versus(short)}", False
-    return against(
-        case, "fit with defaults", ours["seconds"], peer, theirs["seconds"],
-        bound=bound, note=note, ours_fit=ours, peer_fit=theirs,
-    )  # fmt: skip
-
-
-def _chase_row(case: str, ours: dict[str, Any], solver: str, theirs: dict[str, Any]) -> Row:
-    short = ours["nats"] - theirs["nats"]
-    bound = short > WITHIN
-    note = f"{theirs['iterations']} iterations; {_versus(short)}"
+def _verdict(case: str, ours: dict[str, Any], runs: list[dict[str, Any]]) -> Row:
+    """Against the fastest that came to our likelihood; if none did, the least of their bounds."""
+    reached = [fit for fit in runs if ours["nats"] - fit["nats"] <= WITHIN]
+    fastest = min(reached or runs, key=lambda fit: fit["seconds"])
     return against(
         case, f"to equal likelihood ({WITHIN:g} nats/row)", ours["seconds"],
-        f"scikit-learn {solver}", theirs["seconds"],
-        target=TARGET, bound=bound, note=note, ours_fit=ours, peer_fit=theirs,
+        "scikit-learn, the fastest below", fastest["seconds"], target=TARGET, bound=not reached,
+        note=_versus(ours, fastest), ours_fit=ours,
     )  # fmt: skip
 
 
-def _versus(short: float) -> str:
+def _row(case: str, ours: dict[str, Any], how: str, fit: dict[str, Any]) -> Row:
+    return against(
+        case, "fit", ours["seconds"], f"scikit-learn {how}", fit["seconds"],
+        bound=ours["nats"] - fit["nats"] > WITHIN, note=_versus(ours, fit), peer_fit=fit,
+    )  # fmt: skip
+
+
+def _versus(ours: dict[str, Any], fit: dict[str, Any]) -> str:
+    if not np.isfinite(fit["nats"]):
+        return f"not finished after {fit['seconds']:.0f} s"
+    short = ours["nats"] - fit["nats"]
     side = "below" if short > 0 else "above"
-    return f"peer ends {abs(short):.2g} nats/row {side} ours"
+    return f"{fit['iterations']} iterations; ends {abs(short):.2g} nats/row {side} ours"
 
 
 def _say(what: str) -> None:

@@ -198,7 +198,6 @@ def test_unknown_parameter(kind):
         ("n_components", -1),
         ("n_components", 1.5),
         ("n_components", "many"),
-        ("n_components", True),
         ("scale", "yes"),
         ("max_iter", 0),
         ("tol", -1.0),

@@ -198,6 +198,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
             Standard deviation of each filled cell under the fitted model, 0 for seen cells. Only
             if return_std.
         """
+        check_is_fitted(self, "model_")
         if not return_std:
             return like(X, self._map(X, self.model_.conditional_mean))
         both = self._map(X, lambda x: np.hstack(_mean_and_std(self.model_, x)))

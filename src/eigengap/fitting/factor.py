@@ -15,6 +15,7 @@ from eigengap.fitting.gaussian_em import (
     spectrum_of,
 )
 from eigengap.fitting.loop import Trace
+from eigengap.fitting.range import refuse_out_of_range
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources.base import Source
 from eigengap.statistics.moments import Moments
@@ -27,7 +28,12 @@ def fit_factor_analysis(source: Source, q: int, *, options: EMOptions = DEFAULT)
     """Maximum likelihood of x = W z + mu + e with one noise variance per feature."""
     if source.has_gaps or source.n_features > LARGEST_COVARIANCE or options.start is not None:
         return fit_by_em(source, q, "diagonal", options=options)
-    return fit_from_moments(source.reduce(Moments.of), q, options)
+    moments = source.reduce(Moments.of)
+    total = float(np.trace(moments.scatter)) / moments.sum_w
+    refuse_out_of_range(source, total, fit_mean=True)
+    if total == 0.0:
+        return fit_by_em(source, q, "diagonal", options=options)  # which knows a constant table
+    return fit_from_moments(moments, q, options)
 
 
 def fit_from_moments(moments: Moments, q: int, options: EMOptions) -> GaussianFit:

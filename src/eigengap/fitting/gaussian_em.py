@@ -16,6 +16,7 @@ import numpy as np
 
 from eigengap.fitting.em import EMResult, em
 from eigengap.fitting.loop import Trace, Watch
+from eigengap.fitting.range import refuse_out_of_range
 from eigengap.fitting.spectral_start import random_start, spectral_start
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
@@ -81,6 +82,10 @@ def fit_by_em(
 ) -> GaussianFit:
     """Fit x = W z + mu + e to the seen cells of a source."""
     columns = source.reduce(ColumnMoments.of)
+    total = float(np.sum(columns.variance))
+    refuse_out_of_range(source, total, fit_mean)
+    if total == 0.0 and fit_mean:
+        return _constant(columns, q, source.seen().sum_w)
     problem = _Problem.of(source, columns, q, noise, noise_variance, fit_mean, loading_precision)
     runs = [problem.run(start, options, kick) for start, kick in problem.starts(options)]
     best = max(runs, key=lambda run: run.objective)
@@ -230,6 +235,23 @@ class _Problem:
             trace=Trace(run.trace.objective - jacobian, run.trace.change, run.trace.seconds),
             at_floor=tuple(int(j) for j in at_floor),
         )
+
+
+def _constant(columns: ColumnMoments, q: int, sum_w: float) -> GaussianFit:
+    """All rows are equal in what was seen: no loadings, no noise, and no density."""
+    d = len(columns.mean)
+    model = LinearGaussian(W=np.zeros((d, q)), mu=columns.mean, psi=np.zeros(d))
+    return GaussianFit(
+        model=model,
+        axes=np.eye(d, q),
+        spectrum=spectrum_of(model, sum_w),
+        log_likelihood=float("inf"),
+        seen_w=columns.sum_w,
+        sum_w=sum_w,
+        converged=True,
+        trace=Trace(),
+        at_floor=tuple(range(d)),
+    )
 
 
 def spectrum_of(model: LinearGaussian, sum_w: float) -> Spectrum:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf, isfinite
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.krylov import top_eigenpairs
 from eigengap.fitting.plan import LARGEST_DENSE, plan
+from eigengap.fitting.range import refuse_out_of_range, refuse_overflow
 from eigengap.linalg import Array, sign_rule
 from eigengap.sources.base import Block, Rows, Source
 from eigengap.spectrum import Spectrum
-from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments, column_shift
+from eigengap.statistics.moments import ColumnMoments, Moments, column_shift
 from eigengap.statistics.sketch import CovarianceProduct
 from eigengap.statistics.triangle import Triangle
 
 SQUARING_LIMIT = 1e-10  # lam / lam_1 below which the squared matrix has lost an eigenvalue's digits
 FLOAT32_LIMIT = 1e-3  # the same for products in float32
-SMALLEST_VARIANCE = 1e-290  # a total below this has lost digits to underflow
 _GRAM_BYTES = 1 << 23  # columns of a wide table that are centred at a time
 
 Rank = int | float | None
@@ -95,7 +95,7 @@ def _of_moments(source: Source, moments: Moments, q: Rank, fit_mean: bool) -> PC
     _refuse_not_finite(moments.n_gaps, moments.mean)
     scatter = moments.scatter if fit_mean else moments.second_moment
     total = float(scatter.trace()) / moments.sum_w
-    _refuse_out_of_range(source, total, fit_mean)
+    refuse_out_of_range(source, total, fit_mean)
     lam, U = np.linalg.eigh(scatter)
     lam = lam[::-1] / moments.sum_w
     return _fit("covariance", moments, lam, U[:, ::-1], total, q, fit_mean)
@@ -114,7 +114,7 @@ def _of_triangle(
     R = source.reduce(partial(Triangle.of, mean=mean)).R
     sum_w = _sum_w(moments)
     total = float(np.sum(R * R)) / sum_w
-    _refuse_out_of_range(source, total, fit_mean)
+    refuse_out_of_range(source, total, fit_mean)
     _, s, Vt = np.linalg.svd(R, full_matrices=False)
     return _fit("svd", moments, s * s / sum_w, Vt.T, total, q, fit_mean)
 
@@ -137,7 +137,7 @@ def _by_gram(source: Source, q: Rank, fit_mean: bool) -> PCAFit:
             G, rest = _gram(X, w, shift, sum_w, fit_mean)
         _refuse_not_finite(_count_gaps(X, G), G)
     total = float(G.trace()) / sum_w
-    _refuse_out_of_range(source, total, fit_mean)
+    refuse_out_of_range(source, total, fit_mean)
     lam, V = np.linalg.eigh(G)
     lam, V = np.maximum(lam[::-1], 0.0) / sum_w, V[:, ::-1]
     size = min(n_rows, d)
@@ -165,7 +165,7 @@ def _by_krylov(source: Source, q: int, fit_mean: bool, seed: int) -> PCAFit:
         total += float(np.sum(mean**2))
     elif not source.is_sparse and np.sum(mean**2) > 1e2 * total:
         rows, shift = source.prepared(partial(_centred, mean=mean)), None
-    _refuse_out_of_range(source, total, fit_mean)
+    refuse_out_of_range(source, total, fit_mean)
 
     def covariance(V: Array) -> Array:
         return rows.reduce(partial(CovarianceProduct.of, V=V, mean=shift)).value / sum_w
@@ -254,24 +254,7 @@ def _column_moments(source: Source) -> ColumnMoments:
 def _refuse_not_finite(n_gaps: int, sums: Array) -> None:
     if n_gaps:
         raise HasGaps
-    if not isfinite(sums.sum()):
-        raise ValueError(
-            "sums of squares overflow: the table holds infinities or values near 1e300, whose "
-            "squares overflow; rescale the data, for instance X / 1e300"
-        )
-
-
-def _refuse_out_of_range(source: Source, total: float, fit_mean: bool) -> None:
-    """Overflow is an error, and so is underflow, which a constant table is not."""
-    if SMALLEST_VARIANCE <= total < inf:
-        return
-    _refuse_not_finite(0, np.array(total))
-    seen = source.reduce(ColumnRange.of)
-    if np.any(seen.high != (seen.low if fit_mean else 0.0)):
-        raise ValueError(
-            "the variances underflow: the columns vary by less than about 1e-145, whose square is "
-            "not a normal number; rescale the data, for instance X * 1e300"
-        )
+    refuse_overflow(float(sums.sum()))
 
 
 def _centred(block: Block, mean: Array) -> Block:

@@ -123,8 +123,9 @@ class ColumnMoments:
             shift = _near_first((w @ filled) / np.where(sum_w > 0.0, sum_w, 1.0), first)
             R = np.where(seen, filled - shift, 0.0)
         rest = (w @ R) / np.where(sum_w > 0.0, sum_w, 1.0)  # what rounding left of the mean
-        np.multiply(R, R, out=R)
-        m2 = np.maximum(w @ R - sum_w * rest**2, 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses what overflows
+            np.multiply(R, R, out=R)
+            m2 = np.maximum(w @ R - sum_w * rest**2, 0.0)
         return cls(
             counts, sum_w, np.where(sum_w > 0.0, shift + rest, 0.0), m2, _rows(weight, values)
         )

@@ -1,0 +1,34 @@
+"""Tables whose squares leave the range of floating point are refused, never silently wrong."""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+
+import numpy as np
+
+from eigengap.sources.base import Source
+from eigengap.statistics.moments import ColumnRange
+
+SMALLEST_VARIANCE = 1e-290  # a total below this has lost digits to underflow
+
+
+def refuse_overflow(total: float) -> None:
+    """An infinite sum of squares of finite cells: the data are too large."""
+    if not isfinite(total):
+        raise ValueError(
+            "sums of squares overflow: the table holds infinities or values near 1e300, whose "
+            "squares overflow; rescale the data, for instance X / 1e300"
+        )
+
+
+def refuse_out_of_range(source: Source, total: float, fit_mean: bool) -> None:
+    """Overflow is an error, and so is underflow, which a constant table is not."""
+    if SMALLEST_VARIANCE <= total < inf:
+        return
+    refuse_overflow(total)
+    seen = source.reduce(ColumnRange.of)
+    if np.any(seen.high != (seen.low if fit_mean else 0.0)):
+        raise ValueError(
+            "the variances underflow: the columns vary by less than about 1e-145, whose square is "
+            "not a normal number; rescale the data, for instance X * 1e300"
+        )
