@@ -98,7 +98,8 @@ step <- (fit(0, 15)$seconds - fit(0, 5)$seconds) / 10
 most <- max(10, floor(budget / max(step, 1e-4)))
 for (name in c("default", "tight")) {
   got <- if (name == "default") fit(1e-5, min(1000, most)) else fit(1e-10, most)
-  writeBin(c(got$seconds, step, got$capped * got$most, as.vector(got$found@center), as.vector(got$found@loadings)),
+  numbers <- c(got$seconds, step, got$capped * got$most)
+  writeBin(c(numbers, as.vector(got$found@center), as.vector(got$found@loadings)),
            file.path(folder, name))
 }
 """

@@ -127,6 +127,17 @@ def test_clone_keeps_parameters_and_no_fit(kind, iris):
     assert_array_equal(copy.fit(iris[0]).transform(iris[0]), model.transform(iris[0]))
 
 
+@every
+def test_a_second_fit_forgets_the_first(kind, iris):
+    model = kind(n_components="auto").fit(iris[0])
+    assert model.rank_choice_.n_components == model.n_components_
+    model.set_params(n_components=1).fit(iris[0][:, :3])
+    assert not hasattr(model, "rank_choice_")
+    assert_array_equal(
+        model.get_covariance(), kind(n_components=1).fit(iris[0][:, :3]).get_covariance()
+    )
+
+
 def outputs(model, X):
     yield from (model.transform(X), model.impute(X), model.score_samples(X))
     yield from (model.reconstruct(X), model.reconstruct(X, kind="optimal"))
@@ -193,7 +204,7 @@ def test_other_names_are_refused(kind, library, iris):
     model = kind(n_components=2).fit(frame)
     assert model.feature_names_in_.tolist() == NAMES
     for method in (model.transform, model.impute, model.score_samples):
-        with pytest.raises(ValueError, match="feature names should match.*(\n.*)*colour"):
+        with pytest.raises(ValueError, match=r"feature names should match.*(\n.*)*colour"):
             method(other)
     with pytest.raises(ValueError, match="same order"):
         model.transform(frame[NAMES[::-1]])
@@ -242,8 +253,8 @@ def to_numpy(table):
 def test_tables_come_back_as_they_came(kind, library, iris):
     X, _ = iris
     given = as_library(X, library)
-    model = kind(n_components=2).fit(given)
-    plain = kind(n_components=2).fit(X)
+    model = kind(n_components=1).fit(given)
+    plain = kind(n_components=1).fit(X)
     filled, std = model.impute(given, return_std=True)
     tables = [
         (model.impute(given), plain.impute(X)),
@@ -259,11 +270,12 @@ def test_tables_come_back_as_they_came(kind, library, iris):
     ]
     for table, expected in tables:
         assert type(table) is type(given)
-        assert_allclose(to_numpy(table), expected, rtol=1e-8, atol=1e-8)
+        # Frames are read column by column: rounding differs, and the fit stops at tol=1e-6.
+        assert_allclose(to_numpy(table), expected, rtol=1e-6, atol=1e-6)
         if library == "pyarrow":
             assert table.column_names == NAMES
         elif library != "ndarray":
             assert list(table.columns) == NAMES
         if library == "pandas":
             assert table.index.equals(given.index)
-    assert_allclose(model.transform(given), plain.transform(X), rtol=1e-7, atol=1e-8)
+    assert_allclose(model.transform(given), plain.transform(X), rtol=1e-5, atol=1e-6)

@@ -182,6 +182,13 @@ def test_wrong_width(kind):
         told(lambda method=method: method(table(d=3)), "3 features", "expecting 4 features")
 
 
+@pytest.mark.parametrize("shape", [(5, 3), (5, 1), (2,)])
+@every
+def test_wrong_width_of_scores(kind, shape):
+    model = kind(n_components=2).fit(table())
+    told(lambda: model.inverse_transform(np.zeros(shape)), "each of the 2 components", f"{shape}")
+
+
 # Parameters --------------------------------------------------------------------------------
 
 
@@ -237,7 +244,10 @@ def test_more_components_than_possible(kind, missing):
         X[3, 1] = np.nan
     told(lambda: kind(n_components=5).fit(X), "n_components=5", "at most 4", "columns (4)")
     told(
-        lambda: kind(n_components=4).fit(X[1:4]), "n_components=4", "at most 3", "number of rows (3)"
+        lambda: kind(n_components=4).fit(X[1:4]),
+        "n_components=4",
+        "at most 3",
+        "number of rows (3)",
     )
 
 
@@ -279,6 +289,18 @@ def test_missing_values_that_are_no_numbers(kind, missing_values):
 @every
 def test_weight(kind, weight, words):
     told(lambda: kind(n_components=2).fit(table(), sample_weight=weight), *words)
+
+
+@every
+def test_weights_that_sum_to_one(kind):
+    """A habit from elsewhere; here weights are frequencies, and one row has no variance."""
+    for q in (2, "auto"):
+        told(
+            lambda q=q: kind(n_components=q).fit(table(), sample_weight=np.full(40, 1 / 40)),
+            "sample_weight sums to 1",
+            "frequencies",
+            "sample_weight.sum()",
+        )
 
 
 # Order of calls ----------------------------------------------------------------------------

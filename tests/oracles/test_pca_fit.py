@@ -341,7 +341,7 @@ def test_shortfall_looks_at_the_gap():
 
 @pytest.mark.parametrize("shape", [(150, 120), (120, 150)])
 def test_without_a_certificate_the_exact_route_is_taken(monkeypatch, shape):
-    def never(apply, d, k, *, seed):
+    def never(apply, d, k):
         return TopEigenpairs(np.ones(k), np.eye(d, k), np.ones(k), 1, certified=False)
 
     monkeypatch.setattr(pca_module, "top_eigenpairs", never)

@@ -67,6 +67,8 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
     def _fit(self, X: Any, sample_weight: Any) -> None:
         source = self._source(X, sample_weight=sample_weight, reset=True)
         source.require_fit(min_rows=2)
+        _require_frequencies(source.seen().sum_w)
+        self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
         unit = _standard_deviations(source) if self.scale else None
         fit = self._fit_model(source if unit is None else Rescaled(source, unit))
         self._keep(fit, unit)
@@ -133,6 +135,18 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         return rows.astype(np.float32) if source.dtype == np.float32 else rows
 
     # Output --------------------------------------------------------------------------------
+
+    def _latents(self, X: Any) -> Array:
+        """Latent coordinates (n, q) as the caller gives them back to `inverse_transform`."""
+        Z = np.asarray(X)
+        if Z.dtype != np.float32:
+            Z = Z.astype(np.float64, copy=False)
+        if Z.ndim != 2 or Z.shape[1] != self.n_components_:
+            raise ValueError(
+                f"inverse_transform expects one column for each of the {self.n_components_} "
+                f"components, as transform returns them, got shape {Z.shape}"
+            )
+        return Z
 
     def posterior(self, X: Any) -> Posterior:
         """Posterior of the latent variables of every row, gaps marginalised.
@@ -297,15 +311,22 @@ def _on_dense(block: Block, fn: Callable[[Array], Array]) -> Array:
     if isinstance(values, np.ndarray):
         return fn(values)
     step = max(1, DENSE_BYTES // (8 * values.shape[1]))
-    parts = [
-        fn(values[start : start + step].toarray()) for start in range(0, block.n_rows, step)
-    ]
+    parts = [fn(values[start : start + step].toarray()) for start in range(0, block.n_rows, step)]
     return np.concatenate(parts)
 
 
 def _mean_and_std(model: LinearGaussian, X: Array) -> tuple[Array, Array]:
     mean, variance = model.conditional(X)
     return mean, np.sqrt(variance)
+
+
+def _require_frequencies(sum_w: float) -> None:
+    if sum_w <= 1.0:
+        raise ValueError(
+            f"sample_weight sums to {sum_w:g}, but weights are frequencies: rows that count once "
+            "or less in all have no variance. Scale the weights to sum to the number of rows, e.g. "
+            "sample_weight * len(sample_weight) / sample_weight.sum()"
+        )
 
 
 def _standard_deviations(source: Source) -> Array:

@@ -176,7 +176,8 @@ class FactorAnalysis(LinearGaussianEstimator):
     def inverse_transform(self, X: Any) -> Array:
         """Rows at the factor scores X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
-        return np.asarray(X) @ self.loadings_.T + self.model_.mu
+        Z = self._latents(X)
+        return (Z @ self.loadings_.T + self.model_.mu).astype(Z.dtype, copy=False)
 
     def posterior(self, X: Any) -> Posterior:
         """Posterior of the (rotated) factors of every row, gaps marginalised."""

@@ -175,11 +175,10 @@ class PCA(LinearGaussianEstimator):
     def inverse_transform(self, X: Any) -> Array:
         """Rows at the scores X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
-        Z = np.asarray(X)
-        if self.whiten:
-            Z = Z * np.sqrt(self.explained_variance_)
-        rows = self.projection_.backward(Z)
-        return rows if self.scale_ is None else rows * self.scale_
+        Z = self._latents(X)
+        spread = np.sqrt(self.explained_variance_) if self.whiten else 1.0
+        rows = self.projection_.backward(Z * spread)
+        return (rows if self.scale_ is None else rows * self.scale_).astype(Z.dtype, copy=False)
 
     def _scores(self, values: Any) -> Array:
         if self.scale_ is not None:
@@ -222,7 +221,7 @@ class PCA(LinearGaussianEstimator):
         if source.has_gaps:
             return self._fit_gaps(source, options)
         asked = self._known_rank(source)
-        pca = fit_exact_spectrum(source, asked, solver=self.svd_solver, seed=options.seed)
+        pca = fit_exact_spectrum(source, asked, solver=self.svd_solver)
         if isinstance(self.n_components, str):
             choice = rank_from_spectrum(pca.spectrum)
             kept = minka_rank(pca.spectrum) if self.n_components == "mle" else choice.n_components

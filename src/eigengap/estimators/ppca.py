@@ -171,7 +171,8 @@ class PPCA(LinearGaussianEstimator):
     def inverse_transform(self, X: Any) -> Array:
         """Rows W z + mu at the latent coordinates X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
-        return np.asarray(X) @ self.model_.W.T + self.model_.mu
+        Z = self._latents(X)
+        return (Z @ self.model_.W.T + self.model_.mu).astype(Z.dtype, copy=False)
 
     @property
     def components_(self) -> Array:

@@ -150,7 +150,7 @@ class _Problem:
             return [(Parameters(W=given.W, delta=given.mu, psi=psi), True)]
         rng = np.random.default_rng(options.seed)
         first = spectral_start(
-            self.rows, self.q, self.variance, self.share_seen, self.sum_w, self.constraints, rng
+            self.rows, self.q, self.variance, self.share_seen, self.sum_w, self.constraints
         )
         others = [
             random_start(self.q, self.variance, self.constraints, rng)

@@ -60,7 +60,6 @@ def fit_pca(
     *,
     solver: str = "auto",
     fit_mean: bool = True,
-    seed: int = 0,
 ) -> PCAFit:
     """The q leading principal axes of the rows of `source`, weighted as its blocks say.
 
@@ -76,7 +75,7 @@ def fit_pca(
     route = plan(n, d, wanted, sparse=source.is_sparse, solver=solver).route
     if route == "krylov":
         assert wanted is not None  # the plan takes this route for a known q only
-        return _by_krylov(source, wanted, fit_mean, seed)
+        return _by_krylov(source, wanted, fit_mean)
     return _EXACT[route](source, q, fit_mean)
 
 
@@ -154,7 +153,7 @@ def _by_gram(source: Source, q: Rank, fit_mean: bool) -> PCAFit:
     return PCAFit(mean, U * sign_rule(U), spectrum, "gram", n_rows, sum_w)
 
 
-def _by_krylov(source: Source, q: int, fit_mean: bool, seed: int) -> PCAFit:
+def _by_krylov(source: Source, q: int, fit_mean: bool) -> PCAFit:
     columns = _column_moments(source)
     sum_w = float(columns.sum_w[0])
     d = source.n_features
@@ -170,7 +169,7 @@ def _by_krylov(source: Source, q: int, fit_mean: bool, seed: int) -> PCAFit:
     def covariance(V: Array) -> Array:
         return rows.reduce(partial(CovarianceProduct.of, V=V, mean=shift)).value / sum_w
 
-    top = top_eigenpairs(covariance, d, q, seed=seed)
+    top = top_eigenpairs(covariance, d, q)
     if not top.certified:
         return _fallback(source, q, fit_mean, columns.n_rows)
     lam = np.maximum(top.lam, 0.0)

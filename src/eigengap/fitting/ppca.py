@@ -50,7 +50,7 @@ def fit_ppca(
             loading_precision=loading_precision,
             options=options,
         )
-    pca = fit_exact_spectrum(source, q, fit_mean=fit_mean, seed=options.seed)
+    pca = fit_exact_spectrum(source, q, fit_mean=fit_mean)
     return closed_form(pca, q, noise_variance)
 
 
@@ -60,15 +60,14 @@ def fit_exact_spectrum(
     *,
     solver: str = "auto",
     fit_mean: bool = True,
-    seed: int = 0,
 ) -> PCAFit:
     """PCA whose noise variance is right even where it is tiny beside the signal."""
-    pca = fit_pca(source, q, solver=solver, fit_mean=fit_mean, seed=seed)
+    pca = fit_pca(source, q, solver=solver, fit_mean=fit_mean)
     kept = pca.U.shape[1]
     lam = pca.spectrum.lam
     lost = LOST_BY_SQUARING * (lam[0] if len(lam) else 0.0)
     if pca.route in ("covariance", "gram") and pca.spectrum.discarded_variance(kept) < lost:
-        return fit_pca(source, q, solver="full", fit_mean=fit_mean, seed=seed)
+        return fit_pca(source, q, solver="full", fit_mean=fit_mean)
     return pca
 
 

@@ -24,14 +24,13 @@ def spectral_start(
     share_seen: Array,  # (d,) share of the rows in which each column was seen
     sum_w: float,
     constraints: Constraints,
-    rng: np.random.Generator,
 ) -> Parameters:
     """Loadings from the top q eigenpairs, noise from the variance that they leave."""
     d = len(variance)
     if d <= DIRECT:
         lam, U = _direct(rows, q, variance, share_seen, sum_w)
     else:
-        lam, U = _subspace(rows, q, variance, share_seen, sum_w, rng)
+        lam, U = _subspace(rows, q, variance, share_seen, sum_w)
     total = float(np.sum(variance))
     left = max(total - float(np.sum(lam)), 0.0) / max(d - q, 1)
     sigma2 = max(left, 1e-2 * total / d, float(np.max(constraints.floor)))
@@ -74,10 +73,13 @@ def _subspace(
     variance: Array,
     share_seen: Array,
     sum_w: float,
-    rng: np.random.Generator,
 ) -> tuple[Array, Array]:
-    """Randomised subspace iteration (Halko, Martinsson and Tropp 2011): a start needs no more."""
+    """Randomised subspace iteration (Halko, Martinsson and Tropp 2011): a start needs no more.
+
+    The random block is always the same one: only the further starts of a fit depend on its seed.
+    """
     d = len(variance)
+    rng = np.random.default_rng(0)
     # diag(scatter) / p^2 overstates the variance by 1 / p: take the excess off the diagonal.
     excess = variance / share_seen - variance
     V = np.linalg.qr(rng.standard_normal((d, min(q + OVERSAMPLING, d))))[0]

@@ -24,8 +24,8 @@ from eigengap.linalg import Array, pack_outer, packed_size, unpack
 from eigengap.models.seen_rows import SeenRows
 
 # Signal to noise beyond which r^T Psi^-1 r - z^T P z, a small difference of large numbers, is
-# computed from the residuals instead: one more product.
-CANCELS = 1e5
+# computed from the residuals instead, and z refined by them: a few more products of size n d q.
+CANCELS = 1e3
 REFINEMENTS = 5  # at most; each gains a factor of about 1 / (eps snr^2)
 
 
