@@ -57,7 +57,7 @@ def _fastest(budget: float, function: str, *args: Any) -> dict[str, Any]:
         try:
             runs.append(in_new_process(f"{__name__}:{function}", *args, timeout=3 * budget))
         except OutOfTimeError:
-            runs.append({"seconds": 3 * budget, "nats": -np.inf, "iterations": 0})
+            runs.append({"seconds": 3 * budget, "nats": None, "iterations": None})
     return min(runs, key=lambda fit: fit["seconds"])
 
 
@@ -120,7 +120,7 @@ def _nats(X: np.ndarray, mu: np.ndarray, W: np.ndarray, psi: np.ndarray) -> floa
 
 def _verdict(case: str, ours: dict[str, Any], runs: list[dict[str, Any]]) -> Row:
     """Against the fastest that came to our likelihood; if none did, the least of their bounds."""
-    reached = [fit for fit in runs if ours["nats"] - fit["nats"] <= WITHIN]
+    reached = [fit for fit in runs if _short(ours, fit) <= WITHIN]
     fastest = min(reached or runs, key=lambda fit: fit["seconds"])
     return against(
         case, f"to equal likelihood ({WITHIN:g} nats/row)", ours["seconds"],
@@ -132,14 +132,19 @@ def _verdict(case: str, ours: dict[str, Any], runs: list[dict[str, Any]]) -> Row
 def _row(case: str, ours: dict[str, Any], how: str, fit: dict[str, Any]) -> Row:
     return against(
         case, "fit", ours["seconds"], f"scikit-learn {how}", fit["seconds"],
-        bound=ours["nats"] - fit["nats"] > WITHIN, note=_versus(ours, fit), peer_fit=fit,
+        bound=_short(ours, fit) > WITHIN, note=_versus(ours, fit), peer_fit=fit,
     )  # fmt: skip
 
 
+def _short(ours: dict[str, Any], fit: dict[str, Any]) -> float:
+    """Nats a row below ours."""
+    return float("inf") if fit["nats"] is None else ours["nats"] - fit["nats"]
+
+
 def _versus(ours: dict[str, Any], fit: dict[str, Any]) -> str:
-    if not np.isfinite(fit["nats"]):
+    if fit["nats"] is None:
         return f"not finished after {fit['seconds']:.0f} s"
-    short = ours["nats"] - fit["nats"]
+    short = _short(ours, fit)
     side = "below" if short > 0 else "above"
     return f"{fit['iterations']} iterations; ends {abs(short):.2g} nats/row {side} ours"
 

@@ -79,16 +79,10 @@ def of_pca(row: Row) -> Row:
     n, d = row["shape"]
     note = f"errors: eigenvalues {row['eig_err']:.0e}, 1 - cos {row['cos_err']:.0e}"
     case = f"{row['case']} {n} x {d} {row['dtype']}, {row['spectrum']} spectrum"
-    return against(
-        case,
-        "PCA fit",
-        row["ours_seconds"],
-        row["peer"],
-        row["peer_seconds"],
-        target=row.get("target"),
-        note=note,
-        **row,
-    )
+    ours, theirs = row["ours_seconds"], row["peer_seconds"]
+    target = row.get("target")
+    shown = against(case, "PCA fit", ours, row["peer"], theirs, target=target, note=note)
+    return {**shown, "detail": row}
 
 
 HEAD = ("case", "what", "eigengap", "peer", "peer's", "ratio", "target", "met", "notes")

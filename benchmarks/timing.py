@@ -79,9 +79,9 @@ def in_new_process(
             raise OutOfTimeError(f"not finished after {timeout:.0f} s") from error
         if not answer.exists():
             raise FailedError(f"exit status {done.returncode}")
-        result, error = pickle.loads(answer.read_bytes())
-        if error is not None:
-            raise FailedError(error)
+        result, problem = pickle.loads(answer.read_bytes())
+        if problem is not None:
+            raise FailedError(problem)
         return result
 
 
@@ -104,6 +104,7 @@ def _serve(function: str, given: str, answer: str) -> None:
     """Leave (result, None), or (None, what went wrong) and the traceback on standard error."""
     module, name = function.split(":")
     args = pickle.loads(Path(given).read_bytes())
+    outcome: tuple[Any, str | None]
     try:
         outcome = getattr(importlib.import_module(module), name)(*args), None
     except Exception as error:

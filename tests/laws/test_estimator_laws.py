@@ -368,7 +368,7 @@ def test_sparse_is_its_dense_copy(kind, form):
 @every
 def test_layout_in_memory_does_not_matter(kind, missing):
     X = table(np.random.default_rng(15), missing=missing)
-    expected = kind(n_components=2).fit(X)
+    expected = kind(n_components=2, tol=1e-10, max_iter=5000).fit(X)
     wide = np.zeros((300, 12))
     wide[::2, ::2] = X
     tables = {
@@ -379,7 +379,7 @@ def test_layout_in_memory_does_not_matter(kind, missing):
         "list": X.tolist(),
     }
     for name, same in tables.items():
-        got = kind(n_components=2).fit(same)
+        got = kind(n_components=2, tol=1e-10, max_iter=5000).fit(same)
         C = expected.get_covariance()
         assert_allclose(got.get_covariance(), C, rtol=1e-7, atol=1e-7, err_msg=name)
         assert_allclose(got.transform(same), expected.transform(X), atol=1e-7, err_msg=name)

@@ -18,9 +18,14 @@ from eigengap.fitting.loop import State, Step, Trace, Watch, iterate
 from eigengap.linalg import Array
 
 WINDOW = 8  # pairs that Anderson's method remembers
-ROUNDING = 1e-9  # relative to the objective or the number of seen cells, whichever is larger
+# Largest fall of the objective that is rounding, relative to its size or the number of seen cells.
+ROUNDING = 1e-9
+FIRST_JUMP = 10  # steps before a jump is tried
+
+PLAIN, ANDERSON, JUMP = 0, 1, 2  # how a point came about
 
 Map = Callable[[Array], tuple[Array, float]]  # theta (p,) -> G(theta) (p,), objective at theta
+Jump = Callable[[Array, Array], Array | None]  # theta, G(theta) -> a point to try, or None
 
 
 class ObjectiveFellError(ArithmeticError):
@@ -46,27 +51,31 @@ def em(
     tol: float,
     max_iter: int,
     cells: float,
+    jump: Jump | None = None,
     watch: Watch | None = None,
 ) -> EMResult:
     """Iterate the EM map until neither the parameters nor the objective move.
 
     Stops when the EM step and the accelerated step are both below `tol` in every coordinate and
     the objective changed by less than `tol` per seen cell. The accelerated step is part of the
-    test because a slow EM takes small steps far from the optimum.
+    test because a slow EM takes small steps far from the optimum. `jump` may now and then propose
+    a point far along a direction in which the map crawls.
     """
 
     def step(state: State) -> Step:
-        return _step(apply, state, tol=tol, cells=cells)
+        return _step(apply, state, tol=tol, cells=cells, jump=jump)
 
+    forgotten = np.empty((0, len(theta)))
     start: State = {
         "theta": theta,
-        "fallback": theta,
-        "last": np.array(-np.inf),  # objective of the last accepted point
-        "plain": np.array(True),  # whether theta came from a plain EM step
-        "points": np.empty((0, len(theta))),
-        "images": np.empty((0, len(theta))),
-        "best": theta,
-        "value": np.array(-np.inf),  # objective at best
+        "origin": np.array(PLAIN),  # how theta came about
+        "best": theta,  # last accepted point
+        "value": np.array(-np.inf),  # objective there
+        "image": theta,  # EM step from there
+        "points": forgotten,
+        "images": forgotten,
+        "until_jump": np.array(FIRST_JUMP),  # steps
+        "jump_wait": np.array(FIRST_JUMP),
     }
     state, trace, converged = iterate(step, start, max_iter=max_iter, watch=watch)
     return EMResult(
@@ -77,37 +86,74 @@ def em(
     )
 
 
-def _step(apply: Map, state: State, *, tol: float, cells: float) -> Step:
+def _step(apply: Map, state: State, *, tol: float, cells: float, jump: Jump | None) -> Step:
     theta = np.asarray(state["theta"], dtype=np.float64)
-    last = float(state["last"])
-    image, objective = _attempt(apply, theta, bool(state["plain"]))
-    slack = ROUNDING * max(abs(last), cells) if np.isfinite(last) else 0.0
-    if not objective >= last - slack:
-        if state["plain"]:
-            raise ObjectiveFellError(
-                f"the objective fell from {last!r} to {objective!r} in an EM step; rounding "
-                f"explains at most {slack:.3g}"
-            )
-        restart = {**state, "theta": state["fallback"], "plain": np.array(True)}
-        restart["points"] = restart["images"] = np.empty((0, len(theta)))
-        return Step(state=restart, objective=last, change=np.inf, done=False)
-    points = np.vstack([state["points"], theta])[-WINDOW - 1 :]
-    images = np.vstack([state["images"], image])[-WINDOW - 1 :]
+    value = float(state["value"])
+    origin = int(state["origin"])
+    image, objective = _attempt(apply, theta, is_plain=origin == PLAIN)
+    if origin == JUMP and not _holds(theta, image, np.asarray(state["image"])):
+        objective = -np.inf
+    slack = ROUNDING * max(abs(value), cells) if np.isfinite(value) else 0.0
+    if not objective >= value - slack:
+        if origin != PLAIN:
+            return Step(_taken_back(state), value, change=np.inf, done=False)
+        raise ObjectiveFellError(
+            f"the objective fell from {value!r} to {objective!r} in an EM step; rounding "
+            f"explains at most {slack:.3g}"
+        )
+    memory = slice(0, 0) if origin == JUMP else slice(-WINDOW, None)
+    points = np.vstack([state["points"][memory], theta])
+    images = np.vstack([state["images"][memory], image])
     proposal = _anderson(points, images)
-    em_step = float(np.max(np.abs(image - theta), initial=0.0))
-    change = max(em_step, float(np.max(np.abs(proposal - theta), initial=0.0)))
-    gained = abs(objective - last) / max(cells, 1.0)
+    change = max(_largest(image - theta), _largest(proposal - theta))
+    gained = abs(objective - value) / max(cells, 1.0)
+    done = change <= tol and gained <= tol
     following: State = {
+        **state,
         "theta": proposal,
-        "fallback": image,
-        "last": np.array(max(objective, last)),
-        "plain": np.array(len(points) == 1),
-        "points": points,
-        "images": images,
+        "origin": np.array(PLAIN if len(points) == 1 else ANDERSON),
         "best": theta,
         "value": np.array(objective),
+        "image": image,
+        "points": points,
+        "images": images,
+        "until_jump": np.array(int(state["until_jump"]) - 1),
     }
-    return Step(following, objective, change, done=change <= tol and gained <= tol)
+    if jump is not None and not done and int(following["until_jump"]) <= 0:
+        following = _with_jump(following, jump(theta, image))
+    return Step(following, objective, change, done)
+
+
+def _taken_back(state: State) -> State:
+    """Back to the plain EM step from the last accepted point.
+
+    A failed extrapolation discredits the memory it came from; a failed jump does not, but the next
+    one waits twice as long.
+    """
+    back: State = {**state, "theta": state["image"], "origin": np.array(PLAIN)}
+    if int(state["origin"]) == JUMP:
+        wait = 2 * int(state["jump_wait"])
+        return {**back, "jump_wait": np.array(wait), "until_jump": np.array(wait)}
+    forgotten = np.empty((0, len(np.asarray(state["theta"]))))
+    return {**back, "points": forgotten, "images": forgotten}
+
+
+def _with_jump(state: State, target: Array | None) -> State:
+    """The jump as the next point to try, if there is one."""
+    state = {**state, "until_jump": state["jump_wait"]}
+    if target is None:
+        return state
+    return {**state, "theta": target, "origin": np.array(JUMP)}
+
+
+def _holds(theta: Array, image: Array, before: Array) -> bool:
+    """Whether EM leaves what a jump from `before` to theta has moved where the jump put it."""
+    moved = theta != before
+    return bool(np.all(np.abs(image - theta)[moved] <= 1e-12))
+
+
+def _largest(step: Array) -> float:
+    return float(np.max(np.abs(step), initial=0.0))
 
 
 def _attempt(apply: Map, theta: Array, is_plain: bool) -> tuple[Array, float]:

@@ -33,6 +33,8 @@ from eigengap.statistics.moments import ColumnMoments
 # analysis meets its floor in earnest (Heywood cases); 1e-6 costs less than 1e-6 nats a row.
 FLOOR: dict[str, float] = {"isotropic": 1e-7, "diagonal": 1e-6}
 
+SNAP_BELOW = 0.01  # a noise variance this small beside its column's may be tried at the floor
+
 Noise = Literal["isotropic", "diagonal"]
 
 
@@ -180,8 +182,18 @@ class _Problem:
             tol=options.tol,
             max_iter=options.max_iter,
             cells=self.cells,
+            jump=self.jump if self.constraints.noise == "diagonal" else None,
             watch=options.watch,
         )
+
+    def jump(self, theta: Array, image: Array) -> Array | None:
+        """Small, falling noise variances put at the floor: EM crawls there (Heywood cases)."""
+        d = len(self.unit)
+        noise, floor = image[-d:], np.log(self.constraints.floor)
+        crawling = (noise < np.log(SNAP_BELOW)) & (noise > floor + 1e-3) & (noise < theta[-d:])
+        if not crawling.any():
+            return None
+        return np.concatenate([image[:-d], np.where(crawling, floor, noise)])
 
     def apply(self, theta: Array, passes: int) -> tuple[Array, float]:
         """The EM map: one pass over the rows."""
