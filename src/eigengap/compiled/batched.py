@@ -8,7 +8,7 @@ from eigengap.compiled import choice, posterior_numpy
 from eigengap.linalg import Array, packed_size
 
 # Columns below which a second thread does not repay waking it, as multiplications of one piece.
-GRAIN_WORK = 200_000
+GRAIN_WORK = 600_000
 
 
 def factorise(P: Array, b: Array, *, passes: int = 1) -> tuple[Array, Array]:

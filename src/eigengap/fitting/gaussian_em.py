@@ -8,7 +8,7 @@ under rescaling; PPCA: all columns by one number), measured from the column mean
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -33,6 +33,7 @@ from eigengap.statistics.moments import ColumnMoments
 # analysis meets its floor in earnest (Heywood cases); 1e-6 costs less than 1e-6 nats a row.
 FLOOR: dict[str, float] = {"isotropic": 1e-7, "diagonal": 1e-6}
 
+LOOSE = 1e-3  # tolerance at which several starts are compared
 SNAP_BELOW = 0.01  # a noise variance this small beside its column's may be tried at the floor
 
 Noise = Literal["isotropic", "diagonal"]
@@ -89,9 +90,7 @@ def fit_by_em(
     if total == 0.0 and fit_mean:
         return _constant(columns, q, source.seen().sum_w)
     problem = _Problem.of(source, columns, q, noise, noise_variance, fit_mean, loading_precision)
-    runs = [problem.run(start, options, kick) for start, kick in problem.starts(options)]
-    best = max(runs, key=lambda run: run.objective)
-    return problem.finish(best)
+    return problem.finish(problem.run(options))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,36 +143,45 @@ class _Problem:
             ),
         )
 
-    def starts(self, options: EMOptions) -> list[tuple[Parameters, bool]]:
-        """Starting points, each with whether it may be a saddle that must be kicked."""
+    def run(self, options: EMOptions) -> EMResult:
+        """EM from the spectral start, from the best of several, or from a given point."""
         if options.start is not None:
-            given = options.start.rescaled(1.0 / self.unit, -self.shift / self.unit)
-            psi = np.maximum(given.psi, self.constraints.floor)
-            return [(Parameters(W=given.W, delta=given.mu, psi=psi), True)]
-        rng = np.random.default_rng(options.seed)
+            return self._from_given(options.start, options)
         first = spectral_start(
             self.rows, self.q, self.variance, self.share_seen, self.sum_w, self.constraints
         )
-        others = [
+        if options.n_init == 1:
+            return self._em(self.pack(first), options)
+        rng = np.random.default_rng(options.seed)
+        starts = [first] + [
             random_start(self.q, self.variance, self.constraints, rng)
             for _ in range(options.n_init - 1)
         ]
-        return [(first, False), *((start, False) for start in others)]
+        # Where a start leads shows long before it has arrived: only the best goes all the way.
+        loose = replace(options, tol=max(options.tol, LOOSE))
+        loose_runs = [self._em(self.pack(start), loose) for start in starts]
+        best = max(loose_runs, key=lambda run: run.objective)
+        rest = replace(options, max_iter=max(options.max_iter - best.n_iter, 1))
+        return _continued(best, self._em(best.theta, rest))
 
-    def run(self, start: Parameters, options: EMOptions, kick: bool) -> EMResult:
-        result = self._em(self.pack(start), options)
-        if not kick:
-            return result
-        # W = 0 and non-principal eigenvectors are stationary but unstable (002 section 3.2): a
-        # small push that EM does not take back leads on to the maximum.
+    def _from_given(self, start: LinearGaussian, options: EMOptions) -> EMResult:
+        """EM from a given point, which may be a saddle.
+
+        W = 0 and non-principal eigenvectors are stationary but unstable (002 section 3.2): a small
+        push that EM does not take back leads on to the maximum.
+        """
+        given = start.rescaled(1.0 / self.unit, -self.shift / self.unit)
+        psi = np.maximum(given.psi, self.constraints.floor)
+        result = self._em(self.pack(Parameters(W=given.W, delta=given.mu, psi=psi)), options)
         rng = np.random.default_rng(options.seed)
+        loadings = self.q * len(self.unit)
         while True:
             theta = result.theta.copy()
-            theta[: self.q * len(self.unit)] += 1e-2 * rng.standard_normal(self.q * len(self.unit))
+            theta[:loadings] += 1e-2 * rng.standard_normal(loadings)
             pushed = self._em(theta, options)
             if pushed.objective <= result.objective + 1e-7 * self.cells:
                 return result
-            result = pushed
+            result = _continued(result, pushed)
 
     def _em(self, theta: Array, options: EMOptions) -> EMResult:
         return em(
@@ -247,6 +255,16 @@ class _Problem:
             trace=Trace(run.trace.objective - jacobian, run.trace.change, run.trace.seconds),
             at_floor=tuple(int(j) for j in at_floor),
         )
+
+
+def _continued(first: EMResult, second: EMResult) -> EMResult:
+    """One run after the other, as one."""
+    a, b = first.trace, second.trace
+    seconds = np.concatenate([a.seconds, b.seconds + (a.seconds[-1] if len(a) else 0.0)])
+    trace = Trace(
+        np.concatenate([a.objective, b.objective]), np.concatenate([a.change, b.change]), seconds
+    )
+    return replace(second, trace=trace)
 
 
 def _constant(columns: ColumnMoments, q: int, sum_w: float) -> GaussianFit:

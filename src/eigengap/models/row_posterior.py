@@ -70,7 +70,8 @@ class RowPosteriors:
 
     rows: slice  # of SeenRows.R
     mask_rows: slice  # of SeenRows.M
-    S: Array  # (K, u) packed covariances
+    S: Array  # (K, u) packed covariances, the first K rows of `work`
+    work: Array  # (K + q + 1, u); whoever needs it may overwrite it, S included
     Z: Array  # (q, c) means
     energy: Array  # (c,) -2 ln p(x_o)
 
@@ -90,7 +91,8 @@ def row_posteriors(
     cancels = coefficients.signal_to_noise() > CANCELS
     for in_rows, in_mask in rows.chunks(q):
         sums = product(on_gappy, rows.M[in_mask])  # (K + q + 1, u)
-        sums += everywhere[:, None]
+        if len(rows.gappy) < rows.d:
+            sums += everywhere[:, None]
         projected = product(coefficients.on_values, rows.R[in_rows])  # (q + 1, c)
         S = sums[:K]
         S[diagonal] += 1.0
@@ -106,7 +108,7 @@ def row_posteriors(
         else:
             energy = sums[K + q] - 2.0 * projected[q] + log_det - np.einsum("qc,qc->c", b, Z)
             energy += _row_squares(rows, in_rows, coefficients.psi)
-        yield RowPosteriors(rows=in_rows, mask_rows=in_mask, S=S, Z=Z, energy=energy)
+        yield RowPosteriors(in_rows, in_mask, S=S, work=sums, Z=Z, energy=energy)
 
 
 def product(coefficients: Array, rows: Any) -> Array:

@@ -27,7 +27,7 @@ from eigengap.linalg import Array, packed_size
 SPARSE_BELOW = 0.04
 
 # Bytes of one chunk's packed precisions: small enough to stay in cache, large enough for BLAS.
-CHUNK_BYTES = 2 << 20
+CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, eq=False)

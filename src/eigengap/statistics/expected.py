@@ -47,7 +47,7 @@ class Expected:
             w = None if rows.weight is None else rows.weight[part.rows]
             energy += float(np.sum(part.energy) if w is None else part.energy @ w)
             E = _expected_products(part, w)  # (K~, u)
-            latent += E.sum(axis=1)
+            latent += E @ np.ones(E.shape[1])
             A += _times(E, rows.M[part.mask_rows])
             z = _augmented(part.Z, w)
             B += _times(z, rows.R[part.rows])
@@ -93,18 +93,22 @@ class Expected:
 
 
 def _expected_products(part: RowPosteriors, w: Array | None) -> Array:
-    """Weighted E[z~ z~^T], packed: (K~, c), or summed over the rows of a shared pattern (K~, 1)."""
+    """Weighted E[z~ z~^T], packed: (K~, c), or summed over the rows of a shared pattern (K~, 1).
+
+    Made in place of the covariances: fresh memory of this size costs more than the arithmetic.
+    """
     q, c = part.Z.shape
     K, u = part.S.shape
-    E = np.empty((K + q + 1, u))
+    E = part.work
     if u == c:
-        E[:K] = part.S
-        E[K : K + q] = part.Z
-        E[K + q] = 1.0
         for i in range(q):
             row = i * (i + 1) // 2
             E[row : row + i + 1] += part.Z[i] * part.Z[: i + 1]
-        return E if w is None else E * w
+        E[K : K + q] = part.Z
+        E[K + q] = 1.0
+        if w is not None:
+            E *= w
+        return E
     weighted = part.Z if w is None else part.Z * w
     count = float(c) if w is None else float(np.sum(w))
     outer = weighted @ part.Z.T
