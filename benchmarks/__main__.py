@@ -7,7 +7,6 @@ results.md to benchmarks/results; a quick or partial run writes to build/benchma
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import os
 import sys
@@ -26,7 +25,6 @@ TITLES = {
     "first_use": "First use",
     "closed_form_vs_em": "Closed form against EM (002 section 4.1)",
 }
-CHEAP = {"pca": ("tall", "small")}
 HOW = (
     "ratio = peer's / ours. `>=`: the peer had not got there when its time was up, so that the "
     "ratio is a lower bound; `undecided`: a bound below the target. `-`: does not apply."
@@ -62,13 +60,9 @@ def main() -> int:
 
 
 def run_one(name: str, quick: bool) -> list[table.Row]:
-    """The rows of one benchmark; where it does not know --quick, of its cheap cases only."""
-    run = import_module(f"benchmarks.{name}").run
-    if "quick" in inspect.signature(run).parameters:
-        rows = run(quick=quick)
-    else:
-        rows = run(names=CHEAP[name]) if quick and name in CHEAP else run()
-    return [table.of_pca(row) for row in rows]
+    """The rows of one benchmark."""
+    rows: list[table.Row] = import_module(f"benchmarks.{name}").run(quick=quick)
+    return rows
 
 
 def _arguments() -> argparse.Namespace:

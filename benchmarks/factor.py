@@ -30,7 +30,7 @@ def run(quick: bool = False, names: tuple[str, ...] = tuple(CASES)) -> list[Row]
 
 
 def _case(n: int, d: int, q: int, quick: bool) -> list[Row]:
-    budget = 10.0 if quick else 60.0
+    budget = 10.0 if quick else 30.0
     case = f"{n} x {d}, q {q}"
     X = data.factors(n, d, q)
     _say(f"{case}: eigengap")

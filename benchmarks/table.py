@@ -72,19 +72,6 @@ def check(case: str, measure: str, passed: bool | None, note: str = "", **detail
     return {**row, "target": "works", "met": met}
 
 
-def of_pca(row: Row) -> Row:
-    """A row of benchmarks.pca in the form of all others."""
-    if "ours_seconds" not in row:
-        return row
-    n, d = row["shape"]
-    note = f"errors: eigenvalues {row['eig_err']:.0e}, 1 - cos {row['cos_err']:.0e}"
-    case = f"{row['case']} {n} x {d} {row['dtype']}, {row['spectrum']} spectrum"
-    ours, theirs = row["ours_seconds"], row["peer_seconds"]
-    target = row.get("target")
-    shown = against(case, "PCA fit", ours, row["peer"], theirs, target=target, note=note)
-    return {**shown, "detail": row}
-
-
 HEAD = ("case", "what", "eigengap", "peer", "peer's", "ratio", "target", "met", "notes")
 
 

@@ -426,3 +426,15 @@ def test_score_is_the_dense_gaussian(kind):
     assert_allclose(model.log_likelihood_, expected.sum(), rtol=1e-9)
     inverse = scipy.linalg.inv(model.get_covariance())
     assert_allclose(model.get_precision(), inverse, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("rotation", [None, "varimax", "oblimin"])
+def test_unseen_latents_are_at_their_expected_value(rotation):
+    X = table(np.random.default_rng(20), missing=0.0)
+    for model in (PCA(2).fit(X), PPCA(2).fit(X), FactorAnalysis(2, rotation=rotation).fit(X)):
+        Z = model.transform(X)[:5]
+        gap = Z.copy()
+        gap[:, 1] = np.nan
+        phi = getattr(model, "factor_correlation_", np.eye(2))
+        expected = np.column_stack([Z[:, 0], Z[:, 0] * phi[0, 1]])
+        assert_allclose(model.inverse_transform(gap), model.inverse_transform(expected), atol=1e-9)

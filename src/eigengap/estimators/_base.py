@@ -146,7 +146,11 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
                 f"inverse_transform expects one column for each of the {self.n_components_} "
                 f"components, as transform returns them, got shape {Z.shape}"
             )
-        return Z
+        return self._filled_latents(Z) if np.isnan(Z).any() else Z
+
+    def _filled_latents(self, Z: Array) -> Array:
+        """Unseen coordinates at their prior mean: they are independent of the seen ones."""
+        return np.nan_to_num(Z, nan=0.0)
 
     def posterior(self, X: Any) -> Posterior:
         """Posterior of the latent variables of every row, gaps marginalised.

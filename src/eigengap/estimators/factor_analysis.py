@@ -21,6 +21,7 @@ from eigengap.fitting.factor import fit_factor_analysis
 from eigengap.fitting.gaussian_em import GaussianFit
 from eigengap.fitting.rotation import METHODS, Method, rotate
 from eigengap.linalg import Array
+from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.posterior import Posterior
 from eigengap.rank import factor_parameters, largest_rank, rank_by_fits, rank_for_fraction
 from eigengap.sources.base import Source
@@ -188,6 +189,12 @@ class FactorAnalysis(LinearGaussianEstimator):
             pattern_cov=np.einsum("ij,uik,kl->ujl", T, unrotated.pattern_cov, T),
             pattern=unrotated.pattern,
         )
+
+    def _filled_latents(self, Z: Array) -> Array:
+        """Unseen factors at their mean given the seen ones, with which they may correlate."""
+        q = self.n_components_
+        prior = LinearGaussian(W=self.rotation_.T.T, mu=np.zeros(q), psi=np.zeros(q))
+        return prior.conditional_mean(Z)
 
     @property
     def loadings_(self) -> Array:

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array, packed_size
 
-# Below this share of seen cells a sparse product beats BLAS on the zeros (measured: see
-# docs/performance.md; SciPy's sparse product runs on one core at about 1/25 of BLAS' speed).
+# Below this share of seen cells a sparse product beats BLAS on the zeros: SciPy multiplies on one
+# core at about 1 / 25 of the speed of BLAS on two.
 SPARSE_BELOW = 0.04
 
 # Bytes of one chunk's packed precisions: small enough to stay in cache, large enough for BLAS.
