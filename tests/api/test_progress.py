@@ -1,6 +1,7 @@
 """What a fit tells of itself: passes over the data, trace, progress, seeds."""
 
 import io
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def test_watch_sees_every_step():
     assert [p.iteration for p in seen] == list(range(1, fit.n_iter + 1))
     assert seen[-1].change <= 1e-6
     assert seen[-1].max_iter == 1000
-    assert all(a.seconds <= b.seconds for a, b in zip(seen, seen[1:], strict=False))
+    assert all(a.seconds <= b.seconds for a, b in pairwise(seen))
 
 
 def test_verbose_prints_one_line_where_there_is_no_terminal(capsys):
