@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from numbers import Integral
+
 import numpy as np
 
+from eigengap.fitting.gaussian_em import GaussianFit
+from eigengap.rank import RankChoice, largest_rank, rank_by_fits, rank_for_fraction
 from eigengap.sources.base import Source
 
 LOOSE = 1e-3  # tolerance of the fits that only compare ranks; BIC differs by far more
+
+Fit = Callable[[int], GaussianFit]  # q -> a loose fit
+Parameters = Callable[[int, int], int]  # d, q -> free parameters
+
+
+def rank_from_fits(
+    asked: int | float | str, source: Source, fit: Fit, parameters: Parameters
+) -> tuple[int, RankChoice | None]:
+    """The number asked for, of smallest BIC ("auto"), or that explains a fraction; and why."""
+    d = source.n_features
+    if isinstance(asked, Integral):
+        require_rank(int(asked), source)
+        return int(asked), None
+    seen = rows_seen(source)
+    if isinstance(asked, str):
+        choice = rank_by_fits(lambda q: fit(q).log_likelihood, parameters, d, seen)
+        return choice.n_components, choice
+
+    def explained(q: int) -> float:
+        return float(np.sum(fit(q).spectrum.explained_ratio(q)))
+
+    return rank_for_fraction(explained, float(asked), largest_rank(d, seen)), None
 
 
 def rows_seen(source: Source) -> float:
@@ -16,8 +43,9 @@ def rows_seen(source: Source) -> float:
     return share * seen.sum_w
 
 
-def require_rank(q: int, sum_w: float, d: int) -> None:
+def require_rank(q: int, source: Source) -> None:
     """Refuse more components than rows or columns."""
+    sum_w, d = source.seen().sum_w, source.n_features
     most = int(min(sum_w, d))
     if q > most:
         raise ValueError(

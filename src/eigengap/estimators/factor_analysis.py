@@ -16,14 +16,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS, LinearGaussianEstimator
-from eigengap.estimators._rank import LOOSE, require_rank, rows_seen
+from eigengap.estimators._rank import LOOSE, rank_from_fits
 from eigengap.fitting.factor import fit_factor_analysis
 from eigengap.fitting.gaussian_em import GaussianFit
 from eigengap.fitting.rotation import METHODS, Method, rotate
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.posterior import Posterior
-from eigengap.rank import factor_parameters, largest_rank, rank_by_fits, rank_for_fraction
+from eigengap.rank import factor_parameters
 from eigengap.sources.base import Source
 from eigengap.sources.wording import column
 
@@ -219,7 +219,14 @@ class FactorAnalysis(LinearGaussianEstimator):
     def _fit_model(self, source: Source) -> GaussianFit:
         options = self._options(self.tol, self.n_init)
         loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=None)
-        q = self._rank(source, lambda q: fit_factor_analysis(source, q, options=loose))
+        q, choice = rank_from_fits(
+            "auto" if self.n_components is None else self.n_components,
+            source,
+            lambda q: fit_factor_analysis(source, q, options=loose),
+            factor_parameters,
+        )
+        if choice is not None:
+            self.rank_choice_ = choice
         fit = self._run(partial(_fit_with, source, q), options)
         self.heywood_ = fit.at_floor
         if fit.at_floor:
@@ -232,19 +239,6 @@ class FactorAnalysis(LinearGaussianEstimator):
                 stacklevel=5,
             )
         return fit
-
-    def _rank(self, source: Source, fit: Any) -> int:
-        asked, d = self.n_components, source.n_features
-        if asked is None or isinstance(asked, str):
-            self.rank_choice_ = rank_by_fits(
-                lambda q: fit(q).log_likelihood, factor_parameters, d, rows_seen(source)
-            )
-            return self.rank_choice_.n_components
-        if isinstance(asked, Integral):
-            require_rank(int(asked), source.seen().sum_w, d)
-            return int(asked)
-        explained = lambda q: float(np.sum(fit(q).spectrum.explained_ratio(q)))  # noqa: E731
-        return rank_for_fraction(explained, float(asked), largest_rank(d, rows_seen(source)))
 
 
 def _fit_with(source: Source, q: int, options: Any) -> GaussianFit:

@@ -14,18 +14,11 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS, LinearGaussianEstimator
-from eigengap.estimators._rank import LOOSE, require_rank, rows_seen
+from eigengap.estimators._rank import LOOSE, rank_from_fits, require_rank
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
 from eigengap.fitting.ppca import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.linalg import Array
-from eigengap.rank import (
-    largest_rank,
-    minka_rank,
-    ppca_parameters,
-    rank_by_fits,
-    rank_for_fraction,
-    rank_from_spectrum,
-)
+from eigengap.rank import minka_rank, ppca_parameters, rank_from_spectrum
 from eigengap.sources.base import Source
 
 DEFAULT_TOL = 1e-6  # of the EM fit under gaps, where tol=0.0 asks for the default
@@ -239,43 +232,36 @@ class PCA(LinearGaussianEstimator):
         if asked is None or isinstance(asked, str):
             return None
         if isinstance(asked, Integral):
-            require_rank(int(asked), source.seen().sum_w, source.n_features)
+            require_rank(int(asked), source)
             return int(asked)
         return float(asked)
 
     def _fit_gaps(self, source: Source, options: EMOptions) -> GaussianFit:
         loose = replace(options, tol=LOOSE, watch=None)
-        q = self._rank_under_gaps(source, loose)
+        q, choice = rank_from_fits(
+            self._asked_under_gaps(source),
+            source,
+            lambda q: fit_ppca(source, q, options=loose),
+            ppca_parameters,
+        )
+        if choice is not None:
+            self.rank_choice_ = choice
         return self._run(lambda how: fit_ppca(source, q, options=how), options)
 
-    def _rank_under_gaps(self, source: Source, loose: EMOptions) -> int:
-        asked, d = self.n_components, source.n_features
-        most = int(max(min(source.seen().sum_w, d) - 1, 1))
-        if isinstance(asked, Integral):
-            require_rank(int(asked), source.seen().sum_w, d)
-            return int(asked)
+    def _asked_under_gaps(self, source: Source) -> int | float | str:
+        """n_components without what only complete data have: "mle", and None where it is many."""
+        asked = self.n_components
         if asked == "mle":
             raise ValueError('n_components="mle" needs complete data; use "auto", which takes gaps')
-        if asked is None and most <= ALL_UNDER_GAPS:
+        if asked is not None:
+            return asked
+        most = int(max(min(source.seen().sum_w, source.n_features) - 1, 1))
+        if most <= ALL_UNDER_GAPS:
             return most
-        if asked is None:
-            warnings.warn(
-                f"n_components=None asks for {most} components, which gaps make costly; choosing "
-                'as n_components="auto" does. Give a number to have them',
-                UserWarning,
-                stacklevel=7,
-            )
-        seen = rows_seen(source)
-        if asked is None or isinstance(asked, str):
-            self.rank_choice_ = rank_by_fits(
-                lambda q: fit_ppca(source, q, options=loose).log_likelihood,
-                ppca_parameters,
-                d,
-                seen,
-            )
-            return self.rank_choice_.n_components
-        return rank_for_fraction(
-            lambda q: float(np.sum(fit_ppca(source, q, options=loose).spectrum.explained_ratio(q))),
-            float(asked),
-            largest_rank(d, seen),
+        warnings.warn(
+            f"n_components=None asks for {most} components, which gaps make costly; choosing "
+            'as n_components="auto" does. Give a number to have them',
+            UserWarning,
+            stacklevel=7,
         )
+        return "auto"

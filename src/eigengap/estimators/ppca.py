@@ -8,25 +8,17 @@ from math import nan
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS, LinearGaussianEstimator
-from eigengap.estimators._rank import LOOSE, require_rank, rows_seen
+from eigengap.estimators._rank import LOOSE, Fit, rank_from_fits
 from eigengap.fitting.gaussian_em import GaussianFit
 from eigengap.fitting.pca import fit_pca
 from eigengap.fitting.ppca import Method, fit_ppca
 from eigengap.linalg import Array
-from eigengap.rank import (
-    RankChoice,
-    largest_rank,
-    ppca_parameters,
-    rank_by_fits,
-    rank_for_fraction,
-    rank_from_spectrum,
-)
+from eigengap.rank import RankChoice, ppca_parameters, rank_from_spectrum
 from eigengap.sources.base import Source
 
 
@@ -199,31 +191,19 @@ class PPCA(LinearGaussianEstimator):
             loading_precision=self.loading_precision,
         )
         loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=None)
-        q = self._rank(source, lambda q: fit(q, options=loose))
+        q, choice = self._rank(source, lambda q: fit(q, options=loose))
+        if choice is not None:
+            self.rank_choice_ = choice
         return self._run(lambda how: fit(q, options=how), options)
 
-    def _rank(self, source: Source, fit: Any) -> int:
-        """n_components as a number."""
-        asked = self.n_components
-        n, d = source.seen().sum_w, source.n_features
-        complete = not source.has_gaps
-        if isinstance(asked, str):
-            self.rank_choice_ = self._choose(source, fit)
-            return self.rank_choice_.n_components
-        if isinstance(asked, Integral):
-            require_rank(int(asked), n, d)
-            return int(asked)
-        if complete:
-            return fit_pca(source, float(asked), fit_mean=self.fit_mean).U.shape[1]
-        explained = lambda q: float(np.sum(fit(q).spectrum.explained_ratio(q)))  # noqa: E731
-        return rank_for_fraction(explained, float(asked), largest_rank(d, rows_seen(source)))
-
-    def _choose(self, source: Source, fit: Any) -> RankChoice:
-        if not source.has_gaps and self.noise_variance is None and not self.loading_precision:
-            return rank_from_spectrum(fit_pca(source, None, fit_mean=self.fit_mean).spectrum)
-        return rank_by_fits(
-            lambda q: fit(q).log_likelihood,
-            ppca_parameters,
-            source.n_features,
-            rows_seen(source),
-        )
+    def _rank(self, source: Source, fit: Fit) -> tuple[int, RankChoice | None]:
+        """n_components as a number; complete data need no fit for it, only their spectrum."""
+        learned = self.noise_variance is None and not self.loading_precision
+        if source.has_gaps or not learned or isinstance(self.n_components, Integral):
+            return rank_from_fits(self.n_components, source, fit, ppca_parameters)
+        if isinstance(self.n_components, str):
+            pca = fit_pca(source, None, fit_mean=self.fit_mean)
+            choice = rank_from_spectrum(pca.spectrum)
+            return choice.n_components, choice
+        pca = fit_pca(source, float(self.n_components), fit_mean=self.fit_mean)
+        return pca.U.shape[1], None

@@ -17,6 +17,7 @@ so that rescaling a column of the data rescales its row of W and its psi and cha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import inf, log, pi
 
@@ -24,6 +25,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from eigengap.compiled.threads import one_blas_thread
 from eigengap.linalg import Array, sign_rule
 
 Mask = NDArray[np.bool_]
@@ -31,6 +33,8 @@ Mask = NDArray[np.bool_]
 EXACT_FROM_START = 150  # features; beyond it Joreskog's Hessian goes first, its steps are cheaper
 IMPROPER_BELOW = 0.005  # uniqueness below which several optima are common (factanal's lower bound)
 LARGEST_STEP = 3.0  # in ln psi: the quadratic model says nothing a factor of twenty away
+HESSIAN_CELLS = 1 << 18  # of scratch in which the sums over factors become one product
+ONE_THREAD = 250  # features up to which a second BLAS thread only waits
 SNAP_BELOW = 0.01  # a uniqueness as small as this may be tried at the floor in one step
 
 
@@ -102,7 +106,14 @@ def fit_factors(
     if not 0.0 < floor < 1.0:
         raise ValueError(f"floor = {floor} must lie between 0 and 1: it is a share of the variance")
     sd = _standard_deviations(S, q)
-    R = S / sd / sd[:, None]
+    with one_blas_thread() if len(S) <= ONE_THREAD else nullcontext():
+        return _solve_from(S / sd / sd[:, None], sd, q, tol, max_iter, floor)
+
+
+def _solve_from(
+    R: Array, sd: Array, q: int, tol: float, max_iter: int, floor: float
+) -> FactorSolution:
+    """The solution for correlations R (d, d); standard deviations sd (d,) give it its units."""
     lam, V = np.linalg.eigh(R)
     singular = lam[0] < 1e-6 * lam[-1]
     least = -inf if singular else float(np.sum(np.log(lam))) + len(R)
@@ -249,10 +260,14 @@ def _hessian(at: _Profile, rest: tuple[Array, Array]) -> Array:
     """
     lam, V = rest
     H = (V @ V.T) * ((V * lam) @ V.T)
-    for lam_k, u in zip(at.lam, at.U.T, strict=True):
+    # Factors k in groups: with F = [u_k o u_m] the sums over k and m are one product F diag(c) F'.
+    together = max(1, HESSIAN_CELLS // (len(V) * max(len(lam), 1)))
+    for start in range(0, len(at.lam), together):
+        lam_k, U = at.lam[start : start + together, None], at.U[:, start : start + together]
         gap = np.maximum(lam_k - lam, 1e-12 * lam_k)
-        c = (1.0 - lam) * (lam_k + lam) / gap
-        H += ((V * c) @ V.T) * u * u[:, None]
+        c = (1.0 - lam) * (lam_k + lam) / gap  # (k, m)
+        F = (U[:, :, None] * V[:, None, :]).reshape(len(V), -1)
+        H += (F * c.ravel()) @ F.T
     return H
 
 

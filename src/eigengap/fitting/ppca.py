@@ -63,10 +63,10 @@ def fit_exact_spectrum(
 ) -> PCAFit:
     """PCA whose noise variance is right even where it is tiny beside the signal."""
     pca = fit_pca(source, q, solver=solver, fit_mean=fit_mean)
-    kept = pca.U.shape[1]
-    lam = pca.spectrum.lam
-    lost = LOST_BY_SQUARING * (lam[0] if len(lam) else 0.0)
-    if pca.route in ("covariance", "gram") and pca.spectrum.discarded_variance(kept) < lost:
+    kept, lam = pca.U.shape[1], pca.spectrum.lam
+    if pca.route not in ("covariance", "gram") or kept >= min(pca.n_rows - 1, len(lam)):
+        return pca  # as accurate as can be, or nothing is left over
+    if pca.spectrum.discarded_variance(kept) < LOST_BY_SQUARING * lam[0]:
         return fit_pca(source, q, solver="full", fit_mean=fit_mean)
     return pca
 
