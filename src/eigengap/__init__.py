@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eigengap.estimators.factor_analysis import FactorAnalysis
+    from eigengap.estimators.factor_analysis import FactorAnalysis, HeywoodWarning
     from eigengap.estimators.pca import PCA
     from eigengap.estimators.ppca import PPCA
     from eigengap.models.affine import AffineMap
-    from eigengap.models.linear_gaussian import LinearGaussian
+    from eigengap.models.linear_gaussian import LinearGaussian, SingularModelError
     from eigengap.models.posterior import Posterior
     from eigengap.spectrum import Spectrum
 
@@ -22,8 +22,10 @@ __all__ = [
     "PPCA",
     "AffineMap",
     "FactorAnalysis",
+    "HeywoodWarning",
     "LinearGaussian",
     "Posterior",
+    "SingularModelError",
     "Spectrum",
 ]
 
@@ -31,9 +33,11 @@ _HOME = {
     "PCA": "eigengap.estimators.pca",
     "PPCA": "eigengap.estimators.ppca",
     "FactorAnalysis": "eigengap.estimators.factor_analysis",
+    "HeywoodWarning": "eigengap.estimators.factor_analysis",
     "AffineMap": "eigengap.models.affine",
     "LinearGaussian": "eigengap.models.linear_gaussian",
     "Posterior": "eigengap.models.posterior",
+    "SingularModelError": "eigengap.models.linear_gaussian",
     "Spectrum": "eigengap.spectrum",
 }
 

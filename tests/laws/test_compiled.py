@@ -55,12 +55,12 @@ def run_python(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-# 1500 columns: several blocks of lanes, the last one partial
+# 6000 columns: several blocks of lanes, the last one partial
 SETUP = """
 import numpy as np
 from eigengap.compiled import factorise
 rng = np.random.default_rng(0)
-q, c = 7, 1500
+q, c = 7, 6000
 A = rng.normal(size=(c, 2 * q, q))
 A = np.swapaxes(A, 1, 2) @ A + np.eye(q)
 i, j = np.tril_indices(q)

@@ -230,16 +230,19 @@ class FactorAnalysis(LinearGaussianEstimator):
         fit = self._run(partial(_fit_with, source, q), options)
         self.heywood_ = fit.at_floor
         if fit.at_floor:
-            named = ", ".join(column(source.names, j) for j in fit.at_floor[:10])
-            warnings.warn(
-                f"Heywood case: the noise variance fell to its floor in column {named}. The "
-                f"{q} factors explain it entirely (or it is constant); fewer factors, or leaving "
-                "it out, gives a proper solution",
-                HeywoodWarning,
-                stacklevel=5,
-            )
+            warnings.warn(_heywood(source, fit.at_floor), HeywoodWarning, stacklevel=5)
         return fit
 
 
 def _fit_with(source: Source, q: int, options: Any) -> GaussianFit:
     return fit_factor_analysis(source, q, options=options)
+
+
+def _heywood(source: Source, at_floor: tuple[int, ...]) -> str:
+    named = ", ".join(column(source.names, j) for j in at_floor[:10])
+    more = f" and {len(at_floor) - 10} more" if len(at_floor) > 10 else ""
+    return (
+        f"Heywood case: the factors explain column {named}{more} entirely (or it is constant), so "
+        "that its noise variance lies at the floor. Fewer factors, or leaving it out, gives a "
+        "proper solution"
+    )
