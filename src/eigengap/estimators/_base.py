@@ -9,10 +9,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
@@ -64,6 +64,25 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
 
     # Fitting -------------------------------------------------------------------------------
 
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model to the seen cells of X.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a gap.
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+            Frequency of each row: an integer weight equals repeating the row.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, sample_weight)
+        return self
+
     def _fit(self, X: Any, sample_weight: Any) -> None:
         source = self._source(X, sample_weight=sample_weight, reset=True)
         source.require_fit(min_rows=2)
@@ -72,6 +91,10 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         unit = _standard_deviations(source) if self.scale else None
         fit = self._fit_model(source if unit is None else Rescaled(source, unit))
         self._keep(fit, unit)
+        self._finish()
+
+    def _finish(self) -> None:
+        """What a subclass adds to a fitted model."""
 
     def _fit_model(self, source: Source) -> GaussianFit:
         raise NotImplementedError

@@ -10,7 +10,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -145,29 +144,12 @@ class FactorAnalysis(LinearGaussianEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> FactorAnalysis:
-        """Fit the factors to the seen cells of X.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a gap.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
+    def _finish(self) -> None:
         self.rotation_ = rotate(self.model_.W, self.rotation, normalize=self.kaiser)
         if not self.rotation_.converged:
             warnings.warn(
-                f"the {self.rotation} rotation did not converge", ConvergenceWarning, stacklevel=3
+                f"the {self.rotation} rotation did not converge", ConvergenceWarning, stacklevel=5
             )
-        return self
 
     def transform(self, X: Any) -> Array:
         """Posterior means of the (rotated) factors: (n_samples, n_components)."""

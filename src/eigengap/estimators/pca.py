@@ -9,7 +9,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -133,25 +132,6 @@ class PCA(LinearGaussianEstimator):
         self.missing_values = missing_values
         self.max_iter = max_iter
         self.verbose = verbose
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
-        """Fit the axes to the seen cells of X.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a gap.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def transform(self, X: Any) -> Array:
         """Orthogonal scores U^T (x - mu), gaps filled by their expected value: (n, q)."""

@@ -8,7 +8,6 @@ from math import nan
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -129,25 +128,6 @@ class PPCA(LinearGaussianEstimator):
         self.n_init = n_init
         self.random_state = random_state
         self.verbose = verbose
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PPCA:
-        """Fit the density to the seen cells of X.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a gap.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, sample_weight)
-        return self
 
     def transform(self, X: Any) -> Array:
         """Posterior means E[z | x] of the latent variables: (n_samples, n_components).

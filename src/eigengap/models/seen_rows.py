@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array, packed_size
 
-# Below this share of seen cells a sparse product beats BLAS on the zeros. A step at 4 000 x 1 500,
-# q 10, on two cores: 19 ms against 42 at 4 % seen, 40 against 51 at 10 %; at 3 000 x 1 000, q 30: 68
-# against 124 at 4 %, 128 against 103 at 10 %.
+# Below this share of seen cells a sparse product beats BLAS on the zeros. A step on two cores at
+# 4 000 x 1 500, q 10: 19 ms against 42 at 4 % seen, 40 against 51 at 10 %; at 3 000 x 1 000, q 30:
+# 68 against 124 at 4 %, 128 against 103 at 10 %.
 SPARSE_BELOW = 0.06
 
 # Bytes of one chunk's packed precisions: small enough to stay in cache, large enough for BLAS.

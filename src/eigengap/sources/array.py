@@ -112,17 +112,14 @@ class ArraySource(BlockedSource):
         return SeenCells(rows, sum_w, np.full(self.n_features, rows, dtype=np.intp))
 
 
-class PreparedSource(BlockedSource):
-    """Blocks prepared once, each on first use, and kept; the parent counts the passes."""
+class DerivedSource(BlockedSource):
+    """Another source seen through a function of its blocks; the other counts the passes."""
 
-    def __init__(self, parent: BlockedSource, prepare: Callable[[Any], Any]) -> None:
+    def __init__(self, parent: BlockedSource) -> None:
         self.n_features, self.names = parent.n_features, parent.names
         self.dtype, self.n_rows = parent.dtype, parent.n_rows
         self.is_sparse, self.has_gaps = parent.is_sparse, parent.has_gaps
         self._parent = parent
-        self._prepare = prepare
-        self._kept: list[Any] = []
-        self._complete = False
 
     @property
     def passes(self) -> int:
@@ -131,6 +128,25 @@ class PreparedSource(BlockedSource):
     @passes.setter
     def passes(self, count: int) -> None:
         self._parent.passes = count
+
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        return self._parent.sample(k, rng)
+
+    def collect(self) -> Rows:
+        return self._parent.collect()
+
+    def seen(self) -> SeenCells:
+        return self._parent.seen()
+
+
+class PreparedSource(DerivedSource):
+    """Blocks prepared once, each on first use, and kept."""
+
+    def __init__(self, parent: BlockedSource, prepare: Callable[[Any], Any]) -> None:
+        super().__init__(parent)
+        self._prepare = prepare
+        self._kept: list[Any] = []
+        self._complete = False
 
     def _blocks(self) -> Iterator[Any]:
         if self._complete:
@@ -141,15 +157,6 @@ class PreparedSource(BlockedSource):
                 self._kept.append(self._prepare(block))
             yield self._kept[index]
         self._complete = True
-
-    def sample(self, k: int, rng: np.random.Generator) -> Array:
-        return self._parent.sample(k, rng)
-
-    def collect(self) -> Rows:
-        return self._parent.collect()
-
-    def seen(self) -> SeenCells:
-        return self._parent.seen()
 
 
 def merge_stream(parts: Iterable[S]) -> S:

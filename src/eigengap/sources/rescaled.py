@@ -8,29 +8,18 @@ from dataclasses import replace
 import numpy as np
 
 from eigengap.linalg import Array
-from eigengap.sources.array import BlockedSource
-from eigengap.sources.base import Block, Rows, SeenCells, Source
+from eigengap.sources.array import BlockedSource, DerivedSource
+from eigengap.sources.base import Block, Rows, Source
 
 
-class Rescaled(BlockedSource):
-    """The rows of another source, x / unit; the other counts the passes."""
+class Rescaled(DerivedSource):
+    """The rows of another source, x / unit."""
 
     def __init__(self, parent: Source, unit: Array) -> None:
         if not isinstance(parent, BlockedSource):
             raise TypeError(f"{type(parent).__name__} cannot be read block by block")
-        self.n_features, self.names = parent.n_features, parent.names
-        self.dtype, self.n_rows = parent.dtype, parent.n_rows
-        self.is_sparse, self.has_gaps = parent.is_sparse, parent.has_gaps
-        self._parent = parent
+        super().__init__(parent)
         self._unit = unit.astype(parent.dtype)
-
-    @property
-    def passes(self) -> int:
-        return self._parent.passes
-
-    @passes.setter
-    def passes(self, count: int) -> None:
-        self._parent.passes = count
 
     def _blocks(self) -> Iterator[Block]:
         for block in self._parent._blocks():
@@ -41,9 +30,6 @@ class Rescaled(BlockedSource):
 
     def collect(self) -> Rows:
         return self._rescale(self._parent.collect())
-
-    def seen(self) -> SeenCells:
-        return self._parent.seen()
 
     def _rescale(self, values: Rows) -> Rows:
         if isinstance(values, np.ndarray):
