@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from eigengap.estimators._base import NoiseFloorWarning
     from eigengap.estimators.factor_analysis import FactorAnalysis, HeywoodWarning
     from eigengap.estimators.pca import PCA
     from eigengap.estimators.ppca import PPCA
@@ -24,6 +25,7 @@ __all__ = [
     "FactorAnalysis",
     "HeywoodWarning",
     "LinearGaussian",
+    "NoiseFloorWarning",
     "Posterior",
     "SingularModelError",
     "Spectrum",
@@ -34,6 +36,7 @@ _HOME = {
     "PPCA": "eigengap.estimators.ppca",
     "FactorAnalysis": "eigengap.estimators.factor_analysis",
     "HeywoodWarning": "eigengap.estimators.factor_analysis",
+    "NoiseFloorWarning": "eigengap.estimators._base",
     "AffineMap": "eigengap.models.affine",
     "LinearGaussian": "eigengap.models.linear_gaussian",
     "Posterior": "eigengap.models.posterior",

@@ -22,6 +22,8 @@ import numpy as np
 from eigengap.linalg import Array
 from eigengap.spectrum import Spectrum
 
+PATIENCE = 3  # values of q that may be worse in a row before the search ends
+
 
 @dataclass(frozen=True)
 class RankChoice:
@@ -50,7 +52,8 @@ def largest_rank(d: int, rows_seen: float) -> int:
 
 def rank_from_spectrum(spectrum: Spectrum) -> RankChoice:
     """BIC of PPCA from the spectrum of complete data: every q at once, no fit."""
-    most = min(largest_rank(spectrum.d, spectrum.sum_w), spectrum.rank() - 1)
+    # At q = rank there is no noise left and the likelihood is infinite: that is the rank then.
+    most = min(largest_rank(spectrum.d, spectrum.sum_w), spectrum.rank())
     curve = {
         q: -2.0 * spectrum.log_likelihood(q) + ppca_parameters(spectrum.d, q) * log(spectrum.sum_w)
         for q in range(1, max(most, 1) + 1)
@@ -64,9 +67,11 @@ def rank_by_fits(
     d: int,
     rows_seen: float,
 ) -> RankChoice:
-    """BIC from one fit per q: doubling until it rises, then bisection towards the minimum.
+    """BIC from one fit per q: upwards from 1 to its first minimum.
 
-    Takes BIC to fall and then rise, and so needs about 2 log2 q fits.
+    The first, not the least: with gaps the likelihood of a model with about as many components as
+    a row has seen cells grows without bound, and BIC falls again. Steps grow with q; the q that a
+    step passed over beside the minimum are tried at the end.
     """
     most = largest_rank(d, rows_seen)
     curve: dict[int, float] = {}
@@ -76,18 +81,17 @@ def rank_by_fits(
             curve[q] = -2.0 * log_likelihood(q) + parameters(d, q) * log(max(rows_seen, 2.0))
         return curve[q]
 
-    low, high = 1, min(2, most)
-    while high < most and bic(high) < bic(low):
-        low, high = high, min(2 * high, most)
-    low = max(low // 2, 1)  # the minimum lies within [low, high]
-    while high - low > 1:
-        middle = (low + high) // 2
-        if bic(middle) < bic(middle + 1):
-            high = middle
+    q = best = 1
+    risen = 0
+    while q <= most and risen < PATIENCE:
+        if bic(q) < bic(best) or q == 1:
+            best, risen = q, 0
         else:
-            low = middle + 1
-    for q in (low, high):
-        bic(q)
+            risen += 1
+        q += max(1, q // 8)
+    step = max(1, best // 8)
+    for beside in range(max(best - step + 1, 1), min(best + step, most + 1)):
+        bic(beside)
     return _chosen(dict(sorted(curve.items())))
 
 

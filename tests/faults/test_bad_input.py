@@ -63,7 +63,7 @@ def test_text_in_a_frame(kind, library):
         lambda: kind(n_components=2).fit(FRAMES[library](columns)),
         "not numeric",
         '"name" (text, e.g. "Ada" at row 0)',
-        'columns=["age", "height", "weight", "pulse"]',
+        'X[["age", "height", "weight", "pulse"]]',
     )
 
 

@@ -7,7 +7,6 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import eigengap as eg
-from eigengap.estimators.factor_analysis import HeywoodWarning
 
 
 def signal(rng, n, d, q, noise=0.5):
@@ -60,7 +59,7 @@ def test_ugly_tables_are_fitted_and_filled(make, name, X, q):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ConvergenceWarning)  # 150 steps are few for some
-        warnings.simplefilter("ignore", HeywoodWarning)
+        warnings.simplefilter("ignore", eg.NoiseFloorWarning)
         model.fit(X)
         filled, sd = model.impute(X, return_std=True)
         outputs = [model.transform(X), filled, sd, model.score_samples(X), model.reconstruct(X)]

@@ -132,7 +132,7 @@ def test_every_column_without_numbers_is_named(make):
     assert '"when" (date or time, e.g. 2020-01-02 00:00:00 at row 0)' in said
     assert '"written" (numbers written as text, e.g. "1.5" at row 0)' in said
     assert '"mixed" (text among numbers, e.g. "?" at row 2)' in said
-    assert 'columns=["age", "height"]' in said
+    assert 'X[["age", "height"]]' in said
     values = as_source(frame, columns=["height", "age"]).collect()
     np.testing.assert_array_equal(values, [[1, 1], [2, nan], [3, 3]])
 

@@ -29,6 +29,7 @@ from eigengap.models.affine import AffineMap
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.posterior import Posterior
 from eigengap.sources import as_source
+from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source
 from eigengap.sources.frames import like
 from eigengap.sources.rescaled import Rescaled
@@ -50,6 +51,10 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "random_state": ["random_state"],
     "verbose": ["verbose"],
 }
+
+
+class NoiseFloorWarning(UserWarning):
+    """A noise variance fell to the least that the fit allows."""
 
 
 class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
@@ -84,12 +89,15 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         return self
 
     def _fit(self, X: Any, sample_weight: Any) -> None:
-        source = self._source(X, sample_weight=sample_weight, reset=True)
+        source = present_rows(
+            as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        )
         source.require_fit(min_rows=2)
         _require_frequencies(source.seen().sum_w)
         self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
         unit = _standard_deviations(source) if self.scale else None
         fit = self._fit_model(source if unit is None else Rescaled(source, unit))
+        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
         self._keep(fit, unit)
         self._finish()
 
@@ -115,6 +123,14 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
                 UserWarning,
                 stacklevel=5,
             )
+        if fit.at_floor and fit.model.is_isotropic and fit.spectrum.total > 0.0:
+            warnings.warn(
+                "the noise variance fell to its floor, so that standard deviations of filled "
+                "cells mean little: there are more components than the seen cells determine, or "
+                "the data have no noise, or columns differ too much in size (scale=True helps)",
+                NoiseFloorWarning,
+                stacklevel=5,
+            )
         if not fit.converged:
             warnings.warn(
                 f"{type(self).__name__} did not converge in {fit.n_iter} steps (last change "
@@ -124,7 +140,9 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
             )
 
     def _options(self, tol: float, n_init: int = 1) -> EMOptions:
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = 0  # a single start is not random, and leaves a generator as it was
+        if n_init > 1:
+            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         label = type(self).__name__
         return EMOptions(
             tol=tol,
@@ -144,11 +162,10 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
 
     # Input ---------------------------------------------------------------------------------
 
-    def _source(self, X: Any, *, sample_weight: Any = None, reset: bool = False) -> Source:
-        if not reset:
-            check_is_fitted(self, "model_")
-        source = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
-        validate_data(self, X, reset=reset, skip_check_array=True)
+    def _source(self, X: Any) -> Source:
+        check_is_fitted(self, "model_")
+        source = as_source(X, missing_values=self.missing_values)
+        validate_data(self, X, reset=False, skip_check_array=True)
         return source
 
     def _map(self, X: Any, fn: Callable[[Array], Array]) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from eigengap.fitting.gaussian_em import GaussianFit
 from eigengap.rank import RankChoice, largest_rank, rank_by_fits, rank_for_fraction
 from eigengap.sources.base import Source
+from eigengap.statistics.moments import ColumnMoments
 
 LOOSE = 1e-3  # tolerance of the fits that only compare ranks; BIC differs by far more
 
@@ -38,9 +39,7 @@ def rank_from_fits(
 
 def rows_seen(source: Source) -> float:
     """Mean number of rows, by weight, in which a column was seen."""
-    seen = source.seen()
-    share = float(np.mean(seen.per_column)) / max(seen.rows, 1)
-    return share * seen.sum_w
+    return float(np.mean(source.reduce(ColumnMoments.of).sum_w))
 
 
 def require_rank(q: int, source: Source) -> None:

@@ -14,7 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import SHARED_CONSTRAINTS, LinearGaussianEstimator
+from eigengap.estimators._base import (
+    SHARED_CONSTRAINTS,
+    LinearGaussianEstimator,
+    NoiseFloorWarning,
+)
 from eigengap.estimators._rank import LOOSE, rank_from_fits
 from eigengap.fitting.factor import fit_factor_analysis
 from eigengap.fitting.gaussian_em import GaussianFit
@@ -27,7 +31,7 @@ from eigengap.sources.base import Source
 from eigengap.sources.wording import column
 
 
-class HeywoodWarning(UserWarning):
+class HeywoodWarning(NoiseFloorWarning):
     """The noise variance of a feature fell to its floor: the factors explain it entirely."""
 
 

@@ -21,6 +21,7 @@ WINDOW = 8  # pairs that Anderson's method remembers
 # Largest fall of the objective that is rounding, relative to its size or the number of seen cells.
 ROUNDING = 1e-9
 FIRST_JUMP = 10  # steps before a jump is tried
+IDLE = 60  # steps without a gain beyond rounding after which there is none to be had
 
 PLAIN, ANDERSON, JUMP = 0, 1, 2  # how a point came about
 
@@ -58,8 +59,9 @@ def em(
 
     Stops when the EM step and the accelerated step are both below `tol` in every coordinate and
     the objective changed by less than `tol` per seen cell. The accelerated step is part of the
-    test because a slow EM takes small steps far from the optimum. `jump` may now and then propose
-    a point far along a direction in which the map crawls.
+    test because a slow EM takes small steps far from the optimum. Stops too when the objective has
+    not risen by more than rounding for IDLE steps: the rest is a ridge, flat to rounding. `jump`
+    may now and then propose a point far along a direction in which the map crawls.
     """
 
     def step(state: State) -> Step:
@@ -74,13 +76,18 @@ def em(
         "image": theta,  # EM step from there
         "points": forgotten,
         "images": forgotten,
+        "top": theta,  # the best of all accepted points
+        "top_value": np.array(-np.inf),
+        "idle": np.array(0),  # steps since the top was raised by more than rounding
         "until_jump": np.array(FIRST_JUMP),  # steps
         "jump_wait": np.array(FIRST_JUMP),
     }
     state, trace, converged = iterate(step, start, max_iter=max_iter, watch=watch)
+    # A fit that ended by its steps is where they ended; one that did not has its best point.
+    arrived = converged and int(state["idle"]) < IDLE
     return EMResult(
-        theta=np.asarray(state["best"], dtype=np.float64),
-        objective=float(state["value"]),
+        theta=np.asarray(state["best" if arrived else "top"], dtype=np.float64),
+        objective=float(state["value" if arrived else "top_value"]),
         converged=converged,
         trace=trace,
     )
@@ -107,9 +114,12 @@ def _step(apply: Map, state: State, *, tol: float, cells: float, jump: Jump | No
     proposal = _anderson(points, images)
     change = max(_largest(image - theta), _largest(proposal - theta))
     gained = abs(objective - value) / max(cells, 1.0)
-    done = change <= tol and gained <= tol
+    top, idle = _top(state, theta, objective, slack)
+    done = (change <= tol and gained <= tol) or idle >= IDLE
     following: State = {
         **state,
+        **top,
+        "idle": np.array(idle),
         "theta": proposal,
         "origin": np.array(PLAIN if len(points) == 1 else ANDERSON),
         "best": theta,
@@ -122,6 +132,15 @@ def _step(apply: Map, state: State, *, tol: float, cells: float, jump: Jump | No
     if jump is not None and not done and int(following["until_jump"]) <= 0:
         following = _with_jump(following, jump(theta, image))
     return Step(following, objective, change, done)
+
+
+def _top(state: State, theta: Array, objective: float, slack: float) -> tuple[State, int]:
+    """The best point so far, and for how many steps it has not risen by more than rounding."""
+    top_value = float(state["top_value"])
+    idle = 0 if objective > top_value + slack else int(state["idle"]) + 1
+    if objective <= top_value:
+        return {}, idle
+    return {"top": theta, "top_value": np.array(objective)}, idle
 
 
 def _taken_back(state: State) -> State:

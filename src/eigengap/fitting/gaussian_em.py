@@ -28,10 +28,14 @@ from eigengap.statistics.expected import Expected
 from eigengap.statistics.maximise import Constraints, Parameters, log_prior, maximise
 from eigengap.statistics.moments import ColumnMoments
 
-# Least noise variance beside the largest variance of a column (PPCA) or the column's own (FA): a
+# Least noise variance beside the smallest variance of a column (PPCA) or the column's own (FA): a
 # row's posterior covariance still has nine digits there, which EM needs to stay monotone. Factor
-# analysis meets its floor in earnest (Heywood cases); 1e-6 costs less than 1e-6 nats a row.
-FLOOR: dict[str, float] = {"isotropic": 1e-7, "diagonal": 1e-6}
+# analysis meets its floor in earnest (Heywood cases); 1e-6 costs less than 1e-6 nats a row. Beside
+# the largest variance the noise of PPCA may be smaller, because the precisions are graded, but not
+# beyond all bounds.
+FLOOR: dict[str, float] = {"isotropic": 1e-6, "diagonal": 1e-6}
+
+LARGEST_RATIO = 1e-13
 
 LOOSE = 1e-3  # tolerance at which several starts are compared
 SNAP_BELOW = 0.01  # a noise variance this small beside its column's may be tried at the floor
@@ -124,7 +128,6 @@ class _Problem:
         sum_w = source.seen().sum_w
         prepare = partial(_prepare, shift=shift, unit=unit, q=q)
         scaled = unit[0] if noise == "isotropic" else 1.0
-        largest = float(np.max(variance / unit**2)) or 1.0
         return cls(
             rows=source.prepared(prepare),
             q=q,
@@ -136,7 +139,7 @@ class _Problem:
             cells=float(np.sum(columns.sum_w)),
             constraints=Constraints(
                 noise=noise,
-                floor=np.full(len(unit), FLOOR[noise] * largest),
+                floor=np.full(len(unit), _floor(variance / unit**2, noise)),
                 fixed_noise=None if noise_variance is None else noise_variance / scaled**2,
                 fit_mean=fit_mean,
                 loading_precision=loading_precision * scaled**2,
@@ -157,12 +160,20 @@ class _Problem:
             random_start(self.q, self.variance, self.constraints, rng)
             for _ in range(options.n_init - 1)
         ]
-        # Where a start leads shows long before it has arrived: only the best goes all the way.
+        # Where a start leads shows long before it has arrived: only the best goes all the way, and
+        # the spectral one, so that more starts are never worse.
         loose = replace(options, tol=max(options.tol, LOOSE))
         loose_runs = [self._em(self.pack(start), loose) for start in starts]
         best = max(loose_runs, key=lambda run: run.objective)
-        rest = replace(options, max_iter=max(options.max_iter - best.n_iter, 1))
-        return _continued(best, self._em(best.theta, rest))
+        end = self._finished(best, options)
+        if best is loose_runs[0]:
+            return end
+        return max(end, self._finished(loose_runs[0], options), key=lambda run: run.objective)
+
+    def _finished(self, loose: EMResult, options: EMOptions) -> EMResult:
+        """A loose run continued to the tolerance asked for."""
+        rest = replace(options, max_iter=max(options.max_iter - loose.n_iter, 1))
+        return _continued(loose, self._em(loose.theta, rest))
 
     def _from_given(self, start: LinearGaussian, options: EMOptions) -> EMResult:
         """EM from a given point, which may be a saddle.
@@ -206,12 +217,20 @@ class _Problem:
     def apply(self, theta: Array, passes: int) -> tuple[Array, float]:
         """The EM map: one pass over the rows."""
         current = self.unpack(theta)
+        # Latent axes of falling strength make the precisions graded, and those are factorised
+        # with small error however much the columns differ in size.
+        turn = np.linalg.svd(current.W / np.sqrt(current.psi)[:, None], full_matrices=False)[2].T
+        current = (
+            replace(current, W=current.W @ turn) if turn.shape == (self.q, self.q) else current
+        )
         coefficients = Coefficients.of(current.W, current.delta, current.psi)
         of: Callable[[SeenRows], Expected] = partial(
             Expected.of, coefficients=coefficients, passes=min(passes, 50)
         )
         expected = self.rows.reduce(of)
         following = maximise(expected, current, self.constraints)
+        if turn.shape == (self.q, self.q):
+            following = replace(following, W=following.W @ turn.T)
         objective = expected.log_likelihood + log_prior(current, self.constraints)
         return self.pack(following), objective
 
@@ -243,6 +262,9 @@ class _Problem:
         model = LinearGaussian(W=parameters.W, mu=parameters.delta, psi=parameters.psi)
         # A density in units of `unit` is one in the data's units times the Jacobian, cell by cell.
         jacobian = float(np.sum(np.log(self.unit) * self.share_seen) * self.sum_w)
+        if self.constraints.fixed_noise is not None:  # below the floor too: W is the limit's
+            given = np.full(len(self.unit), self.constraints.fixed_noise)
+            model, at_floor = replace(model, psi=given), at_floor[:0]
         model = model.rescaled(self.unit, self.shift).canonical()
         return GaussianFit(
             model=model,
@@ -289,6 +311,15 @@ def spectrum_of(model: LinearGaussian, sum_w: float) -> Spectrum:
     _, lam = model.principal_axes()
     total = float(np.sum(model.variances()))
     return Spectrum(lam=lam, total=total, sum_w=sum_w, d=model.d, complete=False)
+
+
+def _floor(variance: Array, noise: Noise) -> float:
+    """Least noise variance, in the fit's units."""
+    positive = variance[variance > 0]
+    if noise == "diagonal" or len(positive) == 0:
+        return FLOOR[noise]
+    smallest, largest = float(np.min(positive)), float(np.max(positive))
+    return max(FLOOR[noise] * smallest, LARGEST_RATIO * largest)
 
 
 def _units(variance: Array, noise: Noise) -> Array:

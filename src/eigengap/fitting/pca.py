@@ -148,7 +148,10 @@ def _by_gram(source: Source, q: Rank, fit_mean: bool) -> PCAFit:
     mean = mean if shift is None else mean + rest
     back = _projected(X, w, mean, shift, V[:, :reachable])  # (d, reachable) = U sqrt(sum_w lam)
     U, s = _normalised(back, np.sqrt(sum_w * lam[:reachable]))
-    spectrum = replace(spectrum, lam=np.concatenate([s * s / sum_w, lam[reachable:size]]))
+    rest = lam[reachable:size]
+    if fit_mean:
+        rest = np.where(np.arange(reachable, size) < n_rows - 1, rest, 0.0)  # centred: rank n - 1
+    spectrum = replace(spectrum, lam=np.concatenate([s * s / sum_w, rest]))
     U = _completed(U, k)
     return PCAFit(mean, U * sign_rule(U), spectrum, "gram", n_rows, sum_w)
 

@@ -16,6 +16,7 @@ import numpy as np
 from eigengap.fitting.gaussian_em import DEFAULT, EMOptions, GaussianFit, fit_by_em
 from eigengap.fitting.loop import Trace
 from eigengap.fitting.pca import PCAFit, fit_pca
+from eigengap.fitting.plan import LARGEST_DENSE
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources.base import Source
@@ -64,8 +65,12 @@ def fit_exact_spectrum(
     """PCA whose noise variance is right even where it is tiny beside the signal."""
     pca = fit_pca(source, q, solver=solver, fit_mean=fit_mean)
     kept, lam = pca.U.shape[1], pca.spectrum.lam
-    if pca.route not in ("covariance", "gram") or kept >= min(pca.n_rows - 1, len(lam)):
-        return pca  # as accurate as can be, or nothing is left over
+    if pca.route not in ("covariance", "gram", "krylov"):
+        return pca  # as accurate as can be
+    if pca.spectrum.complete and kept >= min(pca.n_rows - 1, len(lam)):
+        return pca  # nothing is left over
+    if min(pca.n_rows, pca.spectrum.d) > LARGEST_DENSE:
+        return pca
     if pca.spectrum.discarded_variance(kept) < LOST_BY_SQUARING * lam[0]:
         return fit_pca(source, q, solver="full", fit_mean=fit_mean)
     return pca

@@ -112,6 +112,14 @@ class ArraySource(BlockedSource):
         return SeenCells(rows, sum_w, np.full(self.n_features, rows, dtype=np.intp))
 
 
+def present_rows(source: Source) -> Source:
+    """The source without its rows of weight 0, which are as if absent: their gaps too."""
+    if not isinstance(source, ArraySource) or source.weight is None or source.weight.all():
+        return source
+    kept = np.flatnonzero(source.weight)
+    return ArraySource(source.collect()[kept], weight=source.weight[kept], names=source.names)
+
+
 class DerivedSource(BlockedSource):
     """Another source seen through a function of its blocks; the other counts the passes."""
 

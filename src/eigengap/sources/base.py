@@ -81,8 +81,7 @@ class SeenCells:
             listed = ", ".join(column(names, int(j)) for j in unseen)
             raise ValueError(
                 f"Input X has no value in column{'s' if len(unseen) > 1 else ''} {listed}: every "
-                f"cell is NaN. Drop {'them' if len(unseen) > 1 else 'it'}, or choose the others "
-                f"with columns=[...]"
+                f"cell is NaN. Drop {'them' if len(unseen) > 1 else 'it'} before fitting"
             )
 
 

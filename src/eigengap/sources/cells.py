@@ -46,11 +46,13 @@ def refusal(
     turns WRITTEN and MIXED columns into numbers, with {} where the column goes.
     """
     choice = ", ".join(numeric) if 0 < len(numeric) <= OFFERED else "..."
+    by_name = any('"' in name for name in numeric)
     several = len(refused) > 1
     lines = [
         f"Input X has {'columns that are' if several else 'a column that is'} not numeric: "
-        f"{', '.join(map(str, refused))}. Choose the numeric ones with columns=[{choice}], or "
-        f"drop {'these' if several else 'this one'}."
+        f"{', '.join(map(str, refused))}. Choose the numeric ones, "
+        f"{'X[[' + choice + ']]' if by_name else 'X[:, [' + choice + ']]'}, or drop "
+        f"{'these' if several else 'this one'}."
     ]
     for kind, effect in ((WRITTEN, "Convert"), (MIXED, "To make NaN of the text, convert")):
         first = next((r.label for r in refused if r.kind == kind), None)

@@ -19,7 +19,8 @@ class Rescaled(DerivedSource):
         if not isinstance(parent, BlockedSource):
             raise TypeError(f"{type(parent).__name__} cannot be read block by block")
         super().__init__(parent)
-        self._unit = unit.astype(parent.dtype)
+        self.dtype = np.dtype(np.float64)  # float32 would round what an offset leaves of the digits
+        self._unit = unit
 
     def _blocks(self) -> Iterator[Block]:
         for block in self._parent._blocks():

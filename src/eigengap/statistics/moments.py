@@ -140,7 +140,10 @@ class ColumnMoments:
         cell_w = np.repeat(w, np.diff(values.indptr))
         R = (values.data - mean[values.indices]) ** 2 * cell_w
         stored_w = np.bincount(values.indices, weights=cell_w, minlength=d)
-        m2 = np.bincount(values.indices, weights=R, minlength=d) + (sum_w - stored_w) * mean**2
+        # Zeros that are not stored; in a full column the difference would be rounding, not 0.
+        full = np.bincount(values.indices, minlength=d) == c
+        zeros_w = np.where(full, 0.0, np.maximum(sum_w - stored_w, 0.0))
+        m2 = np.bincount(values.indices, weights=R, minlength=d) + zeros_w * mean**2
         return cls(np.full(d, c), np.full(d, sum_w), mean, np.maximum(m2, 0.0), _rows(w, values))
 
     def merge(self, other: Self, /) -> Self:
