@@ -219,18 +219,16 @@ class _Problem:
         current = self.unpack(theta)
         # Latent axes of falling strength make the precisions graded, and those are factorised
         # with small error however much the columns differ in size.
-        turn = np.linalg.svd(current.W / np.sqrt(current.psi)[:, None], full_matrices=False)[2].T
-        current = (
-            replace(current, W=current.W @ turn) if turn.shape == (self.q, self.q) else current
-        )
+        strength = current.W.T @ (current.W / current.psi[:, None])
+        turn = np.linalg.eigh(strength)[1][:, ::-1]
+        current = replace(current, W=current.W @ turn)
         coefficients = Coefficients.of(current.W, current.delta, current.psi)
         of: Callable[[SeenRows], Expected] = partial(
             Expected.of, coefficients=coefficients, passes=min(passes, 50)
         )
         expected = self.rows.reduce(of)
         following = maximise(expected, current, self.constraints)
-        if turn.shape == (self.q, self.q):
-            following = replace(following, W=following.W @ turn.T)
+        following = replace(following, W=following.W @ turn.T)
         objective = expected.log_likelihood + log_prior(current, self.constraints)
         return self.pack(following), objective
 

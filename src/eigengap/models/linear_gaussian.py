@@ -136,7 +136,8 @@ class LinearGaussian:
                     raise SingularModelError(
                         "the model has no density: its noise variance is zero where its "
                         f"{self.q} components leave directions without variance (row "
-                        f"{int(part.rows[0])}). Fit fewer components, or give PPCA a noise_variance."
+                        f"{int(part.rows[0])}). Fit fewer components; PPCA also takes a "
+                        "noise_variance"
                     )
                 result[part.rows] = part.log_likelihood
             return result
