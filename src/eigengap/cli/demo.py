@@ -45,7 +45,7 @@ def demo(output: Path, force: bool, quiet: bool) -> None:
     _tell_filled(X, filled, sd, features, narrator)
     _write(table.filled(_new_cells(X, filled, features)), output, narrator)
     narrator.say(
-        "Next", "the same on a table of your own: eigengap.PPCA().fit(X).impute(X, return_std=True)"
+        "Next", "the same on a table of your own: eigengap.PPCA(scale=True).fit(X).impute(X, return_std=True)"
     )
 
 
@@ -80,7 +80,7 @@ def _fit(X: Array, narrator: Narrator) -> Any:
             model = eigengap.PPCA(n_components="auto", scale=True).fit(X)
         except ValueError as error:
             raise Unfittable(str(error)) from error
-    narrator.say("Chose", _choice(model))
+    narrator.say("Chose", f"{_choice(model)} (what that means: docs/rank.md)")
     narrator.say(
         "Fit",
         f"PPCA, {model.n_iter_} steps, {'converged' if model.converged_ else 'NOT converged'}; "
@@ -122,7 +122,7 @@ def _tell_filled(
         f"typically ± {np.median(spread):.1f} (one standard deviation); for example",
     )
     narrator.show_rows(
-        ("row", "column", "value ± sd"),
+        ("data row", "column", "value ± sd"),
         [
             (str(row + 1), features[j], f"{value:.2f} ± {s:.2f}")
             for row, j, value, s in zip(rows, columns, values, spread, strict=True)

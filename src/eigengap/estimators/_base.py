@@ -254,7 +254,12 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
             Seen cells are as they were.
         std : table of X's type
             Standard deviation of each filled cell under the fitted model, 0 for seen cells. Only
-            if return_std.
+            if return_std. The uncertainty of the parameters is not in it: on small tables 95 %
+            intervals cover less (88 % at 50 x 20 with 5 components, 94 % at 1 000 x 20).
+
+        Notes
+        -----
+        A frame comes back with floating-point columns throughout.
         """
         check_is_fitted(self, "model_")
         if not return_std:

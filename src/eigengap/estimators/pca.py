@@ -43,7 +43,8 @@ class PCA(LinearGaussianEstimator):
     whiten : bool, default=False
         Divide the scores by their standard deviation. An output option: the density stays.
     svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}, default="auto"
-        A route by scikit-learn's name; all are exact to rounding.
+        A route by scikit-learn's name. All are accurate: eigenvalues to 1e-10 of the largest, axes
+        to rounding or, by iteration, to about 1e-7.
     tol : float, default=0.0
         Tolerance of the EM fit under gaps; 0.0 stands for 1e-6.
     iterated_power, n_oversamples, power_iteration_normalizer

@@ -69,12 +69,21 @@ class PPCA(LinearGaussianEstimator):
     mean_, noise_variance_, explained_variance_, explained_variance_ratio_, singular_values_
         As in scikit-learn, but noise_variance_ is maximum likelihood: the mean of the d - q
         discarded eigenvalues at divisor n.
-    n_components_, n_iter_, converged_, trace_, log_likelihood_
+    n_components_, n_iter_, converged_
+    log_likelihood_ : float
+        Of all rows together; `score` gives it per row.
+    trace_ : Trace
+        `objective`, `change` and `seconds` of every EM step, as arrays.
     model_ : LinearGaussian
         The fitted density, in data units.
     spectrum_ : Spectrum
     rank_choice_ : RankChoice
         Only if n_components="auto".
+
+    Notes
+    -----
+    PPCA has one noise variance for all columns: give columns in different units scale=True.
+    Numbers such as 003 name the texts listed in docs/errata.md.
 
     Examples
     --------
