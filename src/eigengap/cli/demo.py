@@ -45,7 +45,9 @@ def demo(output: Path, force: bool, quiet: bool) -> None:
     _tell_filled(X, filled, sd, features, narrator)
     _write(table.filled(_new_cells(X, filled, features)), output, narrator)
     narrator.say(
-        "Next", "the same on a table of your own: eigengap.PPCA(scale=True).fit(X).impute(X, return_std=True)"
+        "Next",
+        "the same on a table of your own: "
+        "eigengap.PPCA(scale=True).fit(X).impute(X, return_std=True)",
     )
 
 
