@@ -1,4 +1,4 @@
-"""Cases that a hostile review found wrong, each with an oracle that does not share the code."""
+"""Cases in which an earlier version was wrong, each with an oracle that does not share the code."""
 
 import warnings
 
