@@ -24,6 +24,7 @@ from sklearn.utils.validation import (
 
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
+from eigengap.fitting.range import refuse_tiny_columns
 from eigengap.linalg import Array
 from eigengap.models.affine import AffineMap
 from eigengap.models.linear_gaussian import LinearGaussian
@@ -327,6 +328,15 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         return self.model_.mu
 
     @property
+    def components_(self) -> Array:
+        return self.projection_.A
+
+    @property
+    def noise_variance_(self) -> Any:
+        psi = float(self.model_.psi[0])
+        return psi if self.scale_ is None else psi / float(self.scale_[0]) ** 2
+
+    @property
     def loadings_(self) -> Array:
         return self.model_.W
 
@@ -380,7 +390,9 @@ def _require_frequencies(sum_w: float) -> None:
 
 def _standard_deviations(source: Source) -> Array:
     """(d,) of the seen cells; 1 for a constant column, which has no scale to be undone."""
-    deviations = np.sqrt(source.reduce(ColumnMoments.of).variance)
+    variance = source.reduce(ColumnMoments.of).variance
+    refuse_tiny_columns(source, variance)
+    deviations = np.sqrt(variance)
     return np.where(deviations > 0, deviations, 1.0)
 
 

@@ -170,15 +170,6 @@ class PCA(LinearGaussianEstimator):
         least = variance[0] * (max(self.n_samples_, self.n_features_in_) * 2.3e-16) ** 2
         return np.where(variance > least, np.sqrt(variance), np.inf)
 
-    @property
-    def components_(self) -> Array:
-        return self.projection_.A
-
-    @property
-    def noise_variance_(self) -> float:
-        psi = float(self.model_.psi[0])
-        return psi if self.scale_ is None else psi / float(self.scale_[0]) ** 2
-
     def reconstruction_error(self) -> float:
         """Mean squared distance of a training row to its reconstruction (000, Eq. 10).
 

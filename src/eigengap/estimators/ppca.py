@@ -155,15 +155,6 @@ class PPCA(LinearGaussianEstimator):
         Z = self._latents(X)
         return (Z @ self.model_.W.T + self.model_.mu).astype(Z.dtype, copy=False)
 
-    @property
-    def components_(self) -> Array:
-        return self.projection_.A
-
-    @property
-    def noise_variance_(self) -> float:
-        psi = float(self.model_.psi[0])
-        return psi if self.scale_ is None else psi / float(self.scale_[0]) ** 2
-
     def _fit_model(self, source: Source) -> GaussianFit:
         if self.method == "closed_form" and (source.has_gaps or self.loading_precision > 0):
             raise ValueError(

@@ -15,7 +15,7 @@ from eigengap.fitting.gaussian_em import (
     spectrum_of,
 )
 from eigengap.fitting.loop import Trace
-from eigengap.fitting.range import refuse_out_of_range
+from eigengap.fitting.range import refuse_out_of_range, refuse_tiny_columns
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources.base import Source
 from eigengap.statistics.moments import Moments
@@ -31,6 +31,7 @@ def fit_factor_analysis(source: Source, q: int, *, options: EMOptions = DEFAULT)
     moments = source.reduce(Moments.of)
     total = float(np.trace(moments.scatter)) / moments.sum_w
     refuse_out_of_range(source, total, fit_mean=True)
+    refuse_tiny_columns(source, np.diag(moments.scatter) / moments.sum_w)
     if total == 0.0:
         return fit_by_em(source, q, "diagonal", options=options)  # which knows a constant table
     return fit_from_moments(moments, q, options)

@@ -16,7 +16,7 @@ import numpy as np
 
 from eigengap.fitting.em import EMResult, em
 from eigengap.fitting.loop import Trace, Watch
-from eigengap.fitting.range import refuse_out_of_range
+from eigengap.fitting.range import refuse_out_of_range, refuse_tiny_columns
 from eigengap.fitting.spectral_start import random_start, spectral_start
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
@@ -91,6 +91,8 @@ def fit_by_em(
     columns = source.reduce(ColumnMoments.of)
     total = float(np.sum(columns.variance))
     refuse_out_of_range(source, total, fit_mean)
+    if noise == "diagonal":
+        refuse_tiny_columns(source, columns.variance)
     if total == 0.0 and fit_mean:
         return _constant(columns, q, source.seen().sum_w)
     problem = _Problem.of(source, columns, q, noise, noise_variance, fit_mean, loading_precision)

@@ -6,7 +6,9 @@ from math import inf, isfinite
 
 import numpy as np
 
+from eigengap.linalg import Array
 from eigengap.sources.base import Source
+from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnRange
 
 SMALLEST_VARIANCE = 1e-290  # a total below this has lost digits to underflow
@@ -31,4 +33,18 @@ def refuse_out_of_range(source: Source, total: float, fit_mean: bool) -> None:
         raise ValueError(
             "the variances underflow: the columns vary by less than about 1e-145, whose square is "
             "not a normal number; rescale the data, for instance X * 1e300"
+        )
+
+
+def refuse_tiny_columns(source: Source, variance: Array) -> None:
+    """Where columns are divided by their own size, one whose square underflows is an error too."""
+    tiny = np.flatnonzero(variance < SMALLEST_VARIANCE)
+    if len(tiny) == 0:
+        return
+    seen = source.reduce(ColumnRange.of)
+    varies = tiny[seen.high[tiny] > seen.low[tiny]]
+    if len(varies):
+        raise ValueError(
+            f"the variance underflows in column {column(source.names, int(varies[0]))}: it varies "
+            "by less than about 1e-145, whose square is not a normal number; rescale it"
         )
