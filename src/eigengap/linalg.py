@@ -1,4 +1,4 @@
-"""Small linear algebra shared by every room: packed triangles, signs, angles, Procrustes."""
+"""Small linear algebra shared by every room: packed triangles, signs, angles."""
 
 from __future__ import annotations
 
@@ -57,9 +57,3 @@ def principal_angles(A: Array, B: Array) -> Array:
     zero are not lost in the rounding of 1 - cos.
     """
     return np.asarray(scipy.linalg.subspace_angles(A, B))
-
-
-def procrustes(A: Array, B: Array) -> Array:
-    """The orthogonal matrix R (q, q) that minimises ||A R - B|| (Schonemann 1966)."""
-    left, _, right = np.linalg.svd(A.T @ B)
-    return np.asarray(left @ right)
