@@ -33,31 +33,41 @@ REFINEMENTS = 5  # at most; each gains a factor of about 1 / (eps snr^2)
 class Coefficients:
     """What each feature contributes to the posterior of a row in which it was seen."""
 
-    on_mask: Array  # (d, K + q + 1): w w^T / psi packed | w delta / psi | ln 2 pi psi + delta^2/psi
+    on_mask: (
+        Array  # (d, K + q + 2): w w^T / psi packed | w delta / psi | delta^2 / psi | ln 2 pi psi
+    )
     on_values: Array  # (d, q + 1): w / psi | delta / psi
     W: Array  # (d, q)
     delta: Array  # (d,)
     psi: Array  # (d,)
+    is_certain: bool  # whether W and delta are points, not distributions
 
     @property
     def q(self) -> int:
         return int(self.W.shape[1])
 
     @classmethod
-    def of(cls, W: Array, delta: Array, psi: Array) -> Coefficients:
-        """Coefficients of x = W z + delta + noise(psi), x measured from the rows' shift."""
+    def of(cls, W: Array, delta: Array, psi: Array, spread: Array | None = None) -> Coefficients:
+        """Coefficients of x = W z + delta + noise(psi), x measured from the rows' shift.
+
+        `spread` (K + q + 1, d) holds the packed covariance of each (w_j, delta_j) where they are
+        uncertain: E[w~ w~^T] takes the place of w~ w~^T (Bishop 1999, variational PCA).
+        """
         inv = 1.0 / psi
-        scaled = W * inv[:, None]
-        i, j = np.tril_indices(W.shape[1])
-        on_mask = np.column_stack(
-            [
-                scaled[:, i] * W[:, j],
-                scaled * delta[:, None],
-                np.log(psi) + log(2 * pi) + inv * delta**2,
-            ]
+        augmented = np.column_stack([W, delta])
+        i, j = np.tril_indices(W.shape[1] + 1)
+        products = augmented[:, i] * augmented[:, j]  # packed w~ w~^T: w w^T | w delta | delta^2
+        if spread is not None:
+            products += spread.T
+        on_mask = np.column_stack([products * inv[:, None], np.log(psi) + log(2 * pi)])
+        return cls(
+            on_mask=on_mask,
+            on_values=augmented * inv[:, None],
+            W=W,
+            delta=delta,
+            psi=psi,
+            is_certain=spread is None,
         )
-        on_values = np.column_stack([scaled, inv * delta])
-        return cls(on_mask=on_mask, on_values=on_values, W=W, delta=delta, psi=psi)
 
     def signal_to_noise(self) -> float:
         """Largest w_j^T w_j / psi_j."""
@@ -73,7 +83,13 @@ class RowPosteriors:
     S: Array  # (K, u) packed covariances, the first K rows of `work`
     work: Array  # (K + q + 1, u); whoever needs it may overwrite it, S included
     Z: Array  # (q, c) means
-    energy: Array  # (c,) -2 ln p(x_o)
+    log_norm: Array  # (u,) ln |2 pi C_oo|, which depends on what was seen alone
+    distance: Array  # (c,) r^T C_oo^-1 r, Mahalanobis' squared
+
+    @property
+    def energy(self) -> Array:
+        """(c,) -2 ln p(x_o)."""
+        return np.asarray(self.log_norm + self.distance)
 
 
 def row_posteriors(
@@ -83,32 +99,59 @@ def row_posteriors(
 
     `passes` is how often the caller expects to do this: it decides whether compiling pays.
     """
+    prepared = BlockCoefficients.of(rows, coefficients)
+    for in_rows, in_mask in rows.chunks(coefficients.q):
+        yield chunk_posteriors(rows, in_rows, in_mask, prepared, passes)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockCoefficients:
+    """A model's coefficients as one block of rows uses them."""
+
+    all: Coefficients
+    on_gappy: Array  # (g, K + q + 2) of the columns with a gap in the block
+    everywhere: Array | None  # (K + q + 2,) summed over the others; None where there are none
+    cancels: bool  # whether distances must come from residuals
+
+    @classmethod
+    def of(cls, rows: SeenRows, coefficients: Coefficients) -> BlockCoefficients:
+        complete = rows.everywhere()
+        return cls(
+            all=coefficients,
+            on_gappy=coefficients.on_mask[rows.gappy],
+            everywhere=coefficients.on_mask[complete].sum(axis=0) if complete.any() else None,
+            cancels=coefficients.is_certain and coefficients.signal_to_noise() > CANCELS,
+        )
+
+
+def chunk_posteriors(
+    rows: SeenRows, in_rows: slice, in_mask: slice, block: BlockCoefficients, passes: int = 1
+) -> RowPosteriors:
+    """Posteriors of one of `rows.chunks`."""
+    coefficients = block.all
     q = coefficients.q
     K = packed_size(q)
-    everywhere = coefficients.on_mask[rows.everywhere()].sum(axis=0)  # (K + q + 1,)
-    on_gappy = coefficients.on_mask[rows.gappy]
-    diagonal = np.cumsum(np.arange(1, q + 1)) - 1
-    cancels = coefficients.signal_to_noise() > CANCELS
-    for in_rows, in_mask in rows.chunks(q):
-        sums = product(on_gappy, rows.M[in_mask])  # (K + q + 1, u)
-        if len(rows.gappy) < rows.d:
-            sums += everywhere[:, None]
-        projected = product(coefficients.on_values, rows.R[in_rows])  # (q + 1, c)
-        S = sums[:K]
-        S[diagonal] += 1.0
-        b = projected[:q] - sums[K : K + q]
-        if S.shape[1] == b.shape[1]:
-            Z, log_det = factorise(S, b, passes=passes)
-        else:
-            _, log_det = factorise(S, np.zeros((q, 1)), passes=passes)
-            Z = unpack(S[:, 0], q) @ b
-        if cancels:
-            Z, misfit = _from_residuals(rows, in_rows, in_mask, coefficients, S, Z)
-            energy = log_det + misfit
-        else:
-            energy = sums[K + q] - 2.0 * projected[q] + log_det - np.einsum("qc,qc->c", b, Z)
-            energy += _row_squares(rows, in_rows, coefficients.psi)
-        yield RowPosteriors(in_rows, in_mask, S=S, work=sums, Z=Z, energy=energy)
+    sums = product(block.on_gappy, rows.M[in_mask])  # (K + q + 2, u)
+    if block.everywhere is not None:
+        sums += block.everywhere[:, None]
+    projected = product(coefficients.on_values, rows.R[in_rows])  # (q + 1, c)
+    S = sums[:K]
+    S[np.cumsum(np.arange(1, q + 1)) - 1] += 1.0  # the diagonal
+    b = projected[:q] - sums[K : K + q]
+    if S.shape[1] == b.shape[1]:
+        Z, log_det = factorise(S, b, passes=passes)
+    else:
+        _, log_det = factorise(S, np.zeros((q, 1)), passes=passes)
+        Z = unpack(S[:, 0], q) @ b
+    if block.cancels:
+        Z, distance = _from_residuals(rows, in_rows, in_mask, coefficients, S, Z)
+    else:
+        distance = sums[K + q] - 2.0 * projected[q] - np.einsum("qc,qc->c", b, Z)
+        distance += _row_squares(rows, in_rows, coefficients.psi)
+    log_norm = log_det + sums[K + q + 1]
+    return RowPosteriors(
+        in_rows, in_mask, S=S, work=sums[:-1], Z=Z, log_norm=log_norm, distance=distance
+    )
 
 
 def product(coefficients: Array, rows: Any) -> Array:
@@ -131,7 +174,7 @@ def _row_squares(rows: SeenRows, part: slice, psi: Array) -> Array:
 def _from_residuals(
     rows: SeenRows, in_rows: slice, in_mask: slice, coefficients: Coefficients, S: Array, Z: Array
 ) -> tuple[Array, Array]:
-    """Refined means (q, c), and (c,) sum_o (r - w^T z)^2 / psi + ln 2 pi psi, plus |z|^2.
+    """Refined means (q, c), and (c,) sum_o (r - w^T z)^2 / psi, plus |z|^2.
 
     The solution of P z = b carries the rounding of b, which is of the size of the signal over the
     noise. The gradient W^T Psi^-1 (r - W z) - z, from residuals, is small and so is its rounding:
@@ -150,7 +193,7 @@ def _from_residuals(
         if np.max(np.abs(step), initial=0.0) <= 1e-11 * np.max(np.abs(Z), initial=1.0):
             break
     residual = values - Z.T @ W.T
-    terms = (residual**2 / psi + (np.log(psi) + log(2 * pi))) * seen
+    terms = residual**2 / psi * seen
     return Z, np.asarray(terms.sum(axis=1) + np.einsum("qc,qc->c", Z, Z))
 
 

@@ -37,31 +37,11 @@ class Expected:
     @classmethod
     def of(cls, rows: SeenRows, coefficients: Coefficients, passes: int = 1) -> Expected:
         """Statistics of one block under the current parameters: an E-step."""
-        q = coefficients.q
-        size = packed_size(q + 1)
-        A = np.zeros((size, len(rows.gappy)))
-        B = np.zeros((q + 1, rows.d))
-        latent = np.zeros(size)
-        energy = 0.0
+        sums = Sums(rows, coefficients.q)
         for part in row_posteriors(rows, coefficients, passes):
             w = None if rows.weight is None else rows.weight[part.rows]
-            energy += float(np.sum(part.energy) if w is None else part.energy @ w)
-            E = _expected_products(part, w)  # (K~, u)
-            latent += E @ np.ones(E.shape[1])
-            A += _times(E, rows.M[part.mask_rows])
-            z = _augmented(part.Z, w)
-            B += _times(z, rows.R[part.rows])
-        full = np.empty((size, rows.d))
-        full[:, rows.gappy] = A
-        full[:, rows.everywhere()] = latent[:, None]  # seen in every row: the sum over all rows
-        return cls(
-            A=full,
-            B=B,
-            squares=rows.squares,
-            latent=latent,
-            log_likelihood=-0.5 * energy,
-            cells=rows.cells,
-        )
+            sums.add(part, w)
+        return sums.expected(rows.squares, rows.cells)
 
     def merge(self, other: Expected) -> Expected:
         return Expected(
@@ -90,6 +70,42 @@ class Expected:
         full = unpack(self.latent, self.q + 1) / self.sum_w
         mean = full[-1, :-1]
         return mean, full[:-1, :-1] - np.outer(mean, mean)
+
+
+class Sums:
+    """The sums of one block while its chunks are gone through."""
+
+    def __init__(self, rows: SeenRows, q: int) -> None:
+        self._rows = rows
+        size = packed_size(q + 1)
+        self._A = np.zeros((size, len(rows.gappy)))
+        self._B = np.zeros((q + 1, rows.d))
+        self._latent = np.zeros(size)
+        self._energy = 0.0
+
+    def add(self, part: RowPosteriors, w: Array | None) -> None:
+        """One chunk, its rows counted w (c,) times; uses up `part.work`."""
+        energy = part.energy
+        self._energy += float(np.sum(energy) if w is None else energy @ w)
+        E = _expected_products(part, w)  # (K~, u)
+        self._latent += E @ np.ones(E.shape[1])
+        self._A += _times(E, self._rows.M[part.mask_rows])
+        self._B += _times(_augmented(part.Z, w), self._rows.R[part.rows])
+
+    def expected(self, squares: Array, cells: float) -> Expected:
+        """With the weighted column sums of R^2 (d,) and number of seen cells."""
+        rows = self._rows
+        A = np.empty((len(self._latent), rows.d))
+        A[:, rows.gappy] = self._A
+        A[:, rows.everywhere()] = self._latent[:, None]  # seen in every row: the sum over all
+        return Expected(
+            A=A,
+            B=self._B,
+            squares=squares,
+            latent=self._latent,
+            log_likelihood=-0.5 * self._energy,
+            cells=cells,
+        )
 
 
 def _expected_products(part: RowPosteriors, w: Array | None) -> Array:
