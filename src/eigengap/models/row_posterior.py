@@ -33,9 +33,7 @@ REFINEMENTS = 5  # at most; each gains a factor of about 1 / (eps snr^2)
 class Coefficients:
     """What each feature contributes to the posterior of a row in which it was seen."""
 
-    on_mask: (
-        Array  # (d, K + q + 2): w w^T / psi packed | w delta / psi | delta^2 / psi | ln 2 pi psi
-    )
+    on_mask: Array  # (d, K + q + 2): w~ w~^T / psi packed, w~ = (w, delta) | ln 2 pi psi
     on_values: Array  # (d, q + 1): w / psi | delta / psi
     W: Array  # (d, q)
     delta: Array  # (d,)
