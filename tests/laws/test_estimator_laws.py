@@ -61,18 +61,23 @@ def test_imputation_leaves_seen_cells_alone(kind, seed):
 
 @every
 def test_imputation_is_the_conditional_gaussian(kind):
+    """With the uncertainty of the parameters added to the standard deviations."""
     X = table(np.random.default_rng(0), missing=0.3)
     model = kind(n_components=2, scale=True).fit(X)
     filled, std = model.impute(X, return_std=True)
+    _, variance = model.model_.conditional(X)
     mean, covs = dense.conditional(X, model.mean_, model.get_covariance())
     assert_allclose(filled, mean, rtol=1e-9, atol=1e-9)
     for i, cov in enumerate(covs):
-        assert_allclose(std[i, np.isnan(X[i])], np.sqrt(np.diag(cov)), rtol=1e-8)
+        gaps = np.isnan(X[i])
+        assert_allclose(variance[i, gaps], np.diag(cov), rtol=1e-8)
+        assert np.all(std[i, gaps] > np.sqrt(np.diag(cov)))
+        assert np.all(std[i, gaps] < 1.3 * np.sqrt(np.diag(cov)))
 
 
 @every
 def test_draws_of_the_gaps_have_their_mean_and_spread(kind):
-    X = table(np.random.default_rng(1), n=60, missing=0.3)
+    X = table(np.random.default_rng(1), n=300, missing=0.3)
     model = kind(n_components=2).fit(X)
     filled, std = model.impute(X, return_std=True)
     m = 400

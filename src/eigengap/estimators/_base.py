@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -23,12 +24,15 @@ from sklearn.utils.validation import (
 )
 
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.fitting.evidence import evidence_of
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
 from eigengap.fitting.range import refuse_tiny_columns
 from eigengap.linalg import Array
 from eigengap.models.affine import AffineMap
+from eigengap.models.information import Evidence, Noise
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.posterior import Posterior
+from eigengap.models.predictive import Predictive
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source
@@ -67,6 +71,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
     projection_: AffineMap  # onto the principal axes, in standardised units where scale=True
     spectrum_: Spectrum  # in standardised units where scale=True
     scale_: Array | None
+    evidence_: Evidence  # which cells were seen: what the uncertainty of the parameters depends on
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -100,6 +105,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         fit = self._fit_model(source if unit is None else Rescaled(source, unit))
         validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
         self._keep(fit, unit)
+        self.evidence_ = evidence_of(source, fit, self._noise_kind(), self._fits_mean())
         self._finish()
 
     def _finish(self) -> None:
@@ -107,6 +113,13 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
 
     def _fit_model(self, source: Source) -> GaussianFit:
         raise NotImplementedError
+
+    def _noise_kind(self) -> Noise:
+        """What was learned of the noise."""
+        return "isotropic"
+
+    def _fits_mean(self) -> bool:
+        return True
 
     def _keep(self, fit: GaussianFit, unit: Array | None) -> None:
         self.scale_ = unit
@@ -254,23 +267,27 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         filled : table of X's type
             Seen cells are as they were.
         std : table of X's type
-            Standard deviation of each filled cell under the fitted model, 0 for seen cells. Only
-            if return_std. The uncertainty of the parameters is not in it: on small tables 95 %
-            intervals cover less (88 % at 50 x 20 with 5 components, 94 % at 1 000 x 20).
+            Standard deviation of each filled cell, 0 for seen cells; the uncertainty of the
+            parameters is in it, so that 95 % intervals cover about 95 % on small tables too
+            (docs/uncertainty.md). Only if return_std.
 
         Notes
         -----
-        A frame comes back with floating-point columns throughout.
+        A frame comes back with floating-point columns throughout. The means are those of `model_`.
         """
         check_is_fitted(self, "model_")
         if not return_std:
             return like(X, self._map(X, self.model_.conditional_mean))
-        both = self._map(X, lambda x: np.hstack(_mean_and_std(self.model_, x)))
+        predictive = self.predictive_
+        both = self._map(X, lambda x: np.hstack(_mean_and_std(predictive, x)))
         d = self.n_features_in_
         return like(X, both[:, :d]), like(X, both[:, d:])
 
     def sample_imputations(self, X: Any, m: int, random_state: Any = None) -> Iterator[Any]:
         """Draw the gaps m times from their distribution given what was seen.
+
+        The parameters are drawn anew for each table, from their uncertainty, so that estimates
+        from the m tables can be pooled by Rubin's rules.
 
         Parameters
         ----------
@@ -287,8 +304,10 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         rng = _generator(random_state)
+        predictive = self.predictive_
         for _ in range(m):
-            yield like(X, self._map(X, lambda x: self.model_.sample_conditional(x, rng)))
+            drawn = predictive.draw(rng)
+            yield like(X, self._map(X, partial(drawn.sample_conditional, rng=rng)))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draw new rows from the fitted density: (n_samples, n_features)."""
@@ -322,6 +341,11 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         return np.array([f"{self._prefix}{k + 1}" for k in range(self.n_components_)], dtype=object)
 
     # Fitted attributes ---------------------------------------------------------------------
+
+    @property
+    def predictive_(self) -> Predictive:
+        """`model_` with the uncertainty of its parameters."""
+        return Predictive.of(self.model_, self.evidence_)
 
     @property
     def mean_(self) -> Array:
@@ -374,7 +398,7 @@ def _on_dense(block: Block, fn: Callable[[Array], Array]) -> Array:
     return np.concatenate(parts)
 
 
-def _mean_and_std(model: LinearGaussian, X: Array) -> tuple[Array, Array]:
+def _mean_and_std(model: Predictive, X: Array) -> tuple[Array, Array]:
     mean, variance = model.conditional(X)
     return mean, np.sqrt(variance)
 

@@ -24,6 +24,7 @@ from eigengap.fitting.factor import fit_factor_analysis
 from eigengap.fitting.gaussian_em import GaussianFit
 from eigengap.fitting.rotation import METHODS, Method, rotate
 from eigengap.linalg import Array
+from eigengap.models.information import Noise
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.posterior import Posterior
 from eigengap.rank import factor_parameters
@@ -201,6 +202,9 @@ class FactorAnalysis(LinearGaussianEstimator):
     @property
     def loglike_(self) -> list[float]:
         return [float(value) for value in self.trace_.objective]
+
+    def _noise_kind(self) -> Noise:
+        return "diagonal"
 
     def _fit_model(self, source: Source) -> GaussianFit:
         options = self._options(self.tol, self.n_init)

@@ -17,6 +17,7 @@ from eigengap.fitting.gaussian_em import GaussianFit
 from eigengap.fitting.pca import fit_pca
 from eigengap.fitting.ppca import Method, fit_ppca
 from eigengap.linalg import Array
+from eigengap.models.information import Noise
 from eigengap.rank import RankChoice, ppca_parameters, rank_from_spectrum
 from eigengap.sources.base import Source
 
@@ -154,6 +155,12 @@ class PPCA(LinearGaussianEstimator):
         check_is_fitted(self, "model_")
         Z = self._latents(X)
         return (Z @ self.model_.W.T + self.model_.mu).astype(Z.dtype, copy=False)
+
+    def _noise_kind(self) -> Noise:
+        return "isotropic" if self.noise_variance is None else "given"
+
+    def _fits_mean(self) -> bool:
+        return self.fit_mean
 
     def _fit_model(self, source: Source) -> GaussianFit:
         if self.method == "closed_form" and (source.has_gaps or self.loading_precision > 0):

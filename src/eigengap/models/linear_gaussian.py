@@ -12,8 +12,8 @@ then the limits, and densities exist as long as the covariance of what was seen 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,9 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 from eigengap.linalg import Array, packed_size, sign_rule, unpack
 from eigengap.models import near_exact
 from eigengap.models.affine import AffineMap
+from eigengap.models.known_noise import noisy_posteriors, prepare_noisy_rows
 from eigengap.models.posterior import Posterior
 from eigengap.models.row_posterior import (
     Coefficients,
+    RowPosteriors,
     projected_variance,
     row_posteriors,
 )
@@ -93,71 +95,63 @@ class LinearGaussian:
         return bool(np.all(self.psi == self.psi[0])) if self.d else True
 
     # What a row says about z ---------------------------------------------------------------
+    #
+    # `cell_sd` (n, d) is the known standard deviation of each seen cell, beside psi; 0 where there
+    # is none.
 
-    def posterior(self, X: ArrayLike) -> Posterior:
+    def posterior(self, X: ArrayLike, cell_sd: Array | None = None) -> Posterior:
         """z | x for every row (n, d): T&B 1999, Eq. 6, over the seen cells."""
         X = self._rows(X)
-        if near_exact.is_nearly_exact(self.W, self.psi):
-            return self._posterior_near_exact(X)
         mean = np.empty((len(X), self.q))
         pattern = np.empty(len(X), dtype=np.intp)
         packed, count = [], 0
-        rows, coefficients = self._prepare(X)
-        for part in row_posteriors(rows, coefficients):
-            at = rows.order[part.rows]
-            mean[at] = part.Z.T
+        factor: Array | None = None
+        for part in self._parts(X, cell_sd):
+            inflation = self._inflation(part, X)
+            if inflation is not None:
+                factor = np.empty(len(X)) if factor is None else factor
+                factor[part.at] = inflation
+            mean[part.at] = part.Z
             u = part.S.shape[1]
-            pattern[at] = count + (np.arange(u) if u == len(at) else 0)
+            pattern[part.at] = count + (np.arange(u) if u == len(part.at) else 0)
             packed.append(part.S.T)
             count += u
         covs = np.concatenate(packed) if packed else np.empty((0, packed_size(self.q)))
-        return Posterior(mean=mean, pattern_cov=unpack(covs, self.q), pattern=pattern)
+        cov = unpack(covs, self.q)
+        return Posterior(mean=mean, pattern_cov=cov, pattern=pattern, factor=factor)
 
-    def posterior_mean(self, X: ArrayLike) -> Array:
+    def posterior_mean(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
         """E[z | x] for every row: (n, q)."""
         X = self._rows(X)
         mean = np.empty((len(X), self.q))
-        if near_exact.is_nearly_exact(self.W, self.psi):
-            for part in near_exact.pattern_posteriors(X, self.W, self.mu, self.psi):
-                mean[part.rows] = part.Z
-            return mean
-        rows, coefficients = self._prepare(X)
-        for chunk in row_posteriors(rows, coefficients):
-            mean[rows.order[chunk.rows]] = chunk.Z.T
+        for part in self._parts(X, cell_sd):
+            mean[part.at] = part.Z
         return mean
 
-    def log_likelihood(self, X: ArrayLike) -> Array:
+    def log_likelihood(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
         """ln p(seen part of x) for every row: (n,); 0 for a row in which nothing was seen."""
         X = self._rows(X)
         result = np.empty(len(X))
-        if near_exact.is_nearly_exact(self.W, self.psi):
-            for part in near_exact.pattern_posteriors(X, self.W, self.mu, self.psi):
-                if not part.has_density:
-                    raise SingularModelError(
-                        "the model has no density: its noise variance is zero where its "
-                        f"{self.q} components leave directions without variance (row "
-                        f"{int(part.rows[0])}). Fit fewer components; PPCA also takes a "
-                        "noise_variance"
-                    )
-                result[part.rows] = part.log_likelihood
-            return result
-        rows, coefficients = self._prepare(X)
-        for chunk in row_posteriors(rows, coefficients):
-            result[rows.order[chunk.rows]] = -0.5 * chunk.energy
+        for part in self._parts(X, cell_sd):
+            self._require_density(part)
+            result[part.at] = -0.5 * (part.log_norm + part.distance)
         return result
 
     # What the seen cells say about the others ----------------------------------------------
 
-    def conditional(self, X: ArrayLike) -> tuple[Array, Array]:
+    def conditional(self, X: ArrayLike, cell_sd: Array | None = None) -> tuple[Array, Array]:
         """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
 
         Seen cells are returned as they are, with variance 0.
         """
         X = self._rows(X)
         mean, variance = np.empty(X.shape), np.empty(X.shape)
-        for at, Z, S in self._latents(X):
-            mean[at] = Z @ self.W.T + self.mu
-            variance[at] = projected_variance(self.W, S).T + self.psi
+        for part in self._parts(X, cell_sd):
+            mean[part.at] = part.Z @ self.W.T + self.mu
+            variance[part.at] = projected_variance(self.W, part.S).T + self.psi
+            inflation = self._inflation(part, X)
+            if inflation is not None:
+                variance[part.at] *= inflation[:, None]
         seen = ~np.isnan(X)
         np.copyto(mean, X, where=seen)
         variance[seen] = 0.0
@@ -176,36 +170,38 @@ class LinearGaussian:
         R = (self.conditional_mean(X) - self.mu) / weight
         return np.asarray((R @ U @ U.T) * weight + self.mu)
 
-    def conditional_mean(self, X: ArrayLike) -> Array:
+    def conditional_mean(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
         """E[x | seen cells]: (n, d), seen cells as they are."""
         X = self._rows(X)
-        return np.where(np.isnan(X), self.posterior_mean(X) @ self.W.T + self.mu, X)
+        return np.where(np.isnan(X), self.posterior_mean(X, cell_sd) @ self.W.T + self.mu, X)
 
-    def sample_conditional(self, X: ArrayLike, rng: np.random.Generator) -> Array:
+    def sample_conditional(
+        self, X: ArrayLike, rng: np.random.Generator, cell_sd: Array | None = None
+    ) -> Array:
         """One draw of the unseen cells given the seen ones: (n, d), seen cells as they are."""
         X = self._rows(X)
         drawn = np.empty(X.shape)
-        for at, Z, S in self._latents(X):
-            roots = _square_roots(unpack(S.T, self.q))  # (u, q, q)
-            noise = rng.standard_normal((len(Z), self.q, 1))
-            z = Z + (roots @ noise)[:, :, 0]
-            drawn[at] = z @ self.W.T + self.mu
-            drawn[at] += rng.standard_normal((len(Z), self.d)) * np.sqrt(self.psi)
+        for part in self._parts(X, cell_sd):
+            roots = square_roots(unpack(part.S.T, self.q))  # (u, q, q)
+            noise = rng.standard_normal((len(part.at), self.q, 1))
+            z = part.Z + (roots @ noise)[:, :, 0]
+            drawn[part.at] = z @ self.W.T + self.mu
+            drawn[part.at] += rng.standard_normal((len(part.at), self.d)) * np.sqrt(self.psi)
         return np.where(np.isnan(X), drawn, X)
 
     def given(self, x: ArrayLike) -> LinearGaussian:
         """The model of the unseen cells of one row given its seen ones: a model again."""
         row = self._rows(np.asarray(x, dtype=np.float64)[None, :])
-        ((_, Z, S),) = self._latents(row)
+        ((_, Z, S),) = self.latents(row)
         unseen = np.isnan(row[0])
         W = self.W[unseen]
-        root = _square_roots(unpack(S.T, self.q))[0]
+        root = square_roots(unpack(S.T, self.q))[0]
         return LinearGaussian(W=W @ root, mu=self.mu[unseen] + W @ Z[0], psi=self.psi[unseen])
 
-    def marginal(self, columns: ArrayLike) -> LinearGaussian:
+    def marginal(self, columns: ArrayLike) -> Self:
         """The model of some of the features, in the order asked for."""
         at = np.asarray(columns)
-        return LinearGaussian(W=self.W[at], mu=self.mu[at], psi=self.psi[at])
+        return replace(self, W=self.W[at], mu=self.mu[at], psi=self.psi[at])
 
     # Draws, moments, forms -----------------------------------------------------------------
 
@@ -222,7 +218,7 @@ class LinearGaussian:
 
     def variances(self) -> Array:
         """The diagonal of the covariance: (d,)."""
-        return np.asarray(np.einsum("jq,jq->j", self.W, self.W) + self.psi)
+        return self._diagonal()
 
     def precision(self) -> Array:
         """C^-1 by Woodbury's identity through the q x q matrix I + W^T Psi^-1 W: (d, d)."""
@@ -234,7 +230,7 @@ class LinearGaussian:
         precision[np.diag_indices(self.d)] += 1.0 / self.psi
         return (precision + precision.T) / 2
 
-    def canonical(self) -> LinearGaussian:
+    def canonical(self) -> Self:
         """The same density with W^T Psi^-1 W diagonal, descending, and signs by the rule.
 
         W is determined up to a rotation of z; for isotropic noise this rotation makes W's columns
@@ -245,7 +241,7 @@ class LinearGaussian:
         if Vt.shape[0] < self.q:  # q > d: the other latent directions have no loadings
             Vt = np.linalg.svd(weighted, full_matrices=True)[2]
         W = self.W @ Vt.T
-        return LinearGaussian(W=W * sign_rule(W), mu=self.mu, psi=self.psi)
+        return replace(self, W=W * sign_rule(W))
 
     def principal_axes(self) -> tuple[Array, Array]:
         """Orthonormal axes U (d, q) of W and the variances lam (q,) of C along them.
@@ -257,10 +253,10 @@ class LinearGaussian:
         U = U * sign_rule(U)
         return U, length**2 + np.einsum("jq,j,jq->q", U, self.psi, U)
 
-    def rescaled(self, scale: Array, shift: Array | float = 0.0) -> LinearGaussian:
+    def rescaled(self, scale: Array, shift: Array | float = 0.0) -> Self:
         """The model of scale * x + shift, column by column."""
-        return LinearGaussian(
-            W=self.W * scale[:, None], mu=self.mu * scale + shift, psi=self.psi * scale**2
+        return replace(
+            self, W=self.W * scale[:, None], mu=self.mu * scale + shift, psi=self.psi * scale**2
         )
 
     def encoder(self) -> AffineMap:
@@ -283,35 +279,51 @@ class LinearGaussian:
             raise ValueError(f"expected rows of {self.d} features, got shape {rows.shape}")
         return rows
 
-    def _prepare(self, X: NDArray[Any]) -> tuple[Any, Coefficients]:
-        rows = prepare_rows(X, None, self.mu, None, self.q)
-        return rows, Coefficients.of(self.W, np.zeros(self.d), self.psi)
-
-    def _latents(self, X: NDArray[Any]) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
+    def latents(self, X: NDArray[Any]) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
         """(positions (c,), means (c, q), packed covariances (K, c or 1)) of all rows, in parts."""
-        if near_exact.is_nearly_exact(self.W, self.psi):
-            i, j = np.tril_indices(self.q)
-            for part in near_exact.pattern_posteriors(X, self.W, self.mu, self.psi):
-                yield part.rows, part.Z, part.S[i, j][:, None]
-            return
-        rows, coefficients = self._prepare(X)
-        for chunk in row_posteriors(rows, coefficients):
-            yield rows.order[chunk.rows], chunk.Z.T, chunk.S
+        for part in self._parts(X):
+            yield part.at, part.Z, part.S
 
-    def _posterior_near_exact(self, X: NDArray[Any]) -> Posterior:
-        mean = np.empty((len(X), self.q))
-        pattern = np.empty(len(X), dtype=np.intp)
-        covs = []
-        for k, part in enumerate(near_exact.pattern_posteriors(X, self.W, self.mu, self.psi)):
-            mean[part.rows] = part.Z
-            pattern[part.rows] = k
-            covs.append(part.S)
-        stacked = np.stack(covs) if covs else np.empty((0, self.q, self.q))
-        return Posterior(mean=mean, pattern_cov=stacked, pattern=pattern)
+    def _parts(self, X: NDArray[Any], cell_sd: Array | None = None) -> Iterator[Part]:
+        """Posteriors of all rows, by the route that keeps the digits."""
+        least = self.psi if cell_sd is None else self.psi + _least_known(X, cell_sd)
+        if near_exact.is_nearly_exact(self.W, least):
+            i, j = np.tril_indices(self.q)
+            known = None if cell_sd is None else cell_sd**2
+            for exact in near_exact.pattern_posteriors(X, self.W, self.mu, self.psi, known):
+                S, norm = exact.S[i, j][:, None], np.array([exact.log_norm])
+                yield Part(exact.rows, exact.Z, S, norm, exact.distance, exact.has_density)
+            return
+        delta = np.zeros(self.d)
+        if cell_sd is not None:
+            noisy = prepare_noisy_rows(X, cell_sd, None, self.mu, None)
+            for chunk in noisy_posteriors(noisy, self.W, delta, self.psi):
+                yield Part.of(chunk.part, noisy.order)
+            return
+        rows = prepare_rows(X, None, self.mu, None, self.q)
+        for part in row_posteriors(rows, Coefficients.of(self.W, delta, self.psi)):
+            yield Part.of(part, rows.order)
+
+    def _inflation(self, part: Part, X: NDArray[Any]) -> Array | None:
+        """(c,) variances of these rows beside what their gaps alone say; None where they agree."""
+        return None
+
+    def _require_density(self, part: Part) -> None:
+        if not part.has_density:
+            raise SingularModelError(
+                "the model has no density: its noise variance is zero where its "
+                f"{self.q} components leave directions without variance (row "
+                f"{int(part.at[0])}). Fit fewer components; PPCA also takes a "
+                "noise_variance"
+            )
+
+    def _diagonal(self) -> Array:
+        """(d,) of W W^T + diag(psi)."""
+        return np.asarray(np.einsum("jq,jq->j", self.W, self.W) + self.psi)
 
     def _noise_floor(self) -> Array:
         """psi with zeros replaced by a vanishing share of the feature's variance."""
-        variance = self.variances()
+        variance = self._diagonal()
         return np.maximum(self.psi, np.where(variance > 0, near_exact.VANISHING * variance, 1.0))
 
     def _precision_near_exact(self) -> Array:
@@ -324,7 +336,28 @@ class LinearGaussian:
         return np.asarray((U / lam) @ U.T)
 
 
-def _square_roots(S: Array) -> Array:
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Posteriors of some rows, by whichever route they came about. u is c, or 1 where shared."""
+
+    at: NDArray[np.intp]  # (c,) positions
+    Z: Array  # (c, q)
+    S: Array  # (K, u) packed
+    log_norm: Array  # (u,) ln |2 pi C_oo|
+    distance: Array  # (c,) r^T C_oo^-1 r
+    has_density: bool = True
+
+    @classmethod
+    def of(cls, part: RowPosteriors, order: NDArray[np.intp]) -> Part:
+        return cls(order[part.rows], part.Z.T, part.S, part.log_norm, part.distance)
+
+
+def _least_known(X: NDArray[Any], cell_sd: Array) -> Array:
+    """(d,) smallest known variance among the seen cells of each column."""
+    return np.asarray(np.min(cell_sd, axis=0, where=~np.isnan(X), initial=np.inf) ** 2)
+
+
+def square_roots(S: Array) -> Array:
     """Matrices L with L L^T = S for a stack of covariances (u, q, q), singular ones included."""
     try:
         return np.asarray(np.linalg.cholesky(S), dtype=np.float64)

@@ -1,0 +1,169 @@
+"""What a fitted model predicts once the uncertainty of its parameters is counted in.
+
+Maximum likelihood takes its estimates for the truth, so that its intervals are too narrow on small
+tables. Three corrections, each of order (parameters / cells):
+
+- the noise variance is estimated from residuals that were made small by the fit: it is divided by
+  the degrees of freedom left instead of the number of cells, and, being uncertain itself, predicts
+  like Student's t with nu degrees of freedom, whose variance is larger by nu / (nu - 2);
+- w_j and mu_j of the cell to be predicted are uncertain with covariance V_j, the inverse of the
+  information about them (`information`): E[z~^T V_j z~] is added, z~ = (z, 1);
+- so are those of the seen cells from which z was inferred. The error dw~_j^T z~ in feature j acts
+  as noise of variance E[z~^T V_j z~] and moves z by S w_j / psi_j times itself; an error of psi_j
+  moves it by its relative size times the residual.
+
+This is the delta method around the estimate (Little and Rubin 2019, section 9.1, has the Gaussian
+without latent variables). Means are those of the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from eigengap.linalg import Array, pack_outer, packed_indices, packed_size, unpack
+from eigengap.models import near_exact
+from eigengap.models.information import Evidence, Information, Noise, information
+from eigengap.models.linear_gaussian import LinearGaussian, square_roots
+from eigengap.models.row_posterior import projected_variance
+
+# Least share of the cells (or of a column's) that is left as degrees of freedom, however many
+# parameters there are, and least degrees of freedom of a noise variance: beyond these bounds the
+# expansion says nothing, and intervals are wide anyway.
+LEAST_LEFT = 0.1
+LEAST_DEGREES = 3.0
+
+CHUNK_CELLS = 1 << 19  # rows x features that are held at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Predictive:
+    """A linear-Gaussian model and how uncertain its parameters are."""
+
+    model: LinearGaussian
+    noise: Array  # (d,) expected noise variance, larger than psi
+    degrees: Array  # (d,) of freedom of each noise variance
+    spread: Array  # ((q + 1)(q + 2) / 2, d) packed covariance of (w_j, mu_j)
+    kind: Noise
+
+    @classmethod
+    def of(cls, model: LinearGaussian, evidence: Evidence) -> Predictive:
+        """The uncertainty of a maximum likelihood fit to `evidence`."""
+        if near_exact.is_nearly_exact(model.W, model.psi):  # no noise: nothing is uncertain
+            certain = np.zeros((packed_size(model.q + 1), model.d))
+            return cls(model, model.psi, np.full(model.d, np.inf), certain, evidence.noise)
+        left = _share_left(evidence, model.q)
+        degrees = _degrees(information(model, evidence), left, evidence.noise)
+        noise = model.psi / left / (1.0 - 2.0 / degrees)
+        wider = LinearGaussian(W=model.W, mu=model.mu, psi=noise)
+        return cls(model, noise, degrees, _spread(wider, evidence), evidence.noise)
+
+    def conditional(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
+
+        Seen cells are returned as they are, with variance 0.
+        """
+        rows = np.asarray(X)
+        if near_exact.is_nearly_exact(self.model.W, self.model.psi):
+            return self.model.conditional(rows)
+        mean = self.model.conditional_mean(rows)
+        variance = np.zeros(mean.shape)
+        gappy = np.flatnonzero(np.isnan(rows).any(axis=1))
+        for at, Z, S in self._latents(rows[gappy]):
+            part = gappy[at]
+            variance[part] = self._variance(rows[part], Z, S)
+        variance[~np.isnan(rows)] = 0.0
+        return mean, variance
+
+    def draw(self, rng: np.random.Generator) -> LinearGaussian:
+        """A model whose parameters are drawn from their distribution around the estimate."""
+        model = self.model
+        if not np.any(self.spread):
+            return model
+        root = square_roots(unpack(self.spread.T, model.q + 1))
+        error = (root @ rng.standard_normal((model.d, model.q + 1, 1)))[:, :, 0]
+        psi = self.noise
+        if self.kind != "given":  # a scaled inverse chi-square of mean `noise`
+            degrees = self.degrees[: 1 if self.kind == "isotropic" else model.d]
+            psi = self.noise * (degrees - 2.0) / rng.chisquare(degrees)
+        return LinearGaussian(W=model.W + error[:, :-1], mu=model.mu + error[:, -1], psi=psi)
+
+    # ---------------------------------------------------------------------------------------
+
+    def _latents(self, X: NDArray[np.floating]) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
+        """Posteriors under the wider noise, in parts small enough for (rows, features) tables."""
+        wider = LinearGaussian(W=self.model.W, mu=self.model.mu, psi=self.noise)
+        step = max(64, CHUNK_CELLS // max(self.model.d, 1))
+        for at, Z, S in wider.latents(X):
+            for start in range(0, len(at), step):
+                part = slice(start, start + step)
+                yield at[part], Z[part], S if S.shape[1] == 1 else S[:, part]
+
+    def _variance(self, X: NDArray[np.floating], Z: Array, S: Array) -> Array:
+        """(c, d) for rows X (c, d) with posterior means Z (c, q), packed covariances S (K, u)."""
+        W, q = self.model.W, self.model.q
+        S = np.broadcast_to(S, (len(S), len(Z)))
+        seen = ~np.isnan(X).T  # (d, c)
+        from_parameters = _twice_off_diagonal(self.spread.T) @ _second_moments(Z, S)  # (d, c)
+        residual = np.where(seen, X.T - self.model.mu[:, None] - W @ Z.T, 0.0)
+        of_weights = residual**2 * (2.0 / self.degrees)[:, None]
+        acting = np.where(seen, from_parameters + of_weights, 0.0) / self.noise[:, None] ** 2
+        G = unpack((pack_outer(W).T @ acting).T, q)  # (c, q, q)
+        full = unpack(S.T, q)
+        i, j = packed_indices(q)
+        wider = S + (full @ G @ full)[:, i, j].T
+        return np.asarray((projected_variance(W, wider) + from_parameters).T + self.noise)
+
+
+def _share_left(evidence: Evidence, q: int) -> Array:
+    """(d,) degrees of freedom left for the noise, beside the number of seen cells."""
+    seen_w, d = evidence.seen_w, len(evidence.seen_w)
+    means = 1 if evidence.fits_mean else 0
+    if evidence.noise == "given":
+        return np.ones(d)
+    if evidence.noise == "diagonal":
+        return np.asarray(np.maximum(1.0 - (q + means) / seen_w, LEAST_LEFT))
+    parameters = d * q - q * (q - 1) / 2 + d * means
+    return np.full(d, max(1.0 - parameters / float(np.sum(seen_w)), LEAST_LEFT))
+
+
+def _degrees(known: Information, left: Array, kind: Noise) -> Array:
+    """(d,) degrees of freedom of each noise variance."""
+    if kind == "given":
+        return np.full(len(left), np.inf)
+    worth = known.noise if kind == "diagonal" else np.full(len(left), np.sum(known.noise))
+    return np.asarray(np.maximum(worth * left, LEAST_DEGREES))
+
+
+def _spread(model: LinearGaussian, evidence: Evidence) -> Array:
+    """Packed covariance ((q + 1)(q + 2) / 2, d) of each (w_j, mu_j).
+
+    Directions of which the data say nothing (a component without loadings) are held to be no
+    larger than the feature itself.
+    """
+    q = model.q
+    known = information(model, evidence).loadings
+    diagonal = np.arange(q + 1)
+    known[:, diagonal, diagonal] += 1.0 / model.variances()[:, None]
+    covariance = np.zeros_like(known)
+    size = q + 1 if evidence.fits_mean else q
+    covariance[:, :size, :size] = np.linalg.inv(known[:, :size, :size])
+    i, j = packed_indices(q + 1)
+    return np.ascontiguousarray(covariance[:, i, j].T)
+
+
+def _second_moments(Z: Array, S: Array) -> Array:
+    """Packed E[z~ z~^T] ((q + 1)(q + 2) / 2, c) with z~ = (z, 1)."""
+    i, j = packed_indices(Z.shape[1])
+    products = S + (Z[:, i] * Z[:, j]).T
+    return np.concatenate([products, Z.T, np.ones((1, len(Z)))])
+
+
+def _twice_off_diagonal(packed: Array) -> Array:
+    """Packed matrices (d, K~) such that a product with packed ones is the trace of theirs."""
+    q = round((np.sqrt(8 * packed.shape[1] + 1) - 1) / 2)
+    i, j = packed_indices(q)
+    return np.asarray(packed * np.where(i == j, 1.0, 2.0))

@@ -1,0 +1,154 @@
+"""Intervals that hold the uncertainty of the parameters, against dense algebra and simulation."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from eigengap import PPCA, FactorAnalysis
+from eigengap.models.information import Evidence, information
+from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.models.predictive import Predictive
+
+
+def some_model(rng, d=6, q=2):
+    W = rng.normal(size=(d, q))
+    return LinearGaussian(W=W, mu=rng.normal(size=d), psi=rng.uniform(0.2, 1.0, d))
+
+
+def some_evidence(rng, d=6, k=40, n=400.0, noise="diagonal", **others):
+    seen = rng.random((k, d)) > 0.3
+    return Evidence(seen=seen, seen_w=n * seen.mean(axis=0), noise=noise, **others)
+
+
+def dense_information(model, seen, j):
+    """Of (w_j, mu_j), and for psi_j, from x_j given the other seen cells of one row."""
+    others = [k for k in np.flatnonzero(seen) if k != j]
+    C = model.covariance()
+    Coo = C[np.ix_(others, others)]
+    to_z = np.linalg.solve(Coo, model.W[others]).T if others else np.zeros((model.q, 0))
+    cov_z = to_z @ Coo @ to_z.T
+    v = C[j, j] - model.W[j] @ cov_z @ model.W[j]
+    about = np.zeros((model.q + 1, model.q + 1))
+    about[:-1, :-1] = cov_z / v
+    about[-1, -1] = 1 / v
+    return about, (model.psi[j] / v) ** 2
+
+
+def test_information_is_that_of_a_cell_given_the_others():
+    rng = np.random.default_rng(0)
+    model = some_model(rng)
+    evidence = some_evidence(rng)
+    got = information(model, evidence)
+    for j in range(model.d):
+        rows = evidence.seen[evidence.seen[:, j]]
+        each = [dense_information(model, row, j) for row in rows]
+        mean = np.mean([about for about, _ in each], axis=0)
+        noise = np.mean([worth for _, worth in each])
+        # Rows without the feature count a thousandth.
+        assert_allclose(got.loadings[j], mean * evidence.seen_w[j], rtol=2e-3, atol=1e-2)
+        assert_allclose(got.noise[j], noise * evidence.seen_w[j], rtol=2e-3)
+
+
+def test_a_feature_that_no_sampled_row_shows_is_judged_by_the_rows_there_are():
+    rng = np.random.default_rng(1)
+    model = some_model(rng)
+    evidence = some_evidence(rng)
+    evidence.seen[:, 2] = False
+    got = information(model, evidence)
+    expected = np.mean([dense_information(model, row, 2)[0] for row in evidence.seen], axis=0)
+    assert_allclose(got.loadings[2], expected * evidence.seen_w[2], rtol=1e-9, atol=1e-9)
+
+
+def drawn_variance(predictive, X, m, rng):
+    """Of the gaps, over parameters and cells together: law of total variance, m models."""
+    means, variances = zip(*(predictive.draw(rng).conditional(X) for _ in range(m)), strict=True)
+    return np.var(means, axis=0) + np.mean(variances, axis=0)
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal", "given"])
+def test_variance_is_that_of_models_drawn_around_the_estimate(noise):
+    rng = np.random.default_rng(2)
+    model = some_model(rng)
+    if noise == "isotropic":
+        model = LinearGaussian(W=model.W, mu=model.mu, psi=np.full(model.d, 0.5))
+    X = model.sample(30, rng)
+    X[rng.random(X.shape) < 0.4] = np.nan
+    X[0] = np.nan
+    predictive = Predictive.of(model, some_evidence(rng, n=2000.0, noise=noise))
+    _, variance = predictive.conditional(X)
+    gaps = np.isnan(X)
+    drawn = drawn_variance(predictive, X, 1500, rng)
+    plug_in = model.conditional(X)[1]
+    assert np.all(variance[gaps] > plug_in[gaps])
+    added, expected = (variance - plug_in)[gaps].mean(), (drawn - plug_in)[gaps].mean()
+    assert_allclose(added, expected, rtol=0.1)  # the delta method's own error is of higher order
+    assert_allclose(variance[gaps], drawn[gaps], rtol=0.12)
+
+
+def test_with_many_rows_the_estimate_is_all_there_is():
+    rng = np.random.default_rng(3)
+    model = some_model(rng)
+    X = model.sample(20, rng)
+    X[rng.random(X.shape) < 0.4] = np.nan
+    mean, variance = Predictive.of(model, some_evidence(rng, n=1e9)).conditional(X)
+    for got, expected in zip((mean, variance), model.conditional(X), strict=True):
+        assert_allclose(got, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_what_is_given_is_certain():
+    rng = np.random.default_rng(4)
+    model = some_model(rng)
+    evidence = some_evidence(rng, n=50.0, noise="given", fits_mean=False)
+    predictive = Predictive.of(model, evidence)
+    drawn = predictive.draw(rng)
+    assert_allclose(predictive.noise, model.psi)
+    assert_allclose(drawn.psi, model.psi)
+    assert_allclose(drawn.mu, model.mu)
+    assert not np.allclose(drawn.W, model.W, rtol=1e-3)
+
+
+def test_units_do_not_matter():
+    rng = np.random.default_rng(5)
+    model = some_model(rng)
+    evidence = some_evidence(rng, n=60.0)
+    X = model.sample(20, rng)
+    X[rng.random(X.shape) < 0.4] = np.nan
+    scale = 10.0 ** rng.uniform(-3, 3, model.d)
+    _, plain = Predictive.of(model, evidence).conditional(X)
+    _, scaled = Predictive.of(model.rescaled(scale), evidence).conditional(X * scale)
+    assert_allclose(scaled, plain * scale**2, rtol=1e-7)
+
+
+@pytest.mark.parametrize("model", [PPCA(1, scale=True), FactorAnalysis(2), PPCA(3)], ids=repr)
+def test_the_mean_of_a_row_without_cells_is_as_uncertain_as_the_mean(model):
+    """Beyond the column's own variance: that of its mean, variance / n."""
+    X = some_model(np.random.default_rng(6)).sample(40, np.random.default_rng(7))
+    gappy = X.copy()
+    gappy[::3, 0] = np.nan
+    fitted = model.fit(gappy)
+    _, std = fitted.impute(np.full((1, 6), np.nan), return_std=True)
+    variance = np.diag(fitted.get_covariance())
+    assert np.all(std[0] ** 2 > variance * (1 + 1 / 40))
+    assert np.all(std[0] ** 2 < variance * 1.6)
+
+
+@pytest.mark.parametrize(("kind", "spread"), [(PPCA, (1.0, 1.0)), (FactorAnalysis, (0.3, 3.0))])
+def test_intervals_of_small_tables_cover(kind, spread):
+    """50 x 20, 5 components, a fifth missing: 95 % intervals, where plug-in ones cover < 91 %."""
+    inside = {"plug-in": 0, "impute": 0}
+    cells = 0
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        psi = 0.25 * rng.uniform(*spread, 20)
+        truth = LinearGaussian(W=rng.normal(size=(20, 5)), mu=np.zeros(20), psi=psi)
+        X = truth.sample(50, rng)
+        gaps = rng.random(X.shape) < 0.2
+        gappy = np.where(gaps, np.nan, X)
+        fitted = kind(5, max_iter=3000).fit(gappy)
+        filled, std = fitted.impute(gappy, return_std=True)
+        plug_in = np.sqrt(fitted.model_.conditional(gappy)[1])
+        inside["impute"] += np.sum(np.abs(filled - X)[gaps] < 1.96 * std[gaps])
+        inside["plug-in"] += np.sum(np.abs(filled - X)[gaps] < 1.96 * plug_in[gaps])
+        cells += np.sum(gaps)
+    assert inside["plug-in"] < 0.91 * cells
+    assert 0.935 * cells < inside["impute"] < 0.965 * cells  # +- 3 standard errors of 5 000 cells
