@@ -74,15 +74,15 @@ def test_variance_is_that_of_models_drawn_around_the_estimate(noise):
     X = model.sample(30, rng)
     X[rng.random(X.shape) < 0.4] = np.nan
     X[0] = np.nan
-    predictive = Predictive.of(model, some_evidence(rng, n=2000.0, noise=noise))
+    predictive = Predictive.of(model, some_evidence(rng, n=80.0, noise=noise))
     _, variance = predictive.conditional(X)
     gaps = np.isnan(X)
     drawn = drawn_variance(predictive, X, 1500, rng)
     plug_in = model.conditional(X)[1]
     assert np.all(variance[gaps] > plug_in[gaps])
-    added, expected = (variance - plug_in)[gaps].mean(), (drawn - plug_in)[gaps].mean()
-    assert_allclose(added, expected, rtol=0.1)  # the delta method's own error is of higher order
-    assert_allclose(variance[gaps], drawn[gaps], rtol=0.12)
+    assert plug_in[gaps].mean() < 0.92 * drawn[gaps].mean()
+    assert_allclose(variance[gaps].mean(), drawn[gaps].mean(), rtol=0.06)
+    assert_allclose(variance[gaps], drawn[gaps], rtol=0.15)
 
 
 def test_with_many_rows_the_estimate_is_all_there_is():

@@ -12,6 +12,9 @@ tables. Three corrections, each of order (parameters / cells):
   as noise of variance E[z~^T V_j z~] and moves z by S w_j / psi_j times itself; an error of psi_j
   moves it by its relative size times the residual.
 
+Loadings that are mostly error make z look better known than it is: the information is computed at
+loadings shrunk by what their own uncertainty explains of them.
+
 This is the delta method around the estimate (Little and Rubin 2019, section 9.1, has the Gaussian
 without latent variables). Means are those of the model itself.
 """
@@ -36,6 +39,11 @@ from eigengap.models.row_posterior import projected_variance
 LEAST_LEFT = 0.1
 LEAST_DEGREES = 3.0
 
+# How often the information is found anew at loadings shrunk by their uncertainty, and the least
+# share of its strength that a component keeps.
+SHRINKAGES = 2
+LEAST_STRENGTH = 0.05
+
 CHUNK_CELLS = 1 << 19  # rows x features that are held at a time
 
 
@@ -59,7 +67,10 @@ class Predictive:
         degrees = _degrees(information(model, evidence), left, evidence.noise)
         noise = model.psi / left / (1.0 - 2.0 / degrees)
         wider = LinearGaussian(W=model.W, mu=model.mu, psi=noise)
-        return cls(model, noise, degrees, _spread(wider, evidence), evidence.noise)
+        spread = _spread(wider, evidence)
+        for _ in range(SHRINKAGES):
+            spread = _spread(_shrunk(wider, spread), evidence)
+        return cls(model, noise, degrees, spread, evidence.noise)
 
     def conditional(self, X: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
@@ -153,6 +164,23 @@ def _spread(model: LinearGaussian, evidence: Evidence) -> Array:
     covariance[:, :size, :size] = np.linalg.inv(known[:, :size, :size])
     i, j = packed_indices(q + 1)
     return np.ascontiguousarray(covariance[:, i, j].T)
+
+
+def _shrunk(model: LinearGaussian, spread: Array) -> LinearGaussian:
+    """The model with each component as strong as its loadings are without their errors.
+
+    E[w w^T] = E[w] E[w]^T + V: loadings that are mostly error look like signal, and like a
+    well-known z. Component by component of W^T Psi^-1 W, the share of the strength that V explains
+    is taken off.
+    """
+    q = model.q
+    V = unpack(spread.T, q + 1)[:, :q, :q]
+    strength, T = np.linalg.eigh(model.W.T @ (model.W / model.psi[:, None]))
+    along = np.einsum("ak,jab,bk->jk", T, V, T)  # (d, q) variance of w_j^T t_k
+    by_chance = (1.0 / model.psi) @ along
+    share = np.clip(1.0 - by_chance / np.maximum(strength, by_chance), LEAST_STRENGTH, 1.0)
+    W = (model.W @ (T * np.sqrt(share))) @ T.T
+    return LinearGaussian(W=W, mu=model.mu, psi=model.psi)
 
 
 def _second_moments(Z: Array, S: Array) -> Array:
