@@ -129,7 +129,7 @@ def test_the_mean_of_a_row_without_cells_is_as_uncertain_as_the_mean(model):
     _, std = fitted.impute(np.full((1, 6), np.nan), return_std=True)
     variance = np.diag(fitted.get_covariance())
     assert np.all(std[0] ** 2 > variance * (1 + 1 / 40))
-    assert np.all(std[0] ** 2 < variance * 1.6)
+    assert np.all(std[0] ** 2 < variance * 2.0)  # generous where nothing was seen
 
 
 @pytest.mark.parametrize(("kind", "spread"), [(PPCA, (1.0, 1.0)), (FactorAnalysis, (0.3, 3.0))])
