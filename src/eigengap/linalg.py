@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -14,13 +16,16 @@ def packed_size(q: int) -> int:
     return q * (q + 1) // 2
 
 
+@lru_cache(maxsize=128)
 def packed_indices(q: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Row and column of each packed entry: entry (i, j), j <= i, sits at i (i + 1) / 2 + j.
 
     This order puts the triangle of a leading block first, so that appending a row to the matrix
-    appends to the packed vector.
+    appends to the packed vector. Kept from call to call, hence read-only.
     """
-    return np.tril_indices(q)
+    i, j = np.tril_indices(q)
+    i.flags.writeable = j.flags.writeable = False
+    return i, j
 
 
 def pack_outer(W: Array) -> Array:
@@ -57,3 +62,13 @@ def principal_angles(A: Array, B: Array) -> Array:
     zero are not lost in the rounding of 1 - cos.
     """
     return np.asarray(scipy.linalg.subspace_angles(A, B))
+
+
+def procrustes(A: Array, B: Array) -> Array:
+    """The orthogonal R (q, q) that brings A R nearest to B, both (d, q), in least squares.
+
+    Schoenemann (1966): R = U V^T from the singular value decomposition A^T B = U S V^T.
+    Reflections are allowed, for the prior of z knows no orientation.
+    """
+    U, _, Vt = np.linalg.svd(A.T @ B)
+    return np.asarray(U @ Vt)

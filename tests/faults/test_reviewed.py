@@ -129,10 +129,13 @@ def test_weights_are_repetitions_for_the_choice_of_rank_too(make):
     X = rng.normal(size=(120, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(120, 6))
     X[:30][rng.random((30, 6)) < 0.5] = np.nan
     times = np.where(np.arange(120) < 30, 4, 1)
-    weighted = make().fit(X, sample_weight=times).rank_choice_.curve
-    repeated = make().fit(np.repeat(X, times, axis=0)).rank_choice_.curve
-    for q in weighted:
-        np.testing.assert_allclose(weighted[q], repeated[q], rtol=1e-4)
+    weighted = make().fit(X, sample_weight=times).rank_choice_
+    repeated = make().fit(np.repeat(X, times, axis=0)).rank_choice_
+    assert weighted.criteria == repeated.criteria
+    for name, curve in weighted.curves.items():
+        assert list(curve) == list(repeated.curves[name])
+        for q in curve:
+            np.testing.assert_allclose(curve[q], repeated.curves[name][q], rtol=1e-4)
 
 
 def test_auto_does_not_run_into_the_degenerate_likelihood_of_small_gappy_tables():

@@ -38,6 +38,7 @@ from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source
 from eigengap.sources.frames import like
 from eigengap.sources.rescaled import Rescaled
+from eigengap.sources.sentinels import warn_of_codes
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.moments import ColumnMoments
 
@@ -94,14 +95,20 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         self._fit(X, sample_weight)
         return self
 
-    def _fit(self, X: Any, sample_weight: Any) -> None:
+    def _fit(self, X: Any, sample_weight: Any, cell_sd: Any = None) -> None:
         source = present_rows(
-            as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+            as_source(
+                X,
+                sample_weight=sample_weight,
+                cell_sd=cell_sd,
+                missing_values=self.missing_values,
+            )
         )
         source.require_fit(min_rows=2)
+        warn_of_codes(source, stacklevel=4)
         _require_frequencies(source.seen().sum_w)
         self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
-        unit = _standard_deviations(source) if self.scale else None
+        unit = self._column_sizes(source) if self.scale else None
         fit = self._fit_model(source if unit is None else Rescaled(source, unit))
         validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
         self._keep(fit, unit)
@@ -113,6 +120,10 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
 
     def _fit_model(self, source: Source) -> GaussianFit:
         raise NotImplementedError
+
+    def _column_sizes(self, source: Source) -> Array:
+        """(d,) by which scale=True divides."""
+        return _standard_deviations(source)
 
     def _noise_kind(self) -> Noise:
         """What was learned of the noise."""
@@ -176,15 +187,15 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
 
     # Input ---------------------------------------------------------------------------------
 
-    def _source(self, X: Any) -> Source:
+    def _source(self, X: Any, cell_sd: Any = None) -> Source:
         check_is_fitted(self, "model_")
-        source = as_source(X, missing_values=self.missing_values)
+        source = as_source(X, cell_sd=cell_sd, missing_values=self.missing_values)
         validate_data(self, X, reset=False, skip_check_array=True)
         return source
 
-    def _map(self, X: Any, fn: Callable[[Array], Array]) -> Array:
-        """fn over the rows of X, dense and block by block."""
-        source = self._source(X)
+    def _map(self, X: Any, fn: Callable[..., Array], cell_sd: Any = None) -> Array:
+        """fn(rows), or fn(rows, cell_sd), over X, dense and block by block."""
+        source = self._source(X, cell_sd)
         rows = source.map(lambda block: _on_dense(block, fn))
         return rows.astype(np.float32) if source.dtype == np.float32 else rows
 
@@ -206,23 +217,28 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         """Unseen coordinates at their prior mean: they are independent of the seen ones."""
         return np.nan_to_num(Z, nan=0.0)
 
-    def posterior(self, X: Any) -> Posterior:
+    def posterior(self, X: Any, *, cell_sd: Any = None) -> Posterior:
         """Posterior of the latent variables of every row, gaps marginalised.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
             NaN marks an unseen cell.
+        cell_sd : table of X's shape, default=None
+            Known standard deviation of each cell, beside the model's own noise; 0 or NaN where
+            there is none.
 
         Returns
         -------
         Posterior
             `mean` (n_samples, n_components), `cov` (one matrix per pattern of gaps), `std`.
         """
-        values = self._source(X).collect()
-        return self.model_.posterior(values if isinstance(values, np.ndarray) else values.toarray())
+        source = self._source(X, cell_sd)
+        values = source.collect()
+        dense = values if isinstance(values, np.ndarray) else values.toarray()
+        return self.model_.posterior(dense, source.collect_cell_sd())
 
-    def reconstruct(self, X: Any, kind: str = "posterior") -> Any:
+    def reconstruct(self, X: Any, kind: str = "posterior", *, cell_sd: Any = None) -> Any:
         """Rows as the model sees them without noise.
 
         Parameters
@@ -233,6 +249,8 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
             "posterior" is W E[z | x] + mu, drawn towards the mean as the noise demands;
             "optimal" is the projection onto the components, of least squared error (002 section
             3.4).
+        cell_sd : table of X's shape, default=None
+            Known standard deviation of each cell, as in `posterior`; with kind="posterior" only.
 
         Returns
         -------
@@ -241,7 +259,14 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         if kind == "posterior":
             rows = self._map(
-                X, lambda x: self.model_.posterior_mean(x) @ self.model_.W.T + self.model_.mu
+                X,
+                lambda *x: self.model_.posterior_mean(*x) @ self.model_.W.T + self.model_.mu,
+                cell_sd,
+            )
+        elif kind == "optimal" and cell_sd is not None:
+            raise ValueError(
+                'kind="optimal" is a projection, which knows no noise of cells; use '
+                'kind="posterior", or leave cell_sd out'
             )
         elif kind == "optimal":
             rows = self._map(X, self._project)
@@ -252,7 +277,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
     def _project(self, X: Array) -> Array:
         return self.model_.project(X)
 
-    def impute(self, X: Any, return_std: bool = False) -> Any:
+    def impute(self, X: Any, return_std: bool = False, *, cell_sd: Any = None) -> Any:
         """Fill every gap with its expected value given what was seen of its row.
 
         Parameters
@@ -261,6 +286,9 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
             NaN marks an unseen cell.
         return_std : bool, default=False
             Whether to return the standard deviations too.
+        cell_sd : table of X's shape, default=None
+            Known standard deviation of each cell, as in `posterior`: a noisy one says less about
+            the others of its row. It is returned as it is, like every seen cell.
 
         Returns
         -------
@@ -277,13 +305,15 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         if not return_std:
-            return like(X, self._map(X, self.model_.conditional_mean))
+            return like(X, self._map(X, self.model_.conditional_mean, cell_sd))
         predictive = self.predictive_
-        both = self._map(X, lambda x: np.hstack(_mean_and_std(predictive, x)))
+        both = self._map(X, lambda *x: np.hstack(_mean_and_std(predictive, *x)), cell_sd)
         d = self.n_features_in_
         return like(X, both[:, :d]), like(X, both[:, d:])
 
-    def sample_imputations(self, X: Any, m: int, random_state: Any = None) -> Iterator[Any]:
+    def sample_imputations(
+        self, X: Any, m: int, random_state: Any = None, *, cell_sd: Any = None
+    ) -> Iterator[Any]:
         """Draw the gaps m times from their distribution given what was seen.
 
         The parameters are drawn anew for each table, from their uncertainty, so that estimates
@@ -296,6 +326,8 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         m : int
             Number of tables.
         random_state : int, RandomState or None
+        cell_sd : table of X's shape, default=None
+            Known standard deviation of each cell, as in `posterior`.
 
         Yields
         ------
@@ -307,22 +339,30 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         predictive = self.predictive_
         for _ in range(m):
             drawn = predictive.draw(rng)
-            yield like(X, self._map(X, partial(drawn.sample_conditional, rng=rng)))
+            yield like(X, self._map(X, partial(_sample_conditional, drawn, rng), cell_sd))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draw new rows from the fitted density: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
         return self.model_.sample(n_samples, _generator(random_state))
 
-    def score_samples(self, X: Any) -> Array:
-        """Log-likelihood of the seen part of every row: (n_samples,)."""
+    def score_samples(self, X: Any, *, cell_sd: Any = None) -> Array:
+        """Log-likelihood of the seen part of every row: (n_samples,).
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks an unseen cell.
+        cell_sd : table of X's shape, default=None
+            Known standard deviation of each cell, as in `posterior`.
+        """
         check_is_fitted(self, "model_")
-        source = self._source(X)
+        source = self._source(X, cell_sd)
         return source.map(lambda block: _on_dense(block, self.model_.log_likelihood))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, *, cell_sd: Any = None) -> float:
         """Mean log-likelihood of the rows."""
-        return float(np.mean(self.score_samples(X)))
+        return float(np.mean(self.score_samples(X, cell_sd=cell_sd)))
 
     def get_covariance(self) -> Array:
         """Covariance of the fitted density, W W^T + diag(psi): (n_features, n_features)."""
@@ -388,19 +428,29 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _on_dense(block: Block, fn: Callable[[Array], Array]) -> Array:
-    """fn of the block's rows; a sparse block a few rows at a time."""
-    values = block.values
+def _on_dense(block: Block, fn: Callable[..., Array]) -> Array:
+    """fn of the block's rows (and of cell_sd where there is one); a sparse block in pieces."""
+    values, cell_sd = block.values, block.cell_sd
     if isinstance(values, np.ndarray):
-        return fn(values)
+        return fn(values) if cell_sd is None else fn(values, cell_sd)
     step = max(1, DENSE_BYTES // (8 * values.shape[1]))
-    parts = [fn(values[start : start + step].toarray()) for start in range(0, block.n_rows, step)]
+    parts = []
+    for start in range(0, block.n_rows, step):
+        rows = slice(start, start + step)
+        known = () if cell_sd is None else (cell_sd[rows],)
+        parts.append(fn(values[rows].toarray(), *known))
     return np.concatenate(parts)
 
 
-def _mean_and_std(model: Predictive, X: Array) -> tuple[Array, Array]:
-    mean, variance = model.conditional(X)
+def _mean_and_std(model: Predictive, X: Array, cell_sd: Array | None = None) -> tuple[Array, Array]:
+    mean, variance = model.conditional(X, cell_sd)
     return mean, np.sqrt(variance)
+
+
+def _sample_conditional(
+    model: LinearGaussian, rng: np.random.Generator, X: Array, cell_sd: Array | None = None
+) -> Array:
+    return model.sample_conditional(X, rng, cell_sd)
 
 
 def _require_frequencies(sum_w: float) -> None:

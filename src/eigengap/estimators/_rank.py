@@ -8,33 +8,39 @@ from numbers import Integral
 import numpy as np
 
 from eigengap.fitting.gaussian_em import GaussianFit
-from eigengap.rank import RankChoice, largest_rank, rank_by_fits, rank_for_fraction
+from eigengap.rank import RankChoice, automatic_rank, largest_rank, rank_for_fraction
 from eigengap.sources.base import Source
 from eigengap.statistics.moments import ColumnMoments
 
-LOOSE = 1e-3  # tolerance of the fits that only compare ranks; BIC differs by far more
+LOOSE = 1e-3  # tolerance of the fits that only compare ranks
 
 Fit = Callable[[int], GaussianFit]  # q -> a loose fit
-Parameters = Callable[[int, int], int]  # d, q -> free parameters
 
 
 def rank_from_fits(
-    asked: int | float | str, source: Source, fit: Fit, parameters: Parameters
+    asked: int | float | str,
+    source: Source,
+    fit: Fit,
+    *,
+    fit_mean: bool = True,
+    most: int | None = None,
 ) -> tuple[int, RankChoice | None]:
-    """The number asked for, of smallest BIC ("auto"), or that explains a fraction; and why."""
+    """The number asked for, that of parallel analysis ("auto"), or that explains a fraction.
+
+    And why, for "auto", which takes no more than `most`.
+    """
     d = source.n_features
     if isinstance(asked, Integral):
         require_rank(int(asked), source)
         return int(asked), None
-    seen = rows_seen(source)
     if isinstance(asked, str):
-        choice = rank_by_fits(lambda q: fit(q).log_likelihood, parameters, d, seen)
+        choice = automatic_rank(source, fit_mean=fit_mean, most=most)
         return choice.n_components, choice
 
     def explained(q: int) -> float:
         return float(np.sum(fit(q).spectrum.explained_ratio(q)))
 
-    return rank_for_fraction(explained, float(asked), largest_rank(d, seen)), None
+    return rank_for_fraction(explained, float(asked), largest_rank(d, rows_seen(source))), None
 
 
 def rows_seen(source: Source) -> float:

@@ -14,20 +14,17 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import (
-    SHARED_CONSTRAINTS,
-    LinearGaussianEstimator,
-    NoiseFloorWarning,
-)
+from eigengap.estimators._base import SHARED_CONSTRAINTS, NoiseFloorWarning
+from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._rank import LOOSE, rank_from_fits
 from eigengap.fitting.factor import fit_factor_analysis
-from eigengap.fitting.gaussian_em import GaussianFit
+from eigengap.fitting.gaussian_em import EMOptions, GaussianFit, StudentRows
 from eigengap.fitting.rotation import METHODS, Method, rotate
 from eigengap.linalg import Array
 from eigengap.models.information import Noise
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.posterior import Posterior
-from eigengap.rank import factor_parameters
+from eigengap.rank import most_factors
 from eigengap.sources.base import Source
 from eigengap.sources.wording import column
 
@@ -36,7 +33,7 @@ class HeywoodWarning(NoiseFloorWarning):
     """The noise variance of a feature fell to its floor: the factors explain it entirely."""
 
 
-class FactorAnalysis(LinearGaussianEstimator):
+class FactorAnalysis(NoisyEstimator):
     """Maximum-likelihood factor analysis, gaps welcome.
 
     x = W z + mu + e with z ~ N(0, I) and e ~ N(0, diag(psi)): every feature has noise of its own.
@@ -47,7 +44,7 @@ class FactorAnalysis(LinearGaussianEstimator):
     ----------
     n_components : int, float in (0, 1), "auto" or None, default="auto"
         Number of factors; the share of the variance that they must explain; or the number of
-        smallest BIC, which None asks for too.
+        stand out of noise (parallel analysis, docs/rank.md), which None asks for too.
     tol : float, default=1e-6
         EM stops when no parameter moves by more than this (in units of its column's standard
         deviation) and the log-likelihood by no more per seen cell; on complete data, the largest
@@ -63,6 +60,11 @@ class FactorAnalysis(LinearGaussianEstimator):
         Rotation of the loadings, without Kaiser's normalisation unless `kaiser`.
     kaiser : bool, default=False
         Whether the rotation sees rows of unit length, as in R.
+    noise : {"gaussian", "student"}, default="gaussian"
+        "student" gives every row a scale of its own, so that what is seen of it is multivariate t:
+        outlying rows lose their weight (`row_weights`) instead of moving the axes.
+    degrees_of_freedom : float, default=None
+        Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
     n_init : int, default=1
         Number of starts where there are gaps; the best is kept.
     scale : bool, default=False
@@ -83,10 +85,14 @@ class FactorAnalysis(LinearGaussianEstimator):
         Correlations of the factors: the identity unless the rotation is oblique.
     rotation_ : Rotation
     n_components_, n_iter_, converged_, trace_, log_likelihood_, loglike_
+    degrees_of_freedom_ : float
+        Given or learned; infinite under Gaussian noise.
     heywood_ : tuple of int
         Features whose noise variance lies at its floor.
     model_ : LinearGaussian
-        The fitted density (rotations do not change it), in canonical form.
+        The fitted density (rotations do not change it), in canonical form; a
+        StudentLinearGaussian under Student noise, where loadings and noise are those of its scatter
+        matrix.
     rank_choice_ : RankChoice
         Only if n_components is "auto" or None.
 
@@ -105,6 +111,7 @@ class FactorAnalysis(LinearGaussianEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
+        **NOISE_CONSTRAINTS,
         "n_components": [*SHARED_CONSTRAINTS["n_components"], None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "copy": ["boolean"],
@@ -128,6 +135,8 @@ class FactorAnalysis(LinearGaussianEstimator):
         iterated_power: int = 3,
         rotation: Method | None = None,
         kaiser: bool = False,
+        noise: str = "gaussian",
+        degrees_of_freedom: float | None = None,
         n_init: int = 1,
         scale: bool = False,
         missing_values: Any = nan,
@@ -143,6 +152,8 @@ class FactorAnalysis(LinearGaussianEstimator):
         self.iterated_power = iterated_power
         self.rotation = rotation
         self.kaiser = kaiser
+        self.noise = noise
+        self.degrees_of_freedom = degrees_of_freedom
         self.n_init = n_init
         self.scale = scale
         self.missing_values = missing_values
@@ -156,10 +167,19 @@ class FactorAnalysis(LinearGaussianEstimator):
                 f"the {self.rotation} rotation did not converge", ConvergenceWarning, stacklevel=5
             )
 
-    def transform(self, X: Any) -> Array:
-        """Posterior means of the (rotated) factors: (n_samples, n_components)."""
+    def transform(self, X: Any, *, cell_sd: Any = None) -> Array:
+        """Posterior means of the (rotated) factors: (n_samples, n_components).
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a gap.
+        cell_sd : table of X's shape, default=None
+            Known standard deviation of each cell: a noisy one counts less.
+        """
         check_is_fitted(self, "model_")
-        return self._map(X, lambda x: self.model_.posterior_mean(x) @ self.rotation_.T)
+        T = self.rotation_.T
+        return self._map(X, lambda *x: self.model_.posterior_mean(*x) @ T, cell_sd)
 
     def inverse_transform(self, X: Any) -> Array:
         """Rows at the factor scores X: (n_samples, n_features)."""
@@ -167,14 +187,14 @@ class FactorAnalysis(LinearGaussianEstimator):
         Z = self._latents(X)
         return (Z @ self.loadings_.T + self.model_.mu).astype(Z.dtype, copy=False)
 
-    def posterior(self, X: Any) -> Posterior:
+    def posterior(self, X: Any, *, cell_sd: Any = None) -> Posterior:
         """Posterior of the (rotated) factors of every row, gaps marginalised."""
-        unrotated = super().posterior(X)
+        unrotated = super().posterior(X, cell_sd=cell_sd)
         T = self.rotation_.T
-        return Posterior(
+        return replace(
+            unrotated,
             mean=unrotated.mean @ T,
             pattern_cov=np.einsum("ij,uik,kl->ujl", T, unrotated.pattern_cov, T),
-            pattern=unrotated.pattern,
         )
 
     def _filled_latents(self, Z: Array) -> Array:
@@ -212,20 +232,22 @@ class FactorAnalysis(LinearGaussianEstimator):
         q, choice = rank_from_fits(
             "auto" if self.n_components is None else self.n_components,
             source,
-            lambda q: fit_factor_analysis(source, q, options=loose),
-            factor_parameters,
+            lambda q: fit_factor_analysis(source, q, student=self._student(), options=loose),
+            most=most_factors(source.n_features),
         )
         if choice is not None:
             self.rank_choice_ = choice
-        fit = self._run(partial(_fit_with, source, q), options)
+        fit = self._run(partial(_fit_with, source, q, self._student()), options)
         self.heywood_ = fit.at_floor
         if fit.at_floor:
             warnings.warn(_heywood(source, fit.at_floor), HeywoodWarning, stacklevel=5)
         return fit
 
 
-def _fit_with(source: Source, q: int, options: Any) -> GaussianFit:
-    return fit_factor_analysis(source, q, options=options)
+def _fit_with(
+    source: Source, q: int, student: StudentRows | None, options: EMOptions
+) -> GaussianFit:
+    return fit_factor_analysis(source, q, student=student, options=options)
 
 
 def _heywood(source: Source, at_floor: tuple[int, ...]) -> str:

@@ -17,7 +17,7 @@ from eigengap.estimators._rank import LOOSE, rank_from_fits, require_rank
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
 from eigengap.fitting.ppca import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.linalg import Array
-from eigengap.rank import minka_rank, ppca_parameters, rank_from_spectrum
+from eigengap.rank import automatic_rank, minka_rank
 from eigengap.sources.base import Source
 
 DEFAULT_TOL = 1e-6  # of the EM fit under gaps, where tol=0.0 asks for the default
@@ -35,7 +35,8 @@ class PCA(LinearGaussianEstimator):
     ----------
     n_components : int, float in (0, 1), "auto", "mle" or None, default=None
         Number of components; the share of the variance that they must explain; the number of
-        smallest BIC; the number of largest evidence (Minka 2000); None keeps every direction that
+        components that stand out of noise (parallel analysis, docs/rank.md); the number of
+        largest evidence (Minka 2000); None keeps every direction that
         has variance (with gaps min(n_samples, n_features) - 1, and "auto" with a warning where
         that is more than 50).
     copy : bool, default=True
@@ -187,11 +188,8 @@ class PCA(LinearGaussianEstimator):
             return self._fit_gaps(source, options)
         asked = self._known_rank(source)
         pca = fit_exact_spectrum(source, asked, solver=self.svd_solver)
-        if isinstance(self.n_components, str):
-            choice = rank_from_spectrum(pca.spectrum)
-            kept = minka_rank(pca.spectrum) if self.n_components == "mle" else choice.n_components
-            if self.n_components == "auto":
-                self.rank_choice_ = choice
+        if self.n_components == "mle":
+            kept = minka_rank(pca.spectrum)
         elif self.n_components is None:
             kept = pca.spectrum.rank() or pca.U.shape[1]
         else:
@@ -201,8 +199,11 @@ class PCA(LinearGaussianEstimator):
     def _known_rank(self, source: Source) -> int | float | None:
         """What the solver must find; None is everything."""
         asked = self.n_components
-        if asked is None or isinstance(asked, str):
+        if asked is None or asked == "mle":
             return None
+        if asked == "auto":
+            self.rank_choice_ = automatic_rank(source)
+            return self.rank_choice_.n_components
         if isinstance(asked, Integral):
             require_rank(int(asked), source)
             return int(asked)
@@ -214,7 +215,6 @@ class PCA(LinearGaussianEstimator):
             self._asked_under_gaps(source),
             source,
             lambda q: fit_ppca(source, q, options=loose),
-            ppca_parameters,
         )
         if choice is not None:
             self.rank_choice_ = choice

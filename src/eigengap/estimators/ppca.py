@@ -11,18 +11,19 @@ from typing import Any, ClassVar
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import SHARED_CONSTRAINTS, LinearGaussianEstimator
+from eigengap.estimators._base import SHARED_CONSTRAINTS
+from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._rank import LOOSE, Fit, rank_from_fits
 from eigengap.fitting.gaussian_em import GaussianFit
 from eigengap.fitting.pca import fit_pca
 from eigengap.fitting.ppca import Method, fit_ppca
 from eigengap.linalg import Array
 from eigengap.models.information import Noise
-from eigengap.rank import RankChoice, ppca_parameters, rank_from_spectrum
+from eigengap.rank import RankChoice
 from eigengap.sources.base import Source
 
 
-class PPCA(LinearGaussianEstimator):
+class PPCA(NoisyEstimator):
     """Probabilistic principal component analysis, gaps welcome.
 
     x = W z + mu + e with z ~ N(0, I) and e ~ N(0, sigma2 I) (Tipping and Bishop 1999). Complete
@@ -32,10 +33,11 @@ class PPCA(LinearGaussianEstimator):
     Parameters
     ----------
     n_components : int, float in (0, 1) or "auto", default="auto"
-        Number of components; the share of the variance that they must explain; or the number of
-        smallest BIC (`rank_choice_` tells).
+        Number of components; the share of the variance that they must explain; or as many as
+        stand out of noise (parallel analysis, docs/rank.md; `rank_choice_` tells).
     method : {"auto", "closed_form", "em"}, default="auto"
-        "auto" is the closed form for complete data and EM where there are gaps or a prior.
+        "auto" is the closed form for complete data and EM where there are gaps, a prior, Student
+        noise or known noise of cells.
     noise_variance : float, default=None
         sigma2 if it is known (in standardised units where scale=True); None learns it. 0 is the
         limit of ordinary PCA (004 section 3.3).
@@ -44,10 +46,16 @@ class PPCA(LinearGaussianEstimator):
     loading_precision : float, default=0.0
         Precision of a Gaussian prior on every loading. 0 is maximum likelihood; 1 is the M-step
         of 003.
+    noise : {"gaussian", "student"}, default="gaussian"
+        "student" gives every row a scale of its own, so that what is seen of it is multivariate t:
+        outlying rows lose their weight (`row_weights`) instead of moving the axes.
+    degrees_of_freedom : float, default=None
+        Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
     scale : bool, default=False
-        Divide every column by its standard deviation before the fit; undone in every output that
-        is in data units. `components_`, `explained_variance_` and `noise_variance_` are in
-        standardised units.
+        Divide every column by its standard deviation before the fit (with Student noise or
+        `cell_sd`: by its median absolute deviation times 1.4826, which outliers do not move);
+        undone in every output that is in data units. `components_`, `explained_variance_` and
+        `noise_variance_` are in standardised units.
     missing_values : float or list of float, default=nan
         Values that mark an unseen cell, besides NaN.
     tol : float, default=1e-6
@@ -71,12 +79,15 @@ class PPCA(LinearGaussianEstimator):
         As in scikit-learn, but noise_variance_ is maximum likelihood: the mean of the d - q
         discarded eigenvalues at divisor n.
     n_components_, n_iter_, converged_
+    degrees_of_freedom_ : float
+        Given or learned; infinite under Gaussian noise.
     log_likelihood_ : float
         Of all rows together; `score` gives it per row.
     trace_ : Trace
         `objective`, `change` and `seconds` of every EM step, as arrays.
     model_ : LinearGaussian
-        The fitted density, in data units.
+        The fitted density, in data units; a StudentLinearGaussian under Student noise, where
+        loadings, noise and explained variances are those of its scatter matrix.
     spectrum_ : Spectrum
     rank_choice_ : RankChoice
         Only if n_components="auto".
@@ -102,6 +113,7 @@ class PPCA(LinearGaussianEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
+        **NOISE_CONSTRAINTS,
         "method": [StrOptions({"auto", "closed_form", "em"})],
         "noise_variance": [Interval(Real, 0, None, closed="left"), None],
         "fit_mean": ["boolean"],
@@ -118,6 +130,8 @@ class PPCA(LinearGaussianEstimator):
         noise_variance: float | None = None,
         fit_mean: bool = True,
         loading_precision: float = 0.0,
+        noise: str = "gaussian",
+        degrees_of_freedom: float | None = None,
         scale: bool = False,
         missing_values: Any = nan,
         tol: float = 1e-6,
@@ -131,6 +145,8 @@ class PPCA(LinearGaussianEstimator):
         self.noise_variance = noise_variance
         self.fit_mean = fit_mean
         self.loading_precision = loading_precision
+        self.noise = noise
+        self.degrees_of_freedom = degrees_of_freedom
         self.scale = scale
         self.missing_values = missing_values
         self.tol = tol
@@ -139,16 +155,18 @@ class PPCA(LinearGaussianEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, *, cell_sd: Any = None) -> Array:
         """Posterior means E[z | x] of the latent variables: (n_samples, n_components).
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
             NaN marks a gap; a row without any seen cell is at 0, the prior mean.
+        cell_sd : table of X's shape, default=None
+            Known standard deviation of each cell: a noisy one counts less.
         """
         check_is_fitted(self, "model_")
-        return self._map(X, self.model_.posterior_mean)
+        return self._map(X, self.model_.posterior_mean, cell_sd)
 
     def inverse_transform(self, X: Any) -> Array:
         """Rows W z + mu at the latent coordinates X: (n_samples, n_features)."""
@@ -163,10 +181,10 @@ class PPCA(LinearGaussianEstimator):
         return self.fit_mean
 
     def _fit_model(self, source: Source) -> GaussianFit:
-        if self.method == "closed_form" and (source.has_gaps or self.loading_precision > 0):
+        if self.method == "closed_form" and not self._has_closed_form(source):
             raise ValueError(
-                'method="closed_form" needs complete data and no prior on the loadings; '
-                'use method="em" or "auto"'
+                'method="closed_form" needs complete data with Gaussian noise, no cell_sd and no '
+                'prior on the loadings; use method="em" or "auto"'
             )
         options = self._options(self.tol, self.n_init)
         fit = partial(
@@ -176,6 +194,7 @@ class PPCA(LinearGaussianEstimator):
             noise_variance=self.noise_variance,
             fit_mean=self.fit_mean,
             loading_precision=self.loading_precision,
+            student=self._student(),
         )
         loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=None)
         q, choice = self._rank(source, lambda q: fit(q, options=loose))
@@ -183,14 +202,14 @@ class PPCA(LinearGaussianEstimator):
             self.rank_choice_ = choice
         return self._run(lambda how: fit(q, options=how), options)
 
+    def _has_closed_form(self, source: Source) -> bool:
+        simple = self.noise == "gaussian" and not self.loading_precision
+        return simple and not source.has_gaps and not source.has_cell_sd
+
     def _rank(self, source: Source, fit: Fit) -> tuple[int, RankChoice | None]:
-        """n_components as a number; complete data need no fit for it, only their spectrum."""
-        learned = self.noise_variance is None and not self.loading_precision
-        if source.has_gaps or not learned or isinstance(self.n_components, Integral):
-            return rank_from_fits(self.n_components, source, fit, ppca_parameters)
-        if isinstance(self.n_components, str):
-            pca = fit_pca(source, None, fit_mean=self.fit_mean)
-            choice = rank_from_spectrum(pca.spectrum)
-            return choice.n_components, choice
+        """n_components as a number; of complete data a share of the variance needs no fit."""
+        by_spectrum = self._has_closed_form(source) and self.noise_variance is None
+        if not by_spectrum or isinstance(self.n_components, Integral | str):
+            return rank_from_fits(self.n_components, source, fit, fit_mean=self.fit_mean)
         pca = fit_pca(source, float(self.n_components), fit_mean=self.fit_mean)
         return pca.U.shape[1], None

@@ -11,6 +11,7 @@ from eigengap.fitting.gaussian_em import (
     FLOOR,
     EMOptions,
     GaussianFit,
+    StudentRows,
     fit_by_em,
     spectrum_of,
 )
@@ -24,10 +25,17 @@ from eigengap.statistics.moments import Moments
 LARGEST_COVARIANCE = 2000
 
 
-def fit_factor_analysis(source: Source, q: int, *, options: EMOptions = DEFAULT) -> GaussianFit:
+def fit_factor_analysis(
+    source: Source,
+    q: int,
+    *,
+    student: StudentRows | None = None,
+    options: EMOptions = DEFAULT,
+) -> GaussianFit:
     """Maximum likelihood of x = W z + mu + e with one noise variance per feature."""
-    if source.has_gaps or source.n_features > LARGEST_COVARIANCE or options.start is not None:
-        return fit_by_em(source, q, "diagonal", options=options)
+    from_moments = student is None and not source.has_gaps and not source.has_cell_sd
+    if not from_moments or source.n_features > LARGEST_COVARIANCE or options.start is not None:
+        return fit_by_em(source, q, "diagonal", student=student, options=options)
     moments = source.reduce(Moments.of)
     total = float(np.trace(moments.scatter)) / moments.sum_w
     refuse_out_of_range(source, total, fit_mean=True)

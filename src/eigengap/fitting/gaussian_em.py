@@ -1,32 +1,40 @@
 """Maximum likelihood of a linear-Gaussian model by EM, from rows with gaps.
 
-PPCA and factor analysis differ only in `Constraints`. The fit runs in units in which the columns
-are of size 1 (factor analysis: each column by its own standard deviation, for it is covariant
-under rescaling; PPCA: all columns by one number), measured from the column means.
+PPCA and factor analysis differ only in `Constraints`, kinds of noise in `noise_kinds`. The fit runs
+in units in which the columns are of size 1 (factor analysis: each column by its own standard
+deviation, for it is covariant under rescaling; PPCA: all columns by one number), measured from the
+column means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Literal
 
 import numpy as np
 
 from eigengap.fitting.em import EMResult, em
 from eigengap.fitting.loop import Trace, Watch
+from eigengap.fitting.noise_kinds import (
+    FIRST_NU,
+    Frame,
+    GaussianNoise,
+    KnownNoise,
+    NoiseKind,
+    StudentNoise,
+)
 from eigengap.fitting.range import refuse_out_of_range, refuse_tiny_columns
-from eigengap.fitting.spectral_start import random_start, spectral_start
+from eigengap.fitting.spectral_start import random_start
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.models.row_posterior import Coefficients
-from eigengap.models.seen_rows import SeenRows, prepare_rows
-from eigengap.sources.base import Block, Source
+from eigengap.sources.base import Source
 from eigengap.spectrum import Spectrum
-from eigengap.statistics.expected import Expected
-from eigengap.statistics.maximise import Constraints, Parameters, log_prior, maximise
+from eigengap.statistics.known_variances import KnownVariances
+from eigengap.statistics.maximise import Constraints, Parameters, log_prior
 from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.student import LARGEST_NU, LEAST_NU
 
 # Least noise variance beside the smallest variance of a column (PPCA) or the column's own (FA): a
 # row's posterior covariance still has nine digits there, which EM needs to stay monotone. Factor
@@ -39,6 +47,7 @@ LARGEST_RATIO = 1e-13
 
 LOOSE = 1e-3  # tolerance at which several starts are compared
 SNAP_BELOW = 0.01  # a noise variance this small beside its column's may be tried at the floor
+SNAP_ABOVE_NU = 30.0  # degrees of freedom beyond which the Gaussian may be tried
 
 Noise = Literal["isotropic", "diagonal"]
 
@@ -56,6 +65,13 @@ class EMOptions:
 
 
 DEFAULT = EMOptions()
+
+
+@dataclass(frozen=True)
+class StudentRows:
+    """Rows of their own scale, u ~ Gamma(nu / 2, nu / 2)."""
+
+    nu: float | None = None  # None learns it
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +101,7 @@ def fit_by_em(
     noise_variance: float | None = None,
     fit_mean: bool = True,
     loading_precision: float = 0.0,
+    student: StudentRows | None = None,
     options: EMOptions = DEFAULT,
 ) -> GaussianFit:
     """Fit x = W z + mu + e to the seen cells of a source."""
@@ -93,73 +110,114 @@ def fit_by_em(
     refuse_out_of_range(source, total, fit_mean)
     if noise == "diagonal":
         refuse_tiny_columns(source, columns.variance)
+    kind = _kind(source, student)
     if total == 0.0 and fit_mean:
-        return _constant(columns, q, source.seen().sum_w)
-    problem = _Problem.of(source, columns, q, noise, noise_variance, fit_mean, loading_precision)
+        return _constant(columns, q, source.seen().sum_w, kind, student)
+    asked = _Asked(noise, noise_variance, fit_mean, loading_precision, student)
+    problem = _Problem.of(source, columns, q, asked, kind)
     return problem.finish(problem.run(options))
+
+
+def _kind(source: Source, student: StudentRows | None) -> NoiseKind:
+    if student is None:
+        return KnownNoise() if source.has_cell_sd else GaussianNoise()
+    if source.has_cell_sd:
+        raise ValueError(
+            "cell_sd cannot be used with Student noise: a row's scale acts on all of its noise, "
+            "and what is known of a cell would not follow it. Use Gaussian noise, or leave cell_sd "
+            "out"
+        )
+    return StudentNoise()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The model asked for, in the data's units."""
+
+    noise: Noise
+    noise_variance: float | None
+    fit_mean: bool
+    loading_precision: float
+    student: StudentRows | None
+
+    def constraints(self, frame: Frame, known: KnownVariances | None) -> Constraints:
+        scaled = frame.unit[0] if self.noise == "isotropic" else 1.0
+        floor = np.full(len(frame.unit), _floor(frame.variance, self.noise))
+        if known is not None:
+            floor = known.floor(floor, self.noise)
+        if known is not None and self.noise_variance is not None:
+            floor = np.zeros(len(floor))  # what is known keeps the noise positive
+        fixed_noise = None if self.noise_variance is None else self.noise_variance / scaled**2
+        return Constraints(
+            noise=self.noise,
+            floor=floor,
+            fixed_noise=fixed_noise,
+            fit_mean=self.fit_mean,
+            loading_precision=self.loading_precision * scaled**2,
+            fixed_nu=None if self.student is None else self.student.nu,
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
     """The fit in its own units: r = (x - shift) / unit."""
 
-    rows: Source  # of SeenRows
-    q: int
-    shift: Array  # (d,)
-    unit: Array  # (d,)
-    variance: Array  # (d,) of r
-    share_seen: Array  # (d,)
-    sum_w: float
-    cells: float
+    source: Source
+    rows: Source  # as the kind of noise has prepared them
+    kind: NoiseKind
+    frame: Frame
+    known: Array  # (d,) variance that is known of a typical cell; 0 where nothing is
     constraints: Constraints
 
     @classmethod
     def of(
-        cls,
-        source: Source,
-        columns: ColumnMoments,
-        q: int,
-        noise: Noise,
-        noise_variance: float | None,
-        fit_mean: bool,
-        loading_precision: float,
+        cls, source: Source, columns: ColumnMoments, q: int, asked: _Asked, kind: NoiseKind
     ) -> _Problem:
-        shift = columns.mean if fit_mean else np.zeros(len(columns.mean))
-        variance = columns.variance + (columns.mean - shift) ** 2
-        unit = _units(variance, noise)
+        centre, spread = kind.columns(source, columns)
+        shift = centre if asked.fit_mean else np.zeros(len(centre))
+        variance = spread + (centre - shift) ** 2
+        unit = _units(variance, asked.noise)
         sum_w = source.seen().sum_w
-        prepare = partial(_prepare, shift=shift, unit=unit, q=q)
-        scaled = unit[0] if noise == "isotropic" else 1.0
-        return cls(
-            rows=source.prepared(prepare),
+        frame = Frame(
             q=q,
             shift=shift,
             unit=unit,
             variance=variance / unit**2,
             share_seen=columns.sum_w / sum_w,
             sum_w=sum_w,
-            cells=float(np.sum(columns.sum_w)),
-            constraints=Constraints(
-                noise=noise,
-                floor=np.full(len(unit), _floor(variance / unit**2, noise)),
-                fixed_noise=None if noise_variance is None else noise_variance / scaled**2,
-                fit_mean=fit_mean,
-                loading_precision=loading_precision * scaled**2,
-            ),
         )
+        known = None
+        if source.has_cell_sd:
+            known = source.reduce(KnownVariances.of).rescaled(unit)
+            if asked.noise_variance == 0.0:
+                known.require_everywhere(source.names)
+        return cls(
+            source=source,
+            rows=source.prepared(partial(kind.prepare, frame=frame)),
+            kind=kind,
+            frame=frame,
+            known=np.zeros(len(unit)) if known is None else known.typical(),
+            constraints=asked.constraints(frame, known),
+        )
+
+    @property
+    def q(self) -> int:
+        return self.frame.q
+
+    @property
+    def cells(self) -> float:
+        return float(np.sum(self.frame.share_seen) * self.frame.sum_w)
 
     def run(self, options: EMOptions) -> EMResult:
         """EM from the spectral start, from the best of several, or from a given point."""
         if options.start is not None:
             return self._from_given(options.start, options)
-        first = spectral_start(
-            self.rows, self.q, self.variance, self.share_seen, self.sum_w, self.constraints
-        )
+        first = self.kind.start(self.source, self.rows, self.frame, self.constraints)
         if options.n_init == 1:
             return self._em(self.pack(first), options)
         rng = np.random.default_rng(options.seed)
         starts = [first] + [
-            random_start(self.q, self.variance, self.constraints, rng)
+            replace(random_start(self.q, self.frame.variance, self.constraints, rng), nu=first.nu)
             for _ in range(options.n_init - 1)
         ]
         # Where a start leads shows long before it has arrived: only the best goes all the way, and
@@ -183,11 +241,14 @@ class _Problem:
         W = 0 and non-principal eigenvectors are stationary but unstable (002 section 3.2): a small
         push that EM does not take back leads on to the maximum.
         """
-        given = start.rescaled(1.0 / self.unit, -self.shift / self.unit)
+        unit, shift = self.frame.unit, self.frame.shift
+        given = start.rescaled(1.0 / unit, -shift / unit)
         psi = np.maximum(given.psi, self.constraints.floor)
-        result = self._em(self.pack(Parameters(W=given.W, delta=given.mu, psi=psi)), options)
+        nu = getattr(start, "nu", FIRST_NU)
+        first = Parameters(W=given.W, delta=given.mu, psi=psi, nu=nu)
+        result = self._em(self.pack(first), options)
         rng = np.random.default_rng(options.seed)
-        loadings = self.q * len(self.unit)
+        loadings = self.q * len(unit)
         while True:
             theta = result.theta.copy()
             theta[:loadings] += 1e-2 * rng.standard_normal(loadings)
@@ -203,80 +264,159 @@ class _Problem:
             tol=options.tol,
             max_iter=options.max_iter,
             cells=self.cells,
-            jump=self.jump if self.constraints.noise == "diagonal" else None,
+            jump=self.jump,
             watch=options.watch,
         )
 
     def jump(self, theta: Array, image: Array) -> Array | None:
-        """Small, falling noise variances put at the floor: EM crawls there (Heywood cases)."""
-        d = len(self.unit)
-        noise, floor = image[-d:], np.log(self.constraints.floor)
-        crawling = (noise < np.log(SNAP_BELOW)) & (noise > floor + 1e-3) & (noise < theta[-d:])
-        if not crawling.any():
-            return None
-        return np.concatenate([image[:-d], np.where(crawling, floor, noise)])
+        """What EM approaches only at a crawl, put there: see `_Layout.at_limits`."""
+        return self._layout().at_limits(theta, image, self.constraints.floor)
 
     def apply(self, theta: Array, passes: int) -> tuple[Array, float]:
         """The EM map: one pass over the rows."""
         current = self.unpack(theta)
         # Latent axes of falling strength make the precisions graded, and those are factorised
         # with small error however much the columns differ in size.
-        strength = current.W.T @ (current.W / current.psi[:, None])
+        strength = current.W.T @ (current.W / (current.psi + self.known)[:, None])
         turn = np.linalg.eigh(strength)[1][:, ::-1]
         current = replace(current, W=current.W @ turn)
-        coefficients = Coefficients.of(current.W, current.delta, current.psi)
-        of: Callable[[SeenRows], Expected] = partial(
-            Expected.of, coefficients=coefficients, passes=min(passes, 50)
+        following, log_likelihood = self.kind.step(
+            self.rows, current, self.constraints, min(passes, 50)
         )
-        expected = self.rows.reduce(of)
-        following = maximise(expected, current, self.constraints)
         following = replace(following, W=following.W @ turn.T)
-        objective = expected.log_likelihood + log_prior(current, self.constraints)
-        return self.pack(following), objective
+        return self.pack(following), log_likelihood + log_prior(current, self.constraints)
 
     def pack(self, parameters: Parameters) -> Array:
         """Parameters as one vector, each coordinate of size about 1."""
         size = self._size()[:, None]
-        psi = parameters.psi if self.constraints.noise == "diagonal" else parameters.psi[:1]
-        return np.concatenate(
-            [(parameters.W / size).ravel(), parameters.delta / size[:, 0], np.log(psi)]
-        )
+        layout = self._layout()
+        theta = np.empty(layout.size)
+        theta[layout.W] = (parameters.W / size).ravel()
+        theta[layout.delta] = parameters.delta / size[:, 0]
+        theta[layout.psi] = np.log(parameters.psi[: layout.n_psi] + layout.known)
+        if layout.n_nu:
+            theta[layout.nu] = _tail(parameters.nu)
+        return theta
 
     def unpack(self, theta: Array) -> Parameters:
-        d, q = len(self.unit), self.q
-        size = self._size()
-        psi = np.exp(np.clip(theta[d * q + d :], -700.0, 700.0))
+        size, how, layout = self._size(), self.constraints, self._layout()
+        d = len(size)
+        if how.fixed_noise is None:
+            psi = np.exp(np.clip(theta[layout.psi], -700.0, 700.0)) - layout.known
+        else:
+            psi = np.array([how.fixed_noise])
+        nu = how.fixed_nu if how.fixed_nu is not None else inf
+        if layout.n_nu:
+            nu = _nu_of_tail(float(theta[layout.nu][0]))
         return Parameters(
-            W=theta[: d * q].reshape(d, q) * size[:, None],
-            delta=theta[d * q : d * q + d] * size,
-            psi=np.maximum(np.broadcast_to(psi, (d,)), self.constraints.floor),
+            W=theta[layout.W].reshape(d, self.q) * size[:, None],
+            delta=theta[layout.delta] * size,
+            psi=np.maximum(np.broadcast_to(psi, (d,)), how.floor),
+            nu=nu,
         )
+
+    def _layout(self) -> _Layout:
+        d, how = len(self.frame.unit), self.constraints
+        known = self.known if how.noise == "diagonal" else np.array([np.median(self.known)])
+        known = known if how.fixed_noise is None else known[:0]
+        learns_nu = isinstance(self.kind, StudentNoise) and how.fixed_nu is None
+        return _Layout(d, self.q, known, int(learns_nu))
 
     def _size(self) -> Array:
         """(d,) standard deviation of each column in the fit's units; 1 for constant columns."""
-        return np.where(self.variance > 0, np.sqrt(self.variance), 1.0)
+        variance = self.frame.variance
+        return np.where(variance > 0, np.sqrt(variance), 1.0)
 
     def finish(self, run: EMResult) -> GaussianFit:
-        parameters = self.unpack(run.theta)
-        at_floor = np.flatnonzero(parameters.psi <= self.constraints.floor * (1 + 1e-3))
+        parameters, frame = self.unpack(run.theta), self.frame
+        floor = self.constraints.floor
+        # A lower floor than usual is that of cells whose noise is known: to find no other is a
+        # result, not a failure.
+        usual = floor >= _floor(frame.variance, self.constraints.noise)
+        at_floor = np.flatnonzero((parameters.psi <= floor * (1 + 1e-3)) & usual)
         model = LinearGaussian(W=parameters.W, mu=parameters.delta, psi=parameters.psi)
         # A density in units of `unit` is one in the data's units times the Jacobian, cell by cell.
-        jacobian = float(np.sum(np.log(self.unit) * self.share_seen) * self.sum_w)
+        jacobian = float(np.sum(np.log(frame.unit) * frame.share_seen) * frame.sum_w)
         if self.constraints.fixed_noise is not None:  # below the floor too: W is the limit's
-            given = np.full(len(self.unit), self.constraints.fixed_noise)
+            given = np.full(len(frame.unit), self.constraints.fixed_noise)
             model, at_floor = replace(model, psi=given), at_floor[:0]
-        model = model.rescaled(self.unit, self.shift).canonical()
+        model = model.rescaled(frame.unit, frame.shift).canonical()
         return GaussianFit(
-            model=model,
+            model=self.kind.model(model, parameters.nu),
             axes=model.principal_axes()[0],
-            spectrum=spectrum_of(model, self.sum_w),
+            spectrum=spectrum_of(model, frame.sum_w),
             log_likelihood=run.objective - log_prior(parameters, self.constraints) - jacobian,
-            seen_w=self.share_seen * self.sum_w,
-            sum_w=self.sum_w,
+            seen_w=frame.share_seen * frame.sum_w,
+            sum_w=frame.sum_w,
             converged=run.converged,
             trace=Trace(run.trace.objective - jacobian, run.trace.change, run.trace.seconds),
             at_floor=tuple(int(j) for j in at_floor),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """Where each parameter lies in the vector that EM moves.
+
+    Noise variances are there as ln(psi + known): without the known noise of a typical cell, psi = 0
+    would lie at minus infinity.
+    """
+
+    d: int
+    q: int
+    known: Array  # (number of learned noise variances: 0, 1 or d,)
+    n_nu: int  # 1 where degrees of freedom are learned
+
+    @property
+    def n_psi(self) -> int:
+        return len(self.known)
+
+    @property
+    def W(self) -> slice:
+        return slice(0, self.d * self.q)
+
+    @property
+    def delta(self) -> slice:
+        return slice(self.d * self.q, self.d * (self.q + 1))
+
+    @property
+    def psi(self) -> slice:
+        return slice(self.d * (self.q + 1), self.size - self.n_nu)
+
+    @property
+    def nu(self) -> slice:
+        return slice(self.size - self.n_nu, self.size)
+
+    @property
+    def size(self) -> int:
+        return self.d * (self.q + 1) + self.n_psi + self.n_nu
+
+    def at_limits(self, theta: Array, image: Array, floor: Array) -> Array | None:
+        """The image with what crawls put at its limit; None where nothing does.
+
+        Small, falling noise variances go to their floor (Heywood cases; psi that the known noise
+        leaves nothing to do), large, rising degrees of freedom to the Gaussian's.
+        """
+        target = image.copy()
+        if self.n_psi == self.d or self.known.any():
+            noise, least = image[self.psi], np.log(floor[: self.n_psi] + self.known)
+            small = np.log(np.maximum(SNAP_BELOW, 0.5 * self.known) + self.known)
+            crawls = (noise < small) & (noise > least + 1e-3) & (noise < theta[self.psi])
+            target[self.psi] = np.where(crawls, least, noise)
+        if self.n_nu:
+            tail = image[self.nu]
+            crawls = (tail < _tail(SNAP_ABOVE_NU)) & (tail < theta[self.nu])
+            target[self.nu] = np.where(crawls, _tail(LARGEST_NU), tail)
+        return None if np.array_equal(target, image) else target
+
+
+def _tail(nu: float) -> float:
+    """Degrees of freedom as a coordinate: like -ln nu where they are few, 0 for the Gaussian."""
+    return float(np.log1p(10.0 / nu))
+
+
+def _nu_of_tail(tail: float) -> float:
+    return float(10.0 / np.expm1(np.clip(tail, _tail(LARGEST_NU), _tail(LEAST_NU))))
 
 
 def _continued(first: EMResult, second: EMResult) -> EMResult:
@@ -289,12 +429,15 @@ def _continued(first: EMResult, second: EMResult) -> EMResult:
     return replace(second, trace=trace)
 
 
-def _constant(columns: ColumnMoments, q: int, sum_w: float) -> GaussianFit:
+def _constant(
+    columns: ColumnMoments, q: int, sum_w: float, kind: NoiseKind, student: StudentRows | None
+) -> GaussianFit:
     """All rows are equal in what was seen: no loadings, no noise, and no density."""
     d = len(columns.mean)
     model = LinearGaussian(W=np.zeros((d, q)), mu=columns.mean, psi=np.zeros(d))
+    nu = LARGEST_NU if student is None or student.nu is None else student.nu
     return GaussianFit(
-        model=model,
+        model=kind.model(model, nu),
         axes=np.eye(d, q),
         spectrum=spectrum_of(model, sum_w),
         log_likelihood=float("inf"),
@@ -328,9 +471,3 @@ def _units(variance: Array, noise: Noise) -> Array:
         return np.where(variance > 0, np.sqrt(variance), 1.0)
     mean = float(np.mean(variance))
     return np.full(len(variance), np.sqrt(mean) if mean > 0 else 1.0)
-
-
-def _prepare(block: Block, shift: Array, unit: Array, q: int) -> SeenRows:
-    # A sparse table is complete, and centring fills it: EM has no use for its zeros.
-    values = block.values if isinstance(block.values, np.ndarray) else block.values.toarray()
-    return prepare_rows(values, block.weight, shift, unit, q)

@@ -13,7 +13,13 @@ from typing import Literal
 
 import numpy as np
 
-from eigengap.fitting.gaussian_em import DEFAULT, EMOptions, GaussianFit, fit_by_em
+from eigengap.fitting.gaussian_em import (
+    DEFAULT,
+    EMOptions,
+    GaussianFit,
+    StudentRows,
+    fit_by_em,
+)
 from eigengap.fitting.loop import Trace
 from eigengap.fitting.pca import PCAFit, fit_pca
 from eigengap.fitting.plan import LARGEST_DENSE
@@ -37,11 +43,12 @@ def fit_ppca(
     noise_variance: float | None = None,
     fit_mean: bool = True,
     loading_precision: float = 0.0,
+    student: StudentRows | None = None,
     options: EMOptions = DEFAULT,
 ) -> GaussianFit:
     """Maximum likelihood of PPCA with q components; MAP where loading_precision is positive."""
     closed = method == "closed_form" or (method == "auto" and not source.has_gaps)
-    if loading_precision > 0 or not closed:
+    if loading_precision > 0 or student is not None or source.has_cell_sd or not closed:
         return fit_by_em(
             source,
             q,
@@ -49,6 +56,7 @@ def fit_ppca(
             noise_variance=noise_variance,
             fit_mean=fit_mean,
             loading_precision=loading_precision,
+            student=student,
             options=options,
         )
     pca = fit_exact_spectrum(source, q, fit_mean=fit_mean)

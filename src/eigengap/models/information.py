@@ -18,7 +18,7 @@ were seen, so a sample of rows tells it well enough.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -46,6 +46,7 @@ class Evidence:
     seen_w: Array  # (d,) weighted number of rows, of all, in which each feature was seen
     noise: Noise  # one variance for all features (up to their units), one for each, or none learned
     fits_mean: bool = True
+    known: Array | float = 0.0  # (d,) noise variance that was known of a typical cell
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,8 @@ class Information:
 
 def information(model: LinearGaussian, evidence: Evidence) -> Information:
     """Expected information of the rows in `evidence`, at the model's parameters."""
+    learned = model.psi
+    model = replace(model.gaussian, psi=learned + evidence.known)
     d, q = model.W.shape
     spread = np.zeros((d, q, q))  # sum of omega / v S_-j
     precision, noise, total = np.zeros(d), np.zeros(d), np.zeros(d)
@@ -72,7 +75,7 @@ def information(model: LinearGaussian, evidence: Evidence) -> Information:
         downdate = (Sw * np.where(seen, weight / rest, 0.0)[:, :, None]).transpose(1, 2, 0)
         spread += downdate @ Sw.transpose(1, 0, 2)  # (d, q, c) (d, c, q)
         precision += weight.sum(axis=0)
-        noise += np.sum(omega * (model.psi / v) ** 2, axis=0)
+        noise += np.sum(omega * (learned / v) ** 2, axis=0)
         total += omega.sum(axis=0)
     per_row = evidence.seen_w / total
     loadings = np.zeros((d, q + 1, q + 1))

@@ -94,6 +94,11 @@ class LinearGaussian:
         """Whether all features have the same noise variance, as in PPCA."""
         return bool(np.all(self.psi == self.psi[0])) if self.d else True
 
+    @property
+    def gaussian(self) -> LinearGaussian:
+        """The Gaussian of this location and scatter: itself, unless it has other tails."""
+        return self
+
     # What a row says about z ---------------------------------------------------------------
     #
     # `cell_sd` (n, d) is the known standard deviation of each seen cell, beside psi; 0 where there
@@ -279,9 +284,15 @@ class LinearGaussian:
             raise ValueError(f"expected rows of {self.d} features, got shape {rows.shape}")
         return rows
 
-    def latents(self, X: NDArray[Any]) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
+    def row_inflation(self, X: ArrayLike) -> Array | None:
+        """(n,) variances given a row beside the Gaussian's; None where they are those."""
+        return None
+
+    def latents(
+        self, X: NDArray[Any], cell_sd: Array | None = None
+    ) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
         """(positions (c,), means (c, q), packed covariances (K, c or 1)) of all rows, in parts."""
-        for part in self._parts(X):
+        for part in self._parts(X, cell_sd):
             yield part.at, part.Z, part.S
 
     def _parts(self, X: NDArray[Any], cell_sd: Array | None = None) -> Iterator[Part]:

@@ -38,7 +38,8 @@ class PatternPosterior:
     rows: NDArray[np.intp]  # (c,) positions
     S: Array  # (q, q)
     Z: Array  # (c, q)
-    log_likelihood: Array  # (c,)
+    log_norm: float  # ln |2 pi C_oo|
+    distance: Array  # (c,) r^T C_oo^-1 r
     has_density: bool  # False where the covariance of the seen cells is singular
 
 
@@ -49,10 +50,18 @@ def is_nearly_exact(W: Array, psi: Array) -> bool:
 
 
 def pattern_posteriors(
-    X: Array, W: Array, mu: Array, psi: Array
+    X: Array, W: Array, mu: Array, psi: Array, known: Array | None = None
 ) -> Iterator[PatternPosterior]:  # X (n, d)
-    """Posteriors of the rows of X, one pattern of seen cells at a time."""
+    """Posteriors of the rows of X, one pattern of seen cells at a time.
+
+    `known` (n, d) are variances of cells beside psi; with them every row has its own pattern.
+    """
     seen = ~np.isnan(X)
+    if known is not None:
+        for row, o in enumerate(seen):
+            residual = X[row : row + 1, o] - mu[o]
+            yield _posterior(np.array([row]), residual, W[o], psi[o] + known[row, o])
+        return
     patterns, pattern_of = np.unique(seen, axis=0, return_inverse=True)
     order = np.argsort(pattern_of, kind="stable")
     ends = np.cumsum(np.bincount(pattern_of.ravel(), minlength=len(patterns)))
@@ -79,12 +88,12 @@ def _posterior(rows: NDArray[np.intp], R: Array, W: Array, psi: Array) -> Patter
     S[np.ix_(pivot, pivot)] = inverse @ inverse.T
     misfit = (R - Z @ W.T) / root
     log_det = np.sum(np.log(stand_in)) + 2.0 * np.sum(np.log(np.abs(np.diag(T))))
-    squares = np.einsum("ij,ij->i", misfit, misfit) + np.einsum("iq,iq->i", Z, Z)
     return PatternPosterior(
         rows=rows,
         S=S,
         Z=Z,
-        log_likelihood=-0.5 * (k * log(2 * pi) + log_det + squares),
+        log_norm=k * log(2 * pi) + float(log_det),
+        distance=np.einsum("ij,ij->i", misfit, misfit) + np.einsum("iq,iq->i", Z, Z),
         has_density=_has_density(W, psi),
     )
 

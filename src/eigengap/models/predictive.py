@@ -22,7 +22,7 @@ without latent variables). Means are those of the model itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,7 +60,8 @@ class Predictive:
     @classmethod
     def of(cls, model: LinearGaussian, evidence: Evidence) -> Predictive:
         """The uncertainty of a maximum likelihood fit to `evidence`."""
-        if near_exact.is_nearly_exact(model.W, model.psi):  # no noise: nothing is uncertain
+        if near_exact.is_nearly_exact(model.W, model.psi + evidence.known):
+            # No noise: nothing is uncertain.
             certain = np.zeros((packed_size(model.q + 1), model.d))
             return cls(model, model.psi, np.full(model.d, np.inf), certain, evidence.noise)
         left = _share_left(evidence, model.q)
@@ -72,20 +73,24 @@ class Predictive:
             spread = _spread(_shrunk(wider, spread), evidence)
         return cls(model, noise, degrees, spread, evidence.noise)
 
-    def conditional(self, X: ArrayLike) -> tuple[Array, Array]:
+    def conditional(self, X: ArrayLike, cell_sd: Array | None = None) -> tuple[Array, Array]:
         """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
 
         Seen cells are returned as they are, with variance 0.
         """
         rows = np.asarray(X)
         if near_exact.is_nearly_exact(self.model.W, self.model.psi):
-            return self.model.conditional(rows)
-        mean = self.model.conditional_mean(rows)
+            return self.model.conditional(rows, cell_sd)
+        mean = self.model.conditional_mean(rows, cell_sd)
         variance = np.zeros(mean.shape)
         gappy = np.flatnonzero(np.isnan(rows).any(axis=1))
-        for at, Z, S in self._latents(rows[gappy]):
+        deviations = np.zeros(rows.shape) if cell_sd is None else cell_sd
+        for at, Z, S in self._latents(rows[gappy], None if cell_sd is None else cell_sd[gappy]):
             part = gappy[at]
-            variance[part] = self._variance(rows[part], Z, S)
+            variance[part] = self._variance(rows[part], Z, S, deviations[part])
+        inflation = self.model.row_inflation(rows[gappy])
+        if inflation is not None:
+            variance[gappy] *= inflation[:, None]
         variance[~np.isnan(rows)] = 0.0
         return mean, variance
 
@@ -100,28 +105,33 @@ class Predictive:
         if self.kind != "given":  # a scaled inverse chi-square of mean `noise`
             degrees = self.degrees[: 1 if self.kind == "isotropic" else model.d]
             psi = self.noise * (degrees - 2.0) / rng.chisquare(degrees)
-        return LinearGaussian(W=model.W + error[:, :-1], mu=model.mu + error[:, -1], psi=psi)
+        return replace(model, W=model.W + error[:, :-1], mu=model.mu + error[:, -1], psi=psi)
 
     # ---------------------------------------------------------------------------------------
 
-    def _latents(self, X: NDArray[np.floating]) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
+    def _latents(
+        self, X: NDArray[np.floating], cell_sd: Array | None
+    ) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
         """Posteriors under the wider noise, in parts small enough for (rows, features) tables."""
         wider = LinearGaussian(W=self.model.W, mu=self.model.mu, psi=self.noise)
         step = max(64, CHUNK_CELLS // max(self.model.d, 1))
-        for at, Z, S in wider.latents(X):
+        for at, Z, S in wider.latents(X, cell_sd):
             for start in range(0, len(at), step):
                 part = slice(start, start + step)
                 yield at[part], Z[part], S if S.shape[1] == 1 else S[:, part]
 
-    def _variance(self, X: NDArray[np.floating], Z: Array, S: Array) -> Array:
+    def _variance(self, X: NDArray[np.floating], Z: Array, S: Array, cell_sd: Array) -> Array:
         """(c, d) for rows X (c, d) with posterior means Z (c, q), packed covariances S (K, u)."""
         W, q = self.model.W, self.model.q
         S = np.broadcast_to(S, (len(S), len(Z)))
         seen = ~np.isnan(X).T  # (d, c)
         from_parameters = _twice_off_diagonal(self.spread.T) @ _second_moments(Z, S)  # (d, c)
         residual = np.where(seen, X.T - self.model.mu[:, None] - W @ Z.T, 0.0)
-        of_weights = residual**2 * (2.0 / self.degrees)[:, None]
-        acting = np.where(seen, from_parameters + of_weights, 0.0) / self.noise[:, None] ** 2
+        noise = self.noise[:, None] + cell_sd.T**2  # what is known of it is not uncertain
+        of_weights = (
+            residual**2 * (self.noise[:, None] / noise) ** 2 * (2.0 / self.degrees)[:, None]
+        )
+        acting = np.where(seen, from_parameters + of_weights, 0.0) / noise**2
         G = unpack((pack_outer(W).T @ acting).T, q)  # (c, q, q)
         full = unpack(S.T, q)
         i, j = packed_indices(q)

@@ -127,12 +127,38 @@ def chunk_posteriors(
 ) -> RowPosteriors:
     """Posteriors of one of `rows.chunks`."""
     coefficients = block.all
-    q = coefficients.q
-    K = packed_size(q)
     sums = product(block.on_gappy, rows.M[in_mask])  # (K + q + 2, u)
     if block.everywhere is not None:
         sums += block.everywhere[:, None]
     projected = product(coefficients.on_values, rows.R[in_rows])  # (q + 1, c)
+    Z, log_det, distance = solve(sums, projected, passes)
+    if block.cancels:
+        R = rows.R[in_rows]
+        values = (R if isinstance(R, np.ndarray) else R.toarray()) - coefficients.delta
+        inverse_noise = _seen(rows, in_mask) / coefficients.psi
+        S = sums[: packed_size(coefficients.q)]
+        Z, distance = from_residuals(values, inverse_noise, coefficients.W, S, Z)
+    else:
+        distance += _row_squares(rows, in_rows, coefficients.psi)
+    return RowPosteriors(
+        rows=in_rows,
+        mask_rows=in_mask,
+        S=sums[: packed_size(coefficients.q)],
+        work=sums[:-1],
+        Z=Z,
+        log_norm=log_det + sums[-1],
+        distance=distance,
+    )
+
+
+def solve(sums: Array, projected: Array, passes: int) -> tuple[Array, Array, Array]:
+    """Z (q, c), ln|P| (u,) and r^T C_oo^-1 r less sum_o r_j^2 / psi_j (c,).
+
+    `sums` (K + q + 1 or more, u) holds the sums over o of w~ w~^T / psi, packed, and gets S in
+    place of the first K; `projected` (q + 1, c) those of w~ r / psi. u = c, or 1 where shared.
+    """
+    q = len(projected) - 1
+    K = packed_size(q)
     S = sums[:K]
     S[np.cumsum(np.arange(1, q + 1)) - 1] += 1.0  # the diagonal
     b = projected[:q] - sums[K : K + q]
@@ -141,15 +167,15 @@ def chunk_posteriors(
     else:
         _, log_det = factorise(S, np.zeros((q, 1)), passes=passes)
         Z = unpack(S[:, 0], q) @ b
-    if block.cancels:
-        Z, distance = _from_residuals(rows, in_rows, in_mask, coefficients, S, Z)
-    else:
-        distance = sums[K + q] - 2.0 * projected[q] - np.einsum("qc,qc->c", b, Z)
-        distance += _row_squares(rows, in_rows, coefficients.psi)
-    log_norm = log_det + sums[K + q + 1]
-    return RowPosteriors(
-        in_rows, in_mask, S=S, work=sums[:-1], Z=Z, log_norm=log_norm, distance=distance
-    )
+    return Z, log_det, sums[K + q] - 2.0 * projected[q] - np.einsum("qc,qc->c", b, Z)
+
+
+def _seen(rows: SeenRows, in_mask: slice) -> Array:
+    """(u, d) 1 where seen."""
+    seen = np.ones((in_mask.stop - in_mask.start, rows.d))
+    mask = rows.M[in_mask]
+    seen[:, rows.gappy] = mask if isinstance(mask, np.ndarray) else mask.toarray()
+    return seen
 
 
 def product(coefficients: Array, rows: Any) -> Array:
@@ -169,29 +195,24 @@ def _row_squares(rows: SeenRows, part: slice, psi: Array) -> Array:
     return np.asarray(R.power(2) @ (1.0 / psi))
 
 
-def _from_residuals(
-    rows: SeenRows, in_rows: slice, in_mask: slice, coefficients: Coefficients, S: Array, Z: Array
+def from_residuals(
+    values: Array, inverse_noise: Array, W: Array, S: Array, Z: Array
 ) -> tuple[Array, Array]:
     """Refined means (q, c), and (c,) sum_o (r - w^T z)^2 / psi, plus |z|^2.
 
+    `values` (c, d) are r; `inverse_noise` (c or 1, d) is 1 / psi where seen, else 0.
     The solution of P z = b carries the rounding of b, which is of the size of the signal over the
     noise. The gradient W^T Psi^-1 (r - W z) - z, from residuals, is small and so is its rounding:
     Newton steps with it (iterative refinement) recover the lost digits.
     """
-    W, psi = coefficients.W, coefficients.psi
-    seen = np.ones((in_mask.stop - in_mask.start, rows.d))
-    mask = rows.M[in_mask]
-    seen[:, rows.gappy] = mask if isinstance(mask, np.ndarray) else mask.toarray()
-    R = rows.R[in_rows]
-    values = (R if isinstance(R, np.ndarray) else R.toarray()) - coefficients.delta
     for _ in range(REFINEMENTS):
-        weighted = (values - Z.T @ W.T) * seen / psi  # (c, d)
+        weighted = (values - Z.T @ W.T) * inverse_noise  # (c, d)
         step = _times_packed(S, (weighted @ W).T - Z)
         Z = Z + step
         if np.max(np.abs(step), initial=0.0) <= 1e-11 * np.max(np.abs(Z), initial=1.0):
             break
     residual = values - Z.T @ W.T
-    terms = residual**2 / psi * seen
+    terms = residual**2 * inverse_noise
     return Z, np.asarray(terms.sum(axis=1) + np.einsum("qc,qc->c", Z, Z))
 
 

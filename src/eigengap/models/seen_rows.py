@@ -44,6 +44,8 @@ class SeenRows:
     weight: Array | None  # (c,) in the order of R
     row_squares: Array  # (c,) sums of R^2 over each row
     squares: Array  # (d,) weighted column sums of R^2
+    row_cells: NDArray[np.intp]  # (c,) seen cells of each row
+    seen: Array  # (d,) weighted number of rows in which each column was seen
     cells: float  # weighted number of seen cells
 
     @property
@@ -108,6 +110,8 @@ def prepare_rows(
         weight=w,
         row_squares=np.einsum("ij,ij->i", R, R, dtype=np.float64),
         squares=_column_squares(R, w),
+        row_cells=counts,
+        seen=np.asarray(seen.sum(axis=0) if w is None else w @ seen, dtype=np.float64),
         cells=float(counts.sum() if w is None else counts @ w),
     )
     return _sparsified(rows) if counts.sum() < SPARSE_BELOW * seen.size else rows

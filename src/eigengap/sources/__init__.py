@@ -17,6 +17,7 @@ from eigengap.sources.array import (
     sparse_to_float,
 )
 from eigengap.sources.base import Rows, Source
+from eigengap.sources.cell_sd import as_cell_sd
 from eigengap.sources.checks import as_weight, missing_codes, resolve_columns, with_gaps_for
 from eigengap.sources.frames import frame_to_float, library_of, series_to_float
 
@@ -27,6 +28,7 @@ def as_source(
     X: Any,
     *,
     sample_weight: Any = None,
+    cell_sd: Any = None,
     missing_values: Any = nan,
     columns: Any = None,
     block_bytes: int = BLOCK_BYTES,
@@ -41,6 +43,7 @@ def as_source(
         float64. NaN, null and masked cells are unseen; the zeros of a sparse table are zeros.
         A Source is returned as it is. X is never modified.
     sample_weight : (n,) how often each row counts, or a number; a row of weight 0 is as if absent.
+    cell_sd : (n, d) known standard deviation of each cell; NaN or 0 where nothing is known.
     missing_values : NaN, or a number or list of numbers that stand for unseen cells besides NaN.
     columns : the columns to use, in this order; strings are names, integers positions.
     block_bytes, block_rows : size of a block; it changes rounding, nothing else.
@@ -52,10 +55,11 @@ def as_source(
         names the row (0-based position) and column.
     """
     if isinstance(X, Source):
-        if sample_weight is not None or columns is not None or missing_codes(missing_values):
+        given = sample_weight is not None or cell_sd is not None or columns is not None
+        if given or missing_codes(missing_values):
             raise ValueError(
-                "X is a source already; give sample_weight, columns and missing_values when it "
-                "is made"
+                "X is a source already; give sample_weight, cell_sd, columns and missing_values "
+                "when it is made"
             )
         return X
     values, names = _table(X, columns)
@@ -64,7 +68,12 @@ def as_source(
         values = _without_codes(values, codes)
     weight = None if sample_weight is None else _weight(sample_weight, values.shape[0])
     return ArraySource(
-        values, weight=weight, names=names, block_bytes=block_bytes, block_rows=block_rows
+        values,
+        weight=weight,
+        cell_sd=None if cell_sd is None else as_cell_sd(cell_sd, values, names, columns),
+        names=names,
+        block_bytes=block_bytes,
+        block_rows=block_rows,
     )
 
 

@@ -56,6 +56,7 @@ class ArraySource(BlockedSource):
         values: Rows,
         *,
         weight: Array | None = None,
+        cell_sd: Array | None = None,
         names: tuple[str, ...] | None = None,
         block_bytes: int = BLOCK_BYTES,
         block_rows: int | None = None,
@@ -68,6 +69,8 @@ class ArraySource(BlockedSource):
         self.names = names
         self.passes = 0
         self.weight = weight
+        self.cell_sd = cell_sd
+        self.has_cell_sd = cell_sd is not None
         self._values = values
         if self.is_sparse:
             check_sparse_finite(values)
@@ -83,7 +86,8 @@ class ArraySource(BlockedSource):
         for start in range(0, n, step):
             stop = min(start + step, n)
             weight = None if self.weight is None else self.weight[start:stop]
-            yield Block(_rows(self._values, start, stop), weight, None, start)
+            cell_sd = None if self.cell_sd is None else self.cell_sd[start:stop]
+            yield Block(_rows(self._values, start, stop), weight, cell_sd, start)
 
     def sample(self, k: int, rng: np.random.Generator) -> Array:
         """k distinct rows; weights are frequencies, so a heavy row is drawn more often."""
@@ -97,6 +101,9 @@ class ArraySource(BlockedSource):
 
     def collect(self) -> Rows:
         return self._values
+
+    def collect_cell_sd(self) -> Array | None:
+        return self.cell_sd
 
     def seen(self) -> SeenCells:
         if self._seen is None:
@@ -117,7 +124,10 @@ def present_rows(source: Source) -> Source:
     if not isinstance(source, ArraySource) or source.weight is None or source.weight.all():
         return source
     kept = np.flatnonzero(source.weight)
-    return ArraySource(source.collect()[kept], weight=source.weight[kept], names=source.names)
+    cell_sd = None if source.cell_sd is None else source.cell_sd[kept]
+    return ArraySource(
+        source.collect()[kept], weight=source.weight[kept], cell_sd=cell_sd, names=source.names
+    )
 
 
 class DerivedSource(BlockedSource):
@@ -127,6 +137,7 @@ class DerivedSource(BlockedSource):
         self.n_features, self.names = parent.n_features, parent.names
         self.dtype, self.n_rows = parent.dtype, parent.n_rows
         self.is_sparse, self.has_gaps = parent.is_sparse, parent.has_gaps
+        self.has_cell_sd = parent.has_cell_sd
         self._parent = parent
 
     @property

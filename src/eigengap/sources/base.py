@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.wording import column
+from eigengap.sources.wording import column, quote
 
 Rows = Any  # ndarray (c, d) of float32 or float64, or a scipy.sparse CSR array of the same
 
@@ -26,7 +26,7 @@ class Block:
 
     values: Rows  # (c, d); NaN marks an unseen cell; CSR has no unseen cells, its zeros are zeros
     weight: Array | None  # (c,) frequency of each row; None means 1
-    cell_sd: Array | None  # (c, d) known standard deviation of each cell; None where unknown
+    cell_sd: Array | None  # (c, d) known standard deviation of each cell, 0 where unknown
     start: int  # index of the first row in the whole table
 
     @property
@@ -96,6 +96,7 @@ class Source(ABC):
     n_rows : number of rows, None while unknown
     is_sparse : whether blocks hold CSR arrays
     has_gaps : whether a cell is unseen, None while unknown
+    has_cell_sd : whether cells come with standard deviations of their own
     passes : how often the whole table has been read so far; the unit of cost
     """
 
@@ -105,6 +106,7 @@ class Source(ABC):
     n_rows: int | None
     is_sparse: bool
     has_gaps: bool | None = None
+    has_cell_sd: bool = False
     passes: int
 
     @abstractmethod
@@ -123,6 +125,10 @@ class Source(ABC):
     def collect(self) -> Rows:
         """The whole table in memory; without a copy where it is there already."""
 
+    def collect_cell_sd(self) -> Array | None:
+        """The known standard deviations (n, d) of the whole table, None where there are none."""
+        return None
+
     @abstractmethod
     def prepared(self, prepare: Callable[[Block], Any]) -> Source:
         """A source whose blocks are prepare(block), kept where memory allows.
@@ -140,8 +146,25 @@ class Source(ABC):
         return seen.rows - seen.per_column
 
     def require_fit(self, min_rows: int = 2) -> None:
-        """Refuse what no model can be fitted to: too few rows, a column without any value."""
+        """Refuse what no model can be fitted to: too few rows, a column without any value.
+
+        Names that occur twice are refused too, for what is fitted is told by name.
+        """
+        require_unique(self.names)
         self.seen().require_fit(self.names, min_rows)
+
+
+def require_unique(names: tuple[str, ...] | None) -> None:
+    """Refuse column names that occur more than once."""
+    if names is None or len(set(names)) == len(names):
+        return
+    name = next(name for name in names if names.count(name) > 1)
+    positions = [str(j) for j, other in enumerate(names) if other == name]
+    raise ValueError(
+        f"Input X has {len(positions)} columns named {quote(name)} (positions "
+        f"{', '.join(positions)}); names must be unique. Rename them, or pass the values without "
+        "names, e.g. X.to_numpy()"
+    )
 
 
 def merge_tree(parts: list[S]) -> S:

@@ -24,7 +24,8 @@ class Rescaled(DerivedSource):
 
     def _blocks(self) -> Iterator[Block]:
         for block in self._parent._blocks():
-            yield replace(block, values=self._rescale(block.values))
+            cell_sd = None if block.cell_sd is None else block.cell_sd / self._unit
+            yield replace(block, values=self._rescale(block.values), cell_sd=cell_sd)
 
     def sample(self, k: int, rng: np.random.Generator) -> Array:
         return np.asarray(self._parent.sample(k, rng) / self._unit)

@@ -83,14 +83,19 @@ class Sums:
         self._latent = np.zeros(size)
         self._energy = 0.0
 
-    def add(self, part: RowPosteriors, w: Array | None) -> None:
-        """One chunk, its rows counted w (c,) times; uses up `part.work`."""
+    def add(self, part: RowPosteriors, w: Array | None, u: Array | None = None) -> None:
+        """One chunk, its rows counted w (c,) times; uses up `part.work`.
+
+        Where a row has precision u (c,), expected, given which z has covariance S / u (Student
+        rows), the sums are of E[u z~ z~^T] and of E[u z~].
+        """
         energy = part.energy
         self._energy += float(np.sum(energy) if w is None else energy @ w)
-        E = _expected_products(part, w)  # (K~, u)
+        E = expected_products(part, w, u)  # (K~, number of mask rows)
         self._latent += E @ np.ones(E.shape[1])
         self._A += _times(E, self._rows.M[part.mask_rows])
-        self._B += _times(_augmented(part.Z, w), self._rows.R[part.rows])
+        wu = w if u is None else u if w is None else w * u
+        self._B += _times(augmented(part.Z, wu), self._rows.R[part.rows])
 
     def expected(self, squares: Array, cells: float) -> Expected:
         """With the weighted column sums of R^2 (d,) and number of seen cells."""
@@ -108,33 +113,35 @@ class Sums:
         )
 
 
-def _expected_products(part: RowPosteriors, w: Array | None) -> Array:
+def expected_products(part: RowPosteriors, w: Array | None, u: Array | None = None) -> Array:
     """Weighted E[z~ z~^T], packed: (K~, c), or summed over the rows of a shared pattern (K~, 1).
 
+    With u (c,) E[u z~ z~^T] = [S + u z z^T | u z | u]: the covariance S / u times u is S again.
     Made in place of the covariances: fresh memory of this size costs more than the arithmetic.
     """
     q, c = part.Z.shape
-    K, u = part.S.shape
+    K = len(part.S)
     E = part.work
-    if u == c:
+    uZ = part.Z if u is None else part.Z * u
+    if E.shape[1] == c:
         for i in range(q):
             row = i * (i + 1) // 2
-            E[row : row + i + 1] += part.Z[i] * part.Z[: i + 1]
-        E[K : K + q] = part.Z
-        E[K + q] = 1.0
+            E[row : row + i + 1] += uZ[i] * part.Z[: i + 1]
+        E[K : K + q] = uZ
+        E[K + q] = 1.0 if u is None else u
         if w is not None:
             E *= w
         return E
-    weighted = part.Z if w is None else part.Z * w
+    weighted = uZ if w is None else uZ * w
     count = float(c) if w is None else float(np.sum(w))
     outer = weighted @ part.Z.T
     E[:K] = count * part.S + outer[np.tril_indices(q)][:, None]
     E[K : K + q, 0] = weighted.sum(axis=1)
-    E[K + q] = count
+    E[K + q] = count if u is None else np.sum(u if w is None else u * w)
     return E
 
 
-def _augmented(Z: Array, w: Array | None) -> Array:
+def augmented(Z: Array, w: Array | None) -> Array:
     """(z, 1) of every row, times its weight: (q + 1, c)."""
     z = np.vstack([Z, np.ones((1, Z.shape[1]))])
     return z if w is None else z * w

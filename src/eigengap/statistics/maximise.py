@@ -6,13 +6,15 @@ variances, factor analysis keeps them apart; the rest is the same code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
 import numpy as np
 
 from eigengap.compiled import factorise
-from eigengap.linalg import Array, packed_size
+from eigengap.linalg import Array, packed_size, unpack
 from eigengap.statistics.expected import Expected
 
 
@@ -23,6 +25,7 @@ class Parameters:
     W: Array  # (d, q)
     delta: Array  # (d,) mu - shift
     psi: Array  # (d,)
+    nu: float = inf  # degrees of freedom; finite for Student rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,68 +38,106 @@ class Constraints:
     floor : (d,) least noise variance, far below the data's but safe for products
     fixed_noise : the noise variance, where it is given and not learned
     fit_mean : whether mu is learned; if not it stays at the rows' shift
-    loading_precision : of the prior W_jk ~ N(0, 1 / precision); 0 is maximum likelihood. 003's
-        M-step, which adds sigma2 I to sum E[z z^T], is precision 1.
+    loading_precision : of the prior W_jk ~ N(0, 1 / precision), one number or one per column (q,);
+        0 is maximum likelihood. 003's M-step, which adds sigma2 I to sum E[z z^T], is precision 1.
+    fixed_nu : degrees of freedom of Student rows, where they are given and not learned
     """
 
     noise: Literal["isotropic", "diagonal"]
     floor: Array
     fixed_noise: float | None = None
     fit_mean: bool = True
-    loading_precision: float = 0.0
+    loading_precision: float | Array = 0.0
+    fixed_nu: float | None = None
+
+    @property
+    def has_prior(self) -> bool:
+        return bool(np.any(self.loading_precision))
 
 
 def maximise(expected: Expected, current: Parameters, how: Constraints) -> Parameters:
     """One M-step. `current` supplies the noise that weighs the prior against the data."""
-    W, delta, explained = _regress(expected, current, how)
-    psi = _noise(expected, current, explained, W, how)
-    if how.loading_precision == 0.0:
-        W, delta = _expand(expected, W, delta, how)
-    return Parameters(W=W, delta=delta, psi=psi)
+    return maximise_together([expected], [current], [how])[0]
+
+
+def maximise_together(
+    expected: Sequence[Expected], current: Sequence[Parameters], how: Sequence[Constraints]
+) -> list[Parameters]:
+    """The M-step of models that share one noise; they may differ in rank and prior."""
+    fits = [regress(*each) for each in zip(expected, current, how, strict=True)]
+    psi = noise_variances(
+        residual=np.sum([residual for _, _, residual in fits], axis=0),
+        cells=float(np.sum([e.cells for e in expected])),
+        seen=np.sum([e.seen() for e in expected], axis=0),
+        how=how[0],
+    )
+    following = []
+    for (W, delta, _), e, h in zip(fits, expected, how, strict=True):
+        W, delta = (W, delta) if h.has_prior else expand(e, W, delta, h)
+        following.append(Parameters(W=W, delta=delta, psi=psi))
+    return following
+
+
+def anchored(expected: Expected, current: Parameters, rows: float) -> Expected:
+    """The statistics with `rows` more rows, each feature of which is as the current model has it.
+
+    A feature that was hardly ever seen leaves its regression without a solution; with a vanishing
+    weight on such rows it keeps its current parameters. The expected log-likelihood of the added
+    rows is largest at the current parameters, so that an M-step on the sum still never lowers the
+    likelihood, and has the same fixed points.
+    """
+    share = rows / expected.sum_w
+    latent = unpack(expected.latent, expected.q + 1) * share  # of the added rows
+    both = np.column_stack([current.W, current.delta])  # (d, q + 1)
+    B = latent @ both.T
+    signal = np.einsum("kd,dk->d", B, both)
+    return replace(
+        expected,
+        A=expected.A + share * expected.latent[:, None],
+        B=expected.B + B,
+        squares=expected.squares + signal + rows * current.psi,
+        cells=expected.cells + rows * len(both),
+    )
 
 
 def log_prior(parameters: Parameters, how: Constraints) -> float:
     """ln p(W) up to a constant: what MAP adds to the log-likelihood."""
-    if how.loading_precision == 0.0:
+    if not how.has_prior:
         return 0.0
-    return -0.5 * how.loading_precision * float(np.sum(parameters.W**2))
+    return -0.5 * float(np.sum(how.loading_precision * parameters.W**2))
 
 
-def _regress(
+def regress(
     expected: Expected, current: Parameters, how: Constraints
 ) -> tuple[Array, Array, Array]:
-    """W (d, q), delta (d,) and the sum of squares (d,) that they explain."""
+    """W (d, q), delta (d,) and the expected sum of squared residuals (d,) that they leave."""
     q = expected.q
     size = q + 1 if how.fit_mean else q
     A = expected.A[: packed_size(size)].copy()  # without the mean: the leading triangle
     B = np.ascontiguousarray(expected.B[:size])
-    if how.loading_precision:
+    if how.has_prior:
         diagonal = np.cumsum(np.arange(1, q + 1)) - 1
-        A[diagonal] += how.loading_precision * current.psi
+        A[diagonal] += np.broadcast_to(how.loading_precision, (q,))[:, None] * current.psi
     solution, _ = factorise(A, B, passes=1)  # (size, d)
     W = np.ascontiguousarray(solution[:q].T)
     delta = solution[q].copy() if how.fit_mean else np.zeros(len(W))
-    return W, delta, np.einsum("kd,kd->d", solution, B)
+    residual = expected.squares - np.einsum("kd,kd->d", solution, B)
+    if how.has_prior:
+        # (A + prior) w = B, so sum E[(r - w^T z)^2] = squares - w^T B - w^T prior w.
+        residual = residual - current.psi * np.sum(how.loading_precision * W**2, axis=1)
+    return W, delta, residual
 
 
-def _noise(
-    expected: Expected, current: Parameters, explained: Array, W: Array, how: Constraints
-) -> Array:
+def noise_variances(residual: Array, cells: float, seen: Array, how: Constraints) -> Array:
     """psi (d,): expected squared residuals per seen cell, pooled or by feature."""
     if how.fixed_noise is not None:
         return np.asarray(np.maximum(how.fixed_noise, how.floor))
-    # (A + prior) w = B, so sum E[(r - w^T z)^2] = squares - w^T B - w^T prior w.
-    residual = expected.squares - explained
-    if how.loading_precision:
-        shrinkage = how.loading_precision * current.psi
-        residual = residual - shrinkage * np.einsum("dq,dq->d", W, W)
     if how.noise == "isotropic":
-        pooled = float(np.sum(residual)) / expected.cells
-        return np.asarray(np.maximum(pooled, how.floor))
-    return np.asarray(np.maximum(residual / expected.seen(), how.floor))
+        return np.asarray(np.maximum(float(np.sum(residual)) / cells, how.floor))
+    return np.asarray(np.maximum(residual / seen, how.floor))
 
 
-def _expand(expected: Expected, W: Array, delta: Array, how: Constraints) -> tuple[Array, Array]:
+def expand(expected: Expected, W: Array, delta: Array, how: Constraints) -> tuple[Array, Array]:
     """Parameter-expanded EM (Liu, Rubin and Wu 1998): free the mean and covariance of z, fold back.
 
     The larger model z ~ N(zbar, V) has the same observed-data likelihood after mu += W zbar and

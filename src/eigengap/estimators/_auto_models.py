@@ -1,0 +1,98 @@
+"""The models that LowRankImputer tries by itself, in an order that makes each guide the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eigengap.estimators._held_out import HeldOut, Search
+from eigengap.estimators.bayesian_pca import BayesianPCA
+from eigengap.estimators.factor_analysis import FactorAnalysis
+from eigengap.estimators.mixture_ppca import MixturePPCA
+from eigengap.estimators.ppca import PPCA
+
+FIRST_CAP = 16  # components offered to Bayesian PCA; doubled for as long as that helps
+LIKE_SIZE = 5.0  # ratio of standard deviations up to which columns are of like size
+LARGEST_MIXTURE = 16
+ROWS_A_CLUSTER = 30  # and two for each column: fewer do not determine a cluster's plane
+MIXTURE_RANK = 8  # most components of a cluster
+WORTH_IT = 0.01  # relative gain without which the search for larger models ends
+
+STANDARDISED = {True: " of standardised columns", False: ""}
+
+
+@dataclass(frozen=True)
+class AutoModels:
+    """Bayesian PCA, factor analysis and mixtures of PPCA, each around what the last one found.
+
+    Bayesian PCA finds its number of components in one fit and does not overfit: it says about how
+    many there are. With noise of its own for each column it is Bayesian factor analysis. Maximum
+    likelihood wins where most directions carry something, which automatic relevance determination
+    gives up too early; mixtures win where the rows form clusters.
+    """
+
+    scale: bool | str  # "auto": both, where both make sense
+    how: dict[str, Any]  # tolerance and steps of the fits in earnest
+    with_mixtures: bool
+
+    def run(self, search: Search, q: int | None) -> None:
+        """Try them all, with q components where given."""
+        scales = self._scales(search.held_out)
+        if q is not None:
+            for scale in scales:
+                search.once(f"PPCA{STANDARDISED[scale]}", PPCA(q, scale=scale, **self.how), q)
+            search.once("factor analysis", FactorAnalysis(q, **self.how), q)
+            return
+        for scale in scales:
+            self._bayesian(search, f"Bayesian PCA{STANDARDISED[scale]}", scale)
+        best = search.best()
+        rank, scale = max(int(best.kept), 1), best.estimator.scale
+        cap = best.trial.n_components
+        search.once("Bayesian factor analysis", BayesianPCA(noise="diagonal", **self.how), cap)
+        search.ranks("factor analysis", FactorAnalysis(**self.how), start=rank)
+        if self.with_mixtures:
+            self._mixtures(search, min(rank, MIXTURE_RANK), scale)
+
+    def _scales(self, held_out: HeldOut) -> list[bool]:
+        if isinstance(self.scale, bool):
+            return [self.scale]
+        return [True, False] if _standardising_is_a_choice(held_out.sd) else [True]
+
+    def _bayesian(self, search: Search, label: str, scale: bool) -> None:
+        """More components for as long as they are all kept and help."""
+        cap, most, last = min(FIRST_CAP, search.held_out.most), search.held_out.most, np.inf
+        while True:
+            error = search.once(label, BayesianPCA(scale=scale, **self.how), cap)
+            all_kept = search.tried[-1].kept >= cap
+            if cap == most or not all_kept or error > (1.0 - WORTH_IT) * last:
+                break
+            cap, last = min(2 * cap, most), error
+
+    def _mixtures(self, search: Search, rank: int, scale: bool) -> None:
+        """Twice as many clusters for as long as that helps."""
+        n, d = search.held_out.X.shape
+        K, last = 2, search.best().trial.error
+        while K <= LARGEST_MIXTURE and n >= K * max(ROWS_A_CLUSTER, 2 * d):
+            mixture = MixturePPCA(
+                K, scale=scale, n_init=1, split_merge=0, random_state=0, **self.how
+            )
+            label = f"mixture of {K} PPCA{STANDARDISED[scale]}"
+            error = search.once(label, mixture, rank)
+            if error > (1.0 + WORTH_IT) * last:
+                break
+            K, last = 2 * K, error
+
+
+def _standardising_is_a_choice(sd: Any) -> bool:
+    """Whether columns of one unit differ in size, so that standardising may do harm.
+
+    Most are of like size, so that they have a unit in common, but some vary little: rare marks
+    such as the pixels at an edge, which standardising would blow up.
+    """
+    sd = sd[sd > 0]
+    if len(sd) == 0:
+        return False
+    lower, upper = np.quantile(sd, [0.25, 0.75])
+    return bool(upper <= LIKE_SIZE * lower and sd.max() > LIKE_SIZE * sd.min())

@@ -1,0 +1,94 @@
+"""Noise beyond one Gaussian for all rows, as PPCA and FactorAnalysis offer it."""
+
+from __future__ import annotations
+
+from math import inf
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from eigengap.estimators._base import LinearGaussianEstimator
+from eigengap.fitting.gaussian_em import StudentRows
+from eigengap.fitting.typical_columns import typical_columns
+from eigengap.linalg import Array
+from eigengap.models.student import StudentLinearGaussian
+from eigengap.sources.base import Source
+from eigengap.statistics.moments import ColumnMoments
+
+NOISE_CONSTRAINTS: dict[str, list[Any]] = {
+    "noise": [StrOptions({"gaussian", "student"})],
+    "degrees_of_freedom": [Interval(Real, 0, None, closed="neither"), None],
+}
+
+
+class NoisyEstimator(LinearGaussianEstimator):
+    """Base class of what takes `noise`, `degrees_of_freedom` and `cell_sd`."""
+
+    noise: str
+    degrees_of_freedom: float | None
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, cell_sd: Any = None) -> Self:
+        """Fit the model to the seen cells of X.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a gap.
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+            Frequency of each row: an integer weight equals repeating the row.
+        cell_sd : table of X's shape, default=None
+            Known standard deviation s_ij of each cell; 0 or NaN where nothing is known. The noise
+            variance of a cell is then psi_j + s_ij^2, the model's own being what is left.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, sample_weight, cell_sd)
+        return self
+
+    def fit_transform(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, cell_sd: Any = None
+    ) -> Any:
+        """`fit` and then `transform`, with the same cell_sd."""
+        return self.fit(X, y, sample_weight, cell_sd=cell_sd).transform(X, cell_sd=cell_sd)
+
+    def transform(self, X: Any, *, cell_sd: Any = None) -> Array:
+        raise NotImplementedError
+
+    def row_weights(self, X: Any) -> Array:
+        """How much each row counts: (n_samples,).
+
+        (nu + p) / (nu + delta) for a row of p seen cells at the squared distance delta: about 1
+        for ordinary rows, near 0 for outliers; exactly 1 under Gaussian noise.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks an unseen cell.
+        """
+        check_is_fitted(self, "model_")
+        model = self.model_
+        if isinstance(model, StudentLinearGaussian):
+            return self._map(X, model.row_weights)
+        return self._map(X, lambda x: np.ones(len(x)))
+
+    @property
+    def degrees_of_freedom_(self) -> float:
+        return self.model_.nu if isinstance(self.model_, StudentLinearGaussian) else inf
+
+    def _student(self) -> StudentRows | None:
+        return StudentRows(self.degrees_of_freedom) if self.noise == "student" else None
+
+    def _column_sizes(self, source: Source) -> Array:
+        sizes = super()._column_sizes(source)
+        if self.noise == "gaussian" and not source.has_cell_sd:
+            return sizes
+        _, variance = typical_columns(source, source.reduce(ColumnMoments.of))
+        return np.where(variance > 0, np.sqrt(variance), sizes)

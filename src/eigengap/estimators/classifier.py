@@ -1,0 +1,319 @@
+"""Classification by a linear-Gaussian density per class, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import warnings
+from math import nan
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import HasMethods
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_y,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
+
+from eigengap.estimators._base import NoiseFloorWarning, _on_dense, _standard_deviations
+from eigengap.estimators._density import CONSTRAINTS, density, has_density, warnings_about
+from eigengap.linalg import Array
+from eigengap.sources import as_source
+from eigengap.sources.array import ArraySource, present_rows
+from eigengap.sources.base import Rows, Source
+from eigengap.sources.wording import column, show
+
+METHODS = ["fit", "score_samples"]
+LEAST_NOISE = 1e-6  # of the mean variance, where no class has any noise
+
+
+class PPCAClassifier(ClassifierMixin, BaseEstimator):
+    """A density for each class and Bayes' rule, gaps welcome in training and in new rows.
+
+        p(k | x) = pi_k p(x | k) / sum_l pi_l p(x | l),   p(x | k) = N(mu_k, W_k W_k^T + Psi_k)
+
+    over the seen cells of x (002 section 1). Between Gaussian naive Bayes (no components) and
+    quadratic discriminant analysis (d - 1): each class has as many components as its rows support.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1) or "auto", default="auto"
+        Components of each class; "auto" chooses for each class on its own.
+    noise : {"isotropic", "diagonal"}, default="isotropic"
+        PPCA or factor analysis for each class. Isotropic noise keeps a column that is constant in
+        one class from deciding alone. A class whose rows are too few or too much alike to have any
+        noise takes the mean of the others', with a warning.
+    priors : array of shape (n_classes,), default=None
+        Class probabilities in the order of `classes_`; None learns them.
+    scale : bool, default=True
+        Whether to divide every column by its standard deviation over all classes first.
+    estimator : density estimator with `fit` and `score_samples`, default=None
+        Used for each class instead, e.g. MixturePPCA. Of the other parameters only priors, scale
+        and missing_values apply then.
+    missing_values : float or list of float, default=nan
+        Values that mark an unseen cell, besides NaN.
+    tol, max_iter, n_init, random_state, verbose
+        As in PPCA and FactorAnalysis.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    class_prior_ : array of shape (n_classes,)
+    models_ : list of estimators
+        The fitted density of each class, in units of `scale_`.
+    scale_ : array of shape (n_features,) or None
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from eigengap.estimators.classifier import PPCAClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X[::3, 0] = float("nan")
+    >>> model = PPCAClassifier().fit(X, y)
+    >>> model.predict([[5.0, float("nan"), 1.4, 0.2], [float("nan"), 3.0, 5.5, 2.1]])
+    array([0, 2])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **CONSTRAINTS,
+        "priors": ["array-like", None],
+        "estimator": [HasMethods(METHODS), None],
+    }
+
+    def __init__(
+        self,
+        n_components: int | float | str = "auto",
+        *,
+        noise: str = "isotropic",
+        priors: Any = None,
+        scale: bool = True,
+        estimator: Any = None,
+        missing_values: Any = nan,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        n_init: int = 1,
+        random_state: Any = None,
+        verbose: bool | int = False,
+    ) -> None:
+        self.n_components = n_components
+        self.noise = noise
+        self.priors = priors
+        self.scale = scale
+        self.estimator = estimator
+        self.missing_values = missing_values
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Fitting -------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit a density to the rows of each class.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a gap.
+        y : array of shape (n_samples,)
+            Classes, numbers or strings.
+        sample_weight : array of shape (n_samples,), default=None
+            Frequency of each row.
+
+        Returns
+        -------
+        self
+        """
+        everything = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        labels = self._labels(y, everything)
+        source = present_rows(everything)
+        source.require_fit(min_rows=2)
+        classes, code = np.unique(labels, return_inverse=True)
+        prior = self._prior(classes, np.bincount(code, weights=_weight(source)).astype(float))
+        unit = _standard_deviations(source) if self.scale else None
+        parts = [_select(source, np.flatnonzero(code == k), unit) for k in range(len(classes))]
+        names = [f"class {show(label)}" for label in classes]
+        models = [self._fit_class(*pair) for pair in zip(names, parts, strict=True)]
+        self._lend_noise(models, names, parts)
+        validate_data(self, X, reset=True, skip_check_array=True)
+        self.classes_, self.class_prior_ = classes, prior
+        self.scale_, self.models_ = unit, models
+        return self
+
+    def _labels(self, y: Any, source: Source) -> NDArray[Any]:
+        """The class of every row of positive weight."""
+        if y is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
+                "is None: it holds the class of each row"
+            )
+        labels = _check_y(y, multi_output=False, y_numeric=False, estimator=self)
+        check_classification_targets(labels)
+        check_consistent_length(np.empty(source.n_rows or 0), labels)
+        weight = source.weight if isinstance(source, ArraySource) else None
+        return labels if weight is None else labels[weight > 0]
+
+    def _prior(self, classes: NDArray[Any], counted: Array) -> Array:
+        if self.priors is None:
+            return counted / counted.sum()
+        prior = np.asarray(self.priors, dtype=np.float64)
+        if prior.shape != classes.shape:
+            listed = ", ".join(show(label) for label in classes[:10])
+            raise ValueError(
+                f"priors has shape {prior.shape}, but there are {len(classes)} classes: {listed}"
+            )
+        if not np.all(prior >= 0) or not np.isclose(prior.sum(), 1.0):
+            raise ValueError(f"priors must be probabilities that sum to 1, got {prior}")
+        return prior / prior.sum()
+
+    def _fit_class(self, name: str, source: ArraySource) -> Any:
+        self._require_rows(name, source)
+        with warnings_about(name):
+            model = self._fitted(density(self, METHODS, scale=False), source)
+            while self._adapts and not has_density(model) and model.n_components_ > 1:
+                fewer = {"n_components": model.n_components_ - 1}
+                model = self._fitted(
+                    density(self, METHODS, scale=False).set_params(**fewer), source
+                )
+        if not self._adapts and not has_density(model):
+            raise ValueError(
+                f"{name} has no density: its {source.n_rows} rows lie in a plane of few "
+                'dimensions, without noise. Give fewer components, or n_components="auto"'
+            )
+        return model
+
+    @property
+    def _adapts(self) -> bool:
+        return self.estimator is None and self.n_components == "auto"
+
+    def _lend_noise(self, models: list[Any], names: list[str], parts: list[ArraySource]) -> None:
+        """Refit classes whose rows lie on a line: they take the mean noise of the others."""
+        proper = [k for k, model in enumerate(models) if has_density(model)]
+        if len(proper) == len(models):
+            return
+        lent = LEAST_NOISE * float(np.mean([np.mean(m.model_.variances()) for m in models]) or 1.0)
+        if proper:
+            weight = [parts[k].seen().sum_w for k in proper]
+            lent = float(np.average([models[k].noise_variance_ for k in proper], weights=weight))
+        for k in set(range(len(models))) - set(proper):
+            warnings.warn(
+                f"the rows of {names[k]} are too few or too much alike to tell its noise variance: "
+                + ("the mean of the other classes is used" if proper else "a small one is used"),
+                NoiseFloorWarning,
+                stacklevel=3,
+            )
+            with warnings_about(names[k]):
+                noise = {"noise_variance": lent, "n_components": 1}
+                borrowing = density(self, METHODS, scale=False).set_params(**noise)
+                models[k] = self._fitted(borrowing, parts[k])
+
+    def _require_rows(self, name: str, source: ArraySource) -> None:
+        seen = source.seen()
+        n = max(seen.sum_w, float(seen.rows))
+        if n < 2:
+            raise ValueError(
+                f"{name} has {seen.rows} row(s) (n_samples={seen.rows}), too few for a density: "
+                "leave the class out, or merge it with another"
+            )
+        unseen = np.flatnonzero(seen.per_column == 0)
+        if len(unseen):
+            raise ValueError(
+                f"{name} has no value in column {column(source.names, int(unseen[0]))}: every cell "
+                "is NaN. Drop the column or the class"
+            )
+        q = self.n_components
+        if self.estimator is None and isinstance(q, Integral) and q > n - 2:
+            raise ValueError(
+                f"{name} has {n:g} rows, too few for n_components={q}: a density with {q} "
+                f'components needs {q + 2} rows. Give fewer, or "auto", which adapts to each class'
+            )
+
+    def _fitted(self, estimator: Any, source: ArraySource) -> Any:
+        weights = {} if source.weight is None else {"sample_weight": source.weight}
+        return estimator.fit(source.collect(), **weights)
+
+    # Predicting ----------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of every row: (n_samples,)."""
+        joint = self._log_joint(X)
+        return self.classes_[np.argmax(joint, axis=1)]
+
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities of every row: (n_samples, n_classes).
+
+        A row of which nothing was seen has the prior's.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the class probabilities: (n_samples, n_classes)."""
+        joint = self._log_joint(X)
+        return joint - logsumexp(joint, axis=1, keepdims=True)
+
+    def decision_function(self, X: Any) -> Array:
+        """Log-odds of the second class where there are two, else ln pi_k p(x | k) of each.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_classes)
+        """
+        joint = self._log_joint(X)
+        return joint[:, 1] - joint[:, 0] if len(self.classes_) == 2 else joint
+
+    def score_samples(self, X: Any) -> Array:
+        """ln p(x) of the seen cells under the mixture of all classes: (n_samples,)."""
+        return np.asarray(logsumexp(self._log_joint(X), axis=1))
+
+    @property
+    def n_iter_(self) -> int:
+        """Most steps that the fit of a class took."""
+        return max(model.n_iter_ for model in self.models_)
+
+    # ---------------------------------------------------------------------------------------
+
+    def _log_joint(self, X: Any) -> Array:
+        """ln pi_k p(x | k): (n, K)."""
+        check_is_fitted(self, "models_")
+        source = as_source(X, missing_values=self.missing_values)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        with np.errstate(divide="ignore"):  # a prior of 0 excludes its class
+            log_prior = np.log(self.class_prior_)
+        return source.map(lambda block: _on_dense(block, self._log_densities)) + log_prior
+
+    def _log_densities(self, X: Array) -> Array:
+        """ln p(x | k) in the units of the data: (c, K)."""
+        unit = self.scale_
+        rows = X if unit is None else X / unit
+        densities = np.column_stack([model.score_samples(rows) for model in self.models_])
+        if unit is not None:
+            densities -= (~np.isnan(X) @ np.log(unit))[:, None]
+        return densities
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _weight(source: Source) -> Array | None:
+    return source.weight if isinstance(source, ArraySource) else None
+
+
+def _select(source: Source, rows: NDArray[np.intp], unit: Array | None) -> ArraySource:
+    """Some rows of a source, in other units."""
+    values: Rows = source.collect()[rows]
+    if unit is not None:
+        dense = isinstance(values, np.ndarray)
+        values = values / unit if dense else (values * (1.0 / unit)).tocsr()
+    weight = _weight(source)
+    return ArraySource(values, weight=None if weight is None else weight[rows], names=source.names)

@@ -1,0 +1,411 @@
+"""Filling gaps in a pipeline, by whichever low-rank model predicts hidden cells best."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from math import nan
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context, clone
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from eigengap.estimators._auto_models import AutoModels
+from eigengap.estimators._base import NoiseFloorWarning
+from eigengap.estimators._held_out import HeldOut, Search
+from eigengap.imputation import ImputationChoice, Trial
+from eigengap.linalg import Array
+from eigengap.sources import as_source
+from eigengap.sources.array import present_rows
+from eigengap.sources.base import Source
+from eigengap.sources.checks import resolve_columns
+from eigengap.sources.frames import library_of, like
+from eigengap.sources.typed import boolean_columns, typed_like, whole_columns
+
+
+class LowRankImputer(TransformerMixin, BaseEstimator):
+    """Fill gaps by a low-rank model, chosen by how well it predicts hidden cells.
+
+    Every gap is filled with its expected value given what was seen of its row. Which model and how
+    many components is found by hiding seen cells and asking each model for them; `choice_` tells.
+
+    Parameters
+    ----------
+    estimator : "auto", estimator or list of estimators, default="auto"
+        The model: anything with `fit` and `impute`, such as `PPCA`, `FactorAnalysis`,
+        `BayesianPCA` or `MixturePPCA`. Of a list the best is chosen; "auto" is a list made here.
+    n_components : int or "auto", default="auto"
+        "auto" finds the number by hidden cells for "auto" and for estimators whose own
+        n_components is "auto" or None; those with a number keep it. A number goes to all.
+    scale : "auto" or bool, default="auto"
+        Whether columns are divided by their standard deviations. "auto" tries both for the models
+        made here, and leaves given estimators as they are; True or False goes to all.
+    integers : "keep", list of columns or None, default=None
+        Columns to be filled with whole numbers: those named, or ("keep") every column of an
+        integer or boolean type or in which all numbers seen in `fit` are whole.
+    bounds : "data", (low, high), mapping of columns to (low, high) or None, default=None
+        Values that fills may not leave; "data" is the range seen in `fit`. None for low or high is
+        no bound. Filled values and ends of intervals are clipped, which cannot take them farther
+        from a truth within the bounds; random draws are reflected, which does not pile them up.
+    add_indicator : bool, default=False
+        Whether `transform` appends a 0/1 column for each column that had gaps in `fit`.
+    missing_values : float or list of float, default=nan
+        Values that mark an unseen cell, besides NaN.
+    tol : float, default=1e-2
+        Tolerance of the models made here. Filled cells are the same at 1e-6 to within a percent of
+        their error, for a small part of the time.
+    max_iter : int, default=500
+        Most steps of the models made here.
+    random_state : int, RandomState or None, default=0
+        Which cells are hidden.
+    verbose : bool or int, default=False
+        Whether to tell each model as it is tried.
+
+    Attributes
+    ----------
+    estimator_ : fitted estimator
+    choice_ : ImputationChoice
+        `trials` (every model and number of components with its error), `chosen`, `summary`.
+        None where there was nothing to choose.
+    n_components_ : int or None
+    whole_ : array of shape (n_features,)
+        Columns that are filled with whole numbers.
+    bounds_ : array of shape (2, n_features)
+        Least and largest value of a fill.
+    indicator_features_ : array
+        Columns that had gaps in `fit`.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigengap.estimators.imputer import LowRankImputer
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 6)) + 0.1 * rng.normal(size=(200, 6))
+    >>> X[rng.random(X.shape) < 0.2] = np.nan
+    >>> imputer = LowRankImputer().fit(X)
+    >>> imputer.n_components_
+    2
+    >>> bool(np.isnan(imputer.transform(X)).any())
+    False
+    >>> low, high = imputer.intervals(X, level=0.9)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [StrOptions({"auto", "thorough"}), HasMethods(["fit", "impute"]), list, tuple],
+        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "scale": ["boolean", StrOptions({"auto"})],
+        "integers": [StrOptions({"keep"}), "array-like", None],
+        "bounds": [StrOptions({"data"}), tuple, list, Mapping, None],
+        "add_indicator": ["boolean"],
+        "missing_values": [Real, "array-like"],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any = "auto",
+        n_components: int | str = "auto",
+        *,
+        scale: bool | str = "auto",
+        integers: Any = None,
+        bounds: Any = None,
+        add_indicator: bool = False,
+        missing_values: Any = nan,
+        tol: float = 1e-2,
+        max_iter: int = 500,
+        random_state: Any = 0,
+        verbose: bool | int = False,
+    ) -> None:
+        self.estimator = estimator
+        self.n_components = n_components
+        self.scale = scale
+        self.integers = integers
+        self.bounds = bounds
+        self.add_indicator = add_indicator
+        self.missing_values = missing_values
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Fitting -------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Choose the model and fit it to the seen cells of X.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Array, pandas, polars or pyarrow; NaN marks a gap.
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+            Frequency of each row.
+
+        Returns
+        -------
+        self
+        """
+        source = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        source = present_rows(source)
+        source.require_fit(min_rows=2)
+        values, weight = _dense(source), getattr(source, "weight", None)
+        whole = self._whole(X, source, values)
+        bounds = self._bounds(X, source, values)
+        self.choice_, best = self._chosen(values, weight)
+        with warnings.catch_warnings():
+            if self.choice_ is not None:  # the number of components was chosen with open eyes
+                warnings.simplefilter("ignore", NoiseFloorWarning)
+            self.estimator_ = best.fit(values, **_weights(weight))
+        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        self.whole_, self.bounds_ = whole, bounds
+        self.indicator_features_ = np.flatnonzero(np.isnan(values).any(axis=0))
+        return self
+
+    def _chosen(self, values: Array, weight: Array | None) -> tuple[ImputationChoice | None, Any]:
+        """What the search found, and the estimator to fit."""
+        given = [] if isinstance(self.estimator, str) else self._given()
+        if len(given) == 1 and not _leaves_rank_open(given[0][1]):
+            return None, given[0][1]
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        search = Search(HeldOut.of(values, weight, seed), self._say)
+        if isinstance(self.estimator, str):
+            how = {"tol": self.tol, "max_iter": self.max_iter}
+            auto = AutoModels(self.scale, how, with_mixtures=self.estimator == "thorough")
+            auto.run(search, None if self.n_components == "auto" else int(self.n_components))
+        for label, estimator in given:
+            if _leaves_rank_open(estimator):
+                search.ranks(label, estimator)
+            else:
+                search.once(label, estimator)
+        return search.chosen()
+
+    def _given(self) -> list[tuple[str, Any]]:
+        """Copies of the given estimators with what this imputer says of rank and scale."""
+        given = self.estimator if isinstance(self.estimator, list | tuple) else [self.estimator]
+        if not given:
+            raise ValueError('estimator is an empty list; give models to choose from, or "auto"')
+        labels = [repr(estimator) for estimator in given]
+        if twice := next((s for s in labels if labels.count(s) > 1), None):
+            raise ValueError(f"estimator lists {twice} more than once")
+        return [(label, self._adapted(label, e)) for label, e in zip(labels, given, strict=True)]
+
+    def _adapted(self, label: str, estimator: Any) -> Any:
+        for required in ("fit", "impute", "set_params"):
+            if isinstance(estimator, type) or not hasattr(estimator, required):
+                raise TypeError(f"{label} cannot fill gaps: it is no object with {required}()")
+        estimator = clone(estimator)
+        known = estimator.get_params(deep=False)
+        if isinstance(self.scale, bool) and "scale" in known:
+            estimator.set_params(scale=self.scale)
+        if self.n_components != "auto" and "n_components" in known:
+            estimator.set_params(n_components=self.n_components)
+        return estimator
+
+    def _say(self, trial: Trial) -> None:
+        if self.verbose:
+            print(f"{trial}: error {trial.error:.4f}", file=sys.stderr, flush=True)
+
+    def _whole(self, X: Any, source: Source, values: Array) -> NDArray[np.bool_]:
+        """(d,) columns to be filled with whole numbers."""
+        d = source.n_features
+        if self.integers is None:
+            return np.zeros(d, dtype=bool)
+        if not isinstance(self.integers, str):
+            whole = np.zeros(d, dtype=bool)
+            whole[resolve_columns(self.integers, source.names, d)] = True
+            return whole
+        whole = np.all(np.isnan(values) | (values == np.round(values)), axis=0)
+        by_type = whole_columns(X)
+        return whole if by_type is None else whole | by_type
+
+    def _bounds(self, X: Any, source: Source, values: Array) -> Array:
+        """(2, d) least and largest fill of each column."""
+        d = source.n_features
+        low, high = np.full(d, -np.inf), np.full(d, np.inf)
+        if isinstance(self.bounds, str):
+            return np.stack([np.nanmin(values, axis=0), np.nanmax(values, axis=0)])
+        if isinstance(self.bounds, Mapping):
+            for column, pair in self.bounds.items():
+                (j,) = resolve_columns([column], source.names, d)
+                low[j], high[j] = _pair(pair, f"bounds of column {column!r}")
+        elif self.bounds is not None:
+            low[:], high[:] = _pair(self.bounds, "bounds")
+        if self.integers == "keep" and (truth := boolean_columns(X)) is not None:
+            low[truth], high[truth] = np.maximum(low[truth], 0), np.minimum(high[truth], 1)
+        return np.stack([low, high])
+
+    # Filling -------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Any:
+        """X with its gaps filled, as an ndarray unless `set_output` says otherwise.
+
+        Where `set_output` asks for the library that X comes from, columns keep their types.
+        """
+        values, gaps = self._read(X)
+        filled = self._within(np.asarray(self.estimator_.impute(values)), gaps)
+        own_types = _get_output_config("transform", self)["dense"] == library_of(X)
+        if self.add_indicator:
+            filled = np.hstack([filled, gaps[:, self.indicator_features_].astype(filled.dtype)])
+        elif own_types:
+            return typed_like(X, filled, gaps)
+        return filled
+
+    def impute(self, X: Any, return_std: bool = False) -> Any:
+        """X with its gaps filled, in X's own type, and how sure each fill is.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks an unseen cell.
+        return_std : bool, default=False
+            Whether to return the standard deviations too.
+
+        Returns
+        -------
+        filled : table of X's type
+            Seen cells are as they were. Columns keep their types where those can hold the fills:
+            integers="keep" makes them so.
+        std : table of X's type
+            Standard deviation of each filled cell before rounding and clipping, 0 for seen cells.
+            Only if return_std.
+        """
+        values, gaps = self._read(X)
+        if not return_std:
+            return typed_like(
+                X, self._within(np.asarray(self.estimator_.impute(values)), gaps), gaps
+            )
+        filled, std = self.estimator_.impute(values, return_std=True)
+        return typed_like(X, self._within(np.asarray(filled), gaps), gaps), like(X, np.asarray(std))
+
+    def intervals(self, X: Any, level: float = 0.95) -> tuple[Any, Any]:
+        """Lower and upper ends of an interval for each filled cell, within the bounds.
+
+        Seen cells are their own ends. Ends of columns filled with whole numbers are rounded as the
+        fills are.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+        level : float in (0, 1), default=0.95
+            Probability with which the truth lies inside.
+
+        Returns
+        -------
+        low, high : tables of X's type
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        values, gaps = self._read(X)
+        filled, std = map(np.asarray, self.estimator_.impute(values, return_std=True))
+        reach = norm.ppf(0.5 + level / 2.0) * std
+        low, high = (self._within(filled + sign * reach, gaps) for sign in (-1.0, 1.0))
+        return like(X, low), like(X, high)
+
+    def sample_imputations(self, X: Any, m: int, random_state: Any = None) -> Iterator[Any]:
+        """Draw the gaps m times: tables to analyse one by one, for `eigengap.pool` to pool.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks an unseen cell.
+        m : int
+            Number of tables.
+        random_state : int, RandomState or None
+
+        Yields
+        ------
+        table of X's type
+            X with its gaps filled by one joint draw, reflected at the bounds and rounded where
+            asked.
+        """
+        values, gaps = self._read(X)
+        low, high = self.bounds_
+        for drawn in self.estimator_.sample_imputations(values, m, random_state=random_state):
+            inside = np.where(gaps, _reflected(np.asarray(drawn), low, high), drawn)
+            yield typed_like(X, self._within(inside, gaps), gaps)
+
+    def _read(self, X: Any) -> tuple[Array, NDArray[np.bool_]]:
+        """The table (n, d) and where its gaps are."""
+        check_is_fitted(self, "estimator_")
+        source = as_source(X, missing_values=self.missing_values)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        values = _dense(source)
+        return values, np.isnan(values)
+
+    def _within(self, filled: Array, gaps: NDArray[np.bool_]) -> Array:
+        """Fills rounded where asked and clipped to the bounds; seen cells as they are."""
+        low, high = self.bounds_
+        rounded = np.where(self.whole_, np.round(filled), filled)
+        # A whole column's bounds are taken inwards, so that clipping leaves whole numbers.
+        low = np.where(self.whole_, np.ceil(low), low)
+        high = np.where(self.whole_, np.floor(high), high)
+        fills = np.clip(rounded, low, high)
+        return np.where(gaps, fills, filled).astype(filled.dtype, copy=False)
+
+    # Names ---------------------------------------------------------------------------------
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """The columns' own names, then missingindicator_* where add_indicator."""
+        check_is_fitted(self, "estimator_")
+        names = np.asarray(_check_feature_names_in(self, input_features), dtype=object)
+        if not self.add_indicator:
+            return names
+        flags = [f"missingindicator_{names[j]}" for j in self.indicator_features_]
+        return np.concatenate([names, np.array(flags, dtype=object)])
+
+    @property
+    def n_components_(self) -> int | None:
+        return getattr(self.estimator_, "n_components_", None)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _dense(source: Source) -> Array:
+    """All values (n, d); a sparse table has no gaps, but its fills-to-be are dense."""
+    values = source.collect()
+    return np.asarray(values if isinstance(values, np.ndarray) else values.toarray())
+
+
+def _leaves_rank_open(estimator: Any) -> bool:
+    asked = estimator.get_params(deep=False).get("n_components", 1)
+    return asked is None or (isinstance(asked, str) and asked == "auto")
+
+
+def _weights(weight: Array | None) -> dict[str, Array]:
+    return {} if weight is None else {"sample_weight": weight}
+
+
+def _pair(pair: Any, label: str) -> tuple[float, float]:
+    try:
+        low, high = pair
+    except (TypeError, ValueError):
+        raise ValueError(f"{label} must be (low, high), got {pair!r}") from None
+    low = -np.inf if low is None else float(low)
+    high = np.inf if high is None else float(high)
+    if not low <= high:
+        raise ValueError(f"{label} must be (low, high) with low <= high, got {pair!r}")
+    return low, high
+
+
+def _reflected(values: Array, low: Array, high: Array) -> Array:
+    """Values mirrored at the bound that they cross, once; clipping does the rest."""
+    values = np.where(values < low, 2.0 * low - values, values)
+    return np.where(values > high, 2.0 * high - values, values)

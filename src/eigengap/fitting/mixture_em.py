@@ -1,0 +1,285 @@
+"""The EM map of a mixture of linear-Gaussian models, from rows with gaps.
+
+The fit runs in units in which the columns are of size 1, measured from the column means, as that of
+a single model does. Under `ard` every column of every W has a Gaussian prior whose precision is
+learned along (Bishop 1999, "Bayesian PCA"): with alpha_c = d / (|w_c|^2 + SMALL) the EM map raises
+
+    log-likelihood - d/2 sum_c ln(|w_c|^2 + SMALL),
+
+for the penalty is concave in |w_c|^2 and lies below its tangent. A column that explains no more
+than noise would goes to zero, cubically in the end. On complete data with n rows and sigma2 = 1 one
+stays if the sample has variance at least 1 + 2 g + 2 sqrt(g (1 + g)), g = d / n, along it: just
+above the edge of the spectrum of pure noise, (1 + sqrt(g))^2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+
+import numpy as np
+
+from eigengap.fitting.em import EMResult, em
+from eigengap.fitting.gaussian_em import FLOOR, LARGEST_RATIO, SNAP_BELOW, Noise
+from eigengap.fitting.loop import Trace, Watch
+from eigengap.linalg import Array
+from eigengap.models.row_posterior import Coefficients
+from eigengap.models.seen_rows import SeenRows, prepare_rows
+from eigengap.sources.base import Block, Source
+from eigengap.statistics.maximise import Constraints, Parameters
+from eigengap.statistics.mixture_expected import MixtureExpected
+from eigengap.statistics.mixture_maximise import MixtureParameters, maximise_mixture
+from eigengap.statistics.moments import ColumnMoments
+
+# Fewer rows than this, by responsibility, are no component; nor are q + 1 rows and half a one whose
+# noise has gone, for a plane goes through any q + 1 points.
+LEAST_ROWS = 1.5
+
+SMALL = 1e-8  # squared length of a column of W, in the fit's units, that counts as zero
+
+MOST_PASSES = 50  # that are promised to the compiled kernel
+
+
+class DeadComponentError(np.linalg.LinAlgError):
+    """A component has lost its rows, or has collapsed onto as few as it can fit exactly."""
+
+    def __init__(self, k: int, at: MixtureParameters) -> None:
+        super().__init__(f"component {k} has died")
+        self.k = k
+        self.at = at
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Where EM went from one start."""
+
+    parameters: MixtureParameters
+    objective: float
+    converged: bool
+    trace: Trace  # seconds since the fit began
+
+    def continued(self, later: Run) -> Run:
+        """One run after the other, as one."""
+        a, b = self.trace, later.trace
+        trace = Trace(
+            np.concatenate([a.objective, b.objective]),
+            np.concatenate([a.change, b.change]),
+            np.concatenate([a.seconds, b.seconds]),
+        )
+        return replace(later, trace=trace)
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureProblem:
+    """The fit in its own units: r = (x - shift) / unit."""
+
+    rows: Source  # of SeenRows
+    shift: Array  # (d,)
+    unit: Array  # (d,)
+    variance: Array  # (d,) of r
+    seen_w: Array  # (d,) weighted number of rows in which each feature was seen
+    sum_w: float
+    noise: Noise
+    shared_noise: bool
+    floor: Array  # (d,) least noise variance
+    began: float  # when, by the clock
+
+    @classmethod
+    def of(
+        cls, source: Source, columns: ColumnMoments, q: int, noise: Noise, shared_noise: bool
+    ) -> MixtureProblem:
+        """q is the largest rank, which decides how rows are arranged."""
+        unit = _units(columns.variance, noise)
+        variance = columns.variance / unit**2
+        return cls(
+            rows=source.prepared(partial(_prepare, shift=columns.mean, unit=unit, q=q)),
+            shift=columns.mean,
+            unit=unit,
+            variance=variance,
+            seen_w=columns.sum_w,
+            sum_w=source.seen().sum_w,
+            noise=noise,
+            shared_noise=shared_noise,
+            floor=least_noise(variance, noise),
+            began=perf_counter(),
+        )
+
+    @property
+    def d(self) -> int:
+        return len(self.unit)
+
+    @property
+    def cells(self) -> float:
+        return float(np.sum(self.seen_w))
+
+    def constraints(self) -> Constraints:
+        return Constraints(noise=self.noise, floor=self.floor)
+
+    # The map --------------------------------------------------------------------------------
+
+    def run(
+        self,
+        start: MixtureParameters,
+        *,
+        tol: float,
+        max_iter: int,
+        watch: Watch | None = None,
+        ard: bool = False,
+        jumps: bool = False,
+    ) -> Run:
+        """EM from a start until neither the parameters nor the objective move.
+
+        `jumps` help at the end of a fit; before it they may put a noise variance to the floor that
+        would have come back when the components had found their places.
+        Raises DeadComponentError where a component dies on the way.
+        """
+        before = perf_counter() - self.began
+        start = self._admitted(start)
+        result: EMResult = em(
+            partial(self._apply, ranks=start.ranks, ard=ard, passes=min(max_iter, MOST_PASSES)),
+            self.pack(start),
+            tol=tol,
+            max_iter=max_iter,
+            cells=self.cells,
+            jump=partial(self._jump, ranks=start.ranks) if jumps else None,
+            watch=watch,
+        )
+        trace = replace(result.trace, seconds=result.trace.seconds + before)
+        parameters = self.unpack(result.theta, start.ranks)
+        return Run(parameters, result.objective, result.converged, trace)
+
+    def _admitted(self, start: MixtureParameters) -> MixtureParameters:
+        """A start that obeys the constraints: one noise for all where it is shared."""
+        if not self.shared_noise:
+            return start
+        shared = np.exp(start.log_weights) @ np.stack([c.psi for c in start.components])
+        return replace(start, components=tuple(replace(c, psi=shared) for c in start.components))
+
+    def expected(self, parameters: MixtureParameters, passes: int = 1) -> MixtureExpected:
+        """The E-step: one pass over the rows."""
+        coefficients = [Coefficients.of(c.W, c.delta, c.psi) for c in parameters.components]
+        of: Callable[[SeenRows], MixtureExpected] = partial(
+            MixtureExpected.of,
+            log_weights=parameters.log_weights,
+            coefficients=coefficients,
+            passes=passes,
+        )
+        return self.rows.reduce(of)
+
+    def _apply(
+        self, theta: Array, ranks: Sequence[int], ard: bool, passes: int
+    ) -> tuple[Array, float]:
+        current = self.unpack(theta, ranks)
+        turns = [np.eye(c.W.shape[1]) if ard else _graded(c) for c in current.components]
+        turned = _turned(current, turns)
+        expected = self.expected(turned, passes)
+        how = [self._how(c, ard) for c in turned.components]
+        _refuse_dead(expected, turned, current, self.floor)
+        following = maximise_mixture(expected, turned, how, self.shared_noise)
+        following = _turned(following, [turn.T for turn in turns])
+        objective = expected.log_likelihood - (self._penalty(current) if ard else 0.0)
+        return self.pack(following), objective
+
+    def _how(self, component: Parameters, ard: bool) -> Constraints:
+        if not ard:
+            return self.constraints()
+        precision = self.d / (np.sum(component.W**2, axis=0) + SMALL)
+        return replace(self.constraints(), loading_precision=precision)
+
+    def _penalty(self, parameters: MixtureParameters) -> float:
+        lengths = [np.sum(c.W**2, axis=0) for c in parameters.components]
+        return 0.5 * self.d * float(np.sum(np.log(np.concatenate(lengths) + SMALL)))
+
+    def _jump(self, theta: Array, image: Array, ranks: Sequence[int]) -> Array | None:
+        """Small, falling noise variances put at the floor: EM crawls there (Heywood cases)."""
+        components = self.unpack(image, ranks).components
+        variance = np.stack([np.sum(c.W**2, axis=1) + c.psi for c in components])  # (K, d)
+        small = np.log(SNAP_BELOW * (variance.min(axis=0) if self.shared_noise else variance))
+        size = small.size
+        small, noise = small.ravel(), image[-size:]
+        floor = np.resize(np.log(self.floor), size)
+        crawling = (noise < small) & (noise > floor + 1e-3) & (noise < theta[-size:])
+        if not crawling.any():
+            return None
+        return np.concatenate([image[:-size], np.where(crawling, floor, noise)])
+
+    # Parameters as one vector, each coordinate of size about 1 ----------------------------------
+
+    def pack(self, parameters: MixtureParameters) -> Array:
+        size = self._size()[:, None]
+        loadings = [(c.W / size).ravel() for c in parameters.components]
+        means = [c.delta / size[:, 0] for c in parameters.components]
+        kept = parameters.components[:1] if self.shared_noise else parameters.components
+        width = 1 if self.noise == "isotropic" else self.d
+        noise = [np.log(c.psi[:width]) for c in kept]
+        return np.concatenate([*loadings, *means, parameters.log_weights, *noise])
+
+    def unpack(self, theta: Array, ranks: Sequence[int]) -> MixtureParameters:
+        d, K, size = self.d, len(ranks), self._size()
+        ends = np.cumsum((0, *(d * q for q in ranks), K * d, K))
+        means = theta[ends[K] : ends[K + 1]].reshape(K, d) * size
+        log_weights = theta[ends[K + 1] : ends[K + 2]]
+        log_psi = theta[ends[K + 2] :].reshape(1 if self.shared_noise else K, -1)
+        psi = np.broadcast_to(np.exp(np.clip(log_psi, -700.0, 700.0)), (K, d))
+        components = [
+            Parameters(
+                W=theta[ends[k] : ends[k + 1]].reshape(d, q) * size[:, None],
+                delta=means[k],
+                psi=np.maximum(psi[k], self.floor),
+            )
+            for k, q in enumerate(ranks)
+        ]
+        return MixtureParameters(log_weights - np.logaddexp.reduce(log_weights), tuple(components))
+
+    def _size(self) -> Array:
+        """(d,) standard deviation of each column in the fit's units; 1 for constant columns."""
+        return np.where(self.variance > 0, np.sqrt(self.variance), 1.0)
+
+
+def least_noise(variance: Array, noise: Noise) -> Array:
+    """(d,) floor of the noise of components whose columns have this variance."""
+    positive = variance[variance > 0]
+    if len(positive) == 0:
+        return np.full(len(variance), FLOOR[noise])
+    if noise == "diagonal":
+        return FLOOR[noise] * np.where(variance > 0, variance, 1.0)
+    smallest, largest = float(np.min(positive)), float(np.max(positive))
+    return np.full(len(variance), max(FLOOR[noise] * smallest, LARGEST_RATIO * largest))
+
+
+def _graded(component: Parameters) -> Array:
+    """Rotation (q, q) of z to axes of falling strength: they make the precisions graded."""
+    strength = component.W.T @ (component.W / component.psi[:, None])
+    return np.asarray(np.linalg.eigh(strength)[1][:, ::-1])
+
+
+def _turned(parameters: MixtureParameters, turns: Sequence[Array]) -> MixtureParameters:
+    pairs = zip(parameters.components, turns, strict=True)
+    return replace(parameters, components=tuple(replace(c, W=c.W @ turn) for c, turn in pairs))
+
+
+def _refuse_dead(
+    expected: MixtureExpected, turned: MixtureParameters, current: MixtureParameters, floor: Array
+) -> None:
+    if current.K == 1:
+        return
+    for k, (sum_w, c) in enumerate(zip(expected.sum_w(), turned.components, strict=True)):
+        few = sum_w < c.W.shape[1] + LEAST_ROWS
+        if sum_w < LEAST_ROWS or (few and np.any(c.psi <= floor * (1 + 1e-3))):
+            raise DeadComponentError(k, current)
+
+
+def _units(variance: Array, noise: Noise) -> Array:
+    """(d,) scale of each column; a constant table or column keeps its own units."""
+    if noise == "diagonal":
+        return np.where(variance > 0, np.sqrt(variance), 1.0)
+    mean = float(np.mean(variance))
+    return np.full(len(variance), np.sqrt(mean) if mean > 0 else 1.0)
+
+
+def _prepare(block: Block, shift: Array, unit: Array, q: int) -> SeenRows:
+    # A sparse table is complete, and centring fills it: EM has no use for its zeros.
+    values = block.values if isinstance(block.values, np.ndarray) else block.values.toarray()
+    return prepare_rows(values, block.weight, shift, unit, q)

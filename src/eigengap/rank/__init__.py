@@ -1,0 +1,24 @@
+"""How many components: `choose_rank`, and the rule behind n_components="auto"."""
+
+from eigengap.rank.automatic import automatic_rank
+from eigengap.rank.choice import Curve, RankChoice
+from eigengap.rank.fraction import rank_for_fraction
+from eigengap.rank.information import (
+    factor_parameters,
+    largest_rank,
+    minka_rank,
+    most_factors,
+    ppca_parameters,
+)
+
+__all__ = [
+    "Curve",
+    "RankChoice",
+    "automatic_rank",
+    "factor_parameters",
+    "largest_rank",
+    "minka_rank",
+    "most_factors",
+    "ppca_parameters",
+    "rank_for_fraction",
+]

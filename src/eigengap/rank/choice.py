@@ -1,0 +1,109 @@
+"""A number of components and why: values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+V = TypeVar("V")
+
+Better = Literal["lower", "higher", "above 1", "at most tolerance", "above level"]
+
+
+class ReadOnly(Mapping[str, V]):
+    """A mapping that cannot be changed (and, unlike mappingproxy, can be pickled)."""
+
+    __slots__ = ("_items",)
+    _items: dict[str, V]
+
+    def __init__(self, items: Mapping[str, V]) -> None:
+        object.__setattr__(self, "_items", dict(items))
+
+    def __getitem__(self, key: str) -> V:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a choice of rank cannot be changed")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self._items),)
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve(Mapping[int, float]):
+    """A criterion at each number of components q that was tried.
+
+    Attributes
+    ----------
+    points : ((q, value), ...) in rising q
+    better : which values speak for a q
+    label : what the values are
+    """
+
+    points: tuple[tuple[int, float], ...]
+    better: Better
+    label: str
+
+    @classmethod
+    def of(cls, values: Mapping[int, float], better: Better, label: str) -> Curve:
+        return cls(tuple((int(q), float(values[q])) for q in sorted(values)), better, label)
+
+    def __getitem__(self, q: int) -> float:
+        return dict(self.points)[q]
+
+    def __iter__(self) -> Iterator[int]:
+        return (q for q, _ in self.points)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def lowest(self) -> int:
+        """The q of the smallest value, the smaller q in a tie."""
+        return min(self.points, key=lambda point: (point[1], point[0]))[0]
+
+    def highest(self) -> int:
+        """The q of the largest value, the smaller q in a tie."""
+        return min(self.points, key=lambda point: (-point[1], point[0]))[0]
+
+
+@dataclass(frozen=True, eq=False)
+class RankChoice:
+    """A number of components, what each criterion says, and a verdict in words.
+
+    Attributes
+    ----------
+    n_components : int
+        At least 1.
+    criteria : mapping of str to int
+        What each criterion picks; 0 means that no component stands out.
+    curves : mapping of str to Curve
+        Each criterion at every number of components that it looked at. A curve is a mapping of q to
+        its value, with `better` ("lower", "higher", ...) and `label`.
+    summary : str
+    not_applied : mapping of str to str
+        Criteria that say nothing of this table, and why.
+    """
+
+    n_components: int
+    criteria: Mapping[str, int]
+    curves: Mapping[str, Curve]
+    summary: str
+    not_applied: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        for name in ("criteria", "curves", "not_applied"):
+            object.__setattr__(self, name, ReadOnly(getattr(self, name)))
+
+
+class DoesNotApplyError(ValueError):
+    """A criterion says nothing of this table; the message says why."""

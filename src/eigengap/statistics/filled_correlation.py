@@ -1,0 +1,122 @@
+"""Correlations of a table whose gaps are filled with the column means, and their spectrum.
+
+With y = (x - mean) / unit on the seen cells and 0 elsewhere, unit chosen so that every column of y
+has mean square 1, R = sum_i w_i y_i y_i^T / sum_w is the correlation matrix where nothing is
+missing. Where cells are missing at random, columns that are not related still give independent
+entries of mean 0 and variance 1, so that noise has the spectrum that it has without gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.sources.base import Block, Rows, Source
+from eigengap.spectrum import Spectrum
+from eigengap.statistics.moments import ColumnMoments
+
+PIECE_BYTES = 1 << 23  # of dense cells in float64 at a time
+LARGEST_SIDE = 20_000  # of a square matrix that is formed and diagonalised
+
+
+@dataclass(frozen=True, eq=False)
+class FilledScatter:
+    """sum_i w_i y_i y_i^T (d, d); scatters merge by addition."""
+
+    value: Array
+
+    @classmethod
+    def of(cls, block: Block, shift: Array, unit: Array) -> FilledScatter:
+        n, d = block.values.shape
+        total = np.zeros((d, d))
+        root = None if block.weight is None else np.sqrt(block.weight)[:, None]
+        for rows in _slices(n, d):
+            y = filled(block.values[rows], shift, unit)
+            y = y if root is None else y * root[rows]
+            total += y.T @ y
+        return cls(total)
+
+    def merge(self, other: FilledScatter) -> FilledScatter:
+        return FilledScatter(self.value + other.value)
+
+
+def filled(values: Rows, shift: Array, unit: Array) -> Array:
+    """y (c, d): standardised seen cells, 0 in gaps."""
+    dense: NDArray[Any] = values if isinstance(values, np.ndarray) else values.toarray()
+    y = (dense - shift) / unit
+    return np.nan_to_num(y, copy=False, nan=0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Standardised:
+    """A mean-filled, standardised table, by its correlations or, where it is wide, its rows.
+
+    Columns without variance are left out: they have no correlation.
+    """
+
+    d: int  # columns that vary
+    sum_w: float
+    R: Array | None  # (d, d) correlations
+    Y: Array | None  # (n, d) rows times sqrt(w / sum_w), of a wide table
+
+    @classmethod
+    def of(cls, source: Source, *, fit_mean: bool = True) -> Standardised:
+        """fit_mean=False measures cells from 0 instead of their mean."""
+        columns = source.reduce(ColumnMoments.of)
+        sum_w = source.seen().sum_w
+        shift = columns.mean if fit_mean else np.zeros(len(columns.mean))
+        squares = columns.m2 + columns.sum_w * (columns.mean - shift) ** 2
+        varies = squares > 0
+        unit = np.where(varies, np.sqrt(squares / sum_w), np.inf)
+        d, n = source.n_features, source.n_rows
+        if min(d, n or d) > LARGEST_SIDE:
+            raise ValueError(
+                f"both sides of this table are longer than {LARGEST_SIDE}: its whole spectrum, "
+                "from which the number of components is chosen, is out of reach. Give n_components"
+            )
+        if n is None or d <= n:
+            scatter = source.reduce(partial(FilledScatter.of, shift=shift, unit=unit)).value
+            return cls(int(varies.sum()), sum_w, scatter[np.ix_(varies, varies)] / sum_w, None)
+        root = source.map(_root_weights)[:, None] / np.sqrt(sum_w)
+        Y = filled(source.collect(), shift, unit)[:, varies] * root
+        return cls(int(varies.sum()), sum_w, None, Y)
+
+    def eigenvalues(self) -> Array:
+        """Those of the correlations, descending, as many as the smaller side."""
+        if self.R is not None:
+            lam = np.linalg.eigvalsh(self.R)
+        else:
+            assert self.Y is not None
+            lam = np.linalg.eigvalsh(self.Y @ self.Y.T)
+        return np.asarray(np.maximum(lam[::-1][: self.d], 0.0))
+
+    def eigenpairs(self, scale: Array, q: int) -> tuple[Array, Array]:
+        """All eigenvalues of diag(scale) R diag(scale), descending, and q eigenvectors (d, q)."""
+        if self.R is not None:
+            lam, U = np.linalg.eigh(self.R * scale * scale[:, None])
+            return np.maximum(lam[::-1], 0.0), U[:, ::-1][:, :q]
+        assert self.Y is not None
+        y = self.Y * scale
+        lam, V = np.linalg.eigh(y @ y.T)
+        lam = np.maximum(lam[::-1][: self.d], 0.0)
+        return lam, y.T @ V[:, ::-1][:, :q] / np.sqrt(np.maximum(lam[:q], 1e-300))
+
+    def spectrum(self) -> Spectrum:
+        """The eigenvalues, with their sum, the number of columns that vary."""
+        return Spectrum(self.eigenvalues(), float(self.d), self.sum_w, self.d, complete=True)
+
+
+def _root_weights(block: Block) -> Array:
+    return np.ones(block.n_rows) if block.weight is None else np.sqrt(block.weight)
+
+
+def _slices(length: int, across: int) -> Iterator[slice]:
+    """Cuts of `length` lines of `across` cells each into pieces of bounded size."""
+    step = max(64, PIECE_BYTES // (8 * max(across, 1)))
+    return (slice(i, min(i + step, length)) for i in range(0, length, step))

@@ -1,0 +1,114 @@
+"""scikit-learn's checks for the classifier, the regressor and the outlier detector.
+
+Those that it runs by itself, and those of its module that it leaves out and that apply to such an
+estimator (T30 of the reliability scorecard).
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+
+import pytest
+from sklearn.utils import estimator_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from eigengap.estimators.classifier import PPCAClassifier
+from eigengap.estimators.novelty import NoveltyDetector
+from eigengap.estimators.regressor import PPCARegressor
+
+ESTIMATORS = [PPCAClassifier, PPCARegressor, NoveltyDetector]
+
+# Not for these kinds: transformers, other kinds of estimators than each, NaN that must be refused,
+# array API dispatch, class weights and several labels a row, which the classifier does not take.
+FOREIGN_PREFIXES = (
+    "check_array_api",
+    "check_class_weight",
+    "check_cluster",
+    "check_global_",
+    "check_set_output",
+    "check_transformer",
+    "check_classifiers_multilabel",
+)
+FOREIGN = {
+    "check_classifier_multioutput",
+    "check_classifier_not_supporting_multiclass",
+    "check_classifiers_predictions",  # parts of others, with arguments of their own
+    "check_estimator",
+    "check_estimators_data_not_an_array",
+    "check_estimators_nan_inf",
+    "check_estimators_partial_fit_n_features",
+    "check_fit_non_negative",
+    "check_get_feature_names_out_error",
+    "check_is_fitted",
+    "check_nonsquare_error",
+    "check_outlier_corruption",
+    "check_sparsify_coefficients",
+}
+OTHER_KINDS = {
+    PPCAClassifier: ("check_outlier", "check_regressor"),
+    PPCARegressor: ("check_outlier", "check_classifier"),
+    NoveltyDetector: ("check_classifier", "check_regressor", "check_supervised"),
+}
+
+
+def name_of(check) -> str:
+    return check.func.__name__ if isinstance(check, partial) else check.__name__
+
+
+def label(value) -> str:
+    options = [f"{k}={v}" for k, v in getattr(value, "keywords", {}).items()]
+    return "-".join([name_of(value), *options])
+
+
+def yielded(kind):
+    pairs = estimator_checks_generator(kind())
+    return [pair for pair in pairs if not name_of(pair[1]).startswith("check_array_api")]
+
+
+def not_yielded(kind):
+    known = {name_of(check) for _, check in yielded(kind)} | FOREIGN
+    return [
+        check
+        for name, check in inspect.getmembers(estimator_checks, inspect.isfunction)
+        if name.startswith("check_")
+        and check.__module__ == estimator_checks.__name__
+        and not name.startswith((*FOREIGN_PREFIXES, *OTHER_KINDS[kind]))
+        and name not in known
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")  # about tables of a few rows, which are not the point here
+@pytest.mark.parametrize(
+    ("estimator", "check"),
+    [
+        pytest.param(*pair, id=f"{kind.__name__}-{label(pair[1])}")
+        for kind in ESTIMATORS
+        for pair in yielded(kind)
+    ],
+)
+def test_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("kind", "check"),
+    [
+        pytest.param(kind, check, id=f"{kind.__name__}-{label(check)}")
+        for kind in ESTIMATORS
+        for check in not_yielded(kind)
+    ],
+)
+def test_check_that_is_not_run_by_default(kind, check):
+    check(kind.__name__, kind())
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
+def test_the_left_out_checks_are_found(kind):
+    found = {name_of(check) for check in not_yielded(kind)}
+    assert found >= {
+        "check_dataframe_column_names_consistency",
+        "check_inplace_ensure_writeable",
+        "check_param_validation",
+    }

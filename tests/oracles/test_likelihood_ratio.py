@@ -1,0 +1,114 @@
+"""Likelihood-ratio tests: statistics by hand, p-values uniform where they should be."""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, kstest
+from tests import dense
+
+import eigengap as eg
+from eigengap.likelihood_ratio import likelihood_ratio_test
+
+W = np.array([[1.5, 0.2], [1.3, 0.0], [-1.2, 0.3], [0.1, 1.4], [0.2, 1.2], [-0.1, 1.3]])
+
+
+def table(n, rng, missing=0.0):
+    X = rng.normal(size=(n, 2)) @ W.T + rng.normal(size=(n, 6))
+    X[rng.random(X.shape) < missing] = np.nan
+    return X
+
+
+def rank_statistic(lam, q, n):
+    """2 ln LR of PPCA with q against q + 1 components, from eigenvalues (..., d) descending."""
+    d = lam.shape[-1]
+    by_rank = [
+        np.log(lam[..., :k]).sum(-1) + (d - k) * np.log(lam[..., k:].mean(-1)) for k in (q, q + 1)
+    ]
+    return n * (by_rank[0] - by_rank[1])
+
+
+def spectra(C, n, tables, rng):
+    X = rng.normal(size=(tables, n, len(C))) @ np.linalg.cholesky(C).T
+    X -= X.mean(axis=1, keepdims=True)
+    return np.linalg.eigvalsh(np.swapaxes(X, 1, 2) @ X / n)[:, ::-1]
+
+
+def test_rank_statistic_from_eigenvalues():
+    X = table(80, np.random.default_rng(0))
+    found = likelihood_ratio_test(eg.PPCA(2), eg.PPCA(3), X, n_boot=1)
+    lam = np.linalg.eigvalsh(np.cov(X.T, bias=True))[::-1]
+    assert found.statistic == pytest.approx(rank_statistic(lam, 2, 80))
+    assert (found.df, found.method) == (4, "bootstrap")
+
+
+def test_statistic_with_gaps_by_brute_force():
+    X = table(60, np.random.default_rng(1), missing=0.2)
+    small, large = eg.PPCA(1), eg.FactorAnalysis(1)
+    found = likelihood_ratio_test(small, large, X)
+    sums = [
+        dense.log_likelihood(X, m.mean_, m.get_covariance()).sum()
+        for m in (small.fit(X), large.fit(X))
+    ]
+    assert found.statistic == pytest.approx(2 * (sums[1] - sums[0]), abs=1e-6)
+    assert (found.df, found.method) == (5, "chi2")
+    assert found.p_value == pytest.approx(chi2.sf(found.statistic, 5))
+
+
+def test_isotropic_against_diagonal_is_uniform():
+    rng = np.random.default_rng(2)
+    tests = [
+        likelihood_ratio_test(eg.PPCA(2), eg.FactorAnalysis(2), table(400, rng)) for _ in range(120)
+    ]
+    assert kstest([t.p_value for t in tests], "uniform").pvalue > 0.01
+
+
+def test_unequal_noise_is_found():
+    X = table(300, np.random.default_rng(3))
+    X[:, 0] += np.random.default_rng(4).normal(size=300)
+    assert likelihood_ratio_test(eg.PPCA(2), eg.FactorAnalysis(2), X).p_value < 1e-3
+
+
+def test_replicates_have_the_law_of_the_smaller_model():
+    rng = np.random.default_rng(5)
+    X = table(100, rng)
+    found = likelihood_ratio_test(eg.PPCA(2), eg.PPCA(3), X, n_boot=150)
+    null = eg.PPCA(2).fit(X).get_covariance()
+    brute = rank_statistic(spectra(null, 100, 4000, rng), 2, 100)
+    assert kstest(found.replicates, brute).pvalue > 0.01
+    share = np.mean(brute >= found.statistic)
+    assert abs(found.p_value - share) < 4 * np.sqrt(share * (1 - share) / 150) + 1 / 151
+
+
+def test_chi2_would_reject_a_true_rank():
+    """Why the rank is tested by simulation: of 20 columns chi2 rejects half of all true ranks."""
+    rng = np.random.default_rng(6)
+    C = np.diag([7.0, 4.0, *np.ones(18)])
+    D = rank_statistic(spectra(C, 500, 100, rng), 2, 500)
+    assert np.mean(chi2.sf(D, 18) < 0.05) > 0.3
+    X = rng.normal(size=(500, 20)) @ np.sqrt(C)
+    found = likelihood_ratio_test(eg.PPCA(2), eg.PPCA(3), X, method="chi2")
+    assert "rejects far too often" in found.summary
+
+
+def test_one_component_too_few_is_found():
+    rng = np.random.default_rng(7)
+    factors = eg.FactorAnalysis(1), eg.FactorAnalysis(2)
+    complete = likelihood_ratio_test(*factors, table(150, rng), n_boot=19)
+    assert (complete.df, complete.p_value) == (5, pytest.approx(1 / 20))
+    gappy = likelihood_ratio_test(eg.PPCA(1), eg.PPCA(2), table(150, rng, missing=0.2), n_boot=19)
+    assert (gappy.df, gappy.p_value) == (5, pytest.approx(1 / 20))
+
+
+@pytest.mark.parametrize(
+    ("smaller", "larger", "words"),
+    [
+        (eg.PPCA(2), eg.PPCA(1), "not nested"),
+        (eg.FactorAnalysis(1), eg.PPCA(2), "not nested"),
+        (eg.PPCA(2), eg.PPCA(2), "not nested"),
+        (eg.PPCA(2, scale=True), eg.FactorAnalysis(2), "scale=True"),
+        (eg.PPCA(1, loading_precision=1.0), eg.PPCA(2), "loading_precision"),
+        (eg.PPCA("auto"), eg.PPCA(2), "n_components as a number"),
+    ],
+)
+def test_what_is_no_test(smaller, larger, words):
+    with pytest.raises(ValueError, match=words):
+        likelihood_ratio_test(smaller, larger, table(50, np.random.default_rng(8)))

@@ -1,0 +1,225 @@
+"""Student rows against scipy's multivariate t and brute force, the Gaussian limit, and outliers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import approx_fprime
+from scipy.stats import kstest, multivariate_t
+from scipy.stats import t as student_t
+
+from eigengap import PPCA, FactorAnalysis, LinearGaussian
+from eigengap.fitting.gaussian_em import EMOptions, StudentRows, fit_by_em
+from eigengap.linalg import principal_angles
+from eigengap.models.student import StudentLinearGaussian
+from eigengap.sources import as_source
+
+TIGHT = EMOptions(tol=1e-10, max_iter=5000)
+
+
+def model(seed=0, d=5, q=2, nu=3.4):
+    rng = np.random.default_rng(seed)
+    return StudentLinearGaussian(
+        W=rng.normal(size=(d, q)) * 1.5,
+        mu=rng.normal(size=d),
+        psi=rng.uniform(0.3, 2.0, d),
+        nu=nu,
+    )
+
+
+def with_gaps(X, share, seed=1):
+    X = X.copy()
+    X[np.random.default_rng(seed).random(X.shape) < share] = np.nan
+    return X
+
+
+def log_t(X, mu, C, nu):
+    """By scipy, over the seen cells of each row."""
+    result = np.zeros(len(X))
+    for i, x in enumerate(X):
+        o = ~np.isnan(x)
+        if o.any():
+            result[i] = multivariate_t(mu[o], C[np.ix_(o, o)], df=nu).logpdf(x[o])
+    return result
+
+
+# The value ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nu", [0.4, 1.0, 3.4, 50.0, 1e5])
+def test_the_density_is_scipys(nu):
+    m = model(nu=nu)
+    X = with_gaps(model(nu=3.0).sample(40, np.random.default_rng(2)), 0.3)
+    X[0] = np.nan
+    assert_allclose(m.log_likelihood(X), log_t(X, m.mu, m.scatter(), nu), rtol=1e-9, atol=1e-9)
+    assert m.log_likelihood(X)[0] == 0.0
+
+
+def test_many_degrees_of_freedom_are_the_gaussian():
+    m = model(nu=1e12)
+    X = with_gaps(m.sample(30, np.random.default_rng(3)), 0.3)
+    g = m.gaussian
+    assert_allclose(m.log_likelihood(X), g.log_likelihood(X), atol=1e-9)
+    assert_allclose(m.conditional(X)[1], g.conditional(X)[1], rtol=1e-9)
+    assert_allclose(m.posterior(X).cov, g.posterior(X).cov, rtol=1e-9)
+    assert_allclose(m.row_weights(X), 1.0, atol=1e-9)
+
+
+def test_the_conditional_is_the_ratio_of_densities():
+    """p(x_u | x_o) = p(x_u, x_o) / p(x_o) at any x_u, where `given` is a model again."""
+    m = model()
+    x = m.sample(1, np.random.default_rng(4))[0]
+    seen = np.array([True, False, True, True, False])
+    row = np.where(seen, x, np.nan)
+    joint = m.log_likelihood(x[None])[0] - m.log_likelihood(row[None])[0]
+    given = m.given(row)
+    assert given.nu == m.nu + 3
+    assert_allclose(given.log_likelihood(x[None, ~seen])[0], joint, rtol=1e-12)
+    mean, variance = m.conditional(row[None])
+    assert_allclose(mean[0, ~seen], given.mu, rtol=1e-12)
+    assert_allclose(variance[0, ~seen], given.variances(), rtol=1e-12)
+    assert np.all(variance[0, seen] == 0.0)
+
+
+def test_draws_follow_their_law():
+    m = model(nu=4.0)
+    rng = np.random.default_rng(5)
+    X = m.sample(4000, rng)
+    scale = np.sqrt(np.diag(m.scatter()))
+    for j in range(m.d):
+        assert kstest((X[:, j] - m.mu[j]) / scale[j], student_t(4.0).cdf).pvalue > 1e-3
+    row = np.where([True, True, True, False, True], X[0] + 5.0, np.nan)
+    given = m.given(row)
+    drawn = m.sample_conditional(np.tile(row, (4000, 1)), rng)
+    assert np.all(drawn[:, :3] == row[:3])
+    z = (drawn[:, 3] - given.mu[0]) / np.sqrt(given.scatter()[0, 0])
+    assert kstest(z, student_t(given.nu).cdf).pvalue > 1e-3
+
+
+def test_there_is_no_covariance_below_two_degrees_of_freedom():
+    with pytest.raises(ValueError, match=r"no covariance \(that takes more than 2\)"):
+        model(nu=2.0).covariance()
+    m = model(nu=5.0)
+    assert_allclose(m.covariance(), m.scatter() * 5.0 / 3.0)
+    assert_allclose(m.precision() @ m.covariance(), np.eye(m.d), atol=1e-10)
+    alone = model(nu=1.5).conditional(np.full((1, 5), np.nan))[1]
+    assert np.all(np.isinf(alone))
+
+
+# The fit -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
+def test_the_gradient_vanishes_at_the_optimum(noise):
+    """Of scipy's likelihood by finite differences, in W, mu, ln psi and ln nu."""
+    d, q = 4, 1
+    m = model(seed=6, d=d, q=q, nu=3.0)
+    X = with_gaps(m.sample(80, np.random.default_rng(7)), 0.2)
+    fit = fit_by_em(as_source(X), q, noise, student=StudentRows(), options=TIGHT)
+    best = fit.model
+
+    def objective(theta):
+        W, mu = theta[: d * q].reshape(d, q), theta[d * q : d * q + d]
+        psi = np.broadcast_to(np.exp(theta[d * q + d : -1]), d)
+        return log_t(X, mu, W @ W.T + np.diag(psi), np.exp(theta[-1])).sum()
+
+    psi = best.psi if noise == "diagonal" else best.psi[:1]
+    at = np.concatenate([best.W.ravel(), best.mu, np.log(psi), [np.log(best.nu)]])
+    assert_allclose(fit.log_likelihood, objective(at), rtol=1e-10)
+    assert np.max(np.abs(approx_fprime(at, objective, 1e-6))) < 2e-3
+    rng = np.random.default_rng(8)
+    for _ in range(10):
+        assert objective(at + 0.02 * rng.standard_normal(len(at))) < objective(at)
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
+def test_given_many_degrees_of_freedom_the_fit_is_the_gaussian_one(noise):
+    X = with_gaps(model().gaussian.sample(200, np.random.default_rng(9)), 0.2)
+    plain = fit_by_em(as_source(X), 2, noise, options=TIGHT)
+    student = fit_by_em(as_source(X), 2, noise, student=StudentRows(1e12), options=TIGHT)
+    assert_allclose(student.log_likelihood, plain.log_likelihood, rtol=1e-9)
+    assert_allclose(student.model.scatter(), plain.model.covariance(), rtol=1e-5, atol=1e-6)
+
+
+def test_light_tails_send_the_degrees_of_freedom_to_their_limit():
+    """Rows on an ellipsoid have lighter tails still: no finite number fits them best."""
+    Y = np.random.default_rng(10).normal(size=(400, 5))
+    Y *= np.sqrt(5.0) / np.linalg.norm(Y, axis=1, keepdims=True)
+    X = with_gaps(Y @ np.linalg.cholesky(model().scatter()).T, 0.1)
+    estimator = PPCA(2, noise="student").fit(X)
+    plain = PPCA(2).fit(X)
+    assert estimator.converged_
+    assert estimator.degrees_of_freedom_ > 1e4
+    assert_allclose(estimator.log_likelihood_, plain.log_likelihood_, atol=1e-2)
+
+
+def test_degrees_of_freedom_and_scatter_are_recovered():
+    m = model(seed=11, d=10, q=2, nu=3.0)
+    X = with_gaps(m.sample(3000, np.random.default_rng(12)), 0.2)
+    fit = FactorAnalysis(2, noise="student").fit(X)
+    assert_allclose(fit.degrees_of_freedom_, 3.0, rtol=0.1)
+    assert_allclose(fit.model_.scatter(), m.scatter(), rtol=0.12, atol=0.12)
+    assert principal_angles(fit.model_.W, m.W)[0] < 0.05
+
+
+@pytest.mark.parametrize("kind", [PPCA, FactorAnalysis])
+@pytest.mark.parametrize("share", [0.05, 0.1])
+def test_gross_outliers_do_not_move_the_axes(kind, share):
+    rng = np.random.default_rng(13)
+    m = LinearGaussian(W=rng.normal(size=(12, 2)) * 2, mu=rng.normal(size=12), psi=np.full(12, 0.5))
+    X = m.sample(500, rng)
+    bad = rng.choice(500, int(500 * share), replace=False)
+    X[bad] = 60.0 * rng.normal(size=12) + 5.0 * rng.normal(size=(len(bad), 12))
+    X = with_gaps(X, 0.15)
+    clean = np.setdiff1d(np.arange(500), bad)
+    plain, robust = kind(2).fit(X), kind(2, noise="student").fit(X)
+    assert principal_angles(plain.model_.W, m.W)[0] > 0.5
+    assert principal_angles(robust.model_.W, m.W)[0] < 0.06
+    reference = kind(2).fit(X[clean])
+    assert_allclose(robust.mean_, reference.mean_, atol=0.15)
+    weights = robust.row_weights(X)
+    assert weights[bad].max() < 0.1 * weights[clean].min()
+    assert_allclose(plain.row_weights(X), 1.0)
+
+
+def test_robust_scaling_is_not_moved_either():
+    rng = np.random.default_rng(14)
+    unit = 10.0 ** rng.uniform(-2, 2, 8)
+    X = (
+        rng.normal(size=(400, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(400, 8))
+    ) * unit
+    spoilt = X.copy()
+    spoilt[:20] = 1e4 * unit
+    clean = PPCA(2, noise="student", scale=True).fit(X[20:])
+    robust = PPCA(2, noise="student", scale=True).fit(spoilt)
+    assert_allclose(robust.scale_, clean.scale_, rtol=0.15)
+    assert principal_angles(robust.components_.T, clean.components_.T)[0] < 0.1
+
+
+def test_intervals_widen_with_the_distance_of_a_row():
+    m = model(seed=15, d=8, nu=4.0)
+    X = m.sample(300, np.random.default_rng(16))
+    fit = PPCA(2, noise="student", degrees_of_freedom=4.0).fit(X)
+    near, far = m.mu.copy(), m.mu + 30.0
+    near[0] = far[0] = np.nan
+    _, std = fit.impute(np.array([near, far]), return_std=True)
+    assert std[1, 0] > 3.0 * std[0, 0]
+    posterior = fit.posterior(np.array([near, far]))
+    assert np.all(posterior.std[1] > 3.0 * posterior.std[0])
+    assert_allclose(posterior.std**2, np.einsum("iqq->iq", posterior.cov))
+
+
+def test_closed_form_and_cell_sd_are_refused_with_words():
+    X = np.random.default_rng(17).normal(size=(30, 4))
+    with pytest.raises(ValueError, match=r'closed_form.*Gaussian noise.*method="em" or "auto"'):
+        PPCA(1, method="closed_form", noise="student").fit(X)
+    with pytest.raises(ValueError, match="cell_sd cannot be used with Student noise"):
+        PPCA(1, noise="student").fit(X, cell_sd=np.ones(X.shape))
+    fitted = PPCA(1, noise="student", degrees_of_freedom=5).fit(X)
+    with pytest.raises(ValueError, match="cell_sd cannot be used with Student noise"):
+        fitted.transform(X, cell_sd=np.ones(X.shape))
+    with pytest.raises(ValueError, match="degrees_of_freedom"):
+        PPCA(1, noise="student", degrees_of_freedom=0).fit(X)
+    with pytest.raises(ValueError, match="positive and finite"):
+        model(nu=-1.0)
