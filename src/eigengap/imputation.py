@@ -18,7 +18,7 @@ from eigengap.sources.hidden_cells import hidden_cells
 
 SHARE = 0.1  # of the seen cells hidden at a time
 ENOUGH_CELLS = 600  # hidden in all; small tables hide several times to reach it
-MOST_ROUNDS = 3
+MOST_ROUNDS = 2
 FEWEST_LEFT = 3  # seen cells that a column keeps; one that has no more is not asked for
 TIE = 1e-3  # relative difference of errors that is none; the smaller model is taken
 PATIENCE = 2  # doublings of the rank that may be worse in a row before the search turns back

@@ -73,14 +73,14 @@ class AutoModels:
     def _mixtures(self, search: Search, rank: int, scale: bool) -> None:
         """Twice as many clusters for as long as that helps."""
         n, d = search.held_out.X.shape
-        K, last = 2, search.best().trial.error
+        K, last = 2, np.inf
         while K <= LARGEST_MIXTURE and n >= K * max(ROWS_A_CLUSTER, 2 * d):
             mixture = MixturePPCA(
                 K, scale=scale, n_init=1, split_merge=0, random_state=0, **self.how
             )
             label = f"mixture of {K} PPCA{STANDARDISED[scale]}"
             error = search.once(label, mixture, rank)
-            if error > (1.0 + WORTH_IT) * last:
+            if error > (1.0 - WORTH_IT) * last:
                 break
             K, last = 2 * K, error
 

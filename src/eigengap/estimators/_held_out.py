@@ -102,7 +102,7 @@ class Tried:
     trial: Trial
     estimator: Any  # unfitted, as it would be fitted in earnest
     kept: Any  # components of its fit
-    is_final: bool = False  # whether its error is of a fit in earnest
+    is_final: bool = False  # whether a fit in earnest has the same error
 
 
 @dataclass
@@ -124,10 +124,12 @@ class Search:
         if q is not None:
             estimator.set_params(n_components=q)
         known = estimator.get_params(deep=False)
-        loose = clone(estimator).set_params(**{k: v for k, v in LOOSE.items() if k in known})
-        error, fitted = self.held_out.error(loose)
+        loose_options = {k: v for k, v in LOOSE.items() if k in known}
+        error, fitted = self.held_out.error(clone(estimator).set_params(**loose_options))
         kept = getattr(fitted, "n_components_", q)
-        self._note(Tried(Trial(label, q, error), estimator, kept))
+        # What arrived within the few steps of a loose fit would go no farther in earnest.
+        arrived = bool(getattr(fitted, "converged_", not loose_options))
+        self._note(Tried(Trial(label, q, error), estimator, kept, is_final=arrived))
         return error
 
     def ranks(self, label: str, estimator: Any, start: int | None = None) -> None:

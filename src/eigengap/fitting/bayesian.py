@@ -97,7 +97,7 @@ def fit_bayesian(
         size = min(2 * size, most)
     if len(found.trace) >= options.max_iter:
         return problem.finish(replace(found, converged=False))
-    return problem.finish(problem.reduced(found.beliefs, options, np.inf, found.trace))
+    return problem.finish(problem.reduced(found.beliefs, options, None, found.trace))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +180,7 @@ class _Problem:
     # The loop ------------------------------------------------------------------------------
 
     def reduced(
-        self, beliefs: Beliefs, options: EMOptions, decisive: float, trace: Trace
+        self, beliefs: Beliefs, options: EMOptions, decisive: float | None, trace: Trace
     ) -> _Found:
         """Updates until they rest and no component is switched off, after those of `trace`."""
         while True:
@@ -202,30 +202,30 @@ class _Problem:
             watch=options.watch,
         )
 
-    def _with_fewer(self, beliefs: Beliefs, value: float, decisive: float) -> Beliefs | None:
+    def _with_fewer(self, beliefs: Beliefs, value: float, decisive: float | None) -> Beliefs | None:
         """Fewer components at a bound no lower, or None. One is always kept.
 
         Tried are: without all that are silent; without the weakest, if it is silent; without the
         weakest, if the bound then rises by `decisive`, what the prior of its alpha cost left out.
         """
         beliefs = beliefs.principal()
-        price = beliefs.relevance(self.prior).divergence(*self._loading_prior())
         strength = np.sum(beliefs.mean[:-1] ** 2, axis=1) / np.diag(beliefs.second_moment())[:-1]
         place = np.argsort(np.argsort(-strength))  # (q,) 0 for the surest
         heard = max(int(np.sum(strength >= HEARD)), 1)
-        for kept in dict.fromkeys((heard, beliefs.q - 1)):
-            if not 0 < kept < beliefs.q:
-                continue
-            trial = beliefs.only(place < kept)
-            saved = price - trial.relevance(self.prior).divergence(*self._loading_prior())
-            rise = 0.0 if heard < beliefs.q else decisive + max(saved, 0.0)
-            settled = self._settled(trial, value + rise)
-            if settled is not None:
-                return settled
-        return None
+        if heard < beliefs.q:
+            goals = dict.fromkeys((heard, beliefs.q - 1), value)
+        elif decisive is not None and beliefs.q > 1:
+            saved = self._price(beliefs) - self._price(beliefs.only(place < heard - 1))
+            goals = {heard - 1: value + decisive + max(saved, 0.0)}
+        else:
+            return None
+        trials = (self._settled(beliefs.only(place < kept), goal) for kept, goal in goals.items())
+        return next((trial for trial in trials if trial is not None), None)
 
-    def _loading_prior(self) -> tuple[float, float]:
-        return self.prior.loading_shape, self.prior.loading_rate
+    def _price(self, beliefs: Beliefs) -> float:
+        """What the prior of alpha costs the bound."""
+        prior = self.prior
+        return beliefs.relevance(prior).divergence(prior.loading_shape, prior.loading_rate)
 
     def _settled(self, beliefs: Beliefs, goal: float) -> Beliefs | None:
         """The beliefs after as few plain updates as bring the bound to the goal, or None.
