@@ -8,7 +8,7 @@ factor of ten.
 
 Costly criteria (cross-validation, relevance, BIC where it needs fits) see the first tables of every
 case, the others all; kEstimate of pcaMethods, which takes up to twenty seconds a table, sees those
-of at most 20 columns and signals of 3 and 20 edges. Shares are compared on the same tables only.
+of at most 12 columns and signals of 3 and 20 edges. Shares are compared on the same tables only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOISES = {"equal noise": 1.0, "noise by column": 10.0}
 SPREAD = 5.0
 TABLES = {False: 10, True: 2}  # by quick
 COSTLY_TABLES = {False: 2, True: 1}
-WIDEST_PEER = 20
+WIDEST_PEER = 12
 PEER_SIGNALS = (3.0, 20.0)
 
 CHEAP = (

@@ -7,13 +7,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from eigengap.comparison.compare import Comparison, compare
+    from eigengap.comparison.likelihood_ratio import LikelihoodRatioTest, likelihood_ratio_test
     from eigengap.estimators._base import NoiseFloorWarning
+    from eigengap.estimators.bayesian_pca import BayesianPCA
+    from eigengap.estimators.classifier import PPCAClassifier
     from eigengap.estimators.factor_analysis import FactorAnalysis, HeywoodWarning
+    from eigengap.estimators.imputer import LowRankImputer
+    from eigengap.estimators.intervals import confidence_intervals
+    from eigengap.estimators.mixture_ppca import DroppedComponentWarning, MixturePPCA
+    from eigengap.estimators.novelty import NoveltyDetector
     from eigengap.estimators.pca import PCA
     from eigengap.estimators.ppca import PPCA
+    from eigengap.estimators.regressor import PPCARegressor
+    from eigengap.intervals import Intervals
     from eigengap.models.affine import AffineMap
+    from eigengap.models.bayesian import BayesianLinearGaussian
     from eigengap.models.linear_gaussian import LinearGaussian, SingularModelError
+    from eigengap.models.mixture import MixtureOfLinearGaussians
     from eigengap.models.posterior import Posterior
+    from eigengap.models.predictive import Predictive
+    from eigengap.models.student import StudentLinearGaussian
+    from eigengap.pooling import Pooled, pool
+    from eigengap.rank.choice import RankChoice
+    from eigengap.rank.choose import choose_rank
     from eigengap.spectrum import Spectrum
 
 __version__ = "0.1.0"
@@ -22,26 +39,68 @@ __all__ = [
     "PCA",
     "PPCA",
     "AffineMap",
+    "BayesianLinearGaussian",
+    "BayesianPCA",
+    "Comparison",
+    "DroppedComponentWarning",
     "FactorAnalysis",
     "HeywoodWarning",
+    "Intervals",
+    "LikelihoodRatioTest",
     "LinearGaussian",
+    "LowRankImputer",
+    "MixtureOfLinearGaussians",
+    "MixturePPCA",
     "NoiseFloorWarning",
+    "NoveltyDetector",
+    "PPCAClassifier",
+    "PPCARegressor",
+    "Pooled",
     "Posterior",
+    "Predictive",
+    "RankChoice",
     "SingularModelError",
     "Spectrum",
+    "StudentLinearGaussian",
+    "choose_rank",
+    "compare",
+    "confidence_intervals",
+    "likelihood_ratio_test",
+    "pool",
 ]
 
 _HOME = {
-    "PCA": "eigengap.estimators.pca",
-    "PPCA": "eigengap.estimators.ppca",
+    "AffineMap": "eigengap.models.affine",
+    "BayesianLinearGaussian": "eigengap.models.bayesian",
+    "BayesianPCA": "eigengap.estimators.bayesian_pca",
+    "Comparison": "eigengap.comparison.compare",
+    "DroppedComponentWarning": "eigengap.estimators.mixture_ppca",
     "FactorAnalysis": "eigengap.estimators.factor_analysis",
     "HeywoodWarning": "eigengap.estimators.factor_analysis",
-    "NoiseFloorWarning": "eigengap.estimators._base",
-    "AffineMap": "eigengap.models.affine",
+    "Intervals": "eigengap.intervals",
+    "LikelihoodRatioTest": "eigengap.comparison.likelihood_ratio",
     "LinearGaussian": "eigengap.models.linear_gaussian",
+    "LowRankImputer": "eigengap.estimators.imputer",
+    "MixtureOfLinearGaussians": "eigengap.models.mixture",
+    "MixturePPCA": "eigengap.estimators.mixture_ppca",
+    "NoiseFloorWarning": "eigengap.estimators._base",
+    "NoveltyDetector": "eigengap.estimators.novelty",
+    "PCA": "eigengap.estimators.pca",
+    "PPCA": "eigengap.estimators.ppca",
+    "PPCAClassifier": "eigengap.estimators.classifier",
+    "PPCARegressor": "eigengap.estimators.regressor",
+    "Pooled": "eigengap.pooling",
     "Posterior": "eigengap.models.posterior",
+    "Predictive": "eigengap.models.predictive",
+    "RankChoice": "eigengap.rank.choice",
     "SingularModelError": "eigengap.models.linear_gaussian",
     "Spectrum": "eigengap.spectrum",
+    "StudentLinearGaussian": "eigengap.models.student",
+    "choose_rank": "eigengap.rank.choose",
+    "compare": "eigengap.comparison.compare",
+    "confidence_intervals": "eigengap.estimators.intervals",
+    "likelihood_ratio_test": "eigengap.comparison.likelihood_ratio",
+    "pool": "eigengap.pooling",
 }
 
 

@@ -29,18 +29,26 @@ def same(a, b, rtol=1e-6):
     assert a.criteria == b.criteria
     assert a.n_components == b.n_components
     for name in a.curves:
-        np.testing.assert_allclose(
-            list(a.curves[name].values()), list(b.curves[name].values()), rtol=rtol, err_msg=name
-        )
+        same_curve(a, b, name, rtol)
+
+
+def same_curve(a, b, name, rtol):
+    assert list(a.curves[name]) == list(b.curves[name])
+    np.testing.assert_allclose(
+        list(a.curves[name].values()), list(b.curves[name].values()), rtol=rtol, err_msg=name
+    )
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_shift_and_common_scale(missing):
     X = table(missing=missing)
-    asked = [
-        name for name in FAST if name != "bic"
-    ]  # whose value depends on the unit, by a constant
-    same(choose_rank(X, criteria=asked), choose_rank(3.0 * X + 100.0, criteria=asked), rtol=1e-3)
+    a, b = choose_rank(X, criteria=FAST), choose_rank(3.0 * X + 100.0, criteria=FAST)
+    assert a.criteria == b.criteria
+    for name in set(FAST) - {"bic", "minka"}:
+        same_curve(a, b, name, rtol=1e-3)
+    for name in ("bic", "minka"):  # a change of units adds a constant to a log-likelihood
+        difference = [a.curves[name][q] - b.curves[name][q] for q in a.curves[name]]
+        np.testing.assert_allclose(difference, difference[0], atol=1e-2)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
@@ -75,21 +83,21 @@ def test_weights_are_repetitions(missing):
     same(a, b, rtol=1e-3)
 
 
-@pytest.mark.parametrize("rows", [1, 7, 1000])
+@pytest.mark.parametrize("rows", [7, 20])
 def test_cross_validation_does_not_depend_on_blocks(rows):
-    X = table(n=60, missing=0.1)
+    X = table(n=40, d=5, missing=0.1)
 
     def fit(source, q, options):
         return fit_ppca(source, q, options=options)
 
-    one = cross_validate(as_source(X), fit, 3, seed=5)
-    cut = cross_validate(as_source(X, block_rows=rows), fit, 3, seed=5)
+    one = cross_validate(as_source(X), fit, 2, seed=5)
+    cut = cross_validate(as_source(X, block_rows=rows), fit, 2, seed=5)
     assert one[0] == cut[0]
     np.testing.assert_allclose(list(one[1].values()), list(cut[1].values()), rtol=1e-8)
 
 
 def test_the_same_seed_gives_the_same_answer():
-    X = table(missing=0.1)
+    X = table(n=40, d=5, missing=0.1)
     asked = ["permuted_parallel_analysis", "cross_validation"]
     same(choose_rank(X, criteria=asked), choose_rank(X, criteria=asked), rtol=0)
     generator = choose_rank(X, criteria=asked, random_state=np.random.default_rng(0))
@@ -123,7 +131,7 @@ def test_sparse_tables():
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
-@pytest.mark.parametrize("shape", [(3, 2), (5, 40), (12, 12), (200, 2), (40, 3)])
+@pytest.mark.parametrize("shape", [(3, 2), (5, 40), (8, 8), (60, 2), (40, 3)])
 @pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
 def test_edge_shapes(shape, noise, missing):
     rng = np.random.default_rng(1)

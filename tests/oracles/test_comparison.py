@@ -15,9 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import eigengap as eg
-from eigengap.comparison import compare
-from eigengap.fillers import fill
-from eigengap.paired import RowMean
+from eigengap.comparison.compare import compare
+from eigengap.comparison.fillers import fill
+from eigengap.comparison.paired import RowMean
 from eigengap.sources import new_frame as new_frame_module
 from eigengap.sources.hidden_cells import cell_uniforms, hidden_cells
 

@@ -6,7 +6,7 @@ from scipy.stats import chi2, kstest
 from tests import dense
 
 import eigengap as eg
-from eigengap.likelihood_ratio import likelihood_ratio_test
+from eigengap.comparison.likelihood_ratio import likelihood_ratio_test
 
 W = np.array([[1.5, 0.2], [1.3, 0.0], [-1.2, 0.3], [0.1, 1.4], [0.2, 1.2], [-0.1, 1.3]])
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
@@ -39,9 +40,11 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : "auto", estimator or list of estimators, default="auto"
+    estimator : "auto", "thorough", estimator or list of estimators, default="auto"
         The model: anything with `fit` and `impute`, such as `PPCA`, `FactorAnalysis`,
-        `BayesianPCA` or `MixturePPCA`. Of a list the best is chosen; "auto" is a list made here.
+        `BayesianPCA` or `MixturePPCA`. Of a list the best is chosen. "auto" tries Bayesian PCA and
+        factor analysis, in about the time of scikit-learn's IterativeImputer; "thorough" tries
+        mixtures too, which fill better where the rows form clusters.
     n_components : int or "auto", default="auto"
         "auto" finds the number by hidden cells for "auto" and for estimators whose own
         n_components is "auto" or None; those with a number keep it. A number goes to all.
@@ -60,10 +63,11 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
     missing_values : float or list of float, default=nan
         Values that mark an unseen cell, besides NaN.
     tol : float, default=1e-2
-        Tolerance of the models made here. Filled cells are the same at 1e-6 to within a percent of
-        their error, for a small part of the time.
-    max_iter : int, default=500
-        Most steps of the models made here.
+        Tolerance of the models made here; given estimators keep their own.
+    max_iter : int, default=10
+        Most steps of the models made here, while they are compared and in the end. Further steps
+        fit the seen cells better, but predict hidden ones no better, and worse where the model is
+        large for the table (docs/imputation.md).
     random_state : int, RandomState or None, default=0
         Which cells are hidden.
     verbose : bool or int, default=False
@@ -76,6 +80,8 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         `trials` (every model and number of components with its error), `chosen`, `summary`.
         None where there was nothing to choose.
     n_components_ : int or None
+        Of `estimator_`; a tuple of a mixture.
+    n_iter_ : int
     whole_ : array of shape (n_features,)
         Columns that are filled with whole numbers.
     bounds_ : array of shape (2, n_features)
@@ -124,7 +130,7 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         add_indicator: bool = False,
         missing_values: Any = nan,
         tol: float = 1e-2,
-        max_iter: int = 500,
+        max_iter: int = 10,
         random_state: Any = 0,
         verbose: bool | int = False,
     ) -> None:
@@ -166,8 +172,9 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         bounds = self._bounds(X, source, values)
         self.choice_, best = self._chosen(values, weight)
         with warnings.catch_warnings():
-            if self.choice_ is not None:  # the number of components was chosen with open eyes
+            if isinstance(self.estimator, str):  # chosen with open eyes, and stopped early
                 warnings.simplefilter("ignore", NoiseFloorWarning)
+                warnings.simplefilter("ignore", ConvergenceWarning)
             self.estimator_ = best.fit(values, **_weights(weight))
         validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
         self.whole_, self.bounds_ = whole, bounds
@@ -367,8 +374,12 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         return np.concatenate([names, np.array(flags, dtype=object)])
 
     @property
-    def n_components_(self) -> int | None:
+    def n_components_(self) -> Any:
         return getattr(self.estimator_, "n_components_", None)
+
+    @property
+    def n_iter_(self) -> int:
+        return int(getattr(self.estimator_, "n_iter_", 1))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -166,7 +166,7 @@ class _Problem:
     rows: Source  # as the kind of noise has prepared them
     kind: NoiseKind
     frame: Frame
-    known: Array  # (d,) variance that is known of a typical cell; 0 where nothing is
+    known: KnownVariances | None  # of the cells of r
     constraints: Constraints
 
     @classmethod
@@ -196,7 +196,7 @@ class _Problem:
             rows=source.prepared(partial(kind.prepare, frame=frame)),
             kind=kind,
             frame=frame,
-            known=np.zeros(len(unit)) if known is None else known.typical(),
+            known=known,
             constraints=asked.constraints(frame, known),
         )
 
@@ -277,7 +277,8 @@ class _Problem:
         current = self.unpack(theta)
         # Latent axes of falling strength make the precisions graded, and those are factorised
         # with small error however much the columns differ in size.
-        strength = current.W.T @ (current.W / (current.psi + self.known)[:, None])
+        noise = current.psi if self.known is None else current.psi + self.known.typical()
+        strength = current.W.T @ (current.W / noise[:, None])
         turn = np.linalg.eigh(strength)[1][:, ::-1]
         current = replace(current, W=current.W @ turn)
         following, log_likelihood = self.kind.step(
@@ -317,7 +318,8 @@ class _Problem:
 
     def _layout(self) -> _Layout:
         d, how = len(self.frame.unit), self.constraints
-        known = self.known if how.noise == "diagonal" else np.array([np.median(self.known)])
+        known = np.zeros(d) if self.known is None else self.known.least
+        known = known if how.noise == "diagonal" else np.array([np.min(known)])
         known = known if how.fixed_noise is None else known[:0]
         learns_nu = isinstance(self.kind, StudentNoise) and how.fixed_nu is None
         return _Layout(d, self.q, known, int(learns_nu))
@@ -358,13 +360,13 @@ class _Problem:
 class _Layout:
     """Where each parameter lies in the vector that EM moves.
 
-    Noise variances are there as ln(psi + known): without the known noise of a typical cell, psi = 0
-    would lie at minus infinity.
+    Noise variances are there as ln(psi + c), c the least known noise of a cell: that is what an
+    M-step moves, and without it psi = 0 would lie at minus infinity.
     """
 
     d: int
     q: int
-    known: Array  # (number of learned noise variances: 0, 1 or d,)
+    known: Array  # c, for each of the learned noise variances: 0, 1 or d of them
     n_nu: int  # 1 where degrees of freedom are learned
 
     @property

@@ -223,7 +223,7 @@ class _Fitting:
         if start.K < best.parameters.K:
             return None
         try:
-            run = self.problem.run(start, tol=LOOSE, max_iter=LOOSE_STEPS, watch=_Hope(least))
+            run = self.problem.run(start, tol=LOOSE, max_iter=self._few(), watch=_Hope(least))
         except (DeadComponentError, _HopelessError):
             return None
         return _Settled(run) if run.objective > least else None
@@ -232,14 +232,14 @@ class _Fitting:
         """ARD from there, the columns that it empties taken out, and loose EM without it."""
         start = _canonical(settled.parameters)
         wary = replace(self, problem=_with_wary_floor(self.problem, start))
-        shrunk = wary._settle(start, tol=LOOSE, max_iter=LOOSE_STEPS, ard=True, before=settled)
+        shrunk = wary._settle(start, tol=LOOSE, max_iter=self._few(), ard=True, before=settled)
         return self._loose(_without_empty_columns(shrunk.parameters), shrunk)
 
     def _finish(self, settled: _Settled) -> MixtureFit:
         end = self._settle(
             settled.parameters,
             tol=self.options.tol,
-            max_iter=self.options.max_iter,
+            max_iter=max(self.options.max_iter - len(settled.run.trace), 1),
             jumps=self.problem.noise == "diagonal",
             before=settled,
         )
@@ -250,7 +250,11 @@ class _Fitting:
     # EM with rebirths ---------------------------------------------------------------------------
 
     def _loose(self, start: MixtureParameters, before: _Settled | None = None) -> _Settled:
-        return self._settle(start, tol=LOOSE, max_iter=LOOSE_STEPS, before=before)
+        return self._settle(start, tol=LOOSE, max_iter=self._few(), before=before)
+
+    def _few(self) -> int:
+        """Most EM steps of a loose run."""
+        return min(LOOSE_STEPS, self.options.max_iter)
 
     def _settle(
         self,

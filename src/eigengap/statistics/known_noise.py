@@ -6,15 +6,16 @@ posterior, the expected complete-data log-likelihood is
     Q = -1/2 sum_ij w_i m_ij (ln v_ij + V_ij T_ij).
 
 Given psi it is a weighted regression for each feature (`maximise.regress` with V in the sums).
-Given W, psi has no closed form; two updates raise Q from the current psi and need only the sums of
-V and of V^2 T, which is quadratic in (w_j, delta_j):
+Given W, psi has no closed form. Write v_ij = phi_j + (s_ij^2 - c_j) with c_j the smallest s_ij^2 of
+the feature and phi = psi + c >= c. Two updates of phi raise Q from where it is, and need only the
+sums of V and of V^2 T, which is quadratic in (w_j, delta_j):
 
-    psi (1 + psi sum (V^2 T - V) / n)   e = (model) + (measured), split in expectation: an EM step
-    psi sqrt(sum V^2 T / sum V)         minorisation (Zhou, Hu, Qiao and Lange 2019)
+    phi (1 + phi sum (V^2 T - V) / n)   e = e_phi + e_rest, split in expectation: an EM step
+    phi sqrt(sum V^2 T / sum V)         minorisation (Zhou, Hu, Qiao and Lange 2019)
 
-The first is the usual M-step where nothing is known (s = 0) but crawls as 1 / steps where the
-known noise explains everything and psi tends to 0; the second shrinks by a factor at each step.
-Both move the same way; the one that moves farther is taken.
+The first is the exact M-step where all s_ij of the feature are equal, and slow where they are much
+larger than c; the second is never very slow. Both move the same way; the one that moves farther is
+taken. phi instead of psi, for near psi = 0 neither would move it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class NoisyExpected:
     squares2: Array  # (d,) of V^2 r^2
     precision: Array  # (d,) of V
     seen: Array  # (d,) weighted number of rows in which each feature was seen
+    least: Array  # (d,) smallest known variance, c
 
     @classmethod
     def of(
@@ -76,7 +78,7 @@ class NoisyExpected:
             log_likelihood=log_likelihood,
             cells=rows.cells,
         )
-        return cls(expected, A2, B2, squares2, precision, seen)
+        return cls(expected, A2, B2, squares2, precision, seen, rows.least)
 
     def merge(self, other: NoisyExpected) -> NoisyExpected:
         return NoisyExpected(
@@ -86,6 +88,7 @@ class NoisyExpected:
             squares2=self.squares2 + other.squares2,
             precision=self.precision + other.precision,
             seen=self.seen + other.seen,
+            least=np.minimum(self.least, other.least),
         )
 
 
@@ -110,10 +113,12 @@ def _noise(statistic: NoisyExpected, psi: Array, both: Array, how: Constraints) 
     T2 = statistic.squares2 - 2.0 * np.einsum("dk,kd->d", both, statistic.B2)
     T2 += np.einsum("dk,kd->d", products, statistic.A2)
     T2 = np.maximum(T2, 0.0)
-    V, n = statistic.precision, statistic.seen
+    V, n, c = statistic.precision, statistic.seen, statistic.least
     if how.noise == "isotropic":
         T2, V, n = (np.full(len(psi), float(np.sum(each))) for each in (T2, V, n))
-    split = psi * (1.0 + psi * (T2 - V) / n)
-    shrunk = psi * np.sqrt(T2 / V)
+        c = np.full(len(psi), float(np.min(c)))
+    phi = psi + c
+    split = phi * (1.0 + phi * (T2 - V) / n)
+    shrunk = phi * np.sqrt(T2 / V)
     farther = np.where(T2 > V, np.maximum(split, shrunk), np.minimum(split, shrunk))
-    return np.asarray(np.maximum(farther, how.floor))
+    return np.asarray(np.maximum(farther - c, how.floor))

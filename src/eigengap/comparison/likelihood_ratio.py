@@ -20,12 +20,12 @@ from typing import Any, Literal
 import numpy as np
 import scipy.special
 
+from eigengap.comparison.unfitted import unfitted
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.rank import factor_parameters, ppca_parameters
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
-from eigengap.unfitted import unfitted
 
 Method = Literal["auto", "chi2", "bootstrap"]
 METHODS: tuple[Method, ...] = ("auto", "chi2", "bootstrap")
@@ -94,7 +94,7 @@ def likelihood_ratio_test(
     Examples
     --------
     >>> from eigengap import PPCA, FactorAnalysis
-    >>> from eigengap.likelihood_ratio import likelihood_ratio_test
+    >>> from eigengap.comparison.likelihood_ratio import likelihood_ratio_test
     >>> from sklearn.datasets import load_iris
     >>> test = likelihood_ratio_test(PPCA(1), FactorAnalysis(1), load_iris().data)
     >>> test.df, test.method, test.p_value < 0.001

@@ -24,15 +24,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fillers import covered, fill
+from eigengap.comparison.fillers import covered, fill
+from eigengap.comparison.paired import RowMean
+from eigengap.comparison.unfitted import unfitted
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import SingularModelError
-from eigengap.paired import RowMean
 from eigengap.sources import as_source
 from eigengap.sources.frames import library_of, like
 from eigengap.sources.hidden_cells import hidden_cells
 from eigengap.sources.new_frame import new_frame
-from eigengap.unfitted import unfitted
 
 QUANTILE_95 = 1.959963984540054
 NO_NAN = "does not take NaN"
@@ -95,7 +95,7 @@ def compare(
     Examples
     --------
     >>> from eigengap import PPCA
-    >>> from eigengap.comparison import compare
+    >>> from eigengap.comparison.compare import compare
     >>> from sklearn.datasets import load_iris
     >>> X = load_iris().data
     >>> result = compare({"one": PPCA(1), "two": PPCA(2)}, X)

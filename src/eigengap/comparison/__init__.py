@@ -1,0 +1,1 @@
+"""Comparing models: on held-out rows and cells, and by likelihood-ratio tests."""
