@@ -183,7 +183,7 @@ def _in_words(trials: Sequence[Trial], chosen: Trial, mean_error: float) -> str:
         return f"{chosen}: there were too few cells to hide any, so this is a guess"
     gain = 100.0 * (1.0 - chosen.error / mean_error)
     words = f"{chosen}: hidden cells are missed by {gain:.0f} % less than by their column's mean"
-    if gain <= 0.0:
+    if gain < 0.5:
         words = f"{chosen}: no model fills hidden cells better than their column's mean"
     others = {trial.model: trial for trial in sorted(trials, key=lambda t: -t.error)}
     others.pop(chosen.model, None)

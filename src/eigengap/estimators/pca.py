@@ -36,9 +36,8 @@ class PCA(LinearGaussianEstimator):
     n_components : int, float in (0, 1), "auto", "mle" or None, default=None
         Number of components; the share of the variance that they must explain; the number of
         components that stand out of noise (parallel analysis, docs/rank.md); the number of
-        largest evidence (Minka 2000); None keeps every direction that
-        has variance (with gaps min(n_samples, n_features) - 1, and "auto" with a warning where
-        that is more than 50).
+        largest evidence (Minka 2000); None keeps every direction that has variance (with gaps
+        min(n_samples, n_features) - 1, and "auto" with a warning where that is more than 50).
     copy : bool, default=True
         Kept for scikit-learn's signature; the data are never modified.
     whiten : bool, default=False

@@ -18,7 +18,12 @@ from sklearn.utils.validation import (
 
 from eigengap.estimators._base import _on_dense
 from eigengap.estimators._density import CONSTRAINTS, density, warnings_about
-from eigengap.estimators._prediction_rank import Predict, prediction_errors
+from eigengap.estimators._prediction_rank import (
+    SEARCH_STEPS,
+    Predict,
+    best,
+    prediction_errors,
+)
 from eigengap.estimators._rank import LOOSE
 from eigengap.estimators.factor_analysis import HeywoodWarning
 from eigengap.linalg import Array
@@ -27,10 +32,6 @@ from eigengap.sources.array import ArraySource, present_rows
 from eigengap.sources.base import Rows
 
 METHODS = ["fit", "impute"]
-
-# Of the fits that only compare ranks. Beyond the rank that the data have EM creeps along ridges for
-# hundreds of steps, on which predictions hardly change.
-SEARCH_STEPS = 60
 
 
 class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -76,9 +77,10 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    Why not BIC as elsewhere: it counts what describes all columns, not what predicts y. On nine
-    tables the held-out R2 of the two agreed within 0.02, but where the columns of X were
-    independent BIC kept one or two factors and lost 0.13. See benchmarks/regression.py.
+    Why "auto" is not that of FactorAnalysis: criteria for the rank of a table count what describes
+    all columns, not what predicts y. On nine tables held-out R2 was within 0.03 of BIC's, but where
+    the columns of X were independent BIC kept one or two factors and lost 0.13
+    (benchmarks/regression.py).
 
     Examples
     --------
@@ -158,7 +160,7 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if self.estimator is None and self.n_components == "auto":
             errors = self._cross_validated(joint, Y.shape[1], weight)
             if errors:
-                estimator.set_params(n_components=min(errors, key=lambda q: (errors[q], q)))
+                estimator.set_params(n_components=best(errors))
         self._fit_joint(estimator, joint, weight, Y.shape[1])
         validate_data(self, X, reset=True, skip_check_array=True)
         self.__dict__.pop("cv_errors_", None)  # of an earlier fit that had to choose

@@ -321,7 +321,7 @@ def _fit_of(problem: MixtureProblem, settled: _Settled) -> MixtureFit:
     components = [parameters.components[k] for k in order]
     models = [LinearGaussian(W=c.W, mu=c.delta, psi=c.psi) for c in components]
     model = MixtureOfLinearGaussians(parameters.log_weights[order], models)
-    at_floor = [np.any(c.psi <= problem.floor * (1 + 1e-3)) for c in components]
+    at_floor = problem.reached_floor(parameters)[order]
     return MixtureFit(
         model=model.rescaled(problem.unit, problem.shift).canonical(),
         log_likelihood=settled.objective - jacobian,

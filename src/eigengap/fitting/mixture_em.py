@@ -20,10 +20,11 @@ from functools import partial
 from time import perf_counter
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eigengap.fitting.em import EMResult, em
+from eigengap.fitting.em import EMResult, Map, ObjectiveFellError, em
 from eigengap.fitting.gaussian_em import FLOOR, LARGEST_RATIO, SNAP_BELOW, Noise
-from eigengap.fitting.loop import Trace, Watch
+from eigengap.fitting.loop import Progress, Trace, Watch
 from eigengap.linalg import Array
 from eigengap.models.row_posterior import Coefficients
 from eigengap.models.seen_rows import SeenRows, prepare_rows
@@ -40,6 +41,31 @@ LEAST_ROWS = 1.5
 SMALL = 1e-8  # squared length of a column of W, in the fit's units, that counts as zero
 
 MOST_PASSES = 50  # that are promised to the compiled kernel
+
+
+class _Seen:
+    """The EM map and its progress, remembered: what is left of a run that could not be ended."""
+
+    def __init__(self, apply: Map, watch: Watch | None) -> None:
+        self._apply, self._watch = apply, watch
+        self._theta, self._objective = np.empty(0), -np.inf
+        self._steps: list[Progress] = []
+
+    def apply(self, theta: Array) -> tuple[Array, float]:
+        image, objective = self._apply(theta)
+        if objective > self._objective:
+            self._theta, self._objective = theta, objective
+        return image, objective
+
+    def watch(self, step: Progress) -> None:
+        self._steps.append(step)
+        if self._watch is not None:
+            self._watch(step)
+
+    def best(self) -> EMResult:
+        facts = [(step.objective, step.change, step.seconds) for step in self._steps]
+        trace = Trace(*np.array(facts).reshape(-1, 3).T)
+        return EMResult(self._theta, self._objective, converged=False, trace=trace)
 
 
 class DeadComponentError(np.linalg.LinAlgError):
@@ -137,18 +163,32 @@ class MixtureProblem:
         """
         before = perf_counter() - self.began
         start = self._admitted(start)
-        result: EMResult = em(
-            partial(self._apply, ranks=start.ranks, ard=ard, passes=min(max_iter, MOST_PASSES)),
-            self.pack(start),
-            tol=tol,
-            max_iter=max_iter,
-            cells=self.cells,
-            jump=partial(self._jump, ranks=start.ranks) if jumps else None,
-            watch=watch,
+        ranks = start.ranks
+        seen = _Seen(
+            partial(self._apply, ranks=ranks, ard=ard, passes=min(max_iter, MOST_PASSES)), watch
         )
+        try:
+            result = em(
+                seen.apply,
+                self.pack(start),
+                tol=tol,
+                max_iter=max_iter,
+                cells=self.cells,
+                jump=partial(self._jump, ranks=ranks) if jumps else None,
+                watch=seen.watch,
+            )
+        except ObjectiveFellError:
+            result = seen.best()
+            if not self.reached_floor(self.unpack(result.theta, ranks)).any():
+                raise
+            # Where noise has gone, rounding is larger than what is left to gain: that is the end.
         trace = replace(result.trace, seconds=result.trace.seconds + before)
-        parameters = self.unpack(result.theta, start.ranks)
-        return Run(parameters, result.objective, result.converged, trace)
+        return Run(self.unpack(result.theta, ranks), result.objective, result.converged, trace)
+
+    def reached_floor(self, parameters: MixtureParameters) -> NDArray[np.bool_]:
+        """(K,) components with a noise variance at the floor."""
+        at_floor = [np.any(c.psi <= self.floor * (1 + 1e-3)) for c in parameters.components]
+        return np.array(at_floor)
 
     def _admitted(self, start: MixtureParameters) -> MixtureParameters:
         """A start that obeys the constraints: one noise for all where it is shared."""
@@ -176,7 +216,7 @@ class MixtureProblem:
         turned = _turned(current, turns)
         expected = self.expected(turned, passes)
         how = [self._how(c, ard) for c in turned.components]
-        _refuse_dead(expected, turned, current, self.floor)
+        _refuse_dead(expected, current, self.reached_floor(current))
         following = maximise_mixture(expected, turned, how, self.shared_noise)
         following = _turned(following, [turn.T for turn in turns])
         objective = expected.log_likelihood - (self._penalty(current) if ard else 0.0)
@@ -261,13 +301,13 @@ def _turned(parameters: MixtureParameters, turns: Sequence[Array]) -> MixturePar
 
 
 def _refuse_dead(
-    expected: MixtureExpected, turned: MixtureParameters, current: MixtureParameters, floor: Array
+    expected: MixtureExpected, current: MixtureParameters, at_floor: NDArray[np.bool_]
 ) -> None:
     if current.K == 1:
         return
-    for k, (sum_w, c) in enumerate(zip(expected.sum_w(), turned.components, strict=True)):
+    for k, (sum_w, c) in enumerate(zip(expected.sum_w(), current.components, strict=True)):
         few = sum_w < c.W.shape[1] + LEAST_ROWS
-        if sum_w < LEAST_ROWS or (few and np.any(c.psi <= floor * (1 + 1e-3))):
+        if sum_w < LEAST_ROWS or (few and at_floor[k]):
             raise DeadComponentError(k, current)
 
 

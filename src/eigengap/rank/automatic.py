@@ -84,9 +84,9 @@ def _words(plain: int, count: int, kept: int, left: Curve) -> str:
         return f"k = {kept}: the most that can be had; {count} components stand out of noise"
     how = "parallel analysis" if plain == count else f"{plain} before, {count} after deflation"
     stand = "component stands" if kept == 1 else f"{kept} components stand"
-    if plain == count and any(value > 1.0 for value in left.values()):
-        how += "; what is left is not pure noise, however many are taken out"
     words = f"k = {kept}: the first {stand} out of noise ({how})"
-    if kept in left and left[kept] <= 1.0:
+    if left.get(kept, 2.0) <= 1.0:
         words += f"; the next reaches {100 * left[kept]:.0f} % of the largest that noise has"
+    elif len(left):
+        words += "; what is left is not pure noise, however many are taken out"
     return words
