@@ -24,6 +24,15 @@ TITLES = {
     "pca": "PCA of complete tables",
     "first_use": "First use",
     "closed_form_vs_em": "Closed form against EM (002 section 4.1)",
+    "noise": "Noise beyond one Gaussian",
+    "bayesian": "Bayesian PCA",
+    "mixture": "Mixtures of PPCA",
+    "imputation": "Filling hidden cells",
+    "calibration": "Intervals of filled cells",
+    "intervals": "Confidence intervals of loadings and variances",
+    "rank": "How many components",
+    "classification": "Classes",
+    "regression": "Regression",
 }
 HOW = (
     "ratio = peer's / ours. `>=`: the peer had not got there when its time was up, so that the "

@@ -180,7 +180,7 @@ def _simulated(makers: dict[str, Callable[[int], Any]], quick: bool) -> list[Row
         for name, make in makers.items():
             if name == "PPCA" and noise == "diagonal":
                 continue  # the model is wrong there
-            seeds = max(3, min(40, 40_000 // (n * d))) // (4 if quick else 1)
+            seeds = max(10, min(40, 40_000 // (n * d))) // (4 if quick else 1)
             found = coverage(make(q), n, d, q, missing, max(seeds, 2), noise)
             kind = "noise by column" if noise == "diagonal" else f"noise {noise:g}"
             case = f"{n} x {d}, q {q}, {missing:.0%} missing, {kind}"

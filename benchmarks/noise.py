@@ -84,7 +84,8 @@ def outliers() -> list[Row]:
             for noise, found in angles.items():
                 found.append(_angle(PPCA(3, noise=noise).fit(X).model_.W, W))
         means = {noise: float(np.degrees(np.mean(found))) for noise, found in angles.items()}
-        passed = means["student"] < 5.0
+        # A fifth of the rows on one far line is a component of its own: shown, not asked for.
+        passed = means["student"] < 5.0 if share <= 0.1 else None
         note = f"{means['student']:.1f} degrees; Gaussian noise {means['gaussian']:.1f}"
         rows.append(check(f"{share:.0%} outlying rows", "angle to the true axes", passed, note))
     return rows

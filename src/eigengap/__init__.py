@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from eigengap.pooling import Pooled, pool
     from eigengap.rank.choice import RankChoice
     from eigengap.rank.choose import choose_rank
+    from eigengap.sources.sentinels import SentinelWarning
     from eigengap.spectrum import Spectrum
 
 __version__ = "0.1.0"
@@ -59,6 +60,7 @@ __all__ = [
     "Posterior",
     "Predictive",
     "RankChoice",
+    "SentinelWarning",
     "SingularModelError",
     "Spectrum",
     "StudentLinearGaussian",
@@ -93,6 +95,7 @@ _HOME = {
     "Posterior": "eigengap.models.posterior",
     "Predictive": "eigengap.models.predictive",
     "RankChoice": "eigengap.rank.choice",
+    "SentinelWarning": "eigengap.sources.sentinels",
     "SingularModelError": "eigengap.models.linear_gaussian",
     "Spectrum": "eigengap.spectrum",
     "StudentLinearGaussian": "eigengap.models.student",

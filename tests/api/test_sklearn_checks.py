@@ -99,10 +99,15 @@ def label(value) -> str:
 
 
 def listed_by_default():
-    return [
+    defaults = [
         pytest.param(estimator, check, id=f"{type(estimator).__name__}-{label(check)}")
         for kind in ESTIMATORS
         for estimator, check in yielded(kind())
+    ]
+    return defaults + [
+        pytest.param(estimator, check, id=f"{type(estimator).__name__}-student-{label(check)}")
+        for kind in (eigengap.PPCA, eigengap.FactorAnalysis)
+        for estimator, check in yielded(kind(1, noise="student"))
     ]
 
 

@@ -178,3 +178,15 @@ def test_infinity_is_named():
     X[3, 1] = np.inf
     with pytest.raises(ValueError, match="row 3"):
         MixturePPCA(2, 1).fit(X)
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
+def test_hardly_more_rows_than_components(noise):
+    """Every model fits such a table exactly: there is an answer, told to mean little."""
+    X = np.random.default_rng(3).normal(size=(5, 8))
+    X[0, :3] = np.nan
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = MixturePPCA(4, 3, noise=noise, random_state=0, max_iter=200).fit(X)
+    assert {w.category for w in told} & {NoiseFloorWarning, DroppedComponentWarning}
+    assert_finite(model, X)

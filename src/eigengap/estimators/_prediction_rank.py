@@ -1,10 +1,10 @@
 """How many components predict best: cross-validation over rows.
 
 Criteria for the rank of a table ask how many components describe all of its columns. Where y, or a
-class, is to be predicted that is another question. With 15 independent columns in X BIC keeps one or
-two factors of X and y together and leaves R2 at 0.72 where 0.85 is to be had; parallel analysis of
-each class keeps 4 and 5 components on WDBC, where 2 classify best, and 6 on many digits, where 16 do.
-Errors on held-out rows ask the question itself.
+class, is to be predicted that is another question. With 15 independent columns in X, BIC keeps one
+or two factors of X and y together and leaves R2 at 0.72 where 0.85 is to be had; parallel analysis
+of each class keeps 4 and 5 components on WDBC, where 2 classify best, and 6 on many digits, where
+16 do. Errors on held-out rows ask the question itself.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ FOLDS = 5
 PATIENCE = 3  # numbers of components in a row that may be worse before the search ends
 SEED = 0
 
-# Steps of the fits that only compare ranks. Beyond the rank that the data have EM creeps along ridges
-# for hundreds of steps, on which predictions hardly change.
+# Steps of the fits that only compare ranks. Beyond the rank that the data have EM creeps along
+# ridges for hundreds of steps, on which predictions hardly change.
 SEARCH_STEPS = 60
 
 Predict = Callable[[Array, Array | None, Array], Array]  # training table, weights, X -> y

@@ -53,7 +53,8 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
     ----------
     n_components : int, float in (0, 1) or "auto", default="auto"
         Components of each class; "auto" is the number, common to all classes that have the rows for
-        it, of smallest log-loss on held-out rows, by cross-validation in 5 folds (`cv_errors_`).
+        it, with which fewest held-out rows are classified wrongly, by cross-validation in 5 folds
+        (`cv_errors_`).
     noise : {"isotropic", "diagonal"}, default="isotropic"
         PPCA or factor analysis for each class. Isotropic noise keeps a column that is constant in
         one class from deciding alone. A class whose rows are too few or too much alike to have any
@@ -78,7 +79,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         The fitted density of each class, in units of `scale_`.
     scale_ : array of shape (n_features,) or None
     cv_errors_ : dict of int to float
-        Held-out log-loss by number of components. Only if n_components="auto".
+        Share of held-out rows classified wrongly, by number of components. Only if n_components="auto".
     n_features_in_, feature_names_in_
 
     Examples
@@ -233,9 +234,8 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         with warnings_about(part.name):
             model = self._fitted(part.source, settings)
             while self._adapts and not has_density(model) and model.n_components_ > 1:
-                model = self._fitted(
-                    part.source, {**settings, "n_components": model.n_components_ - 1}
-                )
+                settings["n_components"] = model.n_components_ - 1
+                model = self._fitted(part.source, settings)
         if not self._adapts and not has_density(model):
             raise ValueError(
                 f"{part.name} has no density: its {part.source.n_rows} rows lie in a plane of few "
@@ -272,7 +272,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
     # How many components -------------------------------------------------------------------
 
     def _cross_validated(self, parts: list[_Class]) -> dict[int, float]:
-        """Held-out log-loss by number of components, the same for all classes."""
+        """Share of held-out rows classified wrongly, by number of components."""
         folds = [folds_by_content(part.source.collect(), FOLDS) for part in parts]
         count = max(int(fold.max()) for fold in folds) + 1
         if count < 2:
@@ -280,9 +280,9 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         splits = [_split(parts, folds, k) for k in range(count)]
         largest = max(int(training.source.n_rows) for training, _ in splits[0])
         most = max(1, min(parts[0].source.n_features - 1, largest // 2))
-        return search(lambda q: self._log_loss(splits, q), most)
+        return search(lambda q: self._error(splits, q), most)
 
-    def _log_loss(self, splits: list[list[tuple[_Class, ArraySource | None]]], q: int) -> float:
+    def _error(self, splits: list[list[tuple[_Class, ArraySource | None]]], q: int) -> float:
         loose = {
             "n_components": q,
             "tol": max(self.tol, LOOSE),
@@ -290,18 +290,17 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
             "n_init": 1,
             "verbose": False,
         }
-        total = count = 0.0
+        wrong = count = 0.0
         for split in splits:
             models = self._fit_classes([training for training, _ in split], loose)
             log_prior = np.log([training.source.seen().sum_w for training, _ in split])
             for k, (_, out) in enumerate(split):
                 if out is not None:
                     joint = log_prior + _densities(models, out.collect())
-                    loss = np.asarray(logsumexp(joint, axis=1)) - joint[:, k]
-                    w = np.ones(len(loss)) if out.weight is None else out.weight
-                    total += float(w @ loss)
+                    w = np.ones(len(joint)) if out.weight is None else out.weight
+                    wrong += float(w @ (joint.argmax(axis=1) != k))
                     count += float(w.sum())
-        return total / count
+        return wrong / count
 
     # Predicting ----------------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array, pack_outer, packed_size
 from eigengap.models.row_posterior import CANCELS, RowPosteriors, from_residuals, product, solve
 
-CHUNK_BYTES = 1 << 20  # of one chunk's V, and of its packed precisions
+CHUNK_BYTES = 2 << 20  # of one chunk's V, and of its packed precisions
+LANES = 128  # rows come in multiples of this, as many as the compiled factorisation takes at a time
 LOG_RANGE = 600.0  # |ln| of a product of variances that neither over- nor underflows
 
 
@@ -39,6 +40,7 @@ class NoisyRows:
     order: NDArray[np.intp]  # (c,) position in the block of each row of R
     weight: Array | None  # (c,)
     row_cells: NDArray[np.intp]  # (c,) seen cells of each row
+    seen: Array  # (d,) weighted number of rows in which each column was seen
     cells: float  # weighted number of seen cells
 
     @property
@@ -46,7 +48,8 @@ class NoisyRows:
         return int(self.R.shape[1])
 
     def chunks(self, q: int) -> Iterator[slice]:
-        step = max(64, CHUNK_BYTES // (8 * max(packed_size(q + 1), self.d)))
+        step = CHUNK_BYTES // (8 * max(packed_size(q + 1), self.d))
+        step = max(step // LANES, 1) * LANES
         for start in range(0, len(self.R), step):
             yield slice(start, min(start + step, len(self.R)))
 
@@ -81,6 +84,7 @@ def prepare_noisy_rows(
         order=order,
         weight=w,
         row_cells=counts,
+        seen=np.asarray(seen.sum(axis=0) if w is None else w @ seen, dtype=np.float64),
         cells=float(counts.sum() if w is None else counts @ w),
     )
 

@@ -52,7 +52,7 @@ class NoisyExpected:
         A, A2 = np.zeros((size, d)), np.zeros((size, d))
         B, B2 = np.zeros((q + 1, d)), np.zeros((q + 1, d))
         latent = np.zeros(size)
-        squares2, precision, seen = np.zeros(d), np.zeros(d), np.zeros(d)
+        squares2, precision = np.zeros(d), np.zeros(d)
         log_likelihood = 0.0
         for chunk in noisy_posteriors(rows, current.W, current.delta, current.psi, passes):
             part, V, VR = chunk.part, chunk.V, chunk.VR
@@ -66,7 +66,6 @@ class NoisyExpected:
             B += z @ VR
             if learns_noise:
                 precision += ones @ V
-                seen += ones @ rows.M[part.rows]
                 squares2 += ones @ (VR * VR)
                 B2 += z @ np.multiply(V, VR, out=VR)
                 A2 += E @ np.multiply(V, V, out=V)
@@ -78,7 +77,7 @@ class NoisyExpected:
             log_likelihood=log_likelihood,
             cells=rows.cells,
         )
-        return cls(expected, A2, B2, squares2, precision, seen, rows.least)
+        return cls(expected, A2, B2, squares2, precision, rows.seen, rows.least)
 
     def merge(self, other: NoisyExpected) -> NoisyExpected:
         return NoisyExpected(
