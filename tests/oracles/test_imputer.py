@@ -89,7 +89,7 @@ def test_a_list_is_chosen_from_and_left_unfitted():
     assert {trial.model for trial in imputer.choice_.trials} == {repr(e) for e in given}
     assert not any(hasattr(estimator, "model_") for estimator in given)
     errors = [trial.error for trial in imputer.choice_.trials]
-    assert imputer.choice_.chosen.error <= 1.001 * min(errors)
+    assert imputer.choice_.chosen.error <= 1.01 * min(errors)
 
 
 def test_intervals_are_the_fills_plus_minus_their_deviations():

@@ -79,7 +79,8 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         The fitted density of each class, in units of `scale_`.
     scale_ : array of shape (n_features,) or None
     cv_errors_ : dict of int to float
-        Share of held-out rows classified wrongly, by number of components. Only if n_components="auto".
+        Share of held-out rows classified wrongly, by number of components; only if
+        n_components="auto".
     n_features_in_, feature_names_in_
 
     Examples
