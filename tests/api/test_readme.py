@@ -11,7 +11,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 def test_the_python_of_the_readme_does_what_its_comments_say(capsys) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    code, more = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     shown: dict[str, np.ndarray] = {}
     exec(code, shown)
     X = shown["X"]
@@ -23,6 +23,12 @@ def test_the_python_of_the_readme_does_what_its_comments_say(capsys) -> None:
     assert np.all(shown["sd"][gone] > 0)
     printed = capsys.readouterr().out
     assert printed.strip() == code.splitlines()[-1].removeprefix("# ")
+    summary, full, why, table = (eval(line, shown) for line in more.strip().splitlines())
+    assert summary.startswith("k = ")
+    np.testing.assert_array_equal(full[~gone], X[~gone])
+    assert not np.isnan(full).any()
+    assert "expected" in str(why[0])
+    assert len(table.names) == 3
 
 
 def test_files_that_the_readme_points_to_exist() -> None:

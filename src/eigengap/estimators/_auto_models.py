@@ -15,6 +15,9 @@ from eigengap.estimators.ppca import PPCA
 
 FIRST_CAP = 16  # components offered to Bayesian PCA; doubled for as long as that helps
 LIKE_SIZE = 5.0  # ratio of standard deviations up to which columns are of like size
+# Rows for each factor of a fit by maximum likelihood: with fewer it may still fill well, stopped
+# early, but the standard deviations of its parameters, and so of its fills, are beyond all measure.
+ROWS_A_FACTOR = 8
 LARGEST_MIXTURE = 16
 ROWS_A_CLUSTER = 30  # and two for each column: fewer do not determine a cluster's plane
 MIXTURE_RANK = 8  # most components of a cluster
@@ -51,7 +54,8 @@ class AutoModels:
         rank, scale = max(int(best.kept), 1), best.estimator.scale
         cap = best.trial.n_components
         search.once("Bayesian factor analysis", BayesianPCA(noise="diagonal", **self.how), cap)
-        search.ranks("factor analysis", FactorAnalysis(**self.how), start=rank)
+        most = max(int(search.held_out.rows_seen / ROWS_A_FACTOR), 1)
+        search.ranks("factor analysis", FactorAnalysis(**self.how), start=rank, most=most)
         if self.with_mixtures:
             self._mixtures(search, min(rank, MIXTURE_RANK), scale)
 

@@ -36,7 +36,7 @@ class HeldOut:
     weight: Array | None  # (n,)
     hidden: list[NDArray[np.bool_]]  # (n, d), one mask a round
     sd: Array  # (d,) of the seen cells
-    most: int  # components that the table bears
+    rows_seen: float  # in which a column is seen, on average, when cells are hidden
 
     @classmethod
     def of(cls, X: Array, weight: Array | None, seed: int) -> HeldOut:
@@ -51,8 +51,13 @@ class HeldOut:
             weight=weight,
             hidden=hidden,
             sd=np.sqrt(w @ centred**2 / (w @ seen)),
-            most=largest_rank(X.shape[1], fewest),
+            rows_seen=fewest,
         )
+
+    @property
+    def most(self) -> int:
+        """Components that the table bears."""
+        return largest_rank(self.X.shape[1], self.rows_seen)
 
     def mean_error(self) -> float:
         """Of filling with the mean of what is left of each column."""
@@ -125,9 +130,12 @@ class Search:
         self.say(tried.trial)
         return error
 
-    def ranks(self, label: str, estimator: Any, start: int | None = None) -> None:
+    def ranks(
+        self, label: str, estimator: Any, start: int | None = None, most: int | None = None
+    ) -> None:
         """Try numbers of components, from 1 upwards or around `start`."""
-        search_ranks(lambda q: self.once(label, estimator, q), self.held_out.most, start)
+        most = self.held_out.most if most is None else min(most, self.held_out.most)
+        search_ranks(lambda q: self.once(label, estimator, q), most, start)
 
     def best(self) -> Tried:
         chosen = best_trial([t.trial for t in self.tried])
