@@ -41,9 +41,9 @@ SEEDS = 20
 # Fewer for the slow: (everywhere, on digits).
 FEWER = {
     "LowRankImputer thorough": (5, 1),
-    "ppca_rs": (5, 1),
-    "pcaMethods bpca": (3, 0),
-    "MissForest": (2, 0),
+    "ppca_rs": (3, 1),
+    "pcaMethods bpca": (2, 0),
+    "MissForest": (1, 0),
 }
 SMALL_TARGET = 0.5  # points that IterativeImputer may be ahead
 TARGET_TABLES = ("breast cancer", "WDBC")

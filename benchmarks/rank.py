@@ -19,7 +19,6 @@ import tempfile
 import warnings
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -120,8 +119,10 @@ def _case(
             for name, pick in picks.items():
                 hits[name][i] = max(pick, 1) == q
     if r and d <= WIDEST_PEER and signal in PEER_SIGNALS:
-        for i, pick in enumerate(k_estimate(tables[:costly])):
-            hits["pcaMethods kEstimate"][i] = pick == q
+        for i, X in enumerate(tables[:costly]):
+            pick = k_estimate(X)
+            if pick is not None:  # it refuses some tables, which is no wrong answer
+                hits["pcaMethods kEstimate"][i] = pick == q
     return hits
 
 
@@ -151,32 +152,28 @@ def _mle(X: np.ndarray) -> int:
 R_SCRIPT = """
 suppressMessages(library(pcaMethods))
 args <- commandArgs(TRUE); folder <- args[1]; most <- as.integer(args[2])
-shape <- scan(file.path(folder, "shape"), quiet = TRUE)
-out <- c()
-for (i in seq_len(shape[3])) {
-  X <- matrix(readBin(file.path(folder, paste0("X", i)), "double", shape[1] * shape[2]), shape[1])
-  X[is.nan(X)] <- NA
-  k <- tryCatch(kEstimate(X, method = "ppca", evalPcs = 1:most, segs = 3, nruncv = 1,
-                          em = "q2", allVariables = TRUE, verbose = FALSE)$bestNPcs,
-                error = function(e) 0)
-  out <- c(out, k)
-}
-writeLines(as.character(out), file.path(folder, "out"))
+shape <- as.integer(args[3:4])
+X <- matrix(readBin(file.path(folder, "X"), "double", shape[1] * shape[2]), shape[1])
+X[is.nan(X)] <- NA
+found <- kEstimate(X, method = "ppca", evalPcs = 1:most, segs = 3, nruncv = 1, em = "q2",
+                   allVariables = TRUE, verbose = FALSE)
+writeLines(as.character(found$bestNPcs), file.path(folder, "out"))
 """
 
 
-def k_estimate(tables: list[np.ndarray]) -> list[int]:
-    """pcaMethods' kEstimate by ppca, Q2, 3 segments, up to 8 components; 0 where it fails."""
-    n, d = tables[0].shape
+def k_estimate(X: np.ndarray) -> int | None:
+    """pcaMethods' kEstimate by ppca, Q2, 3 segments, up to 8 components; None where it fails.
+
+    Rows in which nothing was seen are left out, for it refuses them.
+    """
+    X = X[~np.isnan(X).all(axis=1)]
+    n, d = X.shape
     with tempfile.TemporaryDirectory() as folder:
-        for i, X in enumerate(tables):
-            content: Any = np.asfortranarray(X, dtype="<f8").tobytes(order="F")
-            Path(folder, f"X{i + 1}").write_bytes(content)
-        Path(folder, "shape").write_text(f"{n} {d} {len(tables)}")
+        Path(folder, "X").write_bytes(np.asfortranarray(X, dtype="<f8").tobytes(order="F"))
         Path(folder, "script.R").write_text(R_SCRIPT)
         command = ["Rscript", str(Path(folder, "script.R")), folder, str(min(8, d - 1))]
         try:
-            subprocess.run(command, capture_output=True, check=True, timeout=120)
+            done = subprocess.run([*command, str(n), str(d)], capture_output=True, timeout=120)
         except subprocess.TimeoutExpired:
-            return []
-        return [int(float(line)) for line in Path(folder, "out").read_text().split()]
+            return None
+        return None if done.returncode else int(Path(folder, "out").read_text())

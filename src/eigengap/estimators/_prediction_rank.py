@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 
 FOLDS = 5
-PATIENCE = 3  # numbers of components in a row that may be worse before the search ends
+PATIENCE = 2  # doublings in a row that may be worse before the search ends
+REFINEMENTS = 2  # halvings of the distance to the next number that was tried
 SEED = 0
 
 # Steps of the fits that only compare ranks. Beyond the rank that the data have EM creeps along
@@ -31,16 +32,25 @@ Split = tuple[Array, Array | None, Array, Array | None]  # training, its weights
 
 
 def search(error: Callable[[int], float], most: int) -> dict[int, float]:
-    """Errors at growing numbers of components, up to a few beyond the least."""
+    """Errors at 1, 2, 4, ... components, to a few beyond the least, then at numbers beside it."""
     errors: dict[int, float] = {}
+
+    def ask(q: int) -> None:
+        if q not in errors:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what matters is told of the final fit
+                errors[q] = error(q)
+
     q, risen = 1, 0
     while q <= most and risen < PATIENCE:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what matters is told of the final fit
-            errors[q] = error(q)
+        ask(q)
         risen = 0 if errors[q] <= min(errors.values()) else risen + 1
-        q += max(1, q // 4)
-    return errors
+        q = min(2 * q, most) if q < most else most + 1
+    for _ in range(REFINEMENTS):
+        tried, at = sorted(errors), sorted(errors).index(best(errors))
+        for beside in (tried[max(at - 1, 0)], tried[min(at + 1, len(tried) - 1)]):
+            ask((tried[at] + beside) // 2)
+    return dict(sorted(errors.items()))
 
 
 def best(errors: dict[int, float]) -> int:

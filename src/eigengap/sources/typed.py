@@ -61,10 +61,7 @@ def _own_type(native: Any, values: NDArray[Any], filled: NDArray[np.bool_]) -> A
     if not _holds(dtype, values, nw):
         return None
     if hasattr(native, "iloc"):
-        kept = native.copy()
-        kept = kept.astype("float64")
-        kept.iloc[:] = values
-        return kept.astype(native.dtype)
+        return type(native)(values, index=native.index).astype(native.dtype)
     made = nw.new_series(
         column.name or "", values.tolist(), dtype=nw.Float64, backend=column.implementation
     )
