@@ -60,7 +60,7 @@ def _case(name: str, share: float, quick: bool) -> list[Row]:
     X = np.where(np.random.default_rng(4).random(X.shape) < share, np.nan, X)
     folds = list(KFold(5, shuffle=True, random_state=0).split(X))
     ours = _measure(_ours("auto"), X, y, folds)
-    peers = {"ours by BIC": _bic, **_peers(X, share, quick)}
+    peers = {"ours by parallel analysis": _by_parallel_analysis, **_peers(X, share, quick)}
     return [
         _row(f"{name}, {share:.0%} missing", ours, peer, _measure(make, X, y, folds))
         for peer, make in peers.items()
@@ -76,7 +76,7 @@ def _ours(n_components: Any) -> Callable[[], Any]:
     return make
 
 
-def _bic() -> Any:
+def _by_parallel_analysis() -> Any:
     from eigengap import FactorAnalysis
     from eigengap.estimators.regressor import PPCARegressor
 

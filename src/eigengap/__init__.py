@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eigengap.comparison.compare import Comparison, compare
     from eigengap.comparison.likelihood_ratio import LikelihoodRatioTest, likelihood_ratio_test
-    from eigengap.estimators._base import NoiseFloorWarning
+    from eigengap.estimators._base import ForgottenCellSdWarning, NoiseFloorWarning, UnitsWarning
     from eigengap.estimators.bayesian_pca import BayesianPCA
     from eigengap.estimators.classifier import PPCAClassifier
     from eigengap.estimators.factor_analysis import FactorAnalysis, HeywoodWarning
@@ -45,6 +45,7 @@ __all__ = [
     "Comparison",
     "DroppedComponentWarning",
     "FactorAnalysis",
+    "ForgottenCellSdWarning",
     "HeywoodWarning",
     "Intervals",
     "LikelihoodRatioTest",
@@ -64,6 +65,7 @@ __all__ = [
     "SingularModelError",
     "Spectrum",
     "StudentLinearGaussian",
+    "UnitsWarning",
     "choose_rank",
     "compare",
     "confidence_intervals",
@@ -95,6 +97,8 @@ _HOME = {
     "Posterior": "eigengap.models.posterior",
     "Predictive": "eigengap.models.predictive",
     "RankChoice": "eigengap.rank.choice",
+    "ForgottenCellSdWarning": "eigengap.estimators._base",
+    "UnitsWarning": "eigengap.estimators._base",
     "SentinelWarning": "eigengap.sources.sentinels",
     "SingularModelError": "eigengap.models.linear_gaussian",
     "Spectrum": "eigengap.spectrum",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from eigengap.linalg import Array
 from eigengap.sources.hidden_cells import hidden_cells
@@ -21,6 +22,8 @@ ENOUGH_CELLS = 600  # hidden in all; small tables hide several times to reach it
 MOST_ROUNDS = 2
 FEWEST_LEFT = 3  # seen cells that a column keeps; one that has no more is not asked for
 TIE = 0.01  # relative difference of errors that is none; the smaller model is taken
+LEVEL = 0.95  # of the intervals that hidden cells put right
+PRIOR_CELLS = 100.0  # that a factor of 1 counts for beside hidden cells
 PATIENCE = 2  # doublings of the rank that may be worse in a row before the search turns back
 PROBES = 3  # ranks tried between the best and its neighbours
 FLAT = 0.02  # relative difference to a neighbour below which it is not worth looking between
@@ -68,6 +71,30 @@ def _hidden(seen: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
     hidden = hidden_cells(seen, SHARE, seed)
     hidden[:, (seen & ~hidden).sum(axis=0) < FEWEST_LEFT] = False
     return hidden
+
+
+def std_factors(z: Array, columns: NDArray[np.intp], d: int) -> Array:
+    """What standard deviations must be multiplied by so that 95 % intervals cover 95 %: (d,).
+
+    z (k,) are errors of hidden cells in units of the standard deviations claimed for them, in
+    `columns` (k,). One factor for all columns, then one for each, both drawn towards 1 by
+    PRIOR_CELLS, for a few cells say little of a 95 % quantile.
+    """
+    size = np.abs(z[np.isfinite(z)])
+    columns = columns[np.isfinite(z)]
+    if len(size) == 0:
+        return np.ones(d)
+    common = _quantile_factor(size)
+    factors = np.full(d, common)
+    for j in np.unique(columns):
+        factors[j] *= _quantile_factor(size[columns == j] / common)
+    return factors
+
+
+def _quantile_factor(size: Array) -> float:
+    found = float(np.quantile(size, LEVEL)) / float(norm.ppf(0.5 + LEVEL / 2.0))
+    weight = len(size) / (len(size) + PRIOR_CELLS)
+    return float(np.exp(weight * np.log(max(found, 1e-3))))
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,9 +88,10 @@ def test_auto_takes_the_rank_that_predicts():
     model = PPCARegressor().fit(X[:200], y[:200])
     least_squares = LinearRegression().fit(X[:200], y[:200]).score(X[200:], y[200:])
     assert model.score(X[200:], y[200:]) > least_squares - 0.02
-    best = min(model.cv_errors_, key=model.cv_errors_.get)
-    assert model.n_components_ == best
-    assert 0 < model.cv_errors_[best] < 1
+    least = min(model.cv_errors_.values())
+    as_good = [q for q, error in model.cv_errors_.items() if error <= 1.01 * least]
+    assert model.n_components_ == min(as_good)
+    assert 0 < least < 1
 
 
 def test_auto_finds_a_low_rank():

@@ -185,7 +185,11 @@ def _statistic(smaller: Any, larger: Any) -> float:
 def _require_gaussian(*fitted: Any) -> None:
     for one in fitted:
         if type(getattr(one, "model_", None)) is not LinearGaussian:
-            raise ValueError(f"{type(one).__name__} is not PPCA or FactorAnalysis, Gaussian")
+            raise ValueError(
+                "the test is between PPCA and FactorAnalysis with Gaussian rows, got "
+                f"{type(one).__name__}"
+                + (' with noise="student"' if getattr(one, "noise", "") == "student" else "")
+            )
         if getattr(one, "loading_precision", 0.0):
             raise ValueError(
                 "a likelihood-ratio test needs maximum likelihood: loading_precision=0"

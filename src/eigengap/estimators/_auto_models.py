@@ -52,9 +52,9 @@ class AutoModels:
             self._bayesian(search, f"Bayesian PCA{STANDARDISED[scale]}", scale)
         best = search.best()
         rank, scale = max(int(best.kept), 1), best.estimator.scale
-        cap = best.trial.n_components
+        cap, d = best.trial.n_components, search.held_out.X.shape[1]
         search.once("Bayesian factor analysis", BayesianPCA(noise="diagonal", **self.how), cap)
-        most = max(int(search.held_out.rows_seen / ROWS_A_FACTOR), 1)
+        most = min(largest_identified(d), max(int(search.held_out.rows_seen / ROWS_A_FACTOR), 1))
         search.ranks("factor analysis", FactorAnalysis(**self.how), start=rank, most=most)
         if self.with_mixtures:
             self._mixtures(search, min(rank, MIXTURE_RANK), scale)
@@ -87,6 +87,14 @@ class AutoModels:
             if error > (1.0 - WORTH_IT) * last:
                 break
             K, last = 2 * K, error
+
+
+def largest_identified(d: int) -> int:
+    """Most factors whose noise variances d columns determine: (d - q)^2 >= d + q (Ledermann 1937).
+
+    With more, a fit may fill well, but the deviations of its parameters have no bound.
+    """
+    return max((q for q in range(1, d) if (d - q) ** 2 >= d + q), default=1)
 
 
 def _standardising_is_a_choice(sd: Any) -> bool:

@@ -39,9 +39,12 @@ from eigengap.sources.base import Block, Source
 from eigengap.sources.frames import like
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources.wording import column
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.moments import ColumnMoments
 
+FEW_ROWS = 200  # that tell the size of the columns
+DROWNED = 10.0  # noise variance over a column's own that no chance explains
 DENSE_BYTES = 64 << 20  # of a sparse table that are made dense at a time
 
 # Constraints on the parameters that all three share, for scikit-learn's validation.
@@ -63,16 +66,30 @@ class NoiseFloorWarning(UserWarning):
     """A noise variance fell to the least that the fit allows."""
 
 
+class UnitsWarning(UserWarning):
+    """One noise variance is asked to serve columns of very different size."""
+
+
+class ForgottenCellSdWarning(UserWarning):
+    """A model that was fitted with known noise of cells gets rows without it."""
+
+
 class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
     """Base class; subclasses give `_fit_model(source) -> GaussianFit` and `_prefix`."""
 
     _prefix = "PC"
+    knows_cell_sd_ = False
 
     model_: LinearGaussian
     projection_: AffineMap  # onto the principal axes, in standardised units where scale=True
     spectrum_: Spectrum  # in standardised units where scale=True
     scale_: Array | None
     evidence_: Evidence  # which cells were seen: what the uncertainty of the parameters depends on
+
+    @property
+    def _shares_noise(self) -> bool:
+        """Whether columns of very different size are a mistake."""
+        return False
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -113,6 +130,9 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
         self._keep(fit, unit)
         self.evidence_ = evidence_of(source, fit, self._noise_kind(), self._fits_mean())
+        self.knows_cell_sd_ = source.has_cell_sd
+        if self._shares_noise and unit is None:
+            warn_of_units(source, fit.model.psi, stacklevel=4)
         self._finish()
 
     def _finish(self) -> None:
@@ -189,6 +209,14 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
 
     def _source(self, X: Any, cell_sd: Any = None) -> Source:
         check_is_fitted(self, "model_")
+        if cell_sd is None and self.knows_cell_sd_:
+            warnings.warn(
+                "the model was fitted with cell_sd, and these rows come without: their cells are "
+                "taken to have the model's own noise alone. Pass cell_sd here too (zeros if the "
+                "cells are that good)",
+                ForgottenCellSdWarning,
+                stacklevel=4,
+            )
         source = as_source(X, cell_sd=cell_sd, missing_values=self.missing_values)
         validate_data(self, X, reset=False, skip_check_array=True)
         return source
@@ -468,6 +496,29 @@ def _standard_deviations(source: Source) -> Array:
     refuse_tiny_columns(source, variance)
     deviations = np.sqrt(variance)
     return np.where(deviations > 0, deviations, 1.0)
+
+
+def warn_of_units(source: Source, psi: Array, stacklevel: int) -> None:
+    """Tell of columns that vary far less than the noise that all are said to have."""
+    rows = source.sample(min(FEW_ROWS, source.seen().rows), np.random.default_rng(0))
+    seen = np.count_nonzero(~np.isnan(rows), axis=0)
+    judged = seen >= 10
+    if not judged.any():
+        return
+    variance = np.zeros(len(psi))
+    variance[judged] = np.nanvar(rows[:, judged], axis=0)
+    drowned = np.flatnonzero((variance > 0) & (psi > DROWNED * variance))
+    if len(drowned):
+        named = ", ".join(column(source.names, int(j)) for j in drowned[:5])
+        more = f" and {len(drowned) - 5} more" if len(drowned) > 5 else ""
+        warnings.warn(
+            "the noise variance, one for all columns, is far larger than the whole variance of "
+            f"column{'s' if len(drowned) > 1 else ''} {named}{more}: the columns differ too much "
+            "in size, and standard deviations of filled cells are wrong. Use scale=True, or a "
+            "noise that differs by column (FactorAnalysis)",
+            UnitsWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _log_jacobian(fit: GaussianFit, unit: Array | None) -> float:

@@ -19,6 +19,7 @@ from eigengap.imputation import (
     best_trial,
     rounds,
     search_ranks,
+    std_factors,
 )
 from eigengap.linalg import Array
 from eigengap.rank import largest_rank
@@ -64,8 +65,8 @@ class HeldOut:
         w = np.ones(len(self.X)) if self.weight is None else self.weight
         return self._error(lambda rows: np.broadcast_to(_means(rows, w), rows.shape))
 
-    def error(self, estimator: Any) -> tuple[float, Any]:
-        """Of an unfitted estimator, and one of its fits.
+    def error(self, estimator: Any) -> tuple[float, list[Any]]:
+        """Of an unfitted estimator, and its fits, one for each round.
 
         It is fitted to what is left, and asked for what was hidden.
         """
@@ -80,7 +81,7 @@ class HeldOut:
             warnings.simplefilter(
                 "ignore"
             )  # of the one that is chosen they are heard once, not of all
-            return self._error(fill), fits[-1]
+            return self._error(fill), fits
 
     def _error(self, fill: Callable[[Array], Array]) -> float:
         made = []
@@ -91,6 +92,16 @@ class HeldOut:
         for one in made[1:]:
             total = total.merge(one)
         return total.relative_to(self.sd)
+
+    def std_factors(self, fits: list[Any]) -> Array:
+        """What the standard deviations of a model must be multiplied by: (d,)."""
+        z, columns = [], []
+        for mask, fitted in zip(self.hidden, fits, strict=True):
+            filled, std = fitted.impute(np.where(mask, np.nan, self.X), return_std=True)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                z.append(((np.asarray(filled) - self.X) / np.asarray(std))[mask])
+            columns.append(np.nonzero(mask)[1])
+        return std_factors(np.concatenate(z), np.concatenate(columns), self.X.shape[1])
 
     @property
     def n_hidden(self) -> int:
@@ -103,7 +114,12 @@ class Tried:
 
     trial: Trial
     estimator: Any  # unfitted
-    kept: Any  # components of its fit
+    fits: list[Any]  # to what hiding cells left, one for each round
+
+    @property
+    def kept(self) -> Any:
+        """Components of a fit."""
+        return getattr(self.fits[-1], "n_components_", self.trial.n_components)
 
 
 @dataclass
@@ -124,8 +140,8 @@ class Search:
         estimator = clone(estimator)
         if q is not None:
             estimator.set_params(n_components=q)
-        error, fitted = self.held_out.error(estimator)
-        tried = Tried(Trial(label, q, error), estimator, getattr(fitted, "n_components_", q))
+        error, fits = self.held_out.error(estimator)
+        tried = Tried(Trial(label, q, error), estimator, fits)
         self.tried.append(tried)
         self.say(tried.trial)
         return error
@@ -141,12 +157,12 @@ class Search:
         chosen = best_trial([t.trial for t in self.tried])
         return next(t for t in self.tried if t.trial is chosen)
 
-    def chosen(self) -> tuple[ImputationChoice, Any]:
-        """What was found, and the best as an unfitted estimator."""
+    def chosen(self) -> tuple[ImputationChoice, Any, Array]:
+        """What was found, the best as an unfitted estimator, and factors for its deviations."""
         best, held_out = self.best(), self.held_out
         trials = [t.trial for t in self.tried]
         choice = ImputationChoice.of(trials, best.trial, held_out.mean_error(), held_out.n_hidden)
-        return choice, best.estimator
+        return choice, best.estimator, held_out.std_factors(best.fits)
 
 
 def _means(X: Array, w: Array) -> Array:

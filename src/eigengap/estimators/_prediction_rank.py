@@ -21,11 +21,12 @@ from eigengap.linalg import Array
 FOLDS = 5
 PATIENCE = 2  # doublings in a row that may be worse before the search ends
 REFINEMENTS = 2  # halvings of the distance to the next number that was tried
+AS_GOOD = 0.01  # share of the least error by which another may be larger
 SEED = 0
 
 # Steps of the fits that only compare ranks. Beyond the rank that the data have EM creeps along
 # ridges for hundreds of steps, on which predictions hardly change.
-SEARCH_STEPS = 60
+SEARCH_STEPS = 30
 
 Predict = Callable[[Array, Array | None, Array], Array]  # training table, weights, X -> y
 Split = tuple[Array, Array | None, Array, Array | None]  # training, its weights, held out, its
@@ -54,8 +55,12 @@ def search(error: Callable[[int], float], most: int) -> dict[int, float]:
 
 
 def best(errors: dict[int, float]) -> int:
-    """The fewest components of least error."""
-    return min(errors, key=lambda q: (errors[q], q))
+    """The fewest components whose error is the least, or as good as that.
+
+    Curves end in plateaus, and components that predict nothing widen the intervals.
+    """
+    bound = min(errors.values()) * (1.0 + AS_GOOD)
+    return min(q for q, error in errors.items() if error <= bound)
 
 
 def folds_by_content(rows: Any, count: int) -> NDArray[np.intp]:

@@ -205,6 +205,10 @@ class BayesianPCA(LinearGaussianEstimator):
     def _noise_kind(self) -> Noise:
         return self.noise
 
+    @property
+    def _shares_noise(self) -> bool:
+        return self.noise == "isotropic"
+
     def _fit_model(self, source: Source) -> GaussianFit:
         most = None
         if not isinstance(self.n_components, str):

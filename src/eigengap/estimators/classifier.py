@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nan
 from numbers import Integral
@@ -35,6 +36,7 @@ from eigengap.linalg import Array
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource, present_rows
 from eigengap.sources.base import Rows, Source
+from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column, show
 
 METHODS = ["fit", "score_samples"]
@@ -86,7 +88,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from eigengap.estimators.classifier import PPCAClassifier
+    >>> from eigengap import PPCAClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> X[::3, 0] = float("nan")
     >>> model = PPCAClassifier().fit(X, y)
@@ -150,6 +152,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         labels = self._labels(y, everything)
         source = present_rows(everything)
         source.require_fit(min_rows=2)
+        warn_of_codes(source, stacklevel=3)
         classes, code = np.unique(labels, return_inverse=True)
         prior = self._prior(classes, np.bincount(code, weights=_weight(source)).astype(float))
         unit = _standard_deviations(source) if self.scale else None
@@ -177,6 +180,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
                 "is None: it holds the class of each row"
             )
+        _refuse_missing(y)
         labels = _check_y(y, multi_output=False, y_numeric=False, estimator=self)
         check_classification_targets(labels)
         check_consistent_length(np.empty(source.n_rows or 0), labels)
@@ -186,6 +190,11 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
     def _prior(self, classes: NDArray[Any], counted: Array) -> Array:
         if self.priors is None:
             return counted / counted.sum()
+        if isinstance(self.priors, Mapping):
+            raise ValueError(
+                "priors is a list of probabilities in the order of the sorted class labels, "
+                f"{', '.join(show(label) for label in classes[:10])}; got a mapping"
+            )
         prior = np.asarray(self.priors, dtype=np.float64)
         if prior.shape != classes.shape:
             listed = ", ".join(show(label) for label in classes[:10])
@@ -406,3 +415,16 @@ def _select(source: Source, rows: NDArray[np.intp], unit: Array | None) -> Array
         values = values / unit if dense else (values * (1.0 / unit)).tocsr()
     weight = _weight(source)
     return ArraySource(values, weight=None if weight is None else weight[rows], names=source.names)
+
+
+def _refuse_missing(y: Any) -> None:
+    """Refuse labels that are None or NaN, by row."""
+    labels = np.asarray(y)
+    if labels.dtype.kind not in "Of" or labels.ndim != 1:
+        return
+    for row, label in enumerate(labels):
+        if label is None or label != label:  # NaN, NaT and pandas.NA are not what they are
+            raise ValueError(
+                f"Input y contains NaN: row {row} has no class ({label!r}). A density belongs to a "
+                "class: drop the rows without one"
+            )

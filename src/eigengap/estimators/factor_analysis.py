@@ -253,8 +253,14 @@ def _fit_with(
 def _heywood(source: Source, at_floor: tuple[int, ...]) -> str:
     named = ", ".join(column(source.names, j) for j in at_floor[:10])
     more = f" and {len(at_floor) - 10} more" if len(at_floor) > 10 else ""
+    if len(at_floor) == 1:
+        return (
+            f"Heywood case: the factors explain column {named} entirely (or it is constant), so "
+            "that its noise variance lies at the floor. Fewer factors, or leaving it out, gives a "
+            "proper solution"
+        )
     return (
-        f"Heywood case: the factors explain column {named}{more} entirely (or it is constant), so "
-        "that its noise variance lies at the floor. Fewer factors, or leaving it out, gives a "
-        "proper solution"
+        f"Heywood case: the factors explain columns {named}{more} entirely (or they are constant), "
+        "so that their noise variances lie at the floor. Fewer factors, or leaving them out, gives "
+        "a proper solution"
     )

@@ -82,6 +82,9 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
     n_components_ : int or None
         Of `estimator_`; a tuple of a mixture.
     n_iter_ : int
+    std_factors_ : array of shape (n_features,)
+        What the standard deviations of `estimator_` are multiplied by, so that 95 % of the hidden
+        cells lie in their 95 % intervals; 1 where nothing was hidden.
     whole_ : array of shape (n_features,)
         Columns that are filled with whole numbers.
     bounds_ : array of shape (2, n_features)
@@ -170,7 +173,7 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         values, weight = _dense(source), getattr(source, "weight", None)
         whole = self._whole(X, source, values)
         bounds = self._bounds(X, source, values)
-        self.choice_, best = self._chosen(values, weight)
+        self.choice_, best, self.std_factors_ = self._chosen(values, weight)
         with warnings.catch_warnings():
             if isinstance(self.estimator, str):  # chosen with open eyes, and stopped early
                 warnings.simplefilter("ignore", NoiseFloorWarning)
@@ -181,11 +184,13 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         self.indicator_features_ = np.flatnonzero(np.isnan(values).any(axis=0))
         return self
 
-    def _chosen(self, values: Array, weight: Array | None) -> tuple[ImputationChoice | None, Any]:
-        """What the search found, and the estimator to fit."""
+    def _chosen(
+        self, values: Array, weight: Array | None
+    ) -> tuple[ImputationChoice | None, Any, Array]:
+        """What the search found, the estimator to fit, and factors for its deviations."""
         given = [] if isinstance(self.estimator, str) else self._given()
         if len(given) == 1 and not _leaves_rank_open(given[0][1]):
-            return None, given[0][1]
+            return None, given[0][1], np.ones(values.shape[1])
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         search = Search(HeldOut.of(values, weight, seed), self._say)
         if isinstance(self.estimator, str):
@@ -286,16 +291,15 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
             Seen cells are as they were. Columns keep their types where those can hold the fills:
             integers="keep" makes them so.
         std : table of X's type
-            Standard deviation of each filled cell before rounding and clipping, 0 for seen cells.
-            Only if return_std.
+            Standard deviation of each filled cell before rounding and clipping, 0 for seen cells;
+            times `std_factors_`. Only if return_std.
         """
         values, gaps = self._read(X)
         if not return_std:
-            return typed_like(
-                X, self._within(np.asarray(self.estimator_.impute(values)), gaps), gaps
-            )
-        filled, std = self.estimator_.impute(values, return_std=True)
-        return typed_like(X, self._within(np.asarray(filled), gaps), gaps), like(X, np.asarray(std))
+            filled = np.asarray(self.estimator_.impute(values))
+            return typed_like(X, self._within(filled, gaps), gaps)
+        filled, std = self._fills_and_std(values)
+        return typed_like(X, self._within(filled, gaps), gaps), like(X, std)
 
     def intervals(self, X: Any, level: float = 0.95) -> tuple[Any, Any]:
         """Lower and upper ends of an interval for each filled cell, within the bounds.
@@ -316,7 +320,7 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
         values, gaps = self._read(X)
-        filled, std = map(np.asarray, self.estimator_.impute(values, return_std=True))
+        filled, std = self._fills_and_std(values)
         reach = norm.ppf(0.5 + level / 2.0) * std
         low, high = (self._within(filled + sign * reach, gaps) for sign in (-1.0, 1.0))
         return like(X, low), like(X, high)
@@ -335,14 +339,20 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         Yields
         ------
         table of X's type
-            X with its gaps filled by one joint draw, reflected at the bounds and rounded where
-            asked.
+            X with its gaps filled by one joint draw, its distance from the expected values times
+            `std_factors_`, reflected at the bounds and rounded where asked.
         """
         values, gaps = self._read(X)
         low, high = self.bounds_
+        filled = np.asarray(self.estimator_.impute(values))
         for drawn in self.estimator_.sample_imputations(values, m, random_state=random_state):
-            inside = np.where(gaps, _reflected(np.asarray(drawn), low, high), drawn)
-            yield typed_like(X, self._within(inside, gaps), gaps)
+            spread = filled + self.std_factors_ * (np.asarray(drawn) - filled)
+            inside = np.where(gaps, _reflected(spread, low, high), values)
+            yield typed_like(X, self._within(inside.astype(values.dtype), gaps), gaps)
+
+    def _fills_and_std(self, values: Array) -> tuple[Array, Array]:
+        filled, std = map(np.asarray, self.estimator_.impute(values, return_std=True))
+        return filled, (std * self.std_factors_).astype(std.dtype, copy=False)
 
     def _read(self, X: Any) -> tuple[Array, NDArray[np.bool_]]:
         """The table (n, d) and where its gaps are."""

@@ -24,6 +24,7 @@ from eigengap.estimators._base import (
     _on_dense,
     _require_frequencies,
     _standard_deviations,
+    warn_of_units,
 )
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.gaussian_em import Noise
@@ -218,7 +219,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
             as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
         )
         source.require_fit(min_rows=2)
-        warn_of_codes(source, stacklevel=4)
+        warn_of_codes(source, stacklevel=3)
         _require_frequencies(source.seen().sum_w)
         ranks = self._ranks(source)
         unit = _standard_deviations(source) if self.scale else None
@@ -226,6 +227,9 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
         self._keep(fit, unit)
         self.evidence_ = evidence_of_components(source, fit, self.noise)
+        if self.noise == "isotropic" and unit is None:
+            least = np.min([model.psi for model in fit.model.models], axis=0)
+            warn_of_units(source, least, stacklevel=3)
         self._warn(fit)
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
 from numbers import Integral, Real
@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context, clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -22,9 +23,11 @@ from eigengap.models import novelty
 from eigengap.models.linear_gaussian import LinearGaussian, SingularModelError
 from eigengap.models.novelty import Distances, Name
 from eigengap.models.reference import Reference
+from eigengap.models.student import StudentLinearGaussian
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource, present_rows
 from eigengap.sources.base import Source
+from eigengap.sources.checks import missing_codes
 from eigengap.sources.frames import like
 from eigengap.sources.wording import column
 from eigengap.statistics.noise_ratio import NoiseRatio
@@ -112,10 +115,14 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
         Share of the training rows to flag. "auto" flags every row with p < alpha.
     alpha : float in (0, 1), default=0.05
         Share of ordinary new rows that may be flagged; used if contamination="auto".
+    missing_values : float or list of float, default=nan
+        Values that mark an unseen cell, besides NaN; NaN leaves the estimator's own.
 
     Attributes
     ----------
     estimator_ : the fitted model
+    core_ : LinearGaussian
+        What ordinary rows follow: the model of `estimator_`, or the bulk of its Student rows.
     offset_ : float
         `decision_function` is `score_samples` less this.
     reference_ : Reference
@@ -138,12 +145,13 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
     tails: on real tables 6 to 14 % of held-out rows lay below 0.05.
 
     Odd rows in the training data widen the model and hide themselves. Where there may be more than
-    a few, use an estimator with Student rows.
+    a few, use FactorAnalysis(noise="student"): it is fitted to the bulk, and p-values are those of
+    the Gaussian with its scatter, scaled so that the median training row is an ordinary one.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from eigengap.estimators.novelty import NoveltyDetector
+    >>> from eigengap import NoveltyDetector
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(200, 6))
     >>> detector = NoveltyDetector().fit(X)
@@ -160,6 +168,7 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
         "estimator": [HasMethods(["fit", "score_samples"]), None],
         "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
         "alpha": [Interval(Real, 0, 1, closed="neither")],
+        "missing_values": [Real, "array-like"],
     }
 
     def __init__(
@@ -168,10 +177,12 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
         *,
         contamination: float | str = "auto",
         alpha: float = 0.05,
+        missing_values: Any = nan,
     ) -> None:
         self.estimator = estimator
         self.contamination = contamination
         self.alpha = alpha
+        self.missing_values = missing_values
 
     @_fit_context(prefer_skip_nested_validation=False)  # the inner estimator's are validated too
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -190,6 +201,8 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
         self
         """
         estimator = FactorAnalysis() if self.estimator is None else clone(self.estimator)
+        if missing_codes(self.missing_values):
+            estimator.set_params(missing_values=self.missing_values)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         estimator.fit(X, **weights)
         model = getattr(estimator, "model_", None)
@@ -201,7 +214,8 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
         source = present_rows(as_source(X, missing_values=_codes(estimator), **weights))
         validate_data(self, X, reset=True, skip_check_array=True)
         self.estimator_ = estimator
-        self.reference_ = _reference(model, source)
+        self.core_ = _core(model, source)
+        self.reference_ = _reference(self.core_, source)
         self.offset_ = self._offset(source)
         return self
 
@@ -321,7 +335,7 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
 
     @property
     def _model(self) -> LinearGaussian:
-        return self.estimator_.model_
+        return self.core_
 
     def _name(self, j: int) -> str:
         return str(self.feature_names_in_[j]) if hasattr(self, "feature_names_in_") else f"x{j}"
@@ -375,6 +389,28 @@ def _reference(model: LinearGaussian, source: Source) -> Reference:
     """From the rows of the fit."""
     ratio = source.reduce(partial(NoiseRatio.of, model))
     return Reference.of(model, source.seen().sum_w, ratio.seen_w, ratio.mean)
+
+
+def _core(model: LinearGaussian, source: Source) -> LinearGaussian:
+    """The Gaussian that ordinary rows follow: the model itself, or the bulk of Student rows.
+
+    Under heavy tails no row is odd. Scatter is covariance of the bulk up to a factor, which the
+    median of D2 tells (as for the minimum covariance determinant: Rousseeuw and Van Driessen 1999).
+    """
+    if not isinstance(model, StudentLinearGaussian):
+        return model
+    bulk = model.gaussian
+    found = _map(
+        source,
+        lambda x: np.column_stack(
+            [novelty.squared_distance(bulk, x), np.count_nonzero(~np.isnan(x), axis=1)]
+        ),
+    )
+    D2, p = found[found[:, 1] > 0].T
+    weight = source.weight if isinstance(source, ArraySource) else None
+    w = None if weight is None else weight[found[:, 1] > 0]
+    factor = _quantile(D2 / special.chdtri(p, 0.5), w, 0.5)  # over chi-squared's median
+    return replace(bulk, W=bulk.W * np.sqrt(factor), psi=bulk.psi * factor)
 
 
 def _quantile(values: Array, weight: Array | None, share: float) -> float:

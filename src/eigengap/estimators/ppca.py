@@ -174,6 +174,10 @@ class PPCA(NoisyEstimator):
         Z = self._latents(X)
         return (Z @ self.model_.W.T + self.model_.mu).astype(Z.dtype, copy=False)
 
+    @property
+    def _shares_noise(self) -> bool:
+        return self.noise_variance is None
+
     def _noise_kind(self) -> Noise:
         return "isotropic" if self.noise_variance is None else "given"
 

@@ -46,8 +46,9 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int, float in (0, 1) or "auto", default="auto"
-        Number of components; the share of the variance that they must explain; or the number of
-        smallest squared error on held-out y, by cross-validation in 5 folds (`cv_errors_`). With
+        Number of components; the share of the variance that they must explain; or the
+        smallest number whose squared error on held-out y is within 1 % of the least, by
+        cross-validation in 5 folds (`cv_errors_`). With
         d - 1 of d columns in all, the joint density is unrestricted and the prediction that of
         least squares.
     noise : {"diagonal", "isotropic"}, default="diagonal"
@@ -78,15 +79,14 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Notes
     -----
     Why "auto" is not that of FactorAnalysis: criteria for the rank of a table count what describes
-    all columns, not what predicts y. On nine tables held-out R2 was within 0.03 of BIC's, but where
-    the columns of X were independent BIC kept one or two factors and lost 0.13
-    (benchmarks/regression.py).
+    all columns, not what predicts y. On diabetes held-out R2 is 0.50 by cross-validation and 0.35
+    by parallel analysis, on WDBC's last column 0.92 and 0.76 (benchmarks/regression.py).
 
     Examples
     --------
     >>> import numpy as np
     >>> from sklearn.datasets import load_diabetes
-    >>> from eigengap.estimators.regressor import PPCARegressor
+    >>> from eigengap import PPCARegressor
     >>> X, y = load_diabetes(return_X_y=True)
     >>> X[::5, 2] = np.nan
     >>> y[::7] = np.nan

@@ -104,6 +104,9 @@ class RankChoice:
         for name in ("criteria", "curves", "not_applied"):
             object.__setattr__(self, name, ReadOnly(getattr(self, name)))
 
+    def __repr__(self) -> str:
+        return f"RankChoice({self.summary})"
+
 
 class DoesNotApplyError(ValueError):
     """A criterion says nothing of this table; the message says why."""

@@ -38,6 +38,7 @@ from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source
 from eigengap.sources.rescaled import Rescaled
+from eigengap.sources.sentinels import warn_of_codes
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.filled_correlation import Standardised
 from eigengap.statistics.moments import ColumnMoments
@@ -96,7 +97,7 @@ def choose_rank(
     Examples
     --------
     >>> import numpy as np
-    >>> from eigengap.rank.choose import choose_rank
+    >>> from eigengap import choose_rank
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(200, 8))
     >>> X[rng.random(X.shape) < 0.1] = np.nan
@@ -110,6 +111,7 @@ def choose_rank(
     _check(max_rank, noise, tolerance)
     source = present_rows(as_source(X, sample_weight=sample_weight, missing_values=missing_values))
     source.require_fit(min_rows=3)
+    warn_of_codes(source, stacklevel=2)
     if source.n_features < 2:
         raise ValueError("X has 1 column: there is no number of components to choose")
     columns = source.reduce(ColumnMoments.of)

@@ -17,7 +17,7 @@ from eigengap.sources.array import (
     sparse_to_float,
 )
 from eigengap.sources.base import Rows, Source
-from eigengap.sources.cell_sd import as_cell_sd
+from eigengap.sources.cell_sd import as_cell_sd, refuse_other_rows
 from eigengap.sources.checks import as_weight, missing_codes, resolve_columns, with_gaps_for
 from eigengap.sources.frames import frame_to_float, library_of, series_to_float
 
@@ -63,6 +63,8 @@ def as_source(
             )
         return X
     values, names = _table(X, columns)
+    if cell_sd is not None:
+        refuse_other_rows(cell_sd, X)
     codes = missing_codes(missing_values)
     if codes:
         values = _without_codes(values, codes)

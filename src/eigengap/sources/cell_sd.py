@@ -14,6 +14,17 @@ from eigengap.sources.frames import frame_to_float, library_of
 from eigengap.sources.wording import column, quote
 
 
+def refuse_other_rows(cell_sd: Any, X: Any) -> None:
+    """Refuse a frame whose row labels are not those of X: it would be read in the wrong order."""
+    if library_of(cell_sd) != "pandas" or library_of(X) != "pandas":
+        return  # the others have no row labels
+    if len(cell_sd) == len(X) and not cell_sd.index.equals(X.index):
+        raise ValueError(
+            "the rows of cell_sd are not labelled as those of X. Bring them into the order of X, "
+            "cell_sd.loc[X.index], or pass cell_sd.to_numpy() if they are in it"
+        )
+
+
 def as_cell_sd(
     cell_sd: Any, values: Rows, names: tuple[str, ...] | None, columns: Any = None
 ) -> Array | None:
