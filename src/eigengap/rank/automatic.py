@@ -34,7 +34,7 @@ def automatic_rank(source: Source, *, fit_mean: bool = True, most: int | None = 
     return RankChoice(
         n_components=kept,
         criteria={PLAIN: plain, NAME: count},
-        curves={PLAIN: curve, NAME: left},
+        curves={PLAIN: curve, NAME: left or curve},  # without deflation the plain count decides
         summary=_words(plain, count, kept, left),
         not_applied={},
     )

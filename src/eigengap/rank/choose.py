@@ -176,8 +176,9 @@ class _Table:
 
     @cached_property
     def deflated(self) -> Picked:
-        first = self.parallel[0]
-        return automatic.deflated(self.source, self.standardised, first, self.most)
+        first, curve = self.parallel
+        count, left = automatic.deflated(self.source, self.standardised, first, self.most)
+        return count, left or curve  # without deflation the plain count decides
 
     @cached_property
     def spectrum(self) -> Spectrum:
