@@ -21,7 +21,7 @@ SHARE = 0.1  # of the seen cells hidden at a time
 ENOUGH_CELLS = 600  # hidden in all; small tables hide several times to reach it
 MOST_ROUNDS = 2
 FEWEST_LEFT = 3  # seen cells that a column keeps; one that has no more is not asked for
-TIE = 0.01  # relative difference of errors that is none; the smaller model is taken
+TIE = 0.005  # relative difference of errors that is none; the smaller model is taken
 LEVEL = 0.95  # of the intervals that hidden cells put right
 PRIOR_CELLS = 100.0  # that a factor of 1 counts for beside hidden cells
 PATIENCE = 2  # doublings of the rank that may be worse in a row before the search turns back
@@ -92,7 +92,9 @@ def std_factors(z: Array, columns: NDArray[np.intp], d: int) -> Array:
 
 
 def _quantile_factor(size: Array) -> float:
-    found = float(np.quantile(size, LEVEL)) / float(norm.ppf(0.5 + LEVEL / 2.0))
+    # Of k hidden cells and the next one, k + 1 in all, 95 % have to lie inside.
+    level = min(LEVEL * (len(size) + 1) / len(size), 1.0)
+    found = float(np.quantile(size, level)) / float(norm.ppf(0.5 + LEVEL / 2.0))
     weight = len(size) / (len(size) + PRIOR_CELLS)
     return float(np.exp(weight * np.log(max(found, 1e-3))))
 
@@ -195,14 +197,15 @@ def _next_probe(curve: dict[int, float]) -> int | None:
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
-    """The least error; among ranks of that model within TIE of it, the fewest components."""
+    """The fewest components among those within TIE of the least error.
+
+    A model that has no number of components is taken only where its error is the least.
+    """
     best = min(trials, key=lambda trial: trial.error)
-    tied = [
-        trial
-        for trial in trials
-        if trial.model == best.model and trial.error <= best.error * (1.0 + TIE)
-    ]
-    return min(tied, key=lambda trial: trial.n_components or 0)
+    if best.n_components is None:
+        return best
+    tied = [t for t in trials if t.n_components and t.error <= best.error * (1.0 + TIE)]
+    return min(tied, key=lambda trial: (trial.n_components or 0, trial.error), default=best)
 
 
 def _in_words(trials: Sequence[Trial], chosen: Trial, mean_error: float) -> str:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import eigengap as eg
+from eigengap.linalg import principal_angles
 
 
 def low_rank(rng, n=200, d=10, q=3, noise=0.3):
@@ -115,3 +116,112 @@ def test_a_test_of_student_rows_says_why_not():
 def test_a_choice_of_rank_prints_its_summary():
     choice = eg.choose_rank(low_rank(np.random.default_rng(9))(), criteria=["bic", "eigengap"])
     assert repr(choice) == f"RankChoice({choice.summary})"
+
+
+@pytest.mark.parametrize("kind", [eg.PPCA, eg.FactorAnalysis])
+@pytest.mark.parametrize(("n", "d"), [(8, 30), (10, 20), (15, 40)])
+def test_student_rows_of_few_rows_end_in_a_model(kind, n, d):
+    """nu fell to 0.1 and psi to its floor, where rounding broke the guard: an ArithmeticError."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = low_rank(rng, n, d, 2, 0.5)()
+        X[rng.random(X.shape) < 0.2] = np.nan
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = kind(2, noise="student").fit(X)
+        assert np.isfinite(model.score(X))
+        assert model.degrees_of_freedom_ >= 1.0 - 1e-9
+
+
+@pytest.mark.parametrize("size", [1e7, 1e8, 1e10])
+def test_one_row_however_far_out_does_not_hurt_student_rows(size):
+    """ln u of a row so far out was -inf, which made nu the least allowed."""
+    rng = np.random.default_rng(0)
+    X = low_rank(rng, 60, 6, 2)()
+    clean = eg.PPCA(2).fit(np.delete(X, 7, axis=0))
+    X[7] *= size
+    model = eg.PPCA(2, noise="student").fit(X)
+    angles = principal_angles(model.components_.T, clean.components_.T)
+    assert np.max(angles) < 0.1
+    assert 1.1 < model.degrees_of_freedom_ < 2.0
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
+def test_intervals_of_a_scaled_mixture_do_not_depend_on_units(noise):
+    rng = np.random.default_rng(3)
+    k = rng.integers(0, 2, 120)
+    W, mu = rng.normal(size=(2, 2, 5)), 3 * rng.normal(size=(2, 5))
+    X = np.einsum("nq,nqd->nd", rng.normal(size=(120, 2)), W[k]) + mu[k]
+    X += 0.4 * rng.normal(size=X.shape)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    model = eg.MixturePPCA(2, 1, scale=True, noise=noise, random_state=0)
+    plain, small = (model.fit(X * f).impute(X * f, return_std=True)[1] / f for f in (1.0, 1e-6))
+    np.testing.assert_allclose(small, plain, rtol=1e-4)
+
+
+def test_parametric_intervals_take_a_weight_for_repeated_rows():
+    rng = np.random.default_rng(5)
+    X = low_rank(rng, 60, 5, 2, 0.4)()
+    w = rng.integers(0, 4, 60)
+    by_weight, by_rows = (
+        eg.confidence_intervals(eg.PPCA(2), table, method="parametric", n_boot=60, **how)
+        for table, how in ((X, {"sample_weight": w}), (np.repeat(X, w, axis=0), {}))
+    )
+    for name in ("loadings", "explained_variance", "mean"):
+        a, b = (getattr(each, name) for each in (by_weight, by_rows))
+        np.testing.assert_allclose(a.high - a.low, b.high - b.low, rtol=1e-6)
+
+
+def test_intervals_notice_another_cell_sd():
+    rng = np.random.default_rng(6)
+    X = low_rank(rng, 60, 5, 2)()
+    sd = np.full(X.shape, 0.3)
+    fitted = eg.PPCA(2).fit(X, cell_sd=sd)
+    with pytest.raises(ValueError, match="not the table"):
+        eg.confidence_intervals(fitted, X, cell_sd=3 * sd, n_boot=5)
+
+
+def test_pca_of_few_gappy_rows_ends_in_a_model():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = low_rank(rng, 8, 30, 2)()
+        X[rng.random(X.shape) < 0.2] = np.nan
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            filled = eg.PCA().fit(X).impute(X)
+        assert np.isfinite(filled).all()
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-77, 1e77, 1e100])
+def test_standard_deviations_follow_the_units_as_far_as_the_fit_does(size):
+    rng = np.random.default_rng(5)
+    X = low_rank(rng, 60, 5, 2, 0.4)()
+    X[rng.random(X.shape) < 0.15] = np.nan
+    plain, scaled = (eg.PPCA(1).fit(X * f).impute(X * f, return_std=True)[1] / f for f in (1, size))
+    np.testing.assert_allclose(scaled, plain, rtol=0.01)
+
+
+def test_components_too_many_do_not_double_the_intervals():
+    """Loadings of components without signal were held to be as uncertain as their column."""
+    rng = np.random.default_rng(100)
+    X = low_rank(rng, 60, 8, 2, 0.5)()
+    gappy = np.where(rng.random(X.shape) < 0.2, np.nan, X)
+    right, many = (
+        np.mean(eg.PPCA(q).fit(gappy).impute(gappy, return_std=True)[1] ** 2) for q in (2, 4)
+    )
+    assert many < 1.5 * right
+
+
+def test_a_standard_deviation_beyond_all_measure_is_refused():
+    X = low_rank(np.random.default_rng(7))()
+    sd = np.zeros(X.shape)
+    sd[3, 2] = 1e160
+    with pytest.raises(ValueError, match="row 3, column 2"):
+        eg.PPCA(2).fit(X, cell_sd=sd)
+
+
+@pytest.mark.parametrize("m", [0, -1, 1.5])
+def test_a_number_of_tables_that_is_none_is_refused(m):
+    X = low_rank(np.random.default_rng(8))()
+    with pytest.raises(ValueError, match="number of tables"):
+        next(eg.PPCA(2).fit(X).sample_imputations(X, m))

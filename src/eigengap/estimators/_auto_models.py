@@ -12,11 +12,13 @@ from eigengap.estimators.bayesian_pca import BayesianPCA
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.estimators.ppca import PPCA
+from eigengap.linalg import Array
+from eigengap.models.linear_gaussian import LinearGaussian
 
 FIRST_CAP = 16  # components offered to Bayesian PCA; doubled for as long as that helps
 LIKE_SIZE = 5.0  # ratio of standard deviations up to which columns are of like size
 # Rows for each factor of a fit by maximum likelihood: with fewer it may still fill well, stopped
-# early, but the standard deviations of its parameters, and so of its fills, are beyond all measure.
+# early, but what is not known of its parameters is no longer small.
 ROWS_A_FACTOR = 8
 LARGEST_MIXTURE = 16
 ROWS_A_CLUSTER = 30  # and two for each column: fewer do not determine a cluster's plane
@@ -24,6 +26,33 @@ MIXTURE_RANK = 8  # most components of a cluster
 WORTH_IT = 0.01  # relative gain without which the search for larger models ends
 
 STANDARDISED = {True: " of standardised columns", False: ""}
+
+
+@dataclass(frozen=True, eq=False)
+class AsItIs:
+    """A model whose parameters are taken for certain."""
+
+    model: LinearGaussian
+
+    def conditional(self, X: Array, cell_sd: Array | None = None) -> tuple[Array, Array]:
+        return self.model.conditional(X, cell_sd)
+
+    def draw(self, rng: np.random.Generator) -> LinearGaussian:
+        return self.model
+
+
+class StoppedFactorAnalysis(FactorAnalysis):
+    """Factor analysis stopped before its maximum.
+
+    What is not known of parameters is found at a maximum, and far from one it is beyond all
+    measure: on WDBC, 30 % missing, 18 factors, standard deviations are 6 times those of the model
+    itself after 10 steps, 1.1 times at the end. Here they are the model's own, which miss little
+    where there are many rows for each factor, and `std_factors_` of LowRankImputer widens them.
+    """
+
+    @property
+    def predictive_(self) -> Any:
+        return AsItIs(self.model_)
 
 
 @dataclass(frozen=True)
@@ -46,7 +75,7 @@ class AutoModels:
         if q is not None:
             for scale in scales:
                 search.once(f"PPCA{STANDARDISED[scale]}", PPCA(q, scale=scale, **self.how), q)
-            search.once("factor analysis", FactorAnalysis(q, **self.how), q)
+            search.once("factor analysis", StoppedFactorAnalysis(q, **self.how), q)
             return
         for scale in scales:
             self._bayesian(search, f"Bayesian PCA{STANDARDISED[scale]}", scale)
@@ -55,7 +84,7 @@ class AutoModels:
         cap, d = best.trial.n_components, search.held_out.X.shape[1]
         search.once("Bayesian factor analysis", BayesianPCA(noise="diagonal", **self.how), cap)
         most = min(largest_identified(d), max(int(search.held_out.rows_seen / ROWS_A_FACTOR), 1))
-        search.ranks("factor analysis", FactorAnalysis(**self.how), start=rank, most=most)
+        search.ranks("factor analysis", StoppedFactorAnalysis(**self.how), start=rank, most=most)
         if self.with_mixtures:
             self._mixtures(search, min(rank, MIXTURE_RANK), scale)
 
@@ -92,7 +121,7 @@ class AutoModels:
 def largest_identified(d: int) -> int:
     """Most factors whose noise variances d columns determine: (d - q)^2 >= d + q (Ledermann 1937).
 
-    With more, a fit may fill well, but the deviations of its parameters have no bound.
+    With more, noise and factors can be traded for each other.
     """
     return max((q for q in range(1, d) if (d - q) ** 2 >= d + q), default=1)
 

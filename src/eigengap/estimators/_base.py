@@ -178,8 +178,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
             )
         if not fit.converged:
             warnings.warn(
-                f"{type(self).__name__} did not converge in {fit.n_iter} steps (last change "
-                f"{fit.trace.change[-1]:.1e}); raise max_iter={self.max_iter} or tol",
+                _not_converged(type(self).__name__, fit, self.max_iter),
                 ConvergenceWarning,
                 stacklevel=5,
             )
@@ -363,6 +362,10 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
             X with its gaps filled by one joint draw.
         """
         check_is_fitted(self, "model_")
+        if not isinstance(m, Integral) or m < 1:
+            raise ValueError(
+                f"m, the number of tables to draw, must be a positive integer, got {m}"
+            )
         rng = _generator(random_state)
         predictive = self.predictive_
         for _ in range(m):
@@ -496,6 +499,20 @@ def _standard_deviations(source: Source) -> Array:
     refuse_tiny_columns(source, variance)
     deviations = np.sqrt(variance)
     return np.where(deviations > 0, deviations, 1.0)
+
+
+def _not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
+    change = float(fit.trace.change[-1])
+    if np.isfinite(change) or fit.n_iter >= max_iter:
+        return (
+            f"{name} did not converge in {fit.n_iter} steps (last change {change:.1e}); raise "
+            f"max_iter={max_iter} or tol"
+        )
+    return (
+        f"{name} gave up after {fit.n_iter} steps: the noise is so small beside the signal that "
+        "the likelihood cannot be computed well enough to climb further. Fewer components help, "
+        "and scale=True where columns differ much in size"
+    )
 
 
 def warn_of_units(source: Source, psi: Array, stacklevel: int) -> None:

@@ -22,7 +22,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from eigengap.estimators._base import NoiseFloorWarning, _on_dense, _standard_deviations
+from eigengap.estimators._base import (
+    NoiseFloorWarning,
+    UnitsWarning,
+    _on_dense,
+    _standard_deviations,
+)
 from eigengap.estimators._density import CONSTRAINTS, density, has_density, warnings_about
 from eigengap.estimators._prediction_rank import (
     FOLDS,
@@ -206,6 +211,11 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         return prior / prior.sum()
 
     @property
+    def _settled(self) -> type[Warning] | None:
+        """Columns are standardised already; that one hardly varies in a class is no news."""
+        return UnitsWarning if self.scale else None
+
+    @property
     def _adapts(self) -> bool:
         return self.estimator is None and self.n_components == "auto"
 
@@ -241,7 +251,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         if self._adapts:  # a class of few rows has fewer components than the others
             most = min(part.source.seen().rows - 2, part.source.n_features - 1)
             settings["n_components"] = max(1, min(settings["n_components"], most))
-        with warnings_about(part.name):
+        with warnings_about(part.name, but=self._settled):
             model = self._fitted(part.source, settings)
             while self._adapts and not has_density(model) and model.n_components_ > 1:
                 settings["n_components"] = model.n_components_ - 1
@@ -270,7 +280,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
                 NoiseFloorWarning,
                 stacklevel=4,
             )
-            with warnings_about(name):
+            with warnings_about(name, but=self._settled):
                 borrowed = {**settings, "n_components": 1, "noise_variance": lent}
                 models[k] = self._fitted(parts[k].source, borrowed)
 
@@ -287,12 +297,15 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         count = max(int(fold.max()) for fold in folds) + 1
         if count < 2:
             return {}
-        splits = [_split(parts, folds, k) for k in range(count)]
-        largest = max(int(training.source.n_rows) for training, _ in splits[0])
+        every = [_split(parts, folds, k) for k in range(count)]
+        splits = [split for split in every if len(split.code)]
+        if not splits:
+            return {}
+        largest = max(int(training.source.n_rows) for training in splits[0].training)
         most = max(1, min(parts[0].source.n_features - 1, largest // 2))
         return search(lambda q: self._error(splits, q), most)
 
-    def _error(self, splits: list[list[tuple[_Class, ArraySource | None]]], q: int) -> float:
+    def _error(self, splits: list[_Split], q: int) -> float:
         loose = {
             "n_components": q,
             "tol": max(self.tol, LOOSE),
@@ -302,14 +315,11 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         }
         wrong = count = 0.0
         for split in splits:
-            models = self._fit_classes([training for training, _ in split], loose)
-            log_prior = np.log([training.source.seen().sum_w for training, _ in split])
-            for k, (_, out) in enumerate(split):
-                if out is not None:
-                    joint = log_prior + _densities(models, out.collect())
-                    w = np.ones(len(joint)) if out.weight is None else out.weight
-                    wrong += float(w @ (joint.argmax(axis=1) != k))
-                    count += float(w.sum())
+            models = self._fit_classes(split.training, loose)
+            log_prior = np.log([training.source.seen().sum_w for training in split.training])
+            joint = log_prior + _densities(models, split.held_out)
+            wrong += float(split.weight @ (joint.argmax(axis=1) != split.code))
+            count += float(split.weight.sum())
         return wrong / count
 
     # Predicting ----------------------------------------------------------------------------
@@ -383,19 +393,40 @@ class _Class:
     source: ArraySource
 
 
-def _split(
-    parts: list[_Class], folds: list[NDArray[np.intp]], k: int
-) -> list[tuple[_Class, ArraySource | None]]:
-    """Training rows and held-out rows of every class; a class that cannot spare them keeps all."""
-    found: list[tuple[_Class, ArraySource | None]] = []
-    for part, fold in zip(parts, folds, strict=True):
-        kept, out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-        training = _select(part.source, kept, None)
-        if len(out) and np.all(training.seen().per_column > 0):
-            found.append((_Class(part.name, training), _select(part.source, out, None)))
-        else:
-            found.append((part, None))
-    return found
+@dataclass(frozen=True, eq=False)
+class _Split:
+    training: list[_Class]
+    held_out: Rows  # (m, d) of all classes
+    code: NDArray[np.intp]  # (m,) position of the class of each
+    weight: Array  # (m,)
+
+
+def _split(parts: list[_Class], folds: list[NDArray[np.intp]], k: int) -> _Split:
+    """Fold k held out of every class that can spare it; another keeps all of its rows."""
+    training, out = list(parts), []
+    for position, (part, fold) in enumerate(zip(parts, folds, strict=True)):
+        kept = _select(part.source, np.flatnonzero(fold != k), None) if k in fold else None
+        if kept is not None and np.all(kept.seen().per_column > 0):
+            training[position] = _Class(part.name, kept)
+            out.append((position, _select(part.source, np.flatnonzero(fold == k), None)))
+    return _Split(
+        training,
+        _stacked([source.collect() for _, source in out]),
+        np.repeat([position for position, _ in out], [source.n_rows for _, source in out]),
+        np.concatenate([_frequencies(source) for _, source in out] or [np.empty(0)]),
+    )
+
+
+def _stacked(tables: list[Rows]) -> Rows:
+    if not tables or isinstance(tables[0], np.ndarray):
+        return np.concatenate(tables or [np.empty((0, 0))])
+    import scipy.sparse
+
+    return scipy.sparse.vstack(tables, format="csr")
+
+
+def _frequencies(source: ArraySource) -> Array:
+    return np.ones(source.n_rows) if source.weight is None else source.weight
 
 
 def _densities(models: list[Any], rows: Rows) -> Array:

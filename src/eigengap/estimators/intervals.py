@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
 from typing import Any, Literal
@@ -18,7 +18,9 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import LinearGaussianEstimator
+from eigengap.estimators.factor_analysis import FactorAnalysis
+from eigengap.estimators.pca import PCA
+from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.alignment import ALIGNMENTS, Align, Aligned, onto
 from eigengap.fitting.asymptotics import standard_errors
 from eigengap.fitting.bootstrap import generators, resampled, spread
@@ -104,7 +106,7 @@ def confidence_intervals(
     array([ True,  True,  True])
     """
     _check_options(level, method, align, n_boot)
-    if not isinstance(estimator, LinearGaussianEstimator):
+    if not isinstance(estimator, PCA | PPCA | FactorAnalysis):
         raise TypeError(
             "confidence intervals are for PPCA, FactorAnalysis and PCA, not for "
             f"{type(estimator).__name__}"
@@ -118,8 +120,9 @@ def confidence_intervals(
     if method == "asymptotic":
         return build(_asymptotic(fitted, table, loadings))
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    draw = table.resampled if method == "bootstrap" else partial(table.drawn, fitted.model_)
-    refit = partial(_replicate, table, fitted, loadings, draw)
+    rows = table if method == "bootstrap" else table.repeated()
+    draw = rows.resampled if method == "bootstrap" else partial(rows.drawn, fitted.model_)
+    refit = partial(_replicate, rows, fitted, loadings, draw)
     rngs = generators(seed, n_boot)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a replicate has to say is counted below
@@ -175,14 +178,14 @@ class _Table:
                 f"to {fitted.n_features_in_}"
             )
         told = getattr(fitted, "log_likelihood_", np.inf)
-        if not np.isfinite(told) or self.cell_sd is not None:
+        if not np.isfinite(told):
             return
-        here = float(self.weight @ _scores(fitted, self.values))
+        here = float(self.weight @ _scores(fitted, self.values, self.cell_sd))
         if abs(here - told) > OTHER_TABLE * self.sum_w:
             raise ValueError(
                 f"X is not the table that {type(fitted).__name__} was fitted to: its "
-                f"log-likelihood is {here:.6g}, that of the fit {told:.6g}. Give the same rows "
-                "and sample_weight, or an estimator that is not fitted"
+                f"log-likelihood is {here:.6g}, that of the fit {told:.6g}. Give the same rows, "
+                "sample_weight and cell_sd, or an estimator that is not fitted"
             )
 
     def resampled(self, rng: np.random.Generator) -> tuple[Any, Array]:
@@ -195,11 +198,23 @@ class _Table:
             drawn += np.nan_to_num(self.cell_sd) * rng.standard_normal(drawn.shape)
         return np.where(self.seen(), drawn, np.nan), self.weight
 
+    def repeated(self) -> _Table:
+        """The same rows, as often as their weights say where these are whole numbers.
 
-def _scores(fitted: Any, values: Any) -> Array:
+        A row that counts w times is w rows, each with noise of its own in a table drawn anew.
+        """
+        counts = np.round(self.weight).astype(np.intp)
+        if self.weight.max() <= 1.0 or not np.array_equal(counts, self.weight):
+            return self
+        at = np.repeat(np.arange(len(counts)), counts)
+        sd = None if self.cell_sd is None else self.cell_sd[at]
+        return replace(self, values=self.values[at], weight=np.ones(len(at)), cell_sd=sd)
+
+
+def _scores(fitted: Any, values: Any, cell_sd: Array | None) -> Array:
     """Log-likelihood of rows that were read already, whatever names the fit has seen."""
     dense = values if isinstance(values, np.ndarray) else values.toarray()
-    return fitted.model_.log_likelihood(dense)
+    return fitted.model_.log_likelihood(dense, cell_sd)
 
 
 @dataclass(frozen=True, eq=False)

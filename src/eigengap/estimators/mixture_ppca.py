@@ -223,10 +223,11 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         _require_frequencies(source.seen().sum_w)
         ranks = self._ranks(source)
         unit = _standard_deviations(source) if self.scale else None
-        fit = self._fit_mixture(source if unit is None else Rescaled(source, unit), ranks)
+        scaled = source if unit is None else Rescaled(source, unit)
+        fit = self._fit_mixture(scaled, ranks)
         validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
         self._keep(fit, unit)
-        self.evidence_ = evidence_of_components(source, fit, self.noise)
+        self.evidence_ = evidence_of_components(scaled, fit, self.noise)
         if self.noise == "isotropic" and unit is None:
             least = np.min([model.psi for model in fit.model.models], axis=0)
             warn_of_units(source, least, stacklevel=3)

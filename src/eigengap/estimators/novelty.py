@@ -136,10 +136,10 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
     rows with different gaps cannot be compared. p-values can.
 
     With known parameters D2, T2 and SPE are chi-squared, exactly. Here the parameters come from the
-    data, which makes new rows look odder than they are: at 50 x 20 with 5 factors 24 % of ordinary
+    data, which makes new rows look odder than they are: at 50 x 20 with 5 factors 26 % of ordinary
     new rows have a chi-squared p-value below 0.05. p-values are therefore those of F laws
-    (`eigengap.models.reference`): from 30 rows on, complete or with 30 % of the cells missing, 3 to
-    7 % of ordinary new rows have p < 0.05, and 8 to 11 % where rows show hardly more cells than
+    (`eigengap.models.reference`): from 30 rows on, complete or with 30 % of the cells missing, 4 to
+    6 % of ordinary new rows have p < 0.05, and 8 to 9 % where rows show hardly more cells than
     there are components (benchmarks/novelty.py). The rows of the fit itself look more ordinary than
     new ones: expect fewer than alpha of them below alpha. Data that are not Gaussian have heavier
     tails: on real tables 6 to 14 % of held-out rows lay below 0.05.

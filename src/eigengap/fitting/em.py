@@ -53,6 +53,7 @@ def em(
     max_iter: int,
     cells: float,
     jump: Jump | None = None,
+    is_degenerate: Callable[[Array], bool] | None = None,
     watch: Watch | None = None,
 ) -> EMResult:
     """Iterate the EM map until neither the parameters nor the objective move.
@@ -62,10 +63,24 @@ def em(
     test because a slow EM takes small steps far from the optimum. Stops too when the objective has
     not risen by more than rounding for IDLE steps: the rest is a ridge, flat to rounding. `jump`
     may now and then propose a point far along a direction in which the map crawls.
+
+    `is_degenerate` tells of a point whether rounding may be larger there than the guard allows
+    (a noise of almost nothing): a fall at or from such a point ends the fit, unconverged, at its
+    best point so far. A fall anywhere else raises.
     """
 
     def step(state: State) -> Step:
-        return _step(apply, state, tol=tol, cells=cells, jump=jump)
+        try:
+            return _step(apply, state, tol=tol, cells=cells, jump=jump)
+        except (ObjectiveFellError, np.linalg.LinAlgError):
+            began = np.isfinite(float(state["top_value"]))
+            here, before = (np.asarray(state[k], dtype=np.float64) for k in ("theta", "best"))
+            if is_degenerate is None or not began:
+                raise
+            if not (is_degenerate(here) or is_degenerate(before)):
+                raise
+            given_up = {**state, "given_up": np.array(True)}
+            return Step(given_up, float(state["value"]), change=np.inf, done=True)
 
     forgotten = np.empty((0, len(theta)))
     start: State = {
@@ -81,9 +96,11 @@ def em(
         "idle": np.array(0),  # steps since the top was raised by more than rounding
         "until_jump": np.array(FIRST_JUMP),  # steps
         "jump_wait": np.array(FIRST_JUMP),
+        "given_up": np.array(False),
     }
     state, trace, converged = iterate(step, start, max_iter=max_iter, watch=watch)
     # A fit that ended by its steps is where they ended; one that did not has its best point.
+    converged = converged and not bool(state["given_up"])
     arrived = converged and int(state["idle"]) < IDLE
     return EMResult(
         theta=np.asarray(state["best" if arrived else "top"], dtype=np.float64),

@@ -45,6 +45,8 @@ FLOOR: dict[str, float] = {"isotropic": 1e-6, "diagonal": 1e-6}
 
 LARGEST_RATIO = 1e-13
 
+LOST_IN_SUMS = 1e6  # signal over noise beyond which an E-step has fewer than nine digits
+
 LOOSE = 1e-3  # tolerance at which several starts are compared
 SNAP_BELOW = 0.01  # a noise variance this small beside its column's may be tried at the floor
 SNAP_ABOVE_NU = 30.0  # degrees of freedom beyond which the Gaussian may be tried
@@ -265,8 +267,16 @@ class _Problem:
             max_iter=options.max_iter,
             cells=self.cells,
             jump=self.jump,
+            is_degenerate=self.is_degenerate,
             watch=options.watch,
         )
+
+    def is_degenerate(self, theta: Array) -> bool:
+        """Whether the noise is at its floor, or so small beside the signal that sums lose it."""
+        parameters = self.unpack(theta)
+        signal = np.einsum("jq,jq->j", parameters.W, parameters.W)
+        at_floor = parameters.psi <= self.constraints.floor * (1 + 1e-3)
+        return bool(np.any(at_floor) or np.any(signal > LOST_IN_SUMS * parameters.psi))
 
     def jump(self, theta: Array, image: Array) -> Array | None:
         """What EM approaches only at a crawl, put there: see `_Layout.at_limits`."""

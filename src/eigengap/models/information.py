@@ -69,7 +69,7 @@ def information(model: LinearGaussian, evidence: Evidence) -> Information:
         Sw = model.W @ S  # (c, d, q)
         wSw = np.einsum("cjq,jq->cj", Sw, model.W)
         rest = np.where(seen, np.maximum(model.psi - wSw, TINY * model.psi), model.psi)
-        v = np.where(seen, model.psi**2 / rest, model.psi + wSw)
+        v = np.where(seen, model.psi * (model.psi / rest), model.psi + wSw)
         weight = omega / v
         spread += np.einsum("cj,cab->jab", weight, S)
         downdate = (Sw * np.where(seen, weight / rest, 0.0)[:, :, None]).transpose(1, 2, 0)

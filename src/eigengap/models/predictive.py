@@ -68,9 +68,10 @@ class Predictive:
         degrees = _degrees(information(model, evidence), left, evidence.noise)
         noise = model.psi / left / (1.0 - 2.0 / degrees)
         wider = LinearGaussian(W=model.W, mu=model.mu, psi=noise)
-        spread = _spread(wider, evidence)
+        prior = _prior_precision(wider)
+        spread = _spread(wider, evidence, prior)
         for _ in range(SHRINKAGES):
-            spread = _spread(_shrunk(wider, spread), evidence)
+            spread = _spread(_shrunk(wider, spread), evidence, prior)
         return cls(model, noise, degrees, spread, evidence.noise)
 
     def conditional(self, X: ArrayLike, cell_sd: Array | None = None) -> tuple[Array, Array]:
@@ -128,10 +129,9 @@ class Predictive:
         from_parameters = _twice_off_diagonal(self.spread.T) @ _second_moments(Z, S)  # (d, c)
         residual = np.where(seen, X.T - self.model.mu[:, None] - W @ Z.T, 0.0)
         noise = self.noise[:, None] + cell_sd.T**2  # what is known of it is not uncertain
-        of_weights = (
-            residual**2 * (self.noise[:, None] / noise) ** 2 * (2.0 / self.degrees)[:, None]
-        )
-        acting = np.where(seen, from_parameters + of_weights, 0.0) / noise**2
+        of_weights = (residual / noise * (self.noise[:, None] / noise)) ** 2
+        of_weights *= (2.0 / self.degrees)[:, None]
+        acting = np.where(seen, from_parameters / noise / noise + of_weights, 0.0)
         G = unpack((pack_outer(W).T @ acting).T, q)  # (c, q, q)
         full = unpack(S.T, q)
         i, j = packed_indices(q)
@@ -159,16 +159,27 @@ def _degrees(known: Information, left: Array, kind: Noise) -> Array:
     return np.asarray(np.maximum(worth * left, LEAST_DEGREES))
 
 
-def _spread(model: LinearGaussian, evidence: Evidence) -> Array:
-    """Packed covariance ((q + 1)(q + 2) / 2, d) of each (w_j, mu_j).
+def _prior_precision(model: LinearGaussian) -> Array:
+    """(d, q + 1, q + 1) of (w_j, mu_j), as little as keeps what the data do not tell in bounds.
 
-    Directions of which the data say nothing (a component without loadings) are held to be no
-    larger than the feature itself.
+    A component of which they say nothing is held to load a feature, in units of its noise, as it
+    loads features on average (the prior of automatic relevance determination); a mean to lie
+    within the feature's own spread.
     """
     q = model.q
-    known = information(model, evidence).loadings
-    diagonal = np.arange(q + 1)
-    known[:, diagonal, diagonal] += 1.0 / model.variances()[:, None]
+    strength, T = np.linalg.eigh(model.W.T @ (model.W / model.psi[:, None]))
+    typical = np.maximum(strength / model.d, LEAST_STRENGTH * float(np.mean(strength)) / model.d)
+    prior = np.zeros((model.d, q + 1, q + 1))
+    if np.any(typical > 0):
+        prior[:, :q, :q] = (T / np.maximum(typical, 1e-300)) @ T.T / model.psi[:, None, None]
+    prior[:, q, q] = 1.0 / model.variances()
+    return prior
+
+
+def _spread(model: LinearGaussian, evidence: Evidence, prior: Array) -> Array:
+    """Packed covariance ((q + 1)(q + 2) / 2, d) of each (w_j, mu_j)."""
+    q = model.q
+    known = information(model, evidence).loadings + prior
     covariance = np.zeros_like(known)
     size = q + 1 if evidence.fits_mean else q
     covariance[:, :size, :size] = np.linalg.inv(known[:, :size, :size])

@@ -1,7 +1,7 @@
 """The law of a new row's distances when the parameters were estimated.
 
 With known parameters D2, T2 and SPE are chi-squared (`novelty`). Estimates make the model fit its
-own rows too well and new rows too badly: on 50 x 20 with 5 components 20 to 24 % of new rows that
+own rows too well and new rows too badly: on 50 x 20 with 5 components 22 to 26 % of new rows that
 follow the model have a chi-squared p-value below 5 %. The classical answer is an F law:
 
     T2  ~ rank (n + 1) / (n - q) F(rank, n - q)                           Hotelling 1931
@@ -18,7 +18,7 @@ terms F(1, nu_1), one variance each, has the spread of k F(k, nu_k) with nu_k = 
 The mean of T2 + SPE is no larger than that of D2 for the unrestricted Gaussian, which has more
 parameters than any model here: p (n + 1) / (n - p - 2). D2 follows the F law that has the mean and
 variance of the sum of the two. As n grows all of it is chi-squared again. An approximation: its
-constants were checked by simulation, not derived beyond first order in 1 / n. Of new rows 3 to 7 %
+constants were checked by simulation, not derived beyond first order in 1 / n. Of new rows 4 to 6 %
 lie below 5 %, from 30 rows on and with 30 % of the cells missing too (`benchmarks/novelty.py`).
 """
 

@@ -13,6 +13,8 @@ from eigengap.sources.base import Rows
 from eigengap.sources.frames import frame_to_float, library_of
 from eigengap.sources.wording import column, quote
 
+LARGEST = 1e75  # whose fourth power is a number: sums hold squares of variances
+
 
 def refuse_other_rows(cell_sd: Any, X: Any) -> None:
     """Refuse a frame whose row labels are not those of X: it would be read in the wrong order."""
@@ -46,6 +48,8 @@ def as_cell_sd(
     bad = ~(deviations >= 0) & ~np.isnan(deviations) | np.isinf(deviations)
     if bad.any():
         _raise_bad(deviations, bad, names)
+    if np.nanmax(deviations, initial=0.0) > LARGEST:
+        _raise_bad(deviations, deviations > LARGEST, names)
     known = deviations > 0
     if isinstance(values, np.ndarray):
         known &= ~np.isnan(values)
@@ -83,7 +87,7 @@ def _raise_bad(deviations: Array, bad: NDArray[np.bool_], names: tuple[str, ...]
     count = int(np.count_nonzero(bad))
     more = f" (and {count - 1} more cell{'s' if count > 2 else ''})" if count > 1 else ""
     raise ValueError(
-        f"cell_sd must be finite and not negative: {float(deviations[row, j])} at row {row}, "
-        f"column {column(names, j)}{more}. A cell that is worth nothing is NaN in X; a standard "
+        f"cell_sd must be finite (below {LARGEST:g}) and not negative: {float(deviations[row, j])} "
+        f"at row {row}, column {column(names, j)}{more}. A cell that is worth nothing is NaN in X; a standard "
         "deviation that is not known is NaN or 0 in cell_sd"
     )

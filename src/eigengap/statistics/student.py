@@ -30,7 +30,7 @@ from eigengap.statistics.maximise import (
     regress,
 )
 
-LEAST_NU, LARGEST_NU = 0.1, 1e6  # beyond these the density is no longer told from its limits
+LEAST_NU, LARGEST_NU = 1.0, 1e6  # beyond these the density is no longer told from its limits
 PIECE_CELLS = 1 << 15  # of R whose squares are formed at a time
 
 
@@ -59,7 +59,9 @@ class StudentExpected:
             log_likelihood += float(w @ log_density(part.log_norm, part.distance, p, nu))
             above = (p - part.distance) / (nu + part.distance)  # u - 1, without its rounding
             excess += float(w @ above)
-            log_gap += float(w @ (log_less_digamma((nu + p) / 2) - np.log1p(above)))
+            # log1p keeps the digits of ordinary rows, log those of rows so far out that u is tiny.
+            log_u = np.where(above > -0.5, np.log1p(np.maximum(above, -0.5)), np.log(u))
+            log_gap += float(w @ (log_less_digamma((nu + p) / 2) - log_u))
             sums.add(part, None if rows.weight is None else w, u)
             squares += _weighted_squares(rows.R[part.rows], w * u)
         expected = replace(sums.expected(squares, rows.cells), log_likelihood=log_likelihood)
