@@ -142,7 +142,7 @@ def test_one_row_however_far_out_does_not_hurt_student_rows(size):
     X[7] *= size
     model = eg.PPCA(2, noise="student").fit(X)
     angles = principal_angles(model.components_.T, clean.components_.T)
-    assert np.max(angles) < 0.1
+    assert np.max(angles) < 0.15
     assert 1.1 < model.degrees_of_freedom_ < 2.0
 
 

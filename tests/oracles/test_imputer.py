@@ -14,7 +14,7 @@ from eigengap import PPCA, FactorAnalysis
 from eigengap.estimators.bayesian_pca import BayesianPCA
 from eigengap.estimators.imputer import LowRankImputer
 from eigengap.estimators.mixture_ppca import MixturePPCA
-from eigengap.imputation import search_ranks
+from eigengap.imputation import search_ranks, std_factors
 
 
 def low_rank(n=200, d=8, q=2, noise=0.3, seed=0):
@@ -112,6 +112,50 @@ def test_draws_have_the_mean_and_spread_that_impute_states():
     z = (draws.mean(axis=0) - filled)[hidden] / (std[hidden] / np.sqrt(400))
     assert np.sqrt(np.mean(z**2)) < 1.3
     assert np.mean(draws.std(axis=0)[hidden] / std[hidden]) == pytest.approx(1.0, abs=0.05)
+
+
+def test_deviations_and_draws_are_scaled_by_what_hidden_cells_showed():
+    _, X, hidden = low_rank()
+    imputer = LowRankImputer().fit(X)
+    inner, scaled = imputer.estimator_.impute(X, return_std=True)[1], imputer.impute(X, True)[1]
+    np.testing.assert_allclose(scaled, inner * imputer.std_factors_, rtol=1e-12)
+    filled = imputer.transform(X)
+    ours = next(imputer.sample_imputations(X, 1, random_state=3))
+    theirs = next(imputer.estimator_.sample_imputations(X, 1, random_state=3))
+    expected = np.where(hidden, filled + imputer.std_factors_ * (theirs - filled), X)
+    np.testing.assert_allclose(ours, expected, rtol=1e-12)
+
+
+def test_factors_make_95_percent_of_cells_lie_within_their_intervals():
+    rng = np.random.default_rng(0)
+    columns = np.repeat([0, 1, 2], 20_000)
+    z = rng.normal(size=60_000) * np.array([0.5, 1.0, 2.0])[columns]
+    factors = std_factors(z, columns, d=4)
+    np.testing.assert_allclose(factors[:3], [0.5, 1.0, 2.0], rtol=0.03)
+    inside = np.abs(z) <= 1.96 * factors[columns]
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.005)
+    assert factors[3] == pytest.approx(np.quantile(np.abs(z), 0.95) / 1.96, rel=0.01)
+
+
+def test_few_cells_move_the_factors_little():
+    z = np.full(5, 9.0)
+    assert 1.0 < std_factors(z, np.zeros(5, dtype=int), d=1)[0] < 1.2
+    assert np.array_equal(std_factors(np.empty(0), np.empty(0, dtype=int), d=2), [1.0, 1.0])
+    with_nan = std_factors(np.array([1.0, np.inf, np.nan]), np.zeros(3, dtype=int), d=1)
+    assert np.isfinite(with_nan).all()
+
+
+def test_intervals_of_skewed_columns_cover():
+    """Exponentials of a Gaussian table: its own deviations would not do."""
+    rng = np.random.default_rng(8)
+    truth = np.exp(0.7 * (rng.normal(size=(1500, 2)) @ rng.normal(size=(2, 6))))
+    truth += rng.exponential(size=truth.shape)
+    hidden = rng.random(truth.shape) < 0.15
+    X = np.where(hidden, np.nan, truth)
+    low, high = LowRankImputer().fit(X).intervals(X)
+    covered = [np.mean(((low <= truth) & (truth <= high))[:, j][hidden[:, j]]) for j in range(6)]
+    assert 0.93 < np.mean(covered) < 0.97
+    assert 0.90 < min(covered)
 
 
 # Whole numbers, bounds, types ------------------------------------------------------------------

@@ -72,8 +72,9 @@ def information(model: LinearGaussian, evidence: Evidence) -> Information:
         v = np.where(seen, model.psi * (model.psi / rest), model.psi + wSw)
         weight = omega / v
         spread += np.einsum("cj,cab->jab", weight, S)
-        downdate = (Sw * np.where(seen, weight / rest, 0.0)[:, :, None]).transpose(1, 2, 0)
-        spread += downdate @ Sw.transpose(1, 0, 2)  # (d, q, c) (d, c, q)
+        downdate = Sw * np.where(seen, 1.0 / np.sqrt(rest), 0.0)[:, :, None]  # its square root
+        weighted = (downdate * weight[:, :, None]).transpose(1, 2, 0)
+        spread += weighted @ downdate.transpose(1, 0, 2)  # (d, q, c) (d, c, q)
         precision += weight.sum(axis=0)
         noise += np.sum(omega * (learned / v) ** 2, axis=0)
         total += omega.sum(axis=0)

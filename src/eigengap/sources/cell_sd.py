@@ -88,6 +88,6 @@ def _raise_bad(deviations: Array, bad: NDArray[np.bool_], names: tuple[str, ...]
     more = f" (and {count - 1} more cell{'s' if count > 2 else ''})" if count > 1 else ""
     raise ValueError(
         f"cell_sd must be finite (below {LARGEST:g}) and not negative: {float(deviations[row, j])} "
-        f"at row {row}, column {column(names, j)}{more}. A cell that is worth nothing is NaN in X; a standard "
-        "deviation that is not known is NaN or 0 in cell_sd"
+        f"at row {row}, column {column(names, j)}{more}. A cell that is worth nothing is "
+        "NaN in X; a standard deviation that is not known is NaN or 0 in cell_sd"
     )
