@@ -1,7 +1,7 @@
-"""scikit-learn's checks for the classifier, the regressor and the outlier detector.
+"""scikit-learn's checks for classifiers, regressors and outlier detectors that it leaves out.
 
-Those that it runs by itself, and those of its module that it leaves out and that apply to such an
-estimator (T30 of the reliability scorecard).
+Those that it runs by itself are in test_sklearn_checks.py; here are those of its module that it
+does not yield for them, and that apply (T30 of the reliability scorecard).
 """
 
 from __future__ import annotations
@@ -79,19 +79,6 @@ def not_yielded(kind):
 
 
 @pytest.mark.filterwarnings("ignore")  # about tables of a few rows, which are not the point here
-@pytest.mark.parametrize(
-    ("estimator", "check"),
-    [
-        pytest.param(*pair, id=f"{kind.__name__}-{label(pair[1])}")
-        for kind in ESTIMATORS
-        for pair in yielded(kind)
-    ],
-)
-def test_check(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("kind", "check"),
     [

@@ -84,6 +84,11 @@ class NoisyEstimator(LinearGaussianEstimator):
         return self.model_.nu if isinstance(self.model_, StudentLinearGaussian) else inf
 
     def _student(self) -> StudentRows | None:
+        if self.noise == "gaussian" and self.degrees_of_freedom is not None:
+            raise ValueError(
+                f"degrees_of_freedom={self.degrees_of_freedom} is of Student rows; set "
+                'noise="student", or leave it at None'
+            )
         return StudentRows(self.degrees_of_freedom) if self.noise == "student" else None
 
     def _column_sizes(self, source: Source) -> Array:
