@@ -31,6 +31,7 @@ TITLES = {
     "calibration": "Intervals of filled cells",
     "intervals": "Confidence intervals of loadings and variances",
     "rank": "How many components",
+    "novelty": "Novelty",
     "classification": "Classes",
     "regression": "Regression",
 }
