@@ -6,10 +6,10 @@ BIN    := $(VENV)/bin
 # Names to try, newest first; `make PYTHON=/path/to/python3.12 test` decides by hand.
 PYTHON ?= python3.13 python3.12 python3.11 python3
 
-# `make WORKERS=4 test` spreads the tests; each worker then gets one BLAS thread, not all of them.
-WORKERS ?= 1
+# Tests are spread over all cores (`make WORKERS=1 test`: not); each worker has one BLAS thread.
+WORKERS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 ifneq ($(WORKERS),1)
-SPREAD  := -n $(WORKERS) --dist loadfile
+SPREAD  := -n $(WORKERS) --dist worksteal
 THREADS := env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 endif
 
