@@ -42,7 +42,7 @@ PATTERNS: tuple[int | float, ...] = (50, 0.1, 0.3, 0.5)  # cells of a column, or
 SEEDS = 20
 # Fewer for the slow: (everywhere, on digits).
 FEWER = {
-    "LowRankImputer thorough": (5, 1),
+    "LowRankImputer thorough": (3, 1),
     "ppca_rs": (3, 1),
     "pcaMethods bpca": (2, 0),
     "MissForest": (1, 0),

@@ -60,10 +60,10 @@ class ImputationChoice:
         return cls(tuple(trials), chosen, mean_error, n_hidden, summary)
 
 
-def rounds(seen: NDArray[np.bool_], seed: int) -> list[NDArray[np.bool_]]:
-    """Masks (n, d) of cells to hide, one for each round."""
+def rounds(seen: NDArray[np.bool_], seed: int, care: int = 1) -> list[NDArray[np.bool_]]:
+    """Masks (n, d) of cells to hide, one for each round; `care` times as many where asked."""
     per_round = max(SHARE * float(np.count_nonzero(seen)), 1.0)
-    count = int(np.clip(np.round(ENOUGH_CELLS / per_round), 1, MOST_ROUNDS))
+    count = int(np.clip(np.round(care * ENOUGH_CELLS / per_round), 1, care * MOST_ROUNDS))
     return [_hidden(seen, seed + k) for k in range(count)]
 
 

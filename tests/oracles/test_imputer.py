@@ -288,10 +288,10 @@ def test_the_rank_of_ppca_is_found(q):
 
 def test_mixtures_win_where_rows_form_clusters():
     rng = np.random.default_rng(4)
-    which = rng.integers(2, size=400)
+    which = rng.integers(2, size=200)
     slope = np.where(which, 1.0, -1.0)[:, None]
-    z = rng.normal(size=(400, 1))
-    X = np.hstack([z, slope * z, z, slope * z]) + 0.2 * rng.normal(size=(400, 4))
+    z = rng.normal(size=(200, 1))
+    X = np.hstack([z, slope * z, z, slope * z]) + 0.2 * rng.normal(size=(200, 4))
     X[:, :] += 5 * which[:, None] * np.array([1, 0, 0, 1])
     X[rng.random(X.shape) < 0.1] = np.nan
     choice = LowRankImputer("thorough").fit(X).choice_

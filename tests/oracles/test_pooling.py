@@ -142,7 +142,7 @@ def test_pooled_intervals_cover_where_the_imputations_are_the_textbooks():
 
 
 def test_pooled_intervals_cover_where_the_imputations_are_ours():
-    """50 tables of 60 x 5, a quarter missing: the coefficient of one column on the others.
+    """30 tables of 60 x 5, a quarter missing: the coefficient of one column on the others.
 
     The imputations know that one factor is behind the columns, which the regression does not: such
     intervals are on the safe side (Meng 1994).
@@ -151,7 +151,7 @@ def test_pooled_intervals_cover_where_the_imputations_are_ours():
     C = W @ W.T + np.eye(5)
     truth = np.linalg.solve(C[:-1, :-1], C[:-1, -1])[0]
     hits, naive = 0, 0
-    for seed in range(50):
+    for seed in range(30):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(60, 1)) @ W.T + rng.normal(size=(60, 5))
         X[rng.random(X.shape) < 0.25] = np.nan
@@ -165,5 +165,5 @@ def test_pooled_intervals_cover_where_the_imputations_are_ours():
         hits += low <= truth <= high
         beta, variance = results[-1]
         naive += abs(beta - truth) <= 2.0 * np.sqrt(variance)
-    assert hits >= 46
+    assert hits >= 27
     assert naive < hits

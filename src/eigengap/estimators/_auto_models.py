@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from eigengap.estimators._held_out import HeldOut, Search
 from eigengap.estimators.bayesian_pca import BayesianPCA
@@ -22,7 +23,8 @@ LIKE_SIZE = 5.0  # ratio of standard deviations up to which columns are of like 
 ROWS_A_FACTOR = 8
 LARGEST_MIXTURE = 16
 ROWS_A_CLUSTER = 30  # and two for each column: fewer do not determine a cluster's plane
-MIXTURE_RANK = 8  # most components of a cluster
+MIXTURE_STEPS = 5  # times as many: rows have to find their clusters first
+MIXTURE_RANKS = (2, 8)  # components of a cluster
 WORTH_IT = 0.01  # relative gain without which the search for larger models ends
 
 STANDARDISED = {True: " of standardised columns", False: ""}
@@ -80,13 +82,13 @@ class AutoModels:
         for scale in scales:
             self._bayesian(search, f"Bayesian PCA{STANDARDISED[scale]}", scale)
         best = search.best()
-        rank, scale = max(int(best.kept), 1), best.estimator.scale
-        cap, d = best.trial.n_components, search.held_out.X.shape[1]
+        rank, cap = max(int(best.kept), 1), best.trial.n_components
         search.once("Bayesian factor analysis", BayesianPCA(noise="diagonal", **self.how), cap)
-        most = min(largest_identified(d), max(int(search.held_out.rows_seen / ROWS_A_FACTOR), 1))
+        most = max(int(search.held_out.rows_seen / ROWS_A_FACTOR), 1)
+        most = min(most, largest_identified(search.held_out.X.shape[1]))
         search.ranks("factor analysis", StoppedFactorAnalysis(**self.how), start=rank, most=most)
         if self.with_mixtures:
-            self._mixtures(search, min(rank, MIXTURE_RANK), scale)
+            self._mixtures(search, rank, scales[-1])
 
     def _scales(self, held_out: HeldOut) -> list[bool]:
         if isinstance(self.scale, bool):
@@ -104,18 +106,29 @@ class AutoModels:
             cap, last = min(2 * cap, most), error
 
     def _mixtures(self, search: Search, rank: int, scale: bool) -> None:
-        """Twice as many clusters for as long as that helps."""
+        """Few and more components for each of two clusters, then twice as many clusters.
+
+        In one unit where there is one: clusters of standardised columns are clusters of the rare
+        marks that standardising blows up.
+        """
         n, d = search.held_out.X.shape
-        K, last = 2, np.inf
-        while K <= LARGEST_MIXTURE and n >= K * max(ROWS_A_CLUSTER, 2 * d):
-            mixture = MixturePPCA(
-                K, scale=scale, n_init=1, split_merge=0, random_state=0, **self.how
-            )
+        how = {**self.how, "max_iter": MIXTURE_STEPS * self.how["max_iter"]}
+        base = MixturePPCA(scale=scale, n_init=1, split_merge=0, random_state=0, **how)
+
+        def error(K: int, q: int) -> float:
             label = f"mixture of {K} PPCA{STANDARDISED[scale]}"
-            error = search.once(label, mixture, rank)
-            if error > (1.0 - WORTH_IT) * last:
+            return search.once(label, clone(base).set_params(n_mixture=K), q)
+
+        if n < 2 * max(ROWS_A_CLUSTER, 2 * d):
+            return
+        ranks = sorted({min(rank, q) for q in MIXTURE_RANKS})
+        last, q = min((error(2, q), q) for q in ranks)
+        K = 4
+        while K <= LARGEST_MIXTURE and n >= K * max(ROWS_A_CLUSTER, 2 * d):
+            found = error(K, q)
+            if found > (1.0 - WORTH_IT) * last:
                 break
-            K, last = 2 * K, error
+            K, last = 2 * K, found
 
 
 def largest_identified(d: int) -> int:

@@ -40,12 +40,12 @@ class HeldOut:
     rows_seen: float  # in which a column is seen, on average, when cells are hidden
 
     @classmethod
-    def of(cls, X: Array, weight: Array | None, seed: int) -> HeldOut:
+    def of(cls, X: Array, weight: Array | None, seed: int, care: int = 1) -> HeldOut:
         X, weight = _sampled(X, weight, seed)
         seen = ~np.isnan(X)
         w = np.ones(len(X)) if weight is None else weight
         centred = np.where(seen, X - _means(X, w), 0.0)
-        hidden = rounds(seen, seed)
+        hidden = rounds(seen, seed, care)
         fewest = min(float(np.mean(w @ (seen & ~mask))) for mask in hidden)
         return cls(
             X=X,

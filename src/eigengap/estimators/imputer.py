@@ -31,6 +31,8 @@ from eigengap.sources.checks import resolve_columns
 from eigengap.sources.frames import library_of, like
 from eigengap.sources.typed import boolean_columns, typed_like, whole_columns
 
+CARE = 4  # times as many cells are hidden where the search is to be thorough
+
 
 class LowRankImputer(TransformerMixin, BaseEstimator):
     """Fill gaps by a low-rank model, chosen by how well it predicts hidden cells.
@@ -192,7 +194,8 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         if len(given) == 1 and not _leaves_rank_open(given[0][1]):
             return None, given[0][1], np.ones(values.shape[1])
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        search = Search(HeldOut.of(values, weight, seed), self._say)
+        care = CARE if self.estimator == "thorough" else 1
+        search = Search(HeldOut.of(values, weight, seed, care), self._say)
         if isinstance(self.estimator, str):
             how = {"tol": self.tol, "max_iter": self.max_iter}
             auto = AutoModels(self.scale, how, with_mixtures=self.estimator == "thorough")
