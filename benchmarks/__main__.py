@@ -1,7 +1,8 @@
 """All benchmarks in one run: python -m benchmarks [--quick] [--only NAME] [--output DIR].
 
 Each runs in a process of its own with all cores for every library. Writes results.json and
-results.md to benchmarks/results; a quick or partial run writes to build/benchmarks instead.
+results.md to benchmarks/results; a quick or partial run writes to build/benchmarks instead. What
+an earlier run measured of the others in the same folder, on the same machine, is kept.
 """
 
 from __future__ import annotations
@@ -47,18 +48,23 @@ def main() -> int:
     partial = arguments.quick or arguments.only
     folder = arguments.output or ROOT / ("build/benchmarks" if partial else "benchmarks/results")
     folder.mkdir(parents=True, exist_ok=True)
+    here = in_new_process("benchmarks.machine:describe")
     report: dict[str, Any] = {
-        "machine": in_new_process("benchmarks.machine:describe"),
+        "machine": here,
         "quick": arguments.quick,
-        "benchmarks": {},
+        "benchmarks": _kept(folder, here, arguments.quick) if arguments.only else {},
     }
     failed = False
     for name in names:
-        start = time.perf_counter()
+        start, load = time.perf_counter(), machine.load()
         print(f"== {TITLES[name]}", file=sys.stderr, flush=True)
         try:
             rows = in_new_process("benchmarks.__main__:run_one", name, arguments.quick)
-            report["benchmarks"][name] = {"rows": rows, "seconds": time.perf_counter() - start}
+            report["benchmarks"][name] = {
+                "rows": rows,
+                "seconds": time.perf_counter() - start,
+                "load_before": load,
+            }
         except FailedError as error:
             failed = True
             report["benchmarks"][name] = {"rows": [], "failed": str(error)}
@@ -83,8 +89,19 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _kept(folder: Path, here: dict[str, Any], quick: bool) -> dict[str, Any]:
+    """Sections of an earlier run with the same processor and versions."""
+    path = folder / "results.json"
+    earlier = json.loads(path.read_text()) if path.exists() else None
+    if earlier is None or earlier["machine"] != here or earlier["quick"] != quick:
+        return {}
+    kept: dict[str, Any] = earlier["benchmarks"]
+    return kept
+
+
 def _write(folder: Path, report: dict[str, Any]) -> None:
-    sections = [_section(name, part) for name, part in report["benchmarks"].items()]
+    done = report["benchmarks"]
+    sections = [_section(name, done[name]) for name in TITLES if name in done]
     kind = "A quick run: times are rough.\n\n" if report["quick"] else ""
     head = f"# Benchmarks\n\n{kind}{machine.words(report['machine'])}\n\n{HOW}"
     _replace(folder / "results.md", "\n\n".join([head, *sections]) + "\n")
@@ -97,7 +114,8 @@ def _write(folder: Path, report: dict[str, Any]) -> None:
 def _section(name: str, part: dict[str, Any]) -> str:
     if "failed" in part:
         return f"## {TITLES[name]}\n\nFailed: {part['failed']}"
-    return table.markdown(TITLES[name], part["rows"])
+    busy = machine.busy(part["load_before"])
+    return table.markdown(TITLES[name], part["rows"]) + (f"\n\n{busy}" if busy else "")
 
 
 def _replace(path: Path, text: str) -> None:

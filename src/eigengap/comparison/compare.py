@@ -33,6 +33,7 @@ from eigengap.sources import as_source
 from eigengap.sources.frames import library_of, like
 from eigengap.sources.hidden_cells import hidden_cells
 from eigengap.sources.new_frame import new_frame
+from eigengap.warn import warn
 
 QUANTILE_95 = 1.959963984540054
 NO_NAN = "does not take NaN"
@@ -413,7 +414,7 @@ def _each_warning_once(name: str) -> Iterator[None]:
         warnings.simplefilter("always")
         yield
     for category, message in dict.fromkeys((w.category, str(w.message)) for w in caught):
-        warnings.warn(f"{name}: {message}", category, stacklevel=4)
+        warn(f"{name}: {message}", category)
 
 
 def _fit(model: Any, rows: _Rows, train: NDArray[np.intp]) -> tuple[Any, float]:

@@ -6,7 +6,6 @@ of a source. Fitted attributes are read off `model_`, `projection_` and `spectru
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from numbers import Integral, Real
@@ -42,6 +41,7 @@ from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.moments import ColumnMoments
+from eigengap.warn import warn
 
 FEW_ROWS = 200  # that tell the size of the columns
 DROWNED = 10.0  # noise variance over a column's own that no chance explains
@@ -122,7 +122,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
             )
         )
         source.require_fit(min_rows=2)
-        warn_of_codes(source, stacklevel=4)
+        warn_of_codes(source)
         _require_frequencies(source.seen().sum_w)
         self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
         unit = self._column_sizes(source) if self.scale else None
@@ -132,7 +132,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         self.evidence_ = evidence_of(source, fit, self._noise_kind(), self._fits_mean())
         self.knows_cell_sd_ = source.has_cell_sd
         if self._shares_noise and unit is None:
-            warn_of_units(source, fit.model.psi, stacklevel=4)
+            warn_of_units(source, fit.model.psi)
         self._finish()
 
     def _finish(self) -> None:
@@ -162,25 +162,22 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         self.n_iter_ = max(fit.n_iter, 1)
         self.trace_ = fit.trace
         if fit.spectrum.total <= 0.0:
-            warnings.warn(
+            warn(
                 "all rows are equal, so there is no variance to explain: "
                 "explained_variance_ratio_ is zero",
                 UserWarning,
-                stacklevel=5,
             )
         if fit.at_floor and fit.model.is_isotropic and fit.spectrum.total > 0.0:
-            warnings.warn(
+            warn(
                 "the noise variance fell to its floor, so that standard deviations of filled "
                 "cells mean little: there are more components than the seen cells determine, or "
                 "the data have no noise, or columns differ too much in size (scale=True helps)",
                 NoiseFloorWarning,
-                stacklevel=5,
             )
         if not fit.converged:
-            warnings.warn(
+            warn(
                 _not_converged(type(self).__name__, fit, self.max_iter),
                 ConvergenceWarning,
-                stacklevel=5,
             )
 
     def _options(self, tol: float, n_init: int = 1) -> EMOptions:
@@ -209,12 +206,11 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
     def _source(self, X: Any, cell_sd: Any = None) -> Source:
         check_is_fitted(self, "model_")
         if cell_sd is None and self.knows_cell_sd_:
-            warnings.warn(
+            warn(
                 "the model was fitted with cell_sd, and these rows come without: their cells are "
                 "taken to have the model's own noise alone. Pass cell_sd here too (zeros if the "
                 "cells are that good)",
                 ForgottenCellSdWarning,
-                stacklevel=4,
             )
         source = as_source(X, cell_sd=cell_sd, missing_values=self.missing_values)
         validate_data(self, X, reset=False, skip_check_array=True)
@@ -515,7 +511,7 @@ def _not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
     )
 
 
-def warn_of_units(source: Source, psi: Array, stacklevel: int) -> None:
+def warn_of_units(source: Source, psi: Array) -> None:
     """Tell of columns that vary far less than the noise that all are said to have."""
     rows = source.sample(min(FEW_ROWS, source.seen().rows), np.random.default_rng(0))
     seen = np.count_nonzero(~np.isnan(rows), axis=0)
@@ -528,13 +524,12 @@ def warn_of_units(source: Source, psi: Array, stacklevel: int) -> None:
     if len(drowned):
         named = ", ".join(column(source.names, int(j)) for j in drowned[:5])
         more = f" and {len(drowned) - 5} more" if len(drowned) > 5 else ""
-        warnings.warn(
+        warn(
             "the noise variance, one for all columns, is far larger than the whole variance of "
             f"column{'s' if len(drowned) > 1 else ''} {named}{more}: the columns differ too much "
             "in size, and standard deviations of filled cells are wrong. Use scale=True, or a "
             "noise that differs by column (FactorAnalysis)",
             UnitsWarning,
-            stacklevel=stacklevel + 1,
         )
 
 

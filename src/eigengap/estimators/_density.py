@@ -16,6 +16,7 @@ from eigengap.estimators._base import SHARED_CONSTRAINTS
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.ppca import PPCA
 from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.warn import warn
 
 NEARLY_NONE = 1e-10  # share of a column's variance below which its noise counts as none
 
@@ -67,11 +68,11 @@ def has_density(estimator: Any) -> bool:
 
 
 @contextmanager
-def warnings_about(what: str, but: type[Warning] | None = None) -> Iterator[None]:
-    """Repeat warnings of the inner fit, but one kind, with a word on which fit it was."""
+def warnings_about(what: str, but: tuple[type[Warning], ...] = ()) -> Iterator[None]:
+    """Repeat warnings of the inner fit, but some kinds, with a word on which fit it was."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for warning in caught:
-        if but is None or not issubclass(warning.category, but):
-            warnings.warn(f"{what}: {warning.message}", warning.category, stacklevel=4)
+        if not issubclass(warning.category, but):
+            warn(f"{what}: {warning.message}", warning.category)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from math import nan
 from numbers import Integral, Real
@@ -25,6 +24,7 @@ from eigengap.linalg import Array
 from eigengap.models.bayesian import BayesianLinearGaussian
 from eigengap.sources.base import Source
 from eigengap.statistics.variational import Prior
+from eigengap.warn import warn
 
 _PRECISION = [Interval(Real, 0, None, closed="neither")]
 
@@ -232,9 +232,8 @@ class BayesianPCA(LinearGaussianEstimator):
         self.bayesian_ = fit.bayesian if unit is None else fit.bayesian.rescaled(unit)
         self.elbo_ = fit.elbo - _log_jacobian(fit, unit)
         if fit.at_floor and self.noise == "isotropic" and fit.spectrum.total > 0.0:
-            warnings.warn(
+            warn(
                 "the noise variance fell to its floor: the data have no noise, or columns differ "
                 "too much in size (scale=True helps)",
                 NoiseFloorWarning,
-                stacklevel=5,
             )

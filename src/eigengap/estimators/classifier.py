@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nan
@@ -41,8 +40,9 @@ from eigengap.linalg import Array
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource, present_rows
 from eigengap.sources.base import Rows, Source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
 from eigengap.sources.wording import column, show
+from eigengap.warn import warn
 
 METHODS = ["fit", "score_samples"]
 LEAST_NOISE = 1e-6  # of the mean variance, where no class has any noise
@@ -157,7 +157,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         labels = self._labels(y, everything)
         source = present_rows(everything)
         source.require_fit(min_rows=2)
-        warn_of_codes(source, stacklevel=3)
+        warn_of_codes(source)
         classes, code = np.unique(labels, return_inverse=True)
         prior = self._prior(classes, np.bincount(code, weights=_weight(source)).astype(float))
         unit = _standard_deviations(source) if self.scale else None
@@ -211,9 +211,9 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         return prior / prior.sum()
 
     @property
-    def _settled(self) -> type[Warning] | None:
-        """Columns are standardised already; that one hardly varies in a class is no news."""
-        return UnitsWarning if self.scale else None
+    def _settled(self) -> tuple[type[Warning], ...]:
+        """Codes were told of all rows; a standardised column may well hardly vary in a class."""
+        return (SentinelWarning, UnitsWarning) if self.scale else (SentinelWarning,)
 
     @property
     def _adapts(self) -> bool:
@@ -274,11 +274,10 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
             lent = float(np.average([models[k].noise_variance_ for k in proper], weights=weight))
         for k in set(range(len(models))) - set(proper):
             name = parts[k].name
-            warnings.warn(
+            warn(
                 f"the rows of {name} are too few or too much alike to tell its noise variance: "
                 + ("the mean of the other classes is used" if proper else "a small one is used"),
                 NoiseFloorWarning,
-                stacklevel=4,
             )
             with warnings_about(name, but=self._settled):
                 borrowed = {**settings, "n_components": 1, "noise_variance": lent}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from functools import partial
 from math import nan
@@ -27,6 +26,7 @@ from eigengap.models.posterior import Posterior
 from eigengap.rank import most_factors
 from eigengap.sources.base import Source
 from eigengap.sources.wording import column
+from eigengap.warn import warn
 
 
 class HeywoodWarning(NoiseFloorWarning):
@@ -163,8 +163,9 @@ class FactorAnalysis(NoisyEstimator):
     def _finish(self) -> None:
         self.rotation_ = rotate(self.model_.W, self.rotation, normalize=self.kaiser)
         if not self.rotation_.converged:
-            warnings.warn(
-                f"the {self.rotation} rotation did not converge", ConvergenceWarning, stacklevel=5
+            warn(
+                f"the {self.rotation} rotation did not converge",
+                ConvergenceWarning,
             )
 
     def transform(self, X: Any, *, cell_sd: Any = None) -> Array:
@@ -240,7 +241,7 @@ class FactorAnalysis(NoisyEstimator):
         fit = self._run(partial(_fit_with, source, q, self._student()), options)
         self.heywood_ = fit.at_floor
         if fit.at_floor:
-            warnings.warn(_heywood(source, fit.at_floor), HeywoodWarning, stacklevel=5)
+            warn(_heywood(source, fit.at_floor), HeywoodWarning)
         return fit
 
 

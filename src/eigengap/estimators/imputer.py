@@ -29,6 +29,7 @@ from eigengap.sources.array import present_rows
 from eigengap.sources.base import Source
 from eigengap.sources.checks import resolve_columns
 from eigengap.sources.frames import library_of, like
+from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
 from eigengap.sources.typed import boolean_columns, typed_like, whole_columns
 
 CARE = 4  # times as many cells are hidden where the search is to be thorough
@@ -172,11 +173,13 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         source = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
         source = present_rows(source)
         source.require_fit(min_rows=2)
+        warn_of_codes(source)
         values, weight = _dense(source), getattr(source, "weight", None)
         whole = self._whole(X, source, values)
         bounds = self._bounds(X, source, values)
         self.choice_, best, self.std_factors_ = self._chosen(values, weight)
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SentinelWarning)  # told above, with column names
             if isinstance(self.estimator, str):  # chosen with open eyes, and stopped early
                 warnings.simplefilter("ignore", NoiseFloorWarning)
                 warnings.simplefilter("ignore", ConvergenceWarning)

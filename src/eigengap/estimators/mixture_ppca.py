@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import log, nan
@@ -47,6 +46,7 @@ from eigengap.sources.frames import like
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.moments import ColumnMoments
+from eigengap.warn import warn
 
 
 class DroppedComponentWarning(UserWarning):
@@ -219,7 +219,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
             as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
         )
         source.require_fit(min_rows=2)
-        warn_of_codes(source, stacklevel=3)
+        warn_of_codes(source)
         _require_frequencies(source.seen().sum_w)
         ranks = self._ranks(source)
         unit = _standard_deviations(source) if self.scale else None
@@ -230,7 +230,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         self.evidence_ = evidence_of_components(scaled, fit, self.noise)
         if self.noise == "isotropic" and unit is None:
             least = np.min([model.psi for model in fit.model.models], axis=0)
-            warn_of_units(source, least, stacklevel=3)
+            warn_of_units(source, least)
         self._warn(fit)
         return self
 
@@ -294,30 +294,27 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
 
     def _warn(self, fit: MixtureFit) -> None:
         if self.n_mixture > fit.model.K:
-            warnings.warn(
+            warn(
                 f"{fit.model.K} of n_mixture={self.n_mixture} components are left: the others lost "
                 "their rows, also after new starts. Fewer components, more rows, or fewer latent "
                 "dimensions help",
                 DroppedComponentWarning,
-                stacklevel=4,
             )
         if fit.at_floor:
             listed = ", ".join(str(k) for k in fit.at_floor)
-            warnings.warn(
+            warn(
                 f"a noise variance fell to its floor in component {listed}, so that standard "
                 "deviations of filled cells mean little there: it has more latent dimensions than "
                 "its rows determine, has collapsed onto few rows, or holds a column that is "
                 "constant or explained entirely. Fewer components or latent dimensions, or "
                 "shared_noise=True, help",
                 NoiseFloorWarning,
-                stacklevel=4,
             )
         if not fit.converged:
-            warnings.warn(
+            warn(
                 f"{type(self).__name__} did not converge in {self.max_iter} steps (last change "
                 f"{fit.trace.change[-1]:.1e}); raise max_iter={self.max_iter} or tol",
                 ConvergenceWarning,
-                stacklevel=4,
             )
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> NDArray[np.intp]:

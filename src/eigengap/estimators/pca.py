@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from math import nan
 from numbers import Integral, Real
@@ -19,6 +18,7 @@ from eigengap.fitting.ppca import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.linalg import Array
 from eigengap.rank import automatic_rank, minka_rank
 from eigengap.sources.base import Source
+from eigengap.warn import warn
 
 DEFAULT_TOL = 1e-6  # of the EM fit under gaps, where tol=0.0 asks for the default
 ALL_UNDER_GAPS = 50  # most components that n_components=None asks for where there are gaps
@@ -229,10 +229,9 @@ class PCA(LinearGaussianEstimator):
         most = int(max(min(source.seen().sum_w, source.n_features) - 1, 1))
         if most <= ALL_UNDER_GAPS:
             return most
-        warnings.warn(
+        warn(
             f"n_components=None asks for {most} components, which gaps make costly; choosing "
             'as n_components="auto" does. Give a number to have them',
             UserWarning,
-            stacklevel=7,
         )
         return "auto"

@@ -30,8 +30,11 @@ from eigengap.linalg import Array
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource, present_rows
 from eigengap.sources.base import Rows
+from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
 
 METHODS = ["fit", "impute"]
+# Of the joint fit: a column that is itself a factor predicts as well, and codes were told before.
+SETTLED = (HeywoodWarning, SentinelWarning)
 
 
 class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -153,6 +156,8 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         source = present_rows(everything)
         source.require_fit(min_rows=2)
         _require_targets(Y)
+        warn_of_codes(source)
+        warn_of_codes(ArraySource(Y, names=_targets_named(Y.shape[1])))
         joint = _side_by_side(source.collect(), Y)
         weight = source.weight if isinstance(source, ArraySource) else None
         estimator = density(self, METHODS, self.scale)
@@ -206,11 +211,10 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return predict
 
     def _fit_joint(self, estimator: Any, joint: Rows, weight: Array | None, k: int) -> None:
-        """Without a word on Heywood cases: a column that is itself a factor predicts as well."""
         weights = {} if weight is None else {"sample_weight": weight}
         d = joint.shape[1] - k
         columns = f"column {d} is" if k == 1 else f"columns {d} to {d + k - 1} are"
-        with warnings_about(f"joint table of X and y ({columns} y)", but=HeywoodWarning):
+        with warnings_about(f"joint table of X and y ({columns} y)", but=SETTLED):
             estimator.fit(joint, **weights)
 
     # Predicting ----------------------------------------------------------------------------
@@ -314,6 +318,10 @@ def _side_by_side(X: Rows, Y: Array) -> Rows:
     import scipy.sparse
 
     return scipy.sparse.hstack([X, scipy.sparse.csr_array(Y)], format="csr")
+
+
+def _targets_named(k: int) -> tuple[str, ...]:
+    return ("y",) if k == 1 else tuple(f"y{j}" for j in range(k))
 
 
 def _require_targets(Y: Array) -> None:

@@ -111,7 +111,7 @@ def choose_rank(
     _check(max_rank, noise, tolerance)
     source = present_rows(as_source(X, sample_weight=sample_weight, missing_values=missing_values))
     source.require_fit(min_rows=3)
-    warn_of_codes(source, stacklevel=2)
+    warn_of_codes(source)
     if source.n_features < 2:
         raise ValueError("X has 1 column: there is no number of components to choose")
     columns = source.reduce(ColumnMoments.of)

@@ -8,7 +8,6 @@ people use as a code, by many times their range if it is any other.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.sources.base import Block, Source
 from eigengap.sources.wording import column
+from eigengap.warn import warn
 
 SAMPLE_ROWS = 1000  # a code in a hundredth of the rows is in them but for one chance in 20 000
 SAMPLE_CELLS = 2_000_000  # fewer rows where there are many columns, but not fewer than:
@@ -47,7 +47,7 @@ class SentinelWarning(UserWarning):
     """A column holds a number that looks like a code for missing cells."""
 
 
-def warn_of_codes(source: Source, stacklevel: int = 2) -> None:
+def warn_of_codes(source: Source) -> None:
     """Warn where a column seems to hold a code for missing: a look at a sample of the rows.
 
     Only a column that is suspicious there is looked at as a whole, in one pass. Nothing is changed.
@@ -66,7 +66,7 @@ def warn_of_codes(source: Source, stacklevel: int = 2) -> None:
         if edges.count[k] >= max(LEAST_COUNT, LEAST_SHARE * edges.seen[k]) and edges.stands_apart(k)
     ]
     if found:
-        warnings.warn(_message(found, edges, source), SentinelWarning, stacklevel=stacklevel + 1)
+        warn(_message(found, edges, source), SentinelWarning)
 
 
 def _suspects(X: Array, dtype: np.dtype[Any]) -> list[tuple[int, float]]:
