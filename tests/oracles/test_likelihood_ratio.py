@@ -40,6 +40,16 @@ def test_rank_statistic_from_eigenvalues():
     assert (found.df, found.method) == (4, "bootstrap")
 
 
+def test_threads_find_the_same():
+    X = table(60, np.random.default_rng(1), missing=0.2)
+    alone, together = (
+        likelihood_ratio_test(eg.PPCA(1), eg.PPCA(2), X, n_boot=6, n_jobs=jobs) for jobs in (1, 2)
+    )
+    np.testing.assert_allclose(alone.replicates, together.replicates, rtol=1e-8)
+    with pytest.raises(ValueError, match="n_jobs=0"):
+        likelihood_ratio_test(eg.PPCA(1), eg.PPCA(2), X, n_boot=6, n_jobs=0)
+
+
 def test_statistic_with_gaps_by_brute_force():
     X = table(60, np.random.default_rng(1), missing=0.2)
     small, large = eg.PPCA(1), eg.FactorAnalysis(1)

@@ -26,6 +26,7 @@ from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.rank import factor_parameters, ppca_parameters
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
+from eigengap.threads import in_threads
 
 Method = Literal["auto", "chi2", "bootstrap"]
 METHODS: tuple[Method, ...] = ("auto", "chi2", "bootstrap")
@@ -68,6 +69,7 @@ def likelihood_ratio_test(
     sample_weight: Any = None,
     n_boot: int = 199,
     random_state: int = 0,
+    n_jobs: int | None = None,
 ) -> LikelihoodRatioTest:
     """Test PPCA or FactorAnalysis against a larger model of the same data.
 
@@ -86,6 +88,8 @@ def likelihood_ratio_test(
     n_boot : int, default=199
         Tables drawn; p-values are multiples of 1 / (n_boot + 1).
     random_state : int, default=0
+    n_jobs : int, default=None
+        Threads that fit the drawn tables; -1 for one a core.
 
     Returns
     -------
@@ -113,7 +117,7 @@ def likelihood_ratio_test(
     if how == "chi2":
         p_value, replicates = float(scipy.special.chdtrc(df, statistic)), np.empty(0)
     else:
-        replicates = table.replicates(first, smaller, larger, n_boot, random_state)
+        replicates = table.replicates(first, smaller, larger, n_boot, random_state, n_jobs)
         p_value = (1 + int(np.sum(replicates >= statistic))) / (n_boot + 1)
     return LikelihoodRatioTest(
         statistic=statistic,
@@ -148,22 +152,29 @@ class _Table:
         return fresh.fit(self.values if values is None else values, None, sample_weight=self.weight)
 
     def replicates(
-        self, null: Any, smaller: Any, larger: Any, n_boot: int, random_state: int
+        self,
+        null: Any,
+        smaller: Any,
+        larger: Any,
+        n_boot: int,
+        random_state: int,
+        n_jobs: int | None,
     ) -> Array:
         """The statistic of n_boot tables of the fitted smaller model."""
         if n_boot < 1:
             raise ValueError(f"n_boot must be at least 1, got {n_boot}")
         n = self.values.shape[0]
         seen = ~np.isnan(self.values) if isinstance(self.values, np.ndarray) else True
-        found = np.empty(n_boot)
+
+        def replicate(stream: np.random.SeedSequence) -> float:
+            drawn = null.model_.sample(n, np.random.default_rng(stream))
+            drawn = np.where(seen, drawn, np.nan)
+            return _statistic(self.fit(smaller, drawn), self.fit(larger, drawn))
+
         streams = np.random.SeedSequence(int(random_state)).spawn(n_boot)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Heywood cases of a replicate are part of the null
-            for b, stream in enumerate(streams):
-                drawn = null.model_.sample(n, np.random.default_rng(stream))
-                drawn = np.where(seen, drawn, np.nan)
-                found[b] = _statistic(self.fit(smaller, drawn), self.fit(larger, drawn))
-        return found
+            return np.array(in_threads(replicate, streams, n_jobs))
 
 
 def _statistic(smaller: Any, larger: Any) -> float:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +31,7 @@ from eigengap.sources.array import present_rows
 from eigengap.sources.base import Source
 from eigengap.sources.rescaled import Rescaled
 from eigengap.statistics.moments import ColumnMoments
+from eigengap.threads import in_threads
 
 Method = Literal["bootstrap", "parametric", "asymptotic"]
 METHODS: tuple[Method, ...] = ("bootstrap", "parametric", "asymptotic")
@@ -126,7 +125,7 @@ def confidence_intervals(
     rngs = generators(seed, n_boot)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a replicate has to say is counted below
-        replicates = _in_threads(refit, rngs, n_jobs)
+        replicates = in_threads(refit, rngs, n_jobs)
     at_fit = _readings(fitted, loadings)
     found = spread(at_fit, [values for values, _ in replicates], table.sum_w)
     return build(
@@ -385,18 +384,6 @@ def _intervals(
         not_converged=not_converged,
         names=table.source.names,
     )
-
-
-def _in_threads(
-    fn: Callable[[np.random.Generator], tuple[Array, bool]],
-    rngs: Iterable[np.random.Generator],
-    n_jobs: int | None,
-) -> list[tuple[Array, bool]]:
-    if n_jobs in (None, 1):
-        return [fn(rng) for rng in rngs]
-    workers = n_jobs if n_jobs > 0 else max((os.cpu_count() or 1) + 1 + n_jobs, 1)
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        return list(pool.map(fn, rngs))
 
 
 def _check_options(level: float, method: str, align: str, n_boot: int) -> None:

@@ -28,8 +28,8 @@ from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource, present_rows
 from eigengap.sources.base import Source
 from eigengap.sources.checks import missing_codes
-from eigengap.sources.frames import like
-from eigengap.sources.wording import column
+from eigengap.sources.frames import library_of, like
+from eigengap.sources.wording import column, show
 from eigengap.statistics.noise_ratio import NoiseRatio
 
 
@@ -82,20 +82,26 @@ class OddCell:
 class Explanation:
     """Why a row is odd: its worst cells, each found after those before it were set aside."""
 
-    row: int
+    row: int  # position in the table
+    label: Any  # of the frame's index; the position where there is none
     p_value: float
     cells: tuple[OddCell, ...]
     p_value_without: float  # of what is left of the row
 
     def __str__(self) -> str:
         if not self.cells:
-            return f"row {self.row}: nothing was seen"
+            return f"row {self._named}: nothing was seen"
         worst = "; ".join(str(cell) for cell in self.cells)
         many = "them" if len(self.cells) > 1 else "it"
         return (
-            f"row {self.row}: p = {self.p_value:.2g}; {worst}; "
+            f"row {self._named}: p = {self.p_value:.2g}; {worst}; "
             f"without {many} p = {self.p_value_without:.2g}"
         )
+
+    @property
+    def _named(self) -> str:
+        same = isinstance(self.label, Integral) and self.label == self.row
+        return str(self.row) if same else f"{self.row} ({show(self.label)})"
 
 
 class NoveltyDetector(OutlierMixin, BaseEstimator):
@@ -302,8 +308,8 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
         Returns
         -------
         list of Explanation
-            `row`, `p_value`, `cells` (each with `column`, `value`, `expected`, `std`, `deviation`)
-            and `p_value_without`; str() of each is a sentence.
+            `row`, `label` (of a frame's index), `p_value`, `cells` (each with `column`, `value`,
+            `expected`, `std`, `deviation`) and `p_value_without`; str() of each is a sentence.
         """
         if not isinstance(k, Integral) or k < 1:
             raise ValueError(f"k, the number of cells to name, must be a positive integer, got {k}")
@@ -315,8 +321,9 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
         for _ in range(min(k, values.shape[1])):
             self._set_worst_aside(values, found)
         after = np.exp(self._log_p(values))
+        labels = list(X.index) if library_of(X) == "pandas" else range(len(values))
         return [
-            Explanation(i, float(before[i]), tuple(cells), float(after[i]))
+            Explanation(i, labels[i], float(before[i]), tuple(cells), float(after[i]))
             for i, cells in enumerate(found)
         ]
 

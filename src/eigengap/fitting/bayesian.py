@@ -26,8 +26,8 @@ from eigengap.fitting.gaussian_em import (
     EMOptions,
     GaussianFit,
     Noise,
-    _floor,
-    _units,
+    column_units,
+    noise_floor,
     spectrum_of,
 )
 from eigengap.fitting.loop import Trace
@@ -128,7 +128,7 @@ class _Problem:
         noise: Noise,
         prior: Prior,
     ) -> _Problem:
-        unit = _units(columns.variance, noise)
+        unit = column_units(columns.variance, noise)
         frame = Frame(
             q=q,
             shift=columns.mean,
@@ -138,7 +138,8 @@ class _Problem:
             sum_w=sum_w,
         )
         # Uncertain loadings are summed by products alone, which bear less contrast than residuals.
-        floor = max(_floor(frame.variance, noise), LARGEST_RATIO * float(np.max(frame.variance)))
+        largest = float(np.max(frame.variance))
+        floor = max(noise_floor(frame.variance, noise), LARGEST_RATIO * largest)
         cells = np.max(columns.sum_w) if noise == "diagonal" else np.sum(columns.sum_w)
         # As much prior evidence as keeps 1 / E[tau] above the floor, where products lose digits.
         rate = max(prior.noise_rate, 0.5 * floor * float(cells))

@@ -144,7 +144,7 @@ class _Asked:
 
     def constraints(self, frame: Frame, known: KnownVariances | None) -> Constraints:
         scaled = frame.unit[0] if self.noise == "isotropic" else 1.0
-        floor = np.full(len(frame.unit), _floor(frame.variance, self.noise))
+        floor = np.full(len(frame.unit), noise_floor(frame.variance, self.noise))
         if known is not None:
             floor = known.floor(floor, self.noise)
         if known is not None and self.noise_variance is not None:
@@ -178,7 +178,7 @@ class _Problem:
         centre, spread = kind.columns(source, columns)
         shift = centre if asked.fit_mean else np.zeros(len(centre))
         variance = spread + (centre - shift) ** 2
-        unit = _units(variance, asked.noise)
+        unit = column_units(variance, asked.noise)
         sum_w = source.seen().sum_w
         frame = Frame(
             q=q,
@@ -344,7 +344,7 @@ class _Problem:
         floor = self.constraints.floor
         # A lower floor than usual is that of cells whose noise is known: to find no other is a
         # result, not a failure.
-        usual = floor >= _floor(frame.variance, self.constraints.noise)
+        usual = floor >= noise_floor(frame.variance, self.constraints.noise)
         at_floor = np.flatnonzero((parameters.psi <= floor * (1 + 1e-3)) & usual)
         model = LinearGaussian(W=parameters.W, mu=parameters.delta, psi=parameters.psi)
         # A density in units of `unit` is one in the data's units times the Jacobian, cell by cell.
@@ -468,7 +468,7 @@ def spectrum_of(model: LinearGaussian, sum_w: float) -> Spectrum:
     return Spectrum(lam=lam, total=total, sum_w=sum_w, d=model.d, complete=False)
 
 
-def _floor(variance: Array, noise: Noise) -> float:
+def noise_floor(variance: Array, noise: Noise) -> float:
     """Least noise variance, in the fit's units."""
     positive = variance[variance > 0]
     if noise == "diagonal" or len(positive) == 0:
@@ -477,7 +477,7 @@ def _floor(variance: Array, noise: Noise) -> float:
     return max(FLOOR[noise] * smallest, LARGEST_RATIO * largest)
 
 
-def _units(variance: Array, noise: Noise) -> Array:
+def column_units(variance: Array, noise: Noise) -> Array:
     """(d,) scale of each column; a constant table or column keeps its own units."""
     if noise == "diagonal":
         return np.where(variance > 0, np.sqrt(variance), 1.0)

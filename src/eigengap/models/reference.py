@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.novelty import Distances
-from eigengap.models.student import StudentLinearGaussian
 from eigengap.models.tails import log_tail
 
 LEAST_DOF = 5.0  # below a line; its variance, which is matched, needs more than 4
@@ -54,7 +53,6 @@ class Reference:
     nu_1: float = np.inf
     q: int = 0
     pooled: int = 0  # d - q where all columns share a noise variance, 0 where each has its own
-    nu: float = np.inf  # degrees of freedom of Student rows
 
     @classmethod
     def of(cls, model: LinearGaussian, n: float, seen: Array, rho: Array) -> Reference:
@@ -67,7 +65,6 @@ class Reference:
             nu_1=max(float(np.mean(seen * (1.0 - h))), LEAST_DOF),
             q=model.q,
             pooled=max(model.d - model.q, 1) if model.is_isotropic else 0,
-            nu=model.nu if isinstance(model, StudentLinearGaussian) else np.inf,
         )
 
     @property
@@ -76,21 +73,21 @@ class Reference:
 
     def log_p_T2(self, found: Distances) -> Array:
         """ln P(a new row's T2 is larger): (n,)."""
-        return self._log_p(found.T2, found.rank, *self._latent())
+        return _log_p(found.T2, found.rank, *self._latent())
 
     def log_p_SPE(self, found: Distances) -> Array:
         """ln P(a new row's SPE is larger): (n,)."""
         law = self._residual(found.seen, found.rank)
-        return self._log_p(found.SPE, found.seen - found.rank, *law)
+        return _log_p(found.SPE, found.seen - found.rank, *law)
 
     def log_p_D2(self, D2: Array, seen: Counts) -> Array:
         """ln P(a new row's D2 is larger): (n,), the rank taken to be min(p, q)."""
         if self.is_exact:
-            return self._log_p(D2, seen, 1.0, np.inf)
+            return _log_p(D2, seen, 1.0, np.inf)
         rank = np.minimum(seen, self.q)
         mean_T2, variance_T2 = _moments(rank, *self._latent())
         mean, variance = _moments(seen - rank, *self._residual(seen, rank))
-        return self._log_p(D2, seen, *_matched(seen, mean_T2 + mean, variance_T2 + variance))
+        return _log_p(D2, seen, *_matched(seen, mean_T2 + mean, variance_T2 + variance))
 
     # ---------------------------------------------------------------------------------------
 
@@ -116,10 +113,9 @@ class Reference:
         bound = most / np.maximum(_moments(k, 1.0, dof2)[0], 1e-9)
         return np.where((left > 0) & (bound > 1.0), np.minimum(c, bound), c), dof2
 
-    def _log_p(self, value: Array, dof: Counts, scale: Array | float, dof2: Array | float) -> Array:
-        if np.isfinite(self.nu):  # a Student row divides by a chi-square of its own
-            dof2 = 1.0 / (1.0 / np.asarray(dof2) + 1.0 / self.nu)
-        return log_tail(value / scale, np.asarray(dof, float), np.asarray(dof2, float))
+
+def _log_p(value: Array, dof: Counts, scale: Array | float, dof2: Array | float) -> Array:
+    return log_tail(value / scale, np.asarray(dof, float), np.asarray(dof2, float))
 
 
 def _moments(dof: Counts, scale: Array | float, dof2: Array | float) -> tuple[Array, Array]:
