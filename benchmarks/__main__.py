@@ -48,6 +48,7 @@ def main() -> int:
     partial = arguments.quick or arguments.only
     folder = arguments.output or ROOT / ("build/benchmarks" if partial else "benchmarks/results")
     folder.mkdir(parents=True, exist_ok=True)
+    load = machine.load()  # before our own
     here = in_new_process("benchmarks.machine:describe")
     report: dict[str, Any] = {
         "machine": here,
@@ -56,7 +57,7 @@ def main() -> int:
     }
     failed = False
     for name in names:
-        start, load = time.perf_counter(), machine.load()
+        start = time.perf_counter()
         print(f"== {TITLES[name]}", file=sys.stderr, flush=True)
         try:
             rows = in_new_process("benchmarks.__main__:run_one", name, arguments.quick)

@@ -225,3 +225,38 @@ def test_a_number_of_tables_that_is_none_is_refused(m):
     X = low_rank(np.random.default_rng(8))()
     with pytest.raises(ValueError, match="number of tables"):
         next(eg.PPCA(2).fit(X).sample_imputations(X, m))
+
+
+@pytest.mark.parametrize("model", [eg.PPCA(2), eg.FactorAnalysis(2)], ids=repr)
+def test_standard_deviations_of_weighted_rows_are_those_of_repeated_rows(model):
+    """Patterns of gaps counted once each, whatever their weight: 0.1 % off."""
+    rng = np.random.default_rng(7)
+    X = low_rank(rng, n=60, d=8, q=2)()
+    X[rng.random(X.shape) < 0.2] = np.nan
+    w = rng.integers(1, 5, 60)
+    _, weighted = model.fit(X, sample_weight=w).impute(X, return_std=True)
+    _, repeated = model.fit(np.repeat(X, w, axis=0)).impute(X, return_std=True)
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-8)
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_a_mixture_of_two_rows_does_not_overflow(K):
+    X = np.random.default_rng(0).normal(size=(2, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RuntimeWarning)
+        assert np.isfinite(eg.MixturePPCA(K, 1).fit(X).score(X))
+
+
+def test_calibrated_probabilities_with_gaps():
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.metrics import log_loss
+
+    X, y = load_breast_cancer(return_X_y=True)
+    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    plain = eg.PPCAClassifier(8)
+    calibrated = CalibratedClassifierCV(plain, method="sigmoid", cv=3)
+    losses = [log_loss(y[1::2], m.fit(X[::2], y[::2]).predict_proba(X[1::2]))
+              for m in (plain, calibrated)]  # fmt: skip
+    assert losses[1] < 0.7 * losses[0]

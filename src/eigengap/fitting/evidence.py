@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from eigengap.fitting.gaussian_em import GaussianFit
+from eigengap.linalg import Array
 from eigengap.models.information import Evidence, Noise
-from eigengap.sources.base import Source
+from eigengap.sources.base import Block, Source
 from eigengap.statistics.known_variances import KnownVariances
 
 # Rows whose patterns are kept: as many as make the information cost some 1e7 operations. Their
@@ -22,5 +26,26 @@ def evidence_of(source: Source, fit: GaussianFit, noise: Noise, fits_mean: bool)
     if not source.has_gaps:
         return Evidence(np.ones((1, d), dtype=bool), fit.seen_w, noise, fits_mean, known)
     k = int(np.clip(OPERATIONS / (d * q**2), FEWEST, MOST))
-    rows = source.sample(min(k, source.seen().rows), np.random.default_rng(0))
+    if source.seen().rows <= k:
+        every = source.reduce(_Patterns.of)
+        return Evidence(every.seen, fit.seen_w, noise, fits_mean, known, every.weight)
+    rows = source.sample(k, np.random.default_rng(0))  # heavy rows more often
     return Evidence(~np.isnan(rows), fit.seen_w, noise, fits_mean, known)
+
+
+@dataclass(frozen=True, eq=False)
+class _Patterns:
+    """Which cells of every row were seen, and how often the row counts."""
+
+    seen: NDArray[np.bool_]  # (n, d)
+    weight: Array  # (n,)
+
+    @classmethod
+    def of(cls, block: Block) -> _Patterns:
+        seen = ~np.isnan(block.values)
+        return cls(seen, np.ones(len(seen)) if block.weight is None else block.weight)
+
+    def merge(self, other: _Patterns) -> _Patterns:
+        return _Patterns(
+            np.concatenate([self.seen, other.seen]), np.concatenate([self.weight, other.weight])
+        )

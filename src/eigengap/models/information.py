@@ -47,6 +47,7 @@ class Evidence:
     noise: Noise  # one variance for all features (up to their units), one for each, or none learned
     fits_mean: bool = True
     known: Array | float = 0.0  # (d,) noise variance that was known of a typical cell
+    count: Array | None = None  # (k,) how often each row of `seen` counts; None for once
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ def information(model: LinearGaussian, evidence: Evidence) -> Information:
     d, q = model.W.shape
     spread = np.zeros((d, q, q))  # sum of omega / v S_-j
     precision, noise, total = np.zeros(d), np.zeros(d), np.zeros(d)
-    for seen, count, S in _patterns(model, evidence.seen):
+    for seen, count, S in _patterns(model, evidence):
         omega = np.where(seen, 1.0, UNSEEN) * count[:, None]  # (c, d)
         Sw = model.W @ S  # (c, d, q)
         wSw = np.einsum("cjq,jq->cj", Sw, model.W)
@@ -87,12 +88,13 @@ def information(model: LinearGaussian, evidence: Evidence) -> Information:
 
 
 def _patterns(
-    model: LinearGaussian, seen: NDArray[np.bool_]
+    model: LinearGaussian, evidence: Evidence
 ) -> Iterator[tuple[NDArray[np.bool_], Array, Array]]:
     """Distinct patterns (c, d), how often each occurs (c,), and S (c, q, q), a few at a time."""
-    distinct, count = np.unique(seen, axis=0, return_counts=True)
+    distinct, which = np.unique(evidence.seen, axis=0, return_inverse=True)
+    count = np.bincount(which.ravel(), weights=evidence.count).astype(np.float64)
     step = max(1, CHUNK_CELLS // (model.d * max(model.q, 1)))
     for start in range(0, len(distinct), step):
         part = distinct[start : start + step]
         posterior = model.posterior(np.where(part, model.mu, np.nan))
-        yield part, count[start : start + step].astype(np.float64), posterior.cov
+        yield part, count[start : start + step], posterior.cov

@@ -63,7 +63,7 @@ def normalised(log_joint: Array) -> tuple[Array, Array]:
 
 def _in_block(rows: SeenRows, coefficients: Coefficients) -> BlockCoefficients:
     block = BlockCoefficients.of(rows, coefficients)
-    is_far = bool(np.any(coefficients.delta**2 > FAR * coefficients.psi))
+    is_far = bool(np.any(coefficients.delta**2 / FAR > coefficients.psi))
     return replace(block, cancels=block.cancels or is_far)
 
 
