@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eigengap.comparison.compare import Comparison, compare
     from eigengap.comparison.likelihood_ratio import LikelihoodRatioTest, likelihood_ratio_test
-    from eigengap.estimators._base import ForgottenCellSdWarning, NoiseFloorWarning, UnitsWarning
+    from eigengap.estimators._base import (
+        FewCellsWarning,
+        ForgottenCellSdWarning,
+        NoiseFloorWarning,
+        UnitsWarning,
+    )
     from eigengap.estimators.bayesian_pca import BayesianPCA
     from eigengap.estimators.classifier import PPCAClassifier
     from eigengap.estimators.factor_analysis import FactorAnalysis, HeywoodWarning
@@ -45,6 +50,7 @@ __all__ = [
     "Comparison",
     "DroppedComponentWarning",
     "FactorAnalysis",
+    "FewCellsWarning",
     "ForgottenCellSdWarning",
     "HeywoodWarning",
     "Intervals",
@@ -97,6 +103,7 @@ _HOME = {
     "Posterior": "eigengap.models.posterior",
     "Predictive": "eigengap.models.predictive",
     "RankChoice": "eigengap.rank.choice",
+    "FewCellsWarning": "eigengap.estimators._base",
     "ForgottenCellSdWarning": "eigengap.estimators._base",
     "UnitsWarning": "eigengap.estimators._base",
     "SentinelWarning": "eigengap.sources.sentinels",

@@ -22,6 +22,7 @@ ENOUGH_CELLS = 600  # hidden in all; small tables hide several times to reach it
 MOST_ROUNDS = 2
 FEWEST_LEFT = 3  # seen cells that a column keeps; one that has no more is not asked for
 TIE = 0.005  # relative difference of errors that is none; the smaller model is taken
+FEW_HIDDEN = 100  # cells below which the choice is told to rest on little
 LEVEL = 0.95  # of the intervals that hidden cells put right
 PRIOR_CELLS = 100.0  # that a factor of 1 counts for beside hidden cells
 PATIENCE = 2  # doublings of the rank that may be worse in a row before the search turns back
@@ -56,7 +57,7 @@ class ImputationChoice:
     def of(
         cls, trials: Sequence[Trial], chosen: Trial, mean_error: float, n_hidden: int
     ) -> ImputationChoice:
-        summary = _in_words(trials, chosen, mean_error)
+        summary = _in_words(trials, chosen, mean_error, n_hidden)
         return cls(tuple(trials), chosen, mean_error, n_hidden, summary)
 
 
@@ -208,11 +209,13 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
     return min(tied, key=lambda trial: (trial.n_components or 0, trial.error), default=best)
 
 
-def _in_words(trials: Sequence[Trial], chosen: Trial, mean_error: float) -> str:
+def _in_words(trials: Sequence[Trial], chosen: Trial, mean_error: float, n_hidden: int) -> str:
     if not np.isfinite(chosen.error):
         return f"{chosen}: there were too few cells to hide any, so this is a guess"
     gain = 100.0 * (1.0 - chosen.error / mean_error)
     words = f"{chosen}: hidden cells are missed by {gain:.0f} % less than by their column's mean"
+    if n_hidden < FEW_HIDDEN:
+        words += f", by {n_hidden} hidden cells, which say little"
     if gain < 0.5:
         words = f"{chosen}: no model fills hidden cells better than their column's mean"
     others = {trial.model: trial for trial in sorted(trials, key=lambda t: -t.error)}

@@ -131,7 +131,8 @@ def _degrees_of_freedom(share: Array, m: int, df_complete: float) -> Array:
     if df_complete == inf:
         return np.asarray(old)
     observed = (df_complete + 1.0) / (df_complete + 3.0) * df_complete * (1.0 - share)
-    return np.asarray(1.0 / (1.0 / old + 1.0 / observed))
+    # Without any variance within the tables, that between them is all there is to go by.
+    return np.asarray(np.where(share < 1.0, 1.0 / (1.0 / old + 1.0 / observed), old))
 
 
 def _require(Q: Array, U: Array, df_complete: float) -> None:

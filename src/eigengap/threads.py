@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -12,7 +13,7 @@ R = TypeVar("R")
 
 
 def in_threads(fn: Callable[[T], R], items: Iterable[T], n_jobs: int | None) -> list[R]:
-    """fn of every item, in order.
+    """fn of every item, in order, in the context (`warn.listening`, np.errstate) of the caller.
 
     n_jobs is joblib's: None or 1 for no threads, -1 for one a core, -2 for one less, ...
     """
@@ -22,4 +23,5 @@ def in_threads(fn: Callable[[T], R], items: Iterable[T], n_jobs: int | None) -> 
         return [fn(item) for item in items]
     workers = n_jobs if n_jobs > 0 else max((os.cpu_count() or 1) + 1 + n_jobs, 1)
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        return list(pool.map(fn, items))
+        running = [pool.submit(copy_context().run, fn, item) for item in items]
+        return [one.result() for one in running]

@@ -262,9 +262,13 @@ def test_bad_questions(models, keywords, error, words):
 
 
 def test_the_failing_model_and_fold_are_named():
-    with pytest.raises(ValueError, match="n_components=50") as caught:
+    told = "'too many' failed on fold 1 of 5: .*n_components=50"
+    with pytest.raises(ValueError, match=told):
         compare({"too many": eg.PPCA(50)}, table())
-    assert "'too many' on fold 1 of 5" in caught.value.__notes__[0]
+    found = compare({"too many": eg.PPCA(50), "fine": eg.PPCA(1)}, table())
+    assert "n_components=50" in found.reasons["too many"]
+    assert np.isfinite(found.log_likelihood).tolist() == [False, True]
+    assert found.best == "fine"
 
 
 def test_models_are_left_as_they_were():

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import inspect
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,10 +32,12 @@ from eigengap.sources import as_source
 from eigengap.sources.frames import library_of, like
 from eigengap.sources.hidden_cells import hidden_cells
 from eigengap.sources.new_frame import new_frame
-from eigengap.warn import warn
+from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
+from eigengap.warn import listening, warn
 
 QUANTILE_95 = 1.959963984540054
 NO_NAN = "does not take NaN"
+FAILED = "failed on fold"
 
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
 
@@ -83,7 +84,7 @@ def compare(
     A model that cannot be measured keeps its line and the reason: one that refuses NaN where X has
     gaps (fitting it to complete rows only would compare it on other data), one without
     `sample_weight` where weights are given, an outlier detector, whose `score_samples` is no
-    log-density, a pipeline, whose density is of transformed columns.
+    log-density, a pipeline, whose density is of transformed columns, one whose fit fails.
 
     A model with `impute` fills by it, an imputer by its `transform`; what only projects
     (scikit-learn's PCA) by iterated projection from the column means.
@@ -109,6 +110,7 @@ def compare(
     folds = list(_folds(cv, rows, seed))
     hidden = hidden_cells(~np.isnan(rows.values), _share(holdout), seed)
     measured = [_measure(name, model, rows, folds, hidden) for name, model in named.items()]
+    _require_one(measured)
     return Comparison(tuple(measured), rows.weight, len(folds), rows.unit_note())
 
 
@@ -253,8 +255,8 @@ class Comparison:
         ]  # fmt: skip
         if self.reasons:
             parts.append("Not measured: " + _listed(self.reasons))
-        rows = int(np.sum(self.measured[0].tests > 0))
-        cells = int(np.sum(self.measured[0].cells))
+        rows = max(int(np.sum(one.tests > 0)) for one in self.measured)
+        cells = max(int(np.sum(one.cells)) for one in self.measured)
         parts.append(
             f"Over {self.n_folds} folds, {rows} test rows and {cells} hidden cells; standard "
             "errors are paired over rows and do not hold the variability of the training rows"
@@ -340,6 +342,7 @@ class _Rows:
     def of(cls, X: Any, y: Any, sample_weight: Any, missing_values: Any) -> _Rows:
         source = as_source(X, sample_weight=sample_weight, missing_values=missing_values)
         source.require_fit(min_rows=2)
+        warn_of_codes(source)
         values = source.collect()
         dense = values if isinstance(values, np.ndarray) else values.toarray()
         dense = np.asarray(dense, dtype=np.float64)
@@ -353,7 +356,7 @@ class _Rows:
             y=y,
             weight=np.ones(len(dense)) if weight is None else weight,
             weighted=weight is not None,
-            unit=np.nanstd(dense, axis=0),
+            unit=_moments(dense, np.ones(len(dense)) if weight is None else weight)[1],
         )
 
     def __len__(self) -> int:
@@ -379,6 +382,24 @@ class _Rows:
         return f" {constant} constant column{'s' if constant > 1 else ''} left out of the rmse."
 
 
+def _moments(X: Array, weight: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation (d,) of what was seen, each row as often as it counts."""
+    w = np.where(np.isnan(X), 0.0, weight[:, None])
+    count = np.maximum(w.sum(axis=0), np.finfo(float).tiny)  # 0 for a column without any
+    filled = np.where(w > 0, X, 0.0)
+    mean = np.sum(w * filled, axis=0) / count
+    return mean, np.sqrt(np.sum(w * (filled - mean) ** 2, axis=0) / count)
+
+
+def _require_one(measured: list[Measured]) -> None:
+    """Refuse where every model failed, for then there is nothing to compare."""
+    if all(one.reasons and one.reasons[0].startswith(FAILED) for one in measured):
+        raise ValueError(
+            "no model could be fitted: "
+            + "; ".join(f"{one.name!r} {one.reasons[0]}" for one in measured)
+        )
+
+
 def _measure(
     name: str, model: Any, rows: _Rows, folds: list[Fold], hidden: NDArray[np.bool_]
 ) -> Measured:
@@ -399,22 +420,22 @@ def _measure(
                 _score(found, fitted, rows, test)
                 _fill(found, fitted, rows, train, test, hidden)
             except ValueError as error:
-                if rows.has_gaps and "NaN" in str(error):
+                if rows.has_gaps and "Input X contains NaN" in str(error):
                     found.not_at_all(NO_NAN)
-                    return found
-                error.add_note(f"This was {name!r} on fold {number + 1} of {len(folds)}.")
-                raise
+                else:
+                    found.not_at_all(f"{FAILED} {number + 1} of {len(folds)}: {error}")
+                return found
     return found
 
 
 @contextmanager
 def _each_warning_once(name: str) -> Iterator[None]:
     """What a model warns of, once and under its name, however many folds it met it in."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with listening() as heard:
         yield
-    for category, message in dict.fromkeys((w.category, str(w.message)) for w in caught):
-        warn(f"{name}: {message}", category)
+    for told in dict.fromkeys(heard):
+        if not issubclass(told.category, SentinelWarning):  # told of the whole table
+            warn(f"{name}: {told.message}", told.category)
 
 
 def _fit(model: Any, rows: _Rows, train: NDArray[np.intp]) -> tuple[Any, float]:
@@ -453,7 +474,7 @@ def _fill(
     if not asked.any() or np.isnan(found.squared_error).all():
         return
     table, values = rows.take_hidden(test, hidden)
-    answer = fill(fitted, table, values, np.nanmean(rows.values[train], axis=0))
+    answer = fill(fitted, table, values, _moments(rows.values[train], rows.weight[train])[0])
     if answer is None:
         found.no_filling("cannot fill cells (no impute, no inverse_transform)")
         return

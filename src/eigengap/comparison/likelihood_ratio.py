@@ -12,13 +12,13 @@ model, with the gaps of the true one.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from math import nan
 from typing import Any, Literal
 
 import numpy as np
 import scipy.special
+from numpy.typing import NDArray
 
 from eigengap.comparison.unfitted import unfitted
 from eigengap.linalg import Array
@@ -27,6 +27,7 @@ from eigengap.rank import factor_parameters, ppca_parameters
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
 from eigengap.threads import in_threads
+from eigengap.warn import silence
 
 Method = Literal["auto", "chi2", "bootstrap"]
 METHODS: tuple[Method, ...] = ("auto", "chi2", "bootstrap")
@@ -160,21 +161,37 @@ class _Table:
         random_state: int,
         n_jobs: int | None,
     ) -> Array:
-        """The statistic of n_boot tables of the fitted smaller model."""
+        """The statistic of n_boot tables of the fitted smaller model.
+
+        A row of weight w stands for w rows, and as many are drawn in its place, with its gaps.
+        """
         if n_boot < 1:
             raise ValueError(f"n_boot must be at least 1, got {n_boot}")
-        n = self.values.shape[0]
-        seen = ~np.isnan(self.values) if isinstance(self.values, np.ndarray) else True
+        dense = isinstance(self.values, np.ndarray)
+        seen = ~np.isnan(self.values) if dense else np.ones(self.values.shape, dtype=bool)
+        if self.weight is not None:
+            seen = np.repeat(seen, _whole(self.weight), axis=0)
+        repeated = _Table(np.empty(0), None)
 
         def replicate(stream: np.random.SeedSequence) -> float:
-            drawn = null.model_.sample(n, np.random.default_rng(stream))
+            drawn = null.model_.sample(len(seen), np.random.default_rng(stream))
             drawn = np.where(seen, drawn, np.nan)
-            return _statistic(self.fit(smaller, drawn), self.fit(larger, drawn))
+            return _statistic(repeated.fit(smaller, drawn), repeated.fit(larger, drawn))
 
         streams = np.random.SeedSequence(int(random_state)).spawn(n_boot)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Heywood cases of a replicate are part of the null
+        with silence():  # Heywood cases of a replicate are part of the null
             return np.array(in_threads(replicate, streams, n_jobs))
+
+
+def _whole(weight: Array) -> NDArray[np.intp]:
+    """Weights as numbers of rows."""
+    whole = np.round(weight).astype(np.intp)
+    if not np.array_equal(whole, weight):
+        raise ValueError(
+            "the bootstrap draws rows, so that sample_weight must hold whole numbers of them; use "
+            'method="chi2" where the ranks are equal'
+        )
+    return whole
 
 
 def _statistic(smaller: Any, larger: Any) -> float:

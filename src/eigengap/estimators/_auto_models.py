@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
+from eigengap.estimators._column_means import ColumnMeans
 from eigengap.estimators._held_out import HeldOut, Search
 from eigengap.estimators.bayesian_pca import BayesianPCA
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.estimators.ppca import PPCA
 from eigengap.linalg import Array
+from eigengap.models.information import Evidence
 from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.models.predictive import Predictive
 
 FIRST_CAP = 16  # components offered to Bayesian PCA; doubled for as long as that helps
 LIKE_SIZE = 5.0  # ratio of standard deviations up to which columns are of like size
@@ -22,6 +26,7 @@ LIKE_SIZE = 5.0  # ratio of standard deviations up to which columns are of like 
 # early, but what is not known of its parameters is no longer small.
 ROWS_A_FACTOR = 8
 LARGEST_MIXTURE = 16
+FEW_ROWS = 30  # in which a column is seen, below which its parameters are not taken for certain
 ROWS_A_CLUSTER = 30  # and two for each column: fewer do not determine a cluster's plane
 MIXTURE_STEPS = 5  # times as many: rows have to find their clusters first
 MIXTURE_RANKS = (2, 8)  # components of a cluster
@@ -32,15 +37,40 @@ STANDARDISED = {True: " of standardised columns", False: ""}
 
 @dataclass(frozen=True, eq=False)
 class AsItIs:
-    """A model whose parameters are taken for certain."""
+    """A model whose parameters are taken for certain, but those of columns seen in few rows."""
 
     model: LinearGaussian
+    evidence: Evidence | None = None
 
     def conditional(self, X: Array, cell_sd: Array | None = None) -> tuple[Array, Array]:
-        return self.model.conditional(X, cell_sd)
+        mean, variance = self.model.conditional(X, cell_sd)
+        few = self._few()
+        if few.any():
+            _, wider = self._uncertain().conditional(X, cell_sd)
+            variance = np.where(few, np.maximum(variance, wider), variance)
+        return mean, variance
 
     def draw(self, rng: np.random.Generator) -> LinearGaussian:
-        return self.model
+        few = self._few()
+        if not few.any():
+            return self.model
+        drawn, W = self._uncertain().draw(rng), few[:, None]
+        return replace(
+            self.model,
+            W=np.where(W, drawn.W, self.model.W),
+            mu=np.where(few, drawn.mu, self.model.mu),
+            psi=np.where(few, drawn.psi, self.model.psi),
+        )
+
+    def _few(self) -> NDArray[np.bool_]:
+        """(d,) columns of which too few cells can be hidden to put their intervals right."""
+        if self.evidence is None:
+            return np.zeros(self.model.d, dtype=bool)
+        return self.evidence.seen_w < FEW_ROWS
+
+    def _uncertain(self) -> Predictive:
+        assert self.evidence is not None
+        return Predictive.of(self.model, self.evidence)
 
 
 class StoppedFactorAnalysis(FactorAnalysis):
@@ -54,7 +84,7 @@ class StoppedFactorAnalysis(FactorAnalysis):
 
     @property
     def predictive_(self) -> Any:
-        return AsItIs(self.model_)
+        return AsItIs(self.model_, self.evidence_)
 
 
 @dataclass(frozen=True)
@@ -64,7 +94,8 @@ class AutoModels:
     Bayesian PCA finds its number of components in one fit and does not overfit: it says about how
     many there are. With noise of its own for each column it is Bayesian factor analysis. Maximum
     likelihood wins where most directions carry something, which automatic relevance determination
-    gives up too early; mixtures win where the rows form clusters.
+    gives up too early; mixtures win where the rows form clusters; and where columns say nothing of
+    each other their means are the best there is.
     """
 
     scale: bool | str  # "auto": both, where both make sense
@@ -74,11 +105,15 @@ class AutoModels:
     def run(self, search: Search, q: int | None) -> None:
         """Try them all, with q components where given."""
         scales = self._scales(search.held_out)
-        if q is not None:
+        if q is None:
+            self._of_any_rank(search, scales)
+        else:
             for scale in scales:
                 search.once(f"PPCA{STANDARDISED[scale]}", PPCA(q, scale=scale, **self.how), q)
             search.once("factor analysis", StoppedFactorAnalysis(q, **self.how), q)
-            return
+        search.once("column means", ColumnMeans())
+
+    def _of_any_rank(self, search: Search, scales: list[bool]) -> None:
         for scale in scales:
             self._bayesian(search, f"Bayesian PCA{STANDARDISED[scale]}", scale)
         best = search.best()

@@ -34,7 +34,7 @@ from eigengap.models.posterior import Posterior
 from eigengap.models.predictive import Predictive
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
-from eigengap.sources.base import Block, Source
+from eigengap.sources.base import Block, Source, require_frequencies
 from eigengap.sources.frames import like
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
@@ -46,6 +46,8 @@ from eigengap.warn import warn
 FEW_ROWS = 200  # that tell the size of the columns
 DROWNED = 10.0  # noise variance over a column's own that no chance explains
 DENSE_BYTES = 64 << 20  # of a sparse table that are made dense at a time
+MOST_NAMED = 5  # columns in one warning
+LARGEST_CELL = 1e140  # beyond which squares, in units of small noise, leave float64
 
 # Constraints on the parameters that all three share, for scikit-learn's validation.
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
@@ -72,6 +74,25 @@ class UnitsWarning(UserWarning):
 
 class ForgottenCellSdWarning(UserWarning):
     """A model that was fitted with known noise of cells gets rows without it."""
+
+
+class FewCellsWarning(UserWarning):
+    """A column was seen in too few rows to tell its noise."""
+
+
+class OverflowingCellError(ValueError):
+    """A cell is too large to be squared."""
+
+    def __init__(self, value: float, row: int, column: int) -> None:
+        super().__init__(
+            f"Input X holds {value:g} at row {row}, column {column}, which is too large to be "
+            "squared. If it marks a missing cell, pass missing_values or set it to NaN"
+        )
+        self.value, self.row, self.column = value, row, column
+
+    def after(self, start: int) -> OverflowingCellError:
+        """The same where the rows that were looked at begin at `start`."""
+        return OverflowingCellError(self.value, self.row + start, self.column)
 
 
 class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
@@ -123,7 +144,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         )
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        _require_frequencies(source.seen().sum_w)
+        require_frequencies(source.seen().sum_w)
         self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
         unit = self._column_sizes(source) if self.scale else None
         fit = self._fit_model(source if unit is None else Rescaled(source, unit))
@@ -133,6 +154,8 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         self.knows_cell_sd_ = source.has_cell_sd
         if self._shares_noise and unit is None:
             warn_of_units(source, fit.model.psi)
+        if self._noise_kind() == "diagonal":
+            warn_of_few(source, fit.model.q)
         self._finish()
 
     def _finish(self) -> None:
@@ -459,7 +482,14 @@ def _on_dense(block: Block, fn: Callable[..., Array]) -> Array:
     """fn of the block's rows (and of cell_sd where there is one); a sparse block in pieces."""
     values, cell_sd = block.values, block.cell_sd
     if isinstance(values, np.ndarray):
-        return fn(values) if cell_sd is None else fn(values, cell_sd)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = fn(values) if cell_sd is None else fn(values, cell_sd)
+        except OverflowingCellError as error:  # of an inner model, which knows this block alone
+            raise error.after(block.start) from None
+        if np.isnan(found).any():
+            _refuse_overflow(values, found, block.start)
+        return found
     step = max(1, DENSE_BYTES // (8 * values.shape[1]))
     parts = []
     for start in range(0, block.n_rows, step):
@@ -480,21 +510,21 @@ def _sample_conditional(
     return model.sample_conditional(X, rng, cell_sd)
 
 
-def _require_frequencies(sum_w: float) -> None:
-    if sum_w <= 1.0:
-        raise ValueError(
-            f"sample_weight sums to {sum_w:g}, but weights are frequencies: rows that count once "
-            "or less in all have no variance. Scale the weights to sum to the number of rows, e.g. "
-            "sample_weight * len(sample_weight) / sample_weight.sum()"
-        )
-
-
 def _standard_deviations(source: Source) -> Array:
     """(d,) of the seen cells; 1 for a constant column, which has no scale to be undone."""
     variance = source.reduce(ColumnMoments.of).variance
     refuse_tiny_columns(source, variance)
     deviations = np.sqrt(variance)
     return np.where(deviations > 0, deviations, 1.0)
+
+
+def _refuse_overflow(X: Array, found: Array, start: int) -> None:
+    """Refuse rows of which nothing could be computed because a cell is too large to be squared."""
+    rows = np.flatnonzero(np.isnan(found).any(axis=tuple(range(1, found.ndim))))
+    for i in rows:
+        j = int(np.nanargmax(np.abs(X[i]))) if not np.isnan(X[i]).all() else 0
+        if abs(X[i, j]) > LARGEST_CELL:
+            raise OverflowingCellError(float(X[i, j]), start + int(i), j)
 
 
 def _not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
@@ -511,6 +541,24 @@ def _not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
     )
 
 
+def warn_of_few(source: Source, q: int) -> None:
+    """Tell of columns seen in so few rows that their loadings and noise fit them exactly."""
+    seen = source.seen()
+    w = seen.per_column * (seen.sum_w / max(seen.rows, 1))  # of frequencies, about
+    few = np.flatnonzero(w < q + 2)
+    if len(few):
+        named = ", ".join(
+            f"{column(source.names, int(j))} ({seen.per_column[j]})" for j in few[:MOST_NAMED]
+        )
+        more = f" and {len(few) - MOST_NAMED} more" if len(few) > MOST_NAMED else ""
+        warn(
+            f"too few rows show a value in column{'s' if len(few) > 1 else ''} {named}{more}: with "
+            f"{q} component{'s' if q > 1 else ''} a column needs {q + 2} before its noise can be "
+            "told. Its standard deviations are guessed from other columns",
+            FewCellsWarning,
+        )
+
+
 def warn_of_units(source: Source, psi: Array) -> None:
     """Tell of columns that vary far less than the noise that all are said to have."""
     rows = source.sample(min(FEW_ROWS, source.seen().rows), np.random.default_rng(0))
@@ -522,8 +570,8 @@ def warn_of_units(source: Source, psi: Array) -> None:
     variance[judged] = np.nanvar(rows[:, judged], axis=0)
     drowned = np.flatnonzero((variance > 0) & (psi > DROWNED * variance))
     if len(drowned):
-        named = ", ".join(column(source.names, int(j)) for j in drowned[:5])
-        more = f" and {len(drowned) - 5} more" if len(drowned) > 5 else ""
+        named = ", ".join(column(source.names, int(j)) for j in drowned[:MOST_NAMED])
+        more = f" and {len(drowned) - MOST_NAMED} more" if len(drowned) > MOST_NAMED else ""
         warn(
             "the noise variance, one for all columns, is far larger than the whole variance of "
             f"column{'s' if len(drowned) > 1 else ''} {named}{more}: the columns differ too much "
@@ -541,3 +589,6 @@ def _log_jacobian(fit: GaussianFit, unit: Array | None) -> float:
 def _generator(random_state: Any) -> np.random.Generator:
     seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
     return np.random.default_rng(seed)
+
+
+_require_frequencies = require_frequencies

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -16,7 +15,7 @@ from eigengap.estimators._base import SHARED_CONSTRAINTS
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.ppca import PPCA
 from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.warn import warn
+from eigengap.warn import listening, warn
 
 NEARLY_NONE = 1e-10  # share of a column's variance below which its noise counts as none
 
@@ -70,9 +69,8 @@ def has_density(estimator: Any) -> bool:
 @contextmanager
 def warnings_about(what: str, but: tuple[type[Warning], ...] = ()) -> Iterator[None]:
     """Repeat warnings of the inner fit, but some kinds, with a word on which fit it was."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with listening() as heard:
         yield
-    for warning in caught:
-        if not issubclass(warning.category, but):
-            warn(f"{what}: {warning.message}", warning.category)
+    for told in heard:
+        if not issubclass(told.category, but):
+            warn(f"{what}: {told.message}", told.category)

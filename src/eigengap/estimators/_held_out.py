@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +22,7 @@ from eigengap.imputation import (
 )
 from eigengap.linalg import Array
 from eigengap.rank import largest_rank
+from eigengap.warn import silence
 
 STEPS = 60  # EM steps of a whole search at the larger ranks, about
 
@@ -77,10 +77,7 @@ class HeldOut:
             fits.append(clone(estimator).fit(rows, **weight))
             return np.asarray(fits[-1].impute(rows))
 
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # of the one that is chosen they are heard once, not of all
+        with silence():  # of the one that is chosen they are heard once, not of all
             return self._error(fill), fits
 
     def _error(self, fill: Callable[[Array], Array]) -> float:

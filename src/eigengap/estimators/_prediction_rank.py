@@ -9,7 +9,6 @@ of each class keeps 4 and 5 components on WDBC, where 2 classify best, and 6 on 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
+from eigengap.warn import silence
 
 FOLDS = 5
 PATIENCE = 2  # doublings in a row that may be worse before the search ends
@@ -38,8 +38,7 @@ def search(error: Callable[[int], float], most: int) -> dict[int, float]:
 
     def ask(q: int) -> None:
         if q not in errors:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what matters is told of the final fit
+            with silence():  # what matters is told of the final fit
                 errors[q] = error(q)
 
     q, risen = 1, 0
@@ -92,8 +91,8 @@ def prediction_errors(
     splits = list(_splits(joint, targets, weight))
     if not splits:
         return {}
-    rows = min(len(training) for training, *_ in splits)
-    most = max(1, min(joint.shape[1] - 1, rows // 2))
+    rows = min(_labelled(training[:, -targets:], w) for training, w, *_ in splits)
+    most = max(1, min(joint.shape[1] - 1, int(rows) // 2))
     unit = _variance(joint[:, -targets:], weight)
     return search(lambda q: _squared_error(fit_predict(q), splits, targets, unit), most)
 
@@ -123,6 +122,12 @@ def _squared_error(predict: Predict, splits: list[Split], targets: int, unit: Ar
         total += float(np.nansum(squares * share))
         count += float(np.sum(~np.isnan(squares) * share))
     return total / count if count else np.inf
+
+
+def _labelled(Y: Array, weight: Array | None) -> float:
+    """Rows in which the target that is seen least was seen."""
+    seen = ~np.isnan(Y)
+    return float(np.min(seen.sum(axis=0) if weight is None else weight @ seen))
 
 
 def _variance(Y: Array, weight: Array | None) -> Array:

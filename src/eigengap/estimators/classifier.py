@@ -36,6 +36,7 @@ from eigengap.estimators._prediction_rank import (
     search,
 )
 from eigengap.estimators._rank import LOOSE
+from eigengap.estimators.ppca import PPCA
 from eigengap.linalg import Array
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource, present_rows
@@ -45,6 +46,8 @@ from eigengap.sources.wording import column, show
 from eigengap.warn import warn
 
 METHODS = ["fit", "score_samples"]
+FEWEST_FOR_NOISE = 3  # rows: two lie on a line
+MOST_NAMED = 5  # classes in one warning
 LEAST_NOISE = 1e-6  # of the mean variance, where no class has any noise
 
 
@@ -249,7 +252,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
     def _fit_class(self, part: _Class, settings: dict[str, Any]) -> Any:
         settings = dict(settings)
         if self._adapts:  # a class of few rows has fewer components than the others
-            most = min(part.source.seen().rows - 2, part.source.n_features - 1)
+            most = min(int(part.source.seen().sum_w) - 2, part.source.n_features - 1)
             settings["n_components"] = max(1, min(settings["n_components"], most))
         with warnings_about(part.name, but=self._settled):
             model = self._fitted(part.source, settings)
@@ -265,28 +268,33 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
 
     def _lend_noise(self, models: list[Any], parts: list[_Class], settings: dict[str, Any]) -> None:
         """Refit classes whose rows lie on a line: they take the mean noise of the others."""
-        proper = [k for k, model in enumerate(models) if has_density(model)]
+        proper = [k for k, model in enumerate(models) if self._tells_noise(model, parts[k])]
         if len(proper) == len(models):
             return
         lent = LEAST_NOISE * float(np.mean([np.mean(m.model_.variances()) for m in models]) or 1.0)
         if proper:
             weight = [parts[k].source.seen().sum_w for k in proper]
-            lent = float(np.average([models[k].noise_variance_ for k in proper], weights=weight))
-        for k in set(range(len(models))) - set(proper):
-            name = parts[k].name
-            warn(
-                f"the rows of {name} are too few or too much alike to tell its noise variance: "
-                + ("the mean of the other classes is used" if proper else "a small one is used"),
-                NoiseFloorWarning,
-            )
-            with warnings_about(name, but=self._settled):
-                borrowed = {**settings, "n_components": 1, "noise_variance": lent}
-                models[k] = self._fitted(parts[k].source, borrowed)
+            noise = [float(np.mean(models[k].noise_variance_)) for k in proper]
+            lent = float(np.average(noise, weights=weight))
+        rest = sorted(set(range(len(models))) - set(proper))
+        warn(
+            f"the rows of {_listed([parts[k].name for k in rest])} are too few or too much alike "
+            "to tell a noise variance: "
+            + ("the mean of the other classes is used" if proper else "a small one is used"),
+            NoiseFloorWarning,
+        )
+        for k in rest:
+            borrowed = {**settings, "n_components": 1, "noise_variance": lent}
+            with warnings_about(parts[k].name, but=self._settled):
+                models[k] = _fitted(PPCA(**borrowed), parts[k].source)
+
+    def _tells_noise(self, model: Any, part: _Class) -> bool:
+        """Whether a class has a density, and more rows than its line takes."""
+        few = self.estimator is None and part.source.seen().sum_w < FEWEST_FOR_NOISE
+        return has_density(model) and not few
 
     def _fitted(self, source: ArraySource, settings: dict[str, Any]) -> Any:
-        estimator = density(self, METHODS, scale=False).set_params(**settings)
-        weights = {} if source.weight is None else {"sample_weight": source.weight}
-        return estimator.fit(source.collect(), **weights)
+        return _fitted(density(self, METHODS, scale=False).set_params(**settings), source)
 
     # How many components -------------------------------------------------------------------
 
@@ -300,7 +308,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         splits = [split for split in every if len(split.code)]
         if not splits:
             return {}
-        largest = max(int(training.source.n_rows) for training in splits[0].training)
+        largest = max(int(training.source.seen().sum_w) for training in splits[0].training)
         most = max(1, min(parts[0].source.n_features - 1, largest // 2))
         return search(lambda q: self._error(splits, q), most)
 
@@ -374,7 +382,10 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         """ln p(x | k) in the units of the data: (c, K)."""
         unit = self.scale_
         rows = X if unit is None else X / unit
-        densities = _densities(self.models_, rows)
+        lost = np.any(np.isinf(rows), axis=1, keepdims=True)
+        densities = _densities(self.models_, np.where(lost, 0.0, rows))
+        nowhere = np.max(densities, axis=1, keepdims=True) == -np.inf
+        densities = np.where(lost | nowhere, nan, densities)  # no class is nearer than another
         if unit is not None:
             densities -= (~np.isnan(X) @ np.log(unit))[:, None]
         return densities
@@ -433,6 +444,16 @@ def _densities(models: list[Any], rows: Rows) -> Array:
     return np.column_stack([model.score_samples(rows) for model in models])
 
 
+def _fitted(estimator: Any, source: ArraySource) -> Any:
+    weights = {} if source.weight is None else {"sample_weight": source.weight}
+    return estimator.fit(source.collect(), **weights)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
 def _weight(source: Source) -> Array | None:
     return source.weight if isinstance(source, ArraySource) else None
 
@@ -450,10 +471,10 @@ def _select(source: Source, rows: NDArray[np.intp], unit: Array | None) -> Array
 def _refuse_missing(y: Any) -> None:
     """Refuse labels that are None or NaN, by row."""
     labels = np.asarray(y)
-    if labels.dtype.kind not in "Of" or labels.ndim != 1:
+    if labels.dtype.kind not in "OfM" or labels.ndim != 1:
         return
     for row, label in enumerate(labels):
-        if label is None or label != label:  # NaN, NaT and pandas.NA are not what they are
+        if label is None or type(label).__name__ == "NAType" or label != label:  # NaN, NaT
             raise ValueError(
                 f"Input y contains NaN: row {row} has no class ({label!r}). A density belongs to a "
                 "class: drop the rows without one"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from math import nan
 from numbers import Integral, Real
@@ -20,7 +19,7 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from eigengap.estimators._auto_models import AutoModels
-from eigengap.estimators._base import NoiseFloorWarning
+from eigengap.estimators._base import FewCellsWarning, NoiseFloorWarning, warn_of_few
 from eigengap.estimators._held_out import HeldOut, Search
 from eigengap.imputation import ImputationChoice, Trial
 from eigengap.linalg import Array
@@ -30,7 +29,9 @@ from eigengap.sources.base import Source
 from eigengap.sources.checks import resolve_columns
 from eigengap.sources.frames import library_of, like
 from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
-from eigengap.sources.typed import boolean_columns, typed_like, whole_columns
+from eigengap.sources.typed import boolean_columns, typed_like, whole_columns, with_new_columns
+from eigengap.sources.wording import column
+from eigengap.warn import without
 
 CARE = 4  # times as many cells are hidden where the search is to be thorough
 
@@ -177,14 +178,15 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         values, weight = _dense(source), getattr(source, "weight", None)
         whole = self._whole(X, source, values)
         bounds = self._bounds(X, source, values)
-        self.choice_, best, self.std_factors_ = self._chosen(values, weight)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SentinelWarning)  # told above, with column names
-            if isinstance(self.estimator, str):  # chosen with open eyes, and stopped early
-                warnings.simplefilter("ignore", NoiseFloorWarning)
-                warnings.simplefilter("ignore", ConvergenceWarning)
-            self.estimator_ = best.fit(values, **_weights(weight))
+        _require_whole_numbers(whole, bounds, source)
+        choice, best, std_factors = self._chosen(values, weight)
+        # A model of our own is chosen with open eyes and stopped early; codes were told above.
+        early = (NoiseFloorWarning, ConvergenceWarning) if isinstance(self.estimator, str) else ()
+        with without(SentinelWarning, FewCellsWarning, *early):
+            fitted = best.fit(values, **_weights(weight))
+        warn_of_few(source, int(np.max(getattr(fitted, "n_components_", 0))))
         validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        self.estimator_, self.choice_, self.std_factors_ = fitted, choice, std_factors
         self.whole_, self.bounds_ = whole, bounds
         self.indicator_features_ = np.flatnonzero(np.isnan(values).any(axis=0))
         return self
@@ -261,7 +263,8 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
                 low[j], high[j] = _pair(pair, f"bounds of column {column!r}")
         elif self.bounds is not None:
             low[:], high[:] = _pair(self.bounds, "bounds")
-        if self.integers == "keep" and (truth := boolean_columns(X)) is not None:
+        keep = isinstance(self.integers, str)
+        if keep and (truth := boolean_columns(X)) is not None:
             low[truth], high[truth] = np.maximum(low[truth], 0), np.minimum(high[truth], 1)
         return np.stack([low, high])
 
@@ -275,11 +278,12 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         values, gaps = self._read(X)
         filled = self._within(np.asarray(self.estimator_.impute(values)), gaps)
         own_types = _get_output_config("transform", self)["dense"] == library_of(X)
-        if self.add_indicator:
-            filled = np.hstack([filled, gaps[:, self.indicator_features_].astype(filled.dtype)])
-        elif own_types:
-            return typed_like(X, filled, gaps)
-        return filled
+        flags = gaps[:, self.indicator_features_] if self.add_indicator else None
+        if own_types:
+            typed = typed_like(X, filled, gaps)
+            names = self.get_feature_names_out()[values.shape[1] :]
+            return typed if flags is None else with_new_columns(typed, names, flags)
+        return filled if flags is None else np.hstack([filled, flags.astype(filled.dtype)])
 
     def impute(self, X: Any, return_std: bool = False) -> Any:
         """X with its gaps filled, in X's own type, and how sure each fill is.
@@ -420,13 +424,25 @@ def _weights(weight: Array | None) -> dict[str, Array]:
     return {} if weight is None else {"sample_weight": weight}
 
 
+def _require_whole_numbers(whole: NDArray[np.bool_], bounds: Array, source: Source) -> None:
+    """Refuse bounds of a column of whole numbers between which there is none."""
+    for j in np.flatnonzero(whole & (np.ceil(bounds[0]) > np.floor(bounds[1]))):
+        low, high = bounds[:, j]
+        raise ValueError(
+            f"column {column(source.names, int(j))} is to be filled with whole numbers, and there "
+            f"is none between its bounds {low:g} and {high:g}"
+        )
+
+
 def _pair(pair: Any, label: str) -> tuple[float, float]:
     try:
         low, high = pair
+        low = -np.inf if low is None else float(low)
+        high = np.inf if high is None else float(high)
     except (TypeError, ValueError):
-        raise ValueError(f"{label} must be (low, high), got {pair!r}") from None
-    low = -np.inf if low is None else float(low)
-    high = np.inf if high is None else float(high)
+        raise ValueError(
+            f"{label} must be (low, high), two numbers or None, got {pair!r}"
+        ) from None
     if not low <= high:
         raise ValueError(f"{label} must be (low, high) with low <= high, got {pair!r}")
     return low, high

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from eigengap.sources.base import Source
 from eigengap.sources.rescaled import Rescaled
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.threads import in_threads
+from eigengap.warn import silence
 
 Method = Literal["bootstrap", "parametric", "asymptotic"]
 METHODS: tuple[Method, ...] = ("bootstrap", "parametric", "asymptotic")
@@ -123,8 +123,7 @@ def confidence_intervals(
     draw = rows.resampled if method == "bootstrap" else partial(rows.drawn, fitted.model_)
     refit = partial(_replicate, rows, fitted, loadings, draw)
     rngs = generators(seed, n_boot)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what a replicate has to say is counted below
+    with silence():  # what a replicate has to say is counted below
         replicates = in_threads(refit, rngs, n_jobs)
     at_fit = _readings(fitted, loadings)
     found = spread(at_fit, [values for values, _ in replicates], table.sum_w)

@@ -21,7 +21,6 @@ from eigengap.estimators._base import (
     NoiseFloorWarning,
     _generator,
     _on_dense,
-    _require_frequencies,
     _standard_deviations,
     warn_of_units,
 )
@@ -41,7 +40,7 @@ from eigengap.models.mixture import MixtureOfLinearGaussians, MixturePosterior
 from eigengap.models.mixture_predictive import MixturePredictive
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
-from eigengap.sources.base import Source
+from eigengap.sources.base import Source, require_frequencies
 from eigengap.sources.frames import like
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
@@ -220,7 +219,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         )
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        _require_frequencies(source.seen().sum_w)
+        require_frequencies(source.seen().sum_w)
         ranks = self._ranks(source)
         unit = _standard_deviations(source) if self.scale else None
         scaled = source if unit is None else Rescaled(source, unit)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from eigengap.estimators._base import _on_dense
+from eigengap.estimators._base import FewCellsWarning, _on_dense, warn_of_few
 from eigengap.estimators._density import CONSTRAINTS, density, warnings_about
 from eigengap.estimators._prediction_rank import (
     SEARCH_STEPS,
@@ -27,14 +27,16 @@ from eigengap.estimators._prediction_rank import (
 from eigengap.estimators._rank import LOOSE
 from eigengap.estimators.factor_analysis import HeywoodWarning
 from eigengap.linalg import Array
+from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource, present_rows
 from eigengap.sources.base import Rows
 from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
 
 METHODS = ["fit", "impute"]
-# Of the joint fit: a column that is itself a factor predicts as well, and codes were told before.
-SETTLED = (HeywoodWarning, SentinelWarning)
+# Of the joint fit: a column that is itself a factor predicts as well; codes were told before, and
+# of columns seen in few rows y matters.
+SETTLED = (HeywoodWarning, SentinelWarning, FewCellsWarning)
 
 
 class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -157,7 +159,7 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         source.require_fit(min_rows=2)
         _require_targets(Y)
         warn_of_codes(source)
-        warn_of_codes(ArraySource(Y, names=_targets_named(Y.shape[1])))
+        warn_of_codes(_targets_of(Y))
         joint = _side_by_side(source.collect(), Y)
         weight = source.weight if isinstance(source, ArraySource) else None
         estimator = density(self, METHODS, self.scale)
@@ -167,6 +169,8 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             if errors:
                 estimator.set_params(n_components=best(errors))
         self._fit_joint(estimator, joint, weight, Y.shape[1])
+        if self.estimator is None and self.noise == "diagonal":
+            warn_of_few(_targets_of(Y), estimator.n_components_)
         validate_data(self, X, reset=True, skip_check_array=True)
         self.__dict__.pop("cv_errors_", None)  # of an earlier fit that had to choose
         if errors is not None:
@@ -188,7 +192,8 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         try:
             values = as_source(table, missing_values=self.missing_values).collect()
         except ValueError as error:
-            raise ValueError(f"Input y: {error}") from None
+            told = str(error).replace("Input X", "Input y").partition(" Choose the")[0]
+            raise ValueError(f"y must hold numbers, NaN where unknown: {told}") from None
         dense = values if isinstance(values, np.ndarray) else values.toarray()
         return np.asarray(dense, dtype=np.float64), flat
 
@@ -252,7 +257,7 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return np.hstack([table[:, -self.n_targets_ :] for table in both])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R2 of the prediction, averaged over targets; rows where y is NaN are left out.
+        """R2 of the prediction, averaged over targets; entries of y that are NaN are left out.
 
         Parameters
         ----------
@@ -260,15 +265,23 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         y : array of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array of shape (n_samples,), default=None
         """
-        predicted = np.asarray(self.predict(X))
         truth = self._targets(y)[0]
-        predicted = predicted.reshape(truth.shape)
+        predicted = np.asarray(self.predict(X)).reshape(-1, self.n_targets_)
+        if truth.shape != predicted.shape:
+            raise ValueError(
+                f"y has shape {truth.shape}, but {len(predicted)} rows of {self.n_targets_} "
+                "target(s) are predicted"
+            )
         w = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        if w is not None and w.shape != (len(truth),):
+            raise ValueError(f"sample_weight has shape {w.shape}, but X has {len(truth)} rows")
         scores = []
-        for j in range(truth.shape[1]):
+        for j in np.flatnonzero(~np.isnan(truth).all(axis=0)):
             seen = ~np.isnan(truth[:, j])
             weight = None if w is None else w[seen]
             scores.append(r2_score(truth[seen, j], predicted[seen, j], sample_weight=weight))
+        if not scores:
+            raise ValueError("y has no value: every entry is NaN, so there is nothing to score")
         return float(np.mean(scores))
 
     # Fitted attributes ---------------------------------------------------------------------
@@ -290,12 +303,18 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     @property
     def intercept_(self) -> Any:
         """A number, or (n_targets,)."""
+        slopes = self._slopes()
         d, mu = self.n_features_in_, self.estimator_.model_.mu
-        intercept = mu[d:] - self._slopes() @ mu[:d]
+        intercept = mu[d:] - slopes @ mu[:d]
         return float(intercept[0]) if self._flat else intercept
 
     def _slopes(self) -> Array:
         d, model = self.n_features_in_, self.estimator_.model_
+        if not isinstance(model, LinearGaussian):
+            raise AttributeError(
+                f"the prediction of {type(self.estimator_).__name__} is not linear in X, so that "
+                "it has no coefficients"
+            )
         return model.W[d:] @ model.marginal(np.arange(d)).encoder().A
 
     def __sklearn_tags__(self) -> Any:
@@ -320,12 +339,20 @@ def _side_by_side(X: Rows, Y: Array) -> Rows:
     return scipy.sparse.hstack([X, scipy.sparse.csr_array(Y)], format="csr")
 
 
-def _targets_named(k: int) -> tuple[str, ...]:
-    return ("y",) if k == 1 else tuple(f"y{j}" for j in range(k))
+def _targets_of(Y: Array) -> ArraySource:
+    """y as a table whose columns are called y, or y0, y1, ..."""
+    k = Y.shape[1]
+    return ArraySource(Y, names=("y",) if k == 1 else tuple(f"y{j}" for j in range(k)))
 
 
 def _require_targets(Y: Array) -> None:
-    unseen = np.flatnonzero(np.isnan(Y).all(axis=0))
-    if len(unseen):
-        which = "y" if Y.shape[1] == 1 else f"column {int(unseen[0])} of y"
-        raise ValueError(f"{which} has no value: every entry is NaN, so there is nothing to learn")
+    seen = np.count_nonzero(~np.isnan(Y), axis=0)
+    for j in np.flatnonzero(seen < 2):
+        which = "y" if Y.shape[1] == 1 else f"column {int(j)} of y"
+        if seen[j] == 0:
+            raise ValueError(f"{which} has no value: every entry is NaN, so nothing can be learned")
+        if len(Y) > 1:
+            raise ValueError(
+                f"{which} is known in one row only, which says nothing of how it varies: at least "
+                "two are needed"
+            )

@@ -40,6 +40,7 @@ def top_eigenpairs(
     seed: int = 0,
     max_passes: int = 150,
     max_basis: int | None = None,
+    angle: float = ANGLE_TOLERANCE,
 ) -> TopEigenpairs:
     """The k leading eigenpairs of the positive semi-definite operator V -> A V on R^d.
 
@@ -64,7 +65,7 @@ def top_eigenpairs(
         if full or passes >= schedule.next_check or passes == max_passes:
             theta, Y = _ritz(T[:done, :done])
             residual = _residuals(border, Y)
-            short = -np.inf if done == d else shortfall(theta, residual, k)
+            short = -np.inf if done == d else shortfall(theta, residual, k, angle)
             if short <= 0.0 or passes == max_passes:
                 break
             schedule.update(passes, short)
@@ -81,7 +82,7 @@ def block_width(k: int) -> int:
     return k + max(2, k // 5)
 
 
-def shortfall(theta: Array, residual: Array, k: int) -> float:
+def shortfall(theta: Array, residual: Array, k: int, angle: float = ANGLE_TOLERANCE) -> float:
     """Decades by which the worst of the first k Ritz pairs misses the two tolerances.
 
     |lam - theta| <= r^2 / gap and sin(angle) <= r / gap (Parlett 1998, theorem 11.7.1), where the
@@ -97,7 +98,7 @@ def shortfall(theta: Array, residual: Array, k: int) -> float:
     below = theta[:k] - (theta[1 : k + 1] + residual[1 : k + 1])
     above = np.concatenate([[np.inf], theta[: k - 1] - residual[: k - 1] - theta[1:k]])
     gap = np.maximum(np.minimum(below, above), 0.0)
-    allowed = np.minimum(ANGLE_TOLERANCE * gap, np.sqrt(VALUE_TOLERANCE * scale * gap))
+    allowed = np.minimum(angle * gap, np.sqrt(VALUE_TOLERANCE * scale * gap))
     allowed = np.maximum(allowed, ROUNDING_FLOOR * scale)
     return float(np.max(np.log10(np.maximum(residual[:k], 1e-300) / allowed)))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eigengap.fitting.krylov import block_width, top_eigenpairs
+from eigengap.fitting.krylov import ANGLE_TOLERANCE, block_width, top_eigenpairs
 from eigengap.linalg import Array, sign_rule
 
 SMALL = 500  # side up to which LAPACK is as fast
@@ -28,12 +28,16 @@ class Eigenpairs:
     complete: bool  # whether these are all
 
 
-def leading_eigenpairs(G: Array, k: int | None) -> Eigenpairs:
-    """The k algebraically largest eigenpairs of the symmetric matrix G (n, n); None is all."""
+def leading_eigenpairs(G: Array, k: int | None, angle: float = ANGLE_TOLERANCE) -> Eigenpairs:
+    """The k algebraically largest eigenpairs of the symmetric matrix G (n, n); None is all.
+
+    `angle` bounds the sine of the angle between an eigenvector and the exact one, as far as
+    rounding allows.
+    """
     n = len(G)
     if k is None or k >= n or n <= SMALL or FEW * block_width(k) > n:
         return _of_all(G, n if k is None else min(k, n))
-    top = top_eigenpairs(lambda V: G @ V, n, k)
+    top = top_eigenpairs(lambda V: G @ V, n, k, angle=angle)
     if not top.certified:
         return _of_all(G, k)
     return Eigenpairs(top.lam, top.U * sign_rule(top.U), complete=False)

@@ -39,6 +39,11 @@ from eigengap.models.row_posterior import projected_variance
 LEAST_LEFT = 0.1
 LEAST_DEGREES = 3.0
 
+# Residuals of a column, beyond those that its parameters take, up to which its noise variance is
+# judged by those of the others too, and what they count for.
+FEW_RESIDUALS = 10.0
+PRIOR_RESIDUALS = 3.0
+
 # How often the information is found anew at loadings shrunk by their uncertainty, and the least
 # share of its strength that a component keeps.
 SHRINKAGES = 2
@@ -66,7 +71,8 @@ class Predictive:
             return cls(model, model.psi, np.full(model.d, np.inf), certain, evidence.noise)
         left = _share_left(evidence, model.q)
         degrees = _degrees(information(model, evidence), left, evidence.noise)
-        noise = model.psi / left / (1.0 - 2.0 / degrees)
+        noise = _with_few_told_by_others(model, evidence, model.psi / left)
+        noise = noise / (1.0 - 2.0 / degrees)
         wider = LinearGaussian(W=model.W, mu=model.mu, psi=noise)
         prior = _prior_precision(wider)
         spread = _spread(wider, evidence, prior)
@@ -149,6 +155,26 @@ def _share_left(evidence: Evidence, q: int) -> Array:
         return np.asarray(np.maximum(1.0 - (q + means) / seen_w, LEAST_LEFT))
     parameters = d * q - q * (q - 1) / 2 + d * means
     return np.full(d, max(1.0 - parameters / float(np.sum(seen_w)), LEAST_LEFT))
+
+
+def _with_few_told_by_others(model: LinearGaussian, evidence: Evidence, noise: Array) -> Array:
+    """(d,) noise variances, where each column has its own, with those of columns seen in few rows
+    drawn towards the share that noise typically has of a column.
+
+    w_j, mu_j and psi_j fit q + 1 cells exactly, whatever the noise was, so that psi_j says nothing
+    by itself where hardly more were seen.
+    """
+    if evidence.noise != "diagonal":
+        return noise
+    residuals = evidence.seen_w - model.q - (1 if evidence.fits_mean else 0)
+    few = residuals < FEW_RESIDUALS
+    if not few.any() or few.all():
+        return noise
+    variance = model.variances()
+    typical = float(np.median((noise / variance)[~few])) * variance
+    own = np.maximum(residuals, 0.0)
+    shrunk = (PRIOR_RESIDUALS * typical + own * noise) / (PRIOR_RESIDUALS + own)
+    return np.where(few, np.maximum(shrunk, noise), noise)
 
 
 def _degrees(known: Information, left: Array, kind: Noise) -> Array:

@@ -36,7 +36,7 @@ from eigengap.rank.permutation import permuted_parallel_analysis
 from eigengap.rank.relevance import relevant_components
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
-from eigengap.sources.base import Block, Source
+from eigengap.sources.base import Block, Source, require_frequencies
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.spectrum import Spectrum
@@ -111,6 +111,7 @@ def choose_rank(
     _check(max_rank, noise, tolerance)
     source = present_rows(as_source(X, sample_weight=sample_weight, missing_values=missing_values))
     source.require_fit(min_rows=3)
+    require_frequencies(source.seen().sum_w)
     warn_of_codes(source)
     if source.n_features < 2:
         raise ValueError("X has 1 column: there is no number of components to choose")

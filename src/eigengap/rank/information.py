@@ -116,8 +116,14 @@ def minka_evidence(spectrum: Spectrum, most: int) -> Curve:
     if not spectrum.complete or spectrum.sum_w < spectrum.d:
         raise DoesNotApplyError("it needs at least as many rows as columns")
     lam = spectrum.explained_variance(len(spectrum.lam))
+    if not lam[0] > 0.0:
+        raise DoesNotApplyError("all rows are equal")
+    # In units in which nothing underflows; that changes the evidence by the same for all q.
+    unit, n = float(np.mean(lam)), spectrum.sum_w
     last = min(max(most, 1), len(lam) - 1)
-    values = {q: _log_evidence(lam, q, spectrum.sum_w) for q in range(1, last + 1)} or {1: 0.0}
+    of_unit = -0.5 * n * len(lam) * log(unit)
+    values = {q: _log_evidence(lam / unit, q, n) + of_unit for q in range(1, last + 1)}
+    values = values or {1: 0.0}
     return Curve.of(values, "higher", "ln evidence (Minka 2000)")
 
 

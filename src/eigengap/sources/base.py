@@ -154,6 +154,16 @@ class Source(ABC):
         self.seen().require_fit(self.names, min_rows)
 
 
+def require_frequencies(sum_w: float) -> None:
+    """Refuse weights of rows that count once or less in all."""
+    if sum_w <= 1.0:
+        raise ValueError(
+            f"sample_weight sums to {sum_w:g}, but weights are frequencies: rows that count once "
+            "or less in all have no variance. Scale the weights to sum to the number of rows, e.g. "
+            "sample_weight * len(sample_weight) / sample_weight.sum()"
+        )
+
+
 def require_unique(names: tuple[str, ...] | None) -> None:
     """Refuse column names that occur more than once."""
     if names is None or len(set(names)) == len(names):

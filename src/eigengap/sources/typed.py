@@ -58,16 +58,24 @@ def _own_type(native: Any, values: NDArray[Any], filled: NDArray[np.bool_]) -> A
     dtype = column.dtype
     if not filled.any():
         return native if dtype.is_numeric() or dtype == nw.Boolean else None
-    if not _holds(dtype, values, nw):
+    if not _holds(dtype, values[filled], nw):
         return None
+    cells = values.tolist() if dtype.is_float() else _with_fills(column, values, filled)
     if hasattr(native, "iloc"):
-        return type(native)(values, index=native.index).astype(native.dtype)
-    made = nw.new_series(
-        column.name or "", values.tolist(), dtype=nw.Float64, backend=column.implementation
-    )
-    # Booleans are compared, because not every library casts numbers to them.
-    made = made > 0.5 if dtype == nw.Boolean else made.cast(dtype)
+        return type(native)(cells, index=native.index, dtype=native.dtype)
+    made = nw.new_series(column.name or "", cells, dtype=dtype, backend=column.implementation)
     return made.to_native()
+
+
+def _with_fills(column: Any, values: NDArray[Any], filled: NDArray[np.bool_]) -> list[Any]:
+    """Seen cells as the column has them, for float64 does not hold every integer."""
+    import narwhals as nw
+
+    kind = bool if column.dtype == nw.Boolean else int
+    cells = list(column.to_list())
+    for i in np.flatnonzero(filled):
+        cells[i] = kind(values[i])
+    return cells
 
 
 def _holds(dtype: Any, values: NDArray[Any], nw: Any) -> bool:
@@ -85,6 +93,21 @@ def _holds(dtype: Any, values: NDArray[Any], nw: Any) -> bool:
     low = 0.0 if unsigned else -(2.0 ** (bits - 1))
     high = 2.0**bits - 1 if unsigned else 2.0 ** (bits - 1) - 1
     return bool(values.min() >= low and values.max() <= high)
+
+
+def with_new_columns(frame: Any, names: Any, values: NDArray[Any]) -> Any:
+    """A pandas or polars frame with columns (n, k) of 0 and 1 appended."""
+    new = {str(name): values[:, k].astype(np.int8) for k, name in enumerate(names)}
+    if hasattr(frame, "iloc"):
+        return frame.assign(**new)
+    import narwhals as nw
+
+    return frame.with_columns(
+        [
+            nw.new_series(n, v, backend=nw.get_native_namespace(frame)).to_native()
+            for n, v in new.items()
+        ]
+    )
 
 
 def _with_columns(frame: Any, columns: dict[int, Any]) -> Any:
