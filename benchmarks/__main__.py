@@ -33,6 +33,9 @@ TITLES = {
     "intervals": "Confidence intervals of loadings and variances",
     "rank": "How many components",
     "novelty": "Novelty",
+    "mds": "Classical scaling",
+    "ica": "Independent components",
+    "kernel_pca": "Kernel PCA",
     "classification": "Classes",
     "regression": "Regression",
 }

@@ -16,18 +16,28 @@ if TYPE_CHECKING:
         UnitsWarning,
     )
     from eigengap.estimators.bayesian_pca import BayesianPCA
+    from eigengap.estimators.classical_mds import ClassicalMDS, NegativeEigenvaluesWarning
     from eigengap.estimators.classifier import PPCAClassifier
     from eigengap.estimators.factor_analysis import FactorAnalysis, HeywoodWarning
+    from eigengap.estimators.ica import ICA
     from eigengap.estimators.imputer import LowRankImputer
     from eigengap.estimators.intervals import confidence_intervals
+    from eigengap.estimators.kernel_pca import KernelPCA, KernelWarning
     from eigengap.estimators.mixture_ppca import DroppedComponentWarning, MixturePPCA
     from eigengap.estimators.novelty import NoveltyDetector
     from eigengap.estimators.pca import PCA
     from eigengap.estimators.ppca import PPCA
     from eigengap.estimators.regressor import PPCARegressor
+    from eigengap.estimators.whitener import RankDeficientWarning, Whitener
+    from eigengap.fitting.memory import DoesNotFitError
     from eigengap.intervals import Intervals
+    from eigengap.matrices.approximation import LowRank, low_rank
+    from eigengap.matrices.decomposition import SVD, svd
+    from eigengap.matrices.pseudo_inverse import pinv
     from eigengap.models.affine import AffineMap
     from eigengap.models.bayesian import BayesianLinearGaussian
+    from eigengap.models.distances import GowerMap
+    from eigengap.models.landmark import LandmarkMap
     from eigengap.models.linear_gaussian import LinearGaussian, SingularModelError
     from eigengap.models.mixture import MixtureOfLinearGaussians
     from eigengap.models.posterior import Posterior
@@ -42,23 +52,33 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ICA",
     "PCA",
     "PPCA",
+    "SVD",
     "AffineMap",
     "BayesianLinearGaussian",
     "BayesianPCA",
+    "ClassicalMDS",
     "Comparison",
+    "DoesNotFitError",
     "DroppedComponentWarning",
     "FactorAnalysis",
     "FewCellsWarning",
     "ForgottenCellSdWarning",
+    "GowerMap",
     "HeywoodWarning",
     "Intervals",
+    "KernelPCA",
+    "KernelWarning",
+    "LandmarkMap",
     "LikelihoodRatioTest",
     "LinearGaussian",
+    "LowRank",
     "LowRankImputer",
     "MixtureOfLinearGaussians",
     "MixturePPCA",
+    "NegativeEigenvaluesWarning",
     "NoiseFloorWarning",
     "NoveltyDetector",
     "PPCAClassifier",
@@ -67,32 +87,48 @@ __all__ = [
     "Posterior",
     "Predictive",
     "RankChoice",
+    "RankDeficientWarning",
     "SentinelWarning",
     "SingularModelError",
     "Spectrum",
     "StudentLinearGaussian",
     "UnitsWarning",
+    "Whitener",
     "choose_rank",
     "compare",
     "confidence_intervals",
     "likelihood_ratio_test",
+    "low_rank",
+    "pinv",
     "pool",
+    "svd",
 ]
 
 _HOME = {
     "AffineMap": "eigengap.models.affine",
     "BayesianLinearGaussian": "eigengap.models.bayesian",
     "BayesianPCA": "eigengap.estimators.bayesian_pca",
+    "ClassicalMDS": "eigengap.estimators.classical_mds",
     "Comparison": "eigengap.comparison.compare",
+    "DoesNotFitError": "eigengap.fitting.memory",
     "DroppedComponentWarning": "eigengap.estimators.mixture_ppca",
     "FactorAnalysis": "eigengap.estimators.factor_analysis",
+    "FewCellsWarning": "eigengap.estimators._base",
+    "ForgottenCellSdWarning": "eigengap.estimators._base",
+    "GowerMap": "eigengap.models.distances",
     "HeywoodWarning": "eigengap.estimators.factor_analysis",
+    "ICA": "eigengap.estimators.ica",
     "Intervals": "eigengap.intervals",
+    "KernelPCA": "eigengap.estimators.kernel_pca",
+    "KernelWarning": "eigengap.estimators.kernel_pca",
+    "LandmarkMap": "eigengap.models.landmark",
     "LikelihoodRatioTest": "eigengap.comparison.likelihood_ratio",
     "LinearGaussian": "eigengap.models.linear_gaussian",
+    "LowRank": "eigengap.matrices.approximation",
     "LowRankImputer": "eigengap.estimators.imputer",
     "MixtureOfLinearGaussians": "eigengap.models.mixture",
     "MixturePPCA": "eigengap.estimators.mixture_ppca",
+    "NegativeEigenvaluesWarning": "eigengap.estimators.classical_mds",
     "NoiseFloorWarning": "eigengap.estimators._base",
     "NoveltyDetector": "eigengap.estimators.novelty",
     "PCA": "eigengap.estimators.pca",
@@ -103,18 +139,22 @@ _HOME = {
     "Posterior": "eigengap.models.posterior",
     "Predictive": "eigengap.models.predictive",
     "RankChoice": "eigengap.rank.choice",
-    "FewCellsWarning": "eigengap.estimators._base",
-    "ForgottenCellSdWarning": "eigengap.estimators._base",
-    "UnitsWarning": "eigengap.estimators._base",
+    "RankDeficientWarning": "eigengap.estimators.whitener",
+    "SVD": "eigengap.matrices.decomposition",
     "SentinelWarning": "eigengap.sources.sentinels",
     "SingularModelError": "eigengap.models.linear_gaussian",
     "Spectrum": "eigengap.spectrum",
     "StudentLinearGaussian": "eigengap.models.student",
+    "UnitsWarning": "eigengap.estimators._base",
+    "Whitener": "eigengap.estimators.whitener",
     "choose_rank": "eigengap.rank.choose",
     "compare": "eigengap.comparison.compare",
     "confidence_intervals": "eigengap.estimators.intervals",
     "likelihood_ratio_test": "eigengap.comparison.likelihood_ratio",
+    "low_rank": "eigengap.matrices.approximation",
+    "pinv": "eigengap.matrices.pseudo_inverse",
     "pool": "eigengap.pooling",
+    "svd": "eigengap.matrices.decomposition",
 }
 
 

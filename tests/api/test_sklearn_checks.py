@@ -26,6 +26,10 @@ TRANSFORMERS = [
     eigengap.BayesianPCA,
     eigengap.MixturePPCA,
     eigengap.LowRankImputer,
+    eigengap.Whitener,
+    eigengap.ClassicalMDS,
+    eigengap.ICA,
+    eigengap.KernelPCA,
 ]
 OTHERS = [eigengap.PPCAClassifier, eigengap.PPCARegressor, eigengap.NoveltyDetector]
 ESTIMATORS = TRANSFORMERS + OTHERS

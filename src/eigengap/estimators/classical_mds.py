@@ -1,0 +1,665 @@
+"""Classical multidimensional scaling as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import nan
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged, _require_frequencies
+from eigengap.estimators._distances import BLOCK_BYTES, METRICS, Metric, RowDistances, as_rows
+from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.estimators._rank import LOOSE, rank_from_fits
+from eigengap.fitting.gaussian_em import EMOptions
+from eigengap.fitting.mds import (
+    Dimensions,
+    ScalingFit,
+    coordinates,
+    fit_distances,
+    fit_gram,
+    fit_rows,
+    of_components,
+    require_scaling,
+    stress,
+)
+from eigengap.fitting.pairs import (
+    Labels,
+    distance_matrix,
+    gram_matrix,
+    new_distances,
+    refuse_gaps,
+)
+from eigengap.fitting.ppca import fit_ppca
+from eigengap.fitting.signed_spectrum import SignedSpectrum
+from eigengap.linalg import Array
+from eigengap.models.affine import AffineMap
+from eigengap.models.distances import (
+    AdditiveConstant,
+    GowerMap,
+    Kind,
+    gram_distances,
+    inner_products,
+)
+from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.sources import as_source
+from eigengap.sources.array import present_rows
+from eigengap.sources.base import Block, Source
+from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources.wording import column
+from eigengap.warn import warn
+
+PAIRS = ("precomputed", "gram")
+FEW_DIGITS = 0.01  # bound on the error of an eigenvalue, relative to it, from which on it is told
+TOO_NEGATIVE = 0.05  # share of the eigenvalues' moduli from which on it is told
+
+
+class NegativeEigenvaluesWarning(UserWarning):
+    """The distances are not those of points in a Euclidean space, by more than a little."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What a fit leaves behind."""
+
+    fit: ScalingFit
+    density: LinearGaussian | None = None  # of Euclidean rows
+    distances: RowDistances | None = None  # of rows by another metric
+    n_iter: int = 1
+    converged: bool = True
+
+
+def _is_euclidean(metric: Metric, params: dict[str, Any] | None) -> bool:
+    """Whether distances are the plain Euclidean ones, by whichever name."""
+    if metric == "minkowski":
+        return set(params or {}) <= {"p"} and (params or {}).get("p", 2) == 2
+    return metric in ("euclidean", "l2")
+
+
+class ClassicalMDS(TransformerMixin, BaseEstimator):
+    """Classical multidimensional scaling, also called principal coordinates analysis.
+
+    Finds points whose distances are, as nearly as their number of coordinates allows, those between
+    the rows of a table, or those of a given matrix: coordinates are eigenvectors of the doubly
+    centred matrix of inner products, each as long as the root of its eigenvalue (Torgerson 1952,
+    Gower 1966). Of Euclidean distances they are the principal component scores, and computed as
+    such, without the matrix of all pairs; gaps are then welcome. New points are added by Gower's
+    (1968) formula.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1) or "auto", default=2
+        Number of coordinates; the share of the positive eigenvalues that they must hold; or as many
+        as there are significant eigenvalues: those above rounding and above the modulus of every
+        negative one. Of noisy rows all are significant (`choose_rank` separates them from noise);
+        where rows have gaps "auto" is PCA's.
+    metric : str or callable, default="euclidean"
+        A metric of scikit-learn's or SciPy's `pairwise_distances`, by name, or a function of two
+        rows; "precomputed" where X is the square matrix of distances, "gram" where it is that of
+        inner products. Every metric but "euclidean" needs memory for n x n numbers.
+    metric_params : dict, default=None
+        Further arguments of the metric.
+    correction : {None, "cailliez", "lingoes"}, default=None
+        What to do about distances that are not Euclidean: nothing; add the smallest constant c to
+        them that makes them so (Cailliez 1983, R's cmdscale(add=TRUE)); or take sqrt(d^2 + 2 c)
+        with the smallest such c (Lingoes 1971).
+    missing_values : float or list of float, default=nan
+        Values that mark an unseen cell, besides NaN.
+    tol : float, default=1e-6
+        Tolerance of the fit under gaps.
+    max_iter : int, default=1000
+        Most EM steps under gaps.
+    verbose : bool or int, default=False
+        Whether to show the progress of a fit under gaps.
+
+    Attributes
+    ----------
+    embedding_ : array of shape (n_samples, n_components_)
+        Coordinates of the rows given to `fit`; the entry of largest modulus in each column is
+        positive.
+    eigenvalues_ : array of shape (n_components_,)
+        Of the centred inner products: the (weighted) sums of squares of the coordinates. Where one
+        is not positive, its coordinate is 0.
+    negative_share_ : float
+        What the negative eigenvalues hold of the sum of the moduli of all: 0 if and only if the
+        distances are Euclidean. Beyond 2500 points estimated, to a few per cent of itself, where
+        it is not 0.
+    n_significant_ : int or None
+        Number of significant eigenvalues; None where only the leading ones were computed and all
+        of those are.
+    goodness_of_fit_ : array of shape (2,)
+        What the eigenvalues of the embedding hold of the sum of all moduli, and of the sum of all
+        positive ones (GOF of R's cmdscale).
+    additive_constant_ : float
+        c of the correction, 0 without.
+    n_components_ : int
+    model_ : AffineMap or GowerMap
+        The map from centred rows, or from inner products with the fitted points.
+    spectrum_ : SignedSpectrum
+        The known eigenvalues and the sums of all.
+    density_ : LinearGaussian
+        Of Euclidean rows: the PPCA density that fills their gaps.
+    n_iter_, converged_
+        Of the fit under gaps.
+
+    Notes
+    -----
+    scikit-learn 1.8 has a class of this name with `n_components`, `metric` and `metric_params`, the
+    same coordinates and signs, and no `transform`; it also keeps `dissimilarity_matrix_`.
+    `sample_weight` counts rows: an integer weight equals repeating the row.
+
+    Examples
+    --------
+    Distances by road between points on a line come back as the line:
+
+    >>> import numpy as np
+    >>> from eigengap import ClassicalMDS
+    >>> x = np.array([0.0, 1.0, 3.0, 7.0])
+    >>> mds = ClassicalMDS("auto", metric="precomputed").fit(np.abs(x[:, None] - x))
+    >>> mds.embedding_.ravel().round(6)
+    array([-2.75, -1.75,  0.25,  4.25])
+    >>> mds.transform(np.abs(5.0 - x)[None, :]).round(6)
+    array([[2.25]])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+            StrOptions({"auto"}),
+        ],
+        "metric": [StrOptions(set(METRICS) | set(PAIRS)), callable],
+        "metric_params": [dict, None],
+        "correction": [StrOptions({"cailliez", "lingoes"}), None],
+        "missing_values": SHARED_CONSTRAINTS["missing_values"],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": SHARED_CONSTRAINTS["max_iter"],
+        "verbose": ["verbose"],
+    }
+
+    embedding_: Array
+    model_: AffineMap | GowerMap
+    spectrum_: SignedSpectrum
+    density_: LinearGaussian
+    distances_: RowDistances
+    constant_: AdditiveConstant | None
+    present_: NDArray[np.intp] | None  # fitted points among those given, None where all are
+
+    def __init__(
+        self,
+        n_components: int | float | str = 2,
+        *,
+        metric: Metric = "euclidean",
+        metric_params: dict[str, Any] | None = None,
+        correction: Kind | None = None,
+        missing_values: Any = nan,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        verbose: bool | int = False,
+    ) -> None:
+        self.n_components = n_components
+        self.metric = metric
+        self.metric_params = metric_params
+        self.correction = correction
+        self.missing_values = missing_values
+        self.tol = tol
+        self.max_iter = max_iter
+        self.verbose = verbose
+
+    # Fitting -------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find the coordinates of the rows of X, or of the points whose pairs X holds.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features), or square matrix of all pairs
+            Array, masked array, sparse matrix, pandas, polars or pyarrow. NaN marks a gap, which
+            metric="euclidean" (through PPCA) and "nan_euclidean" take.
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+            Frequency of each row: an integer weight equals repeating the row.
+
+        Returns
+        -------
+        self
+        """
+        self.fit_transform(X, y, sample_weight)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Fit and return the coordinates of the fitted points: (n_samples, n_components).
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features), or square matrix of all pairs
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            `embedding_`, in float32 where X is.
+        """
+        everyone = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        weight = everyone.map(_weight_of)
+        _require_frequencies_of(weight)
+        if self.metric in PAIRS:
+            found = self._fit_pairs(everyone, weight)
+        elif self._from_rows:
+            found = self._fit_rows(self._checked(everyone))
+        else:
+            found = self._fit_metric(self._checked(everyone), weight)
+        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        self.present_ = _present(weight)
+        self._keep(found)
+        if self.present_ is not None:
+            self.embedding_ = self._of_everyone(everyone)
+        self._tell(found.fit)
+        return _as_given(self.embedding_, everyone)
+
+    def _keep(self, found: _Found) -> None:
+        for name in ("density_", "distances_"):  # of an earlier fit by another metric
+            self.__dict__.pop(name, None)
+        fit = found.fit
+        self.embedding_, self.model_ = fit.Z, fit.model
+        self.spectrum_, self.constant_ = fit.spectrum, fit.constant
+        self.n_iter_, self.converged_ = found.n_iter, found.converged
+        if found.density is not None:
+            self.density_ = found.density
+        if found.distances is not None:
+            self.distances_ = found.distances
+
+    def _of_everyone(self, source: Source) -> Array:
+        """Coordinates of all given points, those of weight 0 added; NaN where these have gaps."""
+        if not source.has_gaps or self._takes_gaps:
+            return self._coordinates(source)
+        values = source.collect()
+        used = values[:, self.present_] if self.metric in PAIRS else values
+        whole = ~np.isnan(used).any(axis=1)
+        found = self._coordinates(as_source(np.nan_to_num(values[whole])))
+        Z = np.full((len(values), found.shape[1]), np.nan)
+        Z[whole] = found
+        return Z
+
+    @property
+    def _from_rows(self) -> bool:
+        return _is_euclidean(self.metric, self.metric_params)
+
+    def _checked(self, everyone: Source) -> Source:
+        """The rows of positive weight, looked at."""
+        source = present_rows(everyone)
+        source.require_fit(min_rows=2)
+        warn_of_codes(source)
+        if source.has_gaps and not self._takes_gaps:
+            _refuse_gaps(source, self.metric)
+        return source
+
+    @property
+    def _takes_gaps(self) -> bool:
+        return self._from_rows or self.metric == "nan_euclidean"
+
+    def _fit_rows(self, source: Source) -> _Found:
+        if self.metric != "minkowski" and self.metric_params:
+            raise ValueError(
+                f'metric="{self.metric}" takes no metric_params, got {self.metric_params}'
+            )
+        if source.has_gaps:
+            return self._fit_gaps(source)
+        fit, density = fit_rows(source, self._dimensions(source.seen().rows))
+        return _Found(fit, density=density)
+
+    def _fit_gaps(self, source: Source) -> _Found:
+        asked = self._dimensions(source.seen().rows)
+        options = EMOptions(
+            tol=self.tol, max_iter=self.max_iter, watch=watch_for(self.verbose, "ClassicalMDS")
+        )
+        loose = replace(options, tol=max(self.tol, LOOSE), watch=None)
+        most = min(source.seen().rows, source.n_features)
+        known = "auto" if asked is None else min(asked, most) if isinstance(asked, int) else asked
+        q, _ = rank_from_fits(known, source, lambda q: fit_ppca(source, q, options=loose))
+        try:
+            found = fit_ppca(source, q, options=options)
+        finally:
+            if isinstance(options.watch, ProgressLine):
+                options.watch.close()
+        if not found.converged:
+            warn(_not_converged("ClassicalMDS", found, self.max_iter), ConvergenceWarning)
+        fit = of_components(source, found, asked if isinstance(asked, int) else q, "ppca")
+        return _Found(fit, found.model, n_iter=max(found.n_iter, 1), converged=found.converged)
+
+    def _fit_metric(self, source: Source, weight: Array) -> _Found:
+        n = source.seen().rows
+        asked = self._dimensions(n)
+        require_scaling(n, self.correction, more=4.0 if self.metric == "nan_euclidean" else 1.5)
+        distances = RowDistances.of(source, self.metric, self.metric_params)
+        w = _weights(weight[weight > 0.0])
+        fit = fit_distances(distances.among(), asked, w, self.correction)
+        return _Found(fit, distances=distances)
+
+    def _fit_pairs(self, everyone: Source, weight: Array) -> _Found:
+        self._refuse_for_pairs(everyone)
+        n, present = int(np.count_nonzero(weight)), _present(weight)
+        values = everyone.collect()
+        if values.shape[0] == values.shape[1]:  # if not, that is what is wrong
+            require_scaling(n, self.correction)
+        values = _dense(values)
+        if values.shape[0] != values.shape[1]:
+            present = None
+        elif present is not None:
+            values = values[np.ix_(present, present)]
+        labels = Labels(everyone.names, present)
+        w = _weights(weight[weight > 0.0])
+        if self.metric == "gram":
+            G = gram_matrix(values, labels)
+            _require_points(n, weight)
+            return _Found(fit_gram(G, self._dimensions(n), w))
+        D = distance_matrix(values, labels)
+        _require_points(n, weight)
+        return _Found(fit_distances(D, self._dimensions(n), w, self.correction))
+
+    def _refuse_for_pairs(self, everyone: Source) -> None:
+        if self.metric_params:
+            raise ValueError(f'metric="{self.metric}" takes no metric_params')
+        if self.metric == "gram" and self.correction is not None:
+            raise ValueError(
+                f'correction="{self.correction}" is of distances, and inner products do not tell '
+                'how far new points are; pass distances with metric="precomputed"'
+            )
+        if self.metric == "precomputed" and everyone.is_sparse:
+            raise ValueError(
+                "X is sparse, and pairs that it leaves out would be at distance 0; if they are, "
+                "densify it with X.toarray()"
+            )
+
+    def _dimensions(self, n: int) -> Dimensions:
+        """n_components as the fit takes it."""
+        asked = self.n_components
+        if isinstance(asked, str):
+            return None
+        if not isinstance(asked, Integral):
+            return float(asked)
+        if asked > n:
+            raise ValueError(
+                f"n_components={asked} must be at most {n}, the number of points (n_samples={n})"
+            )
+        return int(asked)
+
+    def _tell(self, fit: ScalingFit) -> None:
+        """Warn of what the coordinates do not show."""
+        q, spectrum = fit.Z.shape[1], fit.spectrum
+        if spectrum.positive + spectrum.negative <= 0.0:
+            warn("all points coincide, so that their coordinates are 0", UserWarning)
+            return
+        if fit.split:
+            warn(
+                f"{fit.split} pair{'s' if fit.split > 1 else ''} of points at distance 0 differ in "
+                "their distances to others, and the correction sets them apart; transform takes a "
+                "distance of 0 for the same point, and gives these points other coordinates than "
+                "embedding_",
+                UserWarning,
+            )
+        if fit.dimensions < q:
+            warn(
+                f"only {fit.dimensions} of the {q} leading eigenvalues are positive: the other "
+                "coordinates are 0",
+                UserWarning,
+            )
+        least = float(spectrum.lam[fit.dimensions - 1]) if fit.dimensions else 0.0
+        if self.metric == "gram" and spectrum.rounding > FEW_DIGITS * least:
+            warn(
+                "the inner products are so much larger than the distances between the points that "
+                "centring leaves few digits of the coordinates: take them about the mean of the "
+                "rows, or pass the rows themselves or their distances",
+                UserWarning,
+            )
+        share, bar = spectrum.negative_share, -spectrum.least
+        drowned = int(np.sum(spectrum.lam[: fit.dimensions] <= bar))
+        if share > TOO_NEGATIVE or drowned:
+            about = "about " if spectrum.estimated else ""
+            also = (
+                f", and {drowned} of the {q} coordinates have a smaller eigenvalue than the "
+                "largest negative one in modulus"
+                if drowned
+                else ""
+            )
+            way_out = (
+                "their space is not Euclidean"
+                if self.metric == "gram"
+                else 'correction="cailliez" or "lingoes" makes the distances Euclidean'
+            )
+            warn(
+                f"negative eigenvalues hold {about}{100 * share:.3g} % of the sum of all "
+                f"moduli{also}: no points have these distances, and the embedding leaves that part "
+                f"out; {way_out}",
+                NegativeEigenvaluesWarning,
+            )
+
+    # Output --------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Array:
+        """Coordinates of new points beside the fitted ones (Gower 1968).
+
+        Parameters
+        ----------
+        X : table of shape (n_new, n_features)
+            Rows; or for metric="precomputed" and "gram" the distances to, or inner products with,
+            the n_samples fitted points: (n_new, n_samples).
+
+        Returns
+        -------
+        array of shape (n_new, n_components)
+            Of a fitted point its own coordinates.
+        """
+        source = self._source(X)
+        return _as_given(self._coordinates(source), source)
+
+    def _source(self, X: Any) -> Source:
+        check_is_fitted(self, "model_")
+        source = as_source(X, missing_values=self.missing_values)
+        if source.has_gaps and not self._takes_gaps:
+            _refuse_gaps(source, self.metric)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        if self.metric == "precomputed" and source.is_sparse:
+            raise ValueError("X is sparse; densify it with X.toarray()")
+        return source
+
+    def _coordinates(self, source: Source) -> Array:
+        if isinstance(self.model_, AffineMap):
+            return source.map(partial(coordinates, model=self.model_, density=self.density_))
+        gower = self.model_
+
+        def of(block: Block) -> Array:
+            return np.concatenate([gower.forward(G) for G in self._inner_products(block)])
+
+        return source.map(of)
+
+    def _inner_products(self, block: Block) -> Iterator[Array]:
+        """Inner products of the block's points with the fitted ones, some points at a time."""
+        if self.metric == "gram":
+            yield self._of_fitted(_dense(block.values)).astype(np.float64, copy=False)
+            return
+        for D in self._distances(block):
+            yield inner_products(D)
+
+    def _distances(self, block: Block) -> Iterator[Array]:
+        """Distances of the block's points to the fitted ones, corrected."""
+        if self.metric == "precomputed":
+            D = new_distances(block.values, Labels(start=block.start))
+            found: Any = [self._of_fitted(D)]
+        else:
+            found = self.distances_.to(block.values, block.start)
+        for D in found:
+            yield D if self.constant_ is None else self.constant_.corrected(D)
+
+    def _of_fitted(self, G: NDArray[Any]) -> NDArray[Any]:
+        """Columns of the points that were fitted, among those that were given."""
+        return G if self.present_ is None else G[:, self.present_]
+
+    @available_if(lambda self: self._from_rows)
+    def inverse_transform(self, X: Any) -> Array:
+        """Rows at the coordinates X, for Euclidean rows only: (n_samples, n_features)."""
+        check_is_fitted(self, "model_")
+        Z = np.asarray(X)
+        if Z.dtype != np.float32:
+            Z = Z.astype(np.float64, copy=False)
+        if Z.ndim != 2 or Z.shape[1] != self.n_components_:
+            raise ValueError(
+                f"inverse_transform expects one column for each of the {self.n_components_} "
+                f"coordinates, as transform returns them, got shape {Z.shape}"
+            )
+        assert isinstance(self.model_, AffineMap)
+        return self.model_.backward(Z).astype(Z.dtype, copy=False)
+
+    def stress(self, X: Any) -> float:
+        """Kruskal's stress-1 of the embedding of X: 0 where it keeps all distances.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features), or square matrix of all pairs
+            The fitted points, as they were given to `fit`; or other rows.
+
+        Returns
+        -------
+        float
+            sqrt(sum (d - d')^2 / sum d^2) over all pairs, d the distances (corrected ones where
+            there is a correction), d' those of the coordinates. It takes n^2 steps, but no n x n
+            matrix.
+        """
+        source = self._source(X)
+        return stress(self._pairs(source, self._coordinates(source)))
+
+    def _pairs(self, source: Source, Z: Array) -> Iterator[tuple[Array, Array]]:
+        """Distances and those of the coordinates Z, some points at a time."""
+        step = max(1, BLOCK_BYTES // (8 * len(Z)))
+        far = self._far_from(source, Z)
+        for start in range(0, len(Z), step):
+            rows = slice(start, start + step)
+            yield far(rows), cdist(Z[rows], Z)
+
+    def _far_from(self, source: Source, Z: Array) -> Any:
+        """slice of points -> their distances to all."""
+        values = _dense(source.collect())
+        if isinstance(self.model_, AffineMap):
+            filled = self.density_.conditional_mean(values) if source.has_gaps else values
+            centred = filled - self.model_.mean
+            return lambda rows: cdist(centred[rows], centred)
+        if self.metric not in PAIRS:
+            among = replace(self.distances_, rows=as_rows(values, self.metric))
+            return lambda rows: self._correct(np.concatenate(list(among.to(values[rows]))))
+        if values.shape[0] != values.shape[1]:
+            raise ValueError(
+                f"stress needs the square matrix that was given to fit, got shape {values.shape}"
+            )
+        if self.metric == "precomputed":
+            return lambda rows: self._correct(new_distances(values[rows], Labels(start=rows.start)))
+        size = values.diagonal().astype(np.float64)
+        return lambda rows: gram_distances(values[rows], size[rows], size)
+
+    def _correct(self, D: Array) -> Array:
+        return D if self.constant_ is None else self.constant_.corrected(D)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the coordinates: MDS1, MDS2, ..."""
+        check_is_fitted(self, "model_")
+        _check_feature_names_in(self, input_features, generate_names=False)
+        return np.array([f"MDS{k + 1}" for k in range(self.n_components_)], dtype=object)
+
+    # Fitted attributes ---------------------------------------------------------------------
+
+    @property
+    def n_components_(self) -> int:
+        return int(self.embedding_.shape[1])
+
+    @property
+    def eigenvalues_(self) -> Array:
+        known = self.spectrum_.lam[: self.n_components_]
+        return np.concatenate([known, np.zeros(self.n_components_ - len(known))])
+
+    @property
+    def negative_share_(self) -> float:
+        return self.spectrum_.negative_share
+
+    @property
+    def n_significant_(self) -> int | None:
+        return self.spectrum_.significant()
+
+    @property
+    def goodness_of_fit_(self) -> Array:
+        return np.array(self.spectrum_.goodness_of_fit(self.n_components_))
+
+    @property
+    def additive_constant_(self) -> float:
+        return 0.0 if self.constant_ is None else self.constant_.c
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.metric in PAIRS
+        tags.input_tags.positive_only = self.metric == "precomputed"
+        tags.input_tags.allow_nan = self._takes_gaps
+        tags.input_tags.sparse = self.metric != "precomputed"
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _dense(values: Any) -> NDArray[Any]:
+    return values if isinstance(values, np.ndarray) else values.toarray()
+
+
+def _weight_of(block: Block) -> Array:
+    return np.ones(block.n_rows) if block.weight is None else block.weight
+
+
+def _present(weight: Array) -> NDArray[np.intp] | None:
+    """Positions of the points of positive weight, None where all are."""
+    return None if np.all(weight > 0.0) else np.flatnonzero(weight)
+
+
+def _weights(weight: Array) -> Array | None:
+    return None if np.all(weight == 1.0) else weight
+
+
+def _require_frequencies_of(weight: Array) -> None:
+    if not np.all(weight == 1.0):
+        _require_frequencies(float(np.sum(weight)))
+
+
+def _require_points(n: int, weight: Array) -> None:
+    if n < 2 and float(np.sum(weight)) < 2:
+        raise ValueError(
+            f"Found array with {n} sample(s) (n_samples={n}); at least 2 points are needed to fit"
+        )
+
+
+def _refuse_gaps(source: Source, metric: Metric) -> None:
+    if metric in PAIRS:
+        what = "distance" if metric == "precomputed" else "inner product"
+        refuse_gaps(source.collect(), Labels(source.names), what)
+
+    def first(block: Block) -> NDArray[Any]:
+        cells = np.argwhere(np.isnan(block.values))[:1]
+        return cells + np.array([block.start, 0])
+
+    i, j = map(int, source.map(first)[0])
+    named = f'metric="{metric}"' if isinstance(metric, str) else "a metric of your own"
+    raise ValueError(
+        f"Input X contains NaN: row {i}, column {column(source.names, j)}; {named} takes no gaps. "
+        'Use metric="euclidean", which fills them by their expected value under PPCA, or '
+        '"nan_euclidean", or fill them first (LowRankImputer)'
+    )
+
+
+def _as_given(Z: Array, source: Source) -> Array:
+    return Z.astype(np.float32) if source.dtype == np.float32 else Z

@@ -1,0 +1,686 @@
+"""Kernel PCA as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from math import nan
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from eigengap.estimators.ppca import PPCA
+from eigengap.fitting.bandwidth import ROWS, held_out_gamma, median_gamma
+from eigengap.fitting.kernel import (
+    Convention,
+    KernelFit,
+    Scaling,
+    Wanted,
+    fit_kernel_pca,
+    neighbours,
+    require_kernel_matrix,
+    require_no_gaps,
+)
+from eigengap.fitting.landmarks import (
+    Choice,
+    choose_landmarks,
+    fit_in_feature_space,
+    fit_on_landmarks,
+    with_eigenvectors,
+)
+from eigengap.fitting.preimage import (
+    RidgePreimage,
+    fit_ridge,
+    fit_ridge_on_landmarks,
+    fixed_points,
+    has_fixed_point,
+)
+from eigengap.fitting.range import refuse_out_of_range
+from eigengap.linalg import Array
+from eigengap.models import kernels
+from eigengap.models.expected_kernel import ExpectedKernel
+from eigengap.models.kernels import Kernel
+from eigengap.models.landmark import LandmarkMap
+from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.rank.spectral import largest_eigengap
+from eigengap.sources import as_source
+from eigengap.sources.array import present_rows
+from eigengap.sources.base import Source
+from eigengap.sources.sentinels import warn_of_codes
+from eigengap.spectrum import Spectrum
+from eigengap.warn import warn
+
+NAMES = {"linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", "precomputed"}
+WIDTHS = ("rbf", "laplacian")  # kernels of a distance, which have b, c and a bandwidth
+MOST_FEATURES = 2000  # columns up to which kernels with explicit features go by their scatter
+EXACT_ROWS = 10_000  # up to which landmarks="auto" takes all pairs
+AUTO_LANDMARKS = 1000
+AUTO_COMPONENTS = 50  # most that n_components="auto" takes
+ISOLATED = 1e-3  # sum of a row's kernel with all others, below which rows do not see each other
+
+
+class KernelWarning(UserWarning):
+    """The kernel does not suit the data."""
+
+
+class KernelPCA(TransformerMixin, BaseEstimator):
+    """Kernel principal component analysis, exact or on landmarks.
+
+    Principal components in the feature space of a kernel (Schoelkopf, Smola and Mueller 1998; 000
+    section 4.2), of data with gaps too for the linear and the Gaussian kernel. Takes scikit-learn's
+    parameters under their names.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1), "auto" or None, default=None
+        Number of components; the share of the variance in feature space that they must explain;
+        as many as come before the largest drop of the eigenspectrum (of at most 50); or None for
+        all that have variance.
+    kernel : {"linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", "precomputed"}, \
+callable or Kernel, default="linear"
+        A callable takes two rows and returns a number, for every pair. For a function of two
+        whole tables derive a class from `eigengap.models.kernels.Kernel`.
+    gamma : float, "median", "auto", "cv" or None, default=None
+        Of rbf, laplacian, poly and sigmoid; None is 1 / n_features. For rbf and laplacian "median"
+        (and "auto", the same) takes the median distance for the kernel's length; "cv" (rbf only)
+        chooses by how well pre-images fill cells that were hidden, which needs a number of
+        components.
+    degree : float, default=3
+    coef0 : float, default=1
+        Of poly and sigmoid.
+    kernel_params : dict, default=None
+        Keyword arguments of a callable kernel.
+    alpha : float, default=1.0
+        Ridge of the inverse transform by regression.
+    fit_inverse_transform : bool, default=False
+        Whether to learn the inverse transform by ridge regression. Without it the linear and the
+        rbf kernel still have one, by fixed point.
+    eigen_solver : {"auto", "dense", "arpack", "randomized"}, default="auto"
+        "dense" is LAPACK; by the others the few largest eigenvalues come from block Lanczos with a
+        certificate (1e-10 of the largest) and many from LAPACK.
+    tol, max_iter, iterated_power
+        Kept for scikit-learn's signature; the iteration stops by its certificate.
+    remove_zero_eig : bool, default=False
+        Whether components without variance are left out; otherwise their scores are 0.
+    random_state : int, RandomState or None, default=None
+        Of landmarks and of gamma.
+    copy_X : bool, default=True
+        Whether `X_fit_` is a copy. The data are never modified.
+    n_jobs : int, default=None
+        Threads; None is as many as BLAS may use.
+    center : bool, default=True
+        Whether to centre in feature space. 003 does not.
+    scaling : {"pca", "eigenvalue"}, default="pca"
+        "pca" gives the axes unit length, so that scores of the linear kernel are those of PCA;
+        "eigenvalue" is 003's: its scores are sqrt(eigenvalue) times as large.
+    b, c : float, default=1.0, None
+        The kernel b exp(-|x - x'|^2 / c) of 003: rbf with gamma = 1 / c, times b.
+    landmarks : int, "auto" or None, default=None
+        None takes all pairs of rows, and refuses where memory does not hold them. A number takes
+        the Nystroem approximation on so many rows, in one pass and bounded memory; "auto" does
+        with 1000 where there are more than 10 000 rows.
+    landmark_method : {"kmeans++", "kmeans", "leverage", "uniform"}, default="kmeans++"
+    preimage : {"auto", "fixed_point", "ridge"}, default="auto"
+        Of `inverse_transform`: "auto" is "ridge" if fit_inverse_transform, else "fixed_point".
+    missing_values : float or list of float, default=nan
+
+    Attributes
+    ----------
+    eigenvalues_ : array of shape (n_components_,)
+        Of the centred kernel matrix, descending.
+    eigenvectors_ : array of shape (n_samples, n_components_)
+        Not on landmarks, where rows are not kept.
+    explained_variance_ratio_ : array of shape (n_components_,)
+        Share of the trace of the centred kernel matrix.
+    gamma_ : float
+    gamma_curve_ : tuple of two arrays
+        Values of gamma that "cv" tried and the mean squared error of hidden cells. Only if
+        gamma="cv".
+    X_fit_ : rows of the fit; not on landmarks.
+    landmarks_ : array of shape (n_landmarks, n_features)
+        Only on landmarks.
+    landmark_error_ : float
+        Share of the variance in feature space that the landmarks do not span, at most: the
+        eigenvalues together are low by no more. 0 where all pairs were taken.
+    X_transformed_fit_, dual_coef_
+        Of the inverse transform by ridge regression.
+    model_ : LandmarkMap
+    kernel_ : Kernel
+    n_components_, n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    A row with gaps (NaN) stands for all its completions under a PPCA density fitted to the table:
+    kernels are expected values over them (docs/kernel-pca.md). Other kernels than linear and rbf
+    take no gaps: put a LowRankImputer before.
+
+    Numbers such as 003 name the texts listed in docs/errata.md.
+
+    Examples
+    --------
+    Two rings that no straight line separates:
+
+    >>> import numpy as np
+    >>> from eigengap import KernelPCA
+    >>> angle = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+    >>> ring = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> X = np.vstack([ring, 3 * ring])
+    >>> scores = KernelPCA(1, kernel="rbf", c=2.0).fit_transform(X)[:, 0]
+    >>> bool(scores[:40].min() > scores[40:].max())
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+            StrOptions({"auto"}),
+            None,
+        ],
+        "kernel": [StrOptions(NAMES), callable, Kernel],
+        "gamma": [
+            Interval(Real, 0, None, closed="left"),
+            StrOptions({"auto", "median", "cv"}),
+            None,
+        ],
+        "degree": [Interval(Real, 0, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "kernel_params": [dict, None],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "fit_inverse_transform": ["boolean"],
+        "eigen_solver": [StrOptions({"auto", "dense", "arpack", "randomized"})],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "iterated_power": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"})],
+        "remove_zero_eig": ["boolean"],
+        "random_state": ["random_state"],
+        "copy_X": ["boolean"],
+        "n_jobs": [None, Integral],
+        "center": ["boolean"],
+        "scaling": [StrOptions({"pca", "eigenvalue"})],
+        "b": [Interval(Real, 0, None, closed="neither")],
+        "c": [Interval(Real, 0, None, closed="neither"), None],
+        "landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
+        "landmark_method": [StrOptions({"kmeans++", "kmeans", "leverage", "uniform"})],
+        "preimage": [StrOptions({"auto", "fixed_point", "ridge"})],
+        "missing_values": [Real, "array-like"],
+    }
+
+    model_: LandmarkMap
+    kernel_: Kernel
+
+    def __init__(
+        self,
+        n_components: int | float | str | None = None,
+        *,
+        kernel: Any = "linear",
+        gamma: float | str | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        alpha: float = 1.0,
+        fit_inverse_transform: bool = False,
+        eigen_solver: str = "auto",
+        tol: float = 0,
+        max_iter: int | None = None,
+        iterated_power: int | str = "auto",
+        remove_zero_eig: bool = False,
+        random_state: Any = None,
+        copy_X: bool = True,
+        n_jobs: int | None = None,
+        center: bool = True,
+        scaling: Scaling = "pca",
+        b: float = 1.0,
+        c: float | None = None,
+        landmarks: int | str | None = None,
+        landmark_method: Choice = "kmeans++",
+        preimage: str = "auto",
+        missing_values: Any = nan,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.alpha = alpha
+        self.fit_inverse_transform = fit_inverse_transform
+        self.eigen_solver = eigen_solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.iterated_power = iterated_power
+        self.remove_zero_eig = remove_zero_eig
+        self.random_state = random_state
+        self.copy_X = copy_X
+        self.n_jobs = n_jobs
+        self.center = center
+        self.scaling = scaling
+        self.b = b
+        self.c = c
+        self.landmarks = landmarks
+        self.landmark_method = landmark_method
+        self.preimage = preimage
+        self.missing_values = missing_values
+
+    # Fitting -------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find the principal axes in feature space.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Array, sparse matrix, pandas, polars or pyarrow; with kernel="precomputed" the kernel
+            matrix (n_samples, n_samples). NaN marks a gap, for the linear and the rbf kernel.
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+            Frequency of each row: an integer weight equals repeating the row.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, sample_weight)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+        """Fit, and the scores of the rows of X: (n_samples, n_components)."""
+        source = self._fit(X, sample_weight)
+        if self._fit_.V is None or sample_weight is not None:
+            return self.transform(X)
+        scores = self._fit_.V * self._spread()
+        return scores.astype(np.float32) if source.dtype == np.float32 else scores
+
+    def _fit(self, X: Any, sample_weight: Any) -> Source:
+        source = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        self._refuse_contradictions()
+        if self.kernel == "precomputed":
+            require_kernel_matrix(source.collect())
+        else:
+            source = present_rows(source)
+            source.require_fit(min_rows=2)
+            warn_of_codes(source)
+        for name in ("gamma_curve_", "_ridge"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        gap_model = self._model_of_gaps(source) if source.has_gaps else None
+        kernel = self._kernel(source, gap_model)
+        fit = self._solve(source, kernel, gap_model)
+        if self.kernel == "linear":
+            refuse_out_of_range(source, fit.total, bool(self.center))
+        if self.n_components == "auto":
+            fit = fit.truncated(_before_largest_gap(fit, source))
+        if self.remove_zero_eig:
+            fit = fit.truncated(max(fit.rank, 1))
+        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        self._fit_, self.model_, self.kernel_, self._gap_model = fit, fit.map, kernel, gap_model
+        self._keep_rows(source)
+        self._tell(fit)
+        if self._regresses():
+            self._ridge = self._regression(source)
+        return source
+
+    def _refuse_contradictions(self) -> None:
+        narrow = self.kernel in WIDTHS if isinstance(self.kernel, str) else False
+        if not narrow and (self.b != 1.0 or self.c is not None):
+            raise ValueError(
+                f"b and c belong to kernel='rbf' and 'laplacian', not to {self.kernel!r}"
+            )
+        if self.c is not None and self.gamma is not None:
+            raise ValueError(f"give either c={self.c} or gamma={self.gamma!r}: gamma is 1 / c")
+        if isinstance(self.gamma, str):
+            if not narrow:
+                raise ValueError(
+                    f"gamma={self.gamma!r} is a bandwidth of kernel='rbf' or 'laplacian'; give a "
+                    "number"
+                )
+            if self.gamma == "cv" and self.kernel != "rbf":
+                raise ValueError("gamma='cv' needs the pre-images of kernel='rbf'; use 'median'")
+        if self.kernel == "precomputed":
+            if self.landmarks is not None:
+                raise ValueError(
+                    "a precomputed kernel matrix holds all pairs already: landmarks has no use"
+                )
+            if self.fit_inverse_transform or self.preimage != "auto":
+                raise ValueError("a precomputed kernel has no rows of data to go back to")
+
+    # The kernel ----------------------------------------------------------------------------
+
+    def _kernel(self, source: Source, gap_model: LinearGaussian | None) -> Kernel:
+        if isinstance(self.kernel, Kernel):
+            self.gamma_ = getattr(self.kernel, "gamma", None)
+            kernel = self.kernel
+        elif callable(self.kernel):
+            self.gamma_ = None
+            kernel = kernels.Function(self.kernel, self.kernel_params or {})
+        else:
+            self.gamma_ = self._gamma(source, gap_model)
+            kernel = self._named(self.gamma_)
+        if gap_model is None:
+            return kernel
+        if isinstance(kernel, kernels.Linear):
+            kernel = kernels.Linear(gap_model.mu) if self.center else kernel
+        elif not isinstance(kernel, kernels.RBF):
+            raise ValueError(_no_gaps(self.kernel, source))
+        return ExpectedKernel(kernel, gap_model)
+
+    def _named(self, gamma: float) -> Kernel:
+        degree, coef0 = float(self.degree), float(self.coef0)
+        makers: dict[str, Any] = {
+            "linear": kernels.Linear,
+            "cosine": kernels.Cosine,
+            "precomputed": kernels.Precomputed,
+            "poly": partial(kernels.Polynomial, gamma, degree, coef0),
+            "sigmoid": partial(kernels.Sigmoid, gamma, coef0),
+            "rbf": partial(kernels.RBF, gamma, float(self.b)),
+            "laplacian": partial(kernels.Laplacian, gamma, float(self.b)),
+        }
+        return makers[self.kernel]()
+
+    def _gamma(self, source: Source, gap_model: LinearGaussian | None) -> float:
+        if self.c is not None:
+            return 1.0 / float(self.c)
+        if self.gamma is None:
+            return 1.0 / source.n_features
+        if not isinstance(self.gamma, str):
+            return float(self.gamma)
+        rng = self._generator()
+        rows, w = _some_rows(source, rng)
+        if gap_model is not None:
+            rows = gap_model.conditional_mean(rows)
+        if self.gamma != "cv":
+            return median_gamma(rows, w, "sqeuclidean" if self.kernel == "rbf" else "cityblock")
+        q = self.n_components
+        if not isinstance(q, Integral):
+            raise ValueError(
+                f"gamma='cv' needs a number of components, not n_components={q!r}; gamma='median' "
+                "needs none"
+            )
+        gamma, grid, errors = held_out_gamma(rows, int(q), rng)
+        self.gamma_curve_ = (grid, errors)
+        return gamma
+
+    def _model_of_gaps(self, source: Source) -> LinearGaussian:
+        if not (self.kernel in ("rbf", "linear") or _is_smooth(self.kernel)):
+            raise ValueError(_no_gaps(self.kernel, source))
+        return PPCA("auto", scale=True).fit(source).model_
+
+    # The axes ------------------------------------------------------------------------------
+
+    def _solve(self, source: Source, kernel: Kernel, gap_model: LinearGaussian | None) -> KernelFit:
+        wanted = self._wanted()
+        convention = Convention(bool(self.center), self.scaling)
+        d, n = source.n_features, source.seen().rows
+        landmarks = self._number_of_landmarks(n)
+        if kernel.features(d) is not None and d <= min(n, MOST_FEATURES):
+            found = fit_in_feature_space(
+                source, kernel, wanted, convention=convention, n_jobs=self.n_jobs
+            )
+            return with_eigenvectors(found, source, self.n_jobs)
+        if landmarks is not None and landmarks < n:
+            filled = None if gap_model is None else gap_model.conditional_mean
+            plain = kernel.kernel if isinstance(kernel, ExpectedKernel) else kernel
+            chosen = choose_landmarks(
+                source, plain, landmarks, self.landmark_method, self._generator(), filled
+            )
+            return fit_on_landmarks(
+                source, kernel, chosen, wanted, convention=convention, n_jobs=self.n_jobs
+            )
+        rows = self._own(source)
+        return fit_kernel_pca(
+            _shifted(kernel, rows) if self.center else kernel,
+            rows.astype(np.float64, copy=False),
+            wanted,
+            w=getattr(source, "weight", None),
+            convention=convention,
+            solver="dense" if self.eigen_solver == "dense" else "auto",
+            n_jobs=self.n_jobs,
+        )
+
+    def _own(self, source: Source) -> Any:
+        rows = source.collect()
+        return rows.copy() if self.copy_X else rows
+
+    def _wanted(self) -> Wanted:
+        if self.n_components == "auto":
+            return AUTO_COMPONENTS + 1
+        if isinstance(self.n_components, Integral):
+            return int(self.n_components)
+        return None if self.n_components is None else float(self.n_components)
+
+    def _number_of_landmarks(self, n: int) -> int | None:
+        if self.landmarks == "auto":
+            return AUTO_LANDMARKS if n > EXACT_ROWS else None
+        return None if self.landmarks is None else int(self.landmarks)
+
+    def _keep_rows(self, source: Source) -> None:
+        self.__dict__.pop("X_fit_", None)
+        if self._fit_.V is not None:
+            of_pairs = self.model_.m == len(self._fit_.V)  # not of explicit features
+            self.X_fit_ = self.model_.landmarks if of_pairs else self._own(source)
+
+    def _tell(self, fit: KernelFit) -> None:
+        if fit.lam[0] <= 0.0:
+            warn(
+                "all rows are the same in feature space, so that there is no variance to explain",
+                KernelWarning,
+            )
+        elif isinstance(self.n_components, Integral) and fit.rank < len(fit.lam):
+            warn(
+                f"only {fit.rank} of {len(fit.lam)} components have variance: the scores of the "
+                "others are 0 (remove_zero_eig=True leaves them out)",
+                KernelWarning,
+            )
+        if fit.lowest < 0.0:
+            warn(
+                f"the kernel is not positive: it has a negative eigenvalue of {fit.lowest:.3g} "
+                f"(the largest is {fit.lam[0]:.3g}), to which no axis belongs. Components are "
+                "those of its positive part",
+                KernelWarning,
+            )
+        seen = neighbours(fit)
+        if seen is not None and seen < ISOLATED:
+            warn(
+                f"gamma={self.gamma_:.3g} is so large that hardly a row is near another one (their "
+                f"kernels with all others sum to {seen:.1e} on average): components mean nothing. "
+                "gamma='median' chooses one",
+                KernelWarning,
+            )
+
+    # Out and back --------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Array:
+        """Scores of rows (000, Eq. 17): (n_samples, n_components).
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a gap, for the linear and the rbf kernel. With kernel="precomputed" the kernel
+            of new rows with those of the fit, (n_samples, n_samples of the fit).
+        """
+        check_is_fitted(self, "model_")
+        source = as_source(X, missing_values=self.missing_values)
+        if source.has_gaps and self.kernel == "precomputed":
+            require_no_gaps(source.collect())
+        validate_data(self, X, reset=False, skip_check_array=True)
+        if source.has_gaps and not (self._gap_model or _is_smooth(self.model_.kernel)):
+            raise ValueError(_no_gaps(self.kernel, source))
+        at = self._map_of_expectations() if source.has_gaps else self.model_
+        scores = source.map(lambda block: at.forward(block.values, self.n_jobs))
+        return scores.astype(np.float32) if source.dtype == np.float32 else scores
+
+    def _map_of_expectations(self) -> LandmarkMap:
+        """The map with expected kernels, for rows with gaps."""
+        kernel = self.model_.kernel
+        if isinstance(kernel, ExpectedKernel):
+            return self.model_
+        assert isinstance(kernel, kernels.Linear | kernels.RBF)  # others were refused
+        rows = self.X_fit_ if self._fit_.V is not None else self.model_.landmarks
+        model = PPCA("auto", scale=True).fit(rows).model_
+        return replace(self.model_, kernel=ExpectedKernel(kernel, model))
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Rows of data whose image in feature space is near the scores X: (n, n_features).
+
+        By ridge regression or by fixed point, as `preimage` says; for the linear kernel the fixed
+        point is the reconstruction of PCA.
+        """
+        check_is_fitted(self, "model_")
+        Z = np.asarray(X)
+        if Z.ndim != 2 or Z.shape[1] != self.n_components_:
+            raise ValueError(
+                f"inverse_transform expects one column for each of the {self.n_components_} "
+                f"components, as transform returns them, got shape {Z.shape}"
+            )
+        kind = np.float32 if Z.dtype == np.float32 else np.float64
+        Z = Z.astype(np.float64)
+        if not np.all(np.isfinite(Z)):
+            row, k = np.argwhere(~np.isfinite(Z))[0]
+            raise ValueError(f"inverse_transform got {Z[row, k]} at row {row}, column {k}")
+        if self._regresses():
+            return self._ridge.backward(Z).astype(kind)
+        at = self._complete_map()
+        if not has_fixed_point(at.kernel):
+            raise NotFittedError(
+                f"kernel={self.kernel!r} has no pre-image by fixed point: fit with "
+                "fit_inverse_transform=True to have one by ridge regression"
+            )
+        return fixed_points(at, Z).astype(kind)
+
+    def _complete_map(self) -> LandmarkMap:
+        """The map with landmarks at their expected values and the kernel itself."""
+        at = self.model_
+        if not isinstance(at.kernel, ExpectedKernel):
+            return at
+        filled = at.kernel.model.conditional_mean(at.landmarks)
+        return replace(at, landmarks=filled, kernel=at.kernel.kernel)
+
+    def _regresses(self) -> bool:
+        if self.preimage == "auto":
+            return bool(self.fit_inverse_transform)
+        return self.preimage == "ridge"
+
+    def _regression(self, source: Source) -> RidgePreimage:
+        """The kernel of coordinates is that of the rows, as in scikit-learn."""
+        kernel = self.kernel_
+        kernel = kernel.kernel if isinstance(kernel, ExpectedKernel) else kernel
+        kernel = kernels.Linear() if isinstance(kernel, kernels.Linear) else kernel
+        if self._fit_.V is None:
+            return fit_ridge_on_landmarks(source, self._complete_map(), kernel, float(self.alpha))
+        rows = source.collect()
+        if self._gap_model is not None:
+            rows = self._gap_model.conditional_mean(rows)
+        rows = kernels.dense(rows)
+        scores = self.model_.forward(source.collect(), self.n_jobs)
+        return fit_ridge(rows, scores, kernel, float(self.alpha), getattr(source, "weight", None))
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the components: KPC1, KPC2, ..."""
+        check_is_fitted(self, "model_")
+        _check_feature_names_in(self, input_features, generate_names=False)
+        return np.array([f"KPC{k + 1}" for k in range(self.n_components_)], dtype=object)
+
+    def _spread(self) -> Array:
+        """By which eigenvectors become scores."""
+        lam = self._fit_.lam
+        return np.sqrt(lam) if self.scaling == "pca" else lam
+
+    def _generator(self) -> np.random.Generator:
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        return np.random.default_rng(seed)
+
+    # Fitted attributes ---------------------------------------------------------------------
+
+    @property
+    def n_components_(self) -> int:
+        return self.model_.q
+
+    @property
+    def n_iter_(self) -> int:
+        """Products with the kernel matrix; 1 where LAPACK took it as a whole."""
+        return self._fit_.passes
+
+    @property
+    def eigenvalues_(self) -> Array:
+        return self._fit_.lam
+
+    @property
+    def eigenvectors_(self) -> Array:
+        if self._fit_.V is None:
+            raise AttributeError("on landmarks the rows are not kept, and so no eigenvectors")
+        return self._fit_.V
+
+    @property
+    def explained_variance_ratio_(self) -> Array:
+        total = self._fit_.total
+        return self._fit_.lam / total if total > 0.0 else np.zeros(self.n_components_)
+
+    @property
+    def landmarks_(self) -> Any:
+        if self._fit_.V is not None:
+            raise AttributeError("all pairs of rows were taken, no landmarks")
+        return self.model_.landmarks
+
+    @property
+    def landmark_error_(self) -> float:
+        total = self._fit_.total
+        return self._fit_.residual / total if total > 0.0 else 0.0
+
+    @property
+    def dual_coef_(self) -> Array:
+        return self._ridge.dual
+
+    @property
+    def X_transformed_fit_(self) -> Array:
+        return self._ridge.points
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.kernel in ("rbf", "linear")
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _some_rows(source: Source, rng: np.random.Generator) -> tuple[Array, Array | None]:
+    """Rows that tell the bandwidth, and their weights: all of a small table, a sample of others."""
+    if source.seen().rows > ROWS:
+        return source.sample(ROWS, rng), None  # drawn by their weights
+    return kernels.dense(source.collect()), getattr(source, "weight", None)
+
+
+def _is_smooth(kernel: Any) -> bool:
+    return isinstance(kernel, kernels.RBF | kernels.Linear)
+
+
+def _shifted(kernel: Kernel, rows: Any) -> Kernel:
+    """The linear kernel about the mean: the same once centred, and free of an offset's rounding."""
+    if isinstance(kernel, kernels.Linear) and isinstance(rows, np.ndarray):
+        return kernels.Linear(np.mean(rows, axis=0, dtype=np.float64))
+    return kernel
+
+
+def _no_gaps(kernel: Any, source: Source) -> str:
+    gaps = int(np.sum(source.missing_per_column()))
+    shown = repr(kernel) if isinstance(kernel, str) else getattr(kernel, "__name__", "given")
+    return (
+        f"Input X contains NaN ({gaps} cells), and kernel {shown} has no expected value for rows "
+        "with gaps: fill them first, make_pipeline(LowRankImputer(), KernelPCA(...)), or use "
+        "kernel='rbf' or 'linear'"
+    )
+
+
+def _before_largest_gap(fit: KernelFit, source: Source) -> int:
+    sum_w = source.seen().sum_w
+    spectrum = Spectrum(fit.lam, fit.total, sum_w, max(len(fit.lam), 1), complete=False)
+    if fit.rank < 2:
+        return 1
+    return largest_eigengap(spectrum, AUTO_COMPONENTS)[0]

@@ -1,0 +1,350 @@
+"""Centring, normalising and whitening as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from math import nan
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.estimators._rank import require_rank
+from eigengap.fitting.gaussian_em import EMOptions
+from eigengap.fitting.memory import require_memory
+from eigengap.fitting.whitening import (
+    BY_COLUMN,
+    METHODS,
+    ROTATED,
+    TRUNCATED,
+    Whitening,
+    column_units,
+    describe_dependent,
+    fit_columns,
+    fit_whitening,
+)
+from eigengap.linalg import Array
+from eigengap.rank import automatic_rank
+from eigengap.sources import as_source
+from eigengap.sources.array import present_rows
+from eigengap.sources.base import Block, Source
+from eigengap.sources.rescaled import Rescaled
+from eigengap.sources.sentinels import warn_of_codes
+from eigengap.warn import warn
+
+
+class RankDeficientWarning(UserWarning):
+    """The rows do not vary in every direction, so that not every direction can be whitened."""
+
+
+class Whitener(TransformerMixin, BaseEstimator):
+    """Centre, normalise or whiten a table, gaps welcome (000 section 3.3).
+
+    Whitened columns have variance 1 and no correlation in the training data, with divisor
+    n_samples - ddof. The family is that of Kessy, Lewin and Strimmer (2018).
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1), "auto" or None, default=None
+        Axes to keep, for "pca" and "zca" and their "-cor"; the share of the variance that they must
+        hold; as many as stand out of noise (docs/rank.md). None keeps every direction that varies.
+        "zca" gives all columns back, whitened within the span of the axes.
+    method : str, default="pca"
+        - "pca": principal components divided by their standard deviations; equals
+          `PCA(whiten=True)`.
+        - "zca": the whitened columns nearest to the centred ones (Mahalanobis whitening).
+        - "cholesky": the first column normalised, each next one without what the columns before it
+          explain, normalised; depends on their order.
+        - "pca-cor", "zca-cor": the same of normalised columns; they do not depend on units.
+        - "normalise": mean 0 and variance 1, column by column.
+        - "centre": mean 0.
+    ddof : int, default=1
+        Variances are at divisor n_samples - ddof (of the weights' sum): 1 as in PCA, 0 for maximum
+        likelihood and as in scikit-learn's StandardScaler.
+    rank_tol : float or "auto", default="auto"
+        Directions whose standard deviation is at or below rank_tol times the largest do not count
+        as variation. "auto" is what rounding can explain: of the solution, and of the cells as they
+        are stored (float32 cells, or far from zero, hold less).
+    tol : float, default=1e-6
+    max_iter : int, default=1000
+        Of the EM fit under gaps.
+    missing_values : float or list of float, default=nan
+    verbose : bool or int, default=False
+
+    Attributes
+    ----------
+    whitening_ : array of shape (n_outputs, n_features)
+        A in z = A (x - mean_).
+    coloring_ : array of shape (n_features, n_outputs)
+        B in x = mean_ + B z: `inverse_transform`.
+    mean_ : array of shape (n_features,)
+    scale_ : array of shape (n_features,)
+        What columns are divided by first; ones for "centre", "pca" and "zca".
+    explained_variance_ : array
+        Variance along each whitened axis before it was whitened, in units of `scale_`; of each
+        column for "normalise" and "centre".
+    n_components_ : int
+        Whitened axes.
+    rank_ : int
+        Directions in which the training data vary (at most n_components where it is a number).
+    n_iter_, converged_
+
+    Notes
+    -----
+    Gaps. "normalise" and "centre" take the seen cells of each column, and a gap stays NaN. The
+    others find mean and covariance of maximum likelihood given the seen cells (EM for a Gaussian
+    without structure, up to 200 columns; "pca" with a number of components: PPCA of that rank, of
+    any width), and `transform` gives A (E[x | seen cells] - mean), the expected whitened row: it
+    varies less than a complete row's would.
+
+    Rank. Where the rows vary in fewer directions than there are columns, a warning says the rank
+    and only those directions are whitened ("pca" gives fewer columns, "zca" columns of covariance
+    U U'); "cholesky" and a larger n_components are an error. Rounding is never blown up.
+
+    A sparse table is accepted; what comes out is dense, because centring fills its zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigengap import Whitener
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 2)) @ [[2.0, 1.0], [0.0, 1.0]] + 5.0
+    >>> Z = Whitener(method="zca").fit_transform(X)
+    >>> np.cov(Z, rowvar=False).round(8) + 0.0
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+            StrOptions({"auto"}),
+            None,
+        ],
+        "method": [StrOptions(set(METHODS))],
+        "ddof": [Interval(Integral, 0, None, closed="left")],
+        "rank_tol": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "missing_values": [Real, "array-like"],
+        "verbose": ["verbose"],
+    }
+
+    result_: Whitening
+
+    def __init__(
+        self,
+        n_components: Any = None,
+        *,
+        method: Any = "pca",
+        ddof: int = 1,
+        rank_tol: float | str = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        missing_values: Any = nan,
+        verbose: bool | int = False,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.ddof = ddof
+        self.rank_tol = rank_tol
+        self.tol = tol
+        self.max_iter = max_iter
+        self.missing_values = missing_values
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find mean, variances and the whitening map of the seen cells of X.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a gap.
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+            Frequency of each row: an integer weight equals repeating the row.
+
+        Returns
+        -------
+        self
+        """
+        if self.n_components is not None and self.method not in TRUNCATED:
+            raise ValueError(
+                f'n_components={self.n_components!r} has no meaning for method="{self.method}", '
+                "which keeps every column; leave it None, or use "
+                f"{' or '.join(TRUNCATED)}"
+            )
+        source = present_rows(
+            as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        )
+        source.require_fit(min_rows=2)
+        warn_of_codes(source)
+        self._require_freedom(source.seen().sum_w)
+        result = self._fitted(source)
+        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        self.result_ = result
+        self._tell(source)
+        return self
+
+    def _fitted(self, source: Source) -> Whitening:
+        if self.method in BY_COLUMN:
+            return fit_columns(source, self.method, self.ddof)
+        q = self._rank(source)
+        unit = column_units(source, self.method)
+        watch = watch_for(self.verbose, type(self).__name__)
+        try:
+            return fit_whitening(
+                source if unit is None else Rescaled(source, unit),
+                self.method,
+                q,
+                unit=unit,
+                stored=source.dtype,
+                ddof=self.ddof,
+                rank_tol=None if self.rank_tol == "auto" else float(self.rank_tol),
+                options=EMOptions(tol=self.tol, max_iter=self.max_iter, watch=watch),
+            )
+        finally:
+            if isinstance(watch, ProgressLine):
+                watch.close()
+
+    def _rank(self, source: Source) -> int | float | None:
+        asked = self.n_components
+        self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
+        if asked == "auto":
+            self.rank_choice_ = automatic_rank(source)
+            return self.rank_choice_.n_components
+        if isinstance(asked, Integral):
+            require_rank(int(asked), source)
+            return int(asked)
+        return asked
+
+    def _require_freedom(self, sum_w: float) -> None:
+        if sum_w <= self.ddof:
+            raise ValueError(
+                f"the rows count {sum_w:g} in all (sample_weight is a frequency), which leaves "
+                f"nothing to divide by at ddof={self.ddof}; scale the weights to sum to the number "
+                "of rows, or use ddof=0"
+            )
+
+    def _tell(self, source: Source) -> None:
+        fit = self.result_
+        if not fit.full_rank and self.method != "centre":
+            which = describe_dependent(fit.dependent, source.names, source.seen().rows)
+            done = {
+                "normalise": "columns that do not vary are centred only",
+                "pca": "only those directions are whitened, one column for each",
+                "pca-cor": "only those directions are whitened, one column for each",
+            }.get(self.method, "only those directions are whitened")
+            warn(
+                f"the {source.n_features} columns of X have rank {fit.rank}{which}: {done}",
+                RankDeficientWarning,
+            )
+        elif not fit.converged:
+            warn(
+                f"{type(self).__name__} did not converge in {fit.n_iter} steps; raise "
+                f"max_iter={self.max_iter} or tol",
+                ConvergenceWarning,
+            )
+
+    def transform(self, X: Any) -> Array:
+        """Whitened rows, of gaps their expected value: (n_samples, n_outputs)."""
+        check_is_fitted(self, "result_")
+        source = as_source(X, missing_values=self.missing_values)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        if source.is_sparse and source.n_rows is not None:
+            outputs = len(self._names())
+            require_memory(
+                8.0 * source.n_rows * outputs, "the whitened table, which is dense", "fewer rows"
+            )
+        rows = source.map(self._whitened)
+        return rows.astype(np.float32) if source.dtype == np.float32 else rows
+
+    def _whitened(self, block: Block) -> Array:
+        values, fit = block.values, self.result_
+        has_gaps = isinstance(values, np.ndarray) and bool(np.isnan(values).any())
+        if has_gaps and fit.model is not None:
+            values = fit.model.conditional_mean(values)
+        return fit.map.forward(values)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Rows whose whitened form is X: (n_samples, n_features).
+
+        Exact where every direction was whitened; else the nearest row in the span of those that
+        were. A NaN counts as 0, the expected value of a whitened coordinate; of "normalise" and
+        "centre" it stays NaN.
+        """
+        check_is_fitted(self, "result_")
+        Z = np.asarray(X)
+        if Z.dtype != np.float32:
+            Z = Z.astype(np.float64, copy=False)
+        outputs = len(self._names())
+        if Z.ndim != 2 or Z.shape[1] != outputs:
+            raise ValueError(
+                f"inverse_transform expects {outputs} columns, as transform returns them, got "
+                f"shape {Z.shape}"
+            )
+        if self.result_.model is not None:
+            Z = np.nan_to_num(Z, nan=0.0, posinf=np.inf, neginf=-np.inf)
+        return self.result_.map.backward(Z).astype(Z.dtype, copy=False)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """PC1, PC2, ... for "pca" and "pca-cor"; the names of the columns for the others."""
+        check_is_fitted(self, "result_")
+        names = _check_feature_names_in(self, input_features)
+        return names if self.method not in ROTATED else self._names()
+
+    def _names(self) -> Any:
+        """As many names as there are outputs."""
+        count = self.n_components_ if self.method in ROTATED else self.n_features_in_
+        return np.array([f"PC{k + 1}" for k in range(count)], dtype=object)
+
+    # Fitted attributes ---------------------------------------------------------------------
+
+    @property
+    def whitening_(self) -> Array:
+        return self.result_.map.A
+
+    @property
+    def coloring_(self) -> Array:
+        return self.result_.map.B
+
+    @property
+    def mean_(self) -> Array:
+        return self.result_.map.mean
+
+    @property
+    def scale_(self) -> Array:
+        return self.result_.unit
+
+    @property
+    def explained_variance_(self) -> Array:
+        return self.result_.variance
+
+    @property
+    def n_components_(self) -> int:
+        return len(self.result_.variance)
+
+    @property
+    def rank_(self) -> int:
+        return self.result_.rank
+
+    @property
+    def n_iter_(self) -> int:
+        return max(self.result_.n_iter, 1)
+
+    @property
+    def converged_(self) -> bool:
+        return self.result_.converged
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

@@ -1,0 +1,1 @@
+"""Matrices by themselves: singular value decomposition, pseudo-inverse, low-rank approximation."""

@@ -1,0 +1,155 @@
+"""Matrix completion through probabilistic PCA: a low-rank matrix from the seen cells alone.
+
+Ilin and Raiko (2010), "Practical approaches to principal component analysis in the presence of
+missing values", compare it with least squares, which overfits. The fit is `fitting.ppca`; here its
+expected rows W E[z | x] + mu are put into factors, and their errors are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from eigengap.fitting.evidence import evidence_of
+from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
+from eigengap.fitting.ppca import fit_ppca
+from eigengap.linalg import Array, sign_rule
+from eigengap.matrices.arguments import require_rank
+from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.models.predictive import Predictive
+from eigengap.rank import RankChoice, automatic_rank, largest_rank, rank_for_fraction
+from eigengap.sources.base import Block, Source
+from eigengap.warn import warn
+
+LOOSE = 1e-3  # tolerance of the fits that only compare ranks
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """Factors of the completed matrix, L = 1 mu' + U diag(s) Vt, and how good it is."""
+
+    U: Array  # (n, k)
+    s: Array  # (k,)
+    Vt: Array  # (k, d)
+    error: float  # root mean squared, seen cells
+    relative_error: float  # beside the seen cells about mu
+    gap_error: float  # root mean squared, expected of the gaps
+    n_iter: int
+    converged: bool
+    rank_choice: RankChoice | None
+    predictive: Predictive
+
+
+def complete_matrix(
+    source: Source, asked: int | float | str, center: bool, options: EMOptions
+) -> Completion:
+    """Fit the seen cells of a source with gaps; `asked` as `k` of `low_rank`."""
+    k, choice = _rank(source, asked, center, options)
+    fit = fit_ppca(source, k, fit_mean=center, options=options)
+    _tell(source, fit, k, options)
+    predictive = Predictive.of(fit.model, evidence_of(source, fit, "isotropic", center))
+    U, s, Vt = _factors(_scores(source, fit.model), fit.model.W)
+    of: Callable[[Block], CellErrors] = partial(CellErrors.of, predictive=predictive)
+    errors = source.reduce(of)
+    return Completion(
+        U=U,
+        s=s,
+        Vt=Vt,
+        error=float(np.sqrt(errors.left / errors.seen)),
+        relative_error=float(np.sqrt(errors.left / errors.size)) if errors.size > 0.0 else 0.0,
+        gap_error=float(np.sqrt(errors.expected / errors.gaps)),
+        n_iter=fit.n_iter,
+        converged=fit.converged,
+        rank_choice=choice,
+        predictive=predictive,
+    )
+
+
+@dataclass(frozen=True)
+class CellErrors:
+    """Sums of squares over cells."""
+
+    left: float  # x - E[W z + mu | x] over seen cells
+    size: float  # x - mu over seen cells
+    seen: int
+    expected: float  # variance given the seen cells, over gaps
+    gaps: int
+
+    @classmethod
+    def of(cls, block: Block, predictive: Predictive) -> CellErrors:
+        model, values = predictive.model, block.values.astype(np.float64, copy=False)
+        centred = values - model.mu
+        left = centred - model.posterior_mean(values) @ model.W.T
+        gaps = int(np.count_nonzero(np.isnan(values)))
+        expected = float(np.sum(predictive.conditional(values)[1])) if gaps else 0.0
+        return cls(
+            float(np.nansum(left**2)),
+            float(np.nansum(centred**2)),
+            values.size - gaps,
+            expected,
+            gaps,
+        )
+
+    def merge(self, other: CellErrors) -> CellErrors:
+        return CellErrors(
+            self.left + other.left,
+            self.size + other.size,
+            self.seen + other.seen,
+            self.expected + other.expected,
+            self.gaps + other.gaps,
+        )
+
+
+def _scores(source: Source, model: LinearGaussian) -> Array:
+    return source.map(lambda block: model.posterior_mean(block.values))
+
+
+def _factors(Z: Array, W: Array) -> tuple[Array, Array, Array]:
+    """Z W' = U diag(s) Vt through the triangles of both, never forming the product."""
+    Q, R = np.linalg.qr(Z)
+    P, T = np.linalg.qr(W)
+    left, s, right = np.linalg.svd(R @ T.T)
+    V = P @ right.T
+    signs = sign_rule(V)
+    return (Q @ left) * signs, s, np.ascontiguousarray((V * signs).T)
+
+
+def _rank(
+    source: Source, asked: int | float | str, center: bool, options: EMOptions
+) -> tuple[int, RankChoice | None]:
+    seen, d = source.seen(), source.n_features
+    if isinstance(asked, str):
+        choice = automatic_rank(source, fit_mean=center)
+        return choice.n_components, choice
+    if isinstance(asked, int):
+        return require_rank(asked, seen.rows, d), None
+    loose = replace(options, tol=max(LOOSE, options.tol))
+
+    def explained(q: int) -> float:
+        fit = fit_ppca(source, q, fit_mean=center, options=loose)
+        return float(np.sum(fit.spectrum.explained_ratio(q)))
+
+    most = largest_rank(d, float(np.mean(seen.per_column)))
+    return rank_for_fraction(explained, asked, most), None
+
+
+def _tell(source: Source, fit: GaussianFit, k: int, options: EMOptions) -> None:
+    """Warn of a fit that did not end, and of one that the seen cells do not determine."""
+    if not fit.converged:
+        warn(
+            f"low_rank did not converge in {fit.n_iter} steps (last change "
+            f"{float(fit.trace.change[-1]):.1e}); raise max_iter={options.max_iter} or tol",
+            UserWarning,
+        )
+    seen = source.seen()
+    cells, d = int(np.sum(seen.per_column)), source.n_features
+    free = k * (seen.rows + d - k)  # numbers in a matrix of rank k
+    if fit.at_floor and free >= cells:
+        warn(
+            f"a matrix of rank {k} has {free} free numbers, and only {cells} cells are seen: they "
+            "are fitted without error, and the filled cells mean little. Use a smaller k",
+            UserWarning,
+        )

@@ -1,0 +1,348 @@
+"""Kernels as values: k(x, y) = <phi(x), phi(y)> for all pairs of rows of two tables.
+
+Schoelkopf, Smola and Mueller (1998), "Nonlinear component analysis as a kernel eigenvalue
+problem". Values are float64 whatever the rows are. Kernels of distances shift both tables by the
+centre of the second first: |x|^2 + |y|^2 - 2 x'y loses as many digits as |x|^2 / |x - y|^2 has, so
+that an offset of the columns would take them all. Where the spread of the rows themselves takes
+too many, the differences are formed pair by pair.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.spatial.distance
+
+from eigengap.linalg import Array
+
+Rows = Any  # ndarray (n, d) of floats, or a scipy.sparse CSR array of the same
+
+LOST = 1e-11  # relative error of a kernel value at which distances are formed pair by pair
+_PIECE = 1 << 18  # cells of a matrix that are worked on at a time, so that they stay in the cache
+
+
+class KernelOverflowError(ValueError):
+    """Values of the kernel are not finite."""
+
+    def __init__(self, row: int | None = None) -> None:
+        where = "" if row is None else f" at row {row}"
+        super().__init__(
+            f"the kernel overflows{where}: the table holds values so large that their products "
+            "are infinite. Rescale the data, for instance to unit variance"
+        )
+
+
+class Kernel(ABC):
+    """A symmetric function of two rows."""
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether no matrix of this kernel can have a negative eigenvalue."""
+        return True
+
+    @abstractmethod
+    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
+        """k(x, y) of every row x of X (a, d) and y of Y (b, d): (a, b), into `out` if given."""
+
+    @abstractmethod
+    def diagonal(self, X: Rows) -> Array:
+        """k(x, x) of every row: (a,)."""
+
+    def features(self, d: int) -> int | None:
+        """Dimension of phi where it is phi_j(x) = k(x, e_j) for the d unit vectors; else None."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(Kernel):
+    """(x - origin)'(y - origin): any origin gives the same kernel once centred in feature space."""
+
+    origin: Array | None = None  # (d,); None is 0
+
+    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
+        if self.origin is None:
+            return _products(X, Y, out)
+        return _products(dense(X) - self.origin, dense(Y) - self.origin, out)
+
+    def diagonal(self, X: Rows) -> Array:
+        return squares(X if self.origin is None else dense(X) - self.origin)
+
+    def features(self, d: int) -> int | None:
+        return d if self.origin is None else None
+
+
+@dataclass(frozen=True)
+class Cosine(Kernel):
+    """x'y / |x||y|; 0 where a row is 0, as in scikit-learn."""
+
+    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
+        return _products(_normalised(X), _normalised(Y), out)
+
+    def diagonal(self, X: Rows) -> Array:
+        return np.where(squares(X) > 0.0, 1.0, 0.0)
+
+    def features(self, d: int) -> int | None:
+        return d
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """(gamma x'y + coef0)^degree."""
+
+    gamma: float
+    degree: float = 3.0
+    coef0: float = 1.0
+
+    @property
+    def is_positive(self) -> bool:
+        return self.coef0 >= 0.0 and float(self.degree).is_integer()
+
+    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
+        return _in_pieces(_products(X, Y, out), self._of_products)
+
+    def diagonal(self, X: Rows) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._of_products(squares(X))
+
+    def _of_products(self, G: Array) -> Array:
+        G *= self.gamma
+        G += self.coef0
+        if self.degree == 2:
+            return np.multiply(G, G, out=G)
+        if self.degree == 3:  # np.power takes thirty times as long
+            return np.multiply(G, G * G, out=G)
+        return np.power(G, self.degree, out=G)
+
+
+@dataclass(frozen=True)
+class Sigmoid(Kernel):
+    """tanh(gamma x'y + coef0): not positive in general."""
+
+    gamma: float
+    coef0: float = 1.0
+
+    @property
+    def is_positive(self) -> bool:
+        return False
+
+    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
+        return _in_pieces(_products(X, Y, out), self._of_products)
+
+    def diagonal(self, X: Rows) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._of_products(squares(X))
+
+    def _of_products(self, G: Array) -> Array:
+        G *= self.gamma
+        G += self.coef0
+        return np.tanh(G, out=G)
+
+
+@dataclass(frozen=True)
+class RBF(Kernel):
+    """b exp(-gamma |x - y|^2): 003's b exp(-|x - y|^2 / c) with gamma = 1 / c."""
+
+    gamma: float
+    b: float = 1.0
+
+    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
+        X, Y = _about_centre(X, Y)
+        with np.errstate(over="ignore"):
+            sx, sy = squares(X), squares(Y)
+        if not (isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)) or self._loses(sx, sy):
+            D = squared_distances(X, Y, LOST / max(self.gamma, 1e-300), out)
+            D *= -self.gamma
+            return _in_pieces(D, self._raised)
+        # -gamma |x - y|^2 itself is one product: (2 gamma x, -gamma |x|^2, 1)'(y, 1, -gamma |y|^2).
+        A = np.column_stack([2.0 * self.gamma * X, -self.gamma * sx, np.ones(len(X))])
+        B = np.column_stack([Y, np.ones(len(Y)), -self.gamma * sy])
+        K = np.empty((len(X), len(Y))) if out is None else out
+        for rows in _pieces(K):
+            self._raised(np.matmul(A[rows], B.T, out=K[rows]))
+        return K
+
+    def diagonal(self, X: Rows) -> Array:
+        return np.full(X.shape[0], self.b)
+
+    def _loses(self, sx: Array, sy: Array) -> bool:
+        largest = float(np.max(sx, initial=0.0) + np.max(sy, initial=0.0))
+        return not self.gamma * _rounding(largest) <= LOST
+
+    def _raised(self, E: Array) -> Array:
+        np.exp(E, out=E)
+        if self.b != 1.0:
+            E *= self.b
+        return E
+
+
+@dataclass(frozen=True)
+class Laplacian(Kernel):
+    """b exp(-gamma sum_j |x_j - y_j|)."""
+
+    gamma: float
+    b: float = 1.0
+
+    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
+        D = scipy.spatial.distance.cdist(dense(X), dense(Y), "cityblock")
+        if out is not None:
+            out[...] = D
+            D = out
+        return _in_pieces(D, self._of)
+
+    def diagonal(self, X: Rows) -> Array:
+        return np.full(X.shape[0], self.b)
+
+    def _of(self, D: Array) -> Array:
+        D *= -self.gamma
+        np.exp(D, out=D)
+        if self.b != 1.0:
+            D *= self.b
+        return D
+
+
+@dataclass(frozen=True)
+class Precomputed(Kernel):
+    """Rows are kernel values already, one for each landmark."""
+
+    @property
+    def is_positive(self) -> bool:
+        return False
+
+    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
+        return np.array(dense(X)) if out is None else _put(dense(X), out)
+
+    def diagonal(self, X: Rows) -> Array:
+        raise TypeError("a row of kernel values does not hold k(x, x)")
+
+
+@dataclass(frozen=True)
+class Function(Kernel):
+    """A function of two rows, called for every pair."""
+
+    of: Callable[..., float]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_positive(self) -> bool:
+        return False
+
+    def matrix(self, X: Rows, Y: Rows, out: Array | None = None) -> Array:
+        A, B = dense(X), dense(Y)
+        K = np.empty((len(A), len(B))) if out is None else out
+        for i, x in enumerate(A):
+            for j, y in enumerate(B):
+                K[i, j] = self._value(x, y)
+        return K
+
+    def diagonal(self, X: Rows) -> Array:
+        return np.array([self._value(x, x) for x in dense(X)])
+
+    def _value(self, x: Array, y: Array) -> float:
+        value = self.of(x, y, **self.parameters)
+        if np.ndim(value) != 0:
+            raise ValueError(
+                "a callable kernel takes two rows and returns one number, but returned an array "
+                f"of shape {np.shape(value)}. For a function of two whole tables pass an object "
+                "with the methods matrix(X, Y) and diagonal(X), see eigengap.models.kernels"
+            )
+        return float(value)
+
+
+# Products and distances ---------------------------------------------------------------------
+
+
+def dense(X: Rows) -> Array:
+    """Rows as a float64 array."""
+    return np.asarray(X if isinstance(X, np.ndarray) else X.toarray(), dtype=np.float64)
+
+
+def squares(X: Rows) -> Array:
+    """|x|^2 of every row: (n,)."""
+    if isinstance(X, np.ndarray):
+        A = dense(X)
+        return np.asarray(np.einsum("ij,ij->i", A, A))
+    return np.asarray(X.astype(np.float64).power(2).sum(axis=1)).reshape(-1)
+
+
+def squared_distances(X: Rows, Y: Rows, lost: float, out: Array | None = None) -> Array:
+    """|x - y|^2 of every pair, (a, b), with an error of at most `lost` or of the differences.
+
+    By one matrix product of the rows about the centre of Y where that is accurate enough.
+    """
+    X, Y = _about_centre(X, Y)
+    with np.errstate(over="ignore"):
+        sx, sy = squares(X), squares(Y)
+        largest = float(np.max(sx, initial=0.0) + np.max(sy, initial=0.0))
+    if not np.isfinite(largest):
+        raise KernelOverflowError(int(np.argmax(sx)))
+    if _rounding(largest) > lost:
+        D = scipy.spatial.distance.cdist(dense(X), dense(Y), "sqeuclidean")
+        return _put(D, out)
+    D = _products(X, Y, out)
+    for rows in _pieces(D):
+        piece = D[rows]
+        piece *= -2.0
+        piece += sy
+        piece += sx[rows, None]
+        np.maximum(piece, 0.0, out=piece)
+    return D
+
+
+def _about_centre(X: Rows, Y: Rows) -> tuple[Rows, Rows]:
+    """Both about the medians of some rows of Y: near the bulk of it whatever a few rows do."""
+    if not (isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)) or len(Y) == 0:
+        return X, Y
+    centre = np.median(dense(Y[:: max(1, len(Y) // 100)]), axis=0)
+    return dense(X) - centre, dense(Y) - centre
+
+
+def _rounding(largest: float) -> float:
+    """Of squared distances by a product of rows whose squares are as large as that."""
+    return 8.0 * float(np.finfo(np.float64).eps) * largest
+
+
+def _products(X: Rows, Y: Rows, out: Array | None) -> Array:
+    """X Y', (a, b)."""
+    if isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
+        with np.errstate(over="ignore", invalid="ignore"):  # who uses it looks for infinities
+            return np.matmul(dense(X), dense(Y).T, out=out)
+    product = X.astype(np.float64) @ Y.T.astype(np.float64)
+    return _put(product if isinstance(product, np.ndarray) else product.toarray(), out)
+
+
+def _put(values: Array, out: Array | None) -> Array:
+    if out is None:
+        return values
+    out[...] = values
+    return out
+
+
+def _normalised(X: Rows) -> Rows:
+    """Rows of unit length; 0 stays 0."""
+    if isinstance(X, np.ndarray):
+        A = dense(X)
+        largest = np.max(np.abs(A), axis=1, initial=0.0)
+        A = (
+            A / np.where(largest > 0.0, largest, 1.0)[:, None]
+        )  # squares neither over- nor underflow
+        length = np.sqrt(squares(A))
+        return A / np.where(length > 0.0, length, 1.0)[:, None]
+    length = np.sqrt(squares(X))
+    return X.multiply(1.0 / np.where(length > 0.0, length, 1.0)[:, None]).tocsr()
+
+
+def _in_pieces(K: Array, fn: Callable[[Array], Array]) -> Array:
+    """fn, which works in place, on pieces of K that fit the cache."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        for rows in _pieces(K):
+            fn(K[rows])
+    return K
+
+
+def _pieces(K: Array) -> list[slice]:
+    step = max(16, _PIECE // max(1, K.shape[1]))
+    return [slice(start, start + step) for start in range(0, K.shape[0], step)]

@@ -1,0 +1,75 @@
+"""Moments of the rows in the feature space that some landmarks span.
+
+f(x) = T' k(x, landmarks), with T the inverse root of the landmarks' own kernel matrix, has
+f(x)'f(y) equal to the Nystroem approximation of k(x, y) (Williams and Seeger 2001). Its mean and
+scatter are all that kernel PCA on landmarks needs to know of the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from eigengap.compiled.threads import allowed, one_blas_thread
+from eigengap.linalg import Array
+from eigengap.models.kernels import Kernel, Rows
+from eigengap.models.landmark import row_pieces
+from eigengap.sources.base import Block, merge_tree
+from eigengap.statistics.moments import Moments
+from eigengap.threads import in_threads
+
+
+@dataclass(frozen=True, eq=False)
+class LandmarkFeatures:
+    """The features of a row."""
+
+    kernel: Kernel
+    landmarks: Rows  # (m, d)
+    T: Array | None  # (m, r); None where it is I and the landmarks span the whole feature space
+
+
+@dataclass(frozen=True, eq=False)
+class LandmarkMoments:
+    """What kernel PCA on landmarks must know of the rows."""
+
+    features: Moments  # of f, (r,) and (r, r)
+    kernel_mean: Array  # (m,) of k(x, landmarks)
+    residual: float  # sum of w (k(x, x) - |f(x)|^2): what the landmarks do not span
+
+    @classmethod
+    def of(cls, block: Block, at: LandmarkFeatures, n_jobs: int | None = None) -> Self:
+        """Of a block, in pieces of bounded memory, in threads."""
+        pieces = row_pieces(block.n_rows, at.landmarks.shape[0])
+        workers = n_jobs or allowed()  # one limit rules BLAS and our threads
+        if len(pieces) == 1:
+            return cls._of_piece(block.values, block.weight, at)
+        with one_blas_thread():
+            parts = in_threads(
+                lambda rows: cls._of_piece(
+                    block.values[rows], None if block.weight is None else block.weight[rows], at
+                ),
+                pieces,
+                workers,
+            )
+        return merge_tree(parts)
+
+    @classmethod
+    def _of_piece(cls, X: Rows, w: Array | None, at: LandmarkFeatures) -> Self:
+        K = at.kernel.matrix(X, at.landmarks)
+        F = K if at.T is None else K @ at.T
+        moments = Moments.of(Block(F, w, None, 0))
+        if at.T is None:
+            return cls(moments, moments.mean, 0.0)
+        weight = np.ones(len(F)) if w is None else w
+        missing = np.maximum(at.kernel.diagonal(X) - np.einsum("ij,ij->i", F, F), 0.0)
+        mean = (weight @ K) / (float(np.sum(weight)) or 1.0)
+        return cls(moments, mean, float(weight @ missing))
+
+    def merge(self, other: Self, /) -> Self:
+        """Moments of the rows of both."""
+        features = self.features.merge(other.features)
+        share = other.features.sum_w / features.sum_w if features.sum_w > 0.0 else 0.0
+        mean = self.kernel_mean + share * (other.kernel_mean - self.kernel_mean)
+        return type(self)(features, mean, self.residual + other.residual)
