@@ -61,6 +61,7 @@ def test_ugly_tables_are_fitted_and_filled(make, name, X, q):
         warnings.simplefilter("ignore", ConvergenceWarning)  # 150 steps are few for some
         warnings.simplefilter("ignore", eg.NoiseFloorWarning)
         warnings.simplefilter("ignore", eg.UnitsWarning)
+        warnings.simplefilter("ignore", eg.FewCellsWarning)
         model.fit(X)
         filled, sd = model.impute(X, return_std=True)
         outputs = [model.transform(X), filled, sd, model.score_samples(X), model.reconstruct(X)]

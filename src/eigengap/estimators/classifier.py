@@ -252,7 +252,8 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
     def _fit_class(self, part: _Class, settings: dict[str, Any]) -> Any:
         settings = dict(settings)
         if self._adapts:  # a class of few rows has fewer components than the others
-            most = min(int(part.source.seen().sum_w) - 2, part.source.n_features - 1)
+            seen = part.source.seen()
+            most = min(int(seen.sum_w) - 2, seen.rows, part.source.n_features - 1)
             settings["n_components"] = max(1, min(settings["n_components"], most))
         with warnings_about(part.name, but=self._settled):
             model = self._fitted(part.source, settings)
