@@ -1,4 +1,4 @@
-"""PCA and its whole probabilistic family, for data with holes.
+"""PCA, its probabilistic family and the classics beside it, for data with holes.
 
 Public names are loaded when first used, so that `import eigengap` costs nothing.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eigengap.estimators.classical_mds import ClassicalMDS, NegativeEigenvaluesWarning
     from eigengap.estimators.classifier import PPCAClassifier
     from eigengap.estimators.factor_analysis import FactorAnalysis, HeywoodWarning
-    from eigengap.estimators.ica import ICA
+    from eigengap.estimators.ica import ICA, GaussianComponentsWarning, NotWhiteWarning
     from eigengap.estimators.imputer import LowRankImputer
     from eigengap.estimators.intervals import confidence_intervals
     from eigengap.estimators.kernel_pca import KernelPCA, KernelWarning
@@ -66,6 +66,7 @@ __all__ = [
     "FactorAnalysis",
     "FewCellsWarning",
     "ForgottenCellSdWarning",
+    "GaussianComponentsWarning",
     "GowerMap",
     "HeywoodWarning",
     "Intervals",
@@ -80,6 +81,7 @@ __all__ = [
     "MixturePPCA",
     "NegativeEigenvaluesWarning",
     "NoiseFloorWarning",
+    "NotWhiteWarning",
     "NoveltyDetector",
     "PPCAClassifier",
     "PPCARegressor",
@@ -115,6 +117,7 @@ _HOME = {
     "FactorAnalysis": "eigengap.estimators.factor_analysis",
     "FewCellsWarning": "eigengap.estimators._base",
     "ForgottenCellSdWarning": "eigengap.estimators._base",
+    "GaussianComponentsWarning": "eigengap.estimators.ica",
     "GowerMap": "eigengap.models.distances",
     "HeywoodWarning": "eigengap.estimators.factor_analysis",
     "ICA": "eigengap.estimators.ica",
@@ -130,6 +133,7 @@ _HOME = {
     "MixturePPCA": "eigengap.estimators.mixture_ppca",
     "NegativeEigenvaluesWarning": "eigengap.estimators.classical_mds",
     "NoiseFloorWarning": "eigengap.estimators._base",
+    "NotWhiteWarning": "eigengap.estimators.ica",
     "NoveltyDetector": "eigengap.estimators.novelty",
     "PCA": "eigengap.estimators.pca",
     "PPCA": "eigengap.estimators.ppca",
