@@ -33,9 +33,8 @@ def table(n=60, d=5, seed=0):
         ("canberra", None),
         ("braycurtis", None),
         ("nan_euclidean", None),
-        (lambda x, y: float(np.sum(np.abs(x - y) ** 0.5)), None),
+        pytest.param(lambda x, y: float(np.sum(np.abs(x - y) ** 0.5)), None, id="callable"),
     ],
-    ids=str,
 )
 def test_coordinates_and_signs_of_scikit_learn(metric, params):
     X = table()

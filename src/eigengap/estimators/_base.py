@@ -589,6 +589,3 @@ def _log_jacobian(fit: GaussianFit, unit: Array | None) -> float:
 def _generator(random_state: Any) -> np.random.Generator:
     seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
     return np.random.default_rng(seed)
-
-
-_require_frequencies = require_frequencies

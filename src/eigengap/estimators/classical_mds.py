@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged, _require_frequencies
+from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged
 from eigengap.estimators._distances import BLOCK_BYTES, METRICS, Metric, RowDistances, as_rows
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import LOOSE, rank_from_fits
@@ -55,7 +55,7 @@ from eigengap.models.distances import (
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
-from eigengap.sources.base import Block, Source
+from eigengap.sources.base import Block, Source, require_frequencies
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column
 from eigengap.warn import warn
@@ -633,7 +633,7 @@ def _weights(weight: Array) -> Array | None:
 
 def _require_frequencies_of(weight: Array) -> None:
     if not np.all(weight == 1.0):
-        _require_frequencies(float(np.sum(weight)))
+        require_frequencies(float(np.sum(weight)))
 
 
 def _require_points(n: int, weight: Array) -> None:

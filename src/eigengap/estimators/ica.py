@@ -13,7 +13,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from eigengap.estimators._base import _require_frequencies
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators.pca import PCA
 from eigengap.fitting.gaussian_em import GaussianFit
@@ -31,7 +30,7 @@ from eigengap.models.affine import AffineMap
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
-from eigengap.sources.base import Source
+from eigengap.sources.base import Source, require_frequencies
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.nonlinearity import Cube, Gauss, Given, LogCosh, Nonlinearity
 from eigengap.statistics.score_moments import SecondMoment
@@ -132,7 +131,7 @@ class ICA(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from eigengap.estimators.ica import ICA
+    >>> from eigengap import ICA
     >>> rng = np.random.default_rng(0)
     >>> S = np.column_stack([rng.laplace(size=2000), rng.uniform(-1, 1, size=2000)])
     >>> X = S @ np.array([[2.0, 1.0, 0.5], [0.5, 1.0, -1.0]])
@@ -225,7 +224,7 @@ class ICA(TransformerMixin, BaseEstimator):
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         sum_w = source.seen().sum_w
-        _require_frequencies(sum_w)
+        require_frequencies(sum_w)
         fun = self._nonlinearity(weighted=sample_weight is not None)
         whitening = self._whitening(source)
         start = self._start(whitening.q)
