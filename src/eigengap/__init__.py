@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from eigengap.estimators.ppca import PPCA
     from eigengap.estimators.regressor import PPCARegressor
     from eigengap.estimators.whitener import RankDeficientWarning, Whitener
+    from eigengap.fitting.ica_whitening import NoSignalError
     from eigengap.fitting.memory import DoesNotFitError
+    from eigengap.fitting.whitening import RankError
     from eigengap.intervals import Intervals
     from eigengap.matrices.approximation import LowRank, low_rank
     from eigengap.matrices.decomposition import SVD, svd
@@ -80,6 +82,7 @@ __all__ = [
     "MixtureOfLinearGaussians",
     "MixturePPCA",
     "NegativeEigenvaluesWarning",
+    "NoSignalError",
     "NoiseFloorWarning",
     "NotWhiteWarning",
     "NoveltyDetector",
@@ -90,6 +93,7 @@ __all__ = [
     "Predictive",
     "RankChoice",
     "RankDeficientWarning",
+    "RankError",
     "SentinelWarning",
     "SingularModelError",
     "Spectrum",
@@ -132,6 +136,7 @@ _HOME = {
     "MixtureOfLinearGaussians": "eigengap.models.mixture",
     "MixturePPCA": "eigengap.estimators.mixture_ppca",
     "NegativeEigenvaluesWarning": "eigengap.estimators.classical_mds",
+    "NoSignalError": "eigengap.fitting.ica_whitening",
     "NoiseFloorWarning": "eigengap.estimators._base",
     "NotWhiteWarning": "eigengap.estimators.ica",
     "NoveltyDetector": "eigengap.estimators.novelty",
@@ -144,6 +149,7 @@ _HOME = {
     "Predictive": "eigengap.models.predictive",
     "RankChoice": "eigengap.rank.choice",
     "RankDeficientWarning": "eigengap.estimators.whitener",
+    "RankError": "eigengap.fitting.whitening",
     "SVD": "eigengap.matrices.decomposition",
     "SentinelWarning": "eigengap.sources.sentinels",
     "SingularModelError": "eigengap.models.linear_gaussian",

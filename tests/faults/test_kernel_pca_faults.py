@@ -212,7 +212,7 @@ def test_contradictions_are_refused(X):
         KernelPCA(kernel="poly", gamma="median").fit(X)
     with pytest.raises(ValueError, match="needs a number of components, not n_components=None"):
         KernelPCA(kernel="rbf", gamma="cv").fit(X)
-    with pytest.raises(ValueError, match="use 'median'"):
+    with pytest.raises(ValueError, match="takes 'median'"):
         KernelPCA(2, kernel="laplacian", gamma="cv").fit(X)
     model = KernelPCA(2, kernel="poly").fit(X)
     with pytest.raises(NotFittedError, match="fit_inverse_transform=True"):

@@ -6,6 +6,7 @@ from scipy import stats
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.decomposition import PCA as PeerPCA
 
+import eigengap as eg
 from eigengap.fitting.pca import fit_pca
 from eigengap.rank import minka_rank
 from eigengap.rank.choose import choose_rank
@@ -226,3 +227,21 @@ def test_digits_have_many_components_and_the_choice_says_so():
     X = load_digits().data[:400]
     choice = choose_rank(X, criteria=["deflated_parallel_analysis", "parallel_analysis"])
     assert 5 < choice.n_components < 30
+
+
+@pytest.mark.parametrize("d", [10, 12, 16])
+def test_a_cliff_in_the_spectrum_is_the_number(d):
+    """Five sources in few channels: deflation stops at a third of the columns, 3 or 4."""
+    rng = np.random.default_rng(d)
+    X = rng.laplace(size=(1000, 5)) @ rng.normal(size=(5, d)) + 0.05 * rng.normal(size=(1000, d))
+    choice = eg.choose_rank(X, criteria=["deflated_parallel_analysis"])
+    assert choice.n_components == 5
+    assert eg.PCA("auto").fit(X).n_components_ == 5
+
+
+def test_columns_that_nearly_repeat_others_are_no_cliff_of_the_first_half():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6)) + rng.normal(size=(300, 6))
+    doubled = np.hstack([X, X[:, :5] + 1e-6 * rng.normal(size=(300, 5))])
+    assert eg.choose_rank(X, criteria=["deflated_parallel_analysis"]).n_components <= 3
+    assert eg.choose_rank(doubled, criteria=["deflated_parallel_analysis"]).n_components <= 5

@@ -89,8 +89,8 @@ callable or Kernel, default="linear"
     gamma : float, "median", "auto", "cv" or None, default=None
         Of rbf, laplacian, poly and sigmoid; None is 1 / n_features. For rbf and laplacian "median"
         (and "auto", the same) takes the median distance for the kernel's length; "cv" (rbf only)
-        chooses by how well pre-images fill cells that were hidden, which needs a number of
-        components.
+        chooses by how well pre-images fill cells that were hidden: for denoising, not for telling
+        groups apart. It needs n_components to be an int.
     degree : float, default=3
     coef0 : float, default=1
         Of poly and sigmoid.
@@ -338,11 +338,14 @@ callable or Kernel, default="linear"
         if isinstance(self.gamma, str):
             if not narrow:
                 raise ValueError(
-                    f"gamma={self.gamma!r} is a bandwidth of kernel='rbf' or 'laplacian'; give a "
-                    "number"
+                    f"gamma={self.gamma!r} is a bandwidth, which kernel={self.kernel!r} has not; "
+                    "give a number (kernel='rbf' takes 'median' and 'cv', 'laplacian' 'median')"
                 )
             if self.gamma == "cv" and self.kernel != "rbf":
-                raise ValueError("gamma='cv' needs the pre-images of kernel='rbf'; use 'median'")
+                raise ValueError(
+                    "gamma='cv' needs pre-images, which kernel='rbf' alone has; 'laplacian' takes "
+                    "'median' or a number"
+                )
         if self.kernel == "precomputed":
             if self.landmarks is not None:
                 raise ValueError(
@@ -405,6 +408,14 @@ callable or Kernel, default="linear"
             )
         gamma, grid, errors = held_out_gamma(rows, int(q), rng)
         self.gamma_curve_ = (grid, errors)
+        if gamma in (grid[0], grid[-1]):
+            end = "smallest" if gamma == grid[0] else "largest"
+            warn(
+                f"gamma='cv' chose the {end} value that it tried, {gamma:.3g}: pre-images fill "
+                "hidden cells no better for a kernel of any width, so that this is no choice. "
+                "Where groups are to be told apart, choose gamma by that (GridSearchCV)",
+                KernelWarning,
+            )
         return gamma
 
     def _model_of_gaps(self, source: Source) -> LinearGaussian:

@@ -241,14 +241,23 @@ class Whitener(TransformerMixin, BaseEstimator):
                 "pca": "only those directions are whitened, one column for each",
                 "pca-cor": "only those directions are whitened, one column for each",
             }.get(self.method, "only those directions are whitened")
+            sure = "" if fit.converged else ", as far as cells with gaps tell (nearly collinear)"
             warn(
-                f"the {source.n_features} columns of X have rank {fit.rank}{which}: {done}",
+                f"the {source.n_features} columns of X have rank {fit.rank}{which}{sure}: {done}",
                 RankDeficientWarning,
             )
         elif not fit.converged:
+            stuck = fit.n_iter < self.max_iter
             warn(
-                f"{type(self).__name__} did not converge in {fit.n_iter} steps; raise "
-                f"max_iter={self.max_iter} or tol",
+                f"{type(self).__name__} did not converge in {fit.n_iter} steps"
+                + (
+                    ": columns are so nearly collinear that the likelihood of the seen cells "
+                    "cannot be computed well enough to climb further. Leave one of such columns "
+                    "out, or use n_components"
+                    if stuck
+                    else f"; raise max_iter={self.max_iter} or tol. Nearly collinear columns slow "
+                    "it down: n_components helps"
+                ),
                 ConvergenceWarning,
             )
 

@@ -151,8 +151,13 @@ def _raise_asymmetric(
 ) -> NoReturn:
     i, j = map(int, np.unravel_index(int(np.argmax(apart)), apart.shape))
     i += start
+    half = not np.any(np.tril(X, -1)) or not np.any(np.triu(X, 1))
+    way_out = (
+        "One triangle is empty: pass X + X.T"
+        if half
+        else f"If the {what} depends on the direction, take the mean of both, (X + X.T) / 2"
+    )
     raise ValueError(
         f"the matrix is not symmetric: {float(X[i, j]):.6g} at {labels.cell(i, j)}, but "
-        f"{float(X[j, i]):.6g} at {labels.cell(j, i)}. If the {what} depends on "
-        "the direction, take the mean of both, (X + X.T) / 2"
+        f"{float(X[j, i]):.6g} at {labels.cell(j, i)}. {way_out}"
     )

@@ -321,5 +321,10 @@ def describe_dependent(
         return f" ({n_rows} rows)"
     listed = ", ".join(column(names, j) for j in dependent[:NAMED])
     more = f" and {len(dependent) - NAMED} more" if len(dependent) > NAMED else ""
-    verb = "follows" if len(dependent) == 1 else "follow"
-    return f" (for instance {listed}{more} {verb} from the others, or do not vary)"
+    one = len(dependent) == 1
+    verbs = (
+        "follows from the others, or does not vary"
+        if one
+        else ("follow from the others, or do not vary")
+    )
+    return f" (column{'' if one else 's'} {listed}{more} {verbs})"

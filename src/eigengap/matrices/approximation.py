@@ -32,7 +32,7 @@ Rank = int | float | Literal["auto"]
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
-    """The matrix 1 mean' + U diag(s) Vt; an array to NumPy.
+    """The matrix 1 mean' + U diag(s) Vt; np.asarray or to_array() gives it whole.
 
     Attributes
     ----------
@@ -52,7 +52,8 @@ class LowRank:
         left out.
     gap_error : float
         Expected root mean squared error of the filled cells under the fitted density, its
-        uncertainty included; NaN where X had no gaps.
+        uncertainty included; NaN where X had no gaps. It is right if k is, and no means to choose
+        k: for that ask `choose_rank` or `LowRankImputer`.
     compression : float
         Numbers in X for each number in the factors.
     n_iter, converged

@@ -24,6 +24,7 @@ from eigengap.rank import RankChoice, automatic_rank, largest_rank, rank_for_fra
 from eigengap.sources.base import Block, Source
 from eigengap.warn import warn
 
+MANY_LOADINGS = 0.2  # a seen cell, of a wide matrix, from which on intervals are too narrow
 LOOSE = 1e-3  # tolerance of the fits that only compare ranks
 
 
@@ -146,6 +147,13 @@ def _tell(source: Source, fit: GaussianFit, k: int, options: EMOptions) -> None:
         )
     seen = source.seen()
     cells, d = int(np.sum(seen.per_column)), source.n_features
+    if d > seen.rows and d * k > MANY_LOADINGS * cells:
+        warn(
+            f"{d} columns with {k} loadings each are learned from {cells} seen cells: gap_error "
+            "and the standard deviations of filled cells come out too small. Complete the "
+            "transpose, low_rank(X.T, k), or use a smaller k",
+            UserWarning,
+        )
     free = k * (seen.rows + d - k)  # numbers in a matrix of rank k
     if fit.at_floor and free >= cells:
         warn(

@@ -59,6 +59,11 @@ class SVD:
     def __len__(self) -> int:
         return 3
 
+    def __repr__(self) -> str:
+        n, d = len(self.U), self.Vt.shape[1]
+        exact = "" if self.rank_is_exact else " or more"
+        return f"SVD({n} x {d}, {len(self.s)} triplets, rank {self.rank}{exact}, {self.route})"
+
     def __getitem__(self, i: int) -> Array:
         return (self.U, self.s, self.Vt)[i]
 
@@ -70,9 +75,13 @@ class SVD:
     def solve(self, y: ArrayLike, ridge: float = 0.0) -> Array:
         """pinv(ridge) @ y without forming the pseudo-inverse: many ridges from one decomposition.
 
-        The w of least length among those that minimise ||y - X w||^2 + ridge ||w||^2.
+        The w of least length among those that minimise ||y - X w||^2 + ridge ||w||^2; of fewer
+        triplets than X has, X is the part of it that they hold (principal component regression).
         """
         right = np.asarray(y, dtype=np.float64)
+        if np.isnan(right).any():
+            row = int(np.argmax(np.isnan(right).reshape(len(right), -1).any(axis=1)))
+            raise ValueError(f"y contains NaN at row {row}; leave such rows out of X and y")
         if right.ndim not in (1, 2) or len(right) != len(self.U):
             raise ValueError(
                 f"y has shape {right.shape}; it needs {len(self.U)} rows, as many as X has"

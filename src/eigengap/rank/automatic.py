@@ -9,6 +9,8 @@ docs/rank.md has the evidence for it.
 
 from __future__ import annotations
 
+import numpy as np
+
 from eigengap.rank.choice import Curve, RankChoice
 from eigengap.rank.deflation import complete_remainder, deflated_rank, gappy_remainder
 from eigengap.rank.information import largest_rank
@@ -19,6 +21,7 @@ from eigengap.statistics.filled_correlation import Standardised
 
 PLAIN = "parallel_analysis"
 NAME = "deflated_parallel_analysis"
+CLIFF = 10.0
 COLUMNS = 3  # for each component of deflation: with fewer a factor analysis fits whatever there is
 LABEL = f"k-th eigenvalue over the {LEVEL:.0%} quantile of noise"
 LEFT = f"largest eigenvalue beyond q over the {LEVEL:.0%} quantile of noise"
@@ -30,12 +33,13 @@ def automatic_rank(source: Source, *, fit_mean: bool = True, most: int | None = 
     limit = largest_rank(source.n_features, table.sum_w)
     plain, curve = parallel_analysis(table.spectrum(), limit, fit_mean=fit_mean)
     count, left = deflated(source, table, plain, limit, fit_mean=fit_mean)
+    cliff = before_a_cliff(table.spectrum(), table.sum_w - (1.0 if fit_mean else 0.0))
     kept = max(min(count, limit if most is None else most), 1)
     return RankChoice(
         n_components=kept,
         criteria={PLAIN: plain, NAME: count},
         curves={PLAIN: curve, NAME: left or curve},  # without deflation the plain count decides
-        summary=_words(plain, count, kept, left),
+        summary=_of_cliff(kept) if plain < cliff == kept else _words(plain, count, kept, left),
         not_applied={},
     )
 
@@ -59,6 +63,7 @@ def deflated(
 ) -> tuple[int, Curve]:
     """Further components, beyond the `first` that parallel analysis finds, by deflation."""
     rows = table.sum_w - (1.0 if fit_mean else 0.0)
+    first = max(first, min(before_a_cliff(table.spectrum(), rows), most))
     most = min(most, table.d // COLUMNS)
     if first == 0 or first >= most:
         return first, Curve.of({}, "above 1", LEFT)
@@ -68,6 +73,26 @@ def deflated(
         remainder = complete_remainder(table)
     count, values = deflated_rank(remainder, rows, table.d, first, most)
     return count, Curve.of(values, "above 1", LEFT)
+
+
+def before_a_cliff(spectrum: Spectrum, rows: float) -> int:
+    """Components before the last drop of CLIFF times, in the first half of the spectrum; or 0.
+
+    Deflation gives up beyond one component for three columns, and a column that is almost all
+    signal tells it little of its noise. Eigenvalues of noise, and those of real tables that were
+    looked at, fall by less than 7 times from one to the next (docs/rank.md).
+    """
+    lam = spectrum.lam
+    half = min(int(min(rows, spectrum.d) // 2), len(lam) - 1)
+    if half < 1 or lam[0] <= 0.0:
+        return 0
+    steep = lam[:half] > CLIFF * lam[1 : half + 1]
+    is_there = lam[:half] > 1e-12 * lam[0]  # below it is rounding, which falls anyhow
+    return int(np.max(np.flatnonzero(steep & is_there), initial=-1)) + 1
+
+
+def _of_cliff(kept: int) -> str:
+    return f"k = {kept}: the next eigenvalue is less than a {CLIFF:.0f}th of the last that is kept"
 
 
 def _noiseless_rank(spectrum: Spectrum, rows: float) -> int:

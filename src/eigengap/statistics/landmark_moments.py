@@ -8,6 +8,7 @@ scatter are all that kernel PCA on landmarks needs to know of the rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Self
 
 import numpy as np
@@ -19,6 +20,8 @@ from eigengap.models.landmark import row_pieces
 from eigengap.sources.base import Block, merge_tree
 from eigengap.statistics.moments import Moments
 from eigengap.threads import in_threads
+
+GROUPS = 16  # of pieces of a block, whatever the number of threads: the sums are then the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,18 +45,21 @@ class LandmarkMoments:
     def of(cls, block: Block, at: LandmarkFeatures, n_jobs: int | None = None) -> Self:
         """Of a block, in pieces of bounded memory, in threads."""
         pieces = row_pieces(block.n_rows, at.landmarks.shape[0])
-        workers = n_jobs or allowed()  # one limit rules BLAS and our threads
         if len(pieces) == 1:
             return cls._of_piece(block.values, block.weight, at)
+
+        step = -(-len(pieces) // GROUPS)
+        groups = [pieces[i : i + step] for i in range(0, len(pieces), step)]
+        workers = n_jobs or allowed()  # one limit rules BLAS and our threads
         with one_blas_thread():
-            parts = in_threads(
-                lambda rows: cls._of_piece(
-                    block.values[rows], None if block.weight is None else block.weight[rows], at
-                ),
-                pieces,
-                workers,
-            )
-        return merge_tree(parts)
+            return merge_tree(in_threads(partial(cls._of_pieces, block, at), groups, workers))
+
+    @classmethod
+    def _of_pieces(cls, block: Block, at: LandmarkFeatures, pieces: list[slice]) -> Self:
+        """Merged as they come: all moments of a long block would not be small together."""
+        w = block.weight
+        parts = (cls._of_piece(block.values[i], None if w is None else w[i], at) for i in pieces)
+        return reduce(lambda a, b: a.merge(b), parts)
 
     @classmethod
     def _of_piece(cls, X: Rows, w: Array | None, at: LandmarkFeatures) -> Self:
