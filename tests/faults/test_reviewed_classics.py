@@ -81,3 +81,104 @@ def test_moments_of_many_pieces_are_not_all_held():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200e6
+
+
+# What a hostile analyst found ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("small", [1e-10, 1e-11])
+def test_few_triplets_of_a_graded_tall_matrix_keep_their_digits(small):
+    """Squared, they lost them all; the rank was wrong and said to be exact."""
+    rng = np.random.default_rng(0)
+    U = np.linalg.qr(rng.normal(size=(2000, 60)))[0]
+    V = np.linalg.qr(rng.normal(size=(60, 60)))[0]
+    X = (U * np.r_[1, np.full(9, small), np.zeros(50)]) @ V.T
+    found = eg.svd(X, 10)
+    np.testing.assert_allclose(found.s[1:], small, rtol=1e-3)
+    assert found.rank == 10
+    expected = np.linalg.pinv(X, rcond=small / 10)
+    np.testing.assert_allclose(eg.pinv(X, 10), expected, atol=1e-3 * np.abs(expected).max())
+
+
+def test_a_zero_matrix_of_any_size_has_its_decomposition_at_once():
+    import scipy.sparse
+
+    U, s, Vt = eg.svd(scipy.sparse.csr_array((100_000, 100_000)), 2)
+    assert not s.any()
+    assert U.shape == (100_000, 2)
+    np.testing.assert_array_equal(Vt @ Vt.T, np.eye(2))
+
+
+@pytest.mark.parametrize("kind", ["cailliez", "lingoes"])
+def test_additive_constants_do_not_depend_on_units(kind):
+    """From 1e76 on they were 0, silently."""
+    from scipy.spatial.distance import pdist, squareform
+
+    D = squareform(pdist(np.random.default_rng(0).normal(size=(40, 6)), "cityblock"))
+    plain, huge = (
+        eg.ClassicalMDS(2, metric="precomputed", correction=kind).fit(D * u) for u in (1.0, 1e100)
+    )
+    power = 1 if kind == "cailliez" else 2
+    assert huge.additive_constant_ / 1e100**power == pytest.approx(plain.additive_constant_)
+    assert huge.negative_share_ < 1e-10
+
+
+def test_landmarks_of_a_kernel_that_is_not_positive_are_refused():
+    """Eigenvalues came out too large, with an error of 0."""
+    X = np.random.default_rng(0).normal(size=(1500, 4))
+    with pytest.raises(ValueError, match="negative eigenvalues"):
+        eg.KernelPCA(2, kernel="sigmoid", landmarks=100, random_state=0).fit(X)
+
+
+def test_whitening_nearly_collinear_columns_with_gaps():
+    """EM had stopped 53 % from the variances that PPCA finds in the same cells."""
+    rng = np.random.default_rng(0)
+    F = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 8)) + 1e-6 * rng.normal(size=(200, 8))
+    Z = F.copy()
+    Z[rng.random(Z.shape) < 0.05] = np.nan
+    with pytest.warns(eg.RankDeficientWarning):
+        model = eg.Whitener().fit(Z)
+    expected = np.linalg.eigvalsh(np.cov(F.T))[::-1][: model.rank_]
+    np.testing.assert_allclose(model.explained_variance_, expected, rtol=1e-3)
+    np.testing.assert_allclose(model.transform(F).var(axis=0, ddof=1), 1.0, rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["pca", "pca-cor"])
+def test_few_rows_with_gaps_have_no_more_directions_than_rows(method):
+    for seed in range(3):
+        Y = np.random.default_rng(seed).normal(size=(6, 12))
+        Y[0, 3] = Y[4, 4] = np.nan
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert eg.Whitener(method=method).fit(Y).rank_ <= 5
+
+
+def test_directions_that_gaps_hide_are_no_sources():
+    """They came out with a variance of 4e-7 and without a word."""
+    rng = np.random.default_rng(0)
+    F = rng.laplace(size=(2000, 3)) @ rng.normal(size=(3, 6)) + 1e-6 * rng.normal(size=(2000, 6))
+    Z = F.copy()
+    Z[rng.random(Z.shape) < 0.1] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = eg.ICA().fit(Z)
+    np.testing.assert_allclose(model.transform(F).var(axis=0), 1.0, rtol=0.2)
+
+
+def test_held_out_bandwidths_of_few_rows_are_refused():
+    with pytest.raises(ValueError, match="gamma='median'"):
+        eg.KernelPCA(1, kernel="rbf", gamma="cv").fit(np.random.default_rng(0).normal(size=(3, 4)))
+
+
+def test_scores_of_fitted_rows_are_those_of_new_ones_where_lanczos_found_them():
+    X = np.random.default_rng(0).normal(size=(600, 3))
+    for scaling in ("pca", "eigenvalue"):
+        model = eg.KernelPCA(3, kernel="rbf", gamma=0.5, scaling=scaling)
+        scores = model.fit_transform(X)
+        atol = 1e-10 * np.abs(scores).max()
+        np.testing.assert_allclose(model.transform(X), scores, atol=atol)
+
+
+def test_a_callable_that_returns_nan_is_told():
+    with pytest.raises(ValueError, match="returned NaN"):
+        eg.KernelPCA(1, kernel=lambda a, b: float("nan")).fit(np.eye(4))

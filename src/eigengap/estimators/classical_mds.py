@@ -132,9 +132,9 @@ class ClassicalMDS(TransformerMixin, BaseEstimator):
         Of the centred inner products: the (weighted) sums of squares of the coordinates. Where one
         is not positive, its coordinate is 0.
     negative_share_ : float
-        What the negative eigenvalues hold of the sum of the moduli of all: 0 if and only if the
-        distances are Euclidean. Beyond 2500 points estimated, to a few per cent of itself, where
-        it is not 0.
+        What the negative eigenvalues hold of the sum of the moduli of all: 0, or rounding, if and
+        only if the distances are Euclidean. Beyond 2500 points estimated where it is not 0: to a
+        few per cent of itself where many eigenvalues make it up, to a third where few do.
     n_significant_ : int or None
         Number of significant eigenvalues; None where only the leading ones were computed and all
         of those are.

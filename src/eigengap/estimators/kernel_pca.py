@@ -296,7 +296,9 @@ callable or Kernel, default="linear"
         source = self._fit(X, sample_weight)
         if self._fit_.V is None or sample_weight is not None:
             return self.transform(X)
-        scores = self._fit_.V * self._spread()
+        scores = self._fit_.scores
+        if scores is None:
+            scores = self._fit_.V * self._spread()
         return scores.astype(np.float32) if source.dtype == np.float32 else scores
 
     def _fit(self, X: Any, sample_weight: Any) -> Source:

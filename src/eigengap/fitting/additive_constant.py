@@ -44,8 +44,10 @@ def additive_constant(D: Array, kind: Kind) -> AdditiveConstant:
     zero = COINCIDENT * float(np.max(D))
     points = np.unique(coincident(D, zero))
     distinct = D if len(points) == len(D) else D[np.ix_(points, points)]
-    find = _cailliez if kind == "cailliez" else _lingoes
-    return AdditiveConstant(kind, find(distinct), zero)
+    unit = float(np.max(distinct)) or 1.0  # squares of squares are taken on the way
+    if kind == "cailliez":
+        return AdditiveConstant(kind, _cailliez(distinct / unit) * unit, zero)
+    return AdditiveConstant(kind, _lingoes(distinct / unit) * unit**2, zero)
 
 
 def correct(D: Array, constant: AdditiveConstant) -> tuple[Array, int]:

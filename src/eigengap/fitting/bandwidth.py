@@ -56,6 +56,11 @@ def held_out_gamma(X: Array, q: int, rng: np.random.Generator) -> tuple[float, A
     Errors are mean squares of a hidden cell less its pre-image, in the units of X.
     """
     X = X[:CV_ROWS]
+    if len(X) < 2 * FOLDS:
+        raise ValueError(
+            f"gamma='cv' holds out rows in {FOLDS} folds, and there are {len(X)}: at least "
+            f"{2 * FOLDS} are needed. Use gamma='median' or a number"
+        )
     fold = rng.permutation(len(X)) % FOLDS
     group = rng.permuted(np.tile(np.arange(X.shape[1]) % GROUPS, (len(X), 1)), axis=1)
     middle = median_gamma(X)

@@ -73,6 +73,7 @@ class KernelFit:
     lowest: float  # the most negative eigenvalue that is known of, or 0
     complete: bool  # whether `lam` holds all that are positive
     passes: int = 1  # products with the matrix; 1 where LAPACK took it as a whole
+    scores: Array | None = None  # (n, q) of the rows, where eigenvectors are those of an iteration
     residual: float = 0.0  # variance that the landmarks do not span: lam may be low by that much
 
     @property
@@ -89,6 +90,7 @@ class KernelFit:
             map=replace(at, coefficients=at.coefficients[:, :q], directions=directions),
             lam=self.lam[:q],
             V=None if self.V is None else self.V[:, :q],
+            scores=None if self.scores is None else self.scores[:, :q],
             complete=self.complete and q >= self.rank,
         )
 
@@ -139,7 +141,13 @@ def fit_kernel_pca(
         centre=share if convention.centred else zero,
         scaling=convention.scaling,
     )
-    fit = KernelFit(at, lam, max(total, 0.0), V, lowest, pairs.complete, passes)
+    scores = None
+    if w is None and not dense and passes > 1:
+        # What the map gives: an eigenvector of an iteration is off by its tolerance.
+        scores = system.apply(V) * (
+            _inverse_root(lam) if convention.scaling == "pca" else np.sign(lam)
+        )
+    fit = KernelFit(at, lam, max(total, 0.0), V, lowest, pairs.complete, passes, scores)
     return fit if wanted is not None else fit.truncated(max(fit.rank, 1))
 
 

@@ -40,6 +40,7 @@ Choice = Literal["kmeans++", "kmeans", "leverage", "uniform"]
 
 SAMPLE_ROWS = 10_000  # from which landmarks are chosen, and at least:
 ROWS_PER_LANDMARK = 5
+NEGATIVE = 1e-8  # beside the largest eigenvalue: more than rounding leaves
 SAMPLE_BYTES = 1 << 28
 
 
@@ -73,6 +74,12 @@ def fit_in_feature_space(
 def whitened(kernel: Kernel, landmarks: Rows) -> LandmarkFeatures:
     """Orthonormal coordinates of the span of the landmarks in feature space."""
     s, Q = np.linalg.eigh(kernel.matrix(landmarks, landmarks))
+    if s[0] < -NEGATIVE * max(float(s[-1]), 0.0):
+        raise ValueError(
+            f"the kernel matrix of the landmarks has negative eigenvalues ({s[0]:.3g} beside "
+            f"{s[-1]:.3g}), and an approximation by landmarks is of positive kernels only: use "
+            "another kernel, or landmarks=None on a sample of the rows"
+        )
     kept = s > max(ROUNDING, len(s) * np.finfo(np.float64).eps) * max(float(s[-1]), 0.0)
     if not kept.any():
         raise ValueError("the kernel of the landmarks is 0 throughout: there is nothing to learn")

@@ -30,6 +30,7 @@ from eigengap.linalg import Array, sign_rule
 from eigengap.sources.base import Rows
 
 TOLERANCE = 1e-10  # residual, relative to s_1, up to which a triplet is taken
+DIGITS = 1e-4  # of a singular value itself, which a route that squares X must keep
 _SAFE = 1e100  # cells between its inverse and it can be squared
 
 
@@ -136,6 +137,8 @@ def singular_triplets(X: Matrix, k: int | None = None) -> Triplets:
     if largest > 0.0 and not 1.0 / _SAFE < largest < _SAFE:
         return _rescaled(X, k, largest)
     n, d = X.shape
+    if largest == 0.0 and (X.mean is None or not X.mean.any()):
+        return _of_zeros(n, d, min(n, d) if k is None else k)
     route = plan(n, d, k, sparse=X.is_sparse).route
     if k is None or route == "svd" or largest == 0.0:
         return _by_lapack(X, k)
@@ -159,6 +162,11 @@ def _rescaled(X: Matrix, k: int | None, largest: float) -> Triplets:
     return replace(found, s=s, residual=residual, norm=float(norm))
 
 
+def _of_zeros(n: int, d: int, k: int) -> Triplets:
+    """Any orthonormal vectors: the first unit vectors."""
+    return Triplets(np.eye(n, k), np.zeros(k), np.eye(d, k), np.zeros(k), 0.0, "lapack")
+
+
 def _by_lapack(X: Matrix, k: int | None) -> Triplets:
     dense = X.dense()
     try:
@@ -178,7 +186,10 @@ def _by_gram(X: Matrix, k: int) -> Triplets | None:
     far, near = Q @ left, basis @ right.T
     U, V = (far, near) if d <= n else (near, far)
     found = _certified(X, U, s, V, "gram")
-    return found if np.max(found.residual) <= TOLERANCE * s[0] else None
+    # Of values near rounding the residual must be small beside themselves too.
+    rounding = max(X.shape) * float(np.finfo(np.float64).eps) * s[0]
+    enough = np.where(s > rounding, np.minimum(TOLERANCE * s[0], DIGITS * s), TOLERANCE * s[0])
+    return found if np.all(found.residual <= enough) else None
 
 
 def _by_bidiagonal(X: Matrix, k: int) -> Triplets:

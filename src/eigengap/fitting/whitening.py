@@ -197,7 +197,12 @@ def _axes(
             f"which is found under gaps for up to {WIDEST} columns. Fill the gaps first "
             '(LowRankImputer), or use method="pca" with n_components given as a number'
         )
-    return _of_gaussian(source, method in BY_CORRELATION, rank_tol, options)
+    axes = _of_gaussian(source, method in BY_CORRELATION, rank_tol, options)
+    if axes.converged or axes.rank >= source.n_features:
+        return axes
+    # Where columns are nearly collinear EM stops early, far from the optimum; PPCA of the
+    # directions that it found takes the others for noise, and does not. The rank stays in doubt.
+    return replace(_of_ppca(source, axes.rank, options), converged=False)
 
 
 def _of_complete(source: Source, number: int | None, rank_tol: float | None, stored: Any) -> _Axes:
@@ -248,7 +253,7 @@ def _of_gaussian(
         U=U * sign_rule(U),
         spectrum=spectrum,
         model=fit.model(),
-        rank=min(rank, fit.rank),
+        rank=min(rank, fit.rank, max(source.seen().rows - 1, 1)),
         n_iter=fit.n_iter,
         converged=fit.converged,
     )

@@ -249,6 +249,11 @@ class Function(Kernel):
                 f"of shape {np.shape(value)}. For a function of two whole tables pass an object "
                 "with the methods matrix(X, Y) and diagonal(X), see eigengap.models.kernels"
             )
+        if np.isnan(value):
+            raise ValueError(
+                "the callable kernel returned NaN for a pair of rows; it has to be a number for "
+                "every pair"
+            )
         return float(value)
 
 
