@@ -182,3 +182,18 @@ def test_scores_of_fitted_rows_are_those_of_new_ones_where_lanczos_found_them():
 def test_a_callable_that_returns_nan_is_told():
     with pytest.raises(ValueError, match="returned NaN"):
         eg.KernelPCA(1, kernel=lambda a, b: float("nan")).fit(np.eye(4))
+
+
+def test_a_constant_matrix_with_a_gap_is_completed():
+    X = np.full((20, 4), 3.0)
+    X[0, 0] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.testing.assert_allclose(eg.low_rank(X, 1).fill(X), 3.0, rtol=1e-4)
+
+
+def test_tiny_columns_can_be_centred():
+    X = np.random.default_rng(0).normal(size=(9, 2)) * 1e-150
+    np.testing.assert_allclose(
+        eg.Whitener(method="centre").fit_transform(X), X - X.mean(axis=0), rtol=1e-9
+    )

@@ -137,7 +137,8 @@ callable or Kernel, default="linear"
     eigenvectors_ : array of shape (n_samples, n_components_)
         Not on landmarks, where rows are not kept.
     explained_variance_ratio_ : array of shape (n_components_,)
-        Share of the trace of the centred kernel matrix.
+        Share of the trace of the centred kernel matrix; of a kernel with negative eigenvalues that
+        is no share of a variance, and may sum to more than 1.
     gamma_ : float
     gamma_curve_ : tuple of two arrays
         Values of gamma that "cv" tried and the mean squared error of hidden cells. Only if
@@ -480,7 +481,7 @@ callable or Kernel, default="linear"
             self.X_fit_ = self.model_.landmarks if of_pairs else self._own(source)
 
     def _tell(self, fit: KernelFit) -> None:
-        if fit.lam[0] <= 0.0:
+        if fit.lam[0] <= 0.0 and fit.lowest >= 0.0:
             warn(
                 "all rows are the same in feature space, so that there is no variance to explain",
                 KernelWarning,

@@ -73,7 +73,8 @@ def fit_columns(source: Source, method: ColumnMethod, ddof: int) -> Whitening:
     """Centring or normalising, each column by its seen cells."""
     columns = source.reduce(ColumnMoments.of)
     refuse_overflow(float(np.sum(columns.m2)))
-    refuse_tiny_columns(source, columns.variance)
+    if method == "normalise":
+        refuse_tiny_columns(source, columns.variance)
     counted = np.maximum(columns.sum_w - ddof, np.finfo(np.float64).tiny)
     variance = np.where(columns.m2 > 0.0, columns.m2 / counted, 0.0)
     varies = variance > 0.0
