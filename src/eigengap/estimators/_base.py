@@ -22,6 +22,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.evidence import evidence_of
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
@@ -249,14 +250,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
 
     def _latents(self, X: Any) -> Array:
         """Latent coordinates (n, q) as the caller gives them back to `inverse_transform`."""
-        Z = np.asarray(X)
-        if Z.dtype != np.float32:
-            Z = Z.astype(np.float64, copy=False)
-        if Z.ndim != 2 or Z.shape[1] != self.n_components_:
-            raise ValueError(
-                f"inverse_transform expects one column for each of the {self.n_components_} "
-                f"components, as transform returns them, got shape {Z.shape}"
-            )
+        Z = as_latents(X, self.n_components_, "components")
         return self._filled_latents(Z) if np.isnan(Z).any() else Z
 
     def _filled_latents(self, Z: Array) -> Array:

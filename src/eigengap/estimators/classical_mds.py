@@ -20,6 +20,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged
 from eigengap.estimators._distances import BLOCK_BYTES, METRICS, Metric, RowDistances, as_rows
+from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import LOOSE, rank_from_fits
 from eigengap.fitting.gaussian_em import EMOptions
@@ -512,14 +513,7 @@ class ClassicalMDS(TransformerMixin, BaseEstimator):
     def inverse_transform(self, X: Any) -> Array:
         """Rows at the coordinates X, for Euclidean rows only: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
-        Z = np.asarray(X)
-        if Z.dtype != np.float32:
-            Z = Z.astype(np.float64, copy=False)
-        if Z.ndim != 2 or Z.shape[1] != self.n_components_:
-            raise ValueError(
-                f"inverse_transform expects one column for each of the {self.n_components_} "
-                f"coordinates, as transform returns them, got shape {Z.shape}"
-            )
+        Z = as_latents(X, self.n_components_, "coordinates")
         assert isinstance(self.model_, AffineMap)
         return self.model_.backward(Z).astype(Z.dtype, copy=False)
 

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
+from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators.pca import PCA
 from eigengap.fitting.gaussian_em import GaussianFit
@@ -263,14 +264,7 @@ class ICA(TransformerMixin, BaseEstimator):
     def inverse_transform(self, X: Any) -> Array:
         """Rows mean_ + mixing_ s at the sources X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
-        S = np.asarray(X)
-        if S.dtype != np.float32:
-            S = S.astype(np.float64, copy=False)
-        if S.ndim != 2 or S.shape[1] != self.n_components_:
-            raise ValueError(
-                f"inverse_transform expects one column for each of the {self.n_components_} "
-                f"components, as transform returns them, got shape {S.shape}"
-            )
+        S = as_latents(X, self.n_components_, "components")
         return self.model_.backward(S).astype(S.dtype, copy=False)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:

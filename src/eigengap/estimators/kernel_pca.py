@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
+from eigengap.estimators._latents import as_latents
 from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.bandwidth import ROWS, held_out_gamma, median_gamma
 from eigengap.fitting.kernel import (
@@ -547,13 +548,8 @@ callable or Kernel, default="linear"
         point is the reconstruction of PCA.
         """
         check_is_fitted(self, "model_")
-        Z = np.asarray(X)
-        if Z.ndim != 2 or Z.shape[1] != self.n_components_:
-            raise ValueError(
-                f"inverse_transform expects one column for each of the {self.n_components_} "
-                f"components, as transform returns them, got shape {Z.shape}"
-            )
-        kind = np.float32 if Z.dtype == np.float32 else np.float64
+        Z = as_latents(X, self.n_components_, "components")
+        kind = Z.dtype
         Z = Z.astype(np.float64)
         if not np.all(np.isfinite(Z)):
             row, k = np.argwhere(~np.isfinite(Z))[0]

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
+from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import require_rank
 from eigengap.fitting.gaussian_em import EMOptions
@@ -289,15 +290,7 @@ class Whitener(TransformerMixin, BaseEstimator):
         "centre" it stays NaN.
         """
         check_is_fitted(self, "result_")
-        Z = np.asarray(X)
-        if Z.dtype != np.float32:
-            Z = Z.astype(np.float64, copy=False)
-        outputs = len(self._names())
-        if Z.ndim != 2 or Z.shape[1] != outputs:
-            raise ValueError(
-                f"inverse_transform expects {outputs} columns, as transform returns them, got "
-                f"shape {Z.shape}"
-            )
+        Z = as_latents(X, len(self._names()), "whitened columns")
         if self.result_.model is not None:
             Z = np.nan_to_num(Z, nan=0.0, posinf=np.inf, neginf=-np.inf)
         return self.result_.map.backward(Z).astype(Z.dtype, copy=False)
