@@ -377,7 +377,7 @@ def test_wrong_shapes():
     whitener = Whitener().fit(np.random.default_rng(13).normal(size=(20, 3)))
     with pytest.raises(ValueError, match="3 features"):
         whitener.transform(np.ones((2, 4)))
-    with pytest.raises(ValueError, match="expects 3 columns"):
+    with pytest.raises(ValueError, match="each of the 3 whitened columns"):
         whitener.inverse_transform(np.ones((2, 4)))
 
 
