@@ -329,9 +329,11 @@ def test_huge_and_tiny_units_are_whitened(method, factor):
 @pytest.mark.parametrize("method", METHODS)
 def test_cells_whose_squares_overflow_are_an_error(method):
     X = np.random.default_rng(9).normal(size=(60, 4))
-    for factor, words in ((1e300, "overflow"), (1e-300, "underflow")):
-        with pytest.raises(ValueError, match=words):
-            Whitener(method=method).fit(X * factor)
+    with pytest.raises(ValueError, match="overflow"):
+        Whitener(method=method).fit(X * 1e300)
+    if method != "centre":  # which squares nothing to go by
+        with pytest.raises(ValueError, match="underflow"):
+            Whitener(method=method).fit(X * 1e-300)
 
 
 @pytest.mark.parametrize("method", METHODS[:5])
