@@ -159,8 +159,7 @@ def test_directions_that_gaps_hide_are_no_sources():
     F = rng.laplace(size=(2000, 3)) @ rng.normal(size=(3, 6)) + 1e-6 * rng.normal(size=(2000, 6))
     Z = F.copy()
     Z[rng.random(Z.shape) < 0.1] = np.nan
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with pytest.warns(UserWarning, match="only 3 of 6 directions"):
         model = eg.ICA().fit(Z)
     np.testing.assert_allclose(model.transform(F).var(axis=0), 1.0, rtol=0.2)
 
@@ -206,3 +205,14 @@ def test_few_rows_do_not_lead_ica_astray():
     X = S @ rng.normal(size=(4, 4)).T
     reached = [np.abs(eg.ICA(random_state=s).fit(X).non_gaussianity_).sum() for s in (None, 0, 1)]
     assert reached[0] >= max(reached) - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_constant_column_is_the_one_that_is_named(seed, order):
+    """Its rounding was scaled up to a direction of its own, and another column was blamed."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 4)) @ rng.normal(size=(4, 4))
+    X[:, 1] = 5.0
+    with pytest.warns(eg.RankDeficientWarning, match=r"rank 3 \(column 1 follows"):
+        eg.Whitener().fit(np.asarray(X, order=order))

@@ -334,6 +334,12 @@ class ICA(TransformerMixin, BaseEstimator):
             return ppca_whitening(fit, precision)
         q = self._wanted(source, asked, fit)
         whitening = pca_whitening(fit, q, precision)
+        if fit.at_floor and whitening.q < q and not isinstance(asked, Integral):
+            warn(
+                f"only {whitening.q} of {q} directions vary by more than the least noise that rows "
+                "with gaps can tell: as many components are found",
+                UserWarning,
+            )
         if isinstance(asked, Integral) and whitening.q < asked:
             warn(
                 f"n_components={asked}, but the rows vary in {whitening.q} directions only: "

@@ -46,6 +46,7 @@ BY_CORRELATION = ("cholesky", "pca-cor", "zca-cor")  # which do not depend on un
 TRUNCATED = ("pca", "pca-cor", "zca", "zca-cor")  # that can do with some of the axes
 
 WIDEST = 200  # columns whose covariance is found under gaps: each row costs d^3 a step
+ROUNDING = 16.0 * float(np.finfo(np.float64).eps)  # of an eigenvector's entry
 NAMED = 5  # columns that a message names
 LARGEST_NAMED = 2000  # columns among which dependent ones are looked for
 
@@ -310,7 +311,9 @@ def _dependent(axes: _Axes) -> tuple[int, ...]:
     k = min(axes.rank, r)
     root = np.sqrt(axes.spectrum.lam[:k])[:, None] * axes.U[:, :k].T  # (k, d)
     size = np.linalg.norm(root, axis=0)
-    scaled = root / np.where(size > 0.0, size, 1.0)
+    # Rounding in the row of a constant column must not be scaled up to look like a direction.
+    varies = size > ROUNDING * d * float(np.max(size, initial=0.0))
+    scaled = np.where(varies, root / np.where(varies, size, 1.0), 0.0)
     order: NDArray[Any] = scipy.linalg.qr(scaled, mode="r", pivoting=True)[1]
     return tuple(sorted(int(j) for j in order[k:]))
 
