@@ -13,6 +13,7 @@ import eigengap
 HEAVY = {
     "altair",
     "dask",
+    "jax",
     "llvmlite",
     "narwhals",
     "numba",
@@ -20,6 +21,7 @@ HEAVY = {
     "pandas",
     "polars",
     "pyarrow",
+    "pynndescent",
     "scipy",
     "sklearn",
     "threadpoolctl",

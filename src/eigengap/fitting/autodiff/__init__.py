@@ -1,0 +1,1 @@
+"""Fits whose gradients JAX derives. Only files in this folder import it, in double precision."""
