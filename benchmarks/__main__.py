@@ -36,6 +36,7 @@ TITLES = {
     "mds": "Classical scaling",
     "ica": "Independent components",
     "kernel_pca": "Kernel PCA",
+    "isomap": "Isomap",
     "classification": "Classes",
     "regression": "Regression",
 }

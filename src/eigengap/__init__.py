@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         NoiseFloorWarning,
         UnitsWarning,
     )
+    from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
     from eigengap.estimators.bayesian_pca import BayesianPCA
     from eigengap.estimators.classical_mds import ClassicalMDS, NegativeEigenvaluesWarning
     from eigengap.estimators.classifier import PPCAClassifier
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from eigengap.estimators.ica import ICA, GaussianComponentsWarning, NotWhiteWarning
     from eigengap.estimators.imputer import LowRankImputer
     from eigengap.estimators.intervals import confidence_intervals
+    from eigengap.estimators.isomap import Isomap
     from eigengap.estimators.kernel_pca import KernelPCA, KernelWarning
     from eigengap.estimators.mixture_ppca import DroppedComponentWarning, MixturePPCA
     from eigengap.estimators.novelty import NoveltyDetector
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
     from eigengap.estimators.ppca import PPCA
     from eigengap.estimators.regressor import PPCARegressor
     from eigengap.estimators.whitener import RankDeficientWarning, Whitener
+    from eigengap.extras import MissingExtraError
     from eigengap.fitting.ica_whitening import NoSignalError
     from eigengap.fitting.memory import DoesNotFitError
+    from eigengap.fitting.neighbourhood import DisconnectedError
     from eigengap.fitting.whitening import RankError
     from eigengap.intervals import Intervals
     from eigengap.matrices.approximation import LowRank, low_rank
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
     from eigengap.models.affine import AffineMap
     from eigengap.models.bayesian import BayesianLinearGaussian
     from eigengap.models.distances import GowerMap
+    from eigengap.models.geodesic import GeodesicMap
+    from eigengap.models.graph import Graph
     from eigengap.models.landmark import LandmarkMap
     from eigengap.models.linear_gaussian import LinearGaussian, SingularModelError
     from eigengap.models.mixture import MixtureOfLinearGaussians
@@ -63,15 +69,20 @@ __all__ = [
     "BayesianPCA",
     "ClassicalMDS",
     "Comparison",
+    "DisconnectedError",
+    "DisconnectedWarning",
     "DoesNotFitError",
     "DroppedComponentWarning",
     "FactorAnalysis",
     "FewCellsWarning",
     "ForgottenCellSdWarning",
     "GaussianComponentsWarning",
+    "GeodesicMap",
     "GowerMap",
+    "Graph",
     "HeywoodWarning",
     "Intervals",
+    "Isomap",
     "KernelPCA",
     "KernelWarning",
     "LandmarkMap",
@@ -79,6 +90,7 @@ __all__ = [
     "LinearGaussian",
     "LowRank",
     "LowRankImputer",
+    "MissingExtraError",
     "MixtureOfLinearGaussians",
     "MixturePPCA",
     "NegativeEigenvaluesWarning",
@@ -98,6 +110,7 @@ __all__ = [
     "SingularModelError",
     "Spectrum",
     "StudentLinearGaussian",
+    "UncertainNeighboursWarning",
     "UnitsWarning",
     "Whitener",
     "choose_rank",
@@ -116,16 +129,21 @@ _HOME = {
     "BayesianPCA": "eigengap.estimators.bayesian_pca",
     "ClassicalMDS": "eigengap.estimators.classical_mds",
     "Comparison": "eigengap.comparison.compare",
+    "DisconnectedError": "eigengap.fitting.neighbourhood",
+    "DisconnectedWarning": "eigengap.estimators._manifold",
     "DoesNotFitError": "eigengap.fitting.memory",
     "DroppedComponentWarning": "eigengap.estimators.mixture_ppca",
     "FactorAnalysis": "eigengap.estimators.factor_analysis",
     "FewCellsWarning": "eigengap.estimators._base",
     "ForgottenCellSdWarning": "eigengap.estimators._base",
     "GaussianComponentsWarning": "eigengap.estimators.ica",
+    "GeodesicMap": "eigengap.models.geodesic",
     "GowerMap": "eigengap.models.distances",
+    "Graph": "eigengap.models.graph",
     "HeywoodWarning": "eigengap.estimators.factor_analysis",
     "ICA": "eigengap.estimators.ica",
     "Intervals": "eigengap.intervals",
+    "Isomap": "eigengap.estimators.isomap",
     "KernelPCA": "eigengap.estimators.kernel_pca",
     "KernelWarning": "eigengap.estimators.kernel_pca",
     "LandmarkMap": "eigengap.models.landmark",
@@ -133,6 +151,7 @@ _HOME = {
     "LinearGaussian": "eigengap.models.linear_gaussian",
     "LowRank": "eigengap.matrices.approximation",
     "LowRankImputer": "eigengap.estimators.imputer",
+    "MissingExtraError": "eigengap.extras",
     "MixtureOfLinearGaussians": "eigengap.models.mixture",
     "MixturePPCA": "eigengap.estimators.mixture_ppca",
     "NegativeEigenvaluesWarning": "eigengap.estimators.classical_mds",
@@ -155,6 +174,7 @@ _HOME = {
     "SingularModelError": "eigengap.models.linear_gaussian",
     "Spectrum": "eigengap.spectrum",
     "StudentLinearGaussian": "eigengap.models.student",
+    "UncertainNeighboursWarning": "eigengap.estimators._manifold",
     "UnitsWarning": "eigengap.estimators._base",
     "Whitener": "eigengap.estimators.whitener",
     "choose_rank": "eigengap.rank.choose",

@@ -16,6 +16,7 @@ from functools import partial
 import pytest
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.validation import has_fit_parameter
 
 import eigengap
 
@@ -30,6 +31,7 @@ TRANSFORMERS = [
     eigengap.ClassicalMDS,
     eigengap.ICA,
     eigengap.KernelPCA,
+    eigengap.Isomap,
 ]
 OTHERS = [eigengap.PPCAClassifier, eigengap.PPCARegressor, eigengap.NoveltyDetector]
 ESTIMATORS = TRANSFORMERS + OTHERS
@@ -52,6 +54,7 @@ OF_TRANSFORMERS = (
     "check_set_output",
     "check_transformer",
 )
+OF_WEIGHTS = ("check_all_zero_sample_weights", "check_sample_weight")
 FOREIGN = {
     "check_array_api_input",  # runs below; the others of this family are for arrays of other
     "check_array_api_input_and_values",  # libraries, which the estimators do not claim to take
@@ -85,6 +88,7 @@ def not_yielded(estimator):
     """Checks of scikit-learn's module that fit an estimator but that it leaves out."""
     known = {name_of(check) for _, check in yielded(estimator)} | FOREIGN
     foreign = FOREIGN_PREFIXES + (() if hasattr(estimator, "transform") else OF_TRANSFORMERS)
+    foreign += () if has_fit_parameter(estimator, "sample_weight") else OF_WEIGHTS
     return [
         check
         for name, check in inspect.getmembers(estimator_checks, inspect.isfunction)

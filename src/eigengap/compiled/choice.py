@@ -1,8 +1,8 @@
-"""Whether the compiled kernel repays its price, and the kernel itself once it has been paid.
+"""Whether a compiled kernel repays its price, and the E-step's kernel once it has been paid.
 
 EIGENGAP_COMPILED = auto | always | never. Under auto the expected seconds of the NumPy twin are
 compared with the price of importing numba and of compiling, or of loading what an earlier process
-compiled and left on disk.
+compiled and left on disk. `repays` and the markers serve every kernel; the rest is the E-step's.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ VARIABLE = "EIGENGAP_COMPILED"
 MODES = ("auto", "always", "never")
 PRICE_OF_LOADING = 0.7  # seconds: import numba, read the cache
 PRICE_OF_COMPILING = 8.0  # seconds: import numba, compile
+POSTERIOR = "posterior_numba"  # the module that compiles the E-step's kernel
 
 Kernel = Callable[[Array, Array, Array, Array, int, int], int]
 
@@ -47,10 +48,14 @@ def pays(q: int, c: int, passes: int) -> bool:
     gain = twin_seconds(q, c) - kernel_seconds(q, c)
     if _kernel is not None:
         return gain > 0
-    gain *= passes
+    return repays(gain * passes, is_cached)
+
+
+def repays(gain: float, cached: Callable[[], bool], compiling: float = PRICE_OF_COMPILING) -> bool:
+    """Whether `gain` seconds repay loading a kernel, or compiling one that is not `cached`."""
     if gain < PRICE_OF_LOADING or numba_version() is None:
         return False
-    return gain > PRICE_OF_COMPILING or is_cached()
+    return gain > compiling or cached()
 
 
 def twin_seconds(q: int, c: int) -> float:
@@ -93,9 +98,9 @@ if hasattr(os, "register_at_fork"):
 # read without importing numba. A marker that errs costs seconds, never a wrong result.
 
 
-def is_cached() -> bool:
-    """Whether a compiled kernel for this package, Python, numba and processor is on disk."""
-    for marker in _markers():
+def is_cached(module: str = POSTERIOR) -> bool:
+    """Whether that module, compiled by this numba for this processor, is on disk."""
+    for marker in _markers(module):
         try:
             if Path(json.loads(marker.read_text())["index"]).is_file():
                 return True
@@ -113,9 +118,9 @@ def numba_version() -> str | None:
         return None
 
 
-def _leave_marker(index: Path) -> None:
+def _leave_marker(index: Path, module: str = POSTERIOR) -> None:
     """Beside numba's cache if possible; where nothing is writable the next process compiles."""
-    for marker in _markers():
+    for marker in _markers(module):
         part = marker.with_suffix(f".{os.getpid()}")
         try:
             marker.parent.mkdir(parents=True, exist_ok=True)
@@ -127,8 +132,8 @@ def _leave_marker(index: Path) -> None:
                 part.unlink()
 
 
-def _markers() -> Iterator[Path]:
-    name = f"eigengap-{_key()}.json"
+def _markers(module: str) -> Iterator[Path]:
+    name = f"eigengap-{_key(module)}.json"
     asked = os.environ.get("NUMBA_CACHE_DIR")
     if asked:
         yield Path(asked) / name
@@ -136,8 +141,8 @@ def _markers() -> Iterator[Path]:
     yield _user_cache() / "eigengap" / name
 
 
-def _key() -> str:
-    source = Path(__file__).with_name("posterior_numba.py").read_bytes()
+def _key(module: str) -> str:
+    source = Path(__file__).with_name(f"{module}.py").read_bytes()
     facts = [
         str(numba_version()),
         sys.version,

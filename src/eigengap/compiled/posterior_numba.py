@@ -12,14 +12,14 @@ Importing this module imports numba and compiles: only `eigengap.compiled.choice
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from eigengap.compiled.cache import OPTIONS, compile_cached
 
 # 64 lanes were as fast from q = 20 on, and slower below, where the cost of starting a loop shows.
 from eigengap.compiled.choice import LANES
@@ -36,10 +36,6 @@ LANE = np.uint64(LANES)
 MANTISSA = np.int64((1 << 52) - 1)
 EXPONENT_OF_ONE = np.int64(1023 << 52)
 LN2 = math.log(2.0)
-
-# numpy's error model: a zero pivot gives inf, found by `_log_diagonal`, rather than a branch that
-# would forbid SIMD. "contract" allows fused multiply-add; NaN and infinities keep their meaning.
-OPTIONS: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy"}
 
 
 def _part(function: F) -> F:
@@ -342,24 +338,6 @@ def _factorise_columns(P: Array, b: Array, z: Array, log_det: Array, start: int,
             for r in range(width):
                 z[i, first + r] = rhs[i * LANES + r]
     return -1
-
-
-def compile_cached(function: Callable[..., Any], signature: Any) -> tuple[Any, Path | None]:
-    """The compiled function and the index file of its cache, None where there is no cache.
-
-    numba itself looks for a writable place: NUMBA_CACHE_DIR, the __pycache__ beside the source, the
-    user's cache directory; it raises RuntimeError where it finds none. A cache that fails (full
-    disk, damaged file) must not stop a fit either.
-    """
-    compiled = numba.njit(nogil=True, **OPTIONS)(function)
-    try:
-        compiled.enable_caching()
-        compiled.compile(signature)
-        return compiled, Path(compiled._cache._cache_file._index_path)
-    except (RuntimeError, OSError, EOFError, pickle.UnpicklingError):
-        compiled = numba.njit(nogil=True, **OPTIONS)(function)
-        compiled.compile(signature)
-        return compiled, None
 
 
 _matrix, _vector = numba.float64[:, ::1], numba.float64[::1]

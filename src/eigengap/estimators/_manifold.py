@@ -28,7 +28,7 @@ from eigengap.fitting.neighbourhood import (
     in_words,
     undirected,
 )
-from eigengap.fitting.pairs import Labels, distance_matrix, new_distances
+from eigengap.fitting.pairs import Labels, distance_matrix, new_distances, refuse_gaps
 from eigengap.linalg import Array
 from eigengap.models.graph import Graph
 from eigengap.sources import as_source
@@ -144,7 +144,7 @@ class GraphEstimator(TransformerMixin, BaseEstimator):
         rows = self._dense(source)
         if not source.has_gaps or self._skips_gaps:
             return rows
-        self._filler = PPCA("auto", scale=True).fit(source)
+        self._filler = PPCA("auto", scale=True).fit(rows)
         rows, sd = self._filler.impute(rows, return_std=True)
         self._filled_sd = np.sqrt(np.einsum("ij,ij->i", sd, sd))
         return np.asarray(rows)
@@ -257,6 +257,8 @@ class GraphEstimator(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "embedding_")
         source = as_source(X, missing_values=self._missing)
+        if self._is_pairwise and source.has_gaps:
+            refuse_gaps(source.collect(), Labels(source.names), "distance")
         validate_data(self, X, reset=False, skip_check_array=True)
         found = self._of_new(self._new_rows(source))
         return found.astype(np.float32) if source.dtype == np.float32 else found

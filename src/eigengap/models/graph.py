@@ -33,13 +33,13 @@ class Graph:
         apart = i != j
         low, high = np.minimum(i, j)[apart], np.maximum(i, j)[apart]
         lengths = lengths[apart]
-        order = np.lexsort((lengths, high, low))
+        order = np.lexsort((lengths, low * n + high))
         low, high, lengths = low[order], high[order], lengths[order]
         first = np.ones(len(low), dtype=bool)
         first[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
         low, high, lengths = low[first], high[first], lengths[first]
         rows, columns = np.concatenate([low, high]), np.concatenate([high, low])
-        order = np.lexsort((columns, rows))
+        order = np.argsort(rows * n + columns)  # no two are equal
         indptr = np.zeros(n + 1, dtype=np.int64)
         np.cumsum(np.bincount(rows, minlength=n), out=indptr[1:])
         return cls(

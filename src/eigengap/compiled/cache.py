@@ -1,0 +1,32 @@
+"""Compiling by numba, with what was compiled kept on disk for the next process."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+
+# numpy's error model: a zero pivot gives inf, found afterwards, rather than a branch that would
+# forbid SIMD. "contract" allows fused multiply-add; NaN and infinities keep their meaning.
+OPTIONS: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy"}
+
+
+def compile_cached(function: Callable[..., Any], signature: Any) -> tuple[Any, Path | None]:
+    """The compiled function and the index file of its cache, None where there is no cache.
+
+    numba itself looks for a writable place: NUMBA_CACHE_DIR, the __pycache__ beside the source, the
+    user's cache directory; it raises RuntimeError where it finds none. A cache that fails (full
+    disk, damaged file) must not stop a fit either.
+    """
+    compiled = numba.njit(nogil=True, **OPTIONS)(function)
+    try:
+        compiled.enable_caching()
+        compiled.compile(signature)
+        return compiled, Path(compiled._cache._cache_file._index_path)
+    except (RuntimeError, OSError, EOFError, pickle.UnpicklingError):
+        compiled = numba.njit(nogil=True, **OPTIONS)(function)
+        compiled.compile(signature)
+        return compiled, None

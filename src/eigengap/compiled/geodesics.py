@@ -1,0 +1,206 @@
+"""Lengths of the shortest paths in an undirected graph: the single entry point.
+
+A graph comes as (indptr, nodes, lengths): the neighbours of i are nodes[indptr[i]:indptr[i + 1]],
+both directions of an edge stored, lengths not negative and finite. Compiled where that pays,
+otherwise SciPy's Dijkstra: the numbers are the same to the last digit.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from eigengap.compiled import choice, geodesics_scipy
+from eigengap.compiled.threads import allowed
+from eigengap.linalg import Array
+from eigengap.threads import in_threads
+
+Ints = NDArray[np.int32]
+
+MODULE = "geodesics_numba"
+PRICE_OF_COMPILING = 8.0  # seconds: import numba, compile
+WIDE, NARROW = 32, 16  # sources of a group: the wider ones where their nodes are passed hardly
+OFTEN = 1.5  # more often than once
+WINDOW = 128  # nodes after which a group goes back to those that were lowered behind it
+LARGEST = np.iinfo(np.int32).max  # entries of a graph that the kernel can number
+
+_kernels: Any = None
+_loading = threading.Lock()
+
+
+def all_pairs(
+    indptr: NDArray[Any], nodes: NDArray[Any], lengths: Array, n_jobs: int | None = None
+) -> Array:
+    """Distances (n, n): row i from node i; inf where there is no path."""
+    n = len(indptr) - 1
+    out = np.empty((n, n))
+    if _pays(n, len(nodes), n, grouped=True):
+        _in_groups(_Numbered.of(indptr, nodes, lengths), out, n_jobs)
+    else:
+        geodesics_scipy.from_sources(indptr, nodes, lengths, np.arange(n), out)
+    return out
+
+
+def from_sources(
+    indptr: NDArray[Any],
+    nodes: NDArray[Any],
+    lengths: Array,
+    sources: NDArray[Any],
+    n_jobs: int | None = None,
+) -> Array:
+    """Distances (m, n) from each of the m sources; inf where there is no path."""
+    n = len(indptr) - 1
+    out = np.empty((len(sources), n))
+    if _pays(n, len(nodes), len(sources), grouped=False):
+        _one_by_one(_Numbered.of(indptr, nodes, lengths), sources, out, n_jobs)
+    else:
+        geodesics_scipy.from_sources(indptr, nodes, lengths, sources, out)
+    return out
+
+
+# The choice ---------------------------------------------------------------------------------
+
+
+def _pays(n: int, entries: int, sources: int, grouped: bool) -> bool:
+    """Whether paths from so many sources should go to the compiled kernel."""
+    asked = choice.mode()
+    if asked != "auto" or entries > LARGEST:
+        return asked == "always" and entries <= LARGEST
+    gain = sources * (twin_seconds(n, entries) - kernel_seconds(n, entries, grouped))
+    if _kernels is not None:
+        return gain > 0
+    return choice.repays(gain, lambda: choice.is_cached(MODULE), PRICE_OF_COMPILING)
+
+
+def twin_seconds(n: int, entries: int) -> float:
+    """Cost of SciPy's Dijkstra from one source, fitted to measurements (one core)."""
+    return 6e-8 * n + 1.1e-8 * entries
+
+
+def kernel_seconds(n: int, entries: int, grouped: bool) -> float:
+    """Cost of the loaded kernel from one source, fitted likewise."""
+    return 5e-9 * n + 1.2e-9 * entries if grouped else 2e-8 * n + 5e-9 * entries
+
+
+def _loaded() -> Any:
+    """The compiled kernels; the first call pays the price."""
+    global _kernels
+    with _loading:
+        if _kernels is None:
+            from eigengap.compiled import geodesics_numba
+
+            if geodesics_numba.cache_index is not None:
+                choice._leave_marker(geodesics_numba.cache_index, MODULE)
+            _kernels = geodesics_numba
+        return _kernels
+
+
+def _forget() -> None:
+    """In a forked child: a thread of the parent may have held the lock."""
+    global _loading
+    _loading = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+# The kernels --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbered:
+    """The graph with its nodes numbered anew, neighbours close together (Cuthill-McKee 1969).
+
+    What a wave through the graph touches is then in the processor's cache.
+    """
+
+    indptr: Ints
+    nodes: Ints
+    lengths: Array
+    place: Ints  # (n,) where the user's node stands
+    name: Ints  # (n,) the user's number of the node that stands here
+
+    @classmethod
+    def of(cls, indptr: NDArray[Any], nodes: NDArray[Any], lengths: Array) -> _Numbered:
+        n = len(indptr) - 1
+        graph = scipy.sparse.csr_array(
+            (lengths, nodes.astype(np.int32), indptr.astype(np.int32)), shape=(n, n)
+        )
+        name = reverse_cuthill_mckee(graph, symmetric_mode=True).astype(np.int32)
+        place = np.empty(n, dtype=np.int32)
+        place[name] = np.arange(n, dtype=np.int32)
+        counts = np.diff(indptr)[name]
+        starts = np.zeros(n + 1, dtype=np.int64)
+        np.cumsum(counts, out=starts[1:])
+        # entry e of the new graph is entry at[e] of the old one
+        at = np.arange(len(nodes)) + np.repeat(indptr[:-1][name] - starts[:-1], counts)
+        return cls(
+            starts.astype(np.int32),
+            place[nodes[at]],
+            np.ascontiguousarray(lengths[at], dtype=np.float64),
+            place,
+            name,
+        )
+
+    @property
+    def graph(self) -> tuple[Ints, Ints, Array]:
+        return self.indptr, self.nodes, self.lengths
+
+    @property
+    def step(self) -> float:
+        """By which the bar between near and far is raised: half a typical edge.
+
+        Neither the few long edges between clusters nor those between rows that all but coincide
+        should set it alone.
+        """
+        if len(self.lengths) == 0:
+            return 0.0
+        return 0.5 * float(np.mean(np.minimum(self.lengths, np.quantile(self.lengths, 0.9))))
+
+
+def _in_groups(at: _Numbered, out: Array, n_jobs: int | None) -> None:
+    kernels = _loaded()
+    n, step = len(out), at.step
+
+    def rows(members: Ints, starts: Ints, first: int, last: int) -> int:
+        return int(
+            kernels.in_groups(
+                *at.graph, members, starts, first, last, step, WINDOW, at.place, at.name, out
+            )
+        )
+
+    def groups(lanes: int) -> tuple[Ints, Ints, int]:
+        members, starts = np.empty(n, dtype=np.int32), np.empty(n + 1, dtype=np.int32)
+        return members, starts, int(kernels.grouped(at.indptr, at.nodes, lanes, members, starts))
+
+    members, starts, count = groups(WIDE)
+    if rows(members, starts, count // 2, count // 2 + 1) > OFTEN * n:  # far apart for their number
+        members, starts, count = groups(NARROW)
+    size = max(1, min(8, count // 16))
+    in_threads(
+        lambda first: rows(members, starts, first, min(first + size, count)),
+        range(0, count, size),
+        n_jobs or allowed(),
+    )
+
+
+def _one_by_one(at: _Numbered, sources: NDArray[Any], out: Array, n_jobs: int | None) -> None:
+    kernels = _loaded()
+    places = at.place[sources]
+    count, step = len(sources), at.step
+    size = max(1, min(8, count // 16))
+    in_threads(
+        lambda first: kernels.one_by_one(
+            *at.graph, places, first, min(first + size, count), step, at.place, out
+        ),
+        range(0, count, size),
+        n_jobs or allowed(),
+    )

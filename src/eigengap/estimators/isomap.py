@@ -1,0 +1,419 @@
+"""Isomap as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from math import nan
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from eigengap.estimators._distances import Metric
+from eigengap.estimators._manifold import (
+    GRAPH_CONSTRAINTS,
+    Disconnected,
+    DisconnectedWarning,
+    GraphEstimator,
+)
+from eigengap.fitting.geodesics import (
+    Method,
+    geodesics,
+    paths_to,
+    require_geodesics,
+    require_paths,
+    spread_out,
+)
+from eigengap.fitting.isomap import (
+    IsomapFit,
+    fit_on_landmarks,
+    fit_pairs,
+    residual_variances,
+)
+from eigengap.fitting.neighbourhood import DisconnectedError
+from eigengap.linalg import Array
+from eigengap.models.geodesic import GeodesicMap
+from eigengap.models.graph import Graph
+from eigengap.sources.base import Source
+from eigengap.warn import warn
+
+MANY = 5_000  # rows beyond which landmarks="auto" takes landmarks
+AUTO = 100  # of them, and
+FOR_EACH = 20  # for each component at least
+
+
+class Isomap(GraphEstimator):
+    """Isomap: coordinates whose distances are those along the surface that the rows lie on.
+
+    Distances are measured along a graph that joins near neighbours, and are then scaled by
+    classical multidimensional scaling (Tenenbaum, de Silva and Langford 2000). With landmarks the
+    distances to some rows are enough (de Silva and Tenenbaum 2003), for any number of rows. New
+    rows are joined to the graph by their nearest fitted rows; a fitted row gets its own
+    coordinates back. Gaps are filled by a PPCA density first.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of coordinates.
+    n_neighbors : int or None, default=5
+        Neighbours of each row; None where `radius` is given. An edge joins two rows of which either
+        is the other's neighbour.
+    radius : float or None, default=None
+        Distance up to which rows are neighbours.
+    eigen_solver : {"auto", "arpack", "dense"}, default="auto"
+        "dense" is LAPACK; by the others the few largest eigenvalues come from block Lanczos with a
+        certificate and many from LAPACK.
+    tol, max_iter
+        Kept for scikit-learn's signature; the iteration stops by its certificate.
+    path_method : {"auto", "D", "FW"}, default="auto"
+        "FW" is SciPy's Floyd-Warshall algorithm. The others relax edges until none shortens a
+        path: compiled where that pays, by SciPy's Dijkstra where not, with the same result.
+    neighbors_algorithm : {"auto", "brute", "kd_tree", "ball_tree", "approximate"}, default="auto"
+        "approximate" is pynndescent, for very many rows of many columns.
+    n_jobs : int, default=None
+        Threads; None is as many as BLAS may use.
+    metric : str or callable, default="minkowski"
+        A metric of scikit-learn's, or a function of two rows; "precomputed" where X is the square
+        matrix of distances; "nan_euclidean" leaves gaps out instead of filling them.
+    p : float, default=2
+        Of the Minkowski metric.
+    metric_params : dict, default=None
+        Further arguments of the metric.
+    landmarks : int, "auto" or None, default=None
+        None takes the geodesic distances between all pairs of rows, and refuses where memory does
+        not hold them. A number takes those to so many rows, spread over the graph; "auto" does
+        with 100, and at least 20 a component, where there are more than 5 000 rows.
+    disconnected : {"bridge", "error"}, default="bridge"
+        What to do where the graph falls into components: join each two by their nearest rows, with
+        a warning, or raise DisconnectedError.
+    missing_values : float or list of float, default=nan
+        Values that mark an unseen cell, besides NaN.
+    random_state : int, RandomState or None, default=None
+        Of landmarks and of the approximate search; None is always the same.
+
+    Attributes
+    ----------
+    embedding_ : array of shape (n_samples, n_components)
+        Coordinates of the rows, centred; the entry of largest modulus in each column is positive.
+    eigenvalues_ : array of shape (n_components,)
+        Of the centred inner products that belong to the geodesic distances: the sums of squares of
+        the coordinates. Where one is not positive, its coordinate is 0. On landmarks the sums of
+        squares themselves.
+    residual_variance_ : float
+        1 - r^2 between geodesic distances and those of the embedding (Tenenbaum et al. 2000).
+        Beyond about two million pairs over those of some rows with all; on landmarks over pairs of
+        a row and a landmark.
+    dist_matrix_ : array of shape (n_samples, n_samples)
+        Geodesic distances. Not on landmarks, which have `landmark_distances_` instead.
+    landmark_distances_ : array of shape (n_samples, n_landmarks)
+    landmarks_ : array of shape (n_landmarks,) or None
+        Rows that are landmarks.
+    graph_ : Graph
+        The neighbourhood graph, in one piece.
+    n_connected_components_ : int
+        Components before they were joined.
+    model_ : GeodesicMap
+        The map from distances to neighbours.
+    n_components_, n_iter_ : int
+
+    Notes
+    -----
+    scikit-learn's class of this name has the same parameters but the last four, the same geodesic
+    distances, and the same coordinates up to sign.
+
+    Examples
+    --------
+    Points on half a circle come back as their position along it:
+
+    >>> import numpy as np
+    >>> from eigengap import Isomap
+    >>> angle = np.linspace(0.0, np.pi, 200)
+    >>> circle = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> isomap = Isomap(1, n_neighbors=2).fit(circle)
+    >>> isomap.embedding_[[0, 50, 199], 0].round(3)
+    array([ 1.571,  0.781, -1.571])
+    >>> isomap.transform([[0.0, 1.0]]).round(3)
+    array([[0.]])
+    >>> bool(isomap.residual_variance_ < 1e-10)
+    True
+    """
+
+    _prefix = "ISO"
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GRAPH_CONSTRAINTS,
+        "eigen_solver": [StrOptions({"auto", "arpack", "dense"})],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "path_method": [StrOptions({"auto", "D", "FW"})],
+        "landmarks": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"}), None],
+        "disconnected": [StrOptions({"bridge", "error"})],
+    }
+
+    model_: GeodesicMap
+    graph_: Graph
+    landmarks_: NDArray[np.int64] | None
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_neighbors: int | None = 5,
+        radius: float | None = None,
+        eigen_solver: str = "auto",
+        tol: float = 0,
+        max_iter: int | None = None,
+        path_method: Method = "auto",
+        neighbors_algorithm: str = "auto",
+        n_jobs: int | None = None,
+        metric: Metric = "minkowski",
+        p: float = 2,
+        metric_params: dict[str, Any] | None = None,
+        landmarks: int | Literal["auto"] | None = None,
+        disconnected: Disconnected = "bridge",
+        missing_values: Any = nan,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.radius = radius
+        self.eigen_solver = eigen_solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.path_method = path_method
+        self.neighbors_algorithm = neighbors_algorithm
+        self.n_jobs = n_jobs
+        self.metric = metric
+        self.p = p
+        self.metric_params = metric_params
+        self.landmarks = landmarks
+        self.disconnected = disconnected
+        self.missing_values = missing_values
+        self.random_state = random_state
+
+    # Fitting -------------------------------------------------------------------------------
+
+    def _fit_rows(self, rows: Array) -> Array:
+        n = len(rows)
+        q = self._components(n)
+        m = self._n_landmarks(n, q)
+        if m is None:
+            require_geodesics(n)
+        else:
+            require_paths(n, m)
+        graph = self._connected(self._neighbour_graph(rows), self.disconnected)
+        _require_finite(graph)
+        fit = self._fit_graph(graph, q, m)
+        self.graph_, self.model_, self.landmarks_ = graph, fit.map, fit.landmarks
+        self.eigenvalues_, self._error, self._passes = fit.lam, fit.error, fit.passes
+        self._tell(fit)
+        return fit.Z
+
+    def _fit_graph(self, graph: Graph, q: int, m: int | None) -> IsomapFit:
+        if m is None:
+            D = geodesics(graph, self.path_method, self.n_jobs)
+            return fit_pairs(D, q, self.eigen_solver == "dense", self.n_jobs)
+        rng = np.random.default_rng(self._seed())
+        chosen = spread_out(graph, m, rng)
+        if len(chosen) <= q:
+            raise ValueError(
+                f"only {len(chosen)} rows differ, too few landmarks for n_components={q}: take "
+                "landmarks=None"
+            )
+        return fit_on_landmarks(paths_to(graph, chosen, self.n_jobs), chosen, q)
+
+    def _components(self, n: int) -> int:
+        if self.n_components > n:
+            raise ValueError(
+                f"n_components={self.n_components} must be at most {n}, the number of rows "
+                f"(n_samples={n})"
+            )
+        return int(self.n_components)
+
+    def _n_landmarks(self, n: int, q: int) -> int | None:
+        """How many, None where all pairs are taken."""
+        asked = self.landmarks
+        if asked is None:
+            return None
+        if asked == "auto":
+            return max(AUTO, FOR_EACH * q) if n > MANY else None
+        if asked <= q:
+            raise ValueError(
+                f"landmarks={asked} must be more than n_components={q}: a row is found by its "
+                "distances to them"
+            )
+        return min(int(asked), n)
+
+    def _tell(self, fit: IsomapFit) -> None:
+        """Warn of coordinates that are 0."""
+        q = fit.Z.shape[1]
+        if fit.dimensions == 0:
+            warn("all rows coincide, so that their coordinates are 0", UserWarning)
+        elif fit.dimensions < q:
+            warn(
+                f"only {fit.dimensions} of the {q} leading eigenvalues are positive: the other "
+                "coordinates are 0",
+                UserWarning,
+            )
+
+    def _pairs(self, source: Source) -> Array:
+        _refuse_sparse(source)
+        return super()._pairs(source)
+
+    # New rows ------------------------------------------------------------------------------
+
+    def _new_rows(self, source: Source) -> Array:
+        if self._is_pairwise:
+            _refuse_sparse(source)
+        return super()._new_rows(source)
+
+    def _of_new(self, rows: Array) -> Array:
+        nearest = self._neighbours.of_new(rows)
+        alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
+        if len(alone):
+            nearest = self._joined(nearest, rows, alone)
+        if not np.all(np.isfinite(nearest.data)):
+            row = int(np.argmax(~np.isfinite(nearest.data)))
+            row = int(np.searchsorted(nearest.indptr, row, side="right")) - 1
+            raise ValueError(f"row {row} has no finite distance to some of its neighbours")
+        Z = self.model_.forward(nearest)
+        if not self._is_pairwise and not isinstance(self._neighbours.index, cKDTree):
+            same, which = self._fitted_among(rows)
+            Z[same] = self.embedding_[which]
+        return Z
+
+    def _fitted_among(self, rows: Array) -> tuple[list[int], list[int]]:
+        """New rows that are fitted ones, and which: not every search finds them at distance 0.
+
+        The approximate one misses some, and other metrics than the Euclidean round.
+        """
+        known = {row.tobytes(): i for i, row in enumerate(self._neighbours.rows + 0.0)}
+        found = [known.get(row.tobytes(), -1) for row in rows + 0.0]
+        return [k for k, i in enumerate(found) if i >= 0], [i for i in found if i >= 0]
+
+    def _joined(self, nearest: Any, rows: Array, alone: NDArray[Any]) -> Any:
+        """(c, n) with the nearest fitted row for new rows that have none within the radius."""
+        many = f"{len(alone)} of {len(rows)} new rows have no fitted row within radius="
+        many += f"{self.radius:g} (row {int(alone[0])} first)"
+        if self.disconnected == "error":
+            raise DisconnectedError(f'{many}; disconnected="bridge" joins them to their nearest')
+        warn(f"{many}, and were joined to their nearest", DisconnectedWarning)
+        lengths, columns = self._single_nearest(rows[alone])
+        at = nearest.indptr[alone]  # where they go; a sum would lose the stored zeros
+        counts = np.diff(nearest.indptr)
+        counts[alone] = 1
+        return scipy.sparse.csr_array(
+            (
+                np.insert(nearest.data, at, lengths),
+                np.insert(nearest.indices, at, columns),
+                np.concatenate([[0], np.cumsum(counts)]),
+            ),
+            shape=nearest.shape,
+        )
+
+    def _single_nearest(self, rows: Array) -> tuple[Array, NDArray[Any]]:
+        """Distance to the nearest fitted row, and which that is."""
+        index: Any = self._neighbours.index
+        centre = self._neighbours.centre
+        about = rows if centre is None else rows - centre
+        of_tree = isinstance(self._neighbours.index, cKDTree)
+        lengths, columns = index.query(rows, [1]) if of_tree else index.kneighbors(about, 1)
+        return lengths[:, 0], columns[:, 0]
+
+    # How good it is ------------------------------------------------------------------------
+
+    @property
+    def residual_variance_(self) -> float:
+        check_is_fitted(self, "embedding_")
+        return float(self._residual_variances(self.embedding_)[-1])
+
+    def residual_variances(self, max_components: int = 10) -> Array:
+        """Residual variance of embeddings of 1, 2, ..., max_components coordinates.
+
+        It falls until the number of coordinates is that of the surface, and hardly beyond: look
+        for the elbow (Tenenbaum et al. 2000).
+
+        Parameters
+        ----------
+        max_components : int, default=10
+
+        Returns
+        -------
+        array of shape (max_components,)
+            `residual_variance_` of each number of coordinates.
+        """
+        check_is_fitted(self, "embedding_")
+        most = self.model_.m if self.landmarks_ is None else self.model_.m - 1
+        if not 1 <= max_components <= most:
+            raise ValueError(f"max_components={max_components} must be between 1 and {most}")
+        if self.landmarks_ is None:
+            fit = fit_pairs(self.dist_matrix_, max_components, n_jobs=self.n_jobs)
+        else:
+            fit = fit_on_landmarks(self.model_.paths, self.landmarks_, max_components)
+        return self._residual_variances(fit.Z)
+
+    def _residual_variances(self, Z: Array) -> Array:
+        return residual_variances(self.model_.paths, self.landmarks_, Z)
+
+    def reconstruction_error(self) -> float:
+        """Frobenius norm of the centred inner products less those of the embedding, over n_samples.
+
+        Inner products that belong to the geodesic distances, as in scikit-learn. On landmarks of
+        those between the landmarks, over their number.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self, "embedding_")
+        return self._error
+
+    @property
+    def dist_matrix_(self) -> Array:
+        if self.landmarks_ is not None:
+            raise AttributeError(
+                "on landmarks the distances between all pairs are not known; "
+                "landmark_distances_ has those to the landmarks"
+            )
+        return self.model_.paths
+
+    @property
+    def landmark_distances_(self) -> Array:
+        if self.landmarks_ is None:
+            raise AttributeError("there are no landmarks: dist_matrix_ has all distances")
+        return self.model_.paths
+
+    @property
+    def n_iter_(self) -> int:
+        """Products with the matrix of squared distances; 1 where LAPACK took it as a whole."""
+        return self._passes
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = not self._is_pairwise
+        tags.input_tags.positive_only = self._is_pairwise
+        return tags
+
+
+def _refuse_sparse(source: Source) -> None:
+    if source.is_sparse:
+        raise ValueError(
+            "X is sparse, and pairs that it leaves out would be at distance 0; if they are, "
+            "densify it with X.toarray()"
+        )
+
+
+def _require_finite(graph: Graph) -> None:
+    """Refuse lengths that a metric has no value for."""
+    if np.all(np.isfinite(graph.lengths)):
+        return
+    low, high, lengths = graph.edges
+    at = int(np.argmax(~np.isfinite(lengths)))
+    raise ValueError(
+        f"the distance of rows {int(low[at])} and {int(high[at])} is {lengths[at]}: the metric has "
+        "no value there. Leave out one of the two, or use another metric"
+    )
