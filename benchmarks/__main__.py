@@ -37,6 +37,7 @@ TITLES = {
     "ica": "Independent components",
     "kernel_pca": "Kernel PCA",
     "isomap": "Isomap",
+    "laplacian": "Laplacian eigenmaps",
     "classification": "Classes",
     "regression": "Regression",
 }

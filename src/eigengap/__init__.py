@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eigengap.estimators.intervals import confidence_intervals
     from eigengap.estimators.isomap import Isomap
     from eigengap.estimators.kernel_pca import KernelPCA, KernelWarning
+    from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
     from eigengap.estimators.mixture_ppca import DroppedComponentWarning, MixturePPCA
     from eigengap.estimators.novelty import NoveltyDetector
     from eigengap.estimators.pca import PCA
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from eigengap.models.affine import AffineMap
     from eigengap.models.bayesian import BayesianLinearGaussian
     from eigengap.models.distances import GowerMap
+    from eigengap.models.eigenmap import Eigenmap
     from eigengap.models.geodesic import GeodesicMap
     from eigengap.models.graph import Graph
     from eigengap.models.landmark import LandmarkMap
@@ -73,6 +75,7 @@ __all__ = [
     "DisconnectedWarning",
     "DoesNotFitError",
     "DroppedComponentWarning",
+    "Eigenmap",
     "FactorAnalysis",
     "FewCellsWarning",
     "ForgottenCellSdWarning",
@@ -86,6 +89,7 @@ __all__ = [
     "KernelPCA",
     "KernelWarning",
     "LandmarkMap",
+    "LaplacianEigenmaps",
     "LikelihoodRatioTest",
     "LinearGaussian",
     "LowRank",
@@ -133,6 +137,7 @@ _HOME = {
     "DisconnectedWarning": "eigengap.estimators._manifold",
     "DoesNotFitError": "eigengap.fitting.memory",
     "DroppedComponentWarning": "eigengap.estimators.mixture_ppca",
+    "Eigenmap": "eigengap.models.eigenmap",
     "FactorAnalysis": "eigengap.estimators.factor_analysis",
     "FewCellsWarning": "eigengap.estimators._base",
     "ForgottenCellSdWarning": "eigengap.estimators._base",
@@ -147,6 +152,7 @@ _HOME = {
     "KernelPCA": "eigengap.estimators.kernel_pca",
     "KernelWarning": "eigengap.estimators.kernel_pca",
     "LandmarkMap": "eigengap.models.landmark",
+    "LaplacianEigenmaps": "eigengap.estimators.laplacian_eigenmaps",
     "LikelihoodRatioTest": "eigengap.comparison.likelihood_ratio",
     "LinearGaussian": "eigengap.models.linear_gaussian",
     "LowRank": "eigengap.matrices.approximation",

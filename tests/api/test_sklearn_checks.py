@@ -32,6 +32,7 @@ TRANSFORMERS = [
     eigengap.ICA,
     eigengap.KernelPCA,
     eigengap.Isomap,
+    eigengap.LaplacianEigenmaps,
 ]
 OTHERS = [eigengap.PPCAClassifier, eigengap.PPCARegressor, eigengap.NoveltyDetector]
 ESTIMATORS = TRANSFORMERS + OTHERS

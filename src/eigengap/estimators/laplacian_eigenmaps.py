@@ -1,0 +1,590 @@
+"""Laplacian eigenmaps as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from math import nan
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from eigengap.estimators._manifold import (
+    GRAPH_CONSTRAINTS,
+    DisconnectedWarning,
+    GraphEstimator,
+)
+from eigengap.estimators._neighbours import Neighbours, Search
+from eigengap.estimators.ppca import PPCA
+from eigengap.fitting.kernel import pair_matrix
+from eigengap.fitting.laplacian import NEIGHBOURS, Laplacian, LaplacianFit, Solver, fit_laplacian
+from eigengap.fitting.laplacian_bridge import as_graph, joined
+from eigengap.fitting.laplacian_given import affinity_matrix, is_sparse, new_affinities, shares_of
+from eigengap.fitting.laplacian_stored import (
+    coinciding,
+    median_finite,
+    nearest_stored,
+    rounding_of,
+    same_rows,
+    stored_distances,
+    within,
+    without_diagonal,
+)
+from eigengap.fitting.laplacian_weights import (
+    Bandwidth,
+    EdgeWeights,
+    Sharing,
+    kernel_shares,
+)
+from eigengap.fitting.memory import require_memory, require_pairs
+from eigengap.fitting.neighbourhood import DisconnectedError, in_words
+from eigengap.fitting.pairs import new_distances, rounding
+from eigengap.fitting.smallest import ANGLE
+from eigengap.linalg import Array
+from eigengap.models.eigenmap import Eigenmap
+from eigengap.models.kernels import RBF
+from eigengap.sources.base import Source
+from eigengap.warn import warn
+
+GIVEN = ("precomputed", "precomputed_nearest_neighbors")
+OF_NEIGHBOURS = ("nearest_neighbors", "precomputed_nearest_neighbors")
+SOLVERS: dict[str | None, Solver] = {
+    None: "auto",
+    "amg": "auto",
+    "arpack": "factorised",
+    "lobpcg": "filtered",
+    "dense": "dense",
+}
+FEWEST = 5  # neighbours, the row itself among them, that a small table takes by default
+EDGE_BYTES = 80.0  # of an edge while the graph is built
+PIECE_BYTES = 64 << 20  # of distances of new rows that are held at a time
+
+
+class LaplacianEigenmaps(GraphEstimator):
+    """Laplacian eigenmaps (spectral embedding), with coordinates for new rows.
+
+    Coordinates are the smoothest functions on a graph of neighbours (Belkin and Niyogi 2003): the
+    eigenvectors of L y = lam D y with the smallest eigenvalues above 0. Takes the parameters of
+    scikit-learn's SpectralEmbedding under their names, and by default gives its embedding.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of coordinates.
+    affinity : {"nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors"} or \
+callable, default="nearest_neighbors"
+        Where the weights of the graph come from: neighbours of the rows; the kernel
+        exp(-gamma |x - x'|^2) of all pairs; X itself, square; the `n_neighbors` shortest of the
+        distances stored in X, sparse and square; or a function of the rows that returns the matrix
+        (of two tables, where new rows are to have coordinates).
+    gamma : float, default=None
+        Of "rbf"; None is 1 / n_features.
+    random_state : int, RandomState or None, default=None
+        Of the block of vectors that the iteration starts from, and of the approximate search. The
+        result does not depend on it but by rounding.
+    eigen_solver : {"arpack", "lobpcg", "amg", "dense"} or None, default=None
+        None chooses by what a factorisation would cost. "arpack" factorises; "lobpcg" takes
+        products with the matrix only (Chebyshev filter); "amg" chooses as None does; "dense" is
+        LAPACK.
+    eigen_tol : float or "auto", default="auto"
+        Largest sine of the angle between an eigenvector and the exact one; "auto" is 1e-9, as far
+        as rounding allows.
+    n_neighbors : int, default=None
+        Neighbours of a row, itself counted as in scikit-learn: 10 are 9 others. None is a tenth of
+        the rows, but at least 5. Not with `radius`.
+    n_jobs : int, default=None
+        Threads of the search for neighbours; None is as many as BLAS may use.
+    radius : float, default=None
+        Rows nearer than this are neighbours, instead of a number of them.
+    graph : {"average", "union", "mutual"}, default="average"
+        What becomes of neighbours that are so in one direction only: an edge of half the weight, as
+        in scikit-learn; a whole edge; none.
+    weights : {"connectivity", "heat"}, default="connectivity"
+        1 for every edge, or exp(-|x - x'|^2 / t).
+    bandwidth : float, "median" or "local", default="median"
+        t of "heat"; "median" is the median squared length of the edges; "local" scales each edge
+        by the distances of its two rows to their seventh neighbours (Zelnik-Manor and Perona 2004).
+    normalized : bool, default=True
+        L y = lam D y, or L y = lam y.
+    drop_first : bool, default=True
+        Whether the constant function, of eigenvalue 0, is left out.
+    metric : str or callable, default="euclidean"
+        Of the search for neighbours; "precomputed" takes distances between all pairs for X.
+    metric_params : dict, default=None
+    neighbors_algorithm : {"auto", "brute", "kd_tree", "ball_tree", "approximate"}, default="auto"
+        "approximate" is pynndescent, an extra.
+    disconnected : {"keep", "bridge", "error"}, default="keep"
+        What is done with a graph in several components. Its eigenvalue 0 has as many functions,
+        constant on each: "keep" puts those first, as contrasts of components in order of size;
+        "bridge" joins them by edges between their nearest rows, as few as will do. Both warn.
+    missing_values : float or list of float, default=nan
+
+    Attributes
+    ----------
+    embedding_ : array of shape (n_samples, n_components)
+        Scaled to y' D y = 1, or y' y = 1.
+    eigenvalues_ : array of shape (n_components,)
+        Ascending; between 0 and 2 where normalized.
+    residuals_ : array of shape (n_components,)
+        Norms of (I - D^-1/2 W D^-1/2) x - lam x, or of L x - lam x, of the unit vectors x.
+    n_connected_components_ : int
+        Of the graph, before any bridge.
+    affinity_matrix_ : array or CSR array of shape (n_samples, n_samples)
+    n_neighbors_ : int
+        Only of neighbours by number.
+    gamma_ : float
+        Only of "rbf".
+    solver_ : str
+        What was used: "dense", "factorised", "filtered", or "null space" where components alone
+        made all coordinates.
+    model_ : Eigenmap
+    n_components_, n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    `transform` gives new rows (Nystroem) the weighted mean of their neighbours' coordinates over
+    1 - lam. A row that coincides with a fitted one is that row, and has its coordinates: its own
+    edges count, not those of a row beside it (the first of several that coincide). With
+    affinity="precomputed" new rows are given by their affinities to the fitted ones, (n_new,
+    n_samples), and a row of X itself is recognised by its cells.
+
+    A row with gaps (NaN) is filled by its expected value under PPCA before neighbours are sought.
+
+    Examples
+    --------
+    A closed curve in space comes back as a circle:
+
+    >>> import numpy as np
+    >>> from eigengap import LaplacianEigenmaps
+    >>> angle = np.linspace(0, 2 * np.pi, 60, endpoint=False)
+    >>> X = np.column_stack([np.cos(angle), np.sin(angle), 0.3 * np.cos(3 * angle)])
+    >>> model = LaplacianEigenmaps(2, n_neighbors=5).fit(X)
+    >>> radius = np.linalg.norm(model.embedding_, axis=1)
+    >>> bool(radius.std() < 1e-2 * radius.mean())
+    True
+    >>> bool(np.allclose(model.transform(X[:3]), model.embedding_[:3]))
+    True
+    """
+
+    _prefix = "LE"
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": GRAPH_CONSTRAINTS["n_components"],
+        "affinity": [StrOptions({"rbf", *GIVEN, *OF_NEIGHBOURS}), callable],
+        "gamma": [Interval(Real, 0, None, closed="left"), None],
+        "random_state": GRAPH_CONSTRAINTS["random_state"],
+        "eigen_solver": [StrOptions({"arpack", "lobpcg", "amg", "dense"}), None],
+        "eigen_tol": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "n_neighbors": [Interval(Integral, 2, None, closed="left"), None],
+        "n_jobs": GRAPH_CONSTRAINTS["n_jobs"],
+        "radius": GRAPH_CONSTRAINTS["radius"],
+        "graph": [StrOptions({"average", "union", "mutual"})],
+        "weights": [StrOptions({"connectivity", "heat"})],
+        "bandwidth": [
+            Interval(Real, 0, None, closed="neither"),
+            StrOptions({"median", "local"}),
+        ],
+        "normalized": ["boolean"],
+        "drop_first": ["boolean"],
+        "metric": GRAPH_CONSTRAINTS["metric"],
+        "metric_params": GRAPH_CONSTRAINTS["metric_params"],
+        "neighbors_algorithm": GRAPH_CONSTRAINTS["neighbors_algorithm"],
+        "disconnected": [StrOptions({"keep", "bridge", "error"})],
+        "missing_values": GRAPH_CONSTRAINTS["missing_values"],
+    }
+
+    model_: Eigenmap
+    _fit_: LaplacianFit
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        affinity: Any = "nearest_neighbors",
+        gamma: float | None = None,
+        random_state: Any = None,
+        eigen_solver: str | None = None,
+        eigen_tol: float | str = "auto",
+        n_neighbors: int | None = None,
+        n_jobs: int | None = None,
+        radius: float | None = None,
+        graph: Sharing = "average",
+        weights: str = "connectivity",
+        bandwidth: Bandwidth = "median",
+        normalized: bool = True,
+        drop_first: bool = True,
+        metric: Any = "euclidean",
+        metric_params: dict[str, Any] | None = None,
+        neighbors_algorithm: str = "auto",
+        disconnected: str = "keep",
+        missing_values: Any = nan,
+    ) -> None:
+        self.n_components = n_components
+        self.affinity = affinity
+        self.gamma = gamma
+        self.random_state = random_state
+        self.eigen_solver = eigen_solver
+        self.eigen_tol = eigen_tol
+        self.n_neighbors = n_neighbors
+        self.n_jobs = n_jobs
+        self.radius = radius
+        self.graph = graph
+        self.weights = weights
+        self.bandwidth = bandwidth
+        self.normalized = normalized
+        self.drop_first = drop_first
+        self.metric = metric
+        self.metric_params = metric_params
+        self.neighbors_algorithm = neighbors_algorithm
+        self.disconnected = disconnected
+        self.missing_values = missing_values
+
+    # Input ---------------------------------------------------------------------------------
+
+    @property
+    def _is_pairwise(self) -> bool:
+        given = isinstance(self.affinity, str) and self.affinity in GIVEN
+        return given or self._has_distances
+
+    @property
+    def _has_distances(self) -> bool:
+        return isinstance(self.metric, str) and self.metric == "precomputed"
+
+    def _pairs(self, source: Source) -> Any:
+        """X where it holds affinities, or distances."""
+        if not isinstance(self.affinity, str) or self.affinity not in GIVEN:
+            return super()._pairs(source)
+        if source.has_gaps:
+            _refuse_gaps(source)
+        source.require_fit(min_rows=2)
+        return source.collect()
+
+    def _new_rows(self, source: Source) -> Any:
+        if self._is_pairwise:
+            if source.has_gaps:
+                _refuse_gaps(source)
+            values = source.collect()
+            return new_distances(values) if self.affinity == "nearest_neighbors" else values
+        rows = self._dense(source)
+        if not source.has_gaps or self._skips_gaps:
+            return rows
+        filler = self._filler or PPCA("auto", scale=True).fit(self._rows_)
+        return np.asarray(filler.impute(rows))
+
+    def _refuse_contradictions(self) -> None:
+        of_neighbours = isinstance(self.affinity, str) and self.affinity in OF_NEIGHBOURS
+        named = repr(self.affinity) if isinstance(self.affinity, str) else "a function"
+        if self.n_neighbors is not None and self.radius is not None:
+            raise ValueError(
+                f"give either n_neighbors={self.n_neighbors} or radius={self.radius}, not both"
+            )
+        if not of_neighbours:
+            for name, value, plain in (
+                ("radius", self.radius, None),
+                ("weights", self.weights, "connectivity"),
+                ("graph", self.graph, "average"),
+            ):
+                if value != plain:
+                    raise ValueError(
+                        f"{name}={value!r} belongs to affinity='nearest_neighbors', not to {named}"
+                    )
+            if self._has_distances:
+                raise ValueError(
+                    "metric='precomputed' belongs to affinity='nearest_neighbors'; affinities "
+                    "between all pairs are affinity='precomputed'"
+                )
+        if self.disconnected == "bridge" and self.affinity != "nearest_neighbors":
+            raise ValueError(
+                f"disconnected='bridge' looks for the nearest rows, which affinity={named} does "
+                "not tell: use 'keep' or 'error'"
+            )
+
+    # Fitting -------------------------------------------------------------------------------
+
+    def _fit_rows(self, rows: Any) -> Array:
+        self._refuse_contradictions()
+        for name in ("n_neighbors_", "gamma_", "_neighbours", "_weights", "_rows_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        W, diagonal = self._affinities(rows)
+        laplacian = Laplacian(W, bool(self.normalized))
+        self.n_connected_components_ = laplacian.components[0]
+        if self.n_connected_components_ > 1:
+            laplacian = self._of_components(laplacian)
+        fit = fit_laplacian(
+            laplacian,
+            int(self.n_components),
+            drop_first=bool(self.drop_first),
+            solver=SOLVERS[self.eigen_solver],
+            angle=ANGLE if self.eigen_tol == "auto" else float(self.eigen_tol),
+            seed=self._seed(),
+        )
+        self._W, self._diagonal, self._fit_ = laplacian.W, diagonal, fit
+        self.model_ = Eigenmap(fit.Y, fit.lam, bool(self.normalized))
+        if not fit.certified:
+            warn(
+                "the eigenvectors are not as accurate as eigen_tol asks for; residuals are up to "
+                f"{np.max(fit.residuals):.2g} (residuals_). eigen_solver=None or 'arpack' may do "
+                "better, at the price of a factorisation",
+                ConvergenceWarning,
+            )
+        return fit.Y
+
+    def _affinities(self, rows: Any) -> tuple[Any, Array]:
+        """W (n, n) without its diagonal, and that."""
+        n = rows.shape[0]
+        if not isinstance(self.affinity, str):
+            self._rows_ = rows
+            return affinity_matrix(_as_matrix(self.affinity(rows), n), "what affinity returns")
+        if self.affinity == "precomputed":
+            return affinity_matrix(rows, "X")
+        if self.affinity == "rbf":
+            require_pairs(n, "the rbf affinity", NEIGHBOURS, copies=3.5)
+            self._rows_ = rows
+            self.gamma_ = 1.0 / rows.shape[1] if self.gamma is None else float(self.gamma)
+            W = pair_matrix(RBF(self.gamma_, 1.0), rows, self.n_jobs)
+            np.fill_diagonal(W, 0.0)
+            return W, np.ones(n)
+        nearest = self._stored(rows) if self.affinity in GIVEN else self._found(rows)
+        heat = self.weights == "heat"
+        self._weights = EdgeWeights.of(
+            nearest,
+            self.graph,
+            self.bandwidth if heat else None,
+            within_radius=self.radius is not None,
+        )
+        return self._weights.among(nearest), np.ones(n)
+
+    def _search(self) -> Search:
+        return Search(
+            n_neighbors=None if self.radius is not None else self.n_neighbors_ - 1,
+            radius=None if self.radius is None else float(self.radius),
+            metric=self.metric,
+            metric_params=self.metric_params,
+            algorithm=self.neighbors_algorithm,
+            n_jobs=self.n_jobs,
+            seed=self._seed(),
+        )
+
+    def _found(self, rows: Array) -> scipy.sparse.csr_array:
+        """Distances to the neighbours that a search over the rows finds."""
+        n = rows.shape[0]
+        if self.radius is None:
+            self.n_neighbors_ = self._number_of_neighbours(n)
+        self._neighbours = Neighbours.of(self._search(), rows)
+        self._rows_ = rows
+        nearest = self._neighbours.among()
+        self._tell_of_gaps(nearest)
+        return nearest
+
+    def _number_of_neighbours(self, n: int) -> int:
+        if self.n_neighbors is None:
+            count = min(max(n // 10, FEWEST), n)
+        elif self.n_neighbors > n:
+            raise ValueError(
+                f"n_neighbors={self.n_neighbors} must be at most the number of rows "
+                f"(n_samples={n}): it counts the row itself"
+            )
+        else:
+            count = int(self.n_neighbors)
+        need = EDGE_BYTES * n * (count - 1)
+        require_memory(need, f"a graph of {count} neighbours of {n} rows", "take n_neighbors=10")
+        return count
+
+    def _stored(self, X: Any) -> scipy.sparse.csr_array:
+        """The shortest distances stored in X, as scikit-learn takes them, and not of a row itself.
+
+        A matrix that is not sparse stores all of them.
+        """
+        n, m = X.shape
+        if n != m:
+            raise ValueError(
+                "Precomputed matrix must be a square matrix of distances to neighbours, got shape "
+                f"{n} x {m}"
+            )
+        if self.radius is None and self.n_neighbors is not None:
+            self.n_neighbors_ = int(self.n_neighbors)
+        count = None if self.n_neighbors is None else int(self.n_neighbors)
+        nearest = without_diagonal(self._within_reach(stored_distances(X), count))
+        self._others = int(np.max(np.diff(nearest.indptr)))  # itself need not be stored
+        return nearest
+
+    def _within_reach(self, X: scipy.sparse.csr_array, count: int | None) -> scipy.sparse.csr_array:
+        if self.radius is not None:
+            return within(X, float(self.radius))
+        return nearest_stored(X, count)
+
+    def _of_components(self, laplacian: Laplacian) -> Laplacian:
+        """The graph as `disconnected` wants it, with a warning, or an error."""
+        W = scipy.sparse.csr_array(laplacian.W)
+        falls = f"the graph falls into {in_words(as_graph(W))}"
+        more = {
+            "nearest_neighbors": "a larger n_neighbors"
+            if self.radius is None
+            else "a larger radius",
+            "rbf": "a smaller gamma",
+        }
+        ways = more.get(str(self.affinity), "more edges")
+        if self.disconnected == "error":
+            raise DisconnectedError(
+                f"{falls}: take {ways}, fit each by itself, or let disconnected='keep' tell them "
+                "apart"
+            )
+        if self.disconnected == "bridge":
+            warn(
+                f"{falls}; they were joined by their nearest rows, with the weight of the weakest "
+                f"edge at the least: {ways} may join them by more, or fit each by itself",
+                DisconnectedWarning,
+            )
+            whole = joined(W, self._neighbours.pairs, self._weights.t)
+            return Laplacian(whole, laplacian.normalized)
+        count = self.n_connected_components_ - bool(self.drop_first)
+        taken = min(count, int(self.n_components))
+        which = "all coordinates" if taken == self.n_components else f"the first {taken}"
+        warn(
+            f"{falls}: {which} of {self.n_components} only tell them apart, and are constant on "
+            f"each. {ways.capitalize()} may join them; or fit each by itself"
+            + (
+                "; or disconnected='bridge' joins them by their nearest rows"
+                if self.affinity == "nearest_neighbors"
+                else ""
+            ),
+            DisconnectedWarning,
+        )
+        return laplacian
+
+    # New rows ------------------------------------------------------------------------------
+
+    def _of_new(self, rows: Any) -> Array:
+        if not isinstance(self.affinity, str):
+            return self._by_function(rows)
+        if self.affinity == "precomputed":
+            W = new_affinities(rows)
+            slack = rounding(rows.dtype) * float(self._W.max())
+            fitted = same_rows(W, self.affinity_matrix_, slack)
+            return self._placed(*shares_of(W, fitted), fitted)
+        if self.affinity == "rbf":
+            step = max(1, PIECE_BYTES // (8 * len(self._rows_)))
+            pieces = [
+                self._by_kernel(rows[start : start + step]) for start in range(0, len(rows), step)
+            ]
+            return np.concatenate(pieces)
+        if self.affinity in GIVEN:
+            stored = stored_distances(rows)
+            fitted = coinciding(stored, 0.0)
+            of_row = None if self.n_neighbors is None else self._others
+            nearest = self._within_reach(stored, of_row)
+        else:
+            nearest = self._neighbours.of_new(rows)
+            fitted = coinciding(nearest, self._tolerance(rows))
+        self._require_neighbours(nearest)
+        return self._placed(*self._weights.of_new(nearest), fitted)
+
+    def _placed(self, shares: Any, degrees: Array, fitted: NDArray[np.int64]) -> Array:
+        """Coordinates by shares of the weights; `fitted` (c,) is the same fitted row, or -1."""
+        Z = self.model_.extend(shares, degrees)
+        new = fitted < 0
+        Z[~new] = self.model_.Y[fitted[~new]]
+        short = np.any(self.model_.left_out(degrees)[new], axis=0)
+        if short.any():
+            warn(
+                f"coordinates {', '.join(str(k + 1) for k in np.flatnonzero(short))} vary too fast "
+                "over the graph for the Nystroem formula (eigenvalues near or above the degrees of "
+                "new rows): new rows get the mean of their neighbours'",
+                UserWarning,
+            )
+        return Z
+
+    def _by_kernel(self, rows: Array) -> Array:
+        shares, degrees, nearest, squares = kernel_shares(rows, self._rows_, self.gamma_)
+        same = squares <= rounding_of(rows, self._rows_) ** 2
+        return self._placed(shares, degrees, np.where(same, nearest, -1))
+
+    def _by_function(self, rows: Array) -> Array:
+        if not _takes_two(self.affinity):
+            raise ValueError(
+                "affinity takes one table, so that it tells nothing of new rows and fitted ones: "
+                "for transform it has to take two, affinity(X_new, X_fitted) -> (n_new, n_samples)"
+            )
+        W = new_affinities(_as_matrix(self.affinity(rows, self._rows_), len(rows)))
+        if W.shape[1] != len(self._rows_):
+            raise ValueError(
+                f"affinity(X_new, X_fitted) returned {W.shape[1]} columns for {len(self._rows_)} "
+                "fitted rows"
+            )
+        fitted = same_rows(rows, self._rows_, rounding_of(rows, self._rows_))
+        return self._placed(*shares_of(W, fitted), fitted)
+
+    def _tolerance(self, rows: Any) -> float:
+        """Length up to which two rows coincide."""
+        if self._has_distances:
+            return 0.0
+        typical = median_finite(self._weights.reach)
+        by_size = rounding_of(rows, self._rows_) if self._neighbours.search.is_euclidean else 0.0
+        return max(1e-12 * typical, by_size)
+
+    def _require_neighbours(self, nearest: scipy.sparse.csr_array) -> None:
+        alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
+        if len(alone):
+            raise ValueError(
+                f"row {int(alone[0])} has no fitted row for neighbour"
+                f"{'' if self.radius is None else f' within radius={self.radius:g}'}, so that "
+                "nothing is known of its coordinates: leave it out, or fit with n_neighbors"
+            )
+
+    # Fitted attributes ---------------------------------------------------------------------
+
+    @property
+    def affinity_matrix_(self) -> Any:
+        if is_sparse(self._W):
+            return scipy.sparse.csr_array(self._W + scipy.sparse.diags_array(self._diagonal))
+        W = self._W.copy()
+        np.fill_diagonal(W, self._diagonal)
+        return W
+
+    @property
+    def eigenvalues_(self) -> Array:
+        return self._fit_.lam
+
+    @property
+    def residuals_(self) -> Array:
+        return self._fit_.residuals
+
+    @property
+    def solver_(self) -> str:
+        return self._fit_.solver
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _as_matrix(found: Any, rows: int) -> Any:
+    """What a function of rows returned, as a matrix."""
+    W = found if is_sparse(found) else np.asarray(found)
+    if W.ndim != 2 or W.shape[0] != rows:
+        raise ValueError(f"affinity returned shape {W.shape} for {rows} rows")
+    return W
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # written in C, without a signature
+        return True
+    return True
+
+
+def _refuse_gaps(source: Source) -> None:
+    gaps = int(np.sum(source.missing_per_column()))
+    raise ValueError(
+        f"Input X contains NaN ({gaps} cells), and a given graph has no gaps: an affinity that is "
+        "not known is best left 0, a distance out of the sparse matrix"
+    )
