@@ -37,13 +37,13 @@ class RowDistances:
 
     @classmethod
     def of(cls, source: Source, metric: Metric, params: dict[str, Any] | None) -> RowDistances:
-        params = {**(params or {}), **_learned(source, metric, params or {})}
+        params = {**(params or {}), **learned(source, metric, params or {})}
         return cls(metric, params, as_rows(source.collect(), metric, own=True))
 
     def among(self) -> Array:
         """Distances (n, n) of the fitted rows to each other."""
         if self.metric == "nan_euclidean":
-            D = _nan_euclidean(self.rows, self.rows)
+            D = nan_euclidean(self.rows, self.rows)
         else:
             D = pairwise_distances(self.rows, metric=self.metric, **self.params)
         self._require_finite(D, 0)
@@ -59,7 +59,7 @@ class RowDistances:
         for first in range(0, X.shape[0], step):
             part = X[first : first + step]
             if self.metric == "nan_euclidean":
-                D = _nan_euclidean(part, self.rows)
+                D = nan_euclidean(part, self.rows)
             else:
                 D = pairwise_distances(part, self.rows, metric=self.metric, **self.params)
             self._require_finite(D, start + first)
@@ -97,7 +97,7 @@ def as_rows(values: Any, metric: Metric, own: bool = False) -> Any:
     return values.astype(np.float64, copy=own)
 
 
-def _learned(source: Source, metric: Metric, params: dict[str, Any]) -> dict[str, Any]:
+def learned(source: Source, metric: Metric, params: dict[str, Any]) -> dict[str, Any]:
     """What a metric takes from the rows, found once so that new rows get the same."""
     standardised = metric == "seuclidean" and "V" not in params
     if not standardised and not (metric == "mahalanobis" and "VI" not in params):
@@ -126,7 +126,7 @@ def _refuse_constant(source: Source, variance: Array) -> None:
     )
 
 
-def _nan_euclidean(X: Array, Y: Array) -> Array:
+def nan_euclidean(X: Array, Y: Array) -> Array:
     """Euclidean distances over the cells that both rows have, scaled up to all d: Dixon (1979)."""
     d = X.shape[1]
     total, both = np.zeros((len(X), len(Y))), np.zeros((len(X), len(Y)))

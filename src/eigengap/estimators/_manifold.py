@@ -28,7 +28,14 @@ from eigengap.fitting.neighbourhood import (
     in_words,
     undirected,
 )
-from eigengap.fitting.pairs import Labels, distance_matrix, new_distances, refuse_gaps
+from eigengap.fitting.pairs import (
+    LARGEST,
+    Labels,
+    distance_matrix,
+    new_distances,
+    refuse_gaps,
+    refuse_range,
+)
 from eigengap.linalg import Array
 from eigengap.models.graph import Graph
 from eigengap.sources import as_source
@@ -109,12 +116,18 @@ class GraphEstimator(TransformerMixin, BaseEstimator):
             `embedding_`, in float32 where X is.
         """
         source = as_source(X, missing_values=self._missing)
-        self._filler, self._filled_sd = None, None
-        rows = self._pairs(source) if self._is_pairwise else self._rows(source)
-        found = self._fit_rows(rows)
-        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        before = dict(self.__dict__)
+        try:
+            self._filler, self._filled_sd = None, None
+            rows = self._pairs(source) if self._is_pairwise else self._rows(source)
+            found = self._fit_rows(rows)
+            validate_data(self, X, reset=True, skip_check_array=True)
+        except BaseException:  # an earlier fit stays whole
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
         self.embedding_ = found
-        return found.astype(np.float32) if source.dtype == np.float32 else found
+        return found.astype(np.float32 if source.dtype == np.float32 else np.float64)
 
     def _fit_rows(self, rows: Array) -> Array:
         raise NotImplementedError
@@ -142,6 +155,8 @@ class GraphEstimator(TransformerMixin, BaseEstimator):
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         rows = self._dense(source)
+        with np.errstate(over="ignore"):
+            refuse_range(float(np.max(np.nanmax(rows, axis=0) - np.nanmin(rows, axis=0))))
         if not source.has_gaps or self._skips_gaps:
             return rows
         self._filler = PPCA("auto", scale=True).fit(rows)
@@ -167,6 +182,9 @@ class GraphEstimator(TransformerMixin, BaseEstimator):
         rows = self._dense(source)
         if self._is_pairwise:
             return new_distances(rows)
+        largest = float(np.max(np.abs(rows), initial=0.0, where=~np.isnan(rows)))
+        if largest > LARGEST:
+            refuse_range(largest)
         if not source.has_gaps or self._skips_gaps:
             return rows
         filler = self._filler or PPCA("auto", scale=True).fit(self._neighbours.rows)

@@ -6,21 +6,29 @@ itself among the fitted rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 from eigengap.compiled.threads import allowed
+from eigengap.estimators._distances import learned, nan_euclidean
+from eigengap.estimators._exhaustive import Exhaustive
 from eigengap.extras import MissingExtraError
 from eigengap.linalg import Array
+from eigengap.sources import as_source
+from eigengap.threads import threads_for
 
 TREE_DIMENSIONS = 12  # up to which SciPy's tree is faster than all distances
 WIDE = 30  # neighbours that the approximate search keeps while it improves them
+TAKES_NOTHING = ("euclidean", "l2", "nan_euclidean", "precomputed")  # metrics without arguments
+RESOLVED = 1e-6  # share of a squared distance that may be rounding
 MOST_STORED = 1 << 27  # neighbours within a radius that are kept, 2 GB of them
 
 
@@ -43,6 +51,22 @@ class Search:
             return self.p == 2 and not self.metric_params
         return self.metric in ("euclidean", "l2")
 
+    def completed(self, rows: Any) -> Search:
+        """With what the metric learns from the rows; arguments that it does not take are refused.
+
+        A metric that knew only some of the rows would give new ones other distances.
+        """
+        if self.metric_params and self.metric in TAKES_NOTHING:
+            raise ValueError(
+                f'metric="{self.metric}" takes no metric_params, got {self.metric_params}; '
+                'metric="minkowski" takes "p" and "w"'
+            )
+        if self.metric not in ("seuclidean", "mahalanobis"):
+            return self
+        given = self.metric_params or {}
+        found = learned(as_source(rows), self.metric, given)
+        return replace(self, metric_params={**given, **found})
+
     def has_tree(self, rows: Any) -> bool:
         """Whether SciPy's tree serves."""
         small = isinstance(rows, np.ndarray) and rows.shape[1] <= TREE_DIMENSIONS
@@ -63,16 +87,21 @@ class Neighbours:
 
     search: Search
     rows: Any  # (n, d) float64; (n, n) distances where the metric is precomputed
-    index: Any = field(repr=False)  # cKDTree, NearestNeighbors or NNDescent
+    index: Any = field(repr=False)  # cKDTree, NearestNeighbors, Exhaustive or NNDescent
     centre: Array | None = None  # (d,) about which the index has its rows; None is 0
 
     @classmethod
     def of(cls, search: Search, rows: Any) -> Neighbours:
         search.require_rows(rows.shape[0])
+        search = search.completed(rows)
         if search.has_tree(rows):
             return cls(search, rows, cKDTree(rows))
-        # |x|^2 + |y|^2 - 2 x'y, and float32, lose the digits of an offset.
-        centre = np.mean(rows, axis=0) if search.is_euclidean else None
+        if search.metric == "nan_euclidean":
+            return cls(search, rows, Exhaustive.of_gappy(rows))
+        # |x|^2 + |y|^2 - 2 x'y, and float32, lose the digits of an offset. Medians: a single row
+        # far away must not take those of all others.
+        dense = isinstance(rows, np.ndarray)
+        centre = np.median(rows, axis=0) if search.is_euclidean and dense else None
         return cls(search, rows, _index(search, _about(rows, centre)), centre)
 
     @property
@@ -85,9 +114,11 @@ class Neighbours:
             return self._within(None)
         k = self.search.n_neighbors
         assert k is not None
-        if isinstance(self.index, NearestNeighbors):
+        if isinstance(self.index, Exhaustive):
             lengths, nearest = self.index.kneighbors(n_neighbors=k)
-            lengths = self._exact(self.rows, nearest, lengths)
+        elif isinstance(self.index, NearestNeighbors):
+            lengths, nearest = self.index.kneighbors(n_neighbors=k)
+            lengths, nearest = self._sharpened(self.rows, lengths, nearest, new=False)
         elif isinstance(self.index, cKDTree):
             found = self.index.query(self.rows, k + 1, workers=self._workers)
             lengths, nearest = _without_self(*found)
@@ -95,7 +126,7 @@ class Neighbours:
             nearest, lengths = self.index.neighbor_graph
             lengths, nearest = _without_self(lengths[:, : k + 1], nearest[:, : k + 1])
             lengths = self._exact(self.rows, nearest, lengths)
-        return _stored(lengths, nearest, self.n)
+        return self._stored(lengths, nearest)
 
     def of_new(self, X: Any) -> scipy.sparse.csr_array:
         """Row i stores the distances (c, n) of the new row i to its neighbours among the fitted."""
@@ -103,30 +134,85 @@ class Neighbours:
             return self._within(X)
         k = self.search.n_neighbors
         assert k is not None
-        if isinstance(self.index, NearestNeighbors):
+        if isinstance(self.index, Exhaustive):
+            lengths, nearest = self.index.kneighbors(X, n_neighbors=k)
+        elif isinstance(self.index, NearestNeighbors):
             lengths, nearest = self.index.kneighbors(_about(X, self.centre), n_neighbors=k)
-            lengths = self._exact(X, nearest, lengths)
+            lengths, nearest = self._sharpened(X, lengths, nearest, new=True)
         elif isinstance(self.index, cKDTree):
-            lengths, nearest = self.index.query(X, range(1, k + 1), workers=self._workers)
+            found = self.index.query(X, range(1, k + 1), workers=self._workers)
+            lengths, nearest = np.asarray(found[0]), np.asarray(found[1])
         else:
             nearest, lengths = self.index.query(_about(X, self.centre).astype(np.float32), k)
             lengths = self._exact(X, nearest, lengths)
-        return _stored(lengths, nearest, self.n)
+        return self._stored(lengths, nearest)
 
     def pairs(self, i: Any, j: Any) -> Array:
         """Distances (a, b) between the fitted rows i (a,) and j (b,)."""
         if self.search.metric == "precomputed":
             return np.asarray(self.rows[np.ix_(i, j)])
+        if self.search.is_euclidean and isinstance(self.rows, np.ndarray):
+            return np.asarray(cdist(self.rows[i], self.rows[j]))
+        if self.search.metric == "nan_euclidean":
+            return nan_euclidean(self.rows[i], self.rows[j])
         given = {**(self.search.metric_params or {})}
         if self.search.metric == "minkowski":
             given.setdefault("p", self.search.p)
-        metric = "euclidean" if self.search.is_euclidean else self.search.metric
-        given = {} if metric == "euclidean" else given
-        return np.asarray(pairwise_distances(self.rows[i], self.rows[j], metric=metric, **given))
+        found = pairwise_distances(self.rows[i], self.rows[j], metric=self.search.metric, **given)
+        return np.asarray(found)
+
+    def _stored(self, lengths: Any, nearest: Any) -> scipy.sparse.csr_array:
+        """Neighbours (c, k) as a sparse matrix; each has to have a distance."""
+        lengths = np.asarray(lengths, dtype=np.float64)
+        unknown = ~np.isfinite(lengths)
+        if unknown.any():
+            raise ValueError(self._unknown(int(np.argmax(unknown.any(axis=1)))))
+        c, k = nearest.shape
+        columns = nearest.ravel().astype(np.int64)
+        return scipy.sparse.csr_array(
+            (lengths.ravel(), columns, np.arange(0, c * k + 1, k)), shape=(c, self.n)
+        )
+
+    def _unknown(self, row: int) -> str:
+        if self.search.metric == "nan_euclidean":
+            return (
+                f"row {row} has cells in common with fewer than "
+                f"n_neighbors={self.search.n_neighbors} other rows, so that its neighbours are not "
+                "known: leave it out, or fill the gaps (LowRankImputer)"
+            )
+        return (
+            f"row {row} has no finite distance to some of its nearest rows: leave it out, or use "
+            "another metric"
+        )
+
+    def _sharpened(self, X: Any, lengths: Any, nearest: Any, new: bool) -> tuple[Array, Any]:
+        """Lengths from differences; rows that products cannot tell apart are looked up again."""
+        if not self._by_products:
+            return self._exact(X, nearest, lengths), nearest
+        lengths = self._exact(X, nearest, lengths)
+        blurred = self._blurred(X, lengths[:, -1])
+        if len(blurred):
+            every = Exhaustive.euclidean(self.rows)
+            given = {"X": X[blurred]} if new else {"at": blurred}
+            found = every.kneighbors(n_neighbors=nearest.shape[1], **given)
+            lengths[blurred], nearest[blurred] = found
+        return lengths, nearest
+
+    @property
+    def _by_products(self) -> bool:
+        """Whether the index compares rows by products of them."""
+        brute = isinstance(self.index, NearestNeighbors) and self.index._fit_method == "brute"
+        return self.search.is_euclidean and brute and isinstance(self.rows, np.ndarray)
+
+    def _blurred(self, X: Array, reach: Any) -> Any:
+        """Rows whose distances of size `reach` may be rounding of a product."""
+        about = _about(X, self.centre)
+        rounding = 16.0 * np.finfo(np.float64).eps * np.einsum("ij,ij->i", about, about)
+        return np.flatnonzero(rounding > RESOLVED * np.square(reach))
 
     def _exact(self, X: Any, nearest: Any, lengths: Any) -> Array:
         """Euclidean lengths anew from differences, for searches by products or in float32."""
-        if not self.search.is_euclidean:
+        if not self.search.is_euclidean or not isinstance(self.rows, np.ndarray):
             return np.asarray(lengths, dtype=np.float64)
         squares = np.zeros(nearest.shape)
         for j in range(X.shape[1]):
@@ -137,7 +223,7 @@ class Neighbours:
     def _workers(self) -> int:
         """As many threads as are asked for, and otherwise as BLAS may use."""
         asked = self.search.n_jobs
-        return allowed() if asked is None else asked
+        return allowed() if asked is None else threads_for(asked)
 
     def _within(self, X: Any) -> scipy.sparse.csr_array:
         radius = self.search.radius
@@ -149,10 +235,36 @@ class Neighbours:
             )
             _require_stored(int(np.sum(count)), radius)
             return self._in_ball(X, radius)
+        if isinstance(self.index, Exhaustive):
+            return _side_by_side(self.index.within(radius, X), self.n)
+        if self._by_products:
+            return self._within_by_products(X, radius)
         new = None if X is None else _about(X, self.centre)
         graph = self.index.radius_neighbors_graph(new, radius, mode="distance")
         _require_stored(graph.nnz, radius)
         return scipy.sparse.csr_array(graph)
+
+    def _within_by_products(self, X: Any, radius: float) -> scipy.sparse.csr_array:
+        """A little more than the radius is searched, lengths are computed anew, and cut."""
+        among = self.rows if X is None else X
+        new = None if X is None else _about(X, self.centre)
+        wide = radius * (1.0 + RESOLVED)
+        near = self.index.radius_neighbors(new, wide, return_distance=False)
+        _require_stored(sum(map(len, near)), radius)
+        every = Exhaustive.euclidean(self.rows)
+        blurred = self._blurred(among, radius)
+        given = {"at": blurred} if X is None else {"X": among[blurred]}
+        again = dict(zip(blurred.tolist(), every.within(radius, **given), strict=True))
+        parts = []
+        for i, columns in enumerate(near):
+            if i in again:
+                parts.append(again[i])
+                continue
+            columns = np.sort(columns)
+            lengths = np.sqrt(np.sum((among[i] - self.rows[columns]) ** 2, axis=1))
+            inside = lengths <= radius
+            parts.append((lengths[inside], columns[inside]))
+        return _side_by_side(parts, self.n)
 
     def _in_ball(self, X: Any, radius: float) -> scipy.sparse.csr_array:
         among = self.rows if X is None else np.asarray(X, dtype=np.float64)
@@ -225,16 +337,13 @@ def _without_self(lengths: Any, nearest: Any) -> tuple[Array, Any]:
     return lengths[~itself].reshape(n, k1 - 1), nearest[~itself].reshape(n, k1 - 1)
 
 
-def _stored(lengths: Any, nearest: Any, n: int) -> scipy.sparse.csr_array:
-    c, k = nearest.shape
-    return scipy.sparse.csr_array(
-        (
-            np.asarray(lengths, dtype=np.float64).ravel(),
-            nearest.ravel().astype(np.int64),
-            np.arange(0, c * k + 1, k),
-        ),
-        shape=(c, n),
-    )
+def _side_by_side(parts: Iterable[tuple[Array, Any]], n: int) -> scipy.sparse.csr_array:
+    """Rows of (lengths, columns) as a sparse matrix with n columns."""
+    rows = list(parts)
+    starts = np.concatenate([[0], np.cumsum([len(columns) for _, columns in rows])])
+    lengths = np.concatenate([lengths for lengths, _ in rows])
+    columns = np.concatenate([columns for _, columns in rows]).astype(np.int64)
+    return scipy.sparse.csr_array((lengths, columns, starts), shape=(len(rows), n))
 
 
 def _require_stored(count: int, radius: float) -> None:

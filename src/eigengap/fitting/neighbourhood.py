@@ -20,6 +20,7 @@ from eigengap.models.graph import Graph, Ints
 Symmetry = Literal["union", "mutual"]
 Pairs = Callable[[Ints, Ints], Array]  # distances (a, b) between the rows i (a,) and j (b,)
 
+MOST_BRIDGES = 2_000_000  # edges between components
 PIECE = 1 << 22  # distances between components that are computed at a time
 
 
@@ -68,6 +69,11 @@ def bridged(graph: Graph, distances: Pairs) -> Graph:
     count, labels = graph.components
     if count == 1:
         return graph
+    if count * (count - 1) // 2 > MOST_BRIDGES:
+        raise DisconnectedError(
+            f"the neighbourhood graph falls into {in_words(graph)}, too many to join each two: "
+            "take more neighbours or a larger radius"
+        )
     order = np.argsort(np.bincount(labels), kind="stable")  # the largest is never on the near side
     rank = np.empty(count, dtype=np.int64)
     rank[order] = np.arange(count)
@@ -94,6 +100,7 @@ def _nearest_pairs(
     for start in range(0, len(near), step):
         some = near[start : start + step]
         D = distances(some, far)  # (a, b)
+        D = np.where(np.isnan(D), np.inf, D)  # no cell in common
         row = np.argmin(D, axis=0)
         least = D[row, np.arange(len(far))]
         order = np.lexsort((least, group_of))
@@ -101,4 +108,10 @@ def _nearest_pairs(
         shorter = least[at] < best
         best[shorter] = least[at][shorter]
         i[shorter], j[shorter] = some[row[at]][shorter], far[at][shorter]
+    if not np.isfinite(best).all():
+        raise DisconnectedError(
+            f"no distance is known between row {int(near[0])} and those that belong with row "
+            f"{int(far[groups[int(np.argmax(np.isinf(best)))]])}, so that they cannot be joined: "
+            "fit each by itself"
+        )
     return i, j, best
