@@ -38,6 +38,9 @@ TITLES = {
     "kernel_pca": "Kernel PCA",
     "isomap": "Isomap",
     "laplacian": "Laplacian eigenmaps",
+    "gplvm": "Gaussian process latent variables",
+    "autoencoder": "Autoencoder",
+    "embedding_quality": "Quality of embeddings",
     "classification": "Classes",
     "regression": "Regression",
 }

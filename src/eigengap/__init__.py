@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eigengap.comparison.compare import Comparison, compare
+    from eigengap.comparison.embedding import (
+        EmbeddingQuality,
+        continuity,
+        embedding_quality,
+        neighbour_recall,
+        residual_variance,
+        trustworthiness,
+    )
     from eigengap.comparison.likelihood_ratio import LikelihoodRatioTest, likelihood_ratio_test
+    from eigengap.comparison.procrustes import Alignment, align, procrustes_distance
     from eigengap.estimators._base import (
         FewCellsWarning,
         ForgottenCellSdWarning,
@@ -16,10 +25,12 @@ if TYPE_CHECKING:
         UnitsWarning,
     )
     from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
+    from eigengap.estimators.autoencoder import Autoencoder
     from eigengap.estimators.bayesian_pca import BayesianPCA
     from eigengap.estimators.classical_mds import ClassicalMDS, NegativeEigenvaluesWarning
     from eigengap.estimators.classifier import PPCAClassifier
     from eigengap.estimators.factor_analysis import FactorAnalysis, HeywoodWarning
+    from eigengap.estimators.gplvm import GPLVM
     from eigengap.estimators.ica import ICA, GaussianComponentsWarning, NotWhiteWarning
     from eigengap.estimators.imputer import LowRankImputer
     from eigengap.estimators.intervals import confidence_intervals
@@ -45,11 +56,13 @@ if TYPE_CHECKING:
     from eigengap.models.bayesian import BayesianLinearGaussian
     from eigengap.models.distances import GowerMap
     from eigengap.models.eigenmap import Eigenmap
+    from eigengap.models.gaussian_process import GaussianProcesses
     from eigengap.models.geodesic import GeodesicMap
     from eigengap.models.graph import Graph
     from eigengap.models.landmark import LandmarkMap
     from eigengap.models.linear_gaussian import LinearGaussian, SingularModelError
     from eigengap.models.mixture import MixtureOfLinearGaussians
+    from eigengap.models.network import Network
     from eigengap.models.posterior import Posterior
     from eigengap.models.predictive import Predictive
     from eigengap.models.student import StudentLinearGaussian
@@ -62,11 +75,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "GPLVM",
     "ICA",
     "PCA",
     "PPCA",
     "SVD",
     "AffineMap",
+    "Alignment",
+    "Autoencoder",
     "BayesianLinearGaussian",
     "BayesianPCA",
     "ClassicalMDS",
@@ -76,10 +92,12 @@ __all__ = [
     "DoesNotFitError",
     "DroppedComponentWarning",
     "Eigenmap",
+    "EmbeddingQuality",
     "FactorAnalysis",
     "FewCellsWarning",
     "ForgottenCellSdWarning",
     "GaussianComponentsWarning",
+    "GaussianProcesses",
     "GeodesicMap",
     "GowerMap",
     "Graph",
@@ -98,6 +116,7 @@ __all__ = [
     "MixtureOfLinearGaussians",
     "MixturePPCA",
     "NegativeEigenvaluesWarning",
+    "Network",
     "NoSignalError",
     "NoiseFloorWarning",
     "NotWhiteWarning",
@@ -117,18 +136,27 @@ __all__ = [
     "UncertainNeighboursWarning",
     "UnitsWarning",
     "Whitener",
+    "align",
     "choose_rank",
     "compare",
     "confidence_intervals",
+    "continuity",
+    "embedding_quality",
     "likelihood_ratio_test",
     "low_rank",
+    "neighbour_recall",
     "pinv",
     "pool",
+    "procrustes_distance",
+    "residual_variance",
     "svd",
+    "trustworthiness",
 ]
 
 _HOME = {
     "AffineMap": "eigengap.models.affine",
+    "Alignment": "eigengap.comparison.procrustes",
+    "Autoencoder": "eigengap.estimators.autoencoder",
     "BayesianLinearGaussian": "eigengap.models.bayesian",
     "BayesianPCA": "eigengap.estimators.bayesian_pca",
     "ClassicalMDS": "eigengap.estimators.classical_mds",
@@ -138,10 +166,13 @@ _HOME = {
     "DoesNotFitError": "eigengap.fitting.memory",
     "DroppedComponentWarning": "eigengap.estimators.mixture_ppca",
     "Eigenmap": "eigengap.models.eigenmap",
+    "EmbeddingQuality": "eigengap.comparison.embedding",
     "FactorAnalysis": "eigengap.estimators.factor_analysis",
     "FewCellsWarning": "eigengap.estimators._base",
     "ForgottenCellSdWarning": "eigengap.estimators._base",
+    "GPLVM": "eigengap.estimators.gplvm",
     "GaussianComponentsWarning": "eigengap.estimators.ica",
+    "GaussianProcesses": "eigengap.models.gaussian_process",
     "GeodesicMap": "eigengap.models.geodesic",
     "GowerMap": "eigengap.models.distances",
     "Graph": "eigengap.models.graph",
@@ -161,6 +192,7 @@ _HOME = {
     "MixtureOfLinearGaussians": "eigengap.models.mixture",
     "MixturePPCA": "eigengap.estimators.mixture_ppca",
     "NegativeEigenvaluesWarning": "eigengap.estimators.classical_mds",
+    "Network": "eigengap.models.network",
     "NoSignalError": "eigengap.fitting.ica_whitening",
     "NoiseFloorWarning": "eigengap.estimators._base",
     "NotWhiteWarning": "eigengap.estimators.ica",
@@ -183,14 +215,21 @@ _HOME = {
     "UncertainNeighboursWarning": "eigengap.estimators._manifold",
     "UnitsWarning": "eigengap.estimators._base",
     "Whitener": "eigengap.estimators.whitener",
+    "align": "eigengap.comparison.procrustes",
     "choose_rank": "eigengap.rank.choose",
     "compare": "eigengap.comparison.compare",
     "confidence_intervals": "eigengap.estimators.intervals",
+    "continuity": "eigengap.comparison.embedding",
+    "embedding_quality": "eigengap.comparison.embedding",
     "likelihood_ratio_test": "eigengap.comparison.likelihood_ratio",
     "low_rank": "eigengap.matrices.approximation",
+    "neighbour_recall": "eigengap.comparison.embedding",
     "pinv": "eigengap.matrices.pseudo_inverse",
     "pool": "eigengap.pooling",
+    "procrustes_distance": "eigengap.comparison.procrustes",
+    "residual_variance": "eigengap.comparison.embedding",
     "svd": "eigengap.matrices.decomposition",
+    "trustworthiness": "eigengap.comparison.embedding",
 }
 
 

@@ -33,6 +33,8 @@ TRANSFORMERS = [
     eigengap.KernelPCA,
     eigengap.Isomap,
     eigengap.LaplacianEigenmaps,
+    eigengap.GPLVM,
+    eigengap.Autoencoder,
 ]
 OTHERS = [eigengap.PPCAClassifier, eigengap.PPCARegressor, eigengap.NoveltyDetector]
 ESTIMATORS = TRANSFORMERS + OTHERS

@@ -57,7 +57,7 @@ def test_squares_that_overflow_are_refused(kind, size):
     for Y in (X * size, np.vstack([X, X[:1] * size])):
         with pytest.raises(ValueError, match="squares of these distances overflow"):
             kind(2, n_neighbors=8).fit(Y)
-    with pytest.raises(ValueError, match="overflow|no finite distance"):
+    with pytest.raises(ValueError, match=r"overflow|no finite distance"):
         kind(2, n_neighbors=8).fit(X).transform(X[:1] * size)
     with pytest.raises(ValueError, match="underflow"):
         kind(2, n_neighbors=8).fit(X * 1e-200)

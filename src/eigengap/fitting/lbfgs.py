@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
+from eigengap.compiled.threads import one_blas_thread
 from eigengap.fitting.loop import Progress, Trace, Watch
 from eigengap.linalg import Array
 
@@ -69,21 +70,22 @@ def minimise(
         if watch is not None:
             watch(Progress(len(values), max_iter, values[-1], slopes[-1], seconds[-1]))
 
-    found = minimize(
-        noted,
-        x,
-        jac=True,
-        method="L-BFGS-B",
-        callback=look,
-        options={
-            "maxcor": memory,
-            "ftol": change,
-            "gtol": gradient,
-            "maxiter": max_iter,
-            "maxfun": 20 * max_iter,
-            "maxls": SEARCH,
-        },
-    )
+    with one_blas_thread():  # SciPy's step multiplies matrices of `memory` rows: a second waits
+        found = minimize(
+            noted,
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            callback=look,
+            options={
+                "maxcor": memory,
+                "ftol": change,
+                "gtol": gradient,
+                "maxiter": max_iter,
+                "maxfun": 20 * max_iter,
+                "maxls": SEARCH,
+            },
+        )
     trace = Trace(np.array(values), np.array(slopes), np.array(seconds))
     return Minimum(
         np.asarray(found.x),

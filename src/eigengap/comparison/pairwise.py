@@ -1,0 +1,234 @@
+"""Distances of some rows of a table to all of them, a block at a time: never an n x n matrix.
+
+Euclidean distances of many columns come from a matrix product, |x|^2 + |y|^2 - 2 x'y of centred
+rows, with a bound on what rounding did to them; rows whose neighbours are nearer than that bound
+can tell are computed again from their differences. Other metrics are SciPy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from eigengap.linalg import Array
+from eigengap.sources.wording import show
+
+Ints = NDArray[np.intp]
+Metric = str | Callable[[Array, Array], float]
+
+FEW_COLUMNS = 16  # up to which differences are as fast as a product
+EPS = float(np.finfo(np.float64).eps)
+ROUNDING = 64 * EPS  # relative, within which two distances count as equal
+RESOLVED = 1e-6  # largest share of the nearest neighbour's squared distance that may be rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Blur:
+    """What rounding may have done to the distances of some rows."""
+
+    added: Array  # (b, 1) whatever their size
+    rooted: float = 0.0  # times their square root: cells are stored with an error of their own
+
+    def below(self, D: Array) -> Array:
+        """The largest values (b, k) that are certainly less than D (b, k)."""
+        size = np.abs(D)
+        return np.asarray(D - (ROUNDING * size + self.rooted * np.sqrt(size) + self.added))
+
+
+class Pairs(Protocol):
+    """Distances between n points, in any unit that grows with them."""
+
+    @property
+    def n(self) -> int: ...
+
+    def block(self, rows: Ints) -> tuple[Array, Blur]:
+        """D (b, n) of some rows to all, inf for a row itself; and how sure it is."""
+        ...
+
+    def lengths(self, D: Array) -> Array:
+        """The distances themselves, inf where D is; D is used up."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class EuclideanPairs:
+    """Squared Euclidean distances of complete rows."""
+
+    X: Array  # (n, d), centred
+    square: Array  # (n,) |x|^2
+    most: float  # the largest of them
+    stored: float  # what the offset of the cells takes of their differences, over a row
+
+    @classmethod
+    def of(cls, X: Array) -> EuclideanPairs:
+        centred = X - np.mean(X, axis=0)
+        stored = 2 * EPS * float(np.linalg.norm(np.max(np.abs(X), axis=0)))
+        square = np.einsum("ij,ij->i", centred, centred)
+        if not np.isfinite(square).all():
+            raise ValueError(
+                "squares of the rows overflow: the table holds values near 1e150 or beyond; "
+                "rescale it"
+            )
+        return cls(np.ascontiguousarray(centred), square, float(np.max(square)), stored)
+
+    @property
+    def n(self) -> int:
+        return len(self.X)
+
+    def block(self, rows: Ints) -> tuple[Array, Blur]:
+        if self.X.shape[1] <= FEW_COLUMNS:
+            D = _without_self(cdist(self.X[rows], self.X, "sqeuclidean"), rows)
+            return D, Blur(np.zeros((len(rows), 1)), 2 * self.stored)
+        D = (-2.0 * self.X[rows]) @ self.X.T
+        D += self.square[rows, None]
+        D += self.square
+        _without_self(D, rows)
+        slack = 8 * EPS * (self.square[rows] + self.most)
+        blurred = np.flatnonzero(slack > RESOLVED * np.min(D, axis=1))
+        if len(blurred):
+            exact = cdist(self.X[rows[blurred]], self.X, "sqeuclidean")
+            D[blurred] = _without_self(exact, rows[blurred])
+            slack[blurred] = 0.0
+        return D, Blur(slack[:, None], 2 * self.stored)
+
+    def lengths(self, D: Array) -> Array:
+        return np.asarray(np.sqrt(np.maximum(D, 0.0, out=D), out=D))
+
+
+@dataclass(frozen=True, eq=False)
+class GappyPairs:
+    """Squared Euclidean distances over the cells that both rows have, scaled up (Dixon 1979)."""
+
+    X: Array  # (n, d) with NaN
+
+    @property
+    def n(self) -> int:
+        return len(self.X)
+
+    def block(self, rows: Ints) -> tuple[Array, Blur]:
+        n, d = self.X.shape
+        total, both = np.zeros((len(rows), n)), np.zeros((len(rows), n))
+        for j in range(d):
+            apart = self.X[rows, j, None] - self.X[:, j]
+            seen = ~np.isnan(apart)
+            both += seen
+            np.multiply(apart, apart, out=apart)
+            np.add(total, apart, out=total, where=seen)
+        both[np.arange(len(rows)), rows] = d
+        if not both.all():
+            i, j = map(int, np.argwhere(both == 0)[0])
+            raise ValueError(
+                f"rows {int(rows[i])} and {j} of X have no cell in common, so that nothing is "
+                "known of their distance; fill the gaps first (impute, LowRankImputer)"
+            )
+        return _without_self(total * (d / both), rows), Blur(np.zeros((len(rows), 1)))
+
+    def lengths(self, D: Array) -> Array:
+        return np.asarray(np.sqrt(D, out=D))
+
+
+@dataclass(frozen=True, eq=False)
+class MetricPairs:
+    """Distances by one of SciPy's metrics, or a function of two rows."""
+
+    X: Array  # (n, d)
+    metric: Metric
+    params: dict[str, Any]  # what the metric learns from all rows
+
+    @classmethod
+    def of(cls, X: Array, metric: Metric) -> MetricPairs:
+        params: dict[str, Any] = {}
+        if metric == "seuclidean":
+            params["V"] = np.var(X, axis=0, ddof=1)
+        if metric == "mahalanobis":
+            params["VI"] = np.linalg.inv(np.atleast_2d(np.cov(X, rowvar=False)))
+        return cls(X, metric, params)
+
+    @property
+    def n(self) -> int:
+        return len(self.X)
+
+    def block(self, rows: Ints) -> tuple[Array, Blur]:
+        try:
+            metric: Any = self.metric
+            D = cdist(self.X[rows], self.X, metric, **self.params)
+        except ValueError as error:
+            raise ValueError(f"metric={show(self.metric)}: {error}") from None
+        _refuse_nan(D, rows, f"metric={show(self.metric)} gives")
+        return _without_self(np.asarray(D), rows), Blur(np.zeros((len(rows), 1)))
+
+    def lengths(self, D: Array) -> Array:
+        return D
+
+
+@dataclass(frozen=True, eq=False)
+class GivenPairs:
+    """Distances that somebody else computed: a matrix (n, n), or a function of row numbers."""
+
+    n: int
+    given: NDArray[Any] | Callable[[Ints], NDArray[Any]]  # rows (b,) -> (b, n)
+
+    def block(self, rows: Ints) -> tuple[Array, Blur]:
+        found = self.given(rows) if callable(self.given) else self.given[rows]
+        D = np.array(found, dtype=np.float64)
+        if D.shape != (len(rows), self.n):
+            raise ValueError(
+                f"distances of {len(rows)} rows to all {self.n} are needed, got shape {D.shape}"
+            )
+        _refuse_nan(D, rows, "the given distances hold")
+        return _without_self(D, rows), Blur(np.zeros((len(rows), 1)))
+
+    def lengths(self, D: Array) -> Array:
+        return D
+
+
+def pairs_of(X: Array, metric: Metric) -> Pairs:
+    """The distances of a table by a metric; "precomputed" where the table holds them already."""
+    if isinstance(metric, str) and metric == "precomputed":
+        return given_pairs(X, len(X))
+    gaps = np.isnan(X)
+    if gaps.any():
+        if metric not in ("euclidean", "sqeuclidean", "nan_euclidean"):
+            i, j = map(int, np.argwhere(gaps)[0])
+            raise ValueError(
+                f"Input X contains NaN: row {i}, column {j}; metric={show(metric)} takes no gaps. "
+                'Use metric="euclidean", which compares the cells that both rows have, or fill '
+                "them first (impute, LowRankImputer)"
+            )
+        return GappyPairs(X)
+    if metric in ("euclidean", "sqeuclidean", "nan_euclidean"):
+        return EuclideanPairs.of(X)
+    return MetricPairs.of(X, metric)
+
+
+def given_pairs(D: Any, n: int) -> GivenPairs:
+    """Distances as a user gives them, for n points."""
+    if callable(D):
+        return GivenPairs(n, D)
+    matrix = np.asarray(D)
+    if matrix.shape != (n, n):
+        raise ValueError(
+            f"distances between {n} points are a square matrix ({n}, {n}), got {matrix.shape}"
+        )
+    return GivenPairs(n, matrix)
+
+
+def _without_self(D: Array, rows: Ints) -> Array:
+    D[np.arange(len(rows)), rows] = np.inf
+    return D
+
+
+def _refuse_nan(D: NDArray[Any], rows: Ints, who: str) -> None:
+    bad = np.isnan(D)
+    bad[np.arange(len(rows)), rows] = False
+    if bad.any():
+        i, j = map(int, np.argwhere(bad)[0])
+        raise ValueError(
+            f"{who} NaN for rows {int(rows[i])} and {j}: leave out one of the two, or use another "
+            "metric"
+        )

@@ -1,0 +1,451 @@
+"""Autoencoder as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import nan
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from eigengap.estimators._latents import as_latents
+from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.linalg import Array
+from eigengap.models.network import ACTIVATIONS, Network
+from eigengap.sources import as_source
+from eigengap.sources.array import present_rows
+from eigengap.sources.base import Source
+from eigengap.sources.frames import like
+from eigengap.sources.sentinels import warn_of_codes
+from eigengap.warn import warn
+
+
+class Autoencoder(TransformerMixin, BaseEstimator):
+    """Curved coordinates by a neural network that gives its rows back, gaps welcome.
+
+    An encoder takes a row to a few codes, a decoder takes the codes back to the row; both are
+    fitted so that the seen cells come back as they were. With hidden=() it finds the subspace of
+    PCA; hidden layers bend it. Needs JAX (the extra "autodiff") to fit, and NumPy alone afterwards.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of codes.
+    hidden : sequence of int, default=(128, 64)
+        Widths of the encoder's hidden layers; the decoder mirrors them. () has none, and is linear
+        whatever the activation.
+    activation : {"gelu", "tanh", "relu", "softplus", "elu", "linear"}, default="gelu"
+    shortcut : bool, default=True
+        Whether a linear path runs beside the hidden layers, from the row to the codes and from
+        the codes to the row. False is the classical network.
+    init : {"auto", "pca", "random"}, default="auto"
+        Where the weights start: "pca" at principal component analysis, in the linear path (or in
+        the only layer), so that layers have to learn only what it misses; "random" throughout.
+        "auto" is "pca" wherever there is a place for it.
+    denoising : float in [0, 1), default=0.0
+        Share of the cells that are hidden at every step and have to be given back nevertheless
+        (Vincent et al. 2008). 0.2 fills gaps far better, also where the table has gaps itself;
+        0 gives seen cells back best.
+    weight_decay : float, default=0.0
+        Times half the sum of the squared weights, biases left out, added to the mean squared error
+        in standardised units: a true L2 penalty, not the decoupled one of AdamW.
+    scale : bool, default=True
+        Divide every column by its standard deviation first; undone in every output that is in data
+        units. False divides all by one number.
+    batch_size : int or "auto", default="auto"
+        Rows of a step of Adam; "auto" is a hundredth of the rows, between 128 and 512.
+    learning_rate : float or "auto", default="auto"
+        First rate of Adam, halved where it no longer helps; "auto" is 0.005.
+    early_stopping : bool, default=True
+        Hold out `validation_fraction` of the rows (at most 10 000) and keep the weights that give
+        them back best. With fewer than 20 rows none are held out.
+    validation_fraction : float in (0, 1), default=0.1
+    patience : int, default=30
+        Passes without gain before Adam ends; a quarter of it for the steps of L-BFGS after it.
+    max_iter : int, default=500
+        Most passes over the rows, and most steps of L-BFGS after them.
+    tol : float, default=1e-4
+        Relative gain of the monitored loss that counts as one.
+    polish : bool or "auto", default="auto"
+        Whether L-BFGS goes on over all rows at once where Adam ends. "auto" does, up to 1e7 cells;
+        never for rows that memory does not hold, nor where cells are hidden by chance.
+    missing_values : float or list of float, default=nan
+    random_state : int, RandomState or None, default=None
+        Of weights, held-out rows, the order of rows and the cells hidden.
+    verbose : bool or int, default=False
+        A progress line.
+
+    Attributes
+    ----------
+    model_ : Network
+        Encoder and decoder as a value of NumPy arrays.
+    loss_ : float
+        Mean squared error of the seen training cells, in standardised units.
+    reconstruction_error_ : float
+        Mean squared distance of a training row to its reconstruction, in the units of the fit:
+        what `PCA.reconstruction_error` gives for PCA.
+    noise_std_ : array of shape (n_features,)
+        Root mean squared error of cells that the network did not see, in data units.
+    trace_ : Trace
+        Training loss of each pass, then of each step of L-BFGS.
+    validation_curve_ : array
+        Loss of the rows held out after each of those; empty where none are.
+    n_iter_ : int
+        Passes and steps taken.
+    n_epochs_ : int
+        The passes among them.
+    n_held_out_ : int
+    converged_ : bool
+    stopped_early_ : bool
+        Whether the rows held out ended the fit.
+    n_components_, n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    A cell that was not seen is the mean of its column as an input, and does not count in the loss.
+    Where the table has gaps, or denoising hides cells, the network is told by further inputs which
+    cells it sees.
+
+    Codes have mean 0, unit variances and no correlation over the training rows, and come in the
+    order of how far they move reconstructions: of a linear network they are whitened principal
+    components. The network is the same as without this, for encoder and decoder share the change.
+
+    The table is read block by block, as often as there are passes; rows are shuffled within their
+    block, of some 64 MB. A table larger than that which is sorted should be shuffled beforehand.
+
+    References
+    ----------
+    Baldi and Hornik (1989), "Neural networks and principal component analysis"; Vincent et al.
+    (2008), "Extracting and composing robust features with denoising autoencoders".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigengap import Autoencoder
+    >>> t = np.linspace(-1, 1, 200)
+    >>> X = np.column_stack([t, t**2, t**3])
+    >>> bent = Autoencoder(1, hidden=(16,), max_iter=300, random_state=0).fit(X)
+    >>> bent.transform(X).shape
+    (200, 1)
+    >>> straight = Autoencoder(1, hidden=(), random_state=0).fit(X)
+    >>> bool(bent.loss_ < 0.02 * straight.loss_)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "hidden": ["array-like"],
+        "activation": [StrOptions(set(ACTIVATIONS))],
+        "shortcut": ["boolean"],
+        "init": [StrOptions({"auto", "pca", "random"})],
+        "denoising": [Interval(Real, 0, 1, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "scale": ["boolean"],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "patience": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "polish": ["boolean", StrOptions({"auto"})],
+        "missing_values": [Real, "array-like"],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    model_: Network
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        hidden: Any = (128, 64),
+        activation: str = "gelu",
+        shortcut: bool = True,
+        init: str = "auto",
+        denoising: float = 0.0,
+        weight_decay: float = 0.0,
+        scale: bool = True,
+        batch_size: int | str = "auto",
+        learning_rate: float | str = "auto",
+        early_stopping: bool = True,
+        validation_fraction: float = 0.1,
+        patience: int = 30,
+        max_iter: int = 500,
+        tol: float = 1e-4,
+        polish: bool | str = "auto",
+        missing_values: Any = nan,
+        random_state: Any = None,
+        verbose: bool | int = False,
+    ) -> None:
+        self.n_components = n_components
+        self.hidden = hidden
+        self.activation = activation
+        self.shortcut = shortcut
+        self.init = init
+        self.denoising = denoising
+        self.weight_decay = weight_decay
+        self.scale = scale
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.max_iter = max_iter
+        self.tol = tol
+        self.polish = polish
+        self.missing_values = missing_values
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Fitting -------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit encoder and decoder to the seen cells of X.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Array, masked array, pandas, polars or pyarrow; NaN marks a gap.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        from eigengap.fitting.autodiff.autoencoder import fit_autoencoder
+
+        source = present_rows(as_source(X, missing_values=self.missing_values))
+        _refuse_sparse(source)
+        source.require_fit(min_rows=2)
+        warn_of_codes(source)
+        options = self._options()
+        try:
+            found = fit_autoencoder(source, int(self.n_components), options)
+        finally:
+            if isinstance(options.watch, ProgressLine):
+                options.watch.close()
+        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        self.model_ = found.network
+        self.loss_ = found.loss
+        self.noise_std_ = found.noise
+        self.trace_ = found.trace
+        self.validation_curve_ = found.validation
+        self.n_iter_ = max(len(found.trace), 1)
+        self.n_epochs_ = found.epochs
+        self.n_held_out_ = found.n_held_out
+        self.converged_ = found.converged
+        self.stopped_early_ = found.stopped_early
+        self._tell(found)
+        return self
+
+    def _options(self) -> Any:
+        from eigengap.fitting.autodiff.autoencoder import AutoencoderOptions
+
+        hidden = self._widths()
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        return AutoencoderOptions(
+            hidden=hidden,
+            activation=self.activation,
+            shortcut=bool(self.shortcut),
+            init=self._init(hidden),
+            denoising=float(self.denoising),
+            weight_decay=float(self.weight_decay),
+            scale=bool(self.scale),
+            batch_size=None if self.batch_size == "auto" else int(self.batch_size),
+            learning_rate=None if self.learning_rate == "auto" else float(self.learning_rate),
+            validation_fraction=float(self.validation_fraction) if self.early_stopping else 0.0,
+            patience=int(self.patience),
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+            polish=None if self.polish == "auto" else bool(self.polish),
+            seed=seed,
+            watch=watch_for(self.verbose, type(self).__name__),
+        )
+
+    def _widths(self) -> tuple[int, ...]:
+        widths = tuple(self.hidden)
+        for width in widths:
+            if not isinstance(width, Integral) or isinstance(width, bool) or width < 1:
+                raise ValueError(
+                    f"hidden must hold positive integers, the widths of layers, got {width!r}"
+                )
+        return tuple(int(width) for width in widths)
+
+    def _init(self, hidden: tuple[int, ...]) -> str:
+        has_place = bool(self.shortcut) or not hidden
+        if self.init == "auto":
+            return "pca" if has_place else "random"
+        if self.init == "pca" and not has_place:
+            raise ValueError(
+                'init="pca" needs a linear path to start in: use shortcut=True, hidden=(), or '
+                'init="random"'
+            )
+        return self.init
+
+    def _tell(self, found: Any) -> None:
+        if found.diverged:
+            warn(
+                f"the loss exploded after {found.epochs} passes at learning_rate="
+                f"{self.learning_rate}, and the best weights so far were kept; lower it",
+                ConvergenceWarning,
+            )
+        elif not found.converged:
+            warn(
+                f"{type(self).__name__} did not converge in {found.epochs} passes and "
+                f"{len(found.trace) - found.epochs} further steps (loss {found.loss:.4g}); raise "
+                f"max_iter={self.max_iter} or tol",
+                ConvergenceWarning,
+            )
+
+    # Output --------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Array:
+        """Codes of the rows of X.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a gap.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+        """
+        check_is_fitted(self, "model_")
+        return self._map(X, self.model_.encode)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Rows at the codes X.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_components)
+            As `transform` returns them; a NaN counts as 0, the mean of a code.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "model_")
+        Z = as_latents(X, self.n_components_, "codes")
+        filled = np.nan_to_num(Z, nan=0.0, posinf=np.inf, neginf=-np.inf)
+        return self.model_.decode(filled).astype(Z.dtype, copy=False)
+
+    def reconstruct(self, X: Any) -> Any:
+        """Rows as the network gives them back, their gaps too.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a gap.
+
+        Returns
+        -------
+        table of X's type, of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "model_")
+        return like(X, self._map(X, self.model_.reconstruct))
+
+    def impute(self, X: Any, return_std: bool = False) -> Any:
+        """Fill every gap with what the network makes of the rest of its row.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a gap.
+        return_std : bool, default=False
+            Whether to return standard deviations too.
+
+        Returns
+        -------
+        filled : table of X's type
+            Seen cells are as they were.
+        std : table of X's type
+            `noise_std_` of the column for each filled cell, 0 for seen cells. Only if return_std.
+
+        Notes
+        -----
+        The standard deviation of a column is the root mean squared error of its cells in the rows
+        held out, when they are hidden from the network: the same for all rows. Where no rows are
+        held out the training rows take their place, and it is too small by as much as the network
+        has learned them by heart. `denoising` makes filling better, and does not change this.
+        """
+        check_is_fitted(self, "model_")
+        filled = like(X, self._map(X, self.model_.impute))
+        if not return_std:
+            return filled
+        std = self._map(X, lambda rows: np.where(np.isnan(rows), self.noise_std_, 0.0))
+        return filled, like(X, std)
+
+    def score_samples(self, X: Any) -> Array:
+        """Minus the mean squared error of the seen cells of each row, in standardised units.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a gap.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            0 is best, and what a row without any seen cell has. It is no log-likelihood: an
+            autoencoder is no density.
+        """
+        check_is_fitted(self, "model_")
+        return self._source(X).map(lambda block: -self.model_.squared_error(block.values))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples` over the rows."""
+        return float(np.mean(self.score_samples(X)))
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the codes: AE1, AE2, ..."""
+        check_is_fitted(self, "model_")
+        _check_feature_names_in(self, input_features, generate_names=False)
+        return np.array([f"AE{k + 1}" for k in range(self.n_components_)], dtype=object)
+
+    def _source(self, X: Any) -> Source:
+        source = as_source(X, missing_values=self.missing_values)
+        _refuse_sparse(source)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return source
+
+    def _map(self, X: Any, fn: Callable[[Any], Array]) -> Array:
+        source = self._source(X)
+        rows = source.map(lambda block: fn(block.values))
+        return rows.astype(np.float32) if source.dtype == np.float32 else rows
+
+    # Fitted attributes ---------------------------------------------------------------------
+
+    @property
+    def n_components_(self) -> int:
+        return self.model_.q
+
+    @property
+    def reconstruction_error_(self) -> float:
+        unit = 1.0 if self.scale else float(self.model_.unit[0])
+        return self.loss_ * self.model_.d * unit**2
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = False
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _refuse_sparse(source: Source) -> None:
+    if source.is_sparse:
+        raise ValueError(
+            "X is sparse, and the layers of a network are not; densify it with X.toarray(), or "
+            "reduce it first (PCA takes sparse tables)"
+        )

@@ -1,0 +1,438 @@
+"""Fitting an autoencoder (Rumelhart, Hinton and Williams 1986) to the seen cells of a table.
+
+    loss = sum over seen cells of (x - x^)^2 / number of seen cells + decay/2 sum of squared weights
+
+in standardised units. Mini-batches go through Adam, one pass over the rows a step; the rate is
+halved where the monitored rows (held out, if any) get no better, and after some more passes the
+best weights are kept. Where the rows lie in memory L-BFGS then goes on from there over all of them
+at once, until the monitored rows get worse: Adam comes near a minimum, but not to it.
+
+A denoising autoencoder (Vincent et al. 2008) does not see a random share of the cells, another at
+every step, and has to give them back nevertheless: what filling gaps asks for.
+
+A linear network has no minimum but the principal subspace (Baldi and Hornik 1989), all other
+stationary points being saddles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from eigengap.compiled.threads import one_blas_thread
+from eigengap.extras import MissingExtraError
+from eigengap.fitting.autodiff.adam import Adam
+from eigengap.fitting.autodiff.engine import double_precision
+from eigengap.fitting.lbfgs import minimise
+from eigengap.fitting.loop import Progress, State, Step, Trace, Watch, iterate
+from eigengap.fitting.network_moments import CodeMoments, InputMoments, SeenWeight, White
+from eigengap.fitting.network_monitor import Monitor
+from eigengap.fitting.network_rows import (
+    HeldOut,
+    Standard,
+    StandardBlock,
+    TrainingBlocks,
+    filled_up,
+    monitored_rows,
+    padded_size,
+    shown_cells,
+    shuffled_batches,
+)
+from eigengap.fitting.network_start import principal_axes, principal_weights, random_weights
+from eigengap.linalg import Array
+from eigengap.models.network import Architecture, Network, codes, reconstructions
+from eigengap.sources.base import Source
+
+try:
+    import jax
+    import jax.numpy as jnp
+except ImportError as error:
+    raise MissingExtraError("fitting an Autoencoder", "jax", "autodiff") from error
+
+AUTO_RATE = 5e-3
+AUTO_BATCH, LARGEST_BATCH = 128, 512
+AUTO_POLISH = 10**7  # cells up to which polish="auto" goes over all rows at once
+CHUNK = 2048  # rows whose gradient is computed at once
+EXPLODED = 1e3  # times the loss at the start
+CODES = 2000  # at which the directions of the codes are compared
+STAYED = 1e-12  # smallest gradient that a linear network is followed to
+
+
+@dataclass(frozen=True)
+class AutoencoderOptions:
+    """How to fit."""
+
+    hidden: tuple[int, ...] = (128, 64)
+    activation: str = "gelu"
+    shortcut: bool = True
+    init: str = "pca"  # or "random"
+    denoising: float = 0.0  # share of the cells hidden at every step
+    weight_decay: float = 0.0
+    scale: bool = True
+    batch_size: int | None = None  # None chooses
+    learning_rate: float | None = None
+    validation_fraction: float = 0.1  # 0 holds out nothing
+    patience: int = 30
+    max_iter: int = 500
+    tol: float = 1e-4
+    polish: bool | None = None
+    seed: int = 0
+    watch: Watch | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class AutoencoderFit:
+    """A fitted network and how it came about."""
+
+    network: Network
+    trace: Trace  # objective: training loss of each pass, then of each step of L-BFGS
+    validation: Array  # (k,) loss of the rows held out after each of those; empty without
+    loss: float  # of the training rows, at the end
+    noise: Array  # (d,) root mean squared error of cells that the network did not see, data units
+    n_held_out: int
+    epochs: int
+    converged: bool
+    stopped_early: bool  # by the rows held out
+    diverged: bool
+
+
+def fit_autoencoder(source: Source, q: int, options: AutoencoderOptions) -> AutoencoderFit:
+    """The network of q codes that gives the seen cells of the table back best."""
+    # JAX has threads of its own; those of BLAS only wait for each other in the steps of L-BFGS.
+    with double_precision(), one_blas_thread():
+        return _Fit(source, q, options).run()
+
+
+# The loss ------------------------------------------------------------------------------------
+
+
+@partial(jax.jit, static_argnames=("arch",))
+def _value_and_gradient(
+    theta: jax.Array,
+    x: jax.Array,  # (c, d) standardised, 0 where not seen
+    seen: jax.Array,  # (c, d) 1 where seen
+    shown: jax.Array,  # (c, d) 1 where the network may look
+    weight: jax.Array,  # (c,)
+    cells: float,  # what the sum is divided by
+    decay: float,
+    arch: Architecture,
+) -> tuple[jax.Array, jax.Array]:
+    def loss(theta: jax.Array) -> jax.Array:
+        parts = arch.split(theta)
+        z = codes(x * shown, shown, parts, arch, jnp)
+        apart = (reconstructions(z, parts, arch, jnp) - x) * seen
+        data = jnp.sum(weight[:, None] * apart * apart) / cells
+        return data + 0.5 * decay * sum(jnp.sum(W * W) for W in parts.matrices)
+
+    return jax.value_and_grad(loss)(theta)
+
+
+@dataclass(frozen=True, eq=False)
+class _Gradient:
+    """Loss and gradient of some rows, to be added up."""
+
+    value: float
+    slope: Array
+
+    def merge(self, other: _Gradient) -> _Gradient:
+        return _Gradient(self.value + other.value, self.slope + other.slope)
+
+
+@dataclass(frozen=True)
+class _Losses:
+    """Losses of the batches of a pass."""
+
+    total: float
+    batches: float  # as many as the rows would fill
+
+    def merge(self, other: _Losses) -> _Losses:
+        return _Losses(self.total + other.total, self.batches + other.batches)
+
+
+# The fit -------------------------------------------------------------------------------------
+
+
+class _Fit:
+    """One fit: what stays the same from step to step."""
+
+    def __init__(self, source: Source, q: int, options: AutoencoderOptions) -> None:
+        self.options = options
+        self.standard = Standard.of(source, options.scale)
+        n = source.seen().rows
+        self.held_out = HeldOut.of(n, options.validation_fraction, options.seed)
+        self.blocks = TrainingBlocks.of(source, self.standard, self.held_out)
+        self.arch = Architecture(
+            source.n_features,
+            options.hidden,
+            q,
+            options.activation,
+            options.shortcut and len(options.hidden) > 0,
+            sees_gaps=options.denoising > 0.0 or self.standard.has_gaps,
+        )
+        self.monitor = Monitor.of(
+            monitored_rows(source, self.held_out), options.denoising, options.seed
+        )
+        self.source, self.n = source, n
+        self.n_train = n - self.held_out.count
+        self.batch = min(
+            options.batch_size or _auto_batch(self.n_train), max(self.n_train, AUTO_BATCH)
+        )
+        self.cells = self.blocks.reduce(SeenWeight.of).total
+
+    def run(self) -> AutoencoderFit:
+        start = self._start()
+        options = self.options
+        last, trace, done = iterate(
+            self._epoch, self._state(start), max_iter=options.max_iter, watch=options.watch
+        )
+        state: dict[str, Any] = dict(last)
+        curve = state["curve"]
+        theta, diverged = state["best_theta"], bool(state["diverged"])
+        converged = done and not diverged
+        stopped = converged and self.held_out.count > 0
+        if self._polishes:
+            theta, steps, more, polished, worse = self._polish(theta, float(state["best_loss"]))
+            trace, curve = _joined(trace, steps), np.concatenate([curve, more])
+            converged, stopped = polished or worse, stopped or worse
+        network = self._finished(theta)
+        return AutoencoderFit(
+            network,
+            trace,
+            np.asarray(curve if self.held_out.count else np.empty(0)),
+            self.objective(network.theta, decay=0.0).value,
+            self.monitor.noise(network),
+            self.held_out.count,
+            int(state["epoch"]),
+            converged,
+            stopped,
+            diverged,
+        )
+
+    # Passes of Adam --------------------------------------------------------------------------
+
+    def _state(self, theta: Array) -> State:
+        loss = self.monitor.loss(self.network(theta))
+        return {
+            "theta": theta,
+            "first": np.zeros_like(theta),
+            "second": np.zeros_like(theta),
+            "count": np.array(0),
+            "epoch": np.array(0),
+            "rate": np.array(self.options.learning_rate or AUTO_RATE),
+            "start_loss": np.array(loss),
+            "best_loss": np.array(loss),
+            "best_theta": theta,
+            "since_best": np.array(0),
+            "diverged": np.array(False),
+            "curve": np.empty(0),
+        }
+
+    def _epoch(self, state: State) -> Step:
+        """One pass over the rows, and what the monitored rows say of it."""
+        options = self.options
+        known: dict[str, Any] = dict(state)
+        epoch, rate = int(known["epoch"]), float(known["rate"])
+        adam = Adam(known["theta"], known["first"], known["second"], int(known["count"]))
+        taken = _Pass(self, adam, epoch, rate)
+        losses = self.blocks.reduce(taken)
+        loss = self.monitor.loss(self.network(taken.adam.x))
+        best, start = float(known["best_loss"]), float(known["start_loss"])
+        exploded = not isfinite(loss) or loss > EXPLODED * max(start, 1.0)
+        better = not exploded and loss < best
+        change = (best - loss) / best if best > 0.0 and isfinite(loss) else 0.0
+        since = 0 if better and change > options.tol else int(known["since_best"]) + 1
+        if since and since % max(1, options.patience // 3) == 0:
+            rate *= 0.5
+        new: State = {
+            "theta": taken.adam.x,
+            "first": taken.adam.first,
+            "second": taken.adam.second,
+            "count": np.array(taken.adam.count),
+            "epoch": np.array(epoch + 1),
+            "rate": np.array(rate),
+            "start_loss": state["start_loss"],
+            "best_loss": np.array(loss if better else best),
+            "best_theta": taken.adam.x if better else state["best_theta"],
+            "since_best": np.array(since),
+            "diverged": np.array(exploded),
+            "curve": np.append(known["curve"], loss),
+        }
+        done = exploded or since >= options.patience or min(best, loss) <= options.tol**2
+        return Step(new, losses.total / losses.batches, change, done)
+
+    # All rows at once ------------------------------------------------------------------------
+
+    @property
+    def _polishes(self) -> bool:
+        if self.options.denoising > 0.0 or not self.blocks.are_kept:
+            return False
+        asked = self.options.polish
+        return self.n * self.arch.d <= AUTO_POLISH if asked is None else asked
+
+    def _polish(self, theta: Array, best: float) -> tuple[Array, Trace, Array, bool, bool]:
+        """L-BFGS from theta: weights, trace, curve, whether it converged, whether it got worse."""
+        options = self.options
+        if options.weight_decay == 0.0:  # codes of one size make the valley rounder
+            theta = self._canonical(self.network(theta)).theta
+        if self.arch.hidden:
+            inputs, gradient, change = None, 1e-7, 1e-4 * options.tol
+        else:  # one valley, to be followed to its end
+            inputs, gradient, change = self.blocks.reduce(InputMoments.of).white(), STAYED, 0.0
+        watched = _Watched(self, theta, best, inputs)
+        found = minimise(
+            watched.objective,
+            watched.inward(theta),
+            gradient=gradient,
+            change=change,
+            max_iter=options.max_iter,
+            watch=watched,
+        )
+        end = watched.best if self.held_out.count else watched.outward(found.x)
+        return end, found.trace, np.array(watched.curve), found.converged, watched.stopped
+
+    def objective(self, theta: Array, decay: float | None = None) -> _Gradient:
+        """Loss and gradient over all training rows: one pass."""
+        decay = self.options.weight_decay if decay is None else decay
+        found = self.blocks.reduce(partial(self._of_block, theta))
+        slope = np.zeros_like(theta)
+        parts, into = self.arch.split(theta), self.arch.split(slope)
+        for W, G in zip(parts.matrices, into.matrices, strict=True):
+            G[:] = decay * W
+        penalty = 0.5 * decay * sum(float(np.sum(W * W)) for W in parts.matrices)
+        return found.merge(_Gradient(penalty, slope))
+
+    def _of_block(self, theta: Array, block: StandardBlock) -> _Gradient:
+        total = _Gradient(0.0, np.zeros_like(theta))
+        step = min(CHUNK, padded_size(max(block.n_rows, self.batch), self.batch))
+        for start in range(0, block.n_rows, step):
+            rows = slice(start, start + step)
+            x, seen, weight = filled_up(block, rows, step)
+            value, slope = _value_and_gradient(
+                theta, x, seen, seen, weight, self.cells, 0.0, arch=self.arch
+            )
+            total = total.merge(_Gradient(float(value), np.asarray(slope)))
+        return total
+
+    # Start and end ---------------------------------------------------------------------------
+
+    def _start(self) -> Array:
+        rng = np.random.default_rng((self.options.seed, 1))
+        theta = random_weights(self.arch, rng)
+        if self.options.init == "random":
+            return theta
+        U, sd = principal_axes(self.source, self.standard, self.arch.q, rng)
+        return principal_weights(self.arch, theta, U, sd)
+
+    def network(self, theta: Array) -> Network:
+        return Network(self.arch, theta, self.standard.mean, self.standard.unit)
+
+    def _canonical(self, network: Network) -> Network:
+        Z = network.encode(self.monitor.rows.values)
+        moments = self.blocks.reduce(partial(CodeMoments.of, network=network))
+        return network.canonical(moments.mean, moments.covariance, Z[:CODES])
+
+    def _finished(self, theta: Array) -> Network:
+        network = self.network(theta)
+        if not self.standard.varies.all():
+            network = network.without_columns(~self.standard.varies)
+        return self._canonical(network)
+
+
+class _Pass:
+    """What one pass over the blocks does to the weights.
+
+    Stochastic gradients have to be taken one after the other: this function of a block remembers,
+    and asks of a source that it hands its blocks over in order.
+    """
+
+    def __init__(self, fit: _Fit, adam: Adam, epoch: int, rate: float) -> None:
+        self.fit, self.adam, self.epoch, self.rate = fit, adam, epoch, rate
+
+    def __call__(self, block: StandardBlock) -> _Losses:
+        fit, options = self.fit, self.fit.options
+        seed = (options.seed, 2, self.epoch)
+        rng = np.random.default_rng((options.seed, 3, self.epoch, block.start))
+        # A batch stands for its share of all rows, the last one, which is smaller, for less.
+        cells = fit.cells * fit.batch / fit.n_train
+        total = filled = 0.0
+        for at, weight in shuffled_batches(block, fit.batch, seed):
+            seen = block.seen[at]
+            shown = shown_cells(seen, options.denoising, rng)
+            value, slope = _value_and_gradient(
+                self.adam.x, block.x[at], seen, shown, weight, cells, options.weight_decay,
+                arch=fit.arch,
+            )  # fmt: skip
+            self.adam = self.adam.step(np.asarray(slope), self.rate)
+            total += float(value)
+            filled += float(np.count_nonzero(weight)) / fit.batch
+        return _Losses(total, max(filled, 1e-300))
+
+
+class _Watched:
+    """The objective of L-BFGS, and its steps as the monitored rows see them."""
+
+    def __init__(self, fit: _Fit, theta: Array, best: float, inputs: White | None) -> None:
+        self.fit, self.best, self.best_loss, self.inputs = fit, theta, best, inputs
+        self.curve: list[float] = []
+        self.since, self.stopped = 0, False
+        self._tried: dict[float, Array] = {}
+
+    def objective(self, at: Array) -> tuple[float, Array]:
+        theta = self.outward(at)
+        found = self.fit.objective(theta)
+        self._tried[found.value] = theta
+        return found.value, self._mapped(found.slope, lambda white: white.forth.T)
+
+    def outward(self, at: Array) -> Array:
+        """Weights, from those for white inputs."""
+        return self._mapped(at, lambda white: white.forth)
+
+    def inward(self, theta: Array) -> Array:
+        return self._mapped(theta, lambda white: white.back)
+
+    def _mapped(self, theta: Array, which: Callable[[White], Array]) -> Array:
+        """The same with the weights of the data's inputs multiplied by a matrix."""
+        theta = theta.copy()
+        if self.inputs is not None:
+            W = self.fit.arch.split(theta).encoder[0][0][: self.fit.arch.d]
+            W[:] = which(self.inputs) @ W
+        return theta
+
+    def __call__(self, progress: Progress) -> None:
+        if self.fit.options.watch is not None:
+            self.fit.options.watch(progress)
+        if not self.fit.held_out.count:
+            self._tried.clear()
+            return
+        theta = self._tried[progress.objective]  # the one of those tried that was accepted
+        self._tried.clear()
+        loss = self.fit.monitor.loss(self.fit.network(theta))
+        self.curve.append(loss)
+        if loss < self.best_loss:
+            clearly = loss < self.best_loss * (1.0 - self.fit.options.tol)
+            self.best, self.best_loss = theta, loss
+            self.since = 0 if clearly else self.since + 1
+        else:
+            self.since += 1
+        if self.since >= max(1, self.fit.options.patience // 4):
+            self.stopped = True
+            raise StopIteration
+
+
+def _auto_batch(n: int) -> int:
+    return int(np.clip(2 ** round(np.log2(max(n / 100.0, 1.0))), AUTO_BATCH, LARGEST_BATCH))
+
+
+def _joined(a: Trace, b: Trace) -> Trace:
+    last = a.seconds[-1] if len(a) else 0.0
+    return replace(
+        a,
+        objective=np.concatenate([a.objective, b.objective]),
+        change=np.concatenate([a.change, b.change]),
+        seconds=np.concatenate([a.seconds, last + b.seconds]),
+    )

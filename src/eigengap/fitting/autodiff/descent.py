@@ -1,0 +1,100 @@
+"""Minimising a function that was compiled once for all tables of a shape.
+
+`engine.minimise_over` compiles the function it is given, once for each fit. Where many fits are of
+one form the function is compiled at the top of its module instead, and takes its data as arguments:
+then a second fit of the same shape starts at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from eigengap.fitting.autodiff.engine import Parameters, double_precision
+from eigengap.fitting.lbfgs import Function, Minimum, minimise
+from eigengap.fitting.loop import Trace, Watch
+from eigengap.linalg import Array
+
+Both = Callable[[dict[str, Array]], tuple[object, Parameters]]  # -> value, slopes by name
+
+MEMORY = 50  # pairs of steps and slopes: latents and kernel pull on each other in many directions
+LITTLE = 1e-5  # gain, relative to the value, below which a new beginning is the end
+NOWHERE = 1e10  # the value where a matrix is singular to rounding: the search turns back
+
+
+def minimise_named(
+    both: Both,
+    start: Parameters,
+    weights: Mapping[str, float] | None = None,
+    *,
+    tol: float,
+    max_iter: int,
+    watch: Watch | None = None,
+) -> tuple[dict[str, Array], Minimum]:
+    """The parameters that minimise a function, by name, from those of `start`.
+
+    weights by name, 1 where there is none: how much more strongly the function bends along a
+    parameter than along the others. A kernel's parameters are moved by all rows, a latent by one;
+    in units of the root of the weight it bends alike, which L-BFGS takes for granted at the start.
+    """
+    units = {name: (weights or {}).get(name, 1.0) ** -0.5 for name in start}
+    shapes = {name: np.shape(value) for name, value in start.items()}
+
+    def named(flat: Array) -> dict[str, Array]:
+        parts, at = {}, 0
+        for name, shape in shapes.items():
+            size = int(np.prod(shape, dtype=np.intp))
+            parts[name] = units[name] * flat[at : at + size].reshape(shape)
+            at += size
+        return parts
+
+    def function(flat: Array) -> tuple[float, Array]:
+        value, slopes = both(named(flat))
+        slope = np.concatenate([units[name] * np.ravel(slopes[name]) for name in shapes])
+        total = float(np.asarray(value))
+        if not (np.isfinite(total) and np.all(np.isfinite(slope))):
+            return NOWHERE, np.zeros_like(flat)
+        return total, slope
+
+    x = np.concatenate(
+        [np.ravel(np.asarray(start[name], np.float64)) / units[name] for name in shapes]
+    )
+    with double_precision():
+        found = _persistent(function, x, tol, max_iter, watch)
+    return named(found.x), found
+
+
+def _persistent(
+    function: Function, x: Array, tol: float, max_iter: int, watch: Watch | None
+) -> Minimum:
+    """L-BFGS, begun again where a line search fails: rounding had spoilt what it remembered.
+
+    Covariances of smooth kernels are nearly singular, and the values are known to fewer digits
+    than elsewhere. Where a new beginning leads no further, what is left is rounding.
+    """
+
+    def descend(x: Array, steps: int) -> Minimum:
+        return minimise(
+            function, x, gradient=tol, change=tol, max_iter=steps, memory=MEMORY, watch=watch
+        )
+
+    found = descend(x, max_iter)
+    while not found.converged and found.n_iter < max_iter:
+        again = descend(found.x, max_iter - found.n_iter)
+        gain = found.value - again.value
+        found = _joined(found, again)
+        if gain <= LITTLE * max(1.0, abs(found.value)):
+            return replace(found, converged=True)
+    return found
+
+
+def _joined(first: Minimum, second: Minimum) -> Minimum:
+    seconds = second.trace.seconds + (first.trace.seconds[-1] if len(first.trace) else 0.0)
+    trace = Trace(
+        np.concatenate([first.trace.objective, second.trace.objective]),
+        np.concatenate([first.trace.change, second.trace.change]),
+        np.concatenate([first.trace.seconds, seconds]),
+    )
+    return replace(second, trace=trace)

@@ -1,0 +1,166 @@
+"""The Gaussian process latent variable model, all pairs of rows (Lawrence 2005).
+
+Every column of the standardised table is a Gaussian process of the latents,
+
+    ln p(Y | Z) = sum_j -n_j/2 ln 2 pi - 1/2 ln |K_j| - 1/2 y_j' K_j^-1 y_j
+    K = k(Z, Z) + sigma2 I
+
+with K_j the part of K that belongs to the n_j rows in which column j was seen. It is maximised
+over latents, kernel and noise. The prior z ~ N(0, I) has no maximum together with free length
+scales: latents and length scales that shrink together leave the likelihood as it is, while the
+prior rises. Latents are therefore held to the prior's own mean 0 and mean square 1, coordinate by
+coordinate, under which ln p(Z) is a constant; their scale is in the length scales.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from eigengap.fitting.autodiff.bayesian_bound import Table, noise_of
+from eigengap.fitting.autodiff.descent import minimise_named
+from eigengap.fitting.autodiff.engine import double_precision
+from eigengap.fitting.autodiff.gp_kernels import Form, kernel_from, matrix, start_of
+from eigengap.fitting.autodiff.latents import latents, to_unit_variance
+from eigengap.fitting.latent_fit import FLOOR, LatentFit, Start
+from eigengap.fitting.loop import Trace, Watch
+from eigengap.fitting.seen_columns import SeenColumns
+from eigengap.models.gaussian_process import given_latents
+
+
+def fit_exact(
+    columns: SeenColumns,
+    start: Start,
+    *,
+    tol: float,
+    max_iter: int,
+    watch: Watch | None = None,
+) -> LatentFit:
+    """Latents, kernel and noise of highest likelihood."""
+    form = Form.of(start.kernel)
+    back = start.back
+    kind = None if back is None else back.kind
+    parameters = start_of(start.kernel, start.spread)
+    parameters["noise"] = np.log(max(start.noise_variance - FLOOR, FLOOR))
+    parameters.update({"Z": start.Z} if back is None else back.start)
+    cells = columns.cells
+    weights = shared_weights(len(start.Z))
+    with double_precision():
+        table = table_of(columns)
+        features = jnp.asarray(np.zeros((1, 1)) if back is None else back.features)
+        both = partial(_value_and_slopes, form, kind, cells, table=table, features=features)
+        found, minimum = minimise_named(
+            both, parameters, weights, tol=tol, max_iter=max_iter, watch=watch
+        )
+        raw = latents(kind, {k: jnp.asarray(v) for k, v in found.items()}, features)
+        Z, shift, stretch = (np.asarray(part) for part in to_unit_variance(raw))
+    noise = FLOOR + float(np.exp(found["noise"]))
+    kernel = kernel_from(form, found)
+    model = given_latents(kernel, noise, Z, columns.table, columns.groups, columns.of_column)
+    return LatentFit(
+        model,
+        Z,
+        None,
+        -cells * minimum.value,
+        risen(minimum.trace, cells),
+        minimum.converged,
+        noise < 2.0 * FLOOR,
+        None if back is None else back.map(found, shift, stretch),
+    )
+
+
+def table_of(columns: SeenColumns) -> Table:
+    return Table(
+        jnp.asarray(columns.Y),
+        jnp.asarray(columns.groups),
+        jnp.asarray(columns.members),
+        jnp.asarray(columns.counts),
+    )
+
+
+def shared_weights(n: int) -> dict[str, float]:
+    """Weights (see `descent`) of the parameters that n rows share.
+
+    The root of n: by n the kernel settles before the latents have moved, in a worse optimum.
+    """
+    return dict.fromkeys(("noise", "variances", "lengths", "slopes"), n**0.5)
+
+
+def risen(trace: Trace, cells: float) -> Trace:
+    """The trace of what was maximised, from that of its negative per cell."""
+    return Trace(-cells * trace.objective, trace.change, trace.seconds)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _value_and_slopes(
+    form: Form,
+    back: str | None,
+    cells: float,
+    parameters: dict[str, jax.Array],
+    *,
+    table: Table,
+    features: jax.Array,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """-ln p(Y | Z) per seen cell, and its derivatives."""
+
+    def objective(p: dict[str, jax.Array]) -> jax.Array:
+        Z = to_unit_variance(latents(back, p, features))[0]
+        return negative_log_likelihood(form, p, Z, table) / cells
+
+    return jax.value_and_grad(objective)(parameters)
+
+
+def negative_log_likelihood(
+    form: Form, logs: dict[str, jax.Array], Z: jax.Array, table: Table
+) -> jax.Array:
+    """-ln p(Y | Z) of all columns."""
+    C = matrix(form, logs, Z, Z) + noise_of(logs) * jnp.eye(Z.shape[0])
+    Y = jnp.moveaxis(table.Y[:, table.members], 1, 0)  # (P, n, k)
+    if len(table.counts) == 1:
+        return _negative_log_density(C, table.groups[0], Y[0], table.counts[0])
+
+    def add(
+        total: jax.Array, group: tuple[jax.Array, jax.Array, jax.Array]
+    ) -> tuple[jax.Array, None]:
+        return total + _negative_log_density(C, *group), None
+
+    return jax.lax.scan(add, jnp.zeros(()), (table.groups, Y, table.counts))[0]
+
+
+@jax.custom_vjp
+def _negative_log_density(
+    C: jax.Array, seen: jax.Array, Y: jax.Array, count: jax.Array
+) -> jax.Array:
+    """Of `count` columns with covariance C on the seen rows; Y (n, k) is 0 in the others.
+
+    C (n, n), seen (n,) of 0 and 1. The others get a variance of 1, which adds nothing.
+    """
+    return _density(C, seen, Y, count)[0]
+
+
+def _density(
+    C: jax.Array, seen: jax.Array, Y: jax.Array, count: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    both = seen[:, None] * seen
+    L = jnp.linalg.cholesky(C * both + jnp.diag(1.0 - seen), symmetrize_input=False)
+    R = jax.lax.linalg.triangular_solve(L, jnp.eye(len(seen)), left_side=True, lower=True)
+    half = R @ Y
+    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(L)))
+    constant = jnp.sum(seen) * jnp.log(2.0 * jnp.pi)
+    value = 0.5 * (count * (log_det + constant) + jnp.sum(half * half))
+    return value, (R, half, both, count)
+
+
+def _density_slopes(
+    kept: tuple[jax.Array, ...], slope: jax.Array
+) -> tuple[jax.Array, None, None, None]:
+    """d/dC = (count C^-1 - C^-1 Y Y' C^-1) / 2 on the seen rows."""
+    R, half, both, count = kept
+    A = R.T @ half
+    return 0.5 * slope * both * (count * (R.T @ R) - A @ A.T), None, None, None
+
+
+_negative_log_density.defvjp(_density, _density_slopes)

@@ -1,0 +1,47 @@
+"""The GPLVM with a linear kernel, in closed form: dual probabilistic PCA (Lawrence 2005).
+
+With k(z, u) = sum_k a_k z_k u_k every column of a complete, centred table Y (n, d) is
+N(0, Z diag(a) Z' + sigma2 I): probabilistic PCA with columns for rows, of mean 0. By Tipping and
+Bishop (1999), with lam the eigenvalues of Y Y'/d in descending order and V their eigenvectors,
+
+    Z = sqrt(n) V_q,   a_k = (lam_k - sigma2) / n,   sigma2 = mean of lam_{q+1} .. lam_n
+
+maximises the likelihood, Z in the scale in which its coordinates have unit mean square.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eigengap.fitting.latent_fit import FLOOR, LatentFit
+from eigengap.fitting.loop import Trace
+from eigengap.fitting.seen_columns import SeenColumns
+from eigengap.linalg import Array, sign_rule
+from eigengap.models.gaussian_process import given_latents
+from eigengap.models.gp_kernels import Linear
+
+
+def fit_linear(columns: SeenColumns, q: int) -> LatentFit:
+    """Of a complete, standardised table; dimensions beyond its rank are 0 and have no slope."""
+    Y = columns.table
+    n, d = Y.shape
+    V, values, _ = np.linalg.svd(Y, full_matrices=False)
+    lam = np.zeros(n)
+    lam[: len(values)] = values**2 / d
+    sigma2 = max(float(np.mean(lam[q:])), FLOOR)
+    kept = min(q, int(np.count_nonzero(lam > sigma2)))
+    Z, slopes = np.zeros((n, q)), np.zeros(q)
+    Z[:, :kept] = np.sqrt(n) * V[:, :kept] * sign_rule(V[:, :kept])
+    slopes[:kept] = (lam[:kept] - sigma2) / n
+    likelihood = _log_likelihood(lam, kept, sigma2, d)
+    model = given_latents(Linear(slopes), sigma2, Z, Y, columns.groups, columns.of_column)
+    trace = Trace(np.array([likelihood]), np.zeros(1), np.zeros(1))
+    return LatentFit(model, Z, None, likelihood, trace, True, sigma2 <= FLOOR)
+
+
+def _log_likelihood(lam: Array, q: int, sigma2: float, d: int) -> float:
+    """-d/2 (n ln 2 pi + ln |C| + tr C^-1 Y Y'/d) with C of eigenvalues lam_1..lam_q, sigma2, ..."""
+    n = len(lam)
+    log_det = float(np.sum(np.log(lam[:q]))) + (n - q) * np.log(sigma2)
+    trace = q + float(np.sum(lam[q:])) / sigma2
+    return float(-0.5 * d * (n * np.log(2.0 * np.pi) + log_det + trace))
