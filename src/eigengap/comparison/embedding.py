@@ -88,6 +88,7 @@ class EmbeddingQuality:
     row_trustworthiness: Array
     row_continuity: Array
     row_recall: Array
+    compared: str  # the distances that residual variance and stress are of
 
     @property
     def is_sampled(self) -> bool:
@@ -127,7 +128,7 @@ class EmbeddingQuality:
                 f"(chance {k / (self.n_points - 1):.2g})"
             )
         lines.append(
-            f"  all distances: residual variance {self.residual_variance:.4g}, "
+            f"  {self.compared}: residual variance {self.residual_variance:.4g}, "
             f"stress {self.stress:.4g}"
         )
         return "\n".join(lines)
@@ -186,13 +187,12 @@ def embedding_quality(
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from eigengap import PCA
-    >>> from eigengap import embedding_quality
+    >>> from eigengap import PCA, embedding_quality
     >>> X = load_iris().data
     >>> embedding_quality(X, PCA(2).fit_transform(X))
     Embedding quality over all 150 points
        10 neighbours: trustworthiness 0.9836, continuity 0.9908, recall 0.751 (chance 0.067)
-      all distances: residual variance 0.00323, stress 0.04048
+      euclidean distances: residual variance 0.00323, stress 0.04048
     """
     spaces = _Spaces.of(X, Z, metric, distances)
     ks = _sizes(n_neighbors, spaces.n)
@@ -224,6 +224,7 @@ def embedding_quality(
         row_trustworthiness=shaped(trust),
         row_continuity=shaped(kept),
         row_recall=shaped(recall),
+        compared=f"{_name(metric)} distances" if distances is None else "given distances",
     )
 
 
@@ -265,7 +266,7 @@ def trustworthiness(
     1.0
     """
     spaces = _Spaces.of(X, Z, metric, None)
-    (k,) = _sizes(n_neighbors, spaces.n)
+    k = _size(n_neighbors, spaces.n)
     rows = _rows(sample, spaces.n, random_state)
     found = _ranks_across(spaces.Z, spaces.X, rows, k, n_jobs)
     return float(np.mean(_penalised(found, [k], spaces.n)))
@@ -301,7 +302,7 @@ def continuity(
     True
     """
     spaces = _Spaces.of(X, Z, metric, None)
-    (k,) = _sizes(n_neighbors, spaces.n)
+    k = _size(n_neighbors, spaces.n)
     rows = _rows(sample, spaces.n, random_state)
     found = _ranks_across(spaces.X, spaces.Z, rows, k, n_jobs)
     return float(np.mean(_penalised(found, [k], spaces.n)))
@@ -338,7 +339,7 @@ def neighbour_recall(
     1.0
     """
     spaces = _Spaces.of(X, Z, metric, None)
-    (k,) = _sizes(n_neighbors, spaces.n)
+    k = _size(n_neighbors, spaces.n)
     rows = _rows(sample, spaces.n, random_state)
     return float(np.mean(_ranks_across(spaces.Z, spaces.X, rows, k, n_jobs) <= k))
 
@@ -467,9 +468,22 @@ def _table(X: Any) -> Array:
     return np.asarray(values if isinstance(values, np.ndarray) else values.toarray(), np.float64)
 
 
+def _name(metric: Metric) -> str:
+    return metric if isinstance(metric, str) else getattr(metric, "__name__", "given")
+
+
+def _size(n_neighbors: int, n: int) -> int:
+    if not isinstance(n_neighbors, Integral):
+        raise ValueError(
+            f"n_neighbors must be one integer here, got {n_neighbors!r}; embedding_quality takes "
+            "several"
+        )
+    return _sizes(n_neighbors, n)[0]
+
+
 def _sizes(n_neighbors: int | Sequence[int], n: int) -> list[int]:
     asked: Any = n_neighbors
-    given = [asked] if isinstance(asked, Integral) else list(asked)
+    given = list(asked) if isinstance(asked, Iterable) else [asked]
     if not given:
         raise ValueError("n_neighbors is empty; give at least one size of a neighbourhood")
     for k in given:

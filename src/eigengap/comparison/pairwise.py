@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from eigengap.fitting.pairs import refuse_range
 from eigengap.linalg import Array
 from eigengap.sources.wording import show
 
@@ -68,12 +69,8 @@ class EuclideanPairs:
     def of(cls, X: Array) -> EuclideanPairs:
         centred = X - np.mean(X, axis=0)
         stored = 2 * EPS * float(np.linalg.norm(np.max(np.abs(X), axis=0)))
+        refuse_range(float(np.max(np.abs(centred), initial=0.0)))
         square = np.einsum("ij,ij->i", centred, centred)
-        if not np.isfinite(square).all():
-            raise ValueError(
-                "squares of the rows overflow: the table holds values near 1e150 or beyond; "
-                "rescale it"
-            )
         return cls(np.ascontiguousarray(centred), square, float(np.max(square)), stored)
 
     @property
@@ -193,15 +190,17 @@ def pairs_of(X: Array, metric: Metric) -> Pairs:
         return given_pairs(X, len(X))
     gaps = np.isnan(X)
     if gaps.any():
-        if metric not in ("euclidean", "sqeuclidean", "nan_euclidean"):
+        if metric not in ("euclidean", "nan_euclidean"):
             i, j = map(int, np.argwhere(gaps)[0])
             raise ValueError(
                 f"Input X contains NaN: row {i}, column {j}; metric={show(metric)} takes no gaps. "
                 'Use metric="euclidean", which compares the cells that both rows have, or fill '
                 "them first (impute, LowRankImputer)"
             )
+        with np.errstate(over="ignore"):
+            refuse_range(float(np.nanmax(np.nanmax(X, axis=0) - np.nanmin(X, axis=0))))
         return GappyPairs(X)
-    if metric in ("euclidean", "sqeuclidean", "nan_euclidean"):
+    if metric in ("euclidean", "nan_euclidean"):
         return EuclideanPairs.of(X)
     return MetricPairs.of(X, metric)
 
@@ -213,7 +212,9 @@ def given_pairs(D: Any, n: int) -> GivenPairs:
     matrix = np.asarray(D)
     if matrix.shape != (n, n):
         raise ValueError(
-            f"distances between {n} points are a square matrix ({n}, {n}), got {matrix.shape}"
+            f"distances between {n} points are a square matrix ({n}, {n}), got {matrix.shape}; or "
+            "give a function of row numbers (b,) that returns their distances (b, n) to all. On "
+            "landmarks Isomap has its own residual_variance_"
         )
     return GivenPairs(n, matrix)
 

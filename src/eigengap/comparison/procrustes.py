@@ -97,12 +97,13 @@ def align(Z: Any, truth: Any, *, scaling: bool = True, reflection: bool = True) 
         raise ValueError(f"Z has {len(A)} points but truth has {len(B)}; give the same points")
     center, shift = np.mean(A, axis=0), np.mean(B, axis=0)
     A, B = A - center, B - shift
-    size_a, size_b = float(np.linalg.norm(A)), float(np.linalg.norm(B))
+    size_a, size_b = _size(A), _size(B)
     for size, which in ((size_a, "Z"), (size_b, "truth")):
         if not (np.isfinite(size) and size > 0.0):
             raise ValueError(f"all points of {which} coincide, so that nothing can be laid upon it")
     # Unit sizes, so that squares of large or small coordinates stay within range.
     R, overlap = _rotation(A / size_a, B / size_b, reflection)
+    overlap = max(overlap, 0.0) if scaling else overlap  # a negative scale would mirror
     scale = overlap * size_b / size_a if scaling else 1.0
     if scaling:
         disparity = max(1.0 - overlap**2, 0.0)
@@ -138,6 +139,12 @@ def procrustes_distance(
     True
     """
     return align(Z, truth, scaling=scaling, reflection=reflection).disparity
+
+
+def _size(A: Array) -> float:
+    """|A|, whose squares may leave the range of floating point."""
+    largest = float(np.max(np.abs(A), initial=0.0))
+    return largest * float(np.linalg.norm(A / largest)) if largest > 0.0 else 0.0
 
 
 def _rotation(A: Array, B: Array, reflection: bool) -> tuple[Array, float]:

@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    _get_feature_names,
+    check_is_fitted,
+    validate_data,
+)
 
 from eigengap.estimators._distances import METRICS
 from eigengap.estimators._neighbours import Neighbours, Search
@@ -45,6 +50,7 @@ from eigengap.warn import warn
 
 Disconnected = Literal["bridge", "error"]
 
+FEW = 0.01  # share of rows that may be guesses without a word
 ROWS_WAY_OUT = "select fewer columns first (PCA)"
 
 # Constraints on the parameters that the graph methods share, for scikit-learn's validation.
@@ -115,6 +121,7 @@ class GraphEstimator(TransformerMixin, BaseEstimator):
         array of shape (n_samples, n_components)
             `embedding_`, in float32 where X is.
         """
+        _get_feature_names(X)  # refuses names that are no names, before the work
         source = as_source(X, missing_values=self._missing)
         before = dict(self.__dict__)
         try:
@@ -248,7 +255,7 @@ class GraphEstimator(TransformerMixin, BaseEstimator):
             return
         near = _typical(nearest)
         unsure = self._filled_sd > near
-        if unsure.any():
+        if np.mean(unsure) > FEW:
             count, gappy = int(np.sum(unsure)), int(np.sum(self._filled_sd > 0.0))
             warn(
                 f"{count} of {gappy} rows with gaps were filled with a standard deviation larger "

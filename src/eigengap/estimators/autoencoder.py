@@ -77,6 +77,7 @@ class Autoencoder(TransformerMixin, BaseEstimator):
         never for rows that memory does not hold, nor where cells are hidden by chance.
     missing_values : float or list of float, default=nan
     random_state : int, RandomState or None, default=None
+        None is another start, other batches and other held-out rows at every fit.
         Of weights, held-out rows, the order of rows and the cells hidden.
     verbose : bool or int, default=False
         A progress line.

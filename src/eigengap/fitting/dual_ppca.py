@@ -17,7 +17,7 @@ from eigengap.fitting.latent_fit import FLOOR, LatentFit
 from eigengap.fitting.loop import Trace
 from eigengap.fitting.seen_columns import SeenColumns
 from eigengap.linalg import Array, sign_rule
-from eigengap.models.gaussian_process import given_latents
+from eigengap.models.gaussian_process import GaussianProcesses
 from eigengap.models.gp_kernels import Linear
 
 
@@ -34,9 +34,33 @@ def fit_linear(columns: SeenColumns, q: int) -> LatentFit:
     Z[:, :kept] = np.sqrt(n) * V[:, :kept] * sign_rule(V[:, :kept])
     slopes[:kept] = (lam[:kept] - sigma2) / n
     likelihood = _log_likelihood(lam, kept, sigma2, d)
-    model = given_latents(Linear(slopes), sigma2, Z, Y, columns.groups, columns.of_column)
+    model = _functions(Z[:, :kept], slopes, sigma2, Y)
     trace = Trace(np.array([likelihood]), np.zeros(1), np.zeros(1))
     return LatentFit(model, Z, None, likelihood, trace, True, sigma2 <= FLOOR)
+
+
+def _functions(Z: Array, slopes: Array, sigma2: float, Y: Array) -> GaussianProcesses:
+    """What was learned of the functions z'b_j, b_j ~ N(0, diag(a)), at the q unit vectors.
+
+    The kernel has rank q, so that as many points hold all of it. As Z'Z = n I the posterior of
+    b_j has variances s = 1 / (n / sigma2 + 1 / a) and means s Z'y_j / sigma2.
+    """
+    (n, kept), q, d = Z.shape, len(slopes), Y.shape[1]
+    a = slopes[:kept]
+    s = 1.0 / (n / sigma2 + 1.0 / a)
+    weights, reduction = np.zeros((q, d)), np.zeros((q, q))
+    weights[:kept] = (s / (a * sigma2))[:, None] * (Z.T @ Y)
+    reduction[range(kept), range(kept)] = (a - s) / a**2
+    return GaussianProcesses(
+        Linear(slopes),
+        sigma2,
+        np.eye(q),
+        weights,
+        reduction[None],
+        np.zeros(d, dtype=np.intp),
+        np.zeros(d),
+        np.ones(d),
+    )
 
 
 def _log_likelihood(lam: Array, q: int, sigma2: float, d: int) -> float:
