@@ -1,5 +1,8 @@
 """What Laplacian eigenmaps refuse, where they say so, and what they warn of."""
 
+import tracemalloc
+from decimal import Decimal, localcontext
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from eigengap.estimators._manifold import DisconnectedWarning
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
 from eigengap.fitting.laplacian import Laplacian, fit_laplacian
+from eigengap.fitting.laplacian_elimination import eigenpairs_by_elimination
 from eigengap.fitting.memory import DoesNotFitError
 from eigengap.fitting.neighbourhood import DisconnectedError
 from eigengap.fitting.smallest import by_filter
@@ -56,11 +60,32 @@ def test_dense_solver_of_a_large_graph_is_refused():
         ({"affinity": "rbf", "weights": "heat"}, "weights='heat' belongs to"),
         ({"affinity": "rbf", "graph": "mutual"}, "graph='mutual' belongs to"),
         ({"affinity": "rbf", "disconnected": "bridge"}, "'keep' or 'error'"),
+        ({"affinity": "rbf", "metric": "cosine"}, "metric='cosine' belongs to"),
+        ({"affinity": "rbf", "metric_params": {"p": 3}}, "metric_params=.* belongs to"),
+        ({"affinity": "rbf", "neighbors_algorithm": "brute"}, "neighbors_algorithm='brute'"),
+        ({"affinity": "rbf", "bandwidth": 2.0}, "bandwidth=2.0 belongs to weights='heat'"),
+        ({"bandwidth": "local"}, "bandwidth='local' belongs to weights='heat'"),
+        ({"metric_params": {"nonsense": 1}}, "metric='euclidean' takes none"),
         ({"n_neighbors": 61}, "counts the row itself"),
         ({"n_components": 60}, "59 eigenvectors beside the constant one"),
         ({"n_components": 61, "drop_first": False}, "60 eigenvectors"),
     ],
-    ids=["both", "radius", "heat", "mutual", "bridge", "neighbours", "components", "all"],
+    ids=[
+        "both",
+        "radius",
+        "heat",
+        "mutual",
+        "bridge",
+        "metric",
+        "metric_params",
+        "algorithm",
+        "bandwidth of rbf",
+        "bandwidth of 1",
+        "nonsense",
+        "neighbours",
+        "components",
+        "all",
+    ],
 )
 def test_contradictions(X, options, message):
     with pytest.raises(ValueError, match=message):
@@ -153,6 +178,90 @@ def test_functions_near_the_pole_are_told():
     np.testing.assert_allclose(Z, means, atol=1e-15)
 
 
+def offset_columns():
+    return np.column_stack([np.full(200, 1.7e9), np.linspace(0.0, 1e-3, 200)])
+
+
+def with_an_outlier():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    X[7] = 1e12
+    return X
+
+
+def with_gaps():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 4))
+    X[rng.random(X.shape) < 0.15] = np.nan
+    X[np.isnan(X).all(axis=1)] = 0.0
+    return X
+
+
+def binary():
+    return np.unique(np.random.default_rng(0).random((150, 12)) < 0.4, axis=0)
+
+
+@pytest.mark.filterwarnings("ignore::eigengap.estimators._manifold.DisconnectedWarning")
+@pytest.mark.filterwarnings("ignore::eigengap.estimators._manifold.UncertainNeighboursWarning")
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        (offset_columns, {}),
+        (offset_columns, {"affinity": "rbf", "n_neighbors": None}),
+        (with_an_outlier, {}),
+        (lambda: 1e8 + 1e-5 * np.random.default_rng(0).normal(size=(200, 3)), {}),
+        (with_gaps, {}),
+        (with_gaps, {"metric": "nan_euclidean"}),
+        (binary, {"metric": "jaccard"}),
+        (lambda: np.random.default_rng(0).random((150, 12)), {"metric": "cosine"}),
+    ],
+    ids=["offset", "rbf", "outlier", "1e8", "gaps", "nan_euclidean", "jaccard", "cosine"],
+)
+def test_fitted_rows_are_known_again(rows, options):
+    X = rows()
+    model = LaplacianEigenmaps(2, **{"n_neighbors": 8, **options}).fit(X)
+    np.testing.assert_array_equal(model.transform(X), model.embedding_)
+    np.testing.assert_array_equal(model.transform(X[5:6]), model.embedding_[5:6])
+
+
+@pytest.mark.filterwarnings("ignore::eigengap.estimators._manifold.DisconnectedWarning")
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_fitted_nodes_are_known_again_beside_a_heavy_edge(form):
+    W = np.triu(np.random.default_rng(0).random((100, 100)) < 0.1, 1) * 1.0
+    W[0, 1] = 1e9
+    W = W + W.T
+    model = LaplacianEigenmaps(2, affinity="precomputed").fit(form(W))
+    np.testing.assert_array_equal(model.transform(form(W)), model.embedding_)
+
+
+def test_a_new_row_does_not_depend_on_others(X):
+    for options in ({"n_neighbors": 6}, {"affinity": "rbf", "gamma": 0.5}):
+        model = LaplacianEigenmaps(2, **options).fit(X)
+        new = X[:1] + 1e-4
+        far = np.vstack([new, np.full((1, 3), 1e6)])
+        np.testing.assert_allclose(model.transform(far)[:1], model.transform(new), rtol=1e-12)
+
+
+def test_a_row_of_which_nothing_is_seen():
+    X = with_gaps()
+    model = LaplacianEigenmaps(2, n_neighbors=8, metric="nan_euclidean").fit(X)
+    with pytest.raises(ValueError, match="row 2 "):
+        model.transform(np.vstack([X[:2], np.full((1, 4), np.nan)]))
+
+
+def test_distances_that_are_none():
+    D = sp.csr_array(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, np.inf], [2.0, np.inf, 0.0]]))
+    with pytest.raises(ValueError, match="inf"):
+        LaplacianEigenmaps(1, affinity="precomputed_nearest_neighbors", n_neighbors=3).fit(D)
+
+
+def test_what_is_done_to_the_result_does_not_reach_the_model(X):
+    model = LaplacianEigenmaps(2, n_neighbors=6)
+    Z = model.fit_transform(X)
+    before = Z.copy()
+    Z[:] = 0.0
+    np.testing.assert_array_equal(model.transform(X), before)
+
+
 # Components ---------------------------------------------------------------------------------
 
 
@@ -192,6 +301,213 @@ def test_a_graph_without_any_edge():
         assert np.all(np.isfinite(Z))
 
 
+def test_very_many_components_take_no_more_memory_than_coordinates():
+    """Of 20 000 rows without any edge: all 19 999 contrasts would be 3.2 GB."""
+    X = np.arange(20_000.0)[:, None]
+    for drop_first in (True, False):
+        tracemalloc.start()
+        model = LaplacianEigenmaps(2, radius=1e-9, drop_first=drop_first)
+        with pytest.warns(DisconnectedWarning, match="20000 components"):
+            model.fit(X)
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+        tracemalloc.stop()
+        Y = model.embedding_
+        np.testing.assert_allclose(Y.T @ Y, np.eye(2), atol=1e-12)
+
+
+# Parts that hang together by little -----------------------------------------------------------
+
+
+def weighted_path(w):
+    return sp.csr_array(sp.diags_array([w, w], offsets=[1, -1]))
+
+
+def of_sturm(w, q, normalized=True):
+    """The q smallest eigenvalues above 0 of a path, by bisection in 60 digits (Sturm)."""
+    with localcontext() as context:
+        context.prec = 60
+        w = [Decimal(float(x)) for x in w]
+        d = [a + b for a, b in zip([Decimal(0), *w], [*w, Decimal(0)], strict=True)]
+        main = [Decimal(1)] * len(d) if normalized else d
+        off = [
+            x * x / (a * b) if normalized else x * x
+            for x, a, b in zip(w, d[:-1], d[1:], strict=True)
+        ]
+
+        def below(x):
+            count, pivot = 0, main[0] - x
+            for a, b in zip([*main[1:], None], [*off, None], strict=True):
+                count += pivot < 0
+                if a is not None:
+                    pivot = a - x - b / (pivot or Decimal("1e-50"))
+            return count
+
+        found = []
+        for k in range(1, q + 1):
+            low, high = Decimal("1e-45"), 4 * max(d)
+            while high > low * Decimal("1.0000001"):
+                middle = (low * high).sqrt()
+                low, high = (low, middle) if below(middle) > k else (middle, high)
+            found.append(float(high))
+        return np.array(found)
+
+
+def one_link(seed):
+    rng = np.random.default_rng(seed)
+    w = rng.random(599) + 0.1
+    w[rng.integers(100, 500)] = 1e-18
+    return w
+
+
+def links(*weights):
+    """Paths of 700, 600, 700, ... nodes joined by the weights."""
+    parts = [np.ones(699)]
+    for k, weight in enumerate(weights):
+        parts += [[weight], np.ones(699 if k % 2 else 599)]
+    return np.concatenate(parts)
+
+
+@pytest.mark.parametrize(
+    ("w", "q"),
+    [
+        (one_link(1), 2),
+        (one_link(5), 2),
+        (links(1e-14), 4),
+        (links(1e-9, 1e-15), 4),
+        (links(1e-10, 2e-10), 3),
+        (links(1e-8, 2e-8), 3),
+        (10.0 ** np.random.default_rng(2).uniform(-12, 12, 199), 3),
+        (10.0 ** np.random.default_rng(2).uniform(-4, 0, 599), 3),
+    ],
+    ids=["1e-18", "another", "1e-14", "two", "1e-10", "1e-8", "24 decades", "4 decades"],
+)
+@pytest.mark.parametrize("normalized", [True, False])
+def test_eigenvalues_below_rounding(w, q, normalized):
+    model = LaplacianEigenmaps(q, affinity="precomputed", normalized=normalized)
+    model.fit(weighted_path(w))
+    np.testing.assert_allclose(model.eigenvalues_, of_sturm(w, q, normalized), rtol=1e-6)
+    largest = 2.0 if normalized else 4.0 * np.max(w)
+    assert np.all(model.residuals_ <= 1e-5 * model.eigenvalues_ + 1e-14 * largest)
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("normalized", [True, False])
+def test_vectors_are_within_the_angle_promised(seed, normalized):
+    """Against elimination, whose eigenvalues those of the bisection are: another way throughout."""
+    W = weighted_path(one_link(seed))
+    graph = Laplacian(W, normalized)
+    fit = fit_laplacian(graph, 2)
+    assert fit.certified
+    lam, V = eigenpairs_by_elimination(W.toarray(), graph.mass)
+    np.testing.assert_allclose(fit.lam, lam[:2], rtol=1e-9)
+    np.testing.assert_allclose(lam[:2], of_sturm(one_link(seed), 2, normalized), rtol=1e-6)
+    X = graph.root * fit.Y
+    V = V[:, :2]
+    assert np.max(np.linalg.norm(X - V * np.sum(V * X, axis=0), axis=0)) <= 1e-9
+
+
+@pytest.mark.parametrize("solver", ["arpack", "lobpcg", "dense"])
+def test_every_solver_sees_the_weak_link(solver):
+    w = one_link(1)
+    model = LaplacianEigenmaps(2, affinity="precomputed", eigen_solver=solver)
+    model.fit(weighted_path(w))
+    np.testing.assert_allclose(model.eigenvalues_, of_sturm(w, 2), rtol=1e-6)
+    at = int(np.argmin(w)) + 1  # the first function is constant on the two sides
+    y = model.embedding_[:, 0]
+    assert max(np.ptp(y[:at]), np.ptp(y[at:])) < 1e-9 * np.ptp(y)
+
+
+def test_right_or_a_warning():
+    """Weights over 24 decades on a path that is too long for elimination."""
+    w = 10.0 ** np.random.default_rng(2).uniform(-12, 12, 1999)
+    model = LaplacianEigenmaps(2, affinity="precomputed")
+    with pytest.warns(ConvergenceWarning, match="less than rounding"):
+        model.fit(weighted_path(w))
+
+
+def test_groups_within_a_radius():
+    """1 000 rows in two groups whose heat weights across are 1e-15: the second function, within a
+    group, was another one."""
+    rng = np.random.default_rng(0)
+    away = np.array([14.0, 0.0])
+    X = np.vstack([rng.standard_normal((500, 2)), rng.standard_normal((500, 2)) + away])
+    model = LaplacianEigenmaps(2, radius=11.0, weights="heat").fit(X)
+    assert model.n_connected_components_ == 1
+    W = model.affinity_matrix_.toarray()
+    np.fill_diagonal(W, 0.0)
+    d = W.sum(axis=1)
+    lam = np.linalg.eigvalsh(np.eye(1000) - W / np.sqrt(np.outer(d, d)))
+    np.testing.assert_allclose(model.eigenvalues_[1], lam[2], rtol=1e-9)
+    cut = W[:500, 500:].sum()
+    expected = cut * (1 / d[:500].sum() + 1 / d[500:].sum())
+    np.testing.assert_allclose(model.eigenvalues_[0], expected, rtol=1e-9)
+
+
+def twelve_blocks(bridge):
+    rng = np.random.default_rng(0)
+    blocks = [np.triu(rng.random((50, 50)), 1) for _ in range(12)]
+    W = sp.lil_array(sp.block_diag([A + A.T for A in blocks]))
+    for i in range(11):
+        W[50 * i + 49, 50 * i + 50] = W[50 * i + 50, 50 * i + 49] = bridge * (1 + 9 * i)
+    return sp.csr_array(W)
+
+
+def chain_of(W, blocks=12, size=50):
+    """Eigenvalues of the chain of blocks itself, scaled so that LAPACK sees them."""
+    sums = np.kron(np.eye(blocks), np.ones(size))
+    across = W.toarray()
+    mass = sums @ across.sum(axis=1)
+    for k in range(blocks):
+        across[size * k : size * (k + 1), size * k : size * (k + 1)] = 0.0
+    A = sums @ across @ sums.T
+    scale = A.max()
+    root = np.sqrt(mass)
+    L = (np.diag(A.sum(axis=1)) - A) / scale
+    return np.linalg.eigvalsh(L / np.outer(root, root))[1:] * scale
+
+
+@pytest.mark.parametrize("bridge", [1e-40, 1e-12, 1e-6])
+@pytest.mark.parametrize("solver", [None, "lobpcg", "dense"])
+def test_twelve_blocks(bridge, solver):
+    W = twelve_blocks(bridge)
+    model = LaplacianEigenmaps(3, affinity="precomputed", eigen_solver=solver).fit(W)
+    np.testing.assert_allclose(model.eigenvalues_, chain_of(W)[:3], rtol=1e-4)
+    within = model.embedding_[:, :3].reshape(12, 50, 3)
+    assert np.max(np.ptp(within, axis=1)) < 1e-4 * np.ptp(model.embedding_)
+
+
+def test_a_filter_that_gets_nowhere_on_a_small_graph_is_given_up():
+    fit = fit_laplacian(Laplacian(twelve_blocks(1e-6)), 3, solver="filtered")
+    assert fit.solver == "dense"
+    assert fit.certified
+
+
+def test_cliques_joined_by_next_to_nothing():
+    """Closed form: the cut over both volumes. LAPACK's error is 1e-31."""
+    W = np.kron(np.eye(3), np.ones((20, 20)))
+    np.fill_diagonal(W, 0.0)
+    W[0, 20] = W[20, 0] = 1e-30
+    W[21, 40] = W[40, 21] = 1e-20
+    model = LaplacianEigenmaps(2, affinity="precomputed").fit(W)
+    v = 20 * 19
+    expected = [1e-30 * (1 / v + 1 / (2 * v)), 1e-20 * 2 / v]
+    np.testing.assert_allclose(model.eigenvalues_, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300, 1e-318])
+@pytest.mark.parametrize("normalized", [True, False])
+def test_very_small_and_large_weights(scale, normalized):
+    w = np.random.default_rng(0).random(299) + 0.1
+    plain = fit_laplacian(Laplacian(weighted_path(w), normalized), 2)
+    found = fit_laplacian(Laplacian(weighted_path(w * scale), normalized), 2)
+    rtol = 1e-9 if scale > 1e-310 else 0.05  # of which few digits are left
+    expected = plain.lam if normalized else plain.lam * scale
+    np.testing.assert_allclose(found.lam, expected, rtol=rtol)
+    Y = found.Y * np.sqrt(scale) if normalized else found.Y
+    Y = Y * np.sign(np.sum(Y * plain.Y, axis=0))
+    np.testing.assert_allclose(Y, plain.Y, atol=100 * rtol * np.abs(plain.Y).max())
+
+
 # Convergence --------------------------------------------------------------------------------
 
 
@@ -210,18 +526,18 @@ def test_an_iteration_that_does_not_get_there_says_so():
 
 
 def test_the_warning_of_it(monkeypatch):
-    from eigengap.fitting import laplacian
+    from eigengap.fitting import laplacian_solver
 
     def short(M, k, angle, seed, most, longest):
         return by_filter(M, k, angle, seed, most, longest=40)
 
-    monkeypatch.setattr(laplacian, "by_filter", short)
+    monkeypatch.setattr(laplacian_solver, "by_filter", short)
     model = LaplacianEigenmaps(2, affinity="precomputed", eigen_solver="lobpcg")
     with pytest.warns(ConvergenceWarning, match="residuals_"):
-        model.fit(path(3000))
+        model.fit(path(3500))
     assert np.max(model.residuals_) > 1e-6
     model.set_params(eigen_solver=None)  # which would factorise in the end
-    model.fit(path(3000))
+    model.fit(path(3500))
     assert np.max(model.residuals_) < 1e-10
 
 

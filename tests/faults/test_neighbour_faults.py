@@ -124,7 +124,7 @@ def test_metrics_that_learn_from_the_rows(kind, metric):
 
 @BOTH
 def test_arguments_that_a_metric_does_not_take(kind):
-    with pytest.raises(ValueError, match="takes no metric_params"):
+    with pytest.raises(ValueError, match=r"takes no(ne| metric_params)"):
         kind(2, n_neighbors=8, metric="euclidean", metric_params={"nonsense": 1}).fit(normal(60, 3))
 
 

@@ -25,12 +25,11 @@ from eigengap.fitting.kernel import pair_matrix
 from eigengap.fitting.laplacian import NEIGHBOURS, Laplacian, LaplacianFit, Solver, fit_laplacian
 from eigengap.fitting.laplacian_bridge import as_graph, joined
 from eigengap.fitting.laplacian_given import affinity_matrix, is_sparse, new_affinities, shares_of
+from eigengap.fitting.laplacian_known import as_filled_before, found_among, prints
 from eigengap.fitting.laplacian_stored import (
     coinciding,
-    median_finite,
     nearest_stored,
-    rounding_of,
-    same_rows,
+    require_finite,
     stored_distances,
     within,
     without_diagonal,
@@ -43,7 +42,7 @@ from eigengap.fitting.laplacian_weights import (
 )
 from eigengap.fitting.memory import require_memory, require_pairs
 from eigengap.fitting.neighbourhood import DisconnectedError, in_words
-from eigengap.fitting.pairs import new_distances, rounding
+from eigengap.fitting.pairs import new_distances
 from eigengap.fitting.smallest import ANGLE
 from eigengap.linalg import Array
 from eigengap.models.eigenmap import Eigenmap
@@ -60,6 +59,7 @@ SOLVERS: dict[str | None, Solver] = {
     "lobpcg": "filtered",
     "dense": "dense",
 }
+WITHOUT_PARAMS = ("euclidean", "l2", "precomputed")
 FEWEST = 5  # neighbours, the row itself among them, that a small table takes by default
 EDGE_BYTES = 80.0  # of an edge while the graph is built
 PIECE_BYTES = 64 << 20  # of distances of new rows that are held at a time
@@ -140,8 +140,9 @@ callable, default="nearest_neighbors"
     gamma_ : float
         Only of "rbf".
     solver_ : str
-        What was used: "dense", "factorised", "filtered", or "null space" where components alone
-        made all coordinates.
+        What was used: "dense", "factorised", "filtered"; "elimination" for a small graph whose
+        parts hang together by little, "... in parts" for a large one; or "null space" where
+        components alone made all coordinates.
     model_ : Eigenmap
     n_components_, n_features_in_, feature_names_in_
 
@@ -149,7 +150,7 @@ callable, default="nearest_neighbors"
     -----
     `transform` gives new rows (Nystroem) the weighted mean of their neighbours' coordinates over
     1 - lam. A row that coincides with a fitted one is that row, and has its coordinates: its own
-    edges count, not those of a row beside it (the first of several that coincide). With
+    edges count, not those of a row beside it (the first of several that are equal). With
     affinity="precomputed" new rows are given by their affinities to the fitted ones, (n_new,
     n_samples), and a row of X itself is recognised by its cells.
 
@@ -274,7 +275,7 @@ callable, default="nearest_neighbors"
         if not source.has_gaps or self._skips_gaps:
             return rows
         filler = self._filler or PPCA("auto", scale=True).fit(self._rows_)
-        return np.asarray(filler.impute(rows))
+        return as_filled_before(np.asarray(filler.impute(rows)), np.isnan(rows), self._rows_)
 
     def _refuse_contradictions(self) -> None:
         of_neighbours = isinstance(self.affinity, str) and self.affinity in OF_NEIGHBOURS
@@ -284,25 +285,39 @@ callable, default="nearest_neighbors"
                 f"give either n_neighbors={self.n_neighbors} or radius={self.radius}, not both"
             )
         if not of_neighbours:
-            for name, value, plain in (
-                ("radius", self.radius, None),
-                ("weights", self.weights, "connectivity"),
-                ("graph", self.graph, "average"),
-            ):
-                if value != plain:
-                    raise ValueError(
-                        f"{name}={value!r} belongs to affinity='nearest_neighbors', not to {named}"
-                    )
+            self._refuse_others(named, radius=None, weights="connectivity", graph="average")
             if self._has_distances:
                 raise ValueError(
                     "metric='precomputed' belongs to affinity='nearest_neighbors'; affinities "
                     "between all pairs are affinity='precomputed'"
                 )
+        if self.affinity != "nearest_neighbors":
+            self._refuse_others(
+                named, metric="euclidean", metric_params=None, neighbors_algorithm="auto"
+            )
+        if self.weights != "heat" and self.bandwidth != "median":
+            raise ValueError(
+                f"bandwidth={self.bandwidth!r} belongs to weights='heat': edges of "
+                f"weights={self.weights!r} all weigh the same"
+            )
+        if self.metric_params and isinstance(self.metric, str) and self.metric in WITHOUT_PARAMS:
+            raise ValueError(
+                f"metric_params={self.metric_params!r}: metric={self.metric!r} takes none"
+            )
         if self.disconnected == "bridge" and self.affinity != "nearest_neighbors":
             raise ValueError(
                 f"disconnected='bridge' looks for the nearest rows, which affinity={named} does "
                 "not tell: use 'keep' or 'error'"
             )
+
+    def _refuse_others(self, named: str, **plain: Any) -> None:
+        """Refuse parameters of the search for neighbours that are not as they are by default."""
+        for name, default in plain.items():
+            value = getattr(self, name)
+            if value != default and not (default is None and value == {}):
+                raise ValueError(
+                    f"{name}={value!r} belongs to affinity='nearest_neighbors', not to {named}"
+                )
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -324,15 +339,27 @@ callable, default="nearest_neighbors"
             seed=self._seed(),
         )
         self._W, self._diagonal, self._fit_ = laplacian.W, diagonal, fit
+        self._prints = prints(self._as_told(rows))
         self.model_ = Eigenmap(fit.Y, fit.lam, bool(self.normalized))
         if not fit.certified:
             warn(
                 "the eigenvectors are not as accurate as eigen_tol asks for; residuals are up to "
-                f"{np.max(fit.residuals):.2g} (residuals_). eigen_solver=None or 'arpack' may do "
-                "better, at the price of a factorisation",
+                f"{np.max(fit.residuals):.2g} (residuals_). eigen_solver=None may do better; where "
+                "weights differ by many decades, parts of the graph hang together by less than "
+                "rounding: leave the weakest edges out, and fit parts by themselves",
                 ConvergenceWarning,
             )
-        return fit.Y
+        return fit.Y.copy()  # the model keeps its own
+
+    def _as_told(self, rows: Any) -> Any:
+        """Rows, or rows of a given graph, as fitted ones are recognised by."""
+        if not is_sparse(rows):
+            return rows
+        told = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
+        told.sum_duplicates()
+        if self.affinity == "precomputed":  # where a stored 0 is none; a distance of 0 is one
+            told.eliminate_zeros()
+        return told
 
     def _affinities(self, rows: Any) -> tuple[Any, Array]:
         """W (n, n) without its diagonal, and that."""
@@ -348,6 +375,7 @@ callable, default="nearest_neighbors"
             self.gamma_ = 1.0 / rows.shape[1] if self.gamma is None else float(self.gamma)
             W = pair_matrix(RBF(self.gamma_, 1.0), rows, self.n_jobs)
             np.fill_diagonal(W, 0.0)
+            _require_weights(W)
             return W, np.ones(n)
         nearest = self._stored(rows) if self.affinity in GIVEN else self._found(rows)
         heat = self.weights == "heat"
@@ -378,6 +406,7 @@ callable, default="nearest_neighbors"
         self._neighbours = Neighbours.of(self._search(), rows)
         self._rows_ = rows
         nearest = self._neighbours.among()
+        require_finite(nearest, "X")
         self._tell_of_gaps(nearest)
         return nearest
 
@@ -460,27 +489,28 @@ callable, default="nearest_neighbors"
     # New rows ------------------------------------------------------------------------------
 
     def _of_new(self, rows: Any) -> Array:
+        fitted = found_among(prints(self._as_told(rows)), self._prints)
         if not isinstance(self.affinity, str):
-            return self._by_function(rows)
+            return self._by_function(rows, fitted)
         if self.affinity == "precomputed":
-            W = new_affinities(rows)
-            slack = rounding(rows.dtype) * float(self._W.max())
-            fitted = same_rows(W, self.affinity_matrix_, slack)
-            return self._placed(*shares_of(W, fitted), fitted)
+            return self._placed(*shares_of(new_affinities(rows), fitted), fitted)
         if self.affinity == "rbf":
             step = max(1, PIECE_BYTES // (8 * len(self._rows_)))
             pieces = [
-                self._by_kernel(rows[start : start + step]) for start in range(0, len(rows), step)
+                self._by_kernel(rows[start : start + step], fitted[start : start + step])
+                for start in range(0, len(rows), step)
             ]
             return np.concatenate(pieces)
         if self.affinity in GIVEN:
             stored = stored_distances(rows)
-            fitted = coinciding(stored, 0.0)
+            fitted = np.where(fitted < 0, coinciding(stored), fitted)
             of_row = None if self.n_neighbors is None else self._others
             nearest = self._within_reach(stored, of_row)
         else:
             nearest = self._neighbours.of_new(rows)
-            fitted = coinciding(nearest, self._tolerance(rows))
+            require_finite(nearest, "X")
+            if self._has_distances:
+                fitted = np.where(fitted < 0, coinciding(nearest), fitted)
         self._require_neighbours(nearest)
         return self._placed(*self._weights.of_new(nearest), fitted)
 
@@ -499,12 +529,10 @@ callable, default="nearest_neighbors"
             )
         return Z
 
-    def _by_kernel(self, rows: Array) -> Array:
-        shares, degrees, nearest, squares = kernel_shares(rows, self._rows_, self.gamma_)
-        same = squares <= rounding_of(rows, self._rows_) ** 2
-        return self._placed(shares, degrees, np.where(same, nearest, -1))
+    def _by_kernel(self, rows: Array, fitted: NDArray[np.int64]) -> Array:
+        return self._placed(*kernel_shares(rows, self._rows_, self.gamma_), fitted)
 
-    def _by_function(self, rows: Array) -> Array:
+    def _by_function(self, rows: Array, fitted: NDArray[np.int64]) -> Array:
         if not _takes_two(self.affinity):
             raise ValueError(
                 "affinity takes one table, so that it tells nothing of new rows and fitted ones: "
@@ -516,16 +544,7 @@ callable, default="nearest_neighbors"
                 f"affinity(X_new, X_fitted) returned {W.shape[1]} columns for {len(self._rows_)} "
                 "fitted rows"
             )
-        fitted = same_rows(rows, self._rows_, rounding_of(rows, self._rows_))
         return self._placed(*shares_of(W, fitted), fitted)
-
-    def _tolerance(self, rows: Any) -> float:
-        """Length up to which two rows coincide."""
-        if self._has_distances:
-            return 0.0
-        typical = median_finite(self._weights.reach)
-        by_size = rounding_of(rows, self._rows_) if self._neighbours.search.is_euclidean else 0.0
-        return max(1e-12 * typical, by_size)
 
     def _require_neighbours(self, nearest: scipy.sparse.csr_array) -> None:
         alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
@@ -570,6 +589,16 @@ def _as_matrix(found: Any, rows: int) -> Any:
     if W.ndim != 2 or W.shape[0] != rows:
         raise ValueError(f"affinity returned shape {W.shape} for {rows} rows")
     return W
+
+
+def _require_weights(W: Array) -> None:
+    """Refuse weights that are none, of rows too large for their squares."""
+    if not np.all(np.isfinite(W)):
+        i, j = map(int, np.argwhere(~np.isfinite(W))[0])
+        raise ValueError(
+            f"the rbf affinity of rows {i} and {j} is {W[i, j]}: their squares overflow. Divide "
+            "the columns by their scale"
+        )
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:

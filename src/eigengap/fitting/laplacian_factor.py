@@ -26,7 +26,7 @@ from eigengap.linalg import Array
 PIECE = 32  # the larger piece is twice one part in so many
 DOUBT = 8.0  # times by which the estimate may be off where parts of a graph differ
 LEAST_PIECE = 300  # nodes below which a piece tells nothing
-ENTRY_BYTES = 30.0  # of an entry of the factor: both triangles, their indices, and work space
+ENTRY_BYTES = 42.0  # of an entry of the factor: both triangles, indices, work space, pivots
 TINY = 1e-13  # of a degree, added where weights so differ in size that elimination breaks down
 
 
@@ -84,11 +84,13 @@ def _cost_around(W: Any, degrees: Array, start: int, small: int) -> Cost:
 
 
 def grounded_solver(
-    W: scipy.sparse.csr_array, degrees: Array, labels: NDArray[Any]
+    W: scipy.sparse.csr_array, degrees: Array, labels: NDArray[Any], mass: Array
 ) -> Callable[[Array], Array]:
     """b (n, c) -> x with L x = b and x = 0 at one node of every component, b summing to 0 on each.
 
-    labels (n,) is the component of each node.
+    labels (n,) is the component of each node. Where rounding leaves a pivot that is not positive,
+    a little of mass (n,) is added to L, which moves its small eigenvalues and no eigenvector of
+    L y = lam mass y.
     """
     n = W.shape[0]
     # The node of largest degree: taking away the densest row leaves the least to fill.
@@ -96,8 +98,12 @@ def grounded_solver(
     grounded = first[np.r_[True, np.diff(labels[first]) > 0]]
     kept = np.ones(n, dtype=bool)
     kept[grounded] = False
+    factor = _factored(W, degrees, np.flatnonzero(kept))
+    if factor is None:
+        kept[:] = True
+        more = TINY * float(np.max(degrees / mass)) * mass
+        factor = _superlu(W, degrees + more)
     nodes = np.flatnonzero(kept)
-    factor = _factored(W[nodes][:, nodes], degrees[nodes])
 
     def solve(B: Array) -> Array:
         X = np.zeros(B.shape)
@@ -107,12 +113,14 @@ def grounded_solver(
     return solve
 
 
-def _factored(W: Any, degrees: Array) -> SuperLU:
-    """Of diag(degrees) - W, which is positive definite."""
+def _factored(W: Any, degrees: Array, nodes: NDArray[Any]) -> SuperLU | None:
+    """Of diag(degrees) - W at some nodes, positive definite; None where rounding is not."""
     try:
-        return _superlu(W, degrees)
-    except RuntimeError:  # exactly singular: parts that hang together by less than rounding
-        return _superlu(W, degrees * (1.0 + TINY))
+        factor = _superlu(W[nodes][:, nodes], degrees[nodes])
+    except RuntimeError:  # exactly singular
+        return None
+    in_place = np.array_equal(factor.perm_r, factor.perm_c)
+    return factor if in_place and np.min(factor.U.diagonal(), initial=1.0) > 0.0 else None
 
 
 def _superlu(W: Any, diagonal: Array) -> SuperLU:

@@ -1,4 +1,4 @@
-"""Distances to neighbours as users store them, and which new rows are fitted ones."""
+"""Distances to neighbours as users store them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigengap.fitting.laplacian_given import is_sparse
-from eigengap.linalg import Array
-
-ROUNDING = 64 * float(np.finfo(np.float64).eps)
 
 
 def stored_distances(X: Any) -> scipy.sparse.csr_array:
@@ -28,6 +25,7 @@ def stored_distances(X: Any) -> scipy.sparse.csr_array:
             ),
             shape=(n, m),
         )
+    require_finite(found, "X")
     bad = found.data < 0.0
     if bad.any():
         at = int(np.argmax(bad))
@@ -76,55 +74,25 @@ def row_of_entries(A: scipy.sparse.csr_array) -> NDArray[np.int64]:
     return np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
 
 
-def rounding_of(rows: Array, fitted: Array) -> float:
-    """Length of a difference that the rounding of rows explains."""
-    largest = max(float(np.nanmax(np.abs(rows))), float(np.nanmax(np.abs(fitted))))
-    return float(ROUNDING * largest * np.sqrt(rows.shape[1]))
-
-
-def median_finite(reach: Array) -> float:
-    """Of the finite ones, 0 where there are none."""
-    finite = reach[np.isfinite(reach)]
-    return float(np.median(finite)) if len(finite) else 0.0
-
-
-def coinciding(nearest: scipy.sparse.csr_array, tolerance: float) -> NDArray[np.int64]:
-    """(c,) the first fitted row within the tolerance, or -1."""
+def coinciding(nearest: scipy.sparse.csr_array) -> NDArray[np.int64]:
+    """(c,) the first fitted row at distance 0, or -1."""
     rows = row_of_entries(nearest)
     n = nearest.shape[1]
     first = np.full(nearest.shape[0], n, dtype=np.int64)
-    near = nearest.data <= tolerance
+    near = nearest.data == 0.0
     np.minimum.at(first, rows[near], nearest.indices[near])
     return np.where(first < n, first, -1)
 
 
-def same_rows(new: Any, fitted: Any, slack: float) -> NDArray[np.int64]:
-    """(c,) a row of `fitted` (n, m) that differs from each of `new` (c, m) by no more than `slack`.
-
-    The first of several, or -1. Sums with random signs and sizes tell which may be the same, cell
-    by cell differences which are.
-    """
-    m = fitted.shape[1]
-    r = np.random.default_rng(0).standard_normal(m)
-    prints, marks = np.asarray(fitted @ r), np.asarray(new @ r)
-    wide = (slack + 1e-15 * float(np.max(np.abs(prints)))) * float(np.sum(np.abs(r)))
-    order = np.argsort(prints, kind="stable")
-    low = np.searchsorted(prints[order], marks - wide)
-    high = np.searchsorted(prints[order], marks + wide, side="right")
-    found = np.full(new.shape[0], -1, dtype=np.int64)
-    tried = 0
-    while True:  # all rows at once with their first candidate, then with their second, ...
-        open_ = np.flatnonzero((low + tried < high) & (found < 0))
-        if not len(open_):
-            return found
-        candidate = order[low[open_] + tried]
-        same = _largest(new[open_] - fitted[candidate]) <= slack
-        found[open_[same]] = candidate[same]
-        tried += 1
-
-
-def _largest(difference: Any) -> Array:
-    """(c,) the largest modulus of each row."""
-    if not is_sparse(difference):
-        return np.asarray(np.max(np.abs(difference), axis=1))
-    return np.asarray(abs(difference).max(axis=1).toarray()).ravel()
+def require_finite(distances: scipy.sparse.csr_array, whose: str) -> None:
+    """Refuse a distance that is none, by its row."""
+    bad = ~np.isfinite(distances.data)
+    if bad.any():
+        at = int(np.argmax(bad))
+        row = int(np.searchsorted(distances.indptr, at, side="right")) - 1
+        shown = "NaN" if np.isnan(distances.data[at]) else f"{distances.data[at]}"
+        raise ValueError(
+            f"row {row} of {whose} has the distance {shown} to row {int(distances.indices[at])} of "
+            "the fitted ones, which makes no edge: leave the row out, fill its gaps, or take "
+            "another metric"
+        )

@@ -16,7 +16,6 @@ from typing import Literal
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from eigengap.fitting.laplacian_stored import nearest_stored, row_of_entries
@@ -135,19 +134,13 @@ def _median_square(lengths: Array) -> float:
     return float(np.median(above) ** 2) if len(above) else 1.0
 
 
-def kernel_shares(
-    X: Array, fitted: Array, gamma: float
-) -> tuple[Array, Array, NDArray[np.intp], Array]:
-    """Shares (c, n) of exp(-gamma |x - x'|^2) of new rows X (c, d), and their degrees (c,).
-
-    Then the nearest fitted row of each, and its squared distance.
-    """
+def kernel_shares(X: Array, fitted: Array, gamma: float) -> tuple[Array, Array]:
+    """Shares (c, n) of exp(-gamma |x - x'|^2) of new rows X (c, d), and their degrees (c,)."""
     squares = cdist(X, fitted, "sqeuclidean")
-    nearest = np.argmin(squares, axis=1)
-    least = squares[np.arange(len(X)), nearest]
+    least = np.min(squares, axis=1)
     squares -= least[:, None]  # shares do not depend on it, and some weight is 1
     squares *= -gamma
     relative = np.exp(squares, out=squares)
     totals = np.sum(relative, axis=1)
     relative /= totals[:, None]
-    return relative, totals * np.exp(-gamma * least), nearest, least
+    return relative, totals * np.exp(-gamma * least)

@@ -31,6 +31,10 @@ from eigengap.linalg import Array
 ANGLE = 1e-9  # sine of the angle between an eigenvector and the exact one
 ORTHOGONAL = 1e-13  # product of two columns of a basis that counts as 0
 FLOOR = 2e-14  # residual, relative to the largest eigenvalue, that rounding leaves
+KNOWN = 1e-3  # residual, relative to an eigenvalue, up to which that is told from rounding
+SMOOTH = 1e-5  # the same, up to which a certificate of the inverse is believed
+ENOUGH = 1e-8  # residual of linear equations, relative to their right side
+ROUNDS = 6  # of Lanczos on the inverse, each without what was found before
 SPREAD = 5.0  # log of how much of 0 the polynomial lets pass, for 1 of the unwanted part
 EARLIEST = 3  # pass after which its Ritz values are looked at
 PASSES = 14  # of Lanczos on one polynomial, before its interval is chosen anew
@@ -78,20 +82,53 @@ def by_inverse(
     `most` is the number of eigenvalues above 0.
     """
 
-    def inverse(V: Array) -> Array:
-        return M.deflated(solve(M.deflated(V)))
+    most = M.n if most is None else most
+    locked, spent = np.empty((M.n, 0)), 0
+    for _ in range(ROUNDS):
+        had = locked.shape[1]
+        U, passes, enough = _of_inverse(M, solve, k - had, angle, seed, most - had, locked)
+        spent += passes
+        lam, U, residual = _rayleigh_ritz(M, np.concatenate([locked, U], axis=1))
+        fine = are_fine(lam, residual, angle, M.bound, complete=len(lam) == most)
+        fine |= enough & (residual <= SMOOTH * lam)
+        if np.all(fine[:k]):
+            return Smallest(lam[:k], U[:, :k], spent, certified=True)
+        # Beside an eigenvalue of the inverse that is very large, the others drown in its rounding.
+        first = int(np.argmin(fine))
+        if first <= had:
+            break
+        locked = U[:, :first]
+    return Smallest(lam[:k], U[:, :k], spent, certified=False)
 
-    b = width(k, M.n if most is None else most)
-    space = _Krylov(inverse, M.deflated, _start(M, b, seed))
+
+def _of_inverse(
+    M: Operator, solve: Apply, k: int, angle: float, seed: int, most: int, locked: Array
+) -> tuple[Array, int, bool]:
+    """A block of Ritz vectors of the pseudo-inverse at right angles to `locked` (n, l).
+
+    Then the number of passes, and whether the first k are certified as eigenvectors of it.
+    """
+
+    def deflated(V: Array) -> Array:
+        M.deflated(V)
+        if locked.shape[1]:
+            V -= locked @ (locked.T @ V)
+        return V
+
+    def inverse(V: Array) -> Array:
+        return deflated(solve(deflated(V)))
+
+    b = width(k, most)
+    rng = np.random.default_rng(seed)
+    space = _Krylov(inverse, deflated, _orthonormal(deflated(rng.standard_normal((M.n, b)))))
     for passes in range(1, INVERSE_PASSES + 1):
         space.extend()
-        certified = space.is_invariant or _is_enough(*space.values(b), k, angle)
-        if certified or passes == INVERSE_PASSES:
+        enough = space.is_invariant or _is_enough(*space.values(b), k, angle)
+        if enough or passes == INVERSE_PASSES:
             break
         if space.is_full:
-            space = _Krylov(inverse, M.deflated, space.ritz(b)[1])
-    theta, U, _ = space.ritz(k)
-    return Smallest(1.0 / theta, U, passes, certified)
+            space = _Krylov(inverse, deflated, space.ritz(b)[1])
+    return space.ritz(b)[1], passes, enough
 
 
 def by_filter(
@@ -107,7 +144,8 @@ def by_filter(
     Ritz values are never below the eigenvalues that they stand for, so that the largest of a block
     that is wider than k bounds the wanted part from above.
     """
-    b = width(k, M.n if most is None else most)
+    most = M.n if most is None else most
+    b = width(k, most)
     U = _start(M, b, seed)
     apply, degree, spent = _flipped(M), 1, 0
     while True:
@@ -115,25 +153,38 @@ def by_filter(
         for passes in range(PASSES):
             space.extend()
             spent += degree
-            if space.is_invariant or space.is_full:
+            if space.is_invariant or space.is_full or spent >= longest:
                 break
             if passes >= EARLIEST and _is_enough(*space.values(b), k, angle):
                 break
         U = space.ritz(min(2 * b, space.done))[1]
         lam, U, residual = _rayleigh_ritz(M, U)
-        certified = space.is_invariant or _is_enough(
-            M.bound - lam[: b + 1], residual[: b + 1], k, angle
-        )
+        fine = are_fine(lam, residual, angle, M.bound, complete=len(lam) == most)
+        certified = len(lam) >= k and bool(np.all(fine[:k]))
         if certified or spent >= longest:
             return Smallest(lam[:k], U[:, :k], spent, certified)
         above = float(lam[min(b, len(lam)) - 1])
-        degree = _degree(above / M.bound)
+        degree = min(_degree(above / M.bound), max(longest // EARLIEST, 4))
         apply, U = _chebyshev(M, above, degree), U[:, :b]
 
 
 def width(k: int, most: int) -> int:
     """Columns of a block: the wanted ones, and some that widen the gap behind them."""
     return min(k + max(3, k // 3), most)
+
+
+def are_fine(lam: Array, residual: Array, angle: float, bound: float, complete: bool) -> Any:
+    """(m,) whether each Ritz pair of M, ascending, is within the angle of an eigenvector, or as
+    near as rounding lets it come, and its eigenvalue is told from 0.
+
+    sin(angle) <= residual / gap (Parlett 1998, theorem 11.7.1). Nothing is known of what lies above
+    the last one, unless they are all there are.
+    """
+    apart = np.diff(lam)
+    above = np.append(apart - residual[1:], np.inf if complete else 0.0)
+    below = np.append(np.inf, apart - residual[:-1])
+    within = residual <= angle * np.maximum(np.minimum(above, below), 0.0)
+    return within | ((residual <= FLOOR * bound) & (residual <= KNOWN * lam))
 
 
 def _is_enough(theta: Array, residual: Array, k: int, angle: float) -> bool:
@@ -155,6 +206,24 @@ def _rayleigh_ritz(M: Operator, U: Array) -> tuple[Array, Array, Array]:
     lam, Y = np.linalg.eigh(U.T @ image)
     U, image = U @ Y, image @ Y
     return lam, U, np.asarray(np.linalg.norm(image - U * lam, axis=0))
+
+
+def conjugate_gradients(M: Operator, B: Array) -> tuple[Array, bool]:
+    """M^+ B of B (n, c) without part in the null space, and whether it was reached."""
+    X, R = np.zeros_like(B), B.copy()
+    P, squares = R.copy(), np.sum(R**2, axis=0)
+    enough = ENOUGH**2 * squares
+    for _ in range(LONGEST):
+        if np.all(squares <= enough):
+            return M.deflated(X), True
+        image = M.deflated(M.apply(P))
+        energy = np.sum(P * image, axis=0)
+        step = np.divide(squares, energy, out=np.zeros_like(squares), where=energy > 0.0)
+        X += step * P
+        R -= step * image
+        before, squares = squares, np.sum(R**2, axis=0)
+        P = R + P * np.divide(squares, before, out=np.zeros_like(before), where=before > 0.0)
+    return M.deflated(X), False
 
 
 # Polynomials --------------------------------------------------------------------------------
