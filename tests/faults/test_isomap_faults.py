@@ -10,6 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.estimators.isomap import Isomap
+from eigengap.fitting.isomap import fit_on_landmarks, fit_pairs
 from eigengap.fitting.memory import DoesNotFitError
 from eigengap.fitting.neighbourhood import DisconnectedError
 from eigengap.models.distances import GowerMap
@@ -191,8 +192,50 @@ def test_given_distances_are_looked_at():
 def test_a_metric_without_a_value_is_told():
     X = np.full((12, 4), np.nan)
     X[:6, :2], X[6:, 2:] = rows_of(6, 2), rows_of(6, 2)  # no cell that both halves have
-    with pytest.raises(ValueError, match="has no value there"):
+    with pytest.raises(ValueError, match="has cells in common with fewer"):
         Isomap(n_neighbors=8, metric="nan_euclidean").fit(X)
+
+
+def hop(size):
+    """Steps of about `size`, and none longer: paths add up to much more."""
+    return lambda a, b: size * min(float(np.abs(a - b).sum()), 1.0)
+
+
+@pytest.mark.parametrize("landmarks", [None, 10])
+@pytest.mark.parametrize("size", [1e152, 1e307])
+def test_paths_that_overflow_are_refused(landmarks, size):
+    X = np.arange(60.0)[:, None]
+    with pytest.raises(ValueError, match=r"squares of these distances overflow.*X / X.max\(\)"):
+        Isomap(1, n_neighbors=2, metric=hop(size), landmarks=landmarks).fit(X)
+
+
+def test_squares_of_paths_that_overflow_are_refused():
+    D = 1e153 * cdist(rows_of(30, 2), rows_of(30, 2))
+    for fit in (lambda: fit_pairs(D, 2), lambda: fit_on_landmarks(D, np.arange(30), 2)):
+        with pytest.raises(ValueError, match=r"the largest of which is .*e\+153, overflow"):
+            fit()
+
+
+def test_a_new_row_beyond_all_numbers_is_named():
+    X = 1e-30 * rows_of(30, 2)
+    isomap = Isomap(metric=lambda a, b: min(float(np.abs(a - b).sum()) * 1e250, 1.0)).fit(X)
+    assert np.all(np.isfinite(isomap.transform(X + 1e-31)))
+    far = Isomap(metric=lambda a, b: 1e300 if a[0] > 9 or b[0] > 9 else hop(1.0)(a, b)).fit(X)
+    with pytest.raises(ValueError, match="row 1 is so far from all fitted rows"):
+        far.transform(np.array([[0.0, 0.0], [10.0, 0.0]]))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "l2"])
+def test_arguments_that_a_metric_does_not_take_are_refused(metric):
+    with pytest.raises(ValueError, match=f'metric="{metric}" takes no metric_params'):
+        Isomap(metric=metric, metric_params={"w": np.ones(3)}).fit(rows_of(30, 3))
+
+
+def test_p_is_of_the_minkowski_metric_alone_as_in_scikit_learn():
+    X = rows_of(60, 3)
+    plain = Isomap(metric="euclidean").fit_transform(X)
+    np.testing.assert_array_equal(Isomap(metric="euclidean", p=1).fit_transform(X), plain)
+    assert not np.allclose(Isomap(p=1).fit_transform(X), plain)
 
 
 def test_a_failed_fit_leaves_no_embedding():

@@ -49,6 +49,20 @@ def roll(n):
     return np.column_stack([t * np.cos(t), 21 * rng.random(n), t * np.sin(t)])
 
 
+def two_scales(n, small=0.5, ratio=1e-3):
+    """Rows of which most are crowded together: a typical length is that of few edges."""
+    crowded = int(small * n)
+    return np.concatenate([ratio * rows_of(crowded, 2), rows_of(n - crowded, 2, 1)])
+
+
+def drawn(n, m, lengths):
+    """A graph without geometry, in which neighbours see the rest in quite different orders."""
+    rng = np.random.default_rng(3)
+    low, high = np.triu_indices(n, 1)
+    some = np.sort(rng.choice(len(low), m, replace=False))
+    return Graph.of_edges(n, low[some], high[some], lengths(rng, m))
+
+
 def two_clusters():
     return np.concatenate([rows_of(70, 3), rows_of(50, 3, 1) + 40.0])
 
@@ -64,6 +78,16 @@ GRAPHS = {
     "all lengths 0": lambda: near(np.zeros((60, 2)), 3),
     "two components": lambda: near(two_clusters(), 4, joined=False),
     "long bridges": lambda: near(np.concatenate([rows_of(80, 2), rows_of(80, 2) + 1e12]), 4),
+    "two scales": lambda: near(two_scales(400), 6),
+    "few rows apart": lambda: near(two_scales(400, 0.85, 1e-6), 6),
+    "1e-12 beside 1e12": lambda: near(1e12 * two_scales(300, 0.5, 1e-24), 6),
+    "lengths of all sizes": lambda: near(np.exp(5.0 * rows_of(300, 3)), 6),
+    "a star": lambda: Graph.of_edges(
+        300, np.zeros(299, dtype=np.int64), np.arange(1, 300), np.abs(rows_of(299, 1)[:, 0])
+    ),
+    "drawn": lambda: drawn(300, 1500, lambda rng, m: rng.random(m)),
+    "drawn of all sizes": lambda: drawn(200, 3000, lambda rng, m: np.exp(10 * rng.normal(size=m))),
+    "drawn and whole": lambda: drawn(200, 2000, lambda rng, m: rng.integers(3, size=m) + 0.0),
     "complete": lambda: near(rows_of(90, 4), 89),
     "a path": lambda: near(np.sort(rows_of(200, 1), axis=0), 1),
     "nodes alone": lambda: Graph.of_edges(
@@ -94,13 +118,80 @@ def test_equal_to_scipy_to_the_last_digit(name, mode, monkeypatch):
     np.testing.assert_array_equal(some, expected[sources])
 
 
-@pytest.mark.parametrize("often", [0.0, np.inf], ids=["narrow", "wide"])
+WIDTHS = {
+    "wide": ((32, np.inf),),
+    "narrow": ((32, 0.0), (16, np.inf)),
+    "one by one": ((32, 0.0), (16, 0.0)),
+}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("often", [0.0, 1.05, np.inf], ids=["all given up", "some", "none"])
 @pytest.mark.parametrize("n_jobs", [1, 3])
-def test_neither_threads_nor_the_width_of_groups_change_a_digit(often, n_jobs, monkeypatch):
+def test_neither_threads_nor_groups_change_a_digit(width, often, n_jobs, monkeypatch):
     monkeypatch.setenv(choice.VARIABLE, "always")
+    monkeypatch.setattr(compiled, "WIDTHS", WIDTHS[width])
     monkeypatch.setattr(compiled, "OFTEN", often)
     graph = near(roll(600), 5)
     np.testing.assert_array_equal(compiled.all_pairs(*arguments(graph), n_jobs), scipys(graph))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_edges_are_relaxed_a_few_times_at_most_whatever_the_graph(name):
+    """Beyond that a group is given up: nothing but the last node can go over what is allowed."""
+    graph = GRAPHS[name]()
+    at = compiled._Numbered.of(*arguments(graph))
+    members, starts = np.empty(graph.n, np.int32), np.empty(graph.n + 1, np.int32)
+    kernels = compiled._loaded()
+    count = kernels.grouped(at.indptr, at.nodes, 32, members, starts)
+    degree = np.diff(graph.indptr).max(initial=0)
+    D = np.empty((graph.n, graph.n))
+    for g in range(count):
+        often = kernels.in_groups(
+            *at.graph, members, starts, g, g + 1, 128, 4.0, at.place, at.name, D
+        )
+        edges = np.sum(np.diff(graph.indptr)[np.isfinite(D[at.name[members[starts[g]]]])])
+        allowed = 4.0 * edges + degree + graph.n // 32
+        assert often * edges <= allowed + 1e-9 * edges
+    np.testing.assert_array_equal(D, scipys(graph))
+
+
+def test_groups_that_go_back_for_ever_are_met_among_these_graphs():
+    """Otherwise the test above would say nothing."""
+    graph = GRAPHS["drawn of all sizes"]()
+    at = compiled._Numbered.of(*arguments(graph))
+    members, starts = np.empty(graph.n, np.int32), np.empty(graph.n + 1, np.int32)
+    kernels = compiled._loaded()
+    kernels.grouped(at.indptr, at.nodes, 32, members, starts)
+    rest = members, starts, 0, 1, 128, np.inf, at.place, at.name, np.empty((graph.n, graph.n))
+    assert kernels.in_groups(*at.graph, *rest) > 10.0
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("roll", 32), ("many dimensions", 16), ("drawn of all sizes", 0)]
+)
+def test_width_of_groups(name, expected, monkeypatch):
+    """Wide on a surface, narrow in many dimensions, none where no two nodes see the same order."""
+    kernels, asked = compiled._loaded(), []
+
+    class Watched:
+        in_groups = staticmethod(kernels.in_groups)
+
+        @staticmethod
+        def grouped(indptr, nodes, lanes, *rest):
+            asked.append(lanes)
+            return kernels.grouped(indptr, nodes, lanes, *rest)
+
+        @staticmethod
+        def one_by_one(*rest):
+            if 0 not in asked:
+                asked.append(0)
+            return kernels.one_by_one(*rest)
+
+    monkeypatch.setattr(compiled, "_kernels", Watched)
+    monkeypatch.setenv(choice.VARIABLE, "always")
+    compiled.all_pairs(*arguments(GRAPHS[name]()), 1)
+    assert asked[-1] == expected
 
 
 @pytest.mark.parametrize("window", [1, 7, 10_000])

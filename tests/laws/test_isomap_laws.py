@@ -72,6 +72,63 @@ def test_rotation_translation_and_scale(isomap):
     np.testing.assert_allclose(moved, 5.0 * plain, atol=1e-6 * plain.max())
 
 
+@pytest.mark.parametrize("c", [1e-138, 1e-90, 1e-10, 1e10, 1e80, 1e140])
+def test_a_factor_of_any_size_is_a_factor_of_the_coordinates(isomap, c):
+    """c X has c Z, c^2 eigenvalues, and the same residual variance."""
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(60, 3)), rng.normal(size=(5, 3))
+    plain = clone(isomap).set_params(n_neighbors=8).fit(X)
+    scaled = isomap.set_params(n_neighbors=8).fit(c * X)
+    size = np.abs(plain.embedding_).max()
+    np.testing.assert_allclose(scaled.embedding_ / c, plain.embedding_, atol=1e-12 * size)
+    np.testing.assert_allclose(
+        scaled.transform(c * new) / c, plain.transform(new), atol=1e-12 * size
+    )
+    np.testing.assert_allclose(scaled.eigenvalues_ / c / c, plain.eigenvalues_, rtol=1e-12)
+    assert plain.residual_variance_ > 0.1
+    np.testing.assert_allclose(scaled.residual_variance_, plain.residual_variance_, rtol=1e-12)
+    np.testing.assert_allclose(
+        scaled.residual_variances(4), plain.residual_variances(4), rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        scaled.reconstruction_error() / c / c, plain.reconstruction_error(), rtol=1e-11
+    )
+
+
+def test_a_factor_that_is_a_power_of_two_costs_no_digit(isomap):
+    X = roll(200)
+    plain, scaled = clone(isomap).fit(X), isomap.fit(2.0**300 * X)
+    np.testing.assert_array_equal(scaled.embedding_, 2.0**300 * plain.embedding_)
+    assert scaled.residual_variance_ == plain.residual_variance_
+
+
+@pytest.mark.parametrize("c", [1e-130, 1e-10, 1.0, 1e10])
+def test_equal_distances_that_coordinates_do_not_have_leave_all_variance(c):
+    isomap = Isomap(2, n_neighbors=19, metric="precomputed").fit(c * (1.0 - np.eye(20)))
+    assert isomap.residual_variance_ == 1.0
+
+
+def test_coordinates_that_were_handed_out_may_be_changed(isomap):
+    X, new = roll(), roll(20, seed=1)
+    Z = isomap.fit_transform(X)
+    before = isomap.transform(new), isomap.transform(X), Z.copy()
+    Z *= 2.0
+    isomap.embedding_ -= 1.0
+    np.testing.assert_array_equal(isomap.transform(new), before[0])
+    np.testing.assert_array_equal(isomap.transform(X), before[1])
+    np.testing.assert_array_equal(before[1], before[2])
+
+
+def test_a_new_row_far_along_a_line_is_placed_on_it():
+    """Squares of such distances alone would lose the digits in which they differ."""
+    X = np.linspace(0.0, 1.0, 33)[:, None]
+    isomap = Isomap(1, n_neighbors=2).fit(X)
+    far = 2.0**40
+    np.testing.assert_allclose(
+        np.abs(isomap.transform([[far]])[0, 0] - isomap.embedding_[-1, 0]), far - 1.0, rtol=1e-9
+    )
+
+
 def test_order_of_rows():
     X = roll()
     order = np.random.default_rng(1).permutation(len(X))

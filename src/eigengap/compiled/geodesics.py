@@ -26,8 +26,10 @@ Ints = NDArray[np.int32]
 
 MODULE = "geodesics_numba"
 PRICE_OF_COMPILING = 8.0  # seconds: import numba, compile
-WIDE, NARROW = 32, 16  # sources of a group: the wider ones where their nodes are passed hardly
-OFTEN = 1.5  # more often than once
+# Sources of a group, and how often edges may be relaxed for it on average before narrower groups
+# pay, and after those no groups at all.
+WIDTHS = ((32, 2.5), (16, 3.5))
+OFTEN = 4.0  # after which one group is given up: about half of what its sources cost one by one
 WINDOW = 128  # nodes after which a group goes back to those that were lowered behind it
 LARGEST = np.iinfo(np.int32).max  # entries of a graph that the kernel can number
 
@@ -86,7 +88,7 @@ def twin_seconds(n: int, entries: int) -> float:
 
 def kernel_seconds(n: int, entries: int, grouped: bool) -> float:
     """Cost of the loaded kernel from one source, fitted likewise."""
-    return 5e-9 * n + 1.2e-9 * entries if grouped else 2e-8 * n + 5e-9 * entries
+    return 5e-9 * n + 1.2e-9 * entries if grouped else 3.5e-8 * n + 7e-9 * entries
 
 
 def _loaded() -> Any:
@@ -154,39 +156,31 @@ class _Numbered:
     def graph(self) -> tuple[Ints, Ints, Array]:
         return self.indptr, self.nodes, self.lengths
 
-    @property
-    def step(self) -> float:
-        """By which the bar between near and far is raised: half a typical edge.
-
-        Neither the few long edges between clusters nor those between rows that all but coincide
-        should set it alone.
-        """
-        if len(self.lengths) == 0:
-            return 0.0
-        return 0.5 * float(np.mean(np.minimum(self.lengths, np.quantile(self.lengths, 0.9))))
-
 
 def _in_groups(at: _Numbered, out: Array, n_jobs: int | None) -> None:
+    """All rows, in groups of the width that some of them say is best."""
     kernels = _loaded()
-    n, step = len(out), at.step
+    n = len(out)
+    members, starts = np.empty(n, dtype=np.int32), np.empty(n + 1, dtype=np.int32)
 
-    def rows(members: Ints, starts: Ints, first: int, last: int) -> int:
-        return int(
+    def rows(first: int, last: int) -> float:
+        return float(
             kernels.in_groups(
-                *at.graph, members, starts, first, last, step, WINDOW, at.place, at.name, out
+                *at.graph, members, starts, first, last, WINDOW, OFTEN, at.place, at.name, out
             )
         )
 
-    def groups(lanes: int) -> tuple[Ints, Ints, int]:
-        members, starts = np.empty(n, dtype=np.int32), np.empty(n + 1, dtype=np.int32)
-        return members, starts, int(kernels.grouped(at.indptr, at.nodes, lanes, members, starts))
-
-    members, starts, count = groups(WIDE)
-    if rows(members, starts, count // 2, count // 2 + 1) > OFTEN * n:  # far apart for their number
-        members, starts, count = groups(NARROW)
+    for lanes, bearable in WIDTHS:
+        count = int(kernels.grouped(at.indptr, at.nodes, lanes, members, starts))
+        some = {count // 3, 2 * count // 3}
+        if sum(rows(first, first + 1) for first in some) <= bearable * len(some):
+            break
+    else:
+        _one_by_one(at, np.arange(n), out, n_jobs)
+        return
     size = max(1, min(8, count // 16))
     in_threads(
-        lambda first: rows(members, starts, first, min(first + size, count)),
+        lambda first: rows(first, min(first + size, count)),
         range(0, count, size),
         n_jobs or allowed(),
     )
@@ -195,11 +189,11 @@ def _in_groups(at: _Numbered, out: Array, n_jobs: int | None) -> None:
 def _one_by_one(at: _Numbered, sources: NDArray[Any], out: Array, n_jobs: int | None) -> None:
     kernels = _loaded()
     places = at.place[sources]
-    count, step = len(sources), at.step
+    count = len(sources)
     size = max(1, min(8, count // 16))
     in_threads(
         lambda first: kernels.one_by_one(
-            *at.graph, places, first, min(first + size, count), step, at.place, out
+            *at.graph, places, first, min(first + size, count), at.place, out
         ),
         range(0, count, size),
         n_jobs or allowed(),

@@ -1,17 +1,17 @@
 """Shortest paths in a graph from many sources, compiled by numba.
 
 Two kernels, both exact: they lower d(v) to d(u) + length(u, v) until no edge lowers any, which
-leaves the least sum over all paths, summed from the source on in float64, as Dijkstra's algorithm
-does whatever its queue.
+leaves the least sum over all paths, summed from the source on in float64.
 
-* `one_by_one`: near and far piles (delta-stepping for one thread; Meyer and Sanders 2003). Nodes
-  nearer than a bar are worked off in any order, then the bar is raised by a step. No heap: a branch
-  that the processor guesses wrong costs more than the few nodes that are taken twice.
+* `one_by_one`: Dijkstra's algorithm with a heap of four children a node that knows where each node
+  stands (Johnson 1975): n log n + edges steps at worst, whatever the lengths.
 * `in_groups`: sources that lie close together see the rest of the graph in nearly the same order.
   The order from one of them is found by the first kernel; in that order an edge is relaxed for all
   of the group at once, which is one SIMD loop over adjacent lanes. Where a node is lowered after it
   was passed, the walk goes back to it at the end of its window, before the error spreads: nodes are
-  passed 1.1 times on average where the rows lie on a surface.
+  passed 1.1 times on average where the rows lie on a surface. Where lengths are such that it would
+  go back for ever, the group is given up after a few times the edges, and its sources go one by
+  one.
 
 Importing this module imports numba and compiles: only `eigengap.compiled.geodesics` does so.
 """
@@ -33,100 +33,108 @@ Bytes = NDArray[np.int8]
 F = TypeVar("F", bound=Callable[..., Any])
 
 U = np.uint64  # LLVM vectorises the lane loops only if indices are unsigned
-NOWHERE, NEAR, FAR, PASSED = 0, 1, 2, 3  # where a node stands, in `at`
+NOWHERE = -1  # where a node stands in the heap that has not come to it
+SCANNED = 32  # nodes that are looked at in the time that an edge takes to be relaxed for a group
 
 
 def _part(function: F) -> F:
-    # Inlined, LLVM knows which arrays do not overlap: called, near and far take twice as long.
+    # Inlined, LLVM knows which arrays do not overlap: called, it takes twice as long.
     compiled: F = numba.njit(forceinline=True, **OPTIONS)(function)
     return compiled
 
 
-@_part
-def _near_far(
-    indptr: Ints, nodes: Ints, lengths: Array, source: int, step: float,
-    dist: Array, order: Ints, near: Ints, far: Ints, at: Bytes,
-) -> int:  # fmt: skip
-    """dist (n,) from the source; the nodes that it reaches in `order`, which step blurs; how many.
+def _within(function: F) -> F:
+    # Inlined before LLVM sees it: otherwise every call counts references to its arrays.
+    compiled: F = numba.njit(inline="always", **OPTIONS)(function)
+    return compiled
 
-    `near` holds a node once, and so does `far`: one that left it for `near` is below the bar and
-    cannot be lowered to above it.
+
+@_within
+def _sink(v: int, key: float, size: int, keys: Array, heap: Ints, at: Ints) -> None:
+    """Put v into the root, which is free, and let it sink below all that are nearer."""
+    i, child = 0, 1
+    while child < size:
+        least, low = child, keys[child]
+        for k in range(child + 1, min(child + 4, size)):
+            if keys[k] < low:
+                least, low = k, keys[k]
+        if low >= key:
+            break
+        u = heap[least]
+        heap[i] = u
+        keys[i] = low
+        at[u] = i
+        i = least
+        child = 4 * i + 1
+    heap[i] = v
+    keys[i] = key
+    at[v] = i
+
+
+@_within
+def _rise(v: int, key: float, i: int, keys: Array, heap: Ints, at: Ints) -> None:
+    """Put v into place i, which is free or its own, and let it rise above all that are farther."""
+    while i > 0:
+        parent = (i - 1) >> 2
+        high = keys[parent]
+        if high <= key:
+            break
+        u = heap[parent]
+        heap[i] = u
+        keys[i] = high
+        at[u] = i
+        i = parent
+    heap[i] = v
+    keys[i] = key
+    at[v] = i
+
+
+@_part
+def _from_one(
+    indptr: Ints, nodes: Ints, lengths: Array, source: int,
+    dist: Array, order: Ints, keys: Array, heap: Ints, at: Ints,
+) -> int:  # fmt: skip
+    """dist (n,) from the source; the nodes that it reaches in `order`, nearest first; how many.
+
+    heap[i] is a node, keys[i] its distance so far, at[heap[i]] = i; the children of i are
+    4 i + 1 .. 4 i + 4. A node that has left the heap is never lowered again.
     """
-    n = len(indptr) - 1
-    for v in range(n):
+    for v in range(len(dist)):
         dist[v] = np.inf
         at[v] = NOWHERE
     dist[source] = 0.0
-    near[0] = source
-    at[source] = NEAR
-    count, waiting, passed = 1, 0, 0
-    bar = step
-    while True:
-        while count > 0:
-            count -= 1
-            v = near[count]
-            if at[v] == NEAR:
-                order[passed] = v
-                passed += 1
-            at[v] = PASSED
-            d = dist[v]
-            for e in range(indptr[v], indptr[v + 1]):
-                u = nodes[e]
-                x = d + lengths[e]
-                if x < dist[u]:
-                    dist[u] = x
-                    if x <= bar:
-                        if at[u] != NEAR and at[u] != -NEAR:
-                            # one that was passed in this phase already keeps its place in the order
-                            at[u] = -NEAR if at[u] == PASSED else NEAR
-                            near[count] = u
-                            count += 1
-                    elif at[u] == NOWHERE:
-                        at[u] = FAR
-                        far[waiting] = u
-                        waiting += 1
-        low = np.inf
-        for i in range(waiting):
-            if at[far[i]] == FAR:
-                low = min(low, dist[far[i]])
-        if low == np.inf:
-            return passed
-        bar = low + step  # low itself is not above it, however small the step: it goes on
-        kept = 0
-        for i in range(waiting):
-            v = far[i]
-            if at[v] == FAR:
-                if dist[v] <= bar:
-                    at[v] = NEAR
-                    near[count] = v
-                    count += 1
-                else:
-                    far[kept] = v
-                    kept += 1
-        waiting = kept
-
-
-@_part
-def _sort_phases(dist: Array, order: Ints, passed: int) -> None:
-    """Nodes in order of distance: an insertion sort, for they are out of place by a phase at most.
-
-    Within a phase the last in is the first out, so that whole phases may be upside down.
-    """
-    for i in range(1, passed):
-        v = order[i]
-        k = i
-        while k > 0 and dist[order[k - 1]] > dist[v]:
-            order[k] = order[k - 1]
-            k -= 1
-        order[k] = v
+    heap[0] = source
+    keys[0] = 0.0
+    at[source] = 0
+    size, passed = 1, 0
+    while size > 0:
+        v, d = heap[0], keys[0]
+        order[passed] = v
+        passed += 1
+        size -= 1
+        _sink(heap[size], keys[size], size, keys, heap, at)
+        for e in range(indptr[v], indptr[v + 1]):
+            u = nodes[e]
+            x = d + lengths[e]
+            if x < dist[u]:
+                dist[u] = x
+                i = at[u]
+                if i == NOWHERE:
+                    i = size
+                    size += 1
+                _rise(u, x, i, keys, heap, at)
+    return passed
 
 
 @_part
 def _relax(
     indptr: Ints, nodes: Ints, lengths: Array, sources: Ints, order: Ints, rank: Ints, reached: int,
-    window: int, D: Array, own: Array, dirty: Bytes,
+    window: int, most: float, D: Array, own: Array, dirty: Bytes,
 ) -> int:  # fmt: skip
-    """D (n, lanes) flat: distances from the sources, one a lane; how often nodes were passed."""
+    """D (n, lanes) flat: distances from the sources, one a lane; how many edges were relaxed.
+
+    Given up, D unfinished, where these are more than `most`. Going back counts too, a little.
+    """
     lanes = U(len(sources))
     for k in range(U(len(rank)) * lanes):
         D[k] = np.inf
@@ -135,13 +143,13 @@ def _relax(
     for b in range(len(sources)):
         D[U(sources[b]) * lanes + U(b)] = 0.0
         dirty[rank[sources[b]]] = 1
-    passes = 0
+    work = 0
     i, back, end = 0, reached, window
-    while i < reached:
+    while i < reached and work <= most:
         if dirty[i] != 0:
             dirty[i] = 0
-            passes += 1
             v = order[i]
+            work += indptr[v + 1] - indptr[v]
             start = U(v) * lanes
             for r in range(lanes):
                 own[r] = D[start + r]
@@ -158,10 +166,12 @@ def _relax(
                     back = min(back, rank[u])
         i += 1
         if i == min(end, reached):
-            i = min(i, back)
+            if back < i:
+                work += (i - back) // SCANNED
+                i = back
             back = reached
             end = i + window
-    return passes
+    return work
 
 
 def _grouped(indptr: Ints, nodes: Ints, lanes: int, members: Ints, starts: Ints) -> int:
@@ -202,47 +212,58 @@ def _grouped(indptr: Ints, nodes: Ints, lanes: int, members: Ints, starts: Ints)
 
 def _in_groups(
     indptr: Ints, nodes: Ints, lengths: Array, members: Ints, starts: Ints, first: int, last: int,
-    step: float, window: int, place: Ints, name: Ints, out: Array,
-) -> int:  # fmt: skip
-    """Rows of `out` (n, n) from the sources of the groups first .. last - 1; nodes passed.
+    window: int, often: float, place: Ints, name: Ints, out: Array,
+) -> float:  # fmt: skip
+    """Rows of `out` (n, n) from the sources of the groups first .. last - 1.
 
-    The user's node j stands at place[j] here, and the node v here is the user's name[v].
+    The user's node j stands at place[j] here, and the node v here is the user's name[v]. A group
+    for which edges are relaxed more than `often` times is taken apart, and its sources go one by
+    one. Returns how often on average.
     """
     n = len(indptr) - 1
     widest = 0
     for g in range(first, last):
         widest = max(widest, starts[g + 1] - starts[g])
-    dist, D, own = np.empty(n), np.empty(n * widest), np.empty(widest)
-    order, rank = np.empty(n, np.int32), np.empty(n, np.int32)
-    near, far = np.empty(n, np.int32), np.empty(n, np.int32)
-    at = np.empty(n, np.int8)
-    passes = 0
+    D, own, dirty = np.empty(n * widest), np.empty(widest), np.empty(n, np.int8)
+    dist, order, rank = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
+    keys, heap, at = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
+    relaxed, edges = 0, 1
     for g in range(first, last):
         sources = members[starts[g] : starts[g + 1]]
         lanes = len(sources)
-        reached = _near_far(indptr, nodes, lengths, sources[0], step, dist, order, near, far, at)
-        _sort_phases(dist, order, reached)
+        reached = _from_one(indptr, nodes, lengths, sources[0], dist, order, keys, heap, at)
+        own_edges = 0
         for i in range(reached):
             rank[order[i]] = i
-        passes += _relax(indptr, nodes, lengths, sources, order, rank, reached, window, D, own, at)
+            own_edges += indptr[order[i] + 1] - indptr[order[i]]
+        most = often * own_edges
+        work = _relax(
+            indptr, nodes, lengths, sources, order, rank, reached, window, most, D, own, dirty
+        )
+        relaxed += work
+        edges += own_edges
         for b in range(lanes):
             row = out[name[sources[b]]]
-            for j in range(n):
-                row[j] = D[place[j] * lanes + b]
-    return passes
+            if work <= most:
+                for j in range(n):
+                    row[j] = D[place[j] * lanes + b]
+            else:
+                _from_one(indptr, nodes, lengths, sources[b], dist, order, keys, heap, at)
+                for j in range(n):
+                    row[j] = dist[place[j]]
+    return relaxed / edges
 
 
 def _one_by_one(
-    indptr: Ints, nodes: Ints, lengths: Array, sources: Ints, first: int, last: int, step: float,
+    indptr: Ints, nodes: Ints, lengths: Array, sources: Ints, first: int, last: int,
     place: Ints, out: Array,
 ) -> None:  # fmt: skip
     """Rows first .. last - 1 of `out` (m, n), each from one source."""
     n = len(indptr) - 1
     dist, order = np.empty(n), np.empty(n, np.int32)
-    near, far = np.empty(n, np.int32), np.empty(n, np.int32)
-    at = np.empty(n, np.int8)
+    keys, heap, at = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
     for i in range(first, last):
-        _near_far(indptr, nodes, lengths, sources[i], step, dist, order, near, far, at)
+        _from_one(indptr, nodes, lengths, sources[i], dist, order, keys, heap, at)
         for j in range(n):
             out[i, j] = dist[place[j]]
 
@@ -253,8 +274,6 @@ _graph = (_ints, _ints, _floats)
 
 grouped, _ = compile_cached(_grouped, (_ints, _ints, _int, _ints, _ints))
 in_groups, _ = compile_cached(
-    _in_groups, (*_graph, _ints, _ints, _int, _int, _float, _int, _ints, _ints, _matrix)
+    _in_groups, (*_graph, _ints, _ints, _int, _int, _int, _float, _ints, _ints, _matrix)
 )
-one_by_one, cache_index = compile_cached(
-    _one_by_one, (*_graph, _ints, _int, _int, _float, _ints, _matrix)
-)
+one_by_one, cache_index = compile_cached(_one_by_one, (*_graph, _ints, _int, _int, _ints, _matrix))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import nan
+from math import isfinite, nan
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
@@ -35,6 +35,7 @@ from eigengap.fitting.isomap import (
     residual_variances,
 )
 from eigengap.fitting.neighbourhood import DisconnectedError
+from eigengap.fitting.pairs import LARGEST, refuse_range
 from eigengap.linalg import Array
 from eigengap.models.geodesic import GeodesicMap
 from eigengap.models.graph import Graph
@@ -211,7 +212,7 @@ class Isomap(GraphEstimator):
         self.graph_, self.model_, self.landmarks_ = graph, fit.map, fit.landmarks
         self.eigenvalues_, self._error, self._passes = fit.lam, fit.error, fit.passes
         self._tell(fit)
-        return fit.Z
+        return fit.Z.copy()  # whatever becomes of it, the map keeps its own
 
     def _fit_graph(self, graph: Graph, q: int, m: int | None) -> IsomapFit:
         if m is None:
@@ -280,10 +281,16 @@ class Isomap(GraphEstimator):
             row = int(np.argmax(~np.isfinite(nearest.data)))
             row = int(np.searchsorted(nearest.indptr, row, side="right")) - 1
             raise ValueError(f"row {row} has no finite distance to some of its neighbours")
-        Z = self.model_.forward(nearest)
+        with np.errstate(over="ignore", invalid="ignore"):  # told below
+            Z = self.model_.forward(nearest)
+        far = np.flatnonzero(~np.all(np.isfinite(Z), axis=1))
+        if len(far):
+            raise ValueError(
+                f"row {int(far[0])} is so far from all fitted rows that its coordinates overflow"
+            )
         if not self._is_pairwise and not isinstance(self._neighbours.index, cKDTree):
             same, which = self._fitted_among(rows)
-            Z[same] = self.embedding_[which]
+            Z[same] = self.model_.Z[which]
         return Z
 
     def _fitted_among(self, rows: Array) -> tuple[list[int], list[int]]:
@@ -408,10 +415,13 @@ def _refuse_sparse(source: Source) -> None:
 
 
 def _require_finite(graph: Graph) -> None:
-    """Refuse lengths that a metric has no value for."""
-    if np.all(np.isfinite(graph.lengths)):
+    """Refuse lengths that a metric has no value for, and those whose sums or squares overflow."""
+    largest = float(np.max(graph.lengths, initial=0.0))
+    if largest <= LARGEST:
         return
     low, high, lengths = graph.edges
+    if isfinite(largest):
+        refuse_range(largest)
     at = int(np.argmax(~np.isfinite(lengths)))
     raise ValueError(
         f"the distance of rows {int(low[at])} and {int(high[at])} is {lengths[at]}: the metric has "

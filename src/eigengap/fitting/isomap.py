@@ -11,6 +11,10 @@ rows are squared while they are in the cache, so that D is the only n x n matrix
 De Silva and Tenenbaum (2003), "Global versus local methods in nonlinear dimensionality reduction":
 m landmarks are scaled, and every row is triangulated from its distances to them; then all are
 turned to the principal axes of the whole, about their mean.
+
+All is done in units of a power of two near the largest distance, which costs no digit: squares of
+squares of distances would leave float64 long before the distances do, and what counts as zero is
+then a share of them.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from math import sqrt
+from math import frexp, isfinite, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +40,8 @@ from eigengap.threads import in_threads
 ANGLE = 1e-9  # of eigenvectors
 SQUARED_BYTES = 1 << 20  # of rows that are squared at a time, to stay in the cache
 PAIRS = 1 << 21  # of rows whose distances are compared, about so many at most
+SAME = 1e-8  # as a share of the largest, up to which two distances are the same
+FARTHEST = 1000  # exponent of a unit, whose inverse is then finite too
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -52,19 +58,45 @@ class IsomapFit:
     passes: int = 1  # products with B; 1 where LAPACK took it as a whole
 
 
+# Units --------------------------------------------------------------------------------------
+
+
+def unit_of(paths: Array) -> float:
+    """A power of two near the largest of the distances (n, m); 1 where all are 0.
+
+    None is longer than the way through the first landmark, twice the longest distance to it.
+    """
+    largest = float(np.max(paths[:, 0]))
+    if largest == 0.0:
+        return 1.0
+    return 2.0 ** min(max(frexp(largest)[1], -FARTHEST), FARTHEST)
+
+
+def _require_finite(square: float, unit: float, n: int) -> None:
+    """Refuse distances, the largest with this square in units, n squares of which overflow."""
+    largest = sqrt(square) * unit
+    if isfinite(n * largest * largest):
+        return
+    raise ValueError(
+        f"geodesic distances, the largest of which is {largest:.3g}, overflow when they are "
+        "squared. Rescale the rows, for instance X / X.max()"
+    )
+
+
 # All pairs ----------------------------------------------------------------------------------
 
 
 def fit_pairs(D: Array, q: int, dense: bool = False, n_jobs: int | None = None) -> IsomapFit:
     """Scaling of the geodesic distances D (n, n), which are kept and not changed."""
     n = len(D)
-    squares = _Squares(D, n_jobs)
+    unit = unit_of(D)
+    squares = _Squares(D, unit, n_jobs)
     found, passes = _eigenpairs(squares, q, dense)
     floor = n * EPS * max(0.5 * squares.largest, abs(float(found.lam[0])))
     Z, A, dimensions = _scaled(found, floor)
-    model = GeodesicMap(D, GowerMap(A, squares.means), np.zeros(q), Z)
-    error = _error(squares.size, found.lam, n)
-    return IsomapFit(Z, model, found.lam, dimensions, error, passes=passes)
+    model = GeodesicMap(D, GowerMap(A, squares.means), np.zeros(q), Z * unit, unit)
+    lam, error = found.lam * unit * unit, _error(squares.size, found.lam, n) * unit * unit
+    return IsomapFit(model.Z, model, lam, dimensions, error, passes=passes)
 
 
 def _scaled(found: Eigenpairs, floor: float) -> tuple[Array, Array, int]:
@@ -82,10 +114,10 @@ def _error(size: float, lam: Array, n: int) -> float:
 
 
 class _Squares:
-    """The operator B, from D: -1/2 of its squares, centred on both sides."""
+    """The operator B, from D: -1/2 of its squares in units, centred on both sides."""
 
-    def __init__(self, D: Array, n_jobs: int | None) -> None:
-        self.D, self.n_jobs = D, n_jobs
+    def __init__(self, D: Array, unit: float, n_jobs: int | None) -> None:
+        self.D, self.unit, self.n_jobs = D, unit, n_jobs
         n = len(D)
         total, fourth = np.empty(n), np.empty(n)
         most = np.empty(n)
@@ -96,8 +128,9 @@ class _Squares:
             np.einsum("ij,ij->i", square, square, out=fourth[rows])
 
         self._over_rows(sums)
-        self.means = total / (-2.0 * n)  # (n,) of -d^2 / 2
         self.largest = float(np.max(most))  # of d^2
+        _require_finite(self.largest, unit, n)
+        self.means = total / (-2.0 * n)  # (n,) of -d^2 / 2
         grand = float(np.mean(self.means))
         # |B|^2 = sum g^2 - 2 n sum m_i^2 + n^2 grand^2, about the mean to keep digits
         off = self.means - grand
@@ -120,15 +153,19 @@ class _Squares:
     def formed(self) -> Array:
         """B itself."""
         require_pairs(len(self.D), "a dense eigensolver", 'eigen_solver="auto" needs less')
-        return double_centred(inner_products(self.D))[0]
+        G = self.D / self.unit
+        G *= G
+        G *= -0.5
+        return double_centred(G)[0]
 
     def _over_rows(self, work: Callable[[slice, Array], None]) -> None:
         n = len(self.D)
         step = max(1, SQUARED_BYTES // (8 * n))
 
         def piece(start: int) -> None:
-            some = self.D[start : start + step]
-            work(slice(start, start + step), some * some)
+            some = self.D[start : start + step] / self.unit
+            some *= some
+            work(slice(start, start + step), some)
 
         with one_blas_thread():
             in_threads(piece, range(0, n, step), self.n_jobs or allowed())
@@ -156,33 +193,36 @@ def fit_on_landmarks(paths: Array, landmarks: NDArray[np.int64], q: int) -> Isom
 
 
 def _fit_on_landmarks(paths: Array, landmarks: NDArray[np.int64], q: int) -> IsomapFit:
-    between = paths[landmarks]
+    unit = unit_of(paths)
+    _require_finite((float(np.max(paths)) / unit) ** 2, unit, len(paths))
+    between = paths[landmarks] / unit
     between = 0.5 * (between + between.T)  # equal but for rounding
     scaling = fit_distances(between, q)
     assert isinstance(scaling.model, GowerMap)
-    plain = _triangulated(paths, scaling.model)
-    model, lam = _to_principal_axes(plain, scaling.model, paths, scaling.dimensions)
+    plain = _triangulated(paths, unit, scaling.model)
+    Z, turn, shift, lam = _principal_axes(plain, scaling.dimensions)
+    gower = GowerMap(scaling.model.A @ turn, scaling.model.means)
+    model = GeodesicMap(paths, gower, shift * unit, Z * unit, unit)
     B = double_centred(inner_products(between))[0]
-    error = _error(float(np.sum(B * B)), scaling.spectrum.lam[:q], len(B))
-    return IsomapFit(model.Z, model, lam, scaling.dimensions, error, landmarks)
+    error = _error(float(np.sum(B * B)), scaling.spectrum.lam[:q], len(B)) * unit * unit
+    return IsomapFit(model.Z, model, lam * unit * unit, scaling.dimensions, error, landmarks)
 
 
-def _triangulated(paths: Array, gower: GowerMap) -> Array:
+def _triangulated(paths: Array, unit: float, gower: GowerMap) -> Array:
     n, m = paths.shape
     Z = np.empty((n, gower.q))
     step = max(1, PIECE_BYTES // (8 * m))
     for start in range(0, n, step):
         rows = slice(start, start + step)
-        Z[rows] = gower.forward(inner_products(paths[rows]))
+        Z[rows] = gower.forward(inner_products(paths[rows] / unit))
     return Z
 
 
-def _to_principal_axes(
-    Z: Array, gower: GowerMap, paths: Array, dimensions: int
-) -> tuple[GeodesicMap, Array]:
-    """The map turned so that the columns of Z, about their mean, are uncorrelated, largest first.
+def _principal_axes(Z: Array, dimensions: int) -> tuple[Array, Array, Array, Array]:
+    """Z about its mean and turned so that its columns are uncorrelated, largest first.
 
-    Axes of eigenvalues that are not positive stay 0.
+    Axes of eigenvalues that are not positive stay 0. Also the turn (q, q), what is added after it
+    (q,), and the sums of squares of the columns (q,).
     """
     q = Z.shape[1]
     mean = np.mean(Z, axis=0)
@@ -195,8 +235,7 @@ def _to_principal_axes(
     Z = Z @ turn
     signs = sign_rule(Z)
     Z, turn = Z * signs, turn * signs
-    model = GeodesicMap(paths, GowerMap(gower.A @ turn, gower.means), -(mean @ turn), Z)
-    return model, np.concatenate([np.maximum(lam, 0.0), np.zeros(q - dimensions)])
+    return Z, turn, -(mean @ turn), np.concatenate([np.maximum(lam, 0.0), np.zeros(q - dimensions)])
 
 
 # How good it is -----------------------------------------------------------------------------
@@ -214,21 +253,25 @@ def residual_variances(paths: Array, landmarks: NDArray[np.int64] | None, Z: Arr
     if len(rows) > count:
         rows = np.sort(np.random.default_rng(0).choice(rows, count, replace=False))
     other = rows[:, None] != at  # (c, m) a row with itself says nothing
-    delta = paths[rows][other]
+    unit = unit_of(paths)
+    delta = paths[rows][other] / unit
     square = np.zeros(len(delta))
     found = np.empty(Z.shape[1])
     for k in range(Z.shape[1]):
-        apart = (Z[rows, k, None] - Z[at, k])[other]
+        apart = (Z[rows, k, None] - Z[at, k])[other] / unit
         square += apart * apart
         found[k] = _residual_variance(delta, np.sqrt(square))
     return found
 
 
 def _residual_variance(d: Array, fitted: Array) -> float:
-    """1 - r^2; where either does not vary, 0 if they are the same and 1 if they are not."""
+    """1 - r^2 of distances in units of the largest.
+
+    Where either does not vary, 0 if they are the same and 1 if they are not.
+    """
     d, fitted = d - np.mean(d), fitted - np.mean(fitted)
     size = float(d @ d) * float(fitted @ fitted)
     rounding = (len(d) * EPS) ** 2
     if size <= rounding * float(d @ d + fitted @ fitted) ** 2:
-        return 0.0 if np.allclose(d, fitted) else 1.0
+        return 0.0 if np.allclose(d, fitted, atol=SAME) else 1.0
     return max(1.0 - float(d @ fitted) ** 2 / size, 0.0)

@@ -20,7 +20,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.models.distances import GowerMap, inner_products
+from eigengap.models.distances import GowerMap
 
 PIECE_BYTES = 1 << 25  # of geodesic distances that are held at a time
 
@@ -35,14 +35,19 @@ class GeodesicMap:
     gower : of the m landmarks
     shift : (q,) what Gower's coordinates are moved by: the mean of all fitted points is 0
     Z : (n, q) coordinates of the fitted points
+    unit : of the distances and coordinates that `gower` knows, so that their squares are of order 1
     """
 
     paths: Array
     gower: GowerMap
     shift: Array
     Z: Array
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
+        Z = np.array(self.Z, dtype=np.float64, copy=True)
+        Z.flags.writeable = False
+        object.__setattr__(self, "Z", Z)
         n, m = self.paths.shape
         q = self.gower.q
         if self.gower.n != m or self.shift.shape != (q,) or self.Z.shape != (n, q):
@@ -90,8 +95,16 @@ class GeodesicMap:
         return found
 
     def triangulated(self, delta: Array) -> Array:
-        """Coordinates (c, q) from geodesic distances (c, m) to the landmarks."""
-        return self.gower.forward(inner_products(delta)) + self.shift
+        """Coordinates (c, q) from geodesic distances (c, m) to the landmarks.
+
+        What is added to all the squares of a point changes nothing. So the least of them is taken
+        off, d^2 - e^2 = (d - e)(d + e), which keeps the digits of points that are far away.
+        """
+        delta = delta / self.unit
+        least = np.min(delta, axis=1, keepdims=True)
+        products = (delta - least) * (delta + least)
+        products *= -0.5
+        return self.gower.forward(products) * self.unit + self.shift
 
 
 def _coincident(nearest: scipy.sparse.csr_array) -> tuple[NDArray[Any], NDArray[Any]]:
