@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     from eigengap.estimators.pca import PCA
     from eigengap.estimators.ppca import PPCA
     from eigengap.estimators.regressor import PPCARegressor
+    from eigengap.estimators.structure_preserving import (
+        StructurePreservingEmbedding,
+        StructureWarning,
+    )
+    from eigengap.estimators.unfolding import MaximumVarianceUnfolding
     from eigengap.estimators.whitener import RankDeficientWarning, Whitener
     from eigengap.extras import MissingExtraError
     from eigengap.fitting.ica_whitening import NoSignalError
@@ -112,6 +117,7 @@ __all__ = [
     "LinearGaussian",
     "LowRank",
     "LowRankImputer",
+    "MaximumVarianceUnfolding",
     "MissingExtraError",
     "MixtureOfLinearGaussians",
     "MixturePPCA",
@@ -132,6 +138,8 @@ __all__ = [
     "SentinelWarning",
     "SingularModelError",
     "Spectrum",
+    "StructurePreservingEmbedding",
+    "StructureWarning",
     "StudentLinearGaussian",
     "UncertainNeighboursWarning",
     "UnitsWarning",
@@ -188,6 +196,7 @@ _HOME = {
     "LinearGaussian": "eigengap.models.linear_gaussian",
     "LowRank": "eigengap.matrices.approximation",
     "LowRankImputer": "eigengap.estimators.imputer",
+    "MaximumVarianceUnfolding": "eigengap.estimators.unfolding",
     "MissingExtraError": "eigengap.extras",
     "MixtureOfLinearGaussians": "eigengap.models.mixture",
     "MixturePPCA": "eigengap.estimators.mixture_ppca",
@@ -211,6 +220,8 @@ _HOME = {
     "SentinelWarning": "eigengap.sources.sentinels",
     "SingularModelError": "eigengap.models.linear_gaussian",
     "Spectrum": "eigengap.spectrum",
+    "StructurePreservingEmbedding": "eigengap.estimators.structure_preserving",
+    "StructureWarning": "eigengap.estimators.structure_preserving",
     "StudentLinearGaussian": "eigengap.models.student",
     "UncertainNeighboursWarning": "eigengap.estimators._manifold",
     "UnitsWarning": "eigengap.estimators._base",

@@ -16,7 +16,7 @@ import numpy as np
 from eigengap.fitting.autodiff.bayesian_bound import Table, bound, divergence
 from eigengap.fitting.autodiff.descent import minimise_named
 from eigengap.fitting.autodiff.engine import double_precision
-from eigengap.fitting.autodiff.gp_kernels import Form, Logs, kernel_from, start_of
+from eigengap.fitting.autodiff.gp_kernels import Form, kernel_from, start_of
 from eigengap.fitting.autodiff.gplvm import risen, shared_weights, table_of
 from eigengap.fitting.autodiff.latents import latents
 from eigengap.fitting.latent_fit import FLOOR, LatentFit, Start
@@ -25,7 +25,7 @@ from eigengap.fitting.seen_columns import SeenColumns
 from eigengap.linalg import Array
 from eigengap.models.gaussian_process import given_uncertain_latents
 
-UNCERTAIN = 0.05  # variance of the latents at the start
+UNCERTAIN = 0.1  # variance of the latents at the start
 
 
 def fit_bayesian(
@@ -43,31 +43,27 @@ def fit_bayesian(
     kind = None if back is None else back.kind
     parameters = start_of(start.kernel, start.spread)
     parameters["noise"] = np.log(max(start.noise_variance - FLOOR, FLOOR))
-    origin = parameters["lengths"][0] if form.stationary else -0.5 * parameters["slopes"]
     parameters["U"] = inducing
     parameters["s"] = np.full(start.Z.shape, np.log(UNCERTAIN))
     parameters.update({"Z": start.Z} if back is None else back.start)
     cells = columns.cells
     n, M = len(start.Z), len(inducing)
-    weights = {**shared_weights(n), "U": max(n / M, 1.0) ** 0.5}
+    weights = {**shared_weights(float(n)), "U": max(n / M, 1.0)}
     with double_precision():
         table = table_of(columns)
         features = jnp.asarray(np.zeros((1, 1)) if back is None else back.features)
-        both = partial(
-            _value_and_slopes, form, kind, cells, table=table, features=features, origin=origin
-        )
+        both = partial(_value_and_slopes, form, kind, cells, table=table, features=features)
         found, minimum = minimise_named(
             both, parameters, weights, tol=tol, max_iter=max_iter, watch=watch
         )
         named = {name: jnp.asarray(value) for name, value in found.items()}
-        unit = np.asarray(_unit(form, named, origin))
-        Z = unit * np.asarray(latents(kind, named, features))
+        Z = np.asarray(latents(kind, named, features))
     noise = FLOOR + float(np.exp(found["noise"]))
-    s = unit**2 * np.exp(found["s"])
+    s = np.exp(found["s"])
     model = given_uncertain_latents(
         kernel_from(form, found),
         noise,
-        unit * found["U"],
+        found["U"],
         Z,
         s,
         columns.table,
@@ -83,22 +79,8 @@ def fit_bayesian(
         risen(minimum.trace, cells),
         minimum.converged,
         noise < 2.0 * FLOOR,
-        None if back is None else back.map(found, np.zeros(q), 1.0 / unit),
+        None if back is None else back.map(found, np.zeros(q), np.ones(q)),
     )
-
-
-def _unit(form: Form, logs: Logs, origin: jax.Array | Array) -> jax.Array:
-    """(q,) the unit of each latent coordinate in which the parameters are given.
-
-    In units of the length scales the kernel's values do not depend on these: they come in by the
-    prior alone, and neither a length scale nor a latent waits for the other. `origin` (q,) is
-    where they started, so that units start at 1.
-    """
-    return jnp.exp(_log_lengths(form, logs) - origin)
-
-
-def _log_lengths(form: Form, logs: Logs) -> jax.Array:
-    return logs["lengths"][0] if form.stationary else -0.5 * logs["slopes"]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -110,13 +92,11 @@ def _value_and_slopes(
     *,
     table: Table,
     features: jax.Array,
-    origin: jax.Array,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """-F per seen cell, and its derivatives."""
 
     def objective(p: dict[str, jax.Array]) -> jax.Array:
-        unit = _unit(form, p, origin)
-        mu, s = unit * latents(back, p, features), unit**2 * jnp.exp(p["s"])
-        return (divergence(mu, s) - bound(form, p, mu, s, unit * p["U"], table)) / cells
+        mu, s = latents(back, p, features), jnp.exp(p["s"])
+        return (divergence(mu, s) - bound(form, p, mu, s, p["U"], table)) / cells
 
     return jax.value_and_grad(objective)(parameters)

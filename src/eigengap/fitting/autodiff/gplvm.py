@@ -47,7 +47,8 @@ def fit_exact(
     parameters["noise"] = np.log(max(start.noise_variance - FLOOR, FLOOR))
     parameters.update({"Z": start.Z} if back is None else back.start)
     cells = columns.cells
-    weights = shared_weights(len(start.Z))
+    # By n itself the kernel would settle before the latents have moved, in a worse optimum.
+    weights = shared_weights(len(start.Z) ** 0.5)
     with double_precision():
         table = table_of(columns)
         features = jnp.asarray(np.zeros((1, 1)) if back is None else back.features)
@@ -81,12 +82,9 @@ def table_of(columns: SeenColumns) -> Table:
     )
 
 
-def shared_weights(n: int) -> dict[str, float]:
-    """Weights (see `descent`) of the parameters that n rows share.
-
-    The root of n: by n the kernel settles before the latents have moved, in a worse optimum.
-    """
-    return dict.fromkeys(("noise", "variances", "lengths", "slopes"), n**0.5)
+def shared_weights(weight: float) -> dict[str, float]:
+    """The weight (see `descent`) of every parameter that all rows share."""
+    return dict.fromkeys(("noise", "variances", "lengths", "slopes"), weight)
 
 
 def risen(trace: Trace, cells: float) -> Trace:

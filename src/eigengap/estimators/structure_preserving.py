@@ -1,0 +1,379 @@
+"""Structure preserving embedding as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from math import nan
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from eigengap.compiled.threads import one_blas_thread
+from eigengap.estimators._local_weights import local_weights
+from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
+from eigengap.estimators._neighbours import Search
+from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.fitting.structure import (
+    Embedding,
+    Kind,
+    Structure,
+    embed,
+    read_back,
+    shares,
+)
+from eigengap.fitting.structure_adjacency import adjacency
+from eigengap.fitting.structure_gain import graph_gain, rows_gain
+from eigengap.fitting.structure_start import starts
+from eigengap.linalg import Array, sign_rule
+from eigengap.sources.base import Source
+from eigengap.warn import warn
+
+HOPELESS = 0.9  # of the graph, that none of the starts from rows reached
+
+
+class StructureWarning(UserWarning):
+    """The coordinates do not give the whole graph back."""
+
+
+def _of_rows(estimator: StructurePreservingEmbedding) -> bool:
+    if estimator.affinity == "rows":
+        return True
+    raise AttributeError(
+        "StructurePreservingEmbedding of a bare graph has no transform: a new node has no place "
+        'before its edges are known. Fit rows (affinity="rows"), or the larger graph'
+    )
+
+
+class StructurePreservingEmbedding(GraphEstimator):
+    """Coordinates from which a graph can be read back, from the graph or from rows.
+
+    Shaw and Jebara (2009): the nearest neighbours of each node, as many as it has edges, are its
+    neighbours in the graph; or the pairs within a threshold are its edges. Spectral embedding and
+    maximum variance unfolding promise no such thing.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+    graph : {"nearest_neighbors", "threshold"}, default="nearest_neighbors"
+        How the graph is to be read back.
+    n_neighbors : int or None, default=5
+        Of rows: the graph is that of the nearest neighbours. Of no use with a threshold, or where
+        X is a graph.
+    radius : float or None, default=None
+        Of rows with graph="threshold": the threshold.
+    affinity : {"rows", "precomputed"}, default="rows"
+        Whether X holds rows, or is the adjacency matrix of a graph, of zeros and ones, dense or
+        sparse.
+    directed : bool, default=False
+        Whether an adjacency matrix may be asymmetric: row i names the neighbours of i. For
+        graph="nearest_neighbors" only.
+    margin : float, default=0.1
+        By which squared distances to others have to exceed those to neighbours, relative to the
+        mean squared distance of neighbours at the start; of thresholds, relative to the squared
+        threshold.
+    C : float, default=10.0
+        Price of missing a constraint, relative to what a constraint is usually worth.
+    n_init : int, default=4
+        Starts that are tried until one gives the whole graph back.
+    metric : str or callable, default="minkowski"
+    p : float, default=2
+    metric_params : dict, default=None
+    neighbors_algorithm : {"auto", "brute", "kd_tree", "ball_tree", "approximate"}, \
+default="auto"
+    tol : float, default=1e-3
+        What a constraint may be off at the end, relative to the margin.
+    max_iter : int, default=40
+        Rounds in which constraints are added, from each start.
+    random_state : int, RandomState or None, default=None
+        Of the starts; None is a seed of 0.
+    n_jobs : int, default=None
+        Threads of the search for neighbours.
+    missing_values : float or list of float, default=nan
+        Of rows: gaps are filled under a PPCA density first. A graph has none.
+    verbose : bool or int, default=False
+
+    Attributes
+    ----------
+    embedding_ : array of shape (n_samples, n_components)
+        Principal axes first. Of rows in their units; of a bare graph with mean square 1, or with
+        the threshold at 1.
+    edges_recovered_ : float
+        Share of the graph's edges that the coordinates give back.
+    false_edges_ : float
+        Share of the edges that they give back and that the graph has not.
+    graph_ : sparse array of shape (n_samples, n_samples)
+        The graph that was to be kept, bool.
+    recovered_graph_ : sparse array of shape (n_samples, n_samples)
+    threshold_ : float
+        Distance up to which two nodes are neighbours. Only if graph="threshold".
+    n_constraints_ : int
+        In force at the end, of all that there are.
+    n_iter_ : int
+        Rounds of the start that was kept.
+    n_components_, n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    Not every graph fits q dimensions: a star with seven leaves has no such coordinates in the
+    plane. What came back is told, and a warning says so where it is not all.
+
+    New rows are placed by the affine combination of their neighbours among the fitted rows that
+    comes nearest to them; a fitted row keeps its coordinates exactly. A bare graph has no
+    `transform`.
+
+    All pairs of nodes are compared in each round, some at a time: time grows with n^2, memory
+    with the constraints. "matching" (b-matching), the third rule of the paper, is not offered.
+
+    Examples
+    --------
+    A ladder that is closed with a twist, which spectral embedding lays upon itself:
+
+    >>> import numpy as np
+    >>> from eigengap import StructurePreservingEmbedding
+    >>> n = 8
+    >>> A = np.zeros((2 * n, 2 * n), dtype=int)
+    >>> for i in range(2 * n):
+    ...     A[i, (i + 1) % (2 * n)] = A[i, (i + n) % (2 * n)] = 1
+    >>> A = np.maximum(A, A.T)
+    >>> spe = StructurePreservingEmbedding(3, affinity="precomputed").fit(A)
+    >>> spe.edges_recovered_, spe.false_edges_
+    (1.0, 0.0)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GRAPH_CONSTRAINTS,
+        "graph": [StrOptions({"nearest_neighbors", "threshold"})],
+        "affinity": [StrOptions({"rows", "precomputed"})],
+        "directed": ["boolean"],
+        "margin": [Interval(Real, 0, None, closed="neither")],
+        "C": [Interval(Real, 0, None, closed="neither")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "verbose": ["verbose"],
+    }
+
+    _prefix = "SPE"
+
+    edges_recovered_: float
+    false_edges_: float
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        graph: Kind = "nearest_neighbors",
+        n_neighbors: int | None = 5,
+        radius: float | None = None,
+        affinity: str = "rows",
+        directed: bool = False,
+        margin: float = 0.1,
+        C: float = 10.0,
+        n_init: int = 4,
+        metric: Any = "minkowski",
+        p: float = 2,
+        metric_params: dict[str, Any] | None = None,
+        neighbors_algorithm: str = "auto",
+        tol: float = 1e-3,
+        max_iter: int = 40,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        missing_values: Any = nan,
+        verbose: bool | int = False,
+    ) -> None:
+        self.n_components = n_components
+        self.graph = graph
+        self.n_neighbors = n_neighbors
+        self.radius = radius
+        self.affinity = affinity
+        self.directed = directed
+        self.margin = margin
+        self.C = C
+        self.n_init = n_init
+        self.metric = metric
+        self.p = p
+        self.metric_params = metric_params
+        self.neighbors_algorithm = neighbors_algorithm
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.missing_values = missing_values
+        self.verbose = verbose
+
+    # Input ---------------------------------------------------------------------------------
+
+    @property
+    def _is_pairwise(self) -> bool:
+        return self.affinity == "rows" and super()._is_pairwise
+
+    def _rows(self, source: Source) -> Any:
+        if self.affinity == "rows":
+            return super()._rows(source)
+        return adjacency(source.collect(), directed=self._may_be_directed())
+
+    def _may_be_directed(self) -> bool:
+        if self.directed and self.graph == "threshold":
+            raise ValueError(
+                "directed=True belongs to graph='nearest_neighbors': pairs within a threshold have "
+                "no direction"
+            )
+        return bool(self.directed)
+
+    def _search(self) -> Search:
+        """By the parameter that the kind of graph asks for; the other one is of no use."""
+        by_radius = self.graph == "threshold"
+        count, radius = self.n_neighbors, self.radius
+        if (radius if by_radius else count) is None:
+            wanted = "radius" if by_radius else "n_neighbors"
+            raise ValueError(f"graph={self.graph!r} of rows needs {wanted}, got None")
+        if radius is not None and not by_radius:
+            raise ValueError(
+                f"radius={radius:g} belongs to graph='threshold', not to 'nearest_neighbors'"
+            )
+        return Search(
+            n_neighbors=None if by_radius or count is None else int(count),
+            radius=float(radius) if by_radius and radius is not None else None,
+            metric=self.metric,
+            p=self.p,
+            metric_params=self.metric_params,
+            algorithm=self.neighbors_algorithm,
+            n_jobs=self.n_jobs,
+            seed=self._seed(),
+        )
+
+    # Fitting -------------------------------------------------------------------------------
+
+    def _fit_rows(self, rows: Any) -> Array:
+        rng = np.random.default_rng(self._seed())
+        q = int(self.n_components)
+        if self.affinity == "rows":
+            undirected = self._neighbour_graph(rows)
+            nearest = self._neighbours.among()
+            scaled = rows_gain(undirected, nearest, self.graph, self.radius, self.margin, q, rng)
+            if self._neighbours.search.is_euclidean:
+                scaled = scaled.also_from(rows, q)
+        else:
+            scaled = graph_gain(rows, self.graph, self.margin)
+        self.n_connected_components_ = scaled.components
+        best = self._best(scaled, q, rng)
+        found = self._principal(best.Y) * scaled.unit
+        self._tell(scaled.structure, best, scaled.unit)
+        return found
+
+    def _best(self, scaled: Any, q: int, rng: np.random.Generator) -> Embedding:
+        """The best of some starts; the first that gives the whole graph back."""
+        watch = watch_for(self.verbose, type(self).__name__)
+        best: Embedding | None = None
+        choices = starts(scaled.pattern, q, rng, scaled.size, scaled.given)
+        try:
+            with one_blas_thread():
+                for count in range(int(self.n_init)):
+                    if best is not None and best.quality < HOPELESS and count == len(scaled.given):
+                        break  # better starts than those from the rows are not to be had
+                    Y = next(choices)
+                    structure = scaled.priced(Y, float(self.C))
+                    now = embed(
+                        structure,
+                        scaled.gain,
+                        Y,
+                        total=scaled.total,
+                        tol=float(self.tol),
+                        max_rounds=int(self.max_iter),
+                        watch=watch,
+                    )
+                    if best is None or now.quality > best.quality:
+                        best = now
+                    if best.quality >= 1.0:
+                        break
+        finally:
+            if isinstance(watch, ProgressLine):
+                watch.close()
+        assert best is not None
+        return best
+
+    def _principal(self, Y: Array) -> Array:
+        U, s, _ = np.linalg.svd(Y - np.mean(Y, axis=0), full_matrices=False)
+        found = np.zeros((len(Y), int(self.n_components)))
+        found[:, : U.shape[1]] = U * (sign_rule(U) * s)
+        return found
+
+    def _tell(self, structure: Structure, best: Embedding, unit: float) -> None:
+        self.__dict__.pop("threshold_", None)  # of an earlier fit
+        self._structure, self._unit = structure, unit
+        self.graph_ = self._both_ways(structure.neighbours)
+        self.recovered_graph_ = self._both_ways(best.recovered)
+        self.edges_recovered_, self.false_edges_ = shares(self.graph_, self.recovered_graph_)
+        self.n_constraints_, self.n_iter_ = best.constraints, best.rounds
+        if structure.kind == "threshold":
+            self.threshold_ = unit * float(np.sqrt(1.0 + 0.5 * structure.margin))
+        if self.edges_recovered_ < 1.0 or self.false_edges_ > 0.0:
+            warn(
+                f"the coordinates give back {100 * self.edges_recovered_:.1f} % of the edges, and "
+                f"{100 * self.false_edges_:.1f} % of what they give back are none: "
+                f"n_components={self.n_components} may be too few for this graph; or raise n_init "
+                "or max_iter",
+                StructureWarning,
+            )
+
+    def _both_ways(self, pattern: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+        """Edges of either direction, unless directions count."""
+        if self.affinity == "precomputed" and self.directed:
+            return pattern
+        return scipy.sparse.csr_array((pattern + pattern.T).astype(bool))
+
+    # Output --------------------------------------------------------------------------------
+
+    def reconstruct_graph(self) -> scipy.sparse.csr_array:
+        """The graph that `embedding_` gives back, read anew: (n_samples, n_samples), bool.
+
+        Returns
+        -------
+        sparse array of shape (n_samples, n_samples)
+        """
+        check_is_fitted(self, "embedding_")
+        return self._both_ways(read_back(self._structure, self.embedding_ / self._unit))
+
+    def transform(self, X: Any) -> Array:
+        """Coordinates of new rows beside the fitted ones; a bare graph has none.
+
+        Parameters
+        ----------
+        X : table of shape (n_new, n_features)
+            NaN marks a gap. Where the metric is "precomputed", distances (n_new, n_samples) to the
+            fitted points.
+
+        Returns
+        -------
+        array of shape (n_new, n_components)
+        """
+        return super().transform(X)
+
+    def _of_new(self, rows: Array) -> Array:
+        nearest = self._neighbours.of_new(rows)
+        alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
+        if len(alone):
+            raise ValueError(
+                f"row {int(alone[0])} has no fitted row within radius={self.radius:g}: it cannot "
+                "be placed. Leave it out, or fit with a larger radius"
+            )
+        return np.asarray(local_weights(self._neighbours, nearest, True) @ self.embedding_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        bare = self.affinity == "precomputed"
+        tags.input_tags.pairwise = tags.input_tags.pairwise or bare
+        tags.input_tags.sparse = not self._is_pairwise
+        tags.input_tags.allow_nan = tags.input_tags.allow_nan and not bare
+        return tags
+
+
+# Only now: scikit-learn wraps `transform` for set_output when the class is made, and what it wraps
+# is always there.
+StructurePreservingEmbedding.transform = available_if(_of_rows)(  # type: ignore[method-assign]
+    StructurePreservingEmbedding.transform
+)

@@ -1,0 +1,305 @@
+"""Maximum variance unfolding as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from math import nan
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from eigengap.estimators._local_weights import around, local_weights
+from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
+from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.fitting.loop import Trace
+from eigengap.fitting.unfolding import (
+    MOST_COLUMNS,
+    SPARE,
+    Constraint,
+    Unfolding,
+    require_unfolding,
+    unfold,
+)
+from eigengap.fitting.unfolding_landmarks import reconstruction_basis, unfold_on_landmarks
+from eigengap.linalg import Array
+from eigengap.models.graph import Graph
+from eigengap.warn import warn
+
+EXACT_ROWS = 20_000  # up to which landmarks="auto" places every row by itself
+AUTO_LANDMARKS = 300
+
+
+class MaximumVarianceUnfolding(GraphEstimator):
+    """Maximum variance unfolding: rows pulled apart, neighbours keeping their distances.
+
+    The Gram matrix K of largest trace in which neighbours are as far apart as they were
+    (Weinberger and Saul 2006), and its principal coordinates. Peers take hours where they solve
+    the semidefinite program as such; here it is solved for a low-rank factor, without any n x n
+    matrix, and a bound from its multipliers tells how far from the optimum the result is at most.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Coordinates that are kept of K.
+    n_neighbors : int or None, default=6
+        Neighbours whose distances are kept; an edge stands where either is the other's neighbour.
+        None where radius is given.
+    radius : float or None, default=None
+        Rows within it are neighbours.
+    constraint : {"equal", "at_most"}, default="equal"
+        Whether distances of neighbours stay as they are, or may shrink. "at_most" is the easier
+        program, with a bound that closes; it lets a strip narrow where that makes it longer.
+    preserve_angles : bool, default=False
+        Whether distances among the neighbours of a row are kept as well, as in the original: more
+        rigid, and slower. Use fewer neighbours then.
+    landmarks : int, "auto" or None, default=None
+        None places every row by itself. A number places so many rows, and the others as the
+        affine combinations of their neighbours that they are (Weinberger, Packer and Saul 2005);
+        distances are then kept in least squares. "auto" does so with 300 where there are more than
+        20 000 rows.
+    metric : str or callable, default="minkowski"
+        "precomputed" takes a matrix of distances.
+    p : float, default=2
+        Of the Minkowski metric.
+    metric_params : dict, default=None
+    neighbors_algorithm : {"auto", "brute", "kd_tree", "ball_tree", "approximate"}, \
+default="auto"
+    disconnected : {"bridge", "error"}, default="bridge"
+        Parts of a graph that falls apart are joined by their nearest rows, with a warning, or
+        refused.
+    tol : float, default=1e-4
+        What squared distances may be off at the end, root mean square, relative to the mean squared
+        distance of neighbours; a tenth of the relative change of variance that ends the fit.
+    max_iter : int, default=50
+        Subproblems, of at most 50 (equal) or 300 (at_most) steps each.
+    random_state : int, RandomState or None, default=None
+        Of the start, of landmarks, and of the approximate search. None is a seed of 0: the result
+        hardly depends on it.
+    n_jobs : int, default=None
+        Threads of the search for neighbours.
+    missing_values : float or list of float, default=nan
+    verbose : bool or int, default=False
+
+    Attributes
+    ----------
+    embedding_ : array of shape (n_samples, n_components)
+    eigenvalues_ : array of shape (rank_,)
+        Of K, descending: what they leave beyond n_components is variance that the picture hides.
+    constraint_violation_ : float
+        The largest relative to the squared distance that it concerns.
+    constraint_violation_rms_ : float
+        Root mean square of the same.
+    duality_gap_ : float
+        (bound - tr K) / bound, with the bound that the multipliers prove. inf where they prove
+        nothing, as for equal distances that leave K no freedom (see Notes); nan where the
+        eigenvalue for it was too costly, in graphs of many rows that are not flat.
+    converged_ : bool
+    rank_ : int
+        Columns of the factor in which K was looked for.
+    n_iter_ : int
+        Steps of descent.
+    trace_ : Trace
+        tr K in squared units of the mean edge, and violation, at each subproblem.
+    graph_ : Graph
+    landmarks_ : array of shape (n_landmarks,)
+        Rows that were placed. Only with landmarks.
+    n_connected_components_ : int
+        Before they were joined.
+    n_components_, n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    New rows are placed by the affine combination of their neighbours among the fitted rows that
+    comes nearest to them (locally linear weights). A fitted row keeps its coordinates exactly. A
+    new row near a surface that neighbours sample at distances h is off by the order of h^2 times
+    its curvature, and by its own distance from the surface.
+
+    Rows with gaps are filled under a PPCA density first.
+
+    As soon as d + 2 neighbours are each other's in d columns, equal distances hold them rigid, K
+    has no positive definite choice, and no finite multipliers are optimal: `duality_gap_` is then
+    large or inf however good K is, and `constraint_violation_` is what to look at.
+
+    Memory grows with n times the rank, and with the edges; what does not fit is refused before it
+    is allocated.
+
+    Examples
+    --------
+    A quarter of a circle is unrolled to its length:
+
+    >>> import numpy as np
+    >>> from eigengap import MaximumVarianceUnfolding
+    >>> angle = np.linspace(0, np.pi / 2, 50)
+    >>> X = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> Z = MaximumVarianceUnfolding(1, n_neighbors=2).fit_transform(X)
+    >>> round(float(np.ptp(Z)), 2)
+    1.57
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GRAPH_CONSTRAINTS,
+        "constraint": [StrOptions({"equal", "at_most"})],
+        "preserve_angles": ["boolean"],
+        "landmarks": [Interval(Integral, 3, None, closed="left"), StrOptions({"auto"}), None],
+        "disconnected": [StrOptions({"bridge", "error"})],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "verbose": ["verbose"],
+    }
+
+    _prefix = "MVU"
+
+    eigenvalues_: Array
+    constraint_violation_: float
+    constraint_violation_rms_: float
+    duality_gap_: float
+    converged_: bool
+    rank_: int
+    n_iter_: int
+    trace_: Trace
+    graph_: Graph
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_neighbors: int | None = 6,
+        radius: float | None = None,
+        constraint: Constraint = "equal",
+        preserve_angles: bool = False,
+        landmarks: int | str | None = None,
+        metric: Any = "minkowski",
+        p: float = 2,
+        metric_params: dict[str, Any] | None = None,
+        neighbors_algorithm: str = "auto",
+        disconnected: Disconnected = "bridge",
+        tol: float = 1e-4,
+        max_iter: int = 50,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        missing_values: Any = nan,
+        verbose: bool | int = False,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.radius = radius
+        self.constraint = constraint
+        self.preserve_angles = preserve_angles
+        self.landmarks = landmarks
+        self.metric = metric
+        self.p = p
+        self.metric_params = metric_params
+        self.neighbors_algorithm = neighbors_algorithm
+        self.disconnected = disconnected
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.missing_values = missing_values
+        self.verbose = verbose
+
+    # Fitting -------------------------------------------------------------------------------
+
+    def _fit_rows(self, rows: Array) -> Array:
+        graph = self._connected(self._graph(rows), self.disconnected)
+        n, q = graph.n, int(self.n_components)
+        columns = self._columns(rows)
+        rng = np.random.default_rng(self._seed())
+        chosen = self._chosen(n, rng)
+        self.__dict__.pop("landmarks_", None)  # of an earlier fit
+        require_unfolding(n, graph.m, columns)
+        basis = None
+        if chosen is not None:
+            self.landmarks_ = chosen
+            nearest = self._neighbours.among()
+            basis = reconstruction_basis(local_weights(self._neighbours, nearest, False), chosen)
+        found = self._unfolded(graph, columns, basis, rng)
+        self._keep(graph, found)
+        embedding = np.zeros((n, q))
+        kept = min(q, found.Z.shape[1])
+        embedding[:, :kept] = found.Z[:, :kept]
+        return embedding
+
+    def _graph(self, rows: Array) -> Graph:
+        graph = self._neighbour_graph(rows)
+        if not self.preserve_angles:
+            return graph
+        parts = [graph.edges]
+        for _, nodes, _, among in around(self._neighbours, self._neighbours.among()):
+            a, b = np.triu_indices(nodes.shape[1], 1)
+            parts.append((nodes[:, a].ravel(), nodes[:, b].ravel(), among[:, a, b].ravel()))
+        i, j, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Graph.of_edges(graph.n, i, j, lengths)
+
+    def _columns(self, rows: Array) -> int:
+        """Of the factor to start with: as many as keep all lengths, where those are few."""
+        q, d = int(self.n_components), rows.shape[1]
+        own = MOST_COLUMNS if self._is_pairwise else min(d + 1, MOST_COLUMNS)
+        return max(q + SPARE, own) if self.constraint == "equal" else q + SPARE
+
+    def _chosen(self, n: int, rng: np.random.Generator) -> Any:
+        """Landmarks, in order; None where every row is placed by itself."""
+        if self.landmarks is None or (self.landmarks == "auto" and n <= EXACT_ROWS):
+            return None
+        wanted = AUTO_LANDMARKS if self.landmarks == "auto" else int(self.landmarks)
+        return np.sort(rng.choice(n, wanted, replace=False)) if wanted < n else None
+
+    def _unfolded(
+        self, graph: Graph, columns: int, basis: Array | None, rng: np.random.Generator
+    ) -> Unfolding:
+        watch = watch_for(self.verbose, type(self).__name__)
+        tol = float(self.tol)
+        try:
+            if basis is not None:
+                return unfold_on_landmarks(
+                    graph, basis, self.constraint, columns=columns, tol=tol, rng=rng, watch=watch
+                )
+            return unfold(
+                graph,
+                self.constraint,
+                columns=columns,
+                tol=tol,
+                max_iter=int(self.max_iter),
+                rng=rng,
+                watch=watch,
+            )
+        finally:
+            if isinstance(watch, ProgressLine):
+                watch.close()
+
+    def _keep(self, graph: Graph, found: Unfolding) -> None:
+        self.graph_ = graph
+        self.eigenvalues_ = found.lam
+        self.constraint_violation_ = found.worst
+        self.constraint_violation_rms_ = found.rms
+        self.duality_gap_ = found.gap
+        self.converged_ = found.converged
+        self.rank_ = found.rank
+        self.n_iter_ = found.steps
+        self.trace_ = found.trace
+        if not found.converged:
+            warn(
+                f"unfolding did not converge in max_iter={self.max_iter} subproblems: squared "
+                f"distances of neighbours are off by up to {100 * found.worst:.2g} % "
+                f"(root mean square {100 * found.rms:.2g} %). Raise max_iter, or tol={self.tol:g}",
+                ConvergenceWarning,
+            )
+
+    # New rows ------------------------------------------------------------------------------
+
+    def _of_new(self, rows: Array) -> Array:
+        nearest = self._neighbours.of_new(rows)
+        alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
+        if len(alone):
+            raise ValueError(
+                f"row {int(alone[0])} has no fitted row within radius={self.radius:g}: it cannot "
+                "be placed. Leave it out, or fit with a larger radius or n_neighbors"
+            )
+        return np.asarray(local_weights(self._neighbours, nearest, True) @ self.embedding_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = not self._is_pairwise
+        return tags
