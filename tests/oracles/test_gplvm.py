@@ -242,10 +242,10 @@ def bound_of(form, logs, mu, s, U, Y):
     ("name", "shape", "gaps"),
     [
         ("rbf", (9, 4), False),
-        ("rbf", (5, 8), False),
+        pytest.param("rbf", (5, 8), False, marks=pytest.mark.slow),
         ("linear", (9, 4), True),
         ("rbf+linear", (9, 4), True),
-        ("rbf+rbf", (9, 4), False),
+        pytest.param("rbf+rbf", (9, 4), False, marks=pytest.mark.slow),
     ],
 )
 def test_bound_and_its_gradient(name, shape, gaps, rng):
@@ -452,7 +452,7 @@ def test_slope_of_a_new_row_is_its_difference(rng):
     np.testing.assert_allclose(at.value, wanted, rtol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["rbf+linear", "rbf+rbf"])
+@pytest.mark.parametrize("name", ["rbf+linear", pytest.param("rbf+rbf", marks=pytest.mark.slow)])
 def test_bound_of_a_new_row_and_its_derivatives(name, rng):
     """The printed bound with q(u) held: expectations by NumPy, derivatives by differences."""
     kernel, U = KERNELS[name], 1.5 * rng.normal(size=(3, 2))
@@ -491,7 +491,11 @@ def test_bound_of_a_new_row_and_its_derivatives(name, rng):
 
 
 @pytest.mark.filterwarnings("ignore:GPLVM did not converge")
-@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
+@pytest.mark.parametrize(
+    "gaps",
+    [pytest.param(False, marks=pytest.mark.slow), True],
+    ids=["complete", "gaps"],
+)
 def test_rows_of_a_bayesian_fit_stay_where_it_left_them(gaps):
     """The bound of a row has no slope at the fit's own latents: the envelope theorem.
 
