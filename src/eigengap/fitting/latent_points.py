@@ -27,7 +27,6 @@ FIRST_STEPS = 10  # of all starts, before the best of them goes on alone
 STEP = 1e-8  # size of a step at which a row is done
 APART = 0.5  # distance of two starts, where the prior's standard deviation is 1
 MOST_CANDIDATES = 2000  # fitted latents among which starts are sought
-MORE, AROUND = 200, 1.5  # other points among these, and their standard deviation
 FAR = 1e100  # added to the cost of what is near a start already
 _PIECE = 1 << 21  # numbers that are held at a time
 
@@ -148,12 +147,10 @@ def _descended(model: GaussianProcesses, Y: Array, Z: Array, most: int) -> tuple
 def likely_starts(model: GaussianProcesses, Y: Array, Z: Array, k: int) -> Array:
     """k latents (n, k, q) for each row from which to seek its own, away from each other.
 
-    Of the fitted latents Z (N, q), and some more about them, the one at which the row is most
-    probable, prior included; then the most probable of those further than APART from it; and so
-    on. Y (n, d) is standardised.
+    Of the fitted latents Z (N, q) the one at which the row is most probable, prior included; then
+    the most probable of those further than APART from it; and so on. Y (n, d) is standardised.
     """
-    about = AROUND * np.random.default_rng(0).normal(size=(MORE, Z.shape[1]))
-    Z = np.vstack([_some(Z), about])
+    Z = _some(Z)
     seen = ~np.isnan(Y)
     x, m = np.where(seen, Y, 0.0), seen.astype(np.float64)
     mean, variance = model.predict(Z)
