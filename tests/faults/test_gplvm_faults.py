@@ -160,6 +160,14 @@ def test_exact_fit_of_very_many_rows_is_refused_with_the_gigabytes():
         GPLVM(1, kernel="matern32").fit(X)
 
 
+def test_the_linear_kernel_takes_very_many_rows():
+    X = np.random.default_rng(0).normal(size=(100_000, 3)) * [3.0, 1.0, 0.1]
+    for method in ("auto", "exact"):
+        model = GPLVM(1, kernel="linear", method=method).fit(X)
+    assert abs(np.corrcoef(model.embedding_[:, 0], X[:, 0])[0, 1]) > 0.999
+    assert model.transform(X[:5] + 0.1).shape == (5, 1)
+
+
 def test_kernels_without_expectations_name_the_way_out(X):
     with pytest.raises(ValueError, match=r'kernel="rbf".*method="exact"'):
         GPLVM(2, kernel="matern52", method="bayesian").fit(X)

@@ -360,6 +360,19 @@ def test_linear_latents_are_scores_of_ppca():
     )
 
 
+def test_functions_of_the_closed_form_are_conditioned_on_all_rows():
+    X, new = swiss(30), np.random.default_rng(0).normal(size=(4, 2))
+    closed = GPLVM(2, kernel="linear").fit(X).model_
+    columns = seen_columns(closed.standardised(X))
+    Z = GPLVM(2, kernel="linear").fit_transform(X)
+    dense = given_latents(
+        closed.kernel, closed.noise_variance, Z, columns.table, columns.groups, columns.of_column
+    )
+    mean, variance = dense.predict(new)
+    np.testing.assert_allclose(closed.standardised(closed.predict(new)[0]), mean, atol=1e-10)
+    np.testing.assert_allclose(closed.predict(new)[1] / closed.unit**2, variance, atol=1e-10)
+
+
 def test_optimisation_finds_the_closed_form():
     X = swiss(30)
     closed = GPLVM(2, kernel="linear").fit(X)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import nan
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -49,6 +49,14 @@ EXACT_WORK = 8.0 * EXACT_ROWS**3  # of rows^3 times patterns of gaps
 STARTS = 3  # fitted latents from which that of a new row is sought
 RELEVANT = 0.01  # of the largest relevance
 COPIES = 10.0  # n x n matrices that an exact fit holds
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Which rows of a table show a value."""
+
+    present: Any  # indices
+    count: int  # of all rows
 
 
 class GPLVM(TransformerMixin, BaseEstimator):
@@ -246,9 +254,10 @@ class GPLVM(TransformerMixin, BaseEstimator):
         filled = standard.Y
         if filler is not None:
             filled = standard.of(np.asarray(filler.impute(values[present]), dtype=np.float64))
-        fit = self._fit_table(method, kernel, standard, columns, filled, present)
+        rows = _Rows(present, len(values))
+        fit = self._fit_table(method, kernel, standard, columns, filled, rows)
         validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
-        self._keep(fit, method, standard, columns, present, len(values))
+        self._keep(fit, method, standard, columns, rows)
         self._filler = filler
         self._tell(fit, standard)
         found = self.embedding_
@@ -311,7 +320,7 @@ class GPLVM(TransformerMixin, BaseEstimator):
         standard: Standard,
         columns: SeenColumns,
         filled: Array,
-        present: Any,
+        rows: _Rows,
     ) -> LatentFit:
         if method == "exact" and _is_linear(kernel, columns, self.back_constraint):
             return fit_linear(columns, int(self.n_components))
@@ -321,7 +330,7 @@ class GPLVM(TransformerMixin, BaseEstimator):
         from eigengap.fitting.autodiff.gplvm import fit_exact
 
         rng = np.random.default_rng(self._seed())
-        Z, spread = self._first_latents(filled, present, rng)
+        Z, spread = self._first_latents(filled, rows, rng)
         best: LatentFit | None = None
         for k in range(int(self.n_init)):
             at = Z if k == 0 else perturbed(Z, rng)
@@ -353,21 +362,21 @@ class GPLVM(TransformerMixin, BaseEstimator):
         return min(M, q) if self._maybe_linear(kernel) else M
 
     def _first_latents(
-        self, filled: Array, present: Any, rng: np.random.Generator
+        self, filled: Array, rows: _Rows, rng: np.random.Generator
     ) -> tuple[Array, Array]:
         """(n, q) of unit variance, and the share of the variance along each (q,)."""
         q = int(self.n_components)
         if not isinstance(self.init, str):
             given = np.asarray(self.init, dtype=np.float64)
-            if given.ndim != 2 or given.shape[1] != q or len(given) <= present[-1]:
+            if given.shape != (rows.count, q):
                 raise ValueError(
-                    f"init has shape {given.shape}, and latents of all rows are wanted, with "
-                    f"{q} columns (n_components)"
+                    f"init has shape {given.shape}, and latents of all rows are wanted: "
+                    f"{(rows.count, q)}"
                 )
             if not np.all(np.isfinite(given)):
                 row, k = np.argwhere(~np.isfinite(given))[0]
                 raise ValueError(f"init holds {given[row, k]} at row {row}, column {k}")
-            return to_unit_variance(given[present], rng)
+            return to_unit_variance(given[rows.present], rng)
         if self.init == "isomap":
             from eigengap.estimators.isomap import Isomap
 
@@ -385,8 +394,7 @@ class GPLVM(TransformerMixin, BaseEstimator):
         method: str,
         standard: Standard,
         columns: SeenColumns,
-        present: Any,
-        n: int,
+        rows: _Rows,
     ) -> None:
         for name in ("embedding_sd_", "log_likelihood_", "bound_", "inducing_"):
             self.__dict__.pop(name, None)
@@ -400,11 +408,11 @@ class GPLVM(TransformerMixin, BaseEstimator):
         self.model_ = replace(fit.model.ordered(order), mean=standard.mean, unit=standard.unit)
         self.method_, self._scaled = method, bool(self.scale)
         # A row without any seen cell is where the prior has it.
-        self.embedding_ = np.zeros((n, q))
-        self.embedding_[present] = fit.Z[:, order]
+        self.embedding_ = np.zeros((rows.count, q))
+        self.embedding_[rows.present] = fit.Z[:, order]
         if fit.s is not None:
-            self.embedding_sd_ = np.ones((n, q))
-            self.embedding_sd_[present] = np.sqrt(fit.s[:, order])
+            self.embedding_sd_ = np.ones((rows.count, q))
+            self.embedding_sd_[rows.present] = np.sqrt(fit.s[:, order])
             self.inducing_ = self.model_.support
         objective = fit.objective - float(np.sum(columns.seen, axis=0) @ np.log(standard.unit))
         setattr(self, "log_likelihood_" if method == "exact" else "bound_", objective)
@@ -413,7 +421,7 @@ class GPLVM(TransformerMixin, BaseEstimator):
         self._back: BackMap | None = fit.back
         self._order = order
         self._standard = standard
-        self._present = present
+        self._present = rows.present
 
     def _tell(self, fit: LatentFit, standard: Standard) -> None:
         if standard.total <= 0.0:
