@@ -16,16 +16,14 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import (
-    _check_feature_names_in,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.evidence import evidence_of
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
+from eigengap.fitting.plan import LARGEST_DENSE
 from eigengap.fitting.range import refuse_tiny_columns
 from eigengap.linalg import Array
 from eigengap.models.affine import AffineMap
@@ -41,6 +39,7 @@ from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column
 from eigengap.spectrum import Spectrum
+from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.warn import warn
 
@@ -122,7 +121,8 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a gap.
+            Array, masked array, sparse matrix, pandas, polars or pyarrow, a Dask array or frame, or
+            the path of a file (`eigengap.open_source`); NaN marks a gap.
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
             Frequency of each row: an integer weight equals repeating the row.
@@ -143,13 +143,14 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
                 missing_values=self.missing_values,
             )
         )
+        look_first(source, scatter=self._wants_scatter(source))
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         require_frequencies(source.seen().sum_w)
         self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
         unit = self._column_sizes(source) if self.scale else None
         fit = self._fit_model(source if unit is None else Rescaled(source, unit))
-        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        keep_features(self, X, source)  # only now: a fit may fail
         self._keep(fit, unit)
         self.evidence_ = evidence_of(source, fit, self._noise_kind(), self._fits_mean())
         self.knows_cell_sd_ = source.has_cell_sd
@@ -161,6 +162,10 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
 
     def _finish(self) -> None:
         """What a subclass adds to a fitted model."""
+
+    def _wants_scatter(self, source: Source) -> bool:
+        """Whether complete rows are fitted from their d x d scatter."""
+        return not self.scale and source.n_features <= LARGEST_DENSE
 
     def _fit_model(self, source: Source) -> GaussianFit:
         raise NotImplementedError
@@ -237,7 +242,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
                 ForgottenCellSdWarning,
             )
         source = as_source(X, cell_sd=cell_sd, missing_values=self.missing_values)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        check_features(self, X, source)
         return source
 
     def _map(self, X: Any, fn: Callable[..., Array], cell_sd: Any = None) -> Array:

@@ -38,7 +38,8 @@ class NoisyEstimator(LinearGaussianEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a gap.
+            Array, masked array, sparse matrix, pandas, polars or pyarrow, a Dask array or frame, or
+            the path of a file (`eigengap.open_source`); NaN marks a gap.
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
             Frequency of each row: an integer weight equals repeating the row.

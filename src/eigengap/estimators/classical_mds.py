@@ -16,13 +16,15 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged
 from eigengap.estimators._distances import BLOCK_BYTES, METRICS, Metric, RowDistances, as_rows
+from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import LOOSE, rank_from_fits
+from eigengap.estimators._whole import whole_table
 from eigengap.fitting.gaussian_em import EMOptions
 from eigengap.fitting.mds import (
     Dimensions,
@@ -254,7 +256,9 @@ class ClassicalMDS(TransformerMixin, BaseEstimator):
         array of shape (n_samples, n_components)
             `embedding_`, in float32 where X is.
         """
-        everyone = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        everyone = whole_table(
+            X, "ClassicalMDS", sample_weight=sample_weight, missing_values=self.missing_values
+        )
         weight = everyone.map(_weight_of)
         _require_frequencies_of(weight)
         if self.metric in PAIRS:
@@ -263,7 +267,7 @@ class ClassicalMDS(TransformerMixin, BaseEstimator):
             found = self._fit_rows(self._checked(everyone))
         else:
             found = self._fit_metric(self._checked(everyone), weight)
-        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        keep_features(self, X, everyone)  # only now: a fit may fail
         self.present_ = _present(weight)
         self._keep(found)
         if self.present_ is not None:
@@ -472,7 +476,7 @@ class ClassicalMDS(TransformerMixin, BaseEstimator):
         source = as_source(X, missing_values=self.missing_values)
         if source.has_gaps and not self._takes_gaps:
             _refuse_gaps(source, self.metric)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        check_features(self, X, source)
         if self.metric == "precomputed" and source.is_sparse:
             raise ValueError("X is sparse; densify it with X.toarray()")
         return source

@@ -18,7 +18,6 @@ from sklearn.utils.validation import (
     _check_y,
     check_consistent_length,
     check_is_fitted,
-    validate_data,
 )
 
 from eigengap.estimators._base import (
@@ -28,6 +27,7 @@ from eigengap.estimators._base import (
     _standard_deviations,
 )
 from eigengap.estimators._density import CONSTRAINTS, density, has_density, warnings_about
+from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._prediction_rank import (
     FOLDS,
     SEARCH_STEPS,
@@ -36,6 +36,7 @@ from eigengap.estimators._prediction_rank import (
     search,
 )
 from eigengap.estimators._rank import LOOSE
+from eigengap.estimators._whole import all_rows
 from eigengap.estimators.ppca import PPCA
 from eigengap.linalg import Array
 from eigengap.sources import as_source
@@ -156,7 +157,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        everything = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        everything = all_rows(X, sample_weight=sample_weight, missing_values=self.missing_values)
         labels = self._labels(y, everything)
         source = present_rows(everything)
         source.require_fit(min_rows=2)
@@ -173,7 +174,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         errors = self._cross_validated(parts) if self._adapts else None
         q = best(errors) if errors else 1
         models = self._fit_classes(parts, {"n_components": q} if self._adapts else {})
-        validate_data(self, X, reset=True, skip_check_array=True)
+        keep_features(self, X, source)
         self.classes_, self.class_prior_ = classes, prior
         self.scale_, self.models_ = unit, models
         self.__dict__.pop("cv_errors_", None)  # of an earlier fit that had to choose
@@ -192,7 +193,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         labels = _check_y(y, multi_output=False, y_numeric=False, estimator=self)
         check_classification_targets(labels)
         check_consistent_length(np.empty(source.n_rows or 0), labels)
-        weight = source.weight if isinstance(source, ArraySource) else None
+        weight = source.weight
         return labels if weight is None else labels[weight > 0]
 
     def _prior(self, classes: NDArray[Any], counted: Array) -> Array:
@@ -374,7 +375,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
         """ln pi_k p(x | k): (n, K)."""
         check_is_fitted(self, "models_")
         source = as_source(X, missing_values=self.missing_values)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        check_features(self, X, source)
         with np.errstate(divide="ignore"):  # a prior of 0 excludes its class
             log_prior = np.log(self.class_prior_)
         return source.map(lambda block: _on_dense(block, self._log_densities)) + log_prior
@@ -456,7 +457,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _weight(source: Source) -> Array | None:
-    return source.weight if isinstance(source, ArraySource) else None
+    return source.weight
 
 
 def _select(source: Source, rows: NDArray[np.intp], unit: Array | None) -> ArraySource:

@@ -11,8 +11,9 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators.pca import PCA
@@ -33,6 +34,7 @@ from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
 from eigengap.sources.base import Source, require_frequencies
 from eigengap.sources.sentinels import warn_of_codes
+from eigengap.statistics.first_look import look_first
 from eigengap.statistics.nonlinearity import Cube, Gauss, Given, LogCosh, Nonlinearity
 from eigengap.statistics.score_moments import SecondMoment
 from eigengap.warn import warn
@@ -222,6 +224,7 @@ class ICA(TransformerMixin, BaseEstimator):
         source = present_rows(
             as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
         )
+        look_first(source, scatter=True)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         sum_w = source.seen().sum_w
@@ -231,7 +234,7 @@ class ICA(TransformerMixin, BaseEstimator):
         start = self._start(whitening.q)
         scores, whitening = white_scores(source, whitening)
         found = self._rotation(scores, whitening, fun, start)
-        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        keep_features(self, X, source)  # only now: a fit may fail
         self._keep(whitening, found, sum_w)
         self._tell(found)
         return self
@@ -249,7 +252,7 @@ class ICA(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         source = as_source(X, missing_values=self.missing_values)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        check_features(self, X, source)
         density = self.density_
         if source.has_gaps and density is None:
             raise ValueError(GAPS_AS_THEY_ARE)

@@ -16,11 +16,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._auto_models import AutoModels
 from eigengap.estimators._base import FewCellsWarning, NoiseFloorWarning, warn_of_few
+from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._held_out import HeldOut, Search
+from eigengap.estimators._whole import whole_table
 from eigengap.imputation import ImputationChoice, Trial
 from eigengap.linalg import Array
 from eigengap.sources import as_source
@@ -171,11 +173,13 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        source = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        source = whole_table(
+            X, "LowRankImputer", sample_weight=sample_weight, missing_values=self.missing_values
+        )
         source = present_rows(source)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        values, weight = _dense(source), getattr(source, "weight", None)
+        values, weight = _dense(source), source.weight
         whole = self._whole(X, source, values)
         bounds = self._bounds(X, source, values)
         _require_whole_numbers(whole, bounds, source)
@@ -185,7 +189,7 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         with without(SentinelWarning, FewCellsWarning, *early):
             fitted = best.fit(values, **_weights(weight))
         warn_of_few(source, int(np.max(getattr(fitted, "n_components_", 0))))
-        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        keep_features(self, X, source)  # only now: a fit may fail
         self.estimator_, self.choice_, self.std_factors_ = fitted, choice, std_factors
         self.whole_, self.bounds_ = whole, bounds
         self.indicator_features_ = np.flatnonzero(np.isnan(values).any(axis=0))
@@ -368,7 +372,7 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
         """The table (n, d) and where its gaps are."""
         check_is_fitted(self, "estimator_")
         source = as_source(X, missing_values=self.missing_values)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        check_features(self, X, source)
         values = _dense(source)
         return values, np.isnan(values)
 

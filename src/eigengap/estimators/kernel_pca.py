@@ -13,9 +13,11 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents
+from eigengap.estimators._whole import whole_table
 from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.bandwidth import ROWS, held_out_gamma, median_gamma
 from eigengap.fitting.kernel import (
@@ -304,7 +306,9 @@ callable or Kernel, default="linear"
         return scores.astype(np.float32) if source.dtype == np.float32 else scores
 
     def _fit(self, X: Any, sample_weight: Any) -> Source:
-        source = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        source = whole_table(
+            X, "KernelPCA", sample_weight=sample_weight, missing_values=self.missing_values
+        )
         self._refuse_contradictions()
         if self.kernel == "precomputed":
             require_kernel_matrix(source.collect())
@@ -323,7 +327,7 @@ callable or Kernel, default="linear"
             fit = fit.truncated(_before_largest_gap(fit, source))
         if self.remove_zero_eig:
             fit = fit.truncated(max(fit.rank, 1))
-        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        keep_features(self, X, source)  # only now: a fit may fail
         self._fit_, self.model_, self.kernel_, self._gap_model = fit, fit.map, kernel, gap_model
         self._keep_rows(source)
         self._tell(fit)
@@ -453,7 +457,7 @@ callable or Kernel, default="linear"
             _shifted(kernel, rows) if self.center else kernel,
             rows.astype(np.float64, copy=False),
             wanted,
-            w=getattr(source, "weight", None),
+            w=source.weight,
             convention=convention,
             solver="dense" if self.eigen_solver == "dense" else "auto",
             n_jobs=self.n_jobs,
@@ -524,7 +528,7 @@ callable or Kernel, default="linear"
         source = as_source(X, missing_values=self.missing_values)
         if source.has_gaps and self.kernel == "precomputed":
             require_no_gaps(source.collect())
-        validate_data(self, X, reset=False, skip_check_array=True)
+        check_features(self, X, source)
         if source.has_gaps and not (self._gap_model or _is_smooth(self.model_.kernel)):
             raise ValueError(_no_gaps(self.kernel, source))
         at = self._map_of_expectations() if source.has_gaps else self.model_
@@ -589,7 +593,7 @@ callable or Kernel, default="linear"
             rows = self._gap_model.conditional_mean(rows)
         rows = kernels.dense(rows)
         scores = self.model_.forward(source.collect(), self.n_jobs)
-        return fit_ridge(rows, scores, kernel, float(self.alpha), getattr(source, "weight", None))
+        return fit_ridge(rows, scores, kernel, float(self.alpha), source.weight)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the components: KPC1, KPC2, ..."""
@@ -664,7 +668,7 @@ def _some_rows(source: Source, rng: np.random.Generator) -> tuple[Array, Array |
     """Rows that tell the bandwidth, and their weights: all of a small table, a sample of others."""
     if source.seen().rows > ROWS:
         return source.sample(ROWS, rng), None  # drawn by their weights
-    return kernels.dense(source.collect()), getattr(source, "weight", None)
+    return kernels.dense(source.collect()), source.weight
 
 
 def _is_smooth(kernel: Any) -> bool:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import ClassifierTags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._base import (
     SHARED_CONSTRAINTS,
@@ -24,6 +24,7 @@ from eigengap.estimators._base import (
     _standard_deviations,
     warn_of_units,
 )
+from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.gaussian_em import Noise
 from eigengap.fitting.mixture import (
@@ -44,6 +45,7 @@ from eigengap.sources.base import Source, require_frequencies
 from eigengap.sources.frames import like
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
+from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.warn import warn
 
@@ -217,6 +219,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         source = present_rows(
             as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
         )
+        look_first(source, scatter=False)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         require_frequencies(source.seen().sum_w)
@@ -224,7 +227,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         unit = _standard_deviations(source) if self.scale else None
         scaled = source if unit is None else Rescaled(source, unit)
         fit = self._fit_mixture(scaled, ranks)
-        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        keep_features(self, X, source)  # only now: a fit may fail
         self._keep(fit, unit)
         self.evidence_ = evidence_of_components(scaled, fit, self.noise)
         if self.noise == "isotropic" and unit is None:
@@ -325,7 +328,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
     def _source(self, X: Any) -> Source:
         check_is_fitted(self, "model_")
         source = as_source(X, missing_values=self.missing_values)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        check_features(self, X, source)
         return source
 
     def _map(self, X: Any, fn: Callable[[Array], Array]) -> Array:

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from scipy import special
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context, clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import _on_dense
+from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.linalg import Array
 from eigengap.models import novelty
@@ -25,7 +26,7 @@ from eigengap.models.novelty import Distances, Name
 from eigengap.models.reference import Reference
 from eigengap.models.student import StudentLinearGaussian
 from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource, present_rows
+from eigengap.sources.array import present_rows
 from eigengap.sources.base import Source
 from eigengap.sources.checks import missing_codes
 from eigengap.sources.frames import library_of, like
@@ -223,7 +224,7 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
         core = _core(model, source)
         law = _reference(core, source)
         offset = self._offset(source, core, law)
-        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        keep_features(self, X, source)  # only now: a fit may fail
         self.estimator_, self.core_, self.reference_, self.offset_ = estimator, core, law, offset
         return self
 
@@ -354,7 +355,7 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
     def _source(self, X: Any) -> Source:
         check_is_fitted(self, "offset_")
         source = as_source(X, missing_values=_codes(self.estimator_))
-        validate_data(self, X, reset=False, skip_check_array=True)
+        check_features(self, X, source)
         return source
 
     def _distances(self, X: Array) -> Array:
@@ -364,7 +365,7 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
     def _offset(self, source: Source, model: LinearGaussian, law: Reference) -> float:
         if isinstance(self.contamination, str):
             return float(np.log(self.alpha))
-        weight = source.weight if isinstance(source, ArraySource) else None
+        weight = source.weight
         scores = _map(source, partial(_log_p, model, law))
         return _quantile(scores, weight, float(self.contamination))
 
@@ -418,7 +419,7 @@ def _core(model: LinearGaussian, source: Source) -> LinearGaussian:
         ),
     )
     D2, p = found[found[:, 1] > 0].T
-    weight = source.weight if isinstance(source, ArraySource) else None
+    weight = source.weight
     w = None if weight is None else weight[found[:, 1] > 0]
     factor = _quantile(D2 / special.chdtri(p, 0.5), w, 0.5)  # over chi-squared's median
     return replace(bulk, W=bulk.W * np.sqrt(factor), psi=bulk.psi * factor)

@@ -17,7 +17,7 @@ from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
 from eigengap.fitting.ppca import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.linalg import Array
 from eigengap.rank import automatic_rank, minka_rank
-from eigengap.sources.base import Source
+from eigengap.sources.base import Block, Source
 from eigengap.warn import warn
 
 DEFAULT_TOL = 1e-6  # of the EM fit under gaps, where tol=0.0 asks for the default
@@ -138,12 +138,7 @@ class PCA(LinearGaussianEstimator):
         """Orthogonal scores U^T (x - mu), gaps filled by their expected value: (n, q)."""
         check_is_fitted(self, "model_")
         source = self._source(X)
-        if source.has_gaps:
-            scores = source.map(
-                lambda block: self._scores(self.model_.conditional_mean(block.values))
-            )
-        else:
-            scores = source.map(lambda block: self._scores(block.values))
+        scores = source.map(self._scores_of)
         return scores.astype(np.float32) if source.dtype == np.float32 else scores
 
     def inverse_transform(self, X: Any) -> Array:
@@ -153,6 +148,12 @@ class PCA(LinearGaussianEstimator):
         spread = np.sqrt(self.explained_variance_) if self.whiten else 1.0
         rows = self.projection_.backward(Z * spread)
         return (rows if self.scale_ is None else rows * self.scale_).astype(Z.dtype, copy=False)
+
+    def _scores_of(self, block: Block) -> Array:
+        values = block.values
+        if isinstance(values, np.ndarray) and np.isnan(values).any():
+            values = self.model_.conditional_mean(values)
+        return self._scores(values)
 
     def _scores(self, values: Any) -> Array:
         if self.scale_ is not None:

@@ -13,11 +13,11 @@ from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
-    validate_data,
 )
 
 from eigengap.estimators._base import FewCellsWarning, _on_dense, warn_of_few
 from eigengap.estimators._density import CONSTRAINTS, density, warnings_about
+from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._prediction_rank import (
     SEARCH_STEPS,
     Predict,
@@ -25,6 +25,7 @@ from eigengap.estimators._prediction_rank import (
     prediction_errors,
 )
 from eigengap.estimators._rank import LOOSE
+from eigengap.estimators._whole import all_rows
 from eigengap.estimators.factor_analysis import HeywoodWarning
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
@@ -150,10 +151,10 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         -------
         self
         """
-        everything = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        everything = all_rows(X, sample_weight=sample_weight, missing_values=self.missing_values)
         Y, flat = self._targets(y)
         check_consistent_length(np.empty(everything.n_rows or 0), Y)
-        weight = everything.weight if isinstance(everything, ArraySource) else None
+        weight = everything.weight
         Y = Y if weight is None else Y[weight > 0]
         source = present_rows(everything)
         source.require_fit(min_rows=2)
@@ -161,7 +162,7 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         warn_of_codes(source)
         warn_of_codes(_targets_of(Y))
         joint = _side_by_side(source.collect(), Y)
-        weight = source.weight if isinstance(source, ArraySource) else None
+        weight = source.weight
         estimator = density(self, METHODS, self.scale)
         errors = None
         if self.estimator is None and self.n_components == "auto":
@@ -171,7 +172,7 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._fit_joint(estimator, joint, weight, Y.shape[1])
         if self.estimator is None and self.noise == "diagonal":
             warn_of_few(_targets_of(Y), estimator.n_components_)
-        validate_data(self, X, reset=True, skip_check_array=True)
+        keep_features(self, X, source)
         self.__dict__.pop("cv_errors_", None)  # of an earlier fit that had to choose
         if errors is not None:
             self.cv_errors_ = errors
@@ -241,7 +242,7 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "estimator_")
         source = as_source(X, missing_values=self.missing_values)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        check_features(self, X, source)
         fill = self._mean_and_std if return_std else self._mean
         found = source.map(lambda block: _on_dense(block, fill))
         k = self.n_targets_

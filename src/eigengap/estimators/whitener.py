@@ -10,8 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import require_rank
@@ -35,6 +36,7 @@ from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
+from eigengap.statistics.first_look import look_first
 from eigengap.warn import warn
 
 
@@ -184,11 +186,12 @@ class Whitener(TransformerMixin, BaseEstimator):
         source = present_rows(
             as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
         )
+        look_first(source, scatter=True)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         self._require_freedom(source.seen().sum_w)
         result = self._fitted(source)
-        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        keep_features(self, X, source)  # only now: a fit may fail
         self.result_ = result
         self._tell(source)
         return self
@@ -266,7 +269,7 @@ class Whitener(TransformerMixin, BaseEstimator):
         """Whitened rows, of gaps their expected value: (n_samples, n_outputs)."""
         check_is_fitted(self, "result_")
         source = as_source(X, missing_values=self.missing_values)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        check_features(self, X, source)
         if source.is_sparse and source.n_rows is not None:
             outputs = len(self._names())
             require_memory(

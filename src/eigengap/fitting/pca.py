@@ -72,7 +72,9 @@ def fit_pca(
     wanted = int(q) if q is not None and q >= 1 else (0 if q == 0 else None)
     if wanted is not None and wanted > d:
         raise ValueError(f"{wanted} components are wanted of {d} columns")
-    route = plan(n, d, wanted, sparse=source.is_sparse, solver=solver).route
+    route = plan(
+        n, d, wanted, sparse=source.is_sparse, solver=solver, whole=source.fits_in_memory
+    ).route
     if route == "krylov":
         assert wanted is not None  # the plan takes this route for a known q only
         return _by_krylov(source, wanted, fit_mean)

@@ -35,13 +35,20 @@ class Plan:
 
 
 def plan(
-    n: int | None, d: int, q: int | None, *, sparse: bool = False, solver: str = "auto"
+    n: int | None,
+    d: int,
+    q: int | None,
+    *,
+    sparse: bool = False,
+    solver: str = "auto",
+    whole: bool = True,
 ) -> Plan:
     """Choose the route for the q leading components of an n x d table.
 
     n None means a number of rows not known before they are read; q None means all components or
     as many as some share of the variance needs. `solver` is "auto", a name of scikit-learn's
-    `svd_solver`, or a route.
+    `svd_solver`, or a route. `whole` is whether the table may be taken into memory, which the Gram
+    matrix of a wide one needs.
     """
     if solver not in SOLVERS:
         raise ValueError(f"svd_solver is {solver!r}; it has to be one of {', '.join(SOLVERS)}")
@@ -58,6 +65,11 @@ def plan(
     if max(n, d) <= _SMALL:
         return Plan("svd", "small")
     exact: Route = "covariance" if d <= n else "gram"
+    if exact == "gram" and not whole:
+        if _krylov_possible(n, d, q):
+            return Plan("krylov", "wide, and too large to be in memory as a whole")
+        if d <= LARGEST_DENSE:
+            exact = "covariance"
     side, other = min(n, d), max(n, d)
     if q is None or not _krylov_possible(n, d, q):
         return Plan(exact, "most of the spectrum is wanted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import nan
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from eigengap.sources.cell_sd import as_cell_sd, refuse_other_rows
 from eigengap.sources.checks import as_weight, missing_codes, resolve_columns, with_gaps_for
 from eigengap.sources.frames import frame_to_float, library_of, series_to_float
 
-__all__ = ["Source", "as_source"]
+__all__ = ["Source", "as_source", "in_memory_table"]
 
 
 def as_source(
@@ -31,14 +32,15 @@ def as_source(
     cell_sd: Any = None,
     missing_values: Any = nan,
     columns: Any = None,
-    block_bytes: int = BLOCK_BYTES,
+    block_bytes: int | None = None,
     block_rows: int | None = None,
 ) -> Source:
     """The table X (n, d) as a source, validated once.
 
     Parameters
     ----------
-    X : ndarray, masked array, scipy.sparse, list of rows, or a pandas, polars or pyarrow frame.
+    X : ndarray, masked array, scipy.sparse, list of rows, a pandas, polars or pyarrow frame, or the
+        path of a file (see `open_source`).
         float32 and float64 are used as they are, without a copy; every other number becomes
         float64. NaN, null and masked cells are unseen; the zeros of a sparse table are zeros.
         A Source is returned as it is. X is never modified.
@@ -54,6 +56,8 @@ def as_source(
         Where a column holds no numbers, a cell is infinite, or the shape is wrong. The message
         names the row (0-based position) and column.
     """
+    if is_path(X):
+        return _opened(X, sample_weight, cell_sd, missing_values, columns, block_bytes, block_rows)
     if isinstance(X, Source):
         given = sample_weight is not None or cell_sd is not None or columns is not None
         if given or missing_codes(missing_values):
@@ -74,7 +78,47 @@ def as_source(
         weight=weight,
         cell_sd=None if cell_sd is None else as_cell_sd(cell_sd, values, names, columns),
         names=names,
-        block_bytes=block_bytes,
+        block_bytes=block_bytes or BLOCK_BYTES,
+        block_rows=block_rows,
+    )
+
+
+def in_memory_table(X: Any) -> bool:
+    """Whether X is a table that scikit-learn can look at, and not a place where one lies."""
+    return not (is_path(X) or isinstance(X, Source) or is_dask(X))
+
+
+def is_path(X: Any) -> bool:
+    return isinstance(X, str | PathLike)
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a collection of Dask, which is not imported to find out."""
+    return any(base.__module__.partition(".")[0] == "dask" for base in type(X).__mro__)
+
+
+def _opened(
+    path: Any,
+    sample_weight: Any,
+    cell_sd: Any,
+    missing_values: Any,
+    columns: Any,
+    block_bytes: int | None,
+    block_rows: int | None,
+) -> Source:
+    from eigengap.sources.files import open_source
+    from eigengap.sources.stream import BLOCK_BYTES as FILE_BLOCK_BYTES
+
+    if cell_sd is not None:
+        raise ValueError(
+            "cell_sd goes with a table in memory, and X is a file. Load it, or leave cell_sd out"
+        )
+    return open_source(
+        path,
+        columns=columns,
+        missing_values=missing_values,
+        sample_weight=sample_weight,
+        block_bytes=block_bytes or FILE_BLOCK_BYTES,
         block_rows=block_rows,
     )
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, Rows, S, SeenCells, Source
+from eigengap.sources.base import Block, Rows, SeenCells, Source
+from eigengap.sources.blocked import BlockedSource, merge_stream
 from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
 from eigengap.sources.checks import (
     RESHAPE,
@@ -20,29 +21,11 @@ from eigengap.sources.checks import (
     count_gaps,
     resolve_columns,
 )
+from eigengap.sources.drawn import dense_rows, least_keys, seed_of
 from eigengap.sources.wording import show
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 BLOCK_BYTES = 64 << 20  # large, for fits cut further to fit the cache
-
-
-class BlockedSource(Source):
-    """What sources share whose blocks can be walked through in order."""
-
-    def _blocks(self) -> Iterable[Any]:
-        raise NotImplementedError
-
-    def reduce(self, of: Callable[[Any], S]) -> S:
-        self.passes += 1
-        return merge_stream(of(block) for block in self._blocks())
-
-    def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-        self.passes += 1
-        parts = [fn(block) for block in self._blocks()]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def prepared(self, prepare: Callable[[Any], Any]) -> Source:
-        return PreparedSource(self, prepare)
 
 
 class ArraySource(BlockedSource):
@@ -94,10 +77,8 @@ class ArraySource(BlockedSource):
         present = self.n_rows if self.weight is None else int(np.count_nonzero(self.weight))
         if not 0 <= k <= present:
             raise ValueError(f"cannot draw {k} distinct rows from {present}")
-        p = None if self.weight is None else self.weight / np.sum(self.weight)
-        drawn = self._values[rng.choice(self.n_rows, size=k, replace=False, p=p)]
-        dense = drawn.toarray() if self.is_sparse else drawn
-        return np.asarray(dense, dtype=np.float64)
+        at, _ = least_keys(k, seed_of(rng), 0, self.n_rows, self.weight)
+        return dense_rows(self._values, at)
 
     def collect(self) -> Rows:
         return self._values
@@ -128,69 +109,6 @@ def present_rows(source: Source) -> Source:
     return ArraySource(
         source.collect()[kept], weight=source.weight[kept], cell_sd=cell_sd, names=source.names
     )
-
-
-class DerivedSource(BlockedSource):
-    """Another source seen through a function of its blocks; the other counts the passes."""
-
-    def __init__(self, parent: BlockedSource) -> None:
-        self.n_features, self.names = parent.n_features, parent.names
-        self.dtype, self.n_rows = parent.dtype, parent.n_rows
-        self.is_sparse, self.has_gaps = parent.is_sparse, parent.has_gaps
-        self.has_cell_sd = parent.has_cell_sd
-        self._parent = parent
-
-    @property
-    def passes(self) -> int:
-        return self._parent.passes
-
-    @passes.setter
-    def passes(self, count: int) -> None:
-        self._parent.passes = count
-
-    def sample(self, k: int, rng: np.random.Generator) -> Array:
-        return self._parent.sample(k, rng)
-
-    def collect(self) -> Rows:
-        return self._parent.collect()
-
-    def seen(self) -> SeenCells:
-        return self._parent.seen()
-
-
-class PreparedSource(DerivedSource):
-    """Blocks prepared once, each on first use, and kept."""
-
-    def __init__(self, parent: BlockedSource, prepare: Callable[[Any], Any]) -> None:
-        super().__init__(parent)
-        self._prepare = prepare
-        self._kept: list[Any] = []
-        self._complete = False
-
-    def _blocks(self) -> Iterator[Any]:
-        if self._complete:
-            yield from self._kept
-            return
-        for index, block in enumerate(self._parent._blocks()):
-            if index == len(self._kept):  # an interrupted pass has left the first ones
-                self._kept.append(self._prepare(block))
-            yield self._kept[index]
-        self._complete = True
-
-
-def merge_stream(parts: Iterable[S]) -> S:
-    """The same tree as `merge_tree`, with only log n statistics alive at a time."""
-    waiting: list[tuple[int, S]] = []  # (height, statistic), heights strictly falling
-    for part in parts:
-        height = 0
-        while waiting and waiting[-1][0] == height:
-            part = waiting.pop()[1].merge(part)
-            height += 1
-        waiting.append((height, part))
-    merged = waiting.pop()[1]
-    while waiting:
-        merged = waiting.pop()[1].merge(merged)
-    return merged
 
 
 def is_sparse(X: Any) -> bool:

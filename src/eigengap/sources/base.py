@@ -98,6 +98,8 @@ class Source(ABC):
     has_gaps : whether a cell is unseen, None while unknown
     has_cell_sd : whether cells come with standard deviations of their own
     passes : how often the whole table has been read so far; the unit of cost
+    weight : (n,) weights of its rows, None where every one is 1
+    is_dear : whether a pass costs more than what is done with it, so that it pays to `gather`
     """
 
     n_features: int
@@ -108,10 +110,23 @@ class Source(ABC):
     has_gaps: bool | None = None
     has_cell_sd: bool = False
     passes: int
+    weight: Array | None = None
+    is_dear: bool = False
 
     @abstractmethod
     def reduce(self, of: Callable[[Any], S]) -> S:
         """Merge of(block) over all blocks along a fixed tree over the block index: one pass."""
+
+    def gather(self, *ofs: Callable[[Any], Any]) -> None:
+        """Take several statistics in one pass, where a pass is dear; `reduce` then has them.
+
+        Each is known again by equality: a classmethod `Stat.of`, or a value that can be called.
+        """
+        del ofs  # where the table is in memory there is nothing to save
+
+    def remember(self, of: Callable[[Any], S], value: S) -> None:
+        """Take `value` for what `reduce(of)` would give: it follows from another statistic."""
+        del of, value
 
     @abstractmethod
     def map(self, fn: Callable[[Block], NDArray[Any]]) -> NDArray[Any]:
@@ -119,11 +134,19 @@ class Source(ABC):
 
     @abstractmethod
     def sample(self, k: int, rng: np.random.Generator) -> Array:
-        """k distinct rows drawn at random, float64 (k, d)."""
+        """k distinct rows drawn at random, float64 (k, d): the same ones however they are stored.
+
+        A heavy row is drawn more often, one of weight 0 never.
+        """
 
     @abstractmethod
     def collect(self) -> Rows:
         """The whole table in memory; without a copy where it is there already."""
+
+    @property
+    def fits_in_memory(self) -> bool:
+        """Whether `collect` is cheap enough for a method that wants all rows at once."""
+        return True
 
     def collect_cell_sd(self) -> Array | None:
         """The known standard deviations (n, d) of the whole table, None where there are none."""

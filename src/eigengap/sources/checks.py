@@ -43,8 +43,8 @@ def check_not_empty(shape: tuple[int, ...]) -> None:
             )
 
 
-def count_gaps(X: NDArray[Any], names: Sequence[str] | None) -> int:
-    """Number of NaN cells in X (n, d); infinity is an error.
+def count_gaps(X: NDArray[Any], names: Sequence[str] | None, first: int = 0) -> int:
+    """Number of NaN cells in X (n, d), rows `first` and on of a table; infinity is an error.
 
     A finite sum proves that every cell is finite, and costs one read; only where it is not finite
     (NaN, infinity, or finite cells whose sum overflows) are cells looked at one by one.
@@ -61,7 +61,7 @@ def count_gaps(X: NDArray[Any], names: Sequence[str] | None) -> int:
             gaps += nans
             infinite += not_finite - nans
     if infinite:
-        _raise_infinite(X, names, infinite)
+        _raise_infinite(X, names, infinite, first)
     return gaps
 
 
@@ -194,13 +194,15 @@ def _in_memory_order(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
         yield slow_first[start : start + step]
 
 
-def _raise_infinite(X: NDArray[Any], names: Sequence[str] | None, count: int) -> NoReturn:
+def _raise_infinite(
+    X: NDArray[Any], names: Sequence[str] | None, count: int, first: int
+) -> NoReturn:
     step = max(1, CHUNK // max(1, X.shape[1] * X.itemsize))
     for start in range(0, X.shape[0], step):
         cells = np.argwhere(np.isinf(X[start : start + step]))
         if len(cells):
             row, j = start + int(cells[0, 0]), int(cells[0, 1])
-            raise ValueError(_infinite(float(X[row, j]), row, column(names, j), count))
+            raise ValueError(_infinite(float(X[row, j]), first + row, column(names, j), count))
     raise AssertionError("counted infinite cells but found none")
 
 

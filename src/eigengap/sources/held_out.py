@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.sources.array import BlockedSource, DerivedSource
 from eigengap.sources.base import Block, Rows, SeenCells, Source
+from eigengap.sources.blocked import DerivedSource
 from eigengap.sources.hidden_cells import cell_uniforms
 
 
@@ -26,28 +26,27 @@ class HeldOut(DerivedSource):
     """The rows of another source without the cells of one fold."""
 
     def __init__(self, parent: Source, fold: int, folds: int, seed: int) -> None:
-        if not isinstance(parent, BlockedSource):
-            raise TypeError(f"{type(parent).__name__} cannot be read block by block")
-        super().__init__(parent)
+        super().__init__(parent, partial(_without, fold=fold, folds=folds, seed=seed))
         self.is_sparse = False
         self.has_gaps = True
         self.fold = fold
-        self._folds, self._seed = folds, seed
-
-    def _blocks(self) -> Iterator[Block]:
-        for block in self._parent._blocks():
-            yield replace(block, values=self._without(block.values, block.start))
 
     def sample(self, k: int, rng: np.random.Generator) -> NDArray[np.float64]:
         raise NotImplementedError("hidden cells belong to rows, and a sample forgets which")
 
     def collect(self) -> Rows:
-        return np.concatenate([block.values for block in self._blocks()])
+        return self.map(_values)
 
     def seen(self) -> SeenCells:
         return self.reduce(SeenCells.of)
 
-    def _without(self, values: Rows, start: int) -> NDArray[np.float64]:
-        dense = values if isinstance(values, np.ndarray) else values.toarray()
-        fold = fold_of_cells(start, dense.shape, self._folds, self._seed)
-        return np.where(fold == self.fold, np.nan, dense.astype(np.float64, copy=False))
+
+def _without(block: Block, fold: int, folds: int, seed: int) -> Block:
+    values = block.values
+    dense = values if isinstance(values, np.ndarray) else values.toarray()
+    hidden = fold_of_cells(block.start, dense.shape, folds, seed) == fold
+    return replace(block, values=np.where(hidden, np.nan, dense.astype(np.float64, copy=False)))
+
+
+def _values(block: Block) -> NDArray[np.float64]:
+    return block.values  # type: ignore[no-any-return]

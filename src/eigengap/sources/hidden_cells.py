@@ -28,6 +28,16 @@ def cell_uniforms(rows: NDArray[np.intp], d: int, seed: int) -> Array:
     return np.asarray((key >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
+def row_hashes(start: int, n: int, seed: int) -> NDArray[np.uint64]:
+    """64 random bits for each of the rows start .. start + n - 1."""
+    with np.errstate(over="ignore"):
+        key = _mixed(np.array([seed], dtype=np.uint64) + _GOLDEN)
+        rows = np.arange(start + 1, start + n + 1, dtype=np.uint64)
+        rows *= _GOLDEN
+        rows += key
+        return _mixed(rows)
+
+
 def hidden_cells(seen: NDArray[np.bool_], share: float, seed: int) -> NDArray[np.bool_]:
     """Which seen cells to hide, about `share` of them; every row keeps at least one: (n, d)."""
     number = cell_uniforms(np.arange(len(seen)), seen.shape[1], seed)

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from eigengap.linalg import Array
-from eigengap.sources.array import BlockedSource, DerivedSource
 from eigengap.sources.base import Block, Rows, Source
+from eigengap.sources.blocked import DerivedSource
 
 
 class Rescaled(DerivedSource):
     """The rows of another source, x / unit."""
 
     def __init__(self, parent: Source, unit: Array) -> None:
-        if not isinstance(parent, BlockedSource):
-            raise TypeError(f"{type(parent).__name__} cannot be read block by block")
-        super().__init__(parent)
+        super().__init__(parent, partial(_rescaled, unit=unit))
         self.dtype = np.dtype(np.float64)  # float32 would round what an offset leaves of the digits
         self._unit = unit
-
-    def _blocks(self) -> Iterator[Block]:
-        for block in self._parent._blocks():
-            cell_sd = None if block.cell_sd is None else block.cell_sd / self._unit
-            yield replace(block, values=self._rescale(block.values), cell_sd=cell_sd)
 
     def sample(self, k: int, rng: np.random.Generator) -> Array:
         return np.asarray(self._parent.sample(k, rng) / self._unit)
 
     def collect(self) -> Rows:
-        return self._rescale(self._parent.collect())
+        return _divided(self._parent.collect(), self._unit)
 
-    def _rescale(self, values: Rows) -> Rows:
-        if isinstance(values, np.ndarray):
-            return values / self._unit
-        return (values * (1.0 / self._unit)).tocsr()
+    def collect_cell_sd(self) -> Array | None:
+        known = self._parent.collect_cell_sd()
+        return None if known is None else known / self._unit
+
+
+def _rescaled(block: Block, unit: Array) -> Block:
+    cell_sd = None if block.cell_sd is None else block.cell_sd / unit
+    return replace(block, values=_divided(block.values, unit), cell_sd=cell_sd)
+
+
+def _divided(values: Rows, unit: Array) -> Rows:
+    if isinstance(values, np.ndarray):
+        return values / unit
+    return (values * (1.0 / unit)).tocsr()

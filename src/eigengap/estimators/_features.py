@@ -1,0 +1,58 @@
+"""Number and names of the columns, as scikit-learn keeps them, for tables of every kind.
+
+scikit-learn looks at X itself; a path, a source or a Dask collection says nothing to it, and there
+the source that was made of it answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from eigengap.sources import in_memory_table
+from eigengap.sources.base import Source
+from eigengap.sources.wording import quote
+
+MOST_NAMED = 5  # columns in one message
+
+
+def keep_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
+    """Remember the columns of X as those of the fit; only after it, for a fit may fail."""
+    if in_memory_table(X):
+        validate_data(estimator, X, reset=True, skip_check_array=True)
+        return
+    estimator.n_features_in_ = source.n_features
+    if source.names is not None:
+        estimator.feature_names_in_ = np.array(source.names, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):  # of an earlier fit
+        del estimator.feature_names_in_
+
+
+def check_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
+    """Refuse rows whose columns are not those of the fit."""
+    if in_memory_table(X):
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+        return
+    name, d = type(estimator).__name__, estimator.n_features_in_
+    if source.n_features != d:
+        raise ValueError(
+            f"X has {source.n_features} features, but {name} is expecting {d} features as input."
+        )
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is None or source.names is None or list(fitted) == list(source.names):
+        return
+    unknown = [c for c in source.names if c not in set(fitted)]
+    if unknown:
+        listed = ", ".join(map(quote, unknown[:MOST_NAMED]))
+        raise ValueError(
+            f"The feature names should match those that were passed during fit: {name} has not "
+            f"seen {listed}{', ...' if len(unknown) > MOST_NAMED else ''}. Choose the columns of "
+            "the fit with open_source(path, columns=[...])"
+        )
+    raise ValueError(
+        "The feature names should match those that were passed during fit: they are the same, in "
+        f"another order. Use open_source(path, columns=list({name.lower()}.feature_names_in_))"
+    )

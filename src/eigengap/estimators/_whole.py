@@ -1,0 +1,49 @@
+"""Rows in memory, for methods that look at all pairs of rows or go back and forth among them.
+
+A table in memory is taken as it is. One in a file or on a cluster is read as a whole where it
+fits; else rows are drawn from it at random, and that is told.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eigengap.memory import free_memory
+from eigengap.sources import as_source
+from eigengap.sources.array import ArraySource
+from eigengap.sources.base import Source
+from eigengap.warn import warn
+
+SHARE = 0.1  # of the free memory that drawn rows may take
+MOST_DRAWN = 20_000
+
+
+class SampledWarning(UserWarning):
+    """A method that needs its rows in memory was fitted on some of them."""
+
+
+def all_rows(X: Any, **how: Any) -> Source:
+    """`as_source` of X with all rows in memory; too many of them are refused."""
+    source = as_source(X, **how)
+    if isinstance(source, ArraySource):
+        return source
+    return ArraySource(source.collect(), weight=source.weight, names=source.names)
+
+
+def whole_table(X: Any, method: str, **how: Any) -> Source:
+    """`as_source` of X with its rows in memory: all of them, or a sample of those of a file."""
+    source = as_source(X, **how)
+    if source.fits_in_memory:
+        return all_rows(source)
+    rows = source.seen().rows
+    k = int(min(rows, MOST_DRAWN, SHARE * free_memory() / (8 * source.n_features)))
+    warn(
+        f"{method} needs its rows in memory, and this table of {rows} rows and "
+        f"{source.n_features} columns is too large for that: it is fitted on {k} rows drawn at "
+        "random. transform takes all of them, block by block",
+        SampledWarning,
+    )
+    # Heavy rows were drawn more often, so that those drawn count the same.
+    return ArraySource(source.sample(k, np.random.default_rng(0)), names=source.names)

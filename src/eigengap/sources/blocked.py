@@ -1,0 +1,190 @@
+"""Sources whose blocks are walked through in order, and what is derived from any source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.sources.base import Rows, S, SeenCells, Source
+
+
+class BlockedSource(Source):
+    """What sources share whose blocks can be walked through in order."""
+
+    _most_kept = inf  # bytes of prepared blocks that may be kept
+
+    def _blocks(self) -> Iterable[Any]:
+        raise NotImplementedError
+
+    def reduce(self, of: Callable[[Any], S]) -> S:
+        self.passes += 1
+        return merge_stream(of(block) for block in self._blocks())
+
+    def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        self.passes += 1
+        parts = [fn(block) for block in self._blocks()]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def prepared(self, prepare: Callable[[Any], Any]) -> Source:
+        return PreparedSource(self, prepare)
+
+
+class PreparedSource(BlockedSource):
+    """Blocks prepared once, each on first use, and kept where they are small enough."""
+
+    def __init__(self, parent: BlockedSource, prepare: Callable[[Any], Any]) -> None:
+        _take_facts(self, parent)
+        self._parent, self._prepare = parent, prepare
+        self._most_kept = parent._most_kept
+        self._kept: list[Any] = []
+        self._kept_bytes = 0.0
+        self._complete = False
+
+    @property
+    def passes(self) -> int:
+        return self._parent.passes
+
+    @passes.setter
+    def passes(self, count: int) -> None:
+        self._parent.passes = count
+
+    def _blocks(self) -> Iterator[Any]:
+        if self._complete:
+            yield from self._kept
+            return
+        for index, block in enumerate(self._parent._blocks()):
+            yield self._at(index, block)
+        self._complete = self._kept_bytes <= self._most_kept
+
+    def _at(self, index: int, block: Any) -> Any:
+        if index < len(self._kept):  # an interrupted pass has left the first ones
+            return self._kept[index]
+        ready = self._prepare(block)
+        if self._kept_bytes <= self._most_kept:
+            self._kept_bytes += held_bytes(ready)
+            self._kept.append(ready)
+        if self._kept_bytes > self._most_kept:  # a part would not save the reading of the rest
+            self._kept.clear()
+        return ready
+
+    @property
+    def fits_in_memory(self) -> bool:
+        return self._parent.fits_in_memory
+
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        return self._parent.sample(k, rng)
+
+    def collect(self) -> Rows:
+        return self._parent.collect()
+
+    def seen(self) -> SeenCells:
+        return self._parent.seen()
+
+
+class DerivedSource(Source):
+    """Another source, of any kind, seen through a function of its blocks.
+
+    The other one reads, counts the passes and decides what is kept.
+    """
+
+    def __init__(self, parent: Source, change: Callable[[Any], Any]) -> None:
+        _take_facts(self, parent)
+        self._parent, self._change = parent, change
+        self._composed: dict[Hashable, _After] = {}  # the same object for the same function
+
+    @property
+    def passes(self) -> int:
+        return self._parent.passes
+
+    @passes.setter
+    def passes(self, count: int) -> None:
+        self._parent.passes = count
+
+    def reduce(self, of: Callable[[Any], S]) -> S:
+        merged: S = self._parent.reduce(self._after(of))
+        return merged
+
+    def gather(self, *ofs: Callable[[Any], Any]) -> None:
+        self._parent.gather(*map(self._after, ofs))
+
+    def remember(self, of: Callable[[Any], S], value: S) -> None:
+        self._parent.remember(self._after(of), value)
+
+    def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        return self._parent.map(self._after(fn))
+
+    def prepared(self, prepare: Callable[[Any], Any]) -> Source:
+        return self._parent.prepared(self._after(prepare))
+
+    @property
+    def fits_in_memory(self) -> bool:
+        return self._parent.fits_in_memory
+
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        return self._parent.sample(k, rng)
+
+    def collect(self) -> Rows:
+        return self._parent.collect()
+
+    def seen(self) -> SeenCells:
+        return self._parent.seen()
+
+    def _after(self, fn: Callable[[Any], Any]) -> _After:
+        if not isinstance(fn, Hashable):
+            return _After(self._change, fn)
+        return self._composed.setdefault(fn, _After(self._change, fn))
+
+
+@dataclass(frozen=True, eq=False)
+class _After:
+    """One function after another; a class, so that it can be sent to another process."""
+
+    first: Callable[[Any], Any]
+    then: Callable[[Any], Any]
+
+    def __call__(self, block: Any) -> Any:
+        return self.then(self.first(block))
+
+
+def _take_facts(source: Source, parent: Source) -> None:
+    source.n_features, source.names = parent.n_features, parent.names
+    source.dtype, source.n_rows = parent.dtype, parent.n_rows
+    source.is_sparse, source.has_gaps = parent.is_sparse, parent.has_gaps
+    source.has_cell_sd, source.weight = parent.has_cell_sd, parent.weight
+    source.is_dear = parent.is_dear
+
+
+def merge_stream(parts: Iterable[S]) -> S:
+    """The same tree as `merge_tree`, with only log n statistics alive at a time."""
+    waiting: list[tuple[int, S]] = []  # (height, statistic), heights strictly falling
+    for part in parts:
+        height = 0
+        while waiting and waiting[-1][0] == height:
+            part = waiting.pop()[1].merge(part)
+            height += 1
+        waiting.append((height, part))
+    merged = waiting.pop()[1]
+    while waiting:
+        merged = waiting.pop()[1].merge(merged)
+    return merged
+
+
+def held_bytes(thing: Any) -> int:
+    """Bytes of the arrays in a value made of dataclasses, tuples, lists and dicts."""
+    if isinstance(thing, np.ndarray):
+        return thing.nbytes
+    if is_dataclass(thing):
+        return sum(held_bytes(getattr(thing, field.name)) for field in fields(thing))
+    if isinstance(thing, dict):
+        return sum(map(held_bytes, thing.values()))
+    if isinstance(thing, list | tuple):
+        return sum(map(held_bytes, thing))
+    if hasattr(thing, "indptr"):  # scipy.sparse
+        return sum(held_bytes(getattr(thing, name)) for name in ("data", "indices", "indptr"))
+    return 0

@@ -1,0 +1,60 @@
+"""A table that is read from its first row to its last, as often as asked: a file, or many.
+
+A new format is a new file in `sources/files` that implements `Reader`; cutting into blocks,
+validating, counting and reading ahead are `sources.stream`'s.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.sources.wording import quote
+
+
+class UnreadableError(ValueError):
+    """A file that cannot be read as a table: it says which, where in it, and the way out."""
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{quote(where)}: {what}")
+
+
+class Reader(ABC):
+    """Rows in order, in pieces of any size.
+
+    Attributes
+    ----------
+    where : how messages name the table, mostly its path
+    n_features : number of columns that are read
+    names : their names, or None where the table has none
+    dtype : float32 or float64, what the pieces hold
+    n_rows : number of rows, None where only reading tells
+    """
+
+    where: str
+    n_features: int
+    names: tuple[str, ...] | None
+    dtype: np.dtype[Any]
+    n_rows: int | None
+
+    @abstractmethod
+    def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Consecutive rows (c, d), c at most about `rows` where the format allows; NaN is a gap.
+
+        What is yielded is the caller's to keep; it must not be overwritten later. Closing the
+        iterator closes the file. A cell that cannot be read raises `UnreadableError` with the row
+        (0-based, in this table) and the column's name.
+        """
+
+    def place(self, row: int) -> str:
+        """How messages name a row of the table: for many files, the file and the row in it."""
+        return f"row {row} of {quote(self.where)}"
+
+    @property
+    def bytes_per_pass(self) -> int | None:
+        """Bytes that a pass reads from the medium, None where that is not known."""
+        return None

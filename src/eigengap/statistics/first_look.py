@@ -1,0 +1,69 @@
+"""What nearly every fit asks first, in one pass over a table that is dear to read.
+
+Which cells are seen, a sample of the rows, and the moments: of complete rows with their scatter,
+else of each column by itself. Where a part of the rows is complete its column moments are the
+diagonal of its moments, so that nothing is computed twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eigengap.sources.base import Block, SeenCells, Source
+from eigengap.sources.drawn import Draw, seed_of
+from eigengap.statistics.moments import ColumnMoments, Moments
+
+SAMPLED_CELLS = 2_000_000
+FEWEST, MOST = 200, 2000  # rows
+
+
+def look_first(source: Source, *, scatter: bool) -> None:
+    """Read a table that lies in a file or on a cluster once; `reduce` has the answers then.
+
+    `scatter` is whether the d x d scatter of complete rows will be asked for.
+    """
+    if not source.is_dear:
+        return
+    k = int(np.clip(SAMPLED_CELLS // source.n_features, FEWEST, MOST))
+    draw = Draw(k, seed_of(np.random.default_rng(0)))
+    of = FirstMoments.of if scatter else ColumnMoments.of
+    source.gather(SeenCells.of, draw, of)
+    if scatter:
+        found = source.reduce(FirstMoments.of)
+        source.remember(ColumnMoments.of, found.columns)
+        if found.rows is not None:
+            source.remember(Moments.of, found.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstMoments:
+    """Moments of rows that are complete so far, else of their columns."""
+
+    rows: Moments | None
+    gappy: ColumnMoments | None
+
+    @classmethod
+    def of(cls, block: Block) -> FirstMoments:
+        found = Moments.of(block)
+        return cls(None, ColumnMoments.of(block)) if found.n_gaps else cls(found, None)
+
+    def merge(self, other: FirstMoments) -> FirstMoments:
+        if self.rows is not None and other.rows is not None:
+            return FirstMoments(self.rows.merge(other.rows), None)
+        return FirstMoments(None, self.columns.merge(other.columns))
+
+    @property
+    def columns(self) -> ColumnMoments:
+        if self.rows is None:
+            assert self.gappy is not None  # one of the two is there
+            return self.gappy
+        rows, d = self.rows, len(self.rows.mean)
+        return ColumnMoments(
+            counts=np.full(d, rows.n_rows),
+            sum_w=np.full(d, rows.sum_w),
+            mean=rows.mean,
+            m2=np.maximum(np.diagonal(rows.scatter), 0.0),
+            n_rows=rows.n_rows,
+        )
