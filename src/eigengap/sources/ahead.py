@@ -22,7 +22,7 @@ def ahead(parts: Iterator[T], depth: int = 1) -> Iterator[T]:
     """
     waiting: Queue[Any] = Queue(maxsize=depth)
     stop = Event()
-    thread = Thread(target=_read, args=(parts, waiting, stop), daemon=True)
+    thread = Thread(target=_read, args=(parts, waiting, stop), name="eigengap-ahead", daemon=True)
     thread.start()
     try:
         while (taken := waiting.get()) is not _END:

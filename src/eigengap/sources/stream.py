@@ -139,6 +139,10 @@ class StreamSource(BlockedSource):
         for values in recut(self.reader.pieces(self.rows_per_block), self.rows_per_block):
             stop = row + len(values)
             self._refuse_longer(stop)
+            if self.weight is not None and len(self.weight) < stop:
+                raise ValueError(
+                    f"sample_weight has {len(self.weight)} entries but X has at least {stop} rows"
+                )
             weight = None if self.weight is None else self.weight[row:stop]
             values = self._validated(values, row)
             if weight is not None and not weight.all():  # a row of weight 0 is as if absent
