@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from eigengap.sources.drawn import CHUNK, Draw, least_keys
 
 def blocks(X, w, cuts):
     edges = sorted({0, len(X), *(c % len(X) for c in cuts)})
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in pairwise(edges):
         yield Block(X[start:stop], None if w is None else w[start:stop], None, start)
 
 

@@ -40,7 +40,7 @@ class Rows(Reader):
 @pytest.fixture
 def X():
     rng = np.random.default_rng(0)
-    return rng.normal(size=(103, 4)) + [0, 1, -5, 100]
+    return rng.normal([0, 1, -5, 100], size=(103, 4))
 
 
 @given(
@@ -122,9 +122,8 @@ def test_rows_of_weight_zero_are_as_if_absent(X):
 
 @pytest.mark.parametrize("known", [True, False])
 def test_weights_of_another_length_are_refused(X, known):
-    with pytest.raises(
-        ValueError, match="sample_weight has 5 entries but X has (at least )?103 rows"
-    ):
+    words = r"sample_weight has 5 entries but X has (at least )?103 rows"
+    with pytest.raises(ValueError, match=words):
         StreamSource(Rows(X, known=known), weight=np.ones(5)).seen()
 
 
@@ -140,7 +139,7 @@ def test_a_table_that_changes_between_passes_is_told(X, change):
     source = StreamSource(reader, block_rows=10)
     source.seen()
     reader.X = X[:change] if change < 0 else np.vstack([X, X[:change]])
-    with pytest.raises(UnreadableError, match="longer|ends after row 101"):
+    with pytest.raises(UnreadableError, match=r"longer|ends after row 101"):
         source.reduce(Moments.of)
 
 
@@ -163,8 +162,7 @@ def test_reading_ahead_overlaps_and_ends_with_its_reader():
 
     def parts():
         try:
-            for i in range(1000):
-                yield i
+            yield from range(1000)
         finally:
             closed.set()
 
