@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from eigengap.fitting import memory
-from eigengap.fitting.memory import DoesNotFitError, require_pairs
 from eigengap.fitting.symmetric import double_centred, leading_eigenpairs
 
 
@@ -43,22 +41,3 @@ def test_centring_is_that_of_weighted_rows():
     np.testing.assert_allclose(
         k - row_means[:, None] - means + grand, (new - mean) @ (X - mean).T, atol=1e-12
     )
-
-
-def test_what_does_not_fit_is_refused_with_its_size(monkeypatch):
-    with pytest.raises(DoesNotFitError, match=r"160\.0 GB .* landmarks"):
-        require_pairs(100_000, "an exact fit", "use landmarks")
-    monkeypatch.setattr(memory, "free_memory", lambda: 10**6)
-    with pytest.raises(DoesNotFitError, match=r"needs 2 MB of memory, and 1 MB are free"):
-        require_pairs(354, "a small one", "buy memory")
-    require_pairs(100, "a tiny one", "none")
-
-
-def test_a_container_has_less_than_its_machine(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
-    alone = memory.free_memory()
-    (tmp_path / "memory.max").write_text("1000000\n")
-    (tmp_path / "memory.current").write_text("400000\n")
-    assert memory.free_memory() == 600_000
-    (tmp_path / "memory.max").write_text("max\n")
-    assert memory.free_memory() > alone // 2
