@@ -38,6 +38,7 @@ TITLES = {
     "kernel_pca": "Kernel PCA",
     "isomap": "Isomap",
     "laplacian": "Laplacian eigenmaps",
+    "unfolding": "Maximum variance unfolding",
     "gplvm": "Gaussian process latent variables",
     "autoencoder": "Autoencoder",
     "embedding_quality": "Quality of embeddings",

@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from eigengap.estimators.whitener import RankDeficientWarning, Whitener
     from eigengap.extras import MissingExtraError
     from eigengap.fitting.ica_whitening import NoSignalError
-    from eigengap.fitting.memory import DoesNotFitError
     from eigengap.fitting.neighbourhood import DisconnectedError
     from eigengap.fitting.whitening import RankError
     from eigengap.intervals import Intervals
     from eigengap.matrices.approximation import LowRank, low_rank
     from eigengap.matrices.decomposition import SVD, svd
     from eigengap.matrices.pseudo_inverse import pinv
+    from eigengap.memory import DoesNotFitError
     from eigengap.models.affine import AffineMap
     from eigengap.models.bayesian import BayesianLinearGaussian
     from eigengap.models.distances import GowerMap
@@ -171,7 +171,7 @@ _HOME = {
     "Comparison": "eigengap.comparison.compare",
     "DisconnectedError": "eigengap.fitting.neighbourhood",
     "DisconnectedWarning": "eigengap.estimators._manifold",
-    "DoesNotFitError": "eigengap.fitting.memory",
+    "DoesNotFitError": "eigengap.memory",
     "DroppedComponentWarning": "eigengap.estimators.mixture_ppca",
     "Eigenmap": "eigengap.models.eigenmap",
     "EmbeddingQuality": "eigengap.comparison.embedding",

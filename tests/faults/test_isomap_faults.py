@@ -11,8 +11,8 @@ from sklearn.exceptions import NotFittedError
 from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.estimators.isomap import Isomap
 from eigengap.fitting.isomap import fit_on_landmarks, fit_pairs
-from eigengap.fitting.memory import DoesNotFitError
 from eigengap.fitting.neighbourhood import DisconnectedError
+from eigengap.memory import DoesNotFitError
 from eigengap.models.distances import GowerMap
 from eigengap.models.geodesic import GeodesicMap
 
@@ -71,7 +71,7 @@ def test_too_many_rows_are_refused_with_the_gigabytes_before_neighbours_are_look
 
 
 def test_landmarks_that_do_not_fit_are_refused(monkeypatch):
-    monkeypatch.setattr("eigengap.fitting.memory.free_memory", lambda: 10**6)
+    monkeypatch.setattr("eigengap.memory.free_memory", lambda: 10**6)
     with pytest.raises(DoesNotFitError, match=r"2000 rows to 500 landmarks.*fewer landmarks"):
         Isomap(landmarks=500).fit(rows_of(2000, 2))
 
@@ -82,8 +82,8 @@ def test_landmarks_that_do_not_fit_are_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"radius": 1.0}, "exactly one of n_neighbors and radius"),
-        ({"n_neighbors": None}, "exactly one of n_neighbors and radius"),
+        ({"radius": 1.0}, "radius=1 needs n_neighbors=None"),
+        ({"n_neighbors": None}, "either n_neighbors or radius, got neither"),
         ({"n_neighbors": 30}, "n_neighbors=30 must be smaller than the number of rows"),
         ({"n_components": 31}, "n_components=31 must be at most 30"),
         ({"landmarks": 2}, "landmarks=2 must be more than n_components=2"),

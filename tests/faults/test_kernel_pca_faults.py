@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 import eigengap
 from eigengap.estimators.kernel_pca import KernelPCA, KernelWarning
-from eigengap.fitting.memory import DoesNotFitError
+from eigengap.memory import DoesNotFitError
 from eigengap.models import kernels
 
 

@@ -12,9 +12,9 @@ from eigengap.estimators._manifold import DisconnectedWarning
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
 from eigengap.fitting.laplacian import Laplacian, fit_laplacian
 from eigengap.fitting.laplacian_elimination import eigenpairs_by_elimination
-from eigengap.fitting.memory import DoesNotFitError
 from eigengap.fitting.neighbourhood import DisconnectedError
 from eigengap.fitting.smallest import by_filter
+from eigengap.memory import DoesNotFitError
 
 
 @pytest.fixture

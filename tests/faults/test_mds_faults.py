@@ -8,10 +8,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
+from eigengap import memory
 from eigengap.estimators import _distances
 from eigengap.estimators.classical_mds import ClassicalMDS, NegativeEigenvaluesWarning
-from eigengap.fitting import memory
-from eigengap.fitting.memory import DoesNotFitError
+from eigengap.memory import DoesNotFitError
 
 pytestmark = pytest.mark.filterwarnings("ignore:negative eigenvalues hold")
 

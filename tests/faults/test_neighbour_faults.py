@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from sklearn.base import clone
 
-from eigengap import DisconnectedError, Isomap, LaplacianEigenmaps
+from eigengap import DisconnectedError, DisconnectedWarning, Isomap, LaplacianEigenmaps
 from eigengap.estimators._neighbours import Neighbours, Search
 
 BOTH = pytest.mark.parametrize("kind", [Isomap, LaplacianEigenmaps], ids=["isomap", "laplacian"])
@@ -137,3 +140,85 @@ def test_the_caller_may_change_what_is_returned(kind):
     Z *= 2.0
     np.testing.assert_array_equal(model.embedding_, before)
     np.testing.assert_allclose(model.transform(X), before)
+
+
+def awkward(a, b):
+    """No distance between rows of which one is left and the other right of 2 in the first cell."""
+    return np.nan if (a[0] > 2.0) != (b[0] > 2.0) else float(np.abs(a - b).sum())
+
+
+@BOTH
+@pytest.mark.parametrize("algorithm", ["auto", "brute", "ball_tree"])
+def test_rows_that_a_metric_has_no_value_for_are_named(kind, algorithm):
+    X = np.random.default_rng(2).uniform(size=(40, 3))
+    model = kind(2, n_neighbors=8, metric=awkward, neighbors_algorithm=algorithm)
+    bad = X.copy()
+    bad[7, 0] = 5.0
+    with pytest.raises(ValueError, match=r"metric=awkward gives NaN for .*row") as told:
+        model.fit(bad)
+    if algorithm == "brute":
+        assert "row 7" in str(told.value)
+    model.fit(X)
+    with pytest.raises(ValueError, match=r"metric=awkward gives NaN for .*row 1"):
+        model.transform(np.vstack([X[:1] + 0.01, bad[7:8]]))
+    plain = kind(2, n_neighbors=8, metric="manhattan").fit(X)
+    np.testing.assert_allclose(model.embedding_, plain.embedding_, atol=1e-8)
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["manhattan", "cityblock", "l1"])
+@pytest.mark.parametrize("algorithm", ["auto", "brute"])
+def test_city_block_distances_take_weights(kind, name, algorithm):
+    X, w = normal(60, 3), np.array([1.0, 4.0, 0.25])
+    options = {"n_neighbors": 8, "neighbors_algorithm": algorithm}
+    found = kind(2, metric=name, metric_params={"w": w}, **options).fit(X)
+    expected = kind(2, metric=name, **options).fit(X * w)
+    np.testing.assert_allclose(found.embedding_, expected.embedding_, atol=1e-9)
+    np.testing.assert_allclose(
+        found.transform(X[:5] + 0.1), expected.transform((X[:5] + 0.1) * w), atol=1e-9
+    )
+
+
+@BOTH
+def test_arguments_that_trees_do_not_take_are_taken_otherwise_or_refused(kind):
+    X, w = normal(60, 3), np.array([1.0, 4.0, 0.25])
+    options = {"n_neighbors": 8, "metric": "chebyshev", "metric_params": {"w": w}}
+    found = kind(2, **options).fit(X)
+    D = cdist(X, X, "chebyshev", w=w)
+    expected = kind(2, n_neighbors=8, metric="precomputed").fit(D)
+    np.testing.assert_allclose(found.embedding_, expected.embedding_, atol=1e-9)
+    with pytest.raises(ValueError, match=r'chebyshev.*"brute" takes it'):
+        kind(2, neighbors_algorithm="ball_tree", **options).fit(X)
+    with pytest.raises(ValueError, match=r'"manhattan" does not take metric_params=.*minkowski'):
+        kind(2, n_neighbors=8, metric="manhattan", metric_params={"nonsense": 1}).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("model", "needed"),
+    [(Isomap(2, n_neighbors=5), 12), (LaplacianEigenmaps(2, n_neighbors=5), 13)],
+    ids=["isomap", "laplacian"],
+)
+def test_copies_that_make_a_component_are_told_from_others(model, needed):
+    X = np.vstack([normal(40, 3), np.tile([[4.0, 4.0, 4.0]], (12, 1))])
+    way_out = rf"copies of one row \(row 40 is there 12 times\).* take n_neighbors={needed}\b"
+    with pytest.warns(DisconnectedWarning, match=way_out):
+        model.fit(X)
+    with pytest.raises(DisconnectedError, match=way_out):
+        clone(model).set_params(disconnected="error").fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DisconnectedWarning)
+        clone(model).set_params(n_neighbors=needed).fit(X)
+        clone(model).set_params(n_neighbors=9).fit(np.unique(X, axis=0))
+    apart = np.vstack([X[:20] + 50.0, X[20:40] - 50.0])
+    with pytest.warns(DisconnectedWarning) as told:
+        clone(model).fit(apart)
+    assert not any("copies" in str(one.message) for one in told)
+
+
+def test_a_radius_wants_no_number_of_neighbours():
+    X = normal(60, 3)
+    with pytest.raises(ValueError, match=r"radius=2 needs n_neighbors=None, got n_neighbors=5"):
+        Isomap(2, radius=2.0).fit(X)
+    with pytest.raises(ValueError, match="either n_neighbors or radius, got neither"):
+        Isomap(2, n_neighbors=None).fit(X)
+    Isomap(2, radius=3.0, n_neighbors=None).fit(X)

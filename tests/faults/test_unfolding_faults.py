@@ -1,37 +1,27 @@
-"""What unfolding and structure preserving embedding do with input that they cannot take."""
+"""What unfolding does with input that it cannot take, or can hardly take."""
 
 from __future__ import annotations
 
+import pickle
+import warnings
+
 import numpy as np
 import pytest
-import scipy.sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from eigengap.estimators._manifold import DisconnectedWarning
-from eigengap.estimators.structure_preserving import (
-    StructurePreservingEmbedding,
-    StructureWarning,
-)
 from eigengap.estimators.unfolding import MaximumVarianceUnfolding
-from eigengap.fitting.memory import DoesNotFitError
 from eigengap.fitting.neighbourhood import DisconnectedError
+from eigengap.fitting.unfolding_landmarks import choose_landmarks
+from eigengap.memory import DoesNotFitError
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(30, 3))
 APART = np.vstack([RNG.normal(size=(15, 2)), RNG.normal(size=(15, 2)) + 100.0])
 
 
-def adjacency(n, edges):
-    A = np.zeros((n, n))
-    for i, j in edges:
-        A[i, j] = A[j, i] = 1.0
-    return A
-
-
-PATH = adjacency(6, [(k, k + 1) for k in range(5)])
-
-
-# Unfolding -------------------------------------------------------------------------------------
+# Graphs that fall apart, and fits that fail ---------------------------------------------------
 
 
 def test_a_graph_that_falls_apart_is_bridged_with_a_warning():
@@ -77,13 +67,13 @@ def test_a_new_row_out_of_reach_is_named():
 
 
 def test_what_does_not_fit_is_refused_with_its_size(monkeypatch):
-    monkeypatch.setattr("eigengap.fitting.memory.free_memory", lambda: 10_000_000)
+    monkeypatch.setattr("eigengap.memory.free_memory", lambda: 10_000_000)
     with pytest.raises(DoesNotFitError, match=r"unfolding 3000 rows .* needs .* MB of memory"):
         MaximumVarianceUnfolding().fit(np.random.default_rng(1).normal(size=(3000, 2)))
 
 
 def test_nor_do_landmarks_where_there_is_no_memory_at_all(monkeypatch):
-    monkeypatch.setattr("eigengap.fitting.memory.free_memory", lambda: 100_000)
+    monkeypatch.setattr("eigengap.memory.free_memory", lambda: 100_000)
     with pytest.raises(DoesNotFitError, match=r"unfolding 400 rows .* needs"):
         MaximumVarianceUnfolding(landmarks=50).fit(np.random.default_rng(1).normal(size=(400, 2)))
 
@@ -102,85 +92,93 @@ def test_nothing_of_an_earlier_fit_remains():
     assert not hasattr(model, "landmarks_")
 
 
-# Graphs ----------------------------------------------------------------------------------------
+# Rows that coincide, parts without landmarks ---------------------------------------------------
 
 
-def of_graph(**options):
-    return StructurePreservingEmbedding(affinity="precomputed", **options)
+def test_more_equal_rows_than_neighbours_are_one_point():
+    rows = np.vstack([ROWS, np.repeat(ROWS[:1], 20, axis=0)])
+    model = MaximumVarianceUnfolding(n_neighbors=4).fit(rows)
+    same = model.embedding_[np.r_[0, 30:50]]
+    assert np.array_equal(same, np.repeat(same[:1], 21, axis=0))
+    assert np.array_equal(model.transform(rows), model.embedding_)
 
 
-def changed(i, j, value):
-    A = PATH.copy()
-    A[i, j] = value
-    return A
+def test_equal_rows_are_one_point_on_landmarks_too():
+    rows = np.vstack([ROWS, ROWS])
+    model = MaximumVarianceUnfolding(n_neighbors=6, landmarks=15).fit(rows)
+    assert np.array_equal(model.embedding_[:30], model.embedding_[30:])
+    assert np.array_equal(model.transform(rows), model.embedding_)
+    assert np.isfinite([model.constraint_violation_, model.constraint_violation_rms_]).all()
 
 
-@pytest.mark.parametrize(
-    ("A", "says"),
-    [
-        (changed(0, 3, 1.0), r"not symmetric: row 0, column 3 and row 3, column 0"),
-        (changed(1, 2, 0.5), r"holds 0.5 at row 1, column 2: structure knows no weights"),
-        (changed(1, 2, -1.0), r"holds -1.0 at row 1, column 2: an edge has no negative weight"),
-        (changed(2, 2, 1.0), r"row 2, column 2: no node is its own neighbour"),
-        (changed(4, 1, np.nan), r"(nan|NaN) at row 4, column 1"),
-        (np.zeros((5, 5)), "the graph has no edges"),
-        (PATH[:4], "square, got 4 rows and 6 columns"),
-    ],
-    ids=["asymmetric", "weighted", "negative", "loop", "nan", "empty", "oblong"],
-)
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_what_is_no_adjacency_matrix_is_refused_by_place(A, says, sparse):
-    with pytest.raises(ValueError, match=says):
-        of_graph().fit(scipy.sparse.csr_array(A) if sparse else A)
+def test_all_rows_equal_on_landmarks():
+    with pytest.warns(UserWarning, match="all rows coincide"):
+        model = MaximumVarianceUnfolding(n_neighbors=3, landmarks=5).fit(np.ones((12, 2)))
+    assert np.array_equal(model.embedding_, np.zeros((12, 2)))
 
 
-def test_isolated_nodes_keep_to_themselves():
-    A = adjacency(7, [(0, 1), (1, 2), (2, 3), (3, 4)])
-    for kind in ("nearest_neighbors", "threshold"):
-        model = of_graph(graph=kind).fit(A)
-        assert (model.edges_recovered_, model.false_edges_) == (1.0, 0.0)
-        assert model.n_connected_components_ == 3
+def test_every_part_has_landmarks_of_its_own():
+    rng = np.random.default_rng(3)
+    few = rng.normal(size=(8, 2)) + 50.0
+    rows = np.vstack([rng.normal(size=(300, 2)), few])
+    with pytest.warns(DisconnectedWarning):
+        model = MaximumVarianceUnfolding(n_neighbors=6, landmarks=20).fit(rows)
+    assert np.sum(model.landmarks_ >= 300) >= 4
+    # No point of the small part lies upon another, nor among the others.
+    Z = model.embedding_
+    assert np.min(np.ptp(Z[300:], axis=0)) > 0.1 * np.min(np.ptp(few, axis=0))
+    assert np.linalg.norm(np.mean(Z[300:], axis=0) - np.mean(Z[:300], axis=0)) > 20.0
 
 
-@pytest.mark.parametrize("kind", ["nearest_neighbors", "threshold"])
-def test_a_complete_graph_has_nothing_to_tell_apart(kind):
-    model = of_graph(graph=kind).fit(np.ones((6, 6)) - np.eye(6))
-    assert (model.edges_recovered_, model.false_edges_) == (1.0, 0.0)
+@pytest.mark.parametrize("least", [1, 4])
+def test_landmarks_are_as_many_as_asked_and_some_of_every_component(least):
+    labels = np.repeat(np.arange(4), [100, 50, 3, 1]).astype(np.int32)
+    found = choose_landmarks(labels, 20, least, np.random.default_rng(0))
+    counts = np.bincount(labels[found], minlength=4)
+    assert np.all(np.diff(found) > 0)
+    assert np.all(counts >= np.minimum(least, [100, 50, 3, 1]))
+    assert 20 <= len(found) <= 20 + 4 * least
+    one = choose_landmarks(np.zeros(100, dtype=np.int32), 20, least, np.random.default_rng(0))
+    assert len(one) == 20
 
 
-def test_a_graph_that_the_plane_cannot_hold_is_told():
-    star = adjacency(8, [(0, k) for k in range(1, 8)])
-    with pytest.warns(StructureWarning, match=r"n_components=2 may be too few"):
-        model = of_graph().fit(star)
-    assert model.edges_recovered_ < 1.0 or model.false_edges_ > 0.0
+def test_coordinates_without_variance_are_told():
+    with pytest.warns(UserWarning, match=r"only 3 of the 6 coordinates have variance"):
+        Z = MaximumVarianceUnfolding(6, n_neighbors=3).fit_transform(ROWS[:4])
+    assert np.array_equal(Z[:, 3:], np.zeros((4, 3)))
 
 
-def test_a_bare_graph_has_no_transform():
-    model = of_graph().fit(PATH)
-    assert not hasattr(model, "transform")
-    with pytest.raises(AttributeError, match="transform") as told:
-        model.transform(PATH)
-    assert "a new node has no place" in str(told.value.__cause__)
+# Size ------------------------------------------------------------------------------------------
 
 
-def test_directions_belong_to_nearest_neighbours():
-    with pytest.raises(ValueError, match="pairs within a threshold have no direction"):
-        of_graph(graph="threshold", directed=True).fit(PATH)
+def test_a_hundred_thousand_rows_are_placed_by_landmarks(monkeypatch):
+    """T29: no row by itself, and what the landmarks need is asked for before it is taken."""
+    asked = []
+
+    def too_much(needed, what, way_out):
+        asked.append(what)
+        raise DoesNotFitError(what)
+
+    monkeypatch.setattr("eigengap.fitting.unfolding_landmarks.require_memory", too_much)
+    rows = np.random.default_rng(0).uniform(size=(100_000, 2))
+    with pytest.raises(DoesNotFitError):
+        MaximumVarianceUnfolding().fit(rows)
+    assert asked == ["100000 rows seen from 300 landmarks"]
 
 
-def test_a_threshold_of_rows_has_to_be_given():
-    with pytest.raises(ValueError, match="needs radius"):
-        StructurePreservingEmbedding(graph="threshold").fit(ROWS)
-    with pytest.raises(ValueError, match="radius=1 belongs to graph='threshold'"):
-        StructurePreservingEmbedding(radius=1.0).fit(ROWS)
+# Copies ----------------------------------------------------------------------------------------
 
 
-def test_a_threshold_that_no_pair_keeps():
-    with pytest.raises(ValueError, match=r"no two rows are within radius=1e-06"):
-        StructurePreservingEmbedding(graph="threshold", radius=1e-6).fit(ROWS)
+def test_clones_and_pickles():
+    model = MaximumVarianceUnfolding(1, n_neighbors=4, constraint="at_most", tol=1e-3).fit(ROWS)
+    assert clone(model).get_params() == model.get_params()
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.transform(ROWS + 0.01), model.transform(ROWS + 0.01))
 
 
-def test_rows_that_coincide():
-    rows = np.vstack([ROWS[:10], ROWS[:3]])
-    model = StructurePreservingEmbedding(3, n_neighbors=3, max_iter=5).fit(rows)
-    assert np.all(np.isfinite(model.embedding_))
+def test_no_fit_gives_a_warning_of_numpy():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        for scale in (1e-139, 1.0, 1e148):
+            MaximumVarianceUnfolding(n_neighbors=4).fit(scale * ROWS)
+            MaximumVarianceUnfolding(n_neighbors=4, landmarks=10).fit(scale * ROWS)

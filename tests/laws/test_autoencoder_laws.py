@@ -13,7 +13,8 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from eigengap.estimators.autoencoder import Autoencoder
-from eigengap.fitting.network_rows import HeldOut, Standard, TrainingBlocks, shuffled_batches
+from eigengap.fitting.network_rows import HeldOut, TrainingBlocks, shuffled_batches
+from eigengap.fitting.network_standard import Standard
 from eigengap.sources import as_source
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -78,7 +79,7 @@ def test_polishing_lowers_the_training_loss(X):
 def test_early_stopping_keeps_the_best_weights(X):
     """At a rate that overshoots, the loss of held-out rows ends above its least."""
     model = Autoencoder(
-        2, hidden=(16,), learning_rate=0.05, polish=False, max_iter=60, patience=40,
+        2, hidden=(16,), learning_rate=0.2, polish=False, max_iter=60, patience=40,
         random_state=3,
     ).fit(X)  # fmt: skip
     curve = model.validation_curve_
@@ -97,15 +98,31 @@ def test_without_early_stopping_no_row_is_held_out(X):
     assert not model.stopped_early_
 
 
-def test_weight_decay_makes_weights_smaller(X):
-    """Before codes are rescaled, which leaves the products of encoder and decoder as they were."""
-    loose, tight = (
-        Autoencoder(2, weight_decay=decay, early_stopping=False, **SMALL).fit(X)
-        for decay in (0.0, 0.1)
-    )
-    assert tight.loss_ > loose.loss_
-    spread = [np.var(model.reconstruct(X)) for model in (loose, tight)]
-    assert spread[1] < spread[0]
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"early_stopping": False},
+        {"early_stopping": True},
+        {"polish": False},
+        {"denoising": 0.2},
+        {"shortcut": False},
+        {"hidden": ()},
+    ],
+    ids=["all-rows", "held-out", "adam", "denoising", "classical", "linear"],
+)
+def test_more_decay_is_smaller_weights_and_flatter_reconstructions(X, options):
+    """Sums of squares of weights before codes are rescaled, which leaves reconstructions alone."""
+    weights, spread = [], []
+    for decay in (0.0, 0.003, 0.03, 0.3, 1e3):
+        given = {"hidden": (8,), "max_iter": 300, "random_state": 0, **options}
+        found = _raw_fit(X, Autoencoder(2, weight_decay=decay, **given))
+        weights.append(sum(np.sum(W * W) for W in found.raw.parts.matrices))
+        again = found.network.reconstruct(X)
+        spread.append(np.mean(np.var(again / X.std(axis=0), axis=0)))
+    assert np.all(np.diff(weights) <= 0.0)  # held-out rows may keep the start for both of two
+    assert np.all(np.diff(spread) < 1e-6)
+    assert weights[-1] < 0.5 * weights[-2] < weights[-2] < 0.8 * weights[0]
+    assert spread[-1] < 1e-4 < 0.5 < spread[0]
 
 
 @pytest.mark.parametrize("rows", [7, 64, 200])
@@ -259,3 +276,19 @@ def _blocks(X, rows=None):
 
 def _seed(random_state):
     return int(np.random.RandomState(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _raw_fit(X, model):
+    """The fit by an estimator's options, and the network before its codes were recast."""
+    from types import SimpleNamespace
+
+    from eigengap.fitting.autodiff.autoencoder import _Fit
+    from eigengap.fitting.autodiff.engine import double_precision
+
+    with double_precision():
+        fit = _Fit(as_source(X), 2, model._options())
+        seen = []
+        finished = fit._finished
+        fit._finished = lambda theta: seen.append(fit.network(theta)) or finished(theta)
+        found = fit.run()
+    return SimpleNamespace(raw=seen[0], network=found.network)

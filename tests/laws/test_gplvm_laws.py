@@ -175,6 +175,19 @@ def test_rows_of_the_fit_have_their_own_latents(gappy):
                                   model.embedding_)  # fmt: skip
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_of_the_fit_are_not_sought(method, monkeypatch):
+    """They are recognised, equal ones among them: nothing is left to optimise."""
+    X = sheet()
+    X[20:] = X[:20]
+    model = GPLVM(**METHODS[method])
+    Z = model.fit_transform(X)
+    np.testing.assert_array_equal(Z[20:], Z[:20])
+    monkeypatch.delattr(GPLVM, "_sought")
+    np.testing.assert_array_equal(model.transform(X), Z)
+    np.testing.assert_array_equal(model.transform(X[::-1]), Z[::-1])
+
+
 def test_rows_near_those_of_the_fit_have_latents_near_theirs(fitted):
     """Found by optimisation, for they are not recognised: the stated tolerance."""
     model, X = fitted
@@ -231,6 +244,21 @@ def test_back_constrained_latents_are_a_function_of_the_row(method, kind):
     assert np.all(np.isfinite(model.transform(new)))
 
 
+def test_attributes_of_the_other_method_say_what_to_take(fitted):
+    model, _ = fitted
+    others = {
+        "exact": {"embedding_sd_": r"posterior\(X\)\.std", "inducing_": "all rows",
+                  "bound_": "log_likelihood_"},
+        "bayesian": {"log_likelihood_": "bound_"},
+    }  # fmt: skip
+    for name, way_out in others[model.method_].items():
+        assert not hasattr(model, name)
+        with pytest.raises(AttributeError, match=way_out):
+            getattr(model, name)
+    with pytest.raises(AttributeError, match="not fitted"):
+        _ = GPLVM().bound_
+
+
 # Back to data -------------------------------------------------------------------------------
 
 
@@ -243,6 +271,24 @@ def test_imputing_leaves_seen_cells_alone(gappy):
     assert np.all(np.isfinite(filled))
     assert np.all(std[~seen] >= np.sqrt(model.noise_variance_) * 0.999)
     np.testing.assert_array_equal(model.impute(X), filled)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_intervals_cover_however_little_was_seen(method):
+    """95 % intervals of hidden cells of new rows of a curve, with 1 to 4 of 5 cells seen."""
+    t = np.random.default_rng(0).uniform(-1.5, 1.5, 190)
+    X = np.column_stack([np.sin(2 * t), np.cos(2 * t), t, t**2, np.exp(t) / 2])
+    X += 0.05 * np.random.default_rng(1).normal(size=X.shape)
+    model = GPLVM(**{**METHODS[method], "n_components": 1}).fit(X[:40])
+    truth, rng = X[40:], np.random.default_rng(2)
+    for seen in (1, 2, 4):
+        hidden = truth.copy()
+        for row in hidden:
+            row[rng.permutation(5)[seen:]] = np.nan
+        filled, std = model.impute(hidden, return_std=True)
+        gaps = np.isnan(hidden)
+        covered = np.mean(np.abs(filled - truth)[gaps] < 1.96 * std[gaps])
+        assert 0.91 < covered < 0.985, seen
 
 
 @pytest.mark.slow

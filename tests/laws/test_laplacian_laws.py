@@ -1,5 +1,8 @@
 """Laws of Laplacian eigenmaps: spectra, orthonormal coordinates, invariances, new rows."""
 
+import warnings
+from decimal import Decimal, localcontext
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,6 +13,7 @@ from sklearn.datasets import make_swiss_roll
 from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
 from eigengap.fitting.laplacian import Laplacian, fit_laplacian
+from eigengap.fitting.laplacian_weights import EdgeWeights
 from eigengap.models.eigenmap import Eigenmap
 
 pytestmark = pytest.mark.filterwarnings("ignore::eigengap.estimators._manifold.DisconnectedWarning")
@@ -242,3 +246,60 @@ def test_components_are_told_and_new_rows_join_theirs():
         Z = model.fit_transform(X)
     near_first, near_second = model.transform(np.array([[0.1, 0.2], [100.3, 99.9]]))[:, 0]
     np.testing.assert_allclose([near_first, near_second], [Z[0, 0], Z[-1, 0]])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"weights": "heat"},
+        {"weights": "heat", "graph": "union"},
+        {"weights": "heat", "graph": "mutual"},
+        {"weights": "heat", "bandwidth": 1e-3},
+        {"affinity": "rbf", "gamma": 2.0},
+    ],
+    ids=["average", "union", "mutual", "narrow", "rbf"],
+)
+@pytest.mark.parametrize("far", [1e4, 1e6, 1e8])
+def test_a_row_far_from_all_has_the_coordinates_of_its_nearest(options, far):
+    """The limit of a heat kernel's shares: all of its weights underflow."""
+    X = np.random.default_rng(5).normal(size=(80, 3))
+    model = LaplacianEigenmaps(2, n_neighbors=40, disconnected="bridge", **options)
+    if "affinity" in options:
+        model.set_params(n_neighbors=None, disconnected="keep")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X)
+    along = np.eye(3)[[0, 1]] * [[1.0], [-1.0]]
+    nearest = [int(np.argmax(X[:, 0])), int(np.argmin(X[:, 1]))]
+    expected = model.embedding_[nearest] / (1.0 - model.eigenvalues_)
+    np.testing.assert_allclose(model.transform(far * along), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("far", [0.5, 30.0, 3e3])
+def test_shares_of_underflowing_weights_by_many_digits(far):
+    nearest = sp.csr_array(
+        (far + np.array([0.0, 1e-4, 2e-4, 0.3]), [0, 2, 1, 3], [0, 4]), shape=(1, 4)
+    )
+    among = sp.csr_array(np.ones((4, 4)) - np.eye(4))
+    shares, degrees = EdgeWeights.of(among, "union", 0.75).of_new(nearest)
+    with localcontext() as context:
+        context.prec = 60
+        context.Emin = -(10**8)
+        weights = [(-(Decimal(x) ** 2) / Decimal("0.75")).exp() for x in nearest.data.tolist()]
+        total = sum(weights)
+        expected = [float(w / total) for w in weights]
+        degree = float(total)
+    np.testing.assert_allclose(shares.data, expected, rtol=1e-9)
+    np.testing.assert_allclose(degrees, [degree], rtol=1e-9, atol=0.0 if degree else 1e-300)
+
+
+@pytest.mark.parametrize("bandwidth", ["local", "median"])
+def test_a_row_further_than_digits_tell_is_a_mean_of_rows(bandwidth):
+    X = np.random.default_rng(6).normal(size=(80, 3))
+    model = LaplacianEigenmaps(2, n_neighbors=12, weights="heat", bandwidth=bandwidth).fit(X)
+    for far in (1e3, 1e80, 1e149):
+        Z = model.transform(np.array([[far, 0.0, 0.0]]))
+        assert np.isfinite(Z).all()
+        low, high = model.embedding_.min(axis=0), model.embedding_.max(axis=0)
+        mean = Z * (1.0 - model.eigenvalues_)
+        assert np.all((low <= mean) & (mean <= high))

@@ -11,7 +11,8 @@ from eigengap.estimators._manifold import UncertainNeighboursWarning
 from eigengap.estimators.unfolding import MaximumVarianceUnfolding
 from eigengap.fitting.unfolding import unfold
 from eigengap.fitting.unfolding_landmarks import reconstruction_basis
-from eigengap.models.local_linear import affine_weights, inner_products_about
+from eigengap.models.local_linear import affine_weights, inner_products_about, positive_part
+from eigengap.warn import silence
 
 
 def surface(n, seed=0):
@@ -66,7 +67,8 @@ def test_coordinates_are_principal_and_centred():
 def test_lengths_of_edges_are_what_the_report_says():
     found = unfold(FIT.graph_, "equal", tol=1e-5)
     i, j, lengths = FIT.graph_.edges
-    off = np.abs(np.sum((found.Z[i] - found.Z[j]) ** 2, axis=1) / lengths**2 - 1.0)
+    off = np.abs(np.sum((found.Z[i] - found.Z[j]) ** 2, axis=1) - lengths**2)
+    off /= np.maximum(lengths, np.median(lengths)) ** 2
     assert np.max(off) == pytest.approx(found.worst, rel=1e-6)
     assert np.sqrt(np.mean(off**2)) == pytest.approx(found.rms, rel=1e-6)
 
@@ -97,6 +99,36 @@ def test_angles_among_neighbours_are_kept_too():
 
 def test_fitted_rows_keep_their_coordinates():
     assert np.array_equal(FIT.transform(X), FIT.embedding_)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "correlation", "manhattan", "chebyshev"])
+def test_fitted_rows_keep_their_coordinates_by_other_metrics(metric):
+    rows = np.random.default_rng(8).uniform(1.0, 3.0, size=(40, 4))
+    model = MaximumVarianceUnfolding(n_neighbors=5, metric=metric, tol=1e-2, max_iter=5)
+    with silence():
+        model.fit(rows)
+    assert np.allclose(model.transform(rows), model.embedding_, rtol=0.0, atol=1e-12)
+    near = model.transform(rows + 1e-3)
+    assert np.max(np.abs(near)) < 2.0 * np.max(np.abs(model.embedding_))
+
+
+def test_weights_stay_bounded_where_no_points_have_the_distances():
+    rng = np.random.default_rng(9)
+    to = rng.uniform(1.0, 2.0, size=(200, 6))
+    among = rng.uniform(1.0, 2.0, size=(200, 6, 6)) * (1.0 - np.eye(6))
+    G = inner_products_about(to, 0.5 * (among + among.transpose(0, 2, 1)))
+    assert np.linalg.eigvalsh(G).min() < -0.1
+    part = positive_part(G)
+    assert np.linalg.eigvalsh(part).min() > -1e-12
+    w = affine_weights(part)
+    assert np.allclose(w.sum(axis=1), 1.0)
+    assert np.percentile(np.abs(w).max(axis=1), 90) < 3.0
+
+
+def test_rows_far_away_come_to_lie_among_their_neighbours():
+    far = FIT.transform(np.vstack([X[:3] + 1e3, X[:3] - 1e9]))
+    assert np.all(np.isfinite(far))
+    assert np.max(np.abs(far)) < 2.0 * np.max(np.abs(FIT.embedding_))
 
 
 def test_new_rows_come_to_lie_among_their_neighbours():

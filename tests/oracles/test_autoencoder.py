@@ -10,9 +10,12 @@ from eigengap.estimators.autoencoder import Autoencoder
 from eigengap.fitting.autodiff.adam import Adam
 from eigengap.fitting.autodiff.autoencoder import _value_and_gradient
 from eigengap.fitting.autodiff.engine import double_precision
+from eigengap.fitting.network_monitor import Monitor
+from eigengap.fitting.network_rows import HeldOut, Monitored
 from eigengap.fitting.network_start import random_weights
 from eigengap.linalg import principal_angles
 from eigengap.models.network import ACTIVATIONS, Architecture, Network
+from eigengap.sources import as_source
 
 # Fits here are as short as their tests allow.
 pytestmark = pytest.mark.filterwarnings("ignore:Autoencoder did not converge")
@@ -54,6 +57,31 @@ def test_early_stopping_does_not_spoil_the_subspace():
     pca = eigengap.PCA(3, scale=True).fit(X)
     assert -model.score(X) < 1.01 * pca.reconstruction_error() / X.shape[1]
     assert model.n_held_out_ == 200
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize("decay", [0.02, 0.1, 0.3])
+def test_decay_shrinks_a_linear_autoencoder_as_the_closed_form_says(decay, early_stopping):
+    """Kunin et al. (2019): of variance l a share of max(0, 1 - decay d / (2 l)) comes back."""
+    X, q = spectrum(0.7, n=2000, d=10), 4
+    model = Autoencoder(
+        q, hidden=(), init="random", weight_decay=decay, early_stopping=early_stopping,
+        random_state=0,
+    ).fit(X)  # fmt: skip
+    if early_stopping:
+        held = HeldOut.of(len(X), 0.1, int(np.random.RandomState(0).randint(2**31 - 1)))
+        train = X[~held.among(next(iter(as_source(X)._blocks())))]
+    else:
+        train = X
+    x = (train - X.mean(axis=0)) / X.std(axis=0)
+    lam, U = np.linalg.eigh(x.T @ x / len(x))
+    lam, U = lam[::-1][:q], U[:, ::-1][:, :q]
+    kept = np.maximum(1.0 - decay * 10 / (2.0 * lam), 0.0)
+    again = (model.reconstruct(train) - X.mean(axis=0)) / X.std(axis=0)
+    tolerance = 0.05 if early_stopping else 1e-3
+    centre = again.mean(axis=0)
+    expected = (x - x.mean(axis=0)) @ (U * kept) @ U.T
+    assert_allclose(again - centre, expected, atol=tolerance * np.abs(x).max())
 
 
 # Gradients and the value ----------------------------------------------------------------------
@@ -210,6 +238,31 @@ def test_filling_is_better_with_denoising_and_its_deviations_are_honest():
     assert errors[0.2] < errors[0.0]
     ppca = eigengap.PPCA(2, scale=True).fit(train).impute(test)
     assert errors[0.2] < np.sqrt(np.mean(((ppca - X[600:]) / model.model_.unit)[gaps[600:]] ** 2))
+
+
+def test_deviations_of_filled_cells_by_brute_force():
+    """Every seen cell of the rows held out is hidden once; two rows at the mean over columns."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 5)) + 0.3 * rng.normal(size=(60, 5))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    model = Autoencoder(2, hidden=(4,), max_iter=10, random_state=0).fit(X)
+    seed = int(np.random.RandomState(0).randint(np.iinfo(np.int32).max))
+    held = HeldOut.of(60, 0.1, seed)
+    rows = X[held.among(next(iter(as_source(X)._blocks())))]
+    assert len(rows) == model.n_held_out_ == 6
+    mean, unit = np.nanmean(X, axis=0), np.nanstd(X, axis=0)
+    folds = Monitor.of(Monitored(rows, np.ones(6)), 0.0, seed)._folds()
+    total, times = np.zeros(5), np.zeros(rows.shape)
+    for hidden in folds:
+        times += hidden
+        again = model.reconstruct(np.where(hidden, np.nan, rows))
+        total += np.nansum(np.where(hidden, ((again - rows) / unit) ** 2, 0.0), axis=0)
+    assert np.array_equal(times, ~np.isnan(rows))
+    z = (rows - mean) / unit
+    count = (~np.isnan(rows)).sum(axis=0)
+    missed = total.sum() / np.nansum(z**2)
+    expected = np.sqrt((total + 2.0 * missed * np.nanmean(z**2, axis=0)) / count) * unit
+    assert_allclose(model.noise_std_, expected, rtol=1e-9)
 
 
 def test_the_loss_is_that_of_the_seen_cells():

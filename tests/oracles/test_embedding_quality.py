@@ -1,5 +1,7 @@
 """Embedding quality against brute force, scikit-learn and SciPy; its laws and its errors."""
 
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -97,6 +99,22 @@ def test_other_metrics(X, metric):
     assert_allclose(found.trustworthiness, expected, rtol=1e-13)
 
 
+@pytest.mark.parametrize(
+    ("name", "same"), [("manhattan", "cityblock"), ("l1", "cityblock"), ("l2", "euclidean")]
+)
+def test_names_of_scikit_learn(X, name, same):
+    Z = X[:, :2]
+    theirs = sklearn.manifold.trustworthiness(X, Z, metric=name)
+    assert_allclose(trustworthiness(X, Z, metric=name), theirs, rtol=1e-12)
+    whole = embedding_quality(X, Z, metric=name)
+    assert whole.residual_variance == embedding_quality(X, Z, metric=same).residual_variance
+    assert f"{name} distances" in repr(whole)
+    A = X.copy()
+    A[3, 1] = np.nan
+    if same == "euclidean":
+        assert trustworthiness(A, Z, metric=name) == trustworthiness(A, Z)
+
+
 def test_a_metric_of_ones_own(X):
     def far(a, b):
         return float(np.sum(np.abs(a - b) ** 3))
@@ -133,6 +151,68 @@ def test_gaps_compare_the_cells_that_both_rows_have(X):
     assert_allclose(
         residual_variance(A, Z), residual_variance(D, Z, metric="precomputed"), rtol=1e-10
     )
+
+
+def over_all_choices(D, E, k):
+    """Trustworthiness and recall as means over all k nearest that ties allow, by enumeration."""
+    n, cost, hits = len(D), 0.0, 0.0
+    for i in range(n):
+        others = [j for j in range(n) if j != i]
+        last = sorted(E[i, others])[k - 1]
+        sure = [j for j in others if E[i, j] < last]
+        tied = [j for j in others if E[i, j] == last]
+        rank = {j: 1 + sum(D[i, m] < D[i, j] for m in others) for j in others}
+        choices = list(combinations(tied, k - len(sure)))
+        for chosen in choices:
+            found = [rank[j] for j in (*sure, *chosen)]
+            cost += sum(max(0, r - k) for r in found) / len(choices)
+            hits += sum(r <= k for r in found) / len(choices)
+    return 1 - 2 / (n * k * (2 * n - 3 * k - 1)) * cost, hits / (n * k)
+
+
+@pytest.mark.parametrize("k", [1, 3, 6])
+@pytest.mark.parametrize("d", [2, 8])
+def test_ties_by_all_choices(k, d):
+    """Whole numbers tie all the time; eight columns are too many for a tree."""
+    rng = np.random.default_rng(10)
+    A, Z = rng.integers(0, 4, size=(20, 3)).astype(float), rng.integers(0, 3, size=(20, d))
+    Z = Z.astype(float)
+    D, E = cdist(A, A, "sqeuclidean"), cdist(Z, Z, "sqeuclidean")
+    trust, recall = over_all_choices(D, E, k)
+    kept, _ = over_all_choices(E, D, k)
+    found = embedding_quality(A, Z, n_neighbors=[k, 9])
+    assert_allclose(found.trustworthiness[0], trust, rtol=1e-12)
+    assert_allclose(found.continuity[0], kept, rtol=1e-12)
+    assert_allclose(found.neighbour_recall[0], recall, rtol=1e-12)
+    assert_allclose(trustworthiness(A, Z, n_neighbors=k), trust, rtol=1e-12)
+    assert_allclose(continuity(A, Z, n_neighbors=k), kept, rtol=1e-12)
+    assert_allclose(neighbour_recall(A, Z, n_neighbors=k), recall, rtol=1e-12)
+
+
+@pytest.mark.parametrize("d", [2, 40])
+def test_the_order_of_tied_points_does_not_matter(d):
+    """Also of distances that are equal but for rounding, as of a grid that was turned."""
+    rng = np.random.default_rng(11)
+    grid = np.stack(np.meshgrid(*[np.arange(6.0)] * 3), axis=-1).reshape(-1, 3)
+    Z = np.zeros((len(grid), d))
+    Z[:, :2] = grid[:, :2]  # six points on each other
+    Z = Z @ np.linalg.qr(rng.normal(size=(d, d)))[0] + 3.0
+    first = [f(grid, Z) for f in (trustworthiness, continuity, neighbour_recall)]
+    assert first[0] < 1.0
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(grid))
+        again = [f(grid[order], Z[order]) for f in (trustworthiness, continuity, neighbour_recall)]
+        assert_allclose(again, first, rtol=1e-12)
+        whole = embedding_quality(grid[order], Z[order], n_neighbors=[5, 10])
+        assert_allclose(whole.trustworthiness[0], first[0], rtol=1e-12)
+        assert_allclose(whole.neighbour_recall[1], first[2], rtol=1e-12)
+
+
+@pytest.mark.parametrize("k", [29, 30, 45, 59])
+def test_recall_of_large_neighbourhoods(X, k):
+    Z = X[:, :2]
+    expected = shared(cdist(X, X), cdist(Z, Z), k)
+    assert_allclose(neighbour_recall(X, Z, n_neighbors=k), expected, rtol=1e-13)
 
 
 # Laws ---------------------------------------------------------------------------------------
@@ -241,9 +321,24 @@ def test_the_summary_tells_the_figures(X):
         ({"sample": "some"}, "sample must be"),
         ({"metric": "nonsense"}, "nonsense"),
         ({"distances": np.zeros((3, 3))}, r"square matrix \(60, 60\)"),
-        ({"distances": np.full((60, 60), np.inf)}, "no path joins"),
+        ({"distances": np.where(np.eye(60) > 0, 0.0, np.inf)}, "no path joins"),
+        ({"distances": -np.ones((60, 60))}, "negative: -1 at row 0, column 0"),
+        ({"distances": lambda rows: np.ones((len(rows), 60))}, "row 0, column 0: if these are"),
+        ({"metric": lambda a, b: np.inf}, "gives inf for rows 0 and 1"),
     ],
-    ids=["half", "zero", "empty", "sample0", "sample-word", "metric", "distances", "infinite"],
+    ids=[
+        "half",
+        "zero",
+        "empty",
+        "sample0",
+        "sample-word",
+        "metric",
+        "distances",
+        "infinite",
+        "negative",
+        "itself",
+        "no-distance",
+    ],
 )
 def test_what_is_refused(X, change, message):
     with pytest.raises(ValueError, match=message):
@@ -259,6 +354,60 @@ def test_points_must_be_the_same(X):
         trustworthiness(X, Z)
     with pytest.raises(ValueError, match=r"square matrix \(60, 60\)"):
         trustworthiness(X, X[:, :2], metric="precomputed")
+
+
+def test_infinite_coordinates_are_those_of_z(X):
+    Z = X[:, :2].copy()
+    Z[7, 1] = np.inf
+    for points in (Z, pd.DataFrame(Z), Z.tolist()):
+        with pytest.raises(ValueError, match=r"Input Z contains infinity: inf at row 7, column 1"):
+            trustworthiness(X, points)
+    with pytest.raises(ValueError, match="Input truth contains infinity"):
+        align(X[:, :2], Z)
+    with pytest.raises(ValueError, match="Input X contains infinity"):
+        trustworthiness(Z, X)
+    with pytest.raises(ValueError, match="Input Z has a column that is not numeric"):
+        trustworthiness(X, pd.DataFrame({"a": ["x"] * 60}))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ((3, 5, -0.5), r"negative: -0.5 at row 3, column 5"),
+        ((4, 4, 0.25), r"itself is 0.25, not 0, at row 4, column 4"),
+        ((2, 9, 77.0), r"not symmetric: 77 at row 2, column 9, but .* at row 9, column 2"),
+    ],
+    ids=["negative", "itself", "asymmetric"],
+)
+def test_distances_that_are_none(X, change, message):
+    i, j, value = change
+    D = cdist(X, X)
+    D[i, j] = value
+    with pytest.raises(ValueError, match=message):
+        trustworthiness(D, X[:, :2], metric="precomputed")
+    with pytest.raises(ValueError, match=message):
+        embedding_quality(X, X[:, :2], distances=D)
+
+
+def test_rounding_of_given_distances_is_no_fault(X):
+    D = cdist(X, X)
+    rough = D + 1e-9 * np.random.default_rng(12).normal(size=D.shape)
+    Z = X[:, :2]
+    assert trustworthiness(rough, Z, metric="precomputed") == trustworthiness(X, Z)
+    single = D.astype(np.float32)
+    assert abs(trustworthiness(single, Z, metric="precomputed") - trustworthiness(X, Z)) < 1e-3
+
+
+def test_metrics_that_cannot_learn_from_the_rows(X):
+    A = np.column_stack([X, X[:, 0] + X[:, 1]])
+    with pytest.raises(ValueError, match=r"mahalanobis.* singular: .*PCA"):
+        trustworthiness(A, X[:, :2], metric="mahalanobis")
+    A = np.column_stack([X, np.ones(60)])
+    with pytest.raises(ValueError, match="but column 5 of X is constant"):
+        trustworthiness(A, X[:, :2], metric="seuclidean")
+    whole = trustworthiness(X, X[:, :2], metric="mahalanobis")
+    D = cdist(X, X, "mahalanobis", VI=np.linalg.inv(np.cov(X.T)))
+    assert_allclose(whole, by_hand(D, cdist(X[:, :2], X[:, :2]), 5), rtol=1e-13)
 
 
 def test_gaps_that_cannot_be_compared(X):

@@ -18,7 +18,8 @@ from eigengap.fitting.autodiff.latents import to_unit_variance
 from eigengap.fitting.back_constraint import back_constraint
 from eigengap.fitting.gplvm_start import principal_start
 from eigengap.fitting.latent_fit import Start
-from eigengap.fitting.latent_points import _Look
+from eigengap.fitting.latent_points import Look, none_of, predictions
+from eigengap.fitting.latent_posterior import latent_posterior
 from eigengap.fitting.seen_columns import seen_columns
 from eigengap.models import expected_gp_kernel as expected
 from eigengap.models.gaussian_process import given_latents, given_uncertain_latents
@@ -208,7 +209,7 @@ def test_exact_likelihood_and_its_gradient(name, shape, gaps, rng):
     with double_precision():
         table = gplvm.table_of(seen_columns(Y))
         value, slopes = gplvm._value_and_slopes(
-            form, None, 1.0, logs, table=table, features=jnp.zeros((1, 1))
+            form, None, 1.0, logs, table=table, features=jnp.arange(shape[0])
         )
     assert float(value) == pytest.approx(dense(logs), rel=1e-9)
     assert_slopes(dense, logs, slopes)
@@ -380,7 +381,10 @@ def test_optimisation_finds_the_closed_form():
     rng = np.random.default_rng(0)
     Z, spread = principal_start(Y + 0.3 * rng.normal(size=Y.shape), 2, rng)
     found = gplvm.fit_exact(
-        seen_columns(Y), Start(Z, spread, kernel_of("linear")), tol=1e-13, max_iter=3000
+        seen_columns(Y),
+        Start(Z, spread, kernel_of("linear"), np.arange(30)),
+        tol=1e-13,
+        max_iter=3000,
     )
     shift = X.size * np.log(np.sqrt(np.mean(np.var(X, axis=0))))
     assert found.objective - shift == pytest.approx(closed.log_likelihood_, abs=1e-5)
@@ -446,23 +450,44 @@ def test_inducing_points_at_sure_latents_are_exact(rng):
 # Latents of new rows ------------------------------------------------------------------------
 
 
-def test_slope_of_a_new_row_is_its_difference(rng):
+@pytest.mark.parametrize("own", [False, True], ids=["new", "of the fit"])
+def test_slope_of_a_row_is_its_difference(own, rng):
     kernel = KERNELS["matern52+linear"]
     columns = seen_columns(with_gaps(rng.normal(size=(8, 3))))
     model = given_latents(
         kernel, 0.2, rng.normal(size=(8, 2)), columns.table, columns.groups, columns.of_column
     )
     Y, Z, h = with_gaps(rng.normal(size=(4, 3)), seed=5), rng.normal(size=(4, 2)), 1e-6
-    at = _Look.at(model, Y, Z)
+    itself = np.array([3, -1, 0, 5]) if own else none_of(4)
+    at = Look.at(model, Y, Z, itself)
     for k in range(2):
         step = h * np.eye(2)[k]
-        up, down = (_Look.at(model, Y, Z + sign * step).value for sign in (1, -1))
+        up, down = (Look.at(model, Y, Z + sign * step, itself).value for sign in (1, -1))
         np.testing.assert_allclose(at.slope[:, k], (up - down) / (2 * h), atol=1e-6)
-    mean, variance = model.predict(Z)  # the value itself, from the prediction
+    mean, variance = predictions(model, Z, itself)  # the value itself, from the prediction
     seen = ~np.isnan(Y)
     terms = np.log(2 * np.pi * variance) + (np.nan_to_num(Y) - mean) ** 2 / variance
     wanted = 0.5 * np.sum(np.where(seen, terms, 0.0), axis=1) + 0.5 * np.sum(Z**2, axis=1)
     np.testing.assert_allclose(at.value, wanted, rtol=1e-10)
+
+
+@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
+def test_a_row_left_out_is_a_fit_without_it(gaps, rng):
+    """The downdated predictions against processes that never saw the row."""
+    kernel, Z, Y = KERNELS["rbf"], rng.normal(size=(8, 2)), rng.normal(size=(8, 3))
+    Y = with_gaps(Y) if gaps else Y
+    new = rng.normal(size=(4, 2))
+
+    def processes(rows):
+        columns = seen_columns(Y[rows])
+        return given_latents(kernel, 0.2, Z[rows], columns.table, columns.groups, columns.of_column)
+
+    every = processes(np.arange(8))
+    for i in range(8):
+        found = predictions(every, new, np.full(4, i))
+        wanted = processes(np.delete(np.arange(8), i)).predict(new)
+        for ours, theirs in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["rbf+linear", pytest.param("rbf+rbf", marks=pytest.mark.slow)])
@@ -527,27 +552,103 @@ def test_rows_of_a_bayesian_fit_stay_where_it_left_them(gaps):
     np.testing.assert_allclose(np.sqrt(found.s), model.embedding_sd_, rtol=2e-2, atol=1e-3)
 
 
-@pytest.mark.filterwarnings("ignore:GPLVM did not converge")
-def test_score_of_a_new_row_is_near_the_integral_over_its_latent():
-    """Laplace's approximation (exact) and the bound (Bayesian) against a grid of latents."""
-    X, new = swiss(40, noise=0.3), swiss(5, seed=9, noise=0.3)
-    new[0, 1] = np.nan
-    seen = ~np.isnan(new)
-    axis = np.linspace(-5, 5, 201)
+def by_grid(model, new, own=None, reach=5.0, points=401):
+    """Evidence, moments of the latent and of the cells of each row, by sums over a fine grid."""
+    axis = np.linspace(-reach, reach, points)
     grid = np.array(list(itertools.product(axis, axis)))
-    for method in ("exact", "bayesian"):
-        model = GPLVM(2, method=method, n_inducing=10, max_iter=100, tol=1e-5).fit(X)
-        mean, variance = model.model_.predict(grid)
-        prior = -0.5 * np.sum(grid**2, axis=1) - np.log(2 * np.pi)
-        score = model.score_samples(new)
-        for i, x in enumerate(new):
-            terms = np.log(2 * np.pi * variance) + (np.nan_to_num(x) - mean) ** 2 / variance
-            log_p = prior - 0.5 * np.sum(terms[:, seen[i]], axis=1)
-            evidence = np.logaddexp.reduce(log_p) + 2 * np.log(axis[1] - axis[0])
-            if method == "bayesian":
-                assert evidence - 0.3 < score[i] < evidence
-            else:  # the functions are steeper, and the posterior less like a Gaussian
-                assert score[i] == pytest.approx(evidence, abs=2.0)
+    prior = -0.5 * np.sum(grid**2, axis=1) - np.log(2 * np.pi)
+    found = []
+    for i, x in enumerate(new):
+        itself = np.full(len(grid), -1 if own is None else own[i])
+        mean, variance = predictions(model, grid, itself)
+        terms = np.log(2 * np.pi * variance) + (np.nan_to_num(x) - mean) ** 2 / variance
+        log_p = prior - 0.5 * np.sum(terms[:, ~np.isnan(x)], axis=1)
+        total = np.logaddexp.reduce(log_p)
+        w = np.exp(log_p - total)
+        z, cells = w @ grid, w @ mean
+        found.append(
+            (
+                total + 2 * np.log(axis[1] - axis[0]),
+                z,
+                np.sqrt(w @ (grid - z) ** 2),
+                cells,
+                np.sqrt(w @ (variance + (mean - cells) ** 2)),
+            )
+        )
+    return [np.array(part) for part in zip(*found, strict=True)]
+
+
+@pytest.mark.filterwarnings("ignore:GPLVM did not converge")
+@pytest.mark.parametrize("method", ["exact", "bayesian"])
+@pytest.mark.parametrize("noise", [0.05, 0.3])
+def test_posterior_of_a_new_row_is_the_integral_over_its_latent(method, noise):
+    """Density, latent and filled cells against a grid of latents, several modes or a ridge."""
+    X, new = swiss(40, noise=noise), swiss(10, seed=9, noise=noise)
+    new[0, 1] = np.nan
+    new[1, [0, 2, 4]] = np.nan
+    new[2, 1:] = np.nan
+    new[3, :4] = np.nan
+    model = GPLVM(2, method=method, n_inducing=10, max_iter=100, tol=1e-5).fit(X)
+    Y = model.model_.standardised(new)
+    evidence, z, spread, cells, sd = by_grid(model.model_, Y)
+    score = model.score_samples(new) + (~np.isnan(new)) @ np.log(model.model_.unit)
+    np.testing.assert_allclose(score, evidence, atol=0.15)
+    post = model.posterior(new)
+    np.testing.assert_allclose(post.mean, z, atol=0.1)
+    np.testing.assert_allclose(post.std, spread, rtol=0.15, atol=0.02)
+    filled, std = model.impute(new, return_std=True)
+    gaps = np.isnan(new)
+    unit = model.model_.unit[0]
+    off = (filled - model.model_.mean) / unit - cells
+    assert np.all(np.abs(off[gaps]) < 0.15 * sd[gaps])
+    np.testing.assert_allclose(std[gaps] / unit, sd[gaps], rtol=0.15)
+
+
+@pytest.mark.filterwarnings("ignore:GPLVM did not converge")
+def test_posterior_of_a_row_of_an_exact_fit_is_from_the_other_rows():
+    """Its own cells do not count twice."""
+    X = with_gaps(swiss(40, noise=0.2), 0.1)
+    model = GPLVM(2, method="exact", max_iter=100, tol=1e-5).fit(X)
+    some = np.flatnonzero(np.isnan(X).any(axis=1))[:6]
+    evidence, z, spread, cells, sd = by_grid(
+        model.model_, model.model_.standardised(X[some]), some, points=201
+    )
+    seen = ~np.isnan(X[some])
+    score = model.score_samples(X[some]) + seen @ np.log(model.model_.unit)
+    np.testing.assert_allclose(score, evidence, atol=0.15)
+    post = model.posterior(X[some])
+    np.testing.assert_allclose(post.mean, z, atol=0.1)
+    np.testing.assert_allclose(post.std, spread, rtol=0.15, atol=0.02)
+    filled, std = model.impute(X[some], return_std=True)
+    unit = model.model_.unit[0]
+    assert np.all(np.abs((filled - model.mean_) / unit - cells)[~seen] < 0.15 * sd[~seen])
+    np.testing.assert_allclose(std[~seen] / unit, sd[~seen], rtol=0.15)
+
+
+def test_posterior_under_a_linear_kernel_is_ppca():
+    """Many rows, so that the functions are known: a Gaussian in closed form."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(3000, 3)) * [2.0, 1.0, 0.5] @ rng.normal(size=(3, 6))
+    X += 0.3 * rng.normal(size=X.shape)
+    ours, ppca = GPLVM(3, kernel="linear").fit(X), eigengap.PPCA(3).fit(X)
+    new = with_gaps(X[:40] + 0.1, 0.3)
+    filled, std = ours.impute(new, return_std=True)
+    wanted, wanted_std = ppca.impute(new, return_std=True)
+    gaps = np.isnan(new)
+    assert np.max(np.abs(filled - wanted)[gaps] / wanted_std[gaps]) < 0.1
+    np.testing.assert_allclose(std[gaps], wanted_std[gaps], rtol=0.1)
+    np.testing.assert_allclose(ours.score_samples(new), ppca.score_samples(new), atol=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:GPLVM did not converge")
+def test_the_bound_of_a_new_row_is_below_its_density():
+    X, new = swiss(40, noise=0.3), swiss(5, seed=9, noise=0.3)
+    model = GPLVM(4, method="bayesian", n_inducing=10, max_iter=100, tol=1e-5).fit(X)
+    Y = model.model_.standardised(new)
+    start = np.zeros((5, 1, 4))
+    bound = latent_rows.most_probable(model.model_, Y, start, np.full(start.shape, 0.1)).bound
+    density = latent_posterior(model.model_, Y, model.embedding_, none_of(5)).log_density
+    assert np.all(bound < density)
 
 
 def test_latents_are_brought_to_unit_variance(rng):

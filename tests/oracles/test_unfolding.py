@@ -6,12 +6,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy.sparse.linalg import ArpackNoConvergence
 from sklearn.datasets import make_swiss_roll
 from sklearn.manifold import Isomap, trustworthiness
 from sklearn.neighbors import kneighbors_graph
 
 from eigengap.estimators.unfolding import MaximumVarianceUnfolding
-from eigengap.fitting import low_rank_metric
+from eigengap.fitting import low_rank_certificate, low_rank_metric
 from eigengap.fitting.low_rank_certificate import certify
 from eigengap.fitting.low_rank_descent import _point
 from eigengap.fitting.low_rank_problem import Affinity, Penalty, Problem, Variance
@@ -55,6 +56,15 @@ def test_it_is_what_an_interior_point_method_finds(constraint, k):
     apart = np.linalg.norm(found.Z @ found.Z.T - K) / np.linalg.norm(K)
     # Equal lengths of few neighbours leave K some freedom: flat optima are found to less.
     assert apart < (1e-4 if constraint == "at_most" else 2e-2)
+
+
+@pytest.mark.parametrize("constraint", ["equal", "at_most"])
+@pytest.mark.parametrize("tol", [1e-2, 1e-4], ids=["rough", "fine"])
+def test_the_gap_is_no_smaller_than_that_to_the_true_optimum(constraint, tol):
+    graph = graph_of(NORMAL[:20], 4)
+    value, _ = by_clarabel(graph, constraint)
+    found = unfold(graph, constraint, tol=tol)
+    assert found.gap >= (value - np.sum(found.lam)) / value - 1e-7
 
 
 @pytest.mark.slow
@@ -130,6 +140,42 @@ def test_the_bound_is_that_of_a_dense_eigenvalue(monkeypatch):
     assert dense.mu == pytest.approx(np.linalg.eigvalsh(L)[1], rel=1e-9)
     assert sparse.mu == pytest.approx(dense.mu, rel=1e-6)
     assert sparse.bound == pytest.approx(dense.bound, rel=1e-6)
+
+
+def test_an_eigenvalue_that_the_first_search_overlooks_is_found(monkeypatch):
+    graph = graph_of(np.random.default_rng(4).uniform(size=(200, 2)), 6)
+    i, j, lengths = graph.edges
+    ones = scipy.sparse.csr_array(scipy.sparse.eye_array(len(i)))
+    problem = Problem(graph.n, i, j, Variance(np.ones(200)), lengths**2, lengths**2, ones)
+    t = np.full(len(i), 5.0)
+    t[(i == 17) | (j == 17)] = -0.3  # one node is pushed away by its neighbours
+    aim = np.linalg.eigvalsh(problem.laplacian(t).toarray())[0]
+    monkeypatch.setattr("eigengap.fitting.low_rank_certificate.DENSE", 50)
+    search = low_rank_certificate.eigsh
+
+    def overlooks(*args, **options):
+        if options.get("maxiter"):
+            raise ArpackNoConvergence("not found", [], [])
+        return search(*args, **options)
+
+    monkeypatch.setattr(low_rank_certificate, "eigsh", overlooks)
+    proof = certify(problem, t, 3)
+    assert aim < -low_rank_certificate.NEGATIVE
+    assert proof.mu == pytest.approx(aim, rel=1e-2)
+    assert proof.bound == np.inf
+    assert proof.upward.shape == (200, 1)
+
+
+def test_a_price_on_what_is_not_bounded_proves_nothing():
+    graph = graph_of(NORMAL, 4)
+    i, j, lengths = graph.edges
+    ones = scipy.sparse.csr_array(scipy.sparse.eye_array(len(i)))
+    low = np.full(len(i), -np.inf)
+    problem = Problem(graph.n, i, j, Variance(np.ones(graph.n)), low, lengths**2, ones)
+    t = np.ones(len(i))
+    assert np.isfinite(certify(problem, t, 3).bound)
+    t[0] = -1e-3
+    assert certify(problem, t, 3).bound == np.inf
 
 
 # The solver ------------------------------------------------------------------------------------

@@ -18,37 +18,29 @@ of sum (d - c d')^2 / sum d^2 at the best scale c, for embeddings need not be in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from eigengap.comparison.distance_moments import DistanceMoments
-from eigengap.comparison.neighbour_ranks import nearest, ranks, tree_neighbours
-from eigengap.comparison.pairwise import (
-    EuclideanPairs,
-    Ints,
-    Metric,
-    Pairs,
-    given_pairs,
-    pairs_of,
+from eigengap.comparison.embedding_arguments import (
+    Sample,
+    below_all,
+    below_half,
+    one_size,
+    pieces,
+    sampled,
+    sizes,
 )
-from eigengap.compiled.threads import one_blas_thread
+from eigengap.comparison.embedding_spaces import Spaces, across, measure, over
+from eigengap.comparison.neighbour_ranks import Kept
+from eigengap.comparison.pairwise import Ints, Metric
 from eigengap.linalg import Array
-from eigengap.sources import as_source
 from eigengap.sources.new_frame import new_frame
-from eigengap.threads import in_threads
-
-BLOCK_BYTES = 4 << 20  # of distances that are computed at a time, so that they stay in the cache
-AUTO_PAIRS = 10**8  # that sample="auto" looks at
-AUTO_ROWS = 1000  # at least
-
-Sample = int | str | None
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,8 +152,8 @@ def embedding_quality(
     n_neighbors : int or list of int, default=10
         Sizes of neighbourhoods; less than n / 2.
     metric : str or callable, default="euclidean"
-        Of X: a name that `scipy.spatial.distance.cdist` knows, or a function of two rows. Z is
-        always compared by Euclidean distances.
+        Of X: a name that `scipy.spatial.distance.cdist` knows, "manhattan", "l1" or "l2", or a
+        function of two rows. Z is always compared by Euclidean distances.
     distances : array of shape (n, n), or callable, default=None
         Other distances that residual variance and stress are to be measured against: those along
         a graph for Isomap. A callable gets row numbers (m,) and returns distances (m, n).
@@ -180,7 +172,9 @@ def embedding_quality(
     Notes
     -----
     Points at equal distance, within rounding, share the best of their ranks, so that copies of a
-    row and data on a grid cost nothing: the data themselves have trustworthiness 1.
+    row and data on a grid cost nothing: the data themselves have trustworthiness 1. Where the last
+    neighbour is one of several at its distance, figures are the mean over all choices: the order
+    of the points does not matter.
 
     It takes n m steps for m points, and memory for a few blocks of 4 MB beside X.
 
@@ -194,14 +188,14 @@ def embedding_quality(
        10 neighbours: trustworthiness 0.9836, continuity 0.9908, recall 0.751 (chance 0.067)
       euclidean distances: residual variance 0.00323, stress 0.04048
     """
-    spaces = _Spaces.of(X, Z, metric, distances)
-    ks = _sizes(n_neighbors, spaces.n)
-    rows = _rows(sample, spaces.n, random_state)
-    parts = _over(lambda part: _measure(spaces, part, max(ks)), _cut(rows, spaces.n), n_jobs)
-    rank_x = np.concatenate([part.rank_x for part in parts])
-    rank_z = np.concatenate([part.rank_z for part in parts])
-    trust, kept = _penalised(rank_x, ks, spaces.n), _penalised(rank_z, ks, spaces.n)
-    recall = np.column_stack([np.mean(rank_x[:, :k] <= k, axis=1) for k in ks])
+    spaces = Spaces.of(X, Z, metric, distances)
+    ks = sizes(n_neighbors, *below_half(spaces.n))
+    rows = sampled(sample, spaces.n, random_state)
+    parts = over(lambda part: measure(spaces, part, ks), pieces(rows, spaces.n), n_jobs)
+    forth = Kept.together([part.trust for part in parts])
+    back = Kept.together([part.continuity for part in parts])
+    trust, unbroken = _penalised(forth.cost, ks, spaces.n), _penalised(back.cost, ks, spaces.n)
+    recall = forth.hits / np.asarray(ks)
     apart = DistanceMoments.merged([part.distances for part in parts])
     one = isinstance(n_neighbors, Integral)
 
@@ -214,7 +208,7 @@ def embedding_quality(
     return EmbeddingQuality(
         n_neighbors=ks[0] if one else tuple(ks),
         trustworthiness=mean(trust),
-        continuity=mean(kept),
+        continuity=mean(unbroken),
         neighbour_recall=mean(recall),
         residual_variance=apart.residual_variance,
         stress=apart.stress,
@@ -222,7 +216,7 @@ def embedding_quality(
         n_points=spaces.n,
         rows=rows,
         row_trustworthiness=shaped(trust),
-        row_continuity=shaped(kept),
+        row_continuity=shaped(unbroken),
         row_recall=shaped(recall),
         compared=f"{_name(metric)} distances" if distances is None else "given distances",
     )
@@ -265,11 +259,11 @@ def trustworthiness(
     >>> trustworthiness(X, 2.0 * X + 1.0)
     1.0
     """
-    spaces = _Spaces.of(X, Z, metric, None)
-    k = _size(n_neighbors, spaces.n)
-    rows = _rows(sample, spaces.n, random_state)
-    found = _ranks_across(spaces.Z, spaces.X, rows, k, n_jobs)
-    return float(np.mean(_penalised(found, [k], spaces.n)))
+    spaces = Spaces.of(X, Z, metric, None)
+    k = one_size(n_neighbors, *below_half(spaces.n))
+    rows = sampled(sample, spaces.n, random_state)
+    found = across(spaces.Z, spaces.X, rows, k, n_jobs)
+    return float(np.mean(_penalised(found.cost, [k], spaces.n)))
 
 
 def continuity(
@@ -301,11 +295,11 @@ def continuity(
     >>> continuity(X, X[:, :2]) == trustworthiness(X[:, :2], X)
     True
     """
-    spaces = _Spaces.of(X, Z, metric, None)
-    k = _size(n_neighbors, spaces.n)
-    rows = _rows(sample, spaces.n, random_state)
-    found = _ranks_across(spaces.X, spaces.Z, rows, k, n_jobs)
-    return float(np.mean(_penalised(found, [k], spaces.n)))
+    spaces = Spaces.of(X, Z, metric, None)
+    k = one_size(n_neighbors, *below_half(spaces.n))
+    rows = sampled(sample, spaces.n, random_state)
+    found = across(spaces.X, spaces.Z, rows, k, n_jobs)
+    return float(np.mean(_penalised(found.cost, [k], spaces.n)))
 
 
 def neighbour_recall(
@@ -323,12 +317,12 @@ def neighbour_recall(
     Parameters
     ----------
     X, Z, n_neighbors, metric, sample, random_state, n_jobs
-        As in `trustworthiness`.
+        As in `trustworthiness`, but n_neighbors may be any number less than n.
 
     Returns
     -------
     float
-        Between n_neighbors / (n - 1), by chance, and 1.
+        n_neighbors / (n - 1) by chance, at most 1.
 
     Examples
     --------
@@ -338,10 +332,10 @@ def neighbour_recall(
     >>> neighbour_recall(line, -line, n_neighbors=2)
     1.0
     """
-    spaces = _Spaces.of(X, Z, metric, None)
-    k = _size(n_neighbors, spaces.n)
-    rows = _rows(sample, spaces.n, random_state)
-    return float(np.mean(_ranks_across(spaces.Z, spaces.X, rows, k, n_jobs) <= k))
+    spaces = Spaces.of(X, Z, metric, None)
+    k = one_size(n_neighbors, *below_all(spaces.n))
+    rows = sampled(sample, spaces.n, random_state)
+    return float(np.mean(across(spaces.Z, spaces.X, rows, k, n_jobs).hits)) / k
 
 
 def residual_variance(
@@ -374,158 +368,21 @@ def residual_variance(
     >>> residual_variance(X, 3.0 * X) < 1e-12
     True
     """
-    spaces = _Spaces.of(X, Z, metric, None)
-    rows = _rows(sample, spaces.n, random_state)
+    spaces = Spaces.of(X, Z, metric, None)
+    rows = sampled(sample, spaces.n, random_state)
 
     def of(part: Ints) -> DistanceMoments:
         D, E = spaces.X.block(part)[0], spaces.Z.block(part)[0]
         return DistanceMoments.of(spaces.X.lengths(D), spaces.Z.lengths(E), part)
 
-    return DistanceMoments.merged(_over(of, _cut(rows, spaces.n), n_jobs)).residual_variance
+    return DistanceMoments.merged(over(of, pieces(rows, spaces.n), n_jobs)).residual_variance
 
 
-# Two spaces ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Spaces:
-    """The same n points twice."""
-
-    X: Pairs
-    Z: Pairs
-    reference: Pairs | None  # whose distances are to be kept, where they are not those of X
-    n: int
-
-    @classmethod
-    def of(cls, X: Any, Z: Any, metric: Metric, distances: Any) -> _Spaces:
-        rows, coordinates = _table(X), _table(Z)
-        if len(rows) != len(coordinates):
-            raise ValueError(
-                f"X has {len(rows)} rows but Z has {len(coordinates)}: give the same points"
-            )
-        if np.isnan(coordinates).any():
-            i, j = map(int, np.argwhere(np.isnan(coordinates))[0])
-            raise ValueError(
-                f"Z has no coordinate at row {i}, column {j}; leave that point out of both"
-            )
-        n = len(rows)
-        reference = None if distances is None else given_pairs(distances, n)
-        return cls(pairs_of(rows, metric), EuclideanPairs.of(coordinates), reference, n)
-
-
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """Some points: ranks of their neighbours, and moments of their distances."""
-
-    rank_x: Ints  # (b, k) in X, of the neighbours in Z
-    rank_z: Ints  # (b, k) in Z, of the neighbours in X
-    distances: DistanceMoments
-
-
-def _measure(spaces: _Spaces, rows: Ints, k: int) -> _Measured:
-    D, blur = spaces.X.block(rows)
-    E, blur_z = spaces.Z.block(rows)
-    rank_x, rank_z = ranks(D, blur, nearest(E, k)), ranks(E, blur_z, nearest(D, k))
-    if spaces.reference is not None:
-        far = spaces.reference.lengths(spaces.reference.block(rows)[0])
-    else:
-        far = spaces.X.lengths(D)
-    return _Measured(rank_x, rank_z, DistanceMoments.of(far, spaces.Z.lengths(E), rows))
-
-
-def _ranks_across(here: Pairs, there: Pairs, rows: Ints, k: int, n_jobs: int | None) -> Ints:
-    """Ranks (m, k) in the one space of the neighbours in the other."""
-    found = tree_neighbours(here, rows, k)
-
-    def of(part: slice) -> Ints:
-        D, blur = there.block(rows[part])
-        near = nearest(here.block(rows[part])[0], k) if found is None else found[part]
-        return ranks(D, blur, near)
-
-    return np.concatenate(_over(of, _slices(len(rows), here.n), n_jobs))
-
-
-def _over(fn: Callable[[T], R], parts: Iterable[T], n_jobs: int | None) -> list[R]:
-    """fn of every part; products of so few rows gain nothing from further threads of BLAS."""
-    with one_blas_thread():
-        return in_threads(fn, parts, n_jobs)
-
-
-def _penalised(found: Ints, ks: Sequence[int], n: int) -> Array:
+def _penalised(cost: Array, ks: Sequence[int], n: int) -> Array:
     """(m, number of ks) 1 - what each point's too high ranks cost; its mean is the measure."""
-    columns = []
-    for k in ks:
-        cost = np.sum(np.maximum(found[:, :k] - k, 0), axis=1)
-        columns.append(1.0 - cost * (2.0 / (k * (2.0 * n - 3.0 * k - 1.0))))
-    return np.column_stack(columns)
-
-
-# Arguments -----------------------------------------------------------------------------------
-
-
-def _table(X: Any) -> Array:
-    values = as_source(X).collect()
-    return np.asarray(values if isinstance(values, np.ndarray) else values.toarray(), np.float64)
+    k = np.asarray(ks, dtype=float)
+    return np.asarray(1.0 - cost * (2.0 / (k * (2.0 * n - 3.0 * k - 1.0))))
 
 
 def _name(metric: Metric) -> str:
     return metric if isinstance(metric, str) else getattr(metric, "__name__", "given")
-
-
-def _size(n_neighbors: int, n: int) -> int:
-    if not isinstance(n_neighbors, Integral):
-        raise ValueError(
-            f"n_neighbors must be one integer here, got {n_neighbors!r}; embedding_quality takes "
-            "several"
-        )
-    return _sizes(n_neighbors, n)[0]
-
-
-def _sizes(n_neighbors: int | Sequence[int], n: int) -> list[int]:
-    asked: Any = n_neighbors
-    given = list(asked) if isinstance(asked, Iterable) else [asked]
-    if not given:
-        raise ValueError("n_neighbors is empty; give at least one size of a neighbourhood")
-    for k in given:
-        if not isinstance(k, Integral) or isinstance(k, bool) or int(k) < 1:
-            raise ValueError(f"n_neighbors must be a positive integer or a list of them, got {k!r}")
-        if 2 * int(k) >= n:
-            raise ValueError(
-                f"n_neighbors={k} must be less than half of the {n} points, for larger "
-                "neighbourhoods have no worst case to compare with"
-            )
-    return [int(k) for k in given]
-
-
-def _rows(sample: Sample, n: int, random_state: Any) -> Ints:
-    if sample is None:
-        m = n
-    elif isinstance(sample, str):
-        if sample != "auto":
-            raise ValueError(f'sample must be a number of points, "auto" or None, got {sample!r}')
-        m = min(n, max(AUTO_ROWS, AUTO_PAIRS // n))
-    elif isinstance(sample, Integral) and not isinstance(sample, bool) and int(sample) >= 1:
-        m = min(int(sample), n)
-    else:
-        raise ValueError(f'sample must be a positive integer, "auto" or None, got {sample!r}')
-    if m == n:
-        return np.arange(n)
-    return np.sort(_generator(random_state).choice(n, size=m, replace=False))
-
-
-def _generator(random_state: Any) -> np.random.Generator:
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if hasattr(random_state, "randint"):
-        return np.random.default_rng(int(random_state.randint(2**31 - 1)))
-    return np.random.default_rng(random_state)
-
-
-def _slices(m: int, n: int) -> list[slice]:
-    """m points in pieces whose distances to all n stay in the cache."""
-    step = max(1, BLOCK_BYTES // (8 * n))
-    return [slice(start, min(start + step, m)) for start in range(0, m, step)]
-
-
-def _cut(rows: Ints, n: int) -> Iterator[Ints]:
-    return (rows[part] for part in _slices(len(rows), n))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from eigengap.fitting.pairs import refuse_range
+from eigengap.fitting.pairs import refuse_range, rounding
 from eigengap.linalg import Array
 from eigengap.sources.wording import show
 
@@ -25,6 +25,8 @@ Metric = str | Callable[[Array, Array], float]
 FEW_COLUMNS = 16  # up to which differences are as fast as a product
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 64 * EPS  # relative, within which two distances count as equal
+ROWS = 256  # of a given matrix that are looked at at a time
+ALIASES = {"l1": "cityblock", "manhattan": "cityblock", "l2": "euclidean"}  # scikit-learn's names
 RESOLVED = 1e-6  # largest share of the nearest neighbour's squared distance that may be rounding
 
 
@@ -34,6 +36,10 @@ class Blur:
 
     added: Array  # (b, 1) whatever their size
     rooted: float = 0.0  # times their square root: cells are stored with an error of their own
+
+    def at(self, row: int) -> Blur:
+        """Of one of the rows."""
+        return Blur(self.added[row : row + 1], self.rooted)
 
     def below(self, D: Array) -> Array:
         """The largest values (b, k) that are certainly less than D (b, k)."""
@@ -68,8 +74,10 @@ class EuclideanPairs:
     @classmethod
     def of(cls, X: Array) -> EuclideanPairs:
         centred = X - np.mean(X, axis=0)
-        stored = 2 * EPS * float(np.linalg.norm(np.max(np.abs(X), axis=0)))
         refuse_range(float(np.max(np.abs(centred), initial=0.0)))
+        largest = np.max(np.abs(X), axis=0)
+        unit = float(np.max(largest, initial=0.0)) or 1.0
+        stored = 2 * EPS * unit * float(np.linalg.norm(largest / unit))
         square = np.einsum("ij,ij->i", centred, centred)
         return cls(np.ascontiguousarray(centred), square, float(np.max(square)), stored)
 
@@ -77,10 +85,14 @@ class EuclideanPairs:
     def n(self) -> int:
         return len(self.X)
 
+    def blur(self, count: int) -> Blur:
+        """How sure the distances of so many rows are that come from differences."""
+        return Blur(np.zeros((count, 1)), 2 * self.stored)
+
     def block(self, rows: Ints) -> tuple[Array, Blur]:
         if self.X.shape[1] <= FEW_COLUMNS:
             D = _without_self(cdist(self.X[rows], self.X, "sqeuclidean"), rows)
-            return D, Blur(np.zeros((len(rows), 1)), 2 * self.stored)
+            return D, self.blur(len(rows))
         D = (-2.0 * self.X[rows]) @ self.X.T
         D += self.square[rows, None]
         D += self.square
@@ -139,12 +151,11 @@ class MetricPairs:
 
     @classmethod
     def of(cls, X: Array, metric: Metric) -> MetricPairs:
-        params: dict[str, Any] = {}
         if metric == "seuclidean":
-            params["V"] = np.var(X, axis=0, ddof=1)
+            return cls(X, metric, {"V": _variances(X)})
         if metric == "mahalanobis":
-            params["VI"] = np.linalg.inv(np.atleast_2d(np.cov(X, rowvar=False)))
-        return cls(X, metric, params)
+            return cls(X, metric, {"VI": _inverse_covariance(X)})
+        return cls(X, metric, {})
 
     @property
     def n(self) -> int:
@@ -156,7 +167,7 @@ class MetricPairs:
             D = cdist(self.X[rows], self.X, metric, **self.params)
         except ValueError as error:
             raise ValueError(f"metric={show(self.metric)}: {error}") from None
-        _refuse_nan(D, rows, f"metric={show(self.metric)} gives")
+        _refuse_unknown(D, rows, f"metric={show(self.metric)} gives", finite=True)
         return _without_self(np.asarray(D), rows), Blur(np.zeros((len(rows), 1)))
 
     def lengths(self, D: Array) -> Array:
@@ -177,7 +188,9 @@ class GivenPairs:
             raise ValueError(
                 f"distances of {len(rows)} rows to all {self.n} are needed, got shape {D.shape}"
             )
-        _refuse_nan(D, rows, "the given distances hold")
+        _refuse_unknown(D, rows, "the given distances hold")
+        if callable(self.given):
+            _refuse_impossible(D, rows)
         return _without_self(D, rows), Blur(np.zeros((len(rows), 1)))
 
     def lengths(self, D: Array) -> Array:
@@ -186,7 +199,9 @@ class GivenPairs:
 
 def pairs_of(X: Array, metric: Metric) -> Pairs:
     """The distances of a table by a metric; "precomputed" where the table holds them already."""
-    if isinstance(metric, str) and metric == "precomputed":
+    if isinstance(metric, str):
+        metric = ALIASES.get(metric, metric)
+    if metric == "precomputed":
         return given_pairs(X, len(X))
     gaps = np.isnan(X)
     if gaps.any():
@@ -216,6 +231,10 @@ def given_pairs(D: Any, n: int) -> GivenPairs:
             "give a function of row numbers (b,) that returns their distances (b, n) to all. On "
             "landmarks Isomap has its own residual_variance_"
         )
+    for start in range(0, n, ROWS):
+        rows = np.arange(start, min(start + ROWS, n))
+        _refuse_impossible(matrix[rows], rows)
+        _refuse_asymmetric(matrix[rows], matrix[:, rows].T, rows)
     return GivenPairs(n, matrix)
 
 
@@ -224,12 +243,74 @@ def _without_self(D: Array, rows: Ints) -> Array:
     return D
 
 
-def _refuse_nan(D: NDArray[Any], rows: Ints, who: str) -> None:
-    bad = np.isnan(D)
+def _variances(X: Array) -> Array:
+    found = np.asarray(np.var(X, axis=0, ddof=1))
+    if not np.all(found > 0.0):
+        raise ValueError(
+            'metric="seuclidean" divides by standard deviations, but column '
+            f"{int(np.argmax(~(found > 0.0)))} of X is constant; leave it out"
+        )
+    return found
+
+
+def _inverse_covariance(X: Array) -> Array:
+    covariance = np.atleast_2d(np.cov(X, rowvar=False))
+    if np.linalg.matrix_rank(covariance, hermitian=True) < len(covariance):
+        raise ValueError(
+            'metric="mahalanobis" needs the inverse of the covariance of the columns of X, which '
+            "is singular: there are too few rows, or columns depend on each other. Reduce the "
+            'columns first (PCA), or give distances of your own as metric="precomputed"'
+        )
+    return np.asarray(np.linalg.inv(covariance))
+
+
+def _refuse_unknown(D: NDArray[Any], rows: Ints, who: str, finite: bool = False) -> None:
+    """Refuse distances that are NaN, or with `finite` infinite, but for a point to itself."""
+    bad = ~np.isfinite(D) if finite else np.isnan(D)
     bad[np.arange(len(rows)), rows] = False
     if bad.any():
         i, j = map(int, np.argwhere(bad)[0])
+        value = "NaN" if np.isnan(D[i, j]) else D[i, j]
         raise ValueError(
-            f"{who} NaN for rows {int(rows[i])} and {j}: leave out one of the two, or use another "
-            "metric"
+            f"{who} {value} for rows {int(rows[i])} and {j}: leave out one of the two, or use "
+            "another metric"
         )
+
+
+def _refuse_impossible(D: NDArray[Any], rows: Ints) -> None:
+    """Refuse distances (b, n) below 0, and of a point to itself that are not 0."""
+    slack = _slack(D)
+    low = -slack > D
+    if low.any():
+        i, j = map(int, np.argwhere(low)[0])
+        raise ValueError(
+            f"the given distances are negative: {float(D[i, j]):.6g} at row {int(rows[i])}, column "
+            f"{j}. Similarities s have to be made distances first, for instance sqrt(2 - 2 s)"
+        )
+    own = D[np.arange(len(rows)), rows]
+    if np.any(np.abs(own) > slack):
+        i = int(np.argmax(np.abs(own) > slack))
+        raise ValueError(
+            f"the given distance of a point to itself is {float(own[i]):.6g}, not 0, at row "
+            f"{int(rows[i])}, column {int(rows[i])}: if these are similarities s, make distances "
+            "of them first, for instance sqrt(2 - 2 s)"
+        )
+
+
+def _refuse_asymmetric(D: NDArray[Any], across: NDArray[Any], rows: Ints) -> None:
+    """Refuse distances D (b, n) that differ from those of the other direction."""
+    with np.errstate(invalid="ignore"):  # inf of points that no path joins
+        off = np.abs(D - across) > _slack(D)
+    off |= np.isinf(D) != np.isinf(across)
+    if off.any():
+        i, j = map(int, np.argwhere(off)[0])
+        raise ValueError(
+            f"the given distances are not symmetric: {float(D[i, j]):.6g} at row {int(rows[i])}, "
+            f"column {j}, but {float(across[i, j]):.6g} at row {j}, column {int(rows[i])}. Take "
+            "the mean of both, (D + D.T) / 2"
+        )
+
+
+def _slack(D: NDArray[Any]) -> float:
+    """What rounding may have added to the largest of them."""
+    return rounding(D.dtype) * float(np.max(np.abs(D), initial=0.0, where=np.isfinite(D)))

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.comparison.embedding_arguments import coordinates
 from eigengap.linalg import Array
-from eigengap.sources import as_source
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Alignment:
 
     def apply(self, Z: Any) -> Array:
         """Further points (m, q) of the same configuration, in the units of the truth."""
-        points = _points(Z, "Z")
+        points = coordinates(Z, "Z")
         if points.shape[1] != len(self.center):
             raise ValueError(
                 f"Z has {points.shape[1]} columns, but the configuration that was aligned has "
@@ -92,7 +92,7 @@ def align(Z: Any, truth: Any, *, scaling: bool = True, reflection: bool = True) 
     >>> np.allclose(align(turned, truth).aligned, truth)
     True
     """
-    A, B = _points(Z, "Z"), _points(truth, "truth")
+    A, B = coordinates(Z, "Z"), coordinates(truth, "truth")
     if len(A) != len(B):
         raise ValueError(f"Z has {len(A)} points but truth has {len(B)}; give the same points")
     center, shift = np.mean(A, axis=0), np.mean(B, axis=0)
@@ -158,12 +158,3 @@ def _rotation(A: Array, B: Array, reflection: bool) -> tuple[Array, float]:
         U[:, -1] *= -1.0
         s[-1] *= -1.0
     return (U @ Vt)[:q], float(np.sum(s))
-
-
-def _points(Z: Any, which: str) -> Array:
-    values = as_source(Z).collect()
-    dense = np.asarray(values if isinstance(values, np.ndarray) else values.toarray(), float)
-    if np.isnan(dense).any():
-        i, j = map(int, np.argwhere(np.isnan(dense))[0])
-        raise ValueError(f"{which} has no coordinate at row {i}, column {j}; leave the point out")
-    return dense

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from eigengap.estimators._checkpoint import checkpointed, require_checkpoint
 from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
@@ -31,6 +32,7 @@ from eigengap.models.information import Evidence, Noise
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.posterior import Posterior
 from eigengap.models.predictive import Predictive
+from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source, require_frequencies
@@ -96,7 +98,7 @@ class OverflowingCellError(ValueError):
 
 
 class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
-    """Base class; subclasses give `_fit_model(source) -> GaussianFit` and `_prefix`."""
+    """Base class; subclasses give `_fit_model(source, keeper) -> GaussianFit` and `_prefix`."""
 
     _prefix = "PC"
     knows_cell_sd_ = False
@@ -135,6 +137,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         return self
 
     def _fit(self, X: Any, sample_weight: Any, cell_sd: Any = None) -> None:
+        require_checkpoint(self)
         source = present_rows(
             as_source(
                 X,
@@ -147,9 +150,13 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         require_frequencies(source.seen().sum_w)
+        with checkpointed(self, source) as keeper:
+            self._fit_source(X, source, keeper)
+
+    def _fit_source(self, X: Any, source: Source, keeper: FileKeeper | None) -> None:
         self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
         unit = self._column_sizes(source) if self.scale else None
-        fit = self._fit_model(source if unit is None else Rescaled(source, unit))
+        fit = self._fit_model(source if unit is None else Rescaled(source, unit), keeper)
         keep_features(self, X, source)  # only now: a fit may fail
         self._keep(fit, unit)
         self.evidence_ = evidence_of(source, fit, self._noise_kind(), self._fits_mean())
@@ -167,7 +174,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         """Whether complete rows are fitted from their d x d scatter."""
         return not self.scale and source.n_features <= LARGEST_DENSE
 
-    def _fit_model(self, source: Source) -> GaussianFit:
+    def _fit_model(self, source: Source, keeper: FileKeeper | None = None) -> GaussianFit:
         raise NotImplementedError
 
     def _column_sizes(self, source: Source) -> Array:
@@ -209,17 +216,20 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
                 ConvergenceWarning,
             )
 
-    def _options(self, tol: float, n_init: int = 1) -> EMOptions:
+    def _options(
+        self, tol: float, n_init: int = 1, keeper: FileKeeper | None = None
+    ) -> EMOptions:
         seed = 0  # a single start is not random, and leaves a generator as it was
         if n_init > 1:
             seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+            seed = seed if keeper is None else keeper.recall("seed", seed)
         label = type(self).__name__
         return EMOptions(
             tol=tol,
             max_iter=self.max_iter,
             n_init=n_init,
             seed=seed,
-            watch=watch_for(self.verbose, label),
+            watch=watch_for(self.verbose, label, keeper),
         )
 
     def _run(self, fit: Callable[[EMOptions], GaussianFit], options: EMOptions) -> GaussianFit:

@@ -13,9 +13,9 @@ import numpy as np
 from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import _VALID_METRICS, PAIRWISE_BOOLEAN_FUNCTIONS
 
-from eigengap.fitting.memory import require_memory
 from eigengap.fitting.pairs import distance_matrix, refuse_range
 from eigengap.linalg import Array
+from eigengap.memory import require_memory
 from eigengap.sources.base import Source
 from eigengap.sources.wording import column, show
 from eigengap.statistics.moments import Moments

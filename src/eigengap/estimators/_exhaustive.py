@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
+from sklearn.metrics import pairwise_distances
 
 from eigengap.estimators._distances import nan_euclidean
 from eigengap.linalg import Array
@@ -35,6 +38,11 @@ class Exhaustive:
     def of_gappy(cls, rows: Array) -> Exhaustive:
         """Over the cells that both rows have; NaN where there are none."""
         return cls(rows, nan_euclidean)
+
+    @classmethod
+    def by(cls, rows: Array, metric: str, arguments: dict[str, Any]) -> Exhaustive:
+        """By a metric that scikit-learn or SciPy knows, with arguments of its own."""
+        return cls(rows, partial(pairwise_distances, metric=metric, **arguments))
 
     def kneighbors(
         self, X: Array | None = None, n_neighbors: int = 5, at: Ints | None = None

@@ -13,9 +13,10 @@ import scipy.sparse
 
 from eigengap.estimators._neighbours import Neighbours
 from eigengap.linalg import Array
-from eigengap.models.local_linear import affine_weights, inner_products_about
+from eigengap.models.local_linear import affine_weights, inner_products_about, positive_part
 
 BLOCK_BYTES = 32 << 20
+SAME = 1e-12  # of the distances among neighbours: the rounding of some metrics at a fitted row
 
 
 def around(neighbours: Neighbours, nearest: Any) -> Iterator[tuple[Any, Any, Array, Array]]:
@@ -34,13 +35,15 @@ def around(neighbours: Neighbours, nearest: Any) -> Iterator[tuple[Any, Any, Arr
 def local_weights(neighbours: Neighbours, nearest: Any, exact: bool) -> scipy.sparse.csr_array:
     """Affine weights (c, n) of rows upon the neighbours that `nearest` (c, n) stores.
 
-    With `exact`, a row at distance 0 from a fitted one has the weight 1 there.
+    With `exact`, a row at distance 0 from a fitted one has the weight 1 there. Rows without
+    neighbours have no weights.
     """
     weights = np.zeros(len(nearest.data))
     for rows, _, to, among in around(neighbours, nearest):
-        w = affine_weights(inner_products_about(to, among))
+        G = inner_products_about(to, among)
+        w = affine_weights(G if neighbours.search.is_euclidean else positive_part(G))
         if exact:
-            met = (to == 0.0).any(axis=1)
+            met = np.min(to, axis=1) <= SAME * np.max(among, axis=(1, 2))
             w[met] = 0.0
             w[met, np.argmin(to[met], axis=1)] = 1.0
         at = nearest.indptr[rows][:, None] + np.arange(w.shape[1])

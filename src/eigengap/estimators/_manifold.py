@@ -25,11 +25,11 @@ from sklearn.utils.validation import (
 from eigengap.estimators._distances import METRICS
 from eigengap.estimators._neighbours import Neighbours, Search
 from eigengap.estimators.ppca import PPCA
-from eigengap.fitting.memory import require_memory
 from eigengap.fitting.neighbourhood import (
     DisconnectedError,
     Symmetry,
     bridged,
+    copies_in_words,
     in_words,
     undirected,
 )
@@ -42,6 +42,7 @@ from eigengap.fitting.pairs import (
     refuse_range,
 )
 from eigengap.linalg import Array
+from eigengap.memory import require_memory
 from eigengap.models.graph import Graph
 from eigengap.sources import as_source
 from eigengap.sources.base import Source
@@ -204,8 +205,10 @@ class GraphEstimator(TransformerMixin, BaseEstimator):
         k, radius = self.n_neighbors, self.radius
         if (k is None) == (radius is None):
             raise ValueError(
-                "Give exactly one of n_neighbors and radius, and None for the other, got "
-                f"n_neighbors={k} and radius={radius}"
+                "Give either n_neighbors or radius, got neither"
+                if k is None
+                else f"radius={radius:g} needs n_neighbors=None, got n_neighbors={k} too: give "
+                "either, and None for the other"
             )
         return Search(
             n_neighbors=None if k is None else int(k),
@@ -237,6 +240,9 @@ class GraphEstimator(TransformerMixin, BaseEstimator):
             return graph
         ways = "a larger n_neighbors" if self.n_neighbors is not None else "a larger radius"
         falls = f"the neighbourhood graph falls into {in_words(graph)}"
+        if self.n_neighbors is not None:
+            copies = copies_in_words(graph.components[1], graph.csr(), self._neighbours.pairs)
+            falls += f" ({copies})" if copies else ""
         if disconnected == "error":
             raise DisconnectedError(
                 f"{falls}, and distances between them are unknown: take {ways}, fit each by "

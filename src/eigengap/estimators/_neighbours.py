@@ -20,6 +20,7 @@ from sklearn.neighbors import NearestNeighbors
 from eigengap.compiled.threads import allowed
 from eigengap.estimators._distances import learned, nan_euclidean
 from eigengap.estimators._exhaustive import Exhaustive
+from eigengap.estimators._own_metric import Numbered, naming
 from eigengap.extras import MissingExtraError
 from eigengap.linalg import Array
 from eigengap.sources import as_source
@@ -27,6 +28,7 @@ from eigengap.threads import threads_for
 
 TREE_DIMENSIONS = 12  # up to which SciPy's tree is faster than all distances
 WIDE = 30  # neighbours that the approximate search keeps while it improves them
+CITY_BLOCK = ("manhattan", "cityblock", "l1")
 TAKES_NOTHING = ("euclidean", "l2", "nan_euclidean", "precomputed")  # metrics without arguments
 RESOLVED = 1e-6  # share of a squared distance that may be rounding
 MOST_STORED = 1 << 27  # neighbours within a radius that are kept, 2 GB of them
@@ -56,16 +58,38 @@ class Search:
 
         A metric that knew only some of the rows would give new ones other distances.
         """
-        if self.metric_params and self.metric in TAKES_NOTHING:
+        given = self.metric_params or {}
+        if given and self.metric in TAKES_NOTHING:
             raise ValueError(
-                f'metric="{self.metric}" takes no metric_params, got {self.metric_params}; '
+                f'metric="{self.metric}" takes no metric_params, got {given}; '
                 'metric="minkowski" takes "p" and "w"'
             )
-        if self.metric not in ("seuclidean", "mahalanobis"):
-            return self
-        given = self.metric_params or {}
-        found = learned(as_source(rows), self.metric, given)
-        return replace(self, metric_params={**given, **found})
+        if self.metric in CITY_BLOCK and set(given) == {"w"}:
+            return replace(self, metric="minkowski", p=1)  # which has weights
+        if self.metric in ("seuclidean", "mahalanobis"):
+            found = learned(as_source(rows), self.metric, given)
+            return replace(self, metric_params={**given, **found})
+        if given and isinstance(self.metric, str) and self.algorithm != "approximate":
+            self._try(rows)
+        return self
+
+    def _try(self, rows: Any) -> None:
+        """Refuse arguments that the metric does not take, by a distance of two rows."""
+        try:
+            pairwise_distances(rows[:2], metric=self.metric, **self.arguments)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f'metric="{self.metric}" does not take metric_params={self.metric_params} '
+                f'({error}); metric="minkowski" takes "p" and "w"'
+            ) from None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Of the metric, p among them."""
+        given = dict(self.metric_params or {})
+        if self.metric == "minkowski":
+            given.setdefault("p", self.p)
+        return given
 
     def has_tree(self, rows: Any) -> bool:
         """Whether SciPy's tree serves."""
@@ -102,7 +126,9 @@ class Neighbours:
         # far away must not take those of all others.
         dense = isinstance(rows, np.ndarray)
         centre = np.median(rows, axis=0) if search.is_euclidean and dense else None
-        return cls(search, rows, _index(search, _about(rows, centre)), centre)
+        with naming(rows):
+            index = _index(search, _about(rows, centre))
+        return cls(search, rows, index, centre)
 
     @property
     def n(self) -> int:
@@ -117,7 +143,8 @@ class Neighbours:
         if isinstance(self.index, Exhaustive):
             lengths, nearest = self.index.kneighbors(n_neighbors=k)
         elif isinstance(self.index, NearestNeighbors):
-            lengths, nearest = self.index.kneighbors(n_neighbors=k)
+            with naming(self.rows):
+                lengths, nearest = self.index.kneighbors(n_neighbors=k)
             lengths, nearest = self._sharpened(self.rows, lengths, nearest, new=False)
         elif isinstance(self.index, cKDTree):
             found = self.index.query(self.rows, k + 1, workers=self._workers)
@@ -137,7 +164,8 @@ class Neighbours:
         if isinstance(self.index, Exhaustive):
             lengths, nearest = self.index.kneighbors(X, n_neighbors=k)
         elif isinstance(self.index, NearestNeighbors):
-            lengths, nearest = self.index.kneighbors(_about(X, self.centre), n_neighbors=k)
+            with naming(self.rows, X):
+                lengths, nearest = self.index.kneighbors(_about(X, self.centre), n_neighbors=k)
             lengths, nearest = self._sharpened(X, lengths, nearest, new=True)
         elif isinstance(self.index, cKDTree):
             found = self.index.query(X, range(1, k + 1), workers=self._workers)
@@ -147,6 +175,15 @@ class Neighbours:
             lengths = self._exact(X, nearest, lengths)
         return self._stored(lengths, nearest)
 
+    def nearest_of_new(self, X: Any) -> tuple[Array, Any]:
+        """Distance (c,) of new rows to the nearest fitted one, however far, and which it is."""
+        if isinstance(self.index, cKDTree):
+            found = self.index.query(X, [1])
+        else:
+            with naming(self.rows, X):
+                found = self.index.kneighbors(_about(X, self.centre), 1)
+        return np.asarray(found[0])[:, 0], np.asarray(found[1])[:, 0]
+
     def pairs(self, i: Any, j: Any) -> Array:
         """Distances (a, b) between the fitted rows i (a,) and j (b,)."""
         if self.search.metric == "precomputed":
@@ -155,9 +192,7 @@ class Neighbours:
             return np.asarray(cdist(self.rows[i], self.rows[j]))
         if self.search.metric == "nan_euclidean":
             return nan_euclidean(self.rows[i], self.rows[j])
-        given = {**(self.search.metric_params or {})}
-        if self.search.metric == "minkowski":
-            given.setdefault("p", self.search.p)
+        given = self.search.arguments
         found = pairwise_distances(self.rows[i], self.rows[j], metric=self.search.metric, **given)
         return np.asarray(found)
 
@@ -240,7 +275,8 @@ class Neighbours:
         if self._by_products:
             return self._within_by_products(X, radius)
         new = None if X is None else _about(X, self.centre)
-        graph = self.index.radius_neighbors_graph(new, radius, mode="distance")
+        with naming(self.rows, X):
+            graph = self.index.radius_neighbors_graph(new, radius, mode="distance")
         _require_stored(graph.nnz, radius)
         return scipy.sparse.csr_array(graph)
 
@@ -288,15 +324,30 @@ class Neighbours:
 def _index(search: Search, rows: Any) -> Any:
     if search.algorithm == "approximate":
         return _approximate(search, rows)
-    return NearestNeighbors(
+    try:
+        return _exact_index(search, rows)
+    except TypeError as error:  # of the metric's arguments: scikit-learn's searches take few
+        if search.algorithm not in ("auto", "brute"):
+            raise ValueError(
+                f'metric="{search.metric}" with metric_params={search.metric_params} is nothing '
+                f'for neighbors_algorithm="{search.algorithm}" ({error}); "brute" takes it'
+            ) from None
+        return Exhaustive.by(rows, search.metric, search.arguments)
+
+
+def _exact_index(search: Search, rows: Any) -> NearestNeighbors:
+    index = NearestNeighbors(
         n_neighbors=search.n_neighbors or 5,
         radius=search.radius or 1.0,
         algorithm=search.algorithm,
-        metric=search.metric,
+        metric=Numbered(search.metric) if callable(search.metric) else search.metric,
         p=search.p,
         metric_params=search.metric_params,
         n_jobs=search.n_jobs,
     ).fit(rows)
+    if search.metric_params and isinstance(search.metric, str):
+        index.kneighbors(rows[:1], 1)  # which arguments it takes shows only now
+    return index
 
 
 def _approximate(search: Search, rows: Any) -> Any:
@@ -310,15 +361,12 @@ def _approximate(search: Search, rows: Any) -> Any:
         raise MissingExtraError(
             "the approximate search for neighbours", "pynndescent", "approximate"
         ) from error
-    params = dict(search.metric_params or {})
-    if search.metric == "minkowski":
-        params.setdefault("p", search.p)
     metric = "euclidean" if search.is_euclidean else search.metric
     assert search.n_neighbors is not None
     return NNDescent(
         rows.astype(np.float32),
         metric=metric,
-        metric_kwds={} if metric == "euclidean" else params,
+        metric_kwds={} if metric == "euclidean" else search.arguments,
         n_neighbors=max(search.n_neighbors + 1, WIDE),
         random_state=search.seed,
         n_jobs=search.n_jobs or allowed(),

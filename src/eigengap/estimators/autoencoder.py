@@ -9,21 +9,28 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from eigengap.estimators._latents import as_latents
+from eigengap.estimators._network import (
+    refuse_overflow,
+    refuse_sparse,
+    start_of,
+    tell_of_fit,
+    tell_of_many_codes,
+    widths,
+)
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.fitting.network_fit import AUTO_RATE, AutoencoderOptions
 from eigengap.linalg import Array
 from eigengap.models.network import ACTIVATIONS, Network
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
-from eigengap.sources.base import Source
+from eigengap.sources.base import Block, Source
 from eigengap.sources.frames import like
 from eigengap.sources.sentinels import warn_of_codes
-from eigengap.warn import warn
 
 
 class Autoencoder(TransformerMixin, BaseEstimator):
@@ -54,14 +61,16 @@ class Autoencoder(TransformerMixin, BaseEstimator):
         0 gives seen cells back best.
     weight_decay : float, default=0.0
         Times half the sum of the squared weights, biases left out, added to the mean squared error
-        in standardised units: a true L2 penalty, not the decoupled one of AdamW.
+        in standardised units: a true L2 penalty, not the decoupled one of AdamW. A linear network
+        loses a direction of variance l at weight_decay = 2 l / n_features, and all of them at 2.
     scale : bool, default=True
         Divide every column by its standard deviation first; undone in every output that is in data
-        units. False divides all by one number.
+        units. False divides all by one number, so that the unit of the table does not matter.
     batch_size : int or "auto", default="auto"
         Rows of a step of Adam; "auto" is a hundredth of the rows, between 128 and 512.
     learning_rate : float or "auto", default="auto"
-        First rate of Adam, halved where it no longer helps; "auto" is 0.005.
+        First rate of Adam, halved where it no longer helps; "auto" is 0.005. Where it is so large
+        that the loss explodes, the best weights before are kept, with a ConvergenceWarning.
     early_stopping : bool, default=True
         Hold out `validation_fraction` of the rows (at most 10 000) and keep the weights that give
         them back best. With fewer than 20 rows none are held out.
@@ -92,11 +101,11 @@ class Autoencoder(TransformerMixin, BaseEstimator):
         Mean squared distance of a training row to its reconstruction, in the units of the fit:
         what `PCA.reconstruction_error` gives for PCA.
     noise_std_ : array of shape (n_features,)
-        Root mean squared error of cells that the network did not see, in data units.
+        Standard deviation of cells that the network did not see, in data units: see `impute`.
     trace_ : Trace
-        Training loss of each pass, then of each step of L-BFGS.
+        Training loss of each pass, then of each step of L-BFGS, weight decay included.
     validation_curve_ : array
-        Loss of the rows held out after each of those; empty where none are.
+        Loss of the rows held out after each of those, weight decay included; empty where none are.
     n_iter_ : int
         Passes and steps taken.
     n_epochs_ : int
@@ -141,7 +150,7 @@ class Autoencoder(TransformerMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "hidden": ["array-like"],
+        "hidden": ["array-like", Integral],  # a number is refused with its way out
         "activation": [StrOptions(set(ACTIVATIONS))],
         "shortcut": ["boolean"],
         "init": [StrOptions({"auto", "pca", "random"})],
@@ -225,9 +234,10 @@ class Autoencoder(TransformerMixin, BaseEstimator):
         from eigengap.fitting.autodiff.autoencoder import fit_autoencoder
 
         source = present_rows(as_source(X, missing_values=self.missing_values))
-        _refuse_sparse(source)
+        refuse_sparse(source)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
+        tell_of_many_codes(int(self.n_components), source.n_features, self.denoising)
         options = self._options()
         try:
             found = fit_autoencoder(source, int(self.n_components), options)
@@ -245,24 +255,22 @@ class Autoencoder(TransformerMixin, BaseEstimator):
         self.n_held_out_ = found.n_held_out
         self.converged_ = found.converged
         self.stopped_early_ = found.stopped_early
-        self._tell(found)
+        tell_of_fit(found, options)
         return self
 
-    def _options(self) -> Any:
-        from eigengap.fitting.autodiff.autoencoder import AutoencoderOptions
-
-        hidden = self._widths()
+    def _options(self) -> AutoencoderOptions:
+        hidden = widths(self.hidden)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         return AutoencoderOptions(
             hidden=hidden,
             activation=self.activation,
             shortcut=bool(self.shortcut),
-            init=self._init(hidden),
+            init=start_of(self.init, bool(self.shortcut) or not hidden),
             denoising=float(self.denoising),
             weight_decay=float(self.weight_decay),
             scale=bool(self.scale),
             batch_size=None if self.batch_size == "auto" else int(self.batch_size),
-            learning_rate=None if self.learning_rate == "auto" else float(self.learning_rate),
+            learning_rate=AUTO_RATE if self.learning_rate == "auto" else float(self.learning_rate),
             validation_fraction=float(self.validation_fraction) if self.early_stopping else 0.0,
             patience=int(self.patience),
             max_iter=int(self.max_iter),
@@ -271,41 +279,6 @@ class Autoencoder(TransformerMixin, BaseEstimator):
             seed=seed,
             watch=watch_for(self.verbose, type(self).__name__),
         )
-
-    def _widths(self) -> tuple[int, ...]:
-        widths = tuple(self.hidden)
-        for width in widths:
-            if not isinstance(width, Integral) or isinstance(width, bool) or width < 1:
-                raise ValueError(
-                    f"hidden must hold positive integers, the widths of layers, got {width!r}"
-                )
-        return tuple(int(width) for width in widths)
-
-    def _init(self, hidden: tuple[int, ...]) -> str:
-        has_place = bool(self.shortcut) or not hidden
-        if self.init == "auto":
-            return "pca" if has_place else "random"
-        if self.init == "pca" and not has_place:
-            raise ValueError(
-                'init="pca" needs a linear path to start in: use shortcut=True, hidden=(), or '
-                'init="random"'
-            )
-        return self.init
-
-    def _tell(self, found: Any) -> None:
-        if found.diverged:
-            warn(
-                f"the loss exploded after {found.epochs} passes at learning_rate="
-                f"{self.learning_rate}, and the best weights so far were kept; lower it",
-                ConvergenceWarning,
-            )
-        elif not found.converged:
-            warn(
-                f"{type(self).__name__} did not converge in {found.epochs} passes and "
-                f"{len(found.trace) - found.epochs} further steps (loss {found.loss:.4g}); raise "
-                f"max_iter={self.max_iter} or tol",
-                ConvergenceWarning,
-            )
 
     # Output --------------------------------------------------------------------------------
 
@@ -338,8 +311,13 @@ class Autoencoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         Z = as_latents(X, self.n_components_, "codes")
-        filled = np.nan_to_num(Z, nan=0.0, posinf=np.inf, neginf=-np.inf)
-        return self.model_.decode(filled).astype(Z.dtype, copy=False)
+        if np.isinf(Z).any():
+            i, k = map(int, np.argwhere(np.isinf(Z))[0])
+            raise ValueError(f"code {k + 1} of row {i} is {Z[i, k]}: codes have to be finite")
+        with np.errstate(over="ignore", invalid="ignore"):  # told
+            rows = self.model_.decode(np.where(np.isnan(Z), 0.0, Z))
+        refuse_overflow(rows, 0, "codes")
+        return rows.astype(Z.dtype, copy=False)
 
     def reconstruct(self, X: Any) -> Any:
         """Rows as the network gives them back, their gaps too.
@@ -375,10 +353,11 @@ class Autoencoder(TransformerMixin, BaseEstimator):
 
         Notes
         -----
-        The standard deviation of a column is the root mean squared error of its cells in the rows
-        held out, when they are hidden from the network: the same for all rows. Where no rows are
-        held out the training rows take their place, and it is too small by as much as the network
-        has learned them by heart. `denoising` makes filling better, and does not change this.
+        The standard deviation of a column is that of its cells in the rows held out, each hidden
+        from the network once; a little more than their root mean squared error where those rows
+        are few. It is the same for all rows. Where no rows are held out the training rows take
+        their place, and it is too small by as much as the network has learned them by heart.
+        `denoising` makes filling better, and does not change this.
         """
         check_is_fitted(self, "model_")
         filled = like(X, self._map(X, self.model_.impute))
@@ -398,15 +377,32 @@ class Autoencoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         array of shape (n_samples,)
-            0 is best, and what a row without any seen cell has. It is no log-likelihood: an
-            autoencoder is no density.
+            0 is best, and what a row without any seen cell has, as the log-likelihood of nothing
+            elsewhere. It is no log-likelihood itself: an autoencoder is no density.
         """
         check_is_fitted(self, "model_")
-        return self._source(X).map(lambda block: -self.model_.squared_error(block.values))
+        return self._scores(self._source(X))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples` over the rows."""
-        return float(np.mean(self.score_samples(X)))
+        """Mean of `score_samples` over the rows that show any cell.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        float
+            0 where no row does.
+        """
+        check_is_fitted(self, "model_")
+        source = self._source(X)
+        shown = source.map(lambda block: ~np.isnan(block.values).all(axis=1))
+        return float(np.mean(self._scores(source)[shown])) if shown.any() else 0.0
+
+    def _scores(self, source: Source) -> Array:
+        return _applied(source, lambda rows: 0.0 - self.model_.squared_error(rows))
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the codes: AE1, AE2, ..."""
@@ -416,13 +412,13 @@ class Autoencoder(TransformerMixin, BaseEstimator):
 
     def _source(self, X: Any) -> Source:
         source = as_source(X, missing_values=self.missing_values)
-        _refuse_sparse(source)
+        refuse_sparse(source)
         validate_data(self, X, reset=False, skip_check_array=True)
         return source
 
     def _map(self, X: Any, fn: Callable[[Any], Array]) -> Array:
         source = self._source(X)
-        rows = source.map(lambda block: fn(block.values))
+        rows = _applied(source, fn)
         return rows.astype(np.float32) if source.dtype == np.float32 else rows
 
     # Fitted attributes ---------------------------------------------------------------------
@@ -434,7 +430,7 @@ class Autoencoder(TransformerMixin, BaseEstimator):
     @property
     def reconstruction_error_(self) -> float:
         unit = 1.0 if self.scale else float(self.model_.unit[0])
-        return self.loss_ * self.model_.d * unit**2
+        return self.loss_ * self.model_.d * unit * unit  # 0 or inf where squares leave the range
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -444,9 +440,13 @@ class Autoencoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _refuse_sparse(source: Source) -> None:
-    if source.is_sparse:
-        raise ValueError(
-            "X is sparse, and the layers of a network are not; densify it with X.toarray(), or "
-            "reduce it first (PCA takes sparse tables)"
-        )
+def _applied(source: Source, fn: Callable[[Any], Array]) -> Array:
+    """fn of the rows of every block; numbers that it makes too large are refused."""
+
+    def of(block: Block) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = fn(block.values)
+        refuse_overflow(found, block.start, "cells")
+        return found
+
+    return source.map(of)

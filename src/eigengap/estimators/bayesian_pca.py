@@ -17,11 +17,13 @@ from eigengap.estimators._base import (
     _generator,
     _log_jacobian,
 )
+from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._rank import require_rank
 from eigengap.fitting.bayesian import BayesianFit, fit_bayesian
 from eigengap.fitting.gaussian_em import GaussianFit, Noise
 from eigengap.linalg import Array
 from eigengap.models.bayesian import BayesianLinearGaussian
+from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.sources.base import Source
 from eigengap.statistics.variational import Prior
 from eigengap.warn import warn
@@ -67,6 +69,10 @@ class BayesianPCA(LinearGaussianEstimator):
         Not used by the fit, which starts from the spectrum of the table.
     verbose : bool or int, default=False
         Whether to show progress.
+    checkpoint : str, path-like or Checkpoint, default=None
+        File to which an iterative fit writes now and then what it has done, and from which a later
+        call goes on if this one was interrupted; removed when the fit has converged
+        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -118,6 +124,7 @@ class BayesianPCA(LinearGaussianEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
+        **CHECKPOINT_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "noise": [StrOptions({"isotropic", "diagonal"})],
         "loading_shape": _PRECISION,
@@ -147,6 +154,7 @@ class BayesianPCA(LinearGaussianEstimator):
         max_iter: int = 1000,
         random_state: Any = None,
         verbose: bool | int = False,
+        checkpoint: Any = None,
     ) -> None:
         self.n_components = n_components
         self.noise = noise
@@ -161,6 +169,7 @@ class BayesianPCA(LinearGaussianEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def transform(self, X: Any) -> Array:
         """Posterior means E[z | x] of the latent variables: (n_samples, n_components_).
@@ -209,7 +218,7 @@ class BayesianPCA(LinearGaussianEstimator):
     def _shares_noise(self) -> bool:
         return self.noise == "isotropic"
 
-    def _fit_model(self, source: Source) -> GaussianFit:
+    def _fit_model(self, source: Source, keeper: FileKeeper | None = None) -> GaussianFit:
         most = None
         if not isinstance(self.n_components, str):
             require_rank(self.n_components, source)
@@ -223,7 +232,7 @@ class BayesianPCA(LinearGaussianEstimator):
         )
         return self._run(
             lambda how: fit_bayesian(source, most, noise=self.noise, prior=prior, options=how),
-            self._options(self.tol),
+            self._options(self.tol, keeper=keeper),
         )
 
     def _keep(self, fit: GaussianFit, unit: Array | None) -> None:

@@ -14,15 +14,19 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS, NoiseFloorWarning
+from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
+from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, rank_from_fits
 from eigengap.fitting.factor import fit_factor_analysis
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit, StudentRows
+from eigengap.fitting.loop import silenced
 from eigengap.fitting.rotation import METHODS, Method, rotate
 from eigengap.linalg import Array
 from eigengap.models.information import Noise
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.posterior import Posterior
+from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.rank import most_factors
 from eigengap.sources.base import Source
 from eigengap.sources.wording import column
@@ -33,7 +37,7 @@ class HeywoodWarning(NoiseFloorWarning):
     """The noise variance of a feature fell to its floor: the factors explain it entirely."""
 
 
-class FactorAnalysis(NoisyEstimator):
+class FactorAnalysis(PartialFit, NoisyEstimator):
     """Maximum-likelihood factor analysis, gaps welcome.
 
     x = W z + mu + e with z ~ N(0, I) and e ~ N(0, diag(psi)): every feature has noise of its own.
@@ -73,6 +77,10 @@ class FactorAnalysis(NoisyEstimator):
     missing_values : float or list of float, default=nan
     random_state : int, RandomState or None, default=0
     verbose : bool or int, default=False
+    checkpoint : str, path-like or Checkpoint, default=None
+        File to which an iterative fit writes now and then what it has done, and from which a later
+        call goes on if this one was interrupted; removed when the fit has converged
+        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -111,6 +119,7 @@ class FactorAnalysis(NoisyEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
+        **CHECKPOINT_CONSTRAINTS,
         **NOISE_CONSTRAINTS,
         "n_components": [*SHARED_CONSTRAINTS["n_components"], None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -142,6 +151,7 @@ class FactorAnalysis(NoisyEstimator):
         missing_values: Any = nan,
         random_state: Any = 0,
         verbose: bool | int = False,
+        checkpoint: Any = None,
     ) -> None:
         self.n_components = n_components
         self.tol = tol
@@ -159,6 +169,7 @@ class FactorAnalysis(NoisyEstimator):
         self.missing_values = missing_values
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def _finish(self) -> None:
         self.rotation_ = rotate(self.model_.W, self.rotation, normalize=self.kaiser)
@@ -227,9 +238,9 @@ class FactorAnalysis(NoisyEstimator):
     def _noise_kind(self) -> Noise:
         return "diagonal"
 
-    def _fit_model(self, source: Source) -> GaussianFit:
-        options = self._options(self.tol, self.n_init)
-        loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=None)
+    def _fit_model(self, source: Source, keeper: FileKeeper | None = None) -> GaussianFit:
+        options = self._options(self.tol, self.n_init, keeper)
+        loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=silenced(options.watch))
         q, choice = rank_from_fits(
             "auto" if self.n_components is None else self.n_components,
             source,
@@ -239,10 +250,13 @@ class FactorAnalysis(NoisyEstimator):
         if choice is not None:
             self.rank_choice_ = choice
         fit = self._run(partial(_fit_with, source, q, self._student()), options)
+        self._note(source, fit)
+        return fit
+
+    def _note(self, rows: Source, fit: GaussianFit) -> None:
         self.heywood_ = fit.at_floor
         if fit.at_floor:
-            warn(_heywood(source, fit.at_floor), HeywoodWarning)
-        return fit
+            warn(_heywood(rows, fit.at_floor), HeywoodWarning)
 
 
 def _fit_with(

@@ -8,17 +8,17 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from eigengap.estimators._base import NoiseFloorWarning
-from eigengap.estimators._latents import as_latents
+from eigengap.estimators._gplvm_rows import PlacesRows, dense
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators.ppca import PPCA
-from eigengap.fitting.back_constraint import BackMap, Kind, back_constraint
+from eigengap.fitting.back_constraint import Kind, back_constraint
 from eigengap.fitting.dual_ppca import fit_linear
 from eigengap.fitting.gplvm_start import (
     Standard,
@@ -28,25 +28,20 @@ from eigengap.fitting.gplvm_start import (
     standardise,
     to_unit_variance,
 )
+from eigengap.fitting.known_rows import equal_rows
 from eigengap.fitting.latent_fit import LatentFit, Start
-from eigengap.fitting.latent_points import at_given, likely_starts, most_probable
-from eigengap.fitting.memory import require_memory, require_pairs
 from eigengap.fitting.range import refuse_out_of_range
 from eigengap.fitting.seen_columns import SeenColumns, seen_columns
 from eigengap.linalg import Array
+from eigengap.memory import require_memory, require_pairs
 from eigengap.models.expected_gp_kernel import has_expectations
-from eigengap.models.gaussian_process import GaussianProcesses
 from eigengap.models.gp_kernels import LatentKernel, Linear, kernel_of
-from eigengap.models.posterior import Posterior
 from eigengap.sources import as_source
-from eigengap.sources.base import Source
-from eigengap.sources.frames import like
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.warn import warn
 
 EXACT_ROWS = 500  # up to which method="auto" takes all pairs
 EXACT_WORK = 8.0 * EXACT_ROWS**3  # of rows^3 times patterns of gaps
-STARTS = 3  # fitted latents from which that of a new row is sought
 RELEVANT = 0.01  # of the largest relevance
 COPIES = 10.0  # n x n matrices that an exact fit holds
 
@@ -59,7 +54,7 @@ class _Rows:
     count: int  # of all rows
 
 
-class GPLVM(TransformerMixin, BaseEstimator):
+class GPLVM(PlacesRows):
     """Gaussian process latent variable model, exact or Bayesian, gaps welcome.
 
     Every column is a smooth function of a few latents plus noise, x_j = f_j(z) + e, with Gaussian
@@ -83,18 +78,20 @@ class GPLVM(TransformerMixin, BaseEstimator):
     n_inducing : int, default=50
         Inducing points of method="bayesian": its cost grows with n_samples times their square.
     init : {"ppca", "isomap"} or array of shape (n_samples, n_components), default="ppca"
-        Where latents start; they are brought to unit variance.
+        Where latents start; they are brought to unit variance. The closed form of
+        kernel="linear" needs no start, and looks at neither `init` nor `n_init`.
     back_constraint : {"kernel", "mlp"} or None, default=None
         Latents as a smooth function of the rows (Lawrence and Quinonero-Candela 2006), a sum of
         kernels or a perceptron of one hidden layer, which is learned in their place: rows near
         each other stay near, and `transform` is that function.
     scale : bool, default=False
         Divide every column by its standard deviation before the fit, undone in every output in
-        data units. `kernel_` and `noise_variance_` are in standardised units then.
+        data units. `kernel_` and `noise_variance_` are in standardised units then. A column that
+        shows one value only has the median of the others' standard deviations for its own.
     n_init : int, default=1
         Number of starts; the first is `init`, the others are perturbed, the best is kept.
     tol : float, default=1e-6
-        The fit stops where a step gains less than this, in nats per seen cell.
+        The fit stops where twenty steps together gain less than this, in nats per seen cell.
     max_iter : int, default=1000
         Most steps of L-BFGS.
     missing_values : float or list of float, default=nan
@@ -122,9 +119,9 @@ class GPLVM(TransformerMixin, BaseEstimator):
     inducing_ : array of shape (n_inducing, n_components)
         Only of the Bayesian fit.
     log_likelihood_ : float
-        ln p(X | latents) of the exact fit.
+        ln p(X | latents). Only of the exact fit.
     bound_ : float
-        Lower bound on ln p(X) of the Bayesian fit.
+        Lower bound on ln p(X). Only of the Bayesian fit.
     mean_ : array of shape (n_features,)
     method_ : "exact" or "bayesian"
     trace_ : Trace
@@ -137,7 +134,8 @@ class GPLVM(TransformerMixin, BaseEstimator):
     Notes
     -----
     The likelihood has many local optima; `n_init` and `init` choose among them. With one kernel
-    and one noise variance for all columns, give columns in different units scale=True.
+    and one noise variance for all columns, give columns in different units scale=True. Rows that
+    are equal, cell for cell, have one latent.
 
     Examples
     --------
@@ -168,10 +166,6 @@ class GPLVM(TransformerMixin, BaseEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-
-    model_: GaussianProcesses
-    embedding_: Array
-    _filler: PPCA | None  # of gaps in rows that a back constraint maps
 
     def __init__(
         self,
@@ -237,12 +231,13 @@ class GPLVM(TransformerMixin, BaseEstimator):
             `embedding_`, in float32 where X is.
         """
         kernel = kernel_of(self.kernel)
+        kernel.require_positive(int(self.n_components))
         source = as_source(X, missing_values=self.missing_values)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         if self.method == "exact" and not self._maybe_linear(kernel):
             self._require_pairs(source.seen().rows)
-        values = _dense(source)
+        values = dense(source)
         present = np.flatnonzero(~np.all(np.isnan(values), axis=1))
         n = len(present)
         self._require(n)
@@ -255,7 +250,8 @@ class GPLVM(TransformerMixin, BaseEstimator):
         if filler is not None:
             filled = standard.of(np.asarray(filler.impute(values[present]), dtype=np.float64))
         rows = _Rows(present, len(values))
-        fit = self._fit_table(method, kernel, standard, columns, filled, rows)
+        given = self._given_latents(rows)
+        fit = self._fit_table(method, kernel, standard, columns, filled, given)
         validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
         self._keep(fit, method, standard, columns, rows)
         self._filler = filler
@@ -320,7 +316,7 @@ class GPLVM(TransformerMixin, BaseEstimator):
         standard: Standard,
         columns: SeenColumns,
         filled: Array,
-        rows: _Rows,
+        given: Array | None,
     ) -> LatentFit:
         if method == "exact" and _is_linear(kernel, columns, self.back_constraint):
             return fit_linear(columns, int(self.n_components))
@@ -330,14 +326,15 @@ class GPLVM(TransformerMixin, BaseEstimator):
         from eigengap.fitting.autodiff.gplvm import fit_exact
 
         rng = np.random.default_rng(self._seed())
-        Z, spread = self._first_latents(filled, rows, rng)
+        Z, spread = self._first_latents(filled, given, rng)
+        of_row = equal_rows(standard.Y)[1]
         best: LatentFit | None = None
         for k in range(int(self.n_init)):
             at = Z if k == 0 else perturbed(Z, rng)
             back = None
             if self.back_constraint is not None:
                 back = back_constraint(self.back_constraint, filled, at, rng)
-            start = Start(at, spread, kernel, back=back)
+            start = Start(at, spread, kernel, of_row, back=back)
             watch = watch_for(self.verbose, "GPLVM")
             options: dict[str, Any] = {
                 "tol": float(self.tol), "max_iter": int(self.max_iter), "watch": watch
@@ -346,8 +343,7 @@ class GPLVM(TransformerMixin, BaseEstimator):
                 if method == "exact":
                     fit = fit_exact(columns, start, **options)
                 else:
-                    points = chosen_points(at, self._most_points(kernel), rng)
-                    fit = fit_bayesian(columns, start, points, **options)
+                    fit = fit_bayesian(columns, start, self._points(kernel, at, rng), **options)
             finally:
                 if isinstance(watch, ProgressLine):
                     watch.close()
@@ -356,27 +352,35 @@ class GPLVM(TransformerMixin, BaseEstimator):
         assert best is not None
         return best
 
-    def _most_points(self, kernel: LatentKernel) -> int:
-        """Functions w'z are known from as many points as there are dimensions."""
-        M, q = int(self.n_inducing), int(self.n_components)
-        return min(M, q) if self._maybe_linear(kernel) else M
+    def _points(self, kernel: LatentKernel, Z: Array, rng: np.random.Generator) -> Array:
+        """Inducing points (M, q)."""
+        if self._maybe_linear(kernel):
+            return np.eye(int(self.n_components))  # functions w'z are known from these
+        return chosen_points(Z, int(self.n_inducing), rng)
+
+    def _given_latents(self, rows: _Rows) -> Array | None:
+        """(n, q) of the rows that show a value, where init is an array."""
+        if isinstance(self.init, str):
+            return None
+        q = int(self.n_components)
+        given = np.asarray(self.init, dtype=np.float64)
+        if given.shape != (rows.count, q):
+            raise ValueError(
+                f"init has shape {given.shape}, and latents of all rows are wanted: "
+                f"{(rows.count, q)}"
+            )
+        if not np.all(np.isfinite(given)):
+            row, k = np.argwhere(~np.isfinite(given))[0]
+            raise ValueError(f"init holds {given[row, k]} at row {row}, column {k}")
+        return given[rows.present]
 
     def _first_latents(
-        self, filled: Array, rows: _Rows, rng: np.random.Generator
+        self, filled: Array, given: Array | None, rng: np.random.Generator
     ) -> tuple[Array, Array]:
         """(n, q) of unit variance, and the share of the variance along each (q,)."""
         q = int(self.n_components)
-        if not isinstance(self.init, str):
-            given = np.asarray(self.init, dtype=np.float64)
-            if given.shape != (rows.count, q):
-                raise ValueError(
-                    f"init has shape {given.shape}, and latents of all rows are wanted: "
-                    f"{(rows.count, q)}"
-                )
-            if not np.all(np.isfinite(given)):
-                row, k = np.argwhere(~np.isfinite(given))[0]
-                raise ValueError(f"init holds {given[row, k]} at row {row}, column {k}")
-            return to_unit_variance(given[rows.present], rng)
+        if given is not None:
+            return to_unit_variance(given, rng)
         if self.init == "isomap":
             from eigengap.estimators.isomap import Isomap
 
@@ -396,8 +400,6 @@ class GPLVM(TransformerMixin, BaseEstimator):
         columns: SeenColumns,
         rows: _Rows,
     ) -> None:
-        for name in ("embedding_sd_", "log_likelihood_", "bound_", "inducing_"):
-            self.__dict__.pop(name, None)
         q = fit.Z.shape[1]
         second = np.mean(fit.Z**2, axis=0) + (0.0 if fit.s is None else np.mean(fit.s, axis=0))
         slopes = fit.model.kernel.steepness(q) * second
@@ -410,15 +412,15 @@ class GPLVM(TransformerMixin, BaseEstimator):
         # A row without any seen cell is where the prior has it.
         self.embedding_ = np.zeros((rows.count, q))
         self.embedding_[rows.present] = fit.Z[:, order]
-        if fit.s is not None:
-            self.embedding_sd_ = np.ones((rows.count, q))
-            self.embedding_sd_[rows.present] = np.sqrt(fit.s[:, order])
-            self.inducing_ = self.model_.support
         objective = fit.objective - float(np.sum(columns.seen, axis=0) @ np.log(standard.unit))
-        setattr(self, "log_likelihood_" if method == "exact" else "bound_", objective)
+        self._only = {"log_likelihood_" if method == "exact" else "bound_": objective}
+        if fit.s is not None:
+            sd = np.ones((rows.count, q))
+            sd[rows.present] = np.sqrt(fit.s[:, order])
+            self._only.update(embedding_sd_=sd, inducing_=self.model_.support)
         self.trace_, self.n_iter_ = fit.trace, max(len(fit.trace), 1)
         self.converged_ = fit.converged
-        self._back: BackMap | None = fit.back
+        self._back = fit.back
         self._order = order
         self._standard = standard
         self._present = rows.present
@@ -440,268 +442,8 @@ class GPLVM(TransformerMixin, BaseEstimator):
                 ConvergenceWarning,
             )
 
-    # Latents of rows -----------------------------------------------------------------------
-
-    def transform(self, X: Any) -> Array:
-        """Latents of rows: (n_samples, n_components).
-
-        A row that was in the fit, cell for cell, has its own. The latent of a new row is found by
-        optimisation from the fitted ones at which it is most probable; or it is the back
-        constraint's function of the row.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a gap; a row without any seen cell is at 0, the prior mean.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-        """
-        source, Y = self._new_rows(X)
-        Z = self._mapped(source, Y)
-        if Z is None:
-            Z = self._latents(Y)[0]
-        return Z.astype(np.float32) if source.dtype == np.float32 else Z
-
-    def posterior(self, X: Any) -> Posterior:
-        """Posterior of the latents of every row, as Gaussians.
-
-        Of the Bayesian fit the variational posterior, with a diagonal covariance; of the exact
-        one Laplace's approximation about the most probable latent. With a back constraint the
-        mean is its function of the row.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a gap.
-
-        Returns
-        -------
-        Posterior
-            `mean` (n_samples, n_components), `cov`, `std`.
-        """
-        source, Y = self._new_rows(X)
-        Z, cov, _ = self._latents(Y, self._mapped(source, Y))
-        return Posterior(Z, cov, np.arange(len(Z)))
-
-    def score_samples(self, X: Any) -> Array:
-        """How probable every row is: (n_samples,), in nats.
-
-        Of the Bayesian fit a lower bound on ln p(x), the functions as the fit left them; of the
-        exact one Laplace's approximation to ln p(x), the latent integrated out. Gaps are left out.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a gap.
-        """
-        source, Y = self._new_rows(X)
-        density = self._latents(Y, self._mapped(source, Y))[2]
-        return np.asarray(density - (~np.isnan(Y)) @ np.log(self.model_.unit))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples` over the rows.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-        y : ignored
-        """
-        return float(np.mean(self.score_samples(X)))
-
-    def _new_rows(self, X: Any) -> tuple[Source, Array]:
-        check_is_fitted(self, "model_")
-        source = as_source(X, missing_values=self.missing_values)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        values = _dense(source)
-        return source, self.model_.standardised(values)
-
-    def _mapped(self, source: Source, Y: Array) -> Array | None:
-        """The back constraint's latents of rows, their gaps filled; None where there is none."""
-        if self._back is None:
-            return None
-        values = _dense(source)
-        if np.isnan(values).any():
-            filler = self._filler or self._late_filler()
-            values = np.asarray(filler.impute(values), dtype=np.float64)
-        Z = self._back.forward(self._standard.of(values))[:, self._order]
-        Z[np.all(np.isnan(Y), axis=1)] = 0.0
-        return Z
-
-    def _late_filler(self) -> PPCA:
-        """Of a model whose own rows had no gaps."""
-        rows = self._standard.Y * self._standard.unit + self._standard.mean
-        return PPCA("auto", scale=True).fit(rows)
-
-    def _latents(self, Y: Array, known: Array | None = None) -> tuple[Array, Array, Array]:
-        """Means (n, q), covariances (n, q, q) and ln p of standardised rows; means may be known."""
-        fixed = np.full((len(Y), self.model_.q), np.nan) if known is None else known
-        if known is None:
-            self._recognise(Y, fixed)
-        sought = np.isnan(fixed).any(axis=1)
-        Z, q = fixed.copy(), self.model_.q
-        cov, density = np.empty((len(Y), q, q)), np.empty(len(Y))
-        for rows, seek in ((np.flatnonzero(sought), True), (np.flatnonzero(~sought), False)):
-            if len(rows):
-                found = self._of_some(Y[rows], None if seek else fixed[rows])
-                Z[rows], cov[rows], density[rows] = found
-        return Z, cov, density
-
-    def _recognise(self, Y: Array, fixed: Array) -> None:
-        """Put the fitted latents where a row is one of the fit, cell for cell."""
-        of_fit = {row.tobytes(): i for i, row in enumerate(_canonical(self._fitted_rows()))}
-        for i, row in enumerate(_canonical(Y)):
-            at = of_fit.get(row.tobytes())
-            if at is not None:
-                fixed[i] = self.embedding_[self._present[at]]
-
-    def _fitted_rows(self) -> Array:
-        """(n, d) in the units of the processes."""
-        standard = self._standard
-        return self.model_.standardised(standard.given)
-
-    def _of_some(self, Y: Array, known: Array | None) -> tuple[Array, Array, Array]:
-        if self.method_ == "exact":
-            if known is not None:
-                points = at_given(self.model_, Y, known)
-            else:
-                points = most_probable(self.model_, Y, self._starts(Y))
-            return points.Z, points.cov, points.log_density
-        import eigengap.fitting.autodiff.engine  # noqa: F401  # JAX, or how to install it
-        from eigengap.fitting.autodiff import latent_rows
-
-        starts = self._starts(Y) if known is None else known[:, None, :]
-        s = np.broadcast_to(np.mean(self.embedding_sd_[self._present] ** 2, axis=0), starts.shape)
-        found = latent_rows.most_probable(self.model_, Y, starts, s, fixed_means=known is not None)
-        return found.mu, found.s[:, :, None] * np.eye(self.model_.q), found.bound
-
-    def _starts(self, Y: Array) -> Array:
-        return likely_starts(self.model_, Y, self.embedding_[self._present], STARTS)
-
-    # Back to data --------------------------------------------------------------------------
-
-    def inverse_transform(self, X: Any, return_std: bool = False) -> Any:
-        """Rows at the latents X: (n_samples, n_features).
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_components)
-        return_std : bool, default=False
-            Whether to return the standard deviations of cells there too: of the functions and the
-            noise.
-
-        Returns
-        -------
-        rows : array of shape (n_samples, n_features)
-        std : array of the same shape
-            Only if return_std.
-        """
-        check_is_fitted(self, "model_")
-        Z = as_latents(X, self.model_.q, "latent dimensions")
-        if not np.all(np.isfinite(Z)):
-            row, k = np.argwhere(~np.isfinite(Z))[0]
-            raise ValueError(f"inverse_transform got {Z[row, k]} at row {row}, column {k}")
-        mean, variance = self.model_.predict(Z.astype(np.float64))
-        kind = Z.dtype
-        if return_std:
-            return mean.astype(kind, copy=False), np.sqrt(variance).astype(kind, copy=False)
-        return mean.astype(kind, copy=False)
-
-    def impute(self, X: Any, return_std: bool = False) -> Any:
-        """Fill every gap with its expected value given what was seen of its row.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a gap.
-        return_std : bool, default=False
-            Whether to return the standard deviations too.
-
-        Returns
-        -------
-        filled : table of X's type
-            Seen cells are as they were.
-        std : table of X's type
-            Standard deviation of each filled cell, 0 for seen cells: of the latent, the functions
-            and the noise together. Only if return_std.
-        """
-        source, Y = self._new_rows(X)
-        values = _dense(source)
-        filled, std = values.copy(), np.zeros_like(values)
-        rows = np.flatnonzero(np.isnan(values).any(axis=1))
-        if len(rows):
-            known = self._mapped(source, Y)
-            Z, cov, _ = self._latents(Y[rows], None if known is None else known[rows])
-            mean, variance = self._predicted(Z, cov)
-            gaps = np.isnan(values[rows])
-            filled[rows] = np.where(gaps, mean, values[rows])
-            std[rows] = np.where(gaps, np.sqrt(variance), 0.0)
-        if source.dtype == np.float32:
-            filled, std = filled.astype(np.float32), std.astype(np.float32)
-        return (like(X, filled), like(X, std)) if return_std else like(X, filled)
-
-    def _predicted(self, Z: Array, cov: Array) -> tuple[Array, Array]:
-        """Mean and variance of the cells of rows whose latents are N(Z, cov)."""
-        if self.method_ == "bayesian":
-            return self.model_.expect(Z, np.einsum("nkk->nk", cov))
-        mean, variance = self.model_.predict(Z)
-        slopes = self.model_.slopes(Z)  # the functions as straight as they are at Z
-        return mean, variance + np.einsum("njk,nkl,njl->nj", slopes, cov, slopes, optimize=True)
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the latent dimensions: GP1, GP2, ..."""
-        check_is_fitted(self, "model_")
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"GP{k + 1}" for k in range(self.n_components_)], dtype=object)
-
-    # Fitted attributes ---------------------------------------------------------------------
-
-    @property
-    def n_components_(self) -> int:
-        return self.model_.q
-
-    @property
-    def kernel_(self) -> LatentKernel:
-        return self.model_.kernel.times(self._unit_variance)
-
-    @property
-    def noise_variance_(self) -> float:
-        return self.model_.noise_variance * self._unit_variance
-
-    @property
-    def _unit_variance(self) -> float:
-        """Of data units, where all columns share one and figures are told in it."""
-        return 1.0 if self._scaled else float(self.model_.unit[0]) ** 2
-
-    @property
-    def mean_(self) -> Array:
-        return self.model_.mean
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-
-def _dense(source: Source) -> Array:
-    """All rows in float64; zeros of a sparse table are zeros."""
-    values = source.collect()
-    if not isinstance(values, np.ndarray):
-        n, d = values.shape
-        require_memory(8.0 * n * d, f"a dense copy of {n} sparse rows", "select columns first")
-        values = values.toarray()
-    return np.asarray(values, dtype=np.float64)
-
 
 def _is_linear(kernel: LatentKernel, columns: SeenColumns, back: str | None) -> bool:
     """Whether there is a closed form."""
     alone = all(isinstance(part, Linear) for part in kernel.parts)
     return alone and columns.is_complete and back is None
-
-
-def _canonical(Y: Array) -> Array:
-    """Rows whose bytes are equal where their cells are: one NaN, one zero."""
-    return np.ascontiguousarray(np.where(np.isnan(Y), np.nan, Y) + 0.0)

@@ -309,7 +309,7 @@ class Isomap(GraphEstimator):
         if self.disconnected == "error":
             raise DisconnectedError(f'{many}; disconnected="bridge" joins them to their nearest')
         warn(f"{many}, and were joined to their nearest", DisconnectedWarning)
-        lengths, columns = self._single_nearest(rows[alone])
+        lengths, columns = self._neighbours.nearest_of_new(rows[alone])
         at = nearest.indptr[alone]  # where they go; a sum would lose the stored zeros
         counts = np.diff(nearest.indptr)
         counts[alone] = 1
@@ -321,15 +321,6 @@ class Isomap(GraphEstimator):
             ),
             shape=nearest.shape,
         )
-
-    def _single_nearest(self, rows: Array) -> tuple[Array, NDArray[Any]]:
-        """Distance to the nearest fitted row, and which that is."""
-        index: Any = self._neighbours.index
-        centre = self._neighbours.centre
-        about = rows if centre is None else rows - centre
-        of_tree = isinstance(self._neighbours.index, cKDTree)
-        lengths, columns = index.query(rows, [1]) if of_tree else index.kneighbors(about, 1)
-        return lengths[:, 0], columns[:, 0]
 
     # How good it is ------------------------------------------------------------------------
 

@@ -40,11 +40,11 @@ from eigengap.fitting.laplacian_weights import (
     Sharing,
     kernel_shares,
 )
-from eigengap.fitting.memory import require_memory, require_pairs
-from eigengap.fitting.neighbourhood import DisconnectedError, in_words
-from eigengap.fitting.pairs import new_distances
+from eigengap.fitting.neighbourhood import DisconnectedError, copies_in_words, in_words
+from eigengap.fitting.pairs import LARGEST, new_distances, refuse_range
 from eigengap.fitting.smallest import ANGLE
 from eigengap.linalg import Array
+from eigengap.memory import require_memory, require_pairs
 from eigengap.models.eigenmap import Eigenmap
 from eigengap.models.kernels import RBF
 from eigengap.sources.base import Source
@@ -154,6 +154,10 @@ callable, default="nearest_neighbors"
     affinity="precomputed" new rows are given by their affinities to the fitted ones, (n_new,
     n_samples), and a row of X itself is recognised by its cells.
 
+    Weights of a heat kernel count by their shares, so that a row far from all others has
+    coordinates too: in the limit those of its nearest row over 1 - lam. They say which row that
+    is, not how far away it is.
+
     A row with gaps (NaN) is filled by its expected value under PPCA before neighbours are sought.
 
     Examples
@@ -201,6 +205,7 @@ callable, default="nearest_neighbors"
 
     model_: Eigenmap
     _fit_: LaplacianFit
+    _nearest: scipy.sparse.csr_array | None
 
     def __init__(
         self,
@@ -272,6 +277,9 @@ callable, default="nearest_neighbors"
             values = source.collect()
             return new_distances(values) if self.affinity == "nearest_neighbors" else values
         rows = self._dense(source)
+        largest = float(np.max(np.abs(rows), initial=0.0, where=~np.isnan(rows)))
+        if largest > LARGEST:
+            refuse_range(largest)
         if not source.has_gaps or self._skips_gaps:
             return rows
         filler = self._filler or PPCA("auto", scale=True).fit(self._rows_)
@@ -282,7 +290,7 @@ callable, default="nearest_neighbors"
         named = repr(self.affinity) if isinstance(self.affinity, str) else "a function"
         if self.n_neighbors is not None and self.radius is not None:
             raise ValueError(
-                f"give either n_neighbors={self.n_neighbors} or radius={self.radius}, not both"
+                f"give either n_neighbors={self.n_neighbors} or radius={self.radius:g}, not both"
             )
         if not of_neighbours:
             self._refuse_others(named, radius=None, weights="connectivity", graph="average")
@@ -330,6 +338,7 @@ callable, default="nearest_neighbors"
         self.n_connected_components_ = laplacian.components[0]
         if self.n_connected_components_ > 1:
             laplacian = self._of_components(laplacian)
+        self._nearest = None  # of no use any more
         fit = fit_laplacian(
             laplacian,
             int(self.n_components),
@@ -364,6 +373,7 @@ callable, default="nearest_neighbors"
     def _affinities(self, rows: Any) -> tuple[Any, Array]:
         """W (n, n) without its diagonal, and that."""
         n = rows.shape[0]
+        self._nearest = None
         if not isinstance(self.affinity, str):
             self._rows_ = rows
             return affinity_matrix(_as_matrix(self.affinity(rows), n), "what affinity returns")
@@ -378,6 +388,7 @@ callable, default="nearest_neighbors"
             _require_weights(W)
             return W, np.ones(n)
         nearest = self._stored(rows) if self.affinity in GIVEN else self._found(rows)
+        self._nearest = nearest
         heat = self.weights == "heat"
         self._weights = EdgeWeights.of(
             nearest,
@@ -450,7 +461,12 @@ callable, default="nearest_neighbors"
     def _of_components(self, laplacian: Laplacian) -> Laplacian:
         """The graph as `disconnected` wants it, with a warning, or an error."""
         W = scipy.sparse.csr_array(laplacian.W)
-        falls = f"the graph falls into {in_words(as_graph(W))}"
+        graph = as_graph(W)
+        falls = f"the graph falls into {in_words(graph)}"
+        if self._nearest is not None and self.radius is None:
+            pairs = None if self.affinity in GIVEN else self._neighbours.pairs
+            copies = copies_in_words(graph.components[1], self._nearest, pairs, itself=1)
+            falls += f" ({copies})" if copies else ""
         more = {
             "nearest_neighbors": "a larger n_neighbors"
             if self.radius is None

@@ -24,6 +24,11 @@ from eigengap.estimators._base import (
     _standard_deviations,
     warn_of_units,
 )
+from eigengap.estimators._checkpoint import (
+    CHECKPOINT_CONSTRAINTS,
+    checkpointed,
+    require_checkpoint,
+)
 from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.gaussian_em import Noise
@@ -39,6 +44,7 @@ from eigengap.models.information import Evidence
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.mixture import MixtureOfLinearGaussians, MixturePosterior
 from eigengap.models.mixture_predictive import MixturePredictive
+from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
 from eigengap.sources.base import Source, require_frequencies
@@ -94,6 +100,10 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         Of the starts.
     verbose : bool or int, default=False
         Whether to show progress.
+    checkpoint : str, path-like or Checkpoint, default=None
+        File to which an iterative fit writes now and then what it has done, and from which a later
+        call goes on if this one was interrupted; removed when the fit has converged
+        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -152,6 +162,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
+        **CHECKPOINT_CONSTRAINTS,
         "n_mixture": [Interval(Integral, 1, None, closed="left")],
         "n_components": [
             Interval(Integral, 0, None, closed="left"),
@@ -184,6 +195,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         max_iter: int = 1000,
         random_state: Any = None,
         verbose: bool | int = False,
+        checkpoint: Any = None,
     ) -> None:
         self.n_mixture = n_mixture
         self.n_components = n_components
@@ -197,6 +209,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     # Fitting ---------------------------------------------------------------------------------
 
@@ -216,6 +229,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         -------
         self
         """
+        require_checkpoint(self)
         source = present_rows(
             as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
         )
@@ -224,9 +238,16 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         warn_of_codes(source)
         require_frequencies(source.seen().sum_w)
         ranks = self._ranks(source)
+        with checkpointed(self, source) as keeper:
+            self._fit_source(X, source, ranks, keeper)
+        return self
+
+    def _fit_source(
+        self, X: Any, source: Source, ranks: list[int] | None, keeper: FileKeeper | None
+    ) -> None:
         unit = _standard_deviations(source) if self.scale else None
         scaled = source if unit is None else Rescaled(source, unit)
-        fit = self._fit_mixture(scaled, ranks)
+        fit = self._fit_mixture(scaled, ranks, keeper)
         keep_features(self, X, source)  # only now: a fit may fail
         self._keep(fit, unit)
         self.evidence_ = evidence_of_components(scaled, fit, self.noise)
@@ -234,7 +255,6 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
             least = np.min([model.psi for model in fit.model.models], axis=0)
             warn_of_units(source, least)
         self._warn(fit)
-        return self
 
     def _ranks(self, source: Source) -> list[int] | None:
         """Ranks of the components as asked for, None where they are to be found."""
@@ -259,9 +279,12 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
             )
         return ranks
 
-    def _fit_mixture(self, source: Source, ranks: list[int] | None) -> MixtureFit:
+    def _fit_mixture(
+        self, source: Source, ranks: list[int] | None, keeper: FileKeeper | None
+    ) -> MixtureFit:
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        watch = watch_for(self.verbose, type(self).__name__)
+        seed = seed if keeper is None else keeper.recall("seed", seed)
+        watch = watch_for(self.verbose, type(self).__name__, keeper)
         options = MixtureOptions(
             tol=self.tol,
             max_iter=self.max_iter,

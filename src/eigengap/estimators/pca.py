@@ -11,11 +11,15 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import SHARED_CONSTRAINTS, LinearGaussianEstimator
+from eigengap.estimators._base import SHARED_CONSTRAINTS
+from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
+from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, rank_from_fits, require_rank
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
+from eigengap.fitting.loop import silenced
 from eigengap.fitting.ppca import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.linalg import Array
+from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.rank import automatic_rank, minka_rank
 from eigengap.sources.base import Block, Source
 from eigengap.warn import warn
@@ -24,7 +28,7 @@ DEFAULT_TOL = 1e-6  # of the EM fit under gaps, where tol=0.0 asks for the defau
 ALL_UNDER_GAPS = 50  # most components that n_components=None asks for where there are gaps
 
 
-class PCA(LinearGaussianEstimator):
+class PCA(PartialFit):
     """Principal component analysis, gaps welcome.
 
     Complete data are solved exactly by the cheapest route for their shape. Where cells are missing
@@ -57,6 +61,10 @@ class PCA(LinearGaussianEstimator):
     max_iter : int, default=1000
         Most EM steps under gaps.
     verbose : bool or int, default=False
+    checkpoint : str, path-like or Checkpoint, default=None
+        File to which an iterative fit writes now and then what it has done, and from which a later
+        call goes on if this one was interrupted; removed when the fit has converged
+        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -88,6 +96,7 @@ class PCA(LinearGaussianEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
+        **CHECKPOINT_CONSTRAINTS,
         "n_components": [
             Interval(Integral, 1, None, closed="left"),
             Interval(RealNotInt, 0, 1, closed="neither"),
@@ -119,6 +128,7 @@ class PCA(LinearGaussianEstimator):
         missing_values: Any = nan,
         max_iter: int = 1000,
         verbose: bool | int = False,
+        checkpoint: Any = None,
     ) -> None:
         self.n_components = n_components
         self.copy = copy
@@ -133,6 +143,7 @@ class PCA(LinearGaussianEstimator):
         self.missing_values = missing_values
         self.max_iter = max_iter
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def transform(self, X: Any) -> Array:
         """Orthogonal scores U^T (x - mu), gaps filled by their expected value: (n, q)."""
@@ -181,9 +192,9 @@ class PCA(LinearGaussianEstimator):
 
     # ---------------------------------------------------------------------------------------
 
-    def _fit_model(self, source: Source) -> GaussianFit:
+    def _fit_model(self, source: Source, keeper: FileKeeper | None = None) -> GaussianFit:
         self.n_samples_ = source.seen().rows
-        options = self._options(self.tol or DEFAULT_TOL)
+        options = self._options(self._em_tol(), keeper=keeper)
         if source.has_gaps:
             return self._fit_gaps(source, options)
         asked = self._known_rank(source)
@@ -195,6 +206,12 @@ class PCA(LinearGaussianEstimator):
         else:
             kept = pca.U.shape[1]
         return closed_form(pca, kept)
+
+    def _em_tol(self) -> float:
+        return self.tol or DEFAULT_TOL
+
+    def _note(self, rows: Source, fit: GaussianFit) -> None:
+        self.n_samples_ = rows.seen().rows
 
     def _known_rank(self, source: Source) -> int | float | None:
         """What the solver must find; None is everything."""
@@ -210,7 +227,7 @@ class PCA(LinearGaussianEstimator):
         return float(asked)
 
     def _fit_gaps(self, source: Source, options: EMOptions) -> GaussianFit:
-        loose = replace(options, tol=LOOSE, watch=None)
+        loose = replace(options, tol=LOOSE, watch=silenced(options.watch))
         q, choice = rank_from_fits(
             self._asked_under_gaps(source),
             source,

@@ -12,18 +12,22 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS
+from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
+from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, Fit, rank_from_fits
 from eigengap.fitting.gaussian_em import GaussianFit
+from eigengap.fitting.loop import silenced
 from eigengap.fitting.pca import fit_pca
 from eigengap.fitting.ppca import Method, fit_ppca
 from eigengap.linalg import Array
 from eigengap.models.information import Noise
+from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.rank import RankChoice
 from eigengap.sources.base import Source
 
 
-class PPCA(NoisyEstimator):
+class PPCA(PartialFit, NoisyEstimator):
     """Probabilistic principal component analysis, gaps welcome.
 
     x = W z + mu + e with z ~ N(0, I) and e ~ N(0, sigma2 I) (Tipping and Bishop 1999). Complete
@@ -68,6 +72,10 @@ class PPCA(NoisyEstimator):
     random_state : int, RandomState or None, default=None
     verbose : bool or int, default=False
         Whether to show progress.
+    checkpoint : str, path-like or Checkpoint, default=None
+        File to which an iterative fit writes now and then what it has done, and from which a later
+        call goes on if this one was interrupted; removed when the fit has converged
+        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -113,6 +121,7 @@ class PPCA(NoisyEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
+        **CHECKPOINT_CONSTRAINTS,
         **NOISE_CONSTRAINTS,
         "method": [StrOptions({"auto", "closed_form", "em"})],
         "noise_variance": [Interval(Real, 0, None, closed="left"), None],
@@ -139,6 +148,7 @@ class PPCA(NoisyEstimator):
         n_init: int = 1,
         random_state: Any = None,
         verbose: bool | int = False,
+        checkpoint: Any = None,
     ) -> None:
         self.n_components = n_components
         self.method = method
@@ -154,6 +164,7 @@ class PPCA(NoisyEstimator):
         self.n_init = n_init
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def transform(self, X: Any, *, cell_sd: Any = None) -> Array:
         """Posterior means E[z | x] of the latent variables: (n_samples, n_components).
@@ -184,13 +195,13 @@ class PPCA(NoisyEstimator):
     def _fits_mean(self) -> bool:
         return self.fit_mean
 
-    def _fit_model(self, source: Source) -> GaussianFit:
+    def _fit_model(self, source: Source, keeper: FileKeeper | None = None) -> GaussianFit:
         if self.method == "closed_form" and not self._has_closed_form(source):
             raise ValueError(
                 'method="closed_form" needs complete data with Gaussian noise, no cell_sd and no '
                 'prior on the loadings; use method="em" or "auto"'
             )
-        options = self._options(self.tol, self.n_init)
+        options = self._options(self.tol, self.n_init, keeper)
         fit = partial(
             fit_ppca,
             source,
@@ -200,7 +211,7 @@ class PPCA(NoisyEstimator):
             loading_precision=self.loading_precision,
             student=self._student(),
         )
-        loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=None)
+        loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=silenced(options.watch))
         q, choice = self._rank(source, lambda q: fit(q, options=loose))
         if choice is not None:
             self.rank_choice_ = choice

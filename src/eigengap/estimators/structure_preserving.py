@@ -23,9 +23,10 @@ from eigengap.fitting.structure import (
     Structure,
     embed,
     read_back,
+    require_structure,
     shares,
 )
-from eigengap.fitting.structure_adjacency import adjacency
+from eigengap.fitting.structure_adjacency import adjacency, looks_like_adjacency
 from eigengap.fitting.structure_gain import graph_gain, rows_gain
 from eigengap.fitting.structure_start import starts
 from eigengap.linalg import Array, sign_rule
@@ -213,7 +214,14 @@ default="auto"
 
     def _rows(self, source: Source) -> Any:
         if self.affinity == "rows":
-            return super()._rows(source)
+            rows = super()._rows(source)
+            if looks_like_adjacency(rows):
+                warn(
+                    "X looks like the adjacency matrix of a graph, and is taken for rows of data: "
+                    'affinity="precomputed" takes a graph',
+                    UserWarning,
+                )
+            return rows
         return adjacency(source.collect(), directed=self._may_be_directed())
 
     def _may_be_directed(self) -> bool:
@@ -250,7 +258,8 @@ default="auto"
 
     def _fit_rows(self, rows: Any) -> Array:
         rng = np.random.default_rng(self._seed())
-        q = int(self.n_components)
+        n, q = int(rows.shape[0]), int(self.n_components)
+        require_structure(n, n, n, q)  # before neighbours are looked for
         if self.affinity == "rows":
             undirected = self._neighbour_graph(rows)
             nearest = self._neighbours.among()

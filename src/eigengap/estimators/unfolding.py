@@ -22,13 +22,20 @@ from eigengap.fitting.unfolding import (
     require_unfolding,
     unfold,
 )
-from eigengap.fitting.unfolding_landmarks import reconstruction_basis, unfold_on_landmarks
+from eigengap.fitting.unfolding_landmarks import (
+    choose_landmarks,
+    reconstruction_basis,
+    unfold_on_landmarks,
+)
 from eigengap.linalg import Array
+from eigengap.memory import require_memory
 from eigengap.models.graph import Graph
 from eigengap.warn import warn
 
 EXACT_ROWS = 20_000  # up to which landmarks="auto" places every row by itself
 AUTO_LANDMARKS = 300
+PAIR_BYTES = 150.0  # of an edge while edges are sorted
+ANGLES_OUT = "take fewer neighbours, or preserve_angles=False"
 
 
 class MaximumVarianceUnfolding(GraphEstimator):
@@ -54,11 +61,12 @@ class MaximumVarianceUnfolding(GraphEstimator):
     preserve_angles : bool, default=False
         Whether distances among the neighbours of a row are kept as well, as in the original: more
         rigid, and slower. Use fewer neighbours then.
-    landmarks : int, "auto" or None, default=None
+    landmarks : int, "auto" or None, default="auto"
         None places every row by itself. A number places so many rows, and the others as the
         affine combinations of their neighbours that they are (Weinberger, Packer and Saul 2005);
         distances are then kept in least squares. "auto" does so with 300 where there are more than
-        20 000 rows.
+        20 000 rows. Each part of a graph that falls apart has landmarks of its own, which may be
+        more in all.
     metric : str or callable, default="minkowski"
         "precomputed" takes a matrix of distances.
     p : float, default=2
@@ -70,10 +78,12 @@ default="auto"
         Parts of a graph that falls apart are joined by their nearest rows, with a warning, or
         refused.
     tol : float, default=1e-4
-        What squared distances may be off at the end, root mean square, relative to the mean squared
-        distance of neighbours; a tenth of the relative change of variance that ends the fit.
+        What squared distances of neighbours may be off at the end, root mean square, relative to
+        themselves, or to the squared median of all such distances where these are longer; a tenth
+        of the relative change of variance that ends the fit.
     max_iter : int, default=50
-        Subproblems, of at most 50 (equal) or 300 (at_most) steps each.
+        Subproblems, of at most 50 (equal) or 300 (at_most) steps each. With landmarks there are
+        always three, of 300.
     random_state : int, RandomState or None, default=None
         Of the start, of landmarks, and of the approximate search. None is a seed of 0: the result
         hardly depends on it.
@@ -88,7 +98,8 @@ default="auto"
     eigenvalues_ : array of shape (rank_,)
         Of K, descending: what they leave beyond n_components is variance that the picture hides.
     constraint_violation_ : float
-        The largest relative to the squared distance that it concerns.
+        The largest that the squared distance of two neighbours is off, relative to itself, or to
+        the squared median of all such distances where it is shorter.
     constraint_violation_rms_ : float
         Root mean square of the same.
     duality_gap_ : float
@@ -101,7 +112,7 @@ default="auto"
     n_iter_ : int
         Steps of descent.
     trace_ : Trace
-        tr K in squared units of the mean edge, and violation, at each subproblem.
+        tr K in squared units of the median edge, and violation, at each subproblem.
     graph_ : Graph
     landmarks_ : array of shape (n_landmarks,)
         Rows that were placed. Only with landmarks.
@@ -169,7 +180,7 @@ default="auto"
         radius: float | None = None,
         constraint: Constraint = "equal",
         preserve_angles: bool = False,
-        landmarks: int | str | None = None,
+        landmarks: int | str | None = "auto",
         metric: Any = "minkowski",
         p: float = 2,
         metric_params: dict[str, Any] | None = None,
@@ -203,13 +214,13 @@ default="auto"
     # Fitting -------------------------------------------------------------------------------
 
     def _fit_rows(self, rows: Array) -> Array:
-        graph = self._connected(self._graph(rows), self.disconnected)
-        n, q = graph.n, int(self.n_components)
+        parts = self._graph(rows)
         columns = self._columns(rows)
         rng = np.random.default_rng(self._seed())
-        chosen = self._chosen(n, rng)
+        chosen = self._chosen(parts, columns, rng)
+        graph = self._connected(parts, self.disconnected)
         self.__dict__.pop("landmarks_", None)  # of an earlier fit
-        require_unfolding(n, graph.m, columns)
+        require_unfolding(graph.n, graph.m, columns)
         basis = None
         if chosen is not None:
             self.landmarks_ = chosen
@@ -217,21 +228,47 @@ default="auto"
             basis = reconstruction_basis(local_weights(self._neighbours, nearest, False), chosen)
         found = self._unfolded(graph, columns, basis, rng)
         self._keep(graph, found)
-        embedding = np.zeros((n, q))
-        kept = min(q, found.Z.shape[1])
+        return self._coordinates(found)
+
+    def _coordinates(self, found: Unfolding) -> Array:
+        """The leading n_components of K, of zeros where it has fewer."""
+        q = int(self.n_components)
+        embedding = np.zeros((len(found.Z), q))
+        kept = min(q, found.dimensions)
         embedding[:, :kept] = found.Z[:, :kept]
+        if kept == 0:
+            warn("all rows coincide, so that their coordinates are 0", UserWarning)
+        elif kept < q:
+            warn(f"only {kept} of the {q} coordinates have variance: the others are 0", UserWarning)
         return embedding
 
     def _graph(self, rows: Array) -> Graph:
         graph = self._neighbour_graph(rows)
+        nearest = self._neighbours.among()
+        graph = self._with_equal_rows(graph, nearest, rows)
         if not self.preserve_angles:
             return graph
+        counts = np.diff(nearest.indptr).astype(np.float64)
+        pairs = float(np.sum(counts * (counts - 1.0)) / 2.0)
+        require_memory(PAIR_BYTES * pairs, f"{pairs:.3g} pairs of neighbours of a row", ANGLES_OUT)
         parts = [graph.edges]
-        for _, nodes, _, among in around(self._neighbours, self._neighbours.among()):
+        for _, nodes, _, among in around(self._neighbours, nearest):
             a, b = np.triu_indices(nodes.shape[1], 1)
             parts.append((nodes[:, a].ravel(), nodes[:, b].ravel(), among[:, a, b].ravel()))
         i, j, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
         return Graph.of_edges(graph.n, i, j, lengths)
+
+    def _with_equal_rows(self, graph: Graph, nearest: Any, rows: Array) -> Graph:
+        """With edges of length 0 among equal rows that are more than their neighbours."""
+        counts = np.diff(nearest.indptr)
+        own = np.repeat(np.arange(graph.n), counts)
+        apart = np.bincount(own, weights=nearest.data > 0.0, minlength=graph.n)
+        crowded = np.flatnonzero((apart == 0) & (counts > 0))
+        if len(crowded) == 0:
+            return graph
+        place = np.unique(rows[crowded], axis=0, return_inverse=True)[1].ravel()
+        first = crowded[np.unique(place, return_index=True)[1]]
+        return graph.with_edges(crowded, first[place], np.zeros(len(crowded)))
 
     def _columns(self, rows: Array) -> int:
         """Of the factor to start with: as many as keep all lengths, where those are few."""
@@ -239,12 +276,16 @@ default="auto"
         own = MOST_COLUMNS if self._is_pairwise else min(d + 1, MOST_COLUMNS)
         return max(q + SPARE, own) if self.constraint == "equal" else q + SPARE
 
-    def _chosen(self, n: int, rng: np.random.Generator) -> Any:
+    def _chosen(self, parts: Graph, columns: int, rng: np.random.Generator) -> Any:
         """Landmarks, in order; None where every row is placed by itself."""
+        n = parts.n
         if self.landmarks is None or (self.landmarks == "auto" and n <= EXACT_ROWS):
             return None
         wanted = AUTO_LANDMARKS if self.landmarks == "auto" else int(self.landmarks)
-        return np.sort(rng.choice(n, wanted, replace=False)) if wanted < n else None
+        if wanted >= n:
+            return None
+        chosen = choose_landmarks(parts.components[1], wanted, columns + 1, rng)
+        return chosen if len(chosen) < n else None
 
     def _unfolded(
         self, graph: Graph, columns: int, basis: Array | None, rng: np.random.Generator
@@ -280,12 +321,24 @@ default="auto"
         self.n_iter_ = found.steps
         self.trace_ = found.trace
         if not found.converged:
-            warn(
-                f"unfolding did not converge in max_iter={self.max_iter} subproblems: squared "
-                f"distances of neighbours are off by up to {100 * found.worst:.2g} % "
-                f"(root mean square {100 * found.rms:.2g} %). Raise max_iter, or tol={self.tol:g}",
-                ConvergenceWarning,
+            warn(self._not_converged(found), ConvergenceWarning)
+
+    def _not_converged(self, found: Unfolding) -> str:
+        off = (
+            f"squared distances of neighbours are off by up to {100 * found.worst:.2g} % "
+            f"(root mean square {100 * found.rms:.2g} %)"
+        )
+        if hasattr(self, "landmarks_"):
+            return f"unfolding on landmarks took all its steps: {off}. Raise tol={self.tol:g}"
+        if found.stalled:
+            return (
+                f"no points keep all these distances to tol={self.tol:g}: {off}. Take fewer "
+                'neighbours, or constraint="at_most"'
             )
+        return (
+            f"unfolding did not converge in max_iter={self.max_iter} subproblems: {off}. Raise "
+            f"max_iter, or tol={self.tol:g}"
+        )
 
     # New rows ------------------------------------------------------------------------------
 

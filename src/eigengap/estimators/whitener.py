@@ -17,7 +17,6 @@ from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import require_rank
 from eigengap.fitting.gaussian_em import EMOptions
-from eigengap.fitting.memory import require_memory
 from eigengap.fitting.whitening import (
     BY_COLUMN,
     METHODS,
@@ -30,6 +29,7 @@ from eigengap.fitting.whitening import (
     fit_whitening,
 )
 from eigengap.linalg import Array
+from eigengap.memory import require_memory
 from eigengap.rank import automatic_rank
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows

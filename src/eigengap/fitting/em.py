@@ -29,8 +29,18 @@ Map = Callable[[Array], tuple[Array, float]]  # theta (p,) -> G(theta) (p,), obj
 Jump = Callable[[Array, Array], Array | None]  # theta, G(theta) -> a point to try, or None
 
 
+# What is needed of the last state of a run.
+OUTCOME = ("best", "value", "top", "top_value", "idle", "given_up")
+
+
 class ObjectiveFellError(ArithmeticError):
-    """An EM step lowered its objective by more than rounding can."""
+    """An EM step lowered its objective by more than rounding can.
+
+    Raised by `em` it knows the best point before, and the objective there.
+    """
+
+    top: Array | None = None
+    top_value: float = -np.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +82,10 @@ def em(
     def step(state: State) -> Step:
         try:
             return _step(apply, state, tol=tol, cells=cells, jump=jump)
-        except (ObjectiveFellError, np.linalg.LinAlgError):
+        except (ObjectiveFellError, np.linalg.LinAlgError) as error:
+            if isinstance(error, ObjectiveFellError):
+                error.top = np.asarray(state["top"], dtype=np.float64)
+                error.top_value = float(state["top_value"])
             began = np.isfinite(float(state["top_value"]))
             here, before = (np.asarray(state[k], dtype=np.float64) for k in ("theta", "best"))
             if is_degenerate is None or not began:
@@ -98,7 +111,9 @@ def em(
         "jump_wait": np.array(FIRST_JUMP),
         "given_up": np.array(False),
     }
-    state, trace, converged = iterate(step, start, max_iter=max_iter, watch=watch)
+    state, trace, converged = iterate(
+        step, start, max_iter=max_iter, watch=watch, tol=tol, outcome=OUTCOME
+    )
     # A fit that ended by its steps is where they ended; one that did not has its best point.
     converged = converged and not bool(state["given_up"])
     arrived = converged and int(state["idle"]) < IDLE

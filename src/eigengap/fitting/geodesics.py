@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import dijkstra, floyd_warshall
 
 from eigengap.compiled import geodesics as compiled
-from eigengap.fitting.memory import require_memory, require_pairs
 from eigengap.linalg import Array
+from eigengap.memory import require_memory, require_pairs
 from eigengap.models.graph import Graph
 
 Method = Literal["auto", "D", "FW"]

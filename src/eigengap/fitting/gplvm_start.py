@@ -33,7 +33,10 @@ class Standard:
 
 
 def standardise(values: Array, by_column: bool) -> Standard:
-    """Of a table (n, d) in which NaN marks a gap and every column shows a value."""
+    """Of a table (n, d) in which NaN marks a gap and every column shows a value.
+
+    A column of one value does not tell its unit, and has the median of the others'.
+    """
     given = np.array(values, dtype=np.float64)
     seen = ~np.isnan(given)
     count = np.sum(seen, axis=0)
@@ -48,7 +51,9 @@ def standardise(values: Array, by_column: bool) -> Standard:
         variance = np.where(np.sqrt(variance) <= 1e-15 * np.abs(mean), 0.0, variance)
         total = float(np.sum(variance))
         size = np.sqrt(variance if by_column else np.full_like(variance, np.mean(variance)))
-    return Standard(given, mean, np.where(size > 0.0, size, 1.0), total)
+    varies = size > 0.0
+    usual = float(np.median(size[varies])) if varies.any() else 1.0
+    return Standard(given, mean, np.where(varies, size, usual), total)
 
 
 def principal_start(filled: Array, q: int, rng: np.random.Generator) -> tuple[Array, Array]:

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from eigengap.compiled.threads import allowed, one_blas_thread
 from eigengap.fitting.krylov import block_width, top_eigenpairs
 from eigengap.fitting.mds import fit_distances
-from eigengap.fitting.memory import require_pairs
 from eigengap.fitting.symmetric import FEW, SMALL, Eigenpairs, double_centred, leading_eigenpairs
 from eigengap.linalg import Array, sign_rule
+from eigengap.memory import require_pairs
 from eigengap.models.distances import GowerMap, inner_products
 from eigengap.models.geodesic import PIECE_BYTES, GeodesicMap
 from eigengap.threads import in_threads

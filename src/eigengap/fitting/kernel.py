@@ -24,9 +24,9 @@ import numpy as np
 
 from eigengap.compiled.threads import allowed, one_blas_thread
 from eigengap.fitting.krylov import block_width, top_eigenpairs
-from eigengap.fitting.memory import require_pairs
 from eigengap.fitting.symmetric import FEW, SMALL, Eigenpairs, double_centred, leading_eigenpairs
 from eigengap.linalg import Array, sign_rule
+from eigengap.memory import require_pairs
 from eigengap.models.expected_kernel import ExpectedKernel
 from eigengap.models.kernels import (
     RBF,

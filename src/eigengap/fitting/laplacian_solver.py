@@ -32,7 +32,6 @@ from eigengap.fitting.laplacian_parts import (
     merges,
     within_and_across,
 )
-from eigengap.fitting.memory import SHARE, free_memory, require_pairs
 from eigengap.fitting.smallest import (
     ANGLE,
     LONGEST,
@@ -44,6 +43,7 @@ from eigengap.fitting.smallest import (
 )
 from eigengap.fitting.symmetric import FEW, SMALL, leading_eigenpairs
 from eigengap.linalg import Array
+from eigengap.memory import SHARE, free_memory, require_pairs
 
 Solver = Literal["auto", "dense", "factorised", "filtered"]
 

@@ -56,7 +56,7 @@ class EdgeWeights:
 
     def among(self, nearest: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
         """W (n, n): symmetric, 0 on the diagonal, no stored zeros."""
-        A = _with_data(nearest, np.exp(self._logs(nearest, self.sigma)))
+        A = _with_data(nearest, np.exp(self._logs(nearest)))
         if self.sharing == "average":
             W = 0.5 * (A + A.T)
         elif self.sharing == "union":
@@ -72,24 +72,46 @@ class EdgeWeights:
         """Shares (c, n) of the weights of new rows, which sum to 1, and their degrees (c,).
 
         Shares come from differences of logarithms, so that they are there also where all weights
-        of a row underflow. Rows without any neighbour have none.
+        of a row underflow: far from all fitted rows the nearest one has the share 1. Rows without
+        any neighbour have none.
         """
-        own = _positive(_kth(nearest, SEVENTH)) if self.sigma is not None else None
-        logs = self._logs(nearest, own) + self._log_sharing(nearest)
-        rows = row_of_entries(nearest)
-        highest = np.full(nearest.shape[0], -np.inf)
+        c, rows = nearest.shape[0], row_of_entries(nearest)
+        relative, least = self._relative_logs(nearest)
+        logs = relative + self._log_sharing(nearest)
+        highest = np.full(c, -np.inf)
         np.maximum.at(highest, rows, logs)
         with np.errstate(invalid="ignore"):
-            relative = np.exp(logs - highest[rows])
-        totals = np.bincount(rows, weights=relative, minlength=nearest.shape[0])
-        shares = _with_data(nearest, relative / totals[rows])
-        return shares, totals * np.exp(highest)
+            weights = np.exp(logs - highest[rows])
+        totals = np.bincount(rows, weights=weights, minlength=c)
+        shares = _with_data(nearest, weights / totals[rows])
+        return shares, np.asarray(totals * np.exp(highest + least), dtype=np.float64)
 
-    def _logs(self, nearest: scipy.sparse.csr_array, own: Array | None) -> Array:
-        """Logarithms of the weights of the stored edges; own (c,) is sigma of the rows."""
+    def _relative_logs(self, nearest: scipy.sparse.csr_array) -> tuple[Array, Array]:
+        """Logarithms of the weights of new rows less one number (c,) for each row, and that.
+
+        For exp(-length^2 / t) it is the largest of the row: -(l - m)(l + m) / t keeps digits, and
+        its range, where squares do not.
+        """
+        c, rows = nearest.shape[0], row_of_entries(nearest)
+        if self.sigma is not None:
+            own = _positive(_kth(nearest, SEVENTH))[rows]
+            with np.errstate(over="ignore"):
+                logs = -(nearest.data / own) * (nearest.data / self.sigma[nearest.indices])
+            return logs, np.zeros(c)
+        if self.t is None:
+            return np.zeros(nearest.nnz), np.zeros(c)
+        shortest = np.full(c, np.inf)
+        np.minimum.at(shortest, rows, nearest.data)
+        least = shortest[rows]
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            logs = -(nearest.data - least) * ((nearest.data + least) / self.t)
+            return np.where(nearest.data == least, 0.0, logs), -shortest * (shortest / self.t)
+
+    def _logs(self, nearest: scipy.sparse.csr_array) -> Array:
+        """Logarithms of the weights of the edges among fitted rows."""
         squares = nearest.data**2
-        if self.sigma is not None and own is not None:
-            return -squares / (own[row_of_entries(nearest)] * self.sigma[nearest.indices])
+        if self.sigma is not None:
+            return -squares / (self.sigma[row_of_entries(nearest)] * self.sigma[nearest.indices])
         return -squares / self.t if self.t is not None else np.zeros(len(squares))
 
     def _log_sharing(self, nearest: scipy.sparse.csr_array) -> Array:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from eigengap.fitting.back_constraint import Back, BackMap
+from eigengap.fitting.known_rows import Rows
 from eigengap.fitting.loop import Trace
 from eigengap.linalg import Array
 from eigengap.models.gaussian_process import GaussianProcesses
@@ -21,8 +24,16 @@ class Start:
     Z: Array  # (n, q) of unit variance
     spread: Array  # (q,) share of the data's variance along each
     kernel: LatentKernel  # what it leaves open is chosen
+    of_row: Rows  # (n,) which latent each row has: rows that are equal have one
     noise_variance: float = NOISE
     back: Back | None = None
+
+    @property
+    def shared(self) -> Array:
+        """(u, q) one for each distinct row, the mean of its latents."""
+        total = np.zeros((int(np.max(self.of_row)) + 1, self.Z.shape[1]))
+        np.add.at(total, self.of_row, self.Z)
+        return np.asarray(total / np.bincount(self.of_row)[:, None])
 
 
 @dataclass(frozen=True, eq=False)

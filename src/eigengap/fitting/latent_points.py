@@ -1,4 +1,4 @@
-"""Latents of new rows under Gaussian processes at known latents, by Fisher scoring.
+"""Latents of rows under Gaussian processes at known latents, by Fisher scoring.
 
 For each row by itself the most probable z given what was seen of x,
 
@@ -9,8 +9,16 @@ m and v are the predictions of the processes, noise in v. Steps are those of Fis
 
     (I + sum_j m_j' m_j'^T / v_j + sum_j v_j' v_j'^T / 2 v_j^2 + damping)^-1 gradient
 
-which need only slopes, and go downhill always; the damping grows where a step would not. The
-inverse of the information at the end is the covariance of the Laplace approximation to p(z | x).
+which need only slopes, and go downhill always; the damping grows where a step would not.
+
+A row of the fit is among what the processes were conditioned on. Where it is asked how probable it
+is, or where else its latent may be, its own cells are taken out of them first, or they would count
+twice: with b the i-th diagonal entry of B_j and c(z) that of k(z, U) B_j (as in
+`models.gaussian_process`),
+
+    m_j(z) - c(z) w_ij / b     and     v_j(z) + c(z)^2 / b
+
+are the predictions from all other rows.
 """
 
 from __future__ import annotations
@@ -18,58 +26,131 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.models.gaussian_process import GaussianProcesses
 
+Own = NDArray[np.intp]  # (n,) which point of the support is the row itself, -1 where none is
+
 MOST_STEPS = 200
 FIRST_STEPS = 10  # of all starts, before the best of them goes on alone
+LONGEST = 3.0  # step, in units of the prior's standard deviation or of the length scales
 STEP = 1e-8  # size of a step at which a row is done
 APART = 0.5  # distance of two starts, where the prior's standard deviation is 1
 MOST_CANDIDATES = 2000  # fitted latents among which starts are sought
 FAR = 1e100  # added to the cost of what is near a start already
-_PIECE = 1 << 21  # numbers that are held at a time
+PIECE = 1 << 21  # numbers that are held at a time
 
 
-@dataclass(frozen=True, eq=False)
-class LatentPoints:
-    """The posterior of each row's latent, as a Gaussian about its mode."""
-
-    Z: Array  # (n, q)
-    cov: Array  # (n, q, q)
-    log_density: Array  # (n,) ln p(x), by Laplace's approximation, in the units of the processes
-
-
-def most_probable(model: GaussianProcesses, Y: Array, starts: Array) -> LatentPoints:
-    """Of standardised rows Y (n, d) with gaps (NaN), from starts (n, k, q); the best is kept."""
+def most_probable(model: GaussianProcesses, Y: Array, starts: Array) -> Array:
+    """(n, q) of standardised new rows Y (n, d) with gaps (NaN), from starts (n, k, q)."""
     n, k, q = starts.shape
-    found = LatentPoints(np.empty((n, q)), np.empty((n, q, q)), np.empty(n))
-    M = len(model.support)
-    step = max(1, _PIECE // (k * M * (q + len(model.reductions))))
-    for first in range(0, n, step):
-        rows = slice(first, min(first + step, n))
-        Z, value = _descended(
-            model, np.repeat(Y[rows], k, axis=0), starts[rows].reshape(-1, q), FIRST_STEPS
-        )
-        best = np.argmin(value.reshape(-1, k), axis=1)
-        Z = Z.reshape(-1, k, q)[np.arange(len(best)), best]
-        Z = _descended(model, Y[rows], Z, MOST_STEPS)[0]
-        some = at_given(model, Y[rows], Z)
-        found.Z[rows], found.cov[rows] = some.Z, some.cov
-        found.log_density[rows] = some.log_density
+    found = np.empty((n, q))
+    for rows in pieces(n, k * width(model)):
+        some, own = Y[rows], none_of(n)[rows]
+        near, value = first_steps(model, some, starts[rows], own)
+        best = np.argmin(value, axis=1)
+        found[rows] = _descended(model, some, near[np.arange(len(best)), best], own, MOST_STEPS)[0]
     return found
 
 
-def at_given(model: GaussianProcesses, Y: Array, Z: Array) -> LatentPoints:
-    """The same about given latents Z (n, q)."""
-    at = _Look.at(model, Y, Z)
-    # The integral of exp(-value) about Z.
-    log_det = np.linalg.slogdet(at.information)[1]
-    return LatentPoints(Z, np.asarray(np.linalg.inv(at.information)), -at.value - 0.5 * log_det)
+def first_steps(model: GaussianProcesses, Y: Array, starts: Array, own: Own) -> tuple[Array, Array]:
+    """Where some steps lead from the starts (n, k, q), and the values there (n, k)."""
+    n, k, q = starts.shape
+    Z, value = _descended(
+        model,
+        np.repeat(Y, k, axis=0),
+        starts.reshape(-1, q),
+        np.repeat(own, k),
+        FIRST_STEPS,
+    )
+    return Z.reshape(n, k, q), value.reshape(n, k)
+
+
+def none_of(n: int) -> Own:
+    """Of rows that are new."""
+    return np.full(n, -1, dtype=np.intp)
+
+
+def width(model: GaussianProcesses) -> int:
+    """Numbers that looking at one point takes."""
+    return len(model.support) * (model.q + len(model.reductions))
+
+
+def pieces(n: int, width: int) -> list[slice]:
+    """Rows that are worked on at a time."""
+    step = max(1, PIECE // max(width, 1))
+    return [slice(first, min(first + step, n)) for first in range(0, n, step)]
+
+
+def predictions(model: GaussianProcesses, Z: Array, own: Own) -> tuple[Array, Array]:
+    """Mean and variance (n, d) of standardised cells at Z (n, q), own rows left out, with noise."""
+    k = model.kernel.matrix(Z, model.support)
+    prior = model.kernel.diagonal(Z)
+    mean, variance = k @ model.weights, np.empty((len(Z), model.d))
+    for p, B in enumerate(model.reductions):
+        columns = np.flatnonzero(model.pattern == p)
+        kB = k @ B
+        left = prior - np.einsum("nm,nm->n", kB, k)
+        rows, c, b = _taken_out(kB, B, own)
+        left[rows] += c * c / b
+        mean[np.ix_(rows, columns)] -= (c / b)[:, None] * model.weights[np.ix_(own[rows], columns)]
+        variance[:, columns] = (np.maximum(left, 0.0) + model.noise_variance)[:, None]
+    return mean, variance
 
 
 @dataclass(frozen=True, eq=False)
-class _Look:
+class SharedPoints:
+    """Points at which all rows are looked at, with the predictions there."""
+
+    model: GaussianProcesses
+    Z: Array  # (S, q)
+    k: Array  # (S, M) kernels with the support
+    mean: Array  # (S, d)
+    variance: Array  # (S, d)
+
+    @classmethod
+    def at(cls, model: GaussianProcesses, Z: Array) -> SharedPoints:
+        k = model.kernel.matrix(Z, model.support)
+        return cls(model, Z, k, *predictions(model, Z, none_of(len(Z))))
+
+    def without(self, own: Own) -> tuple[Array, Array]:
+        """The predictions (n, S, d) for rows that are left out of them, or not."""
+        model, (S, d) = self.model, self.mean.shape
+        mean = np.broadcast_to(self.mean, (len(own), S, d)).copy()
+        variance = np.broadcast_to(self.variance, (len(own), S, d)).copy()
+        for p, B in enumerate(model.reductions):
+            columns = np.flatnonzero(model.pattern == p)
+            rows = np.flatnonzero(own >= 0)
+            rows = rows[B[own[rows], own[rows]] > 0.0]
+            if len(rows):
+                b, c = B[own[rows], own[rows]], (self.k @ B[:, own[rows]]).T  # (r, S)
+                w = model.weights[np.ix_(own[rows], columns)] / b[:, None]
+                at = np.ix_(rows, np.arange(S), columns)
+                mean[at] -= c[:, :, None] * w[:, None, :]
+                variance[at] += (c * c / b[:, None])[:, :, None]
+        return mean, variance
+
+
+def cost(Y: Array, Z: Array, mean: Array, variance: Array) -> Array:
+    """-ln p(x | z) - ln p(z) of rows Y (..., d), but for the constant of the prior."""
+    seen = ~np.isnan(Y)
+    off = np.where(seen, Y, 0.0) - mean
+    terms = np.log(2.0 * np.pi * variance) + off * off / variance
+    return np.asarray(0.5 * np.sum(np.where(seen, terms, 0.0), axis=-1) + 0.5 * np.sum(Z * Z, -1))
+
+
+def _taken_out(kB: Array, B: Array, own: Own) -> tuple[NDArray[np.intp], Array, Array]:
+    """Rows that are among the support with these columns seen, their c(z) and their b."""
+    rows = np.flatnonzero(own >= 0)
+    b = B[own[rows], own[rows]]
+    rows, b = rows[b > 0.0], b[b > 0.0]
+    return rows, kB[rows, own[rows]], b
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
     """Value, slope and information at one point for each row."""
 
     value: Array  # (n,) without the constant of the prior
@@ -77,24 +158,34 @@ class _Look:
     information: Array  # (n, q, q)
 
     @classmethod
-    def at(cls, model: GaussianProcesses, Y: Array, Z: Array) -> _Look:
+    def at(cls, model: GaussianProcesses, Y: Array, Z: Array, own: Own) -> Look:
         k = model.kernel.matrix(Z, model.support)
         dk = model.kernel.slopes(Z, model.support)  # (n, M, q)
-        own = model.kernel.diagonal(Z)
-        own_slope = _slope_of_diagonal(model, Z)
+        prior = model.kernel.diagonal(Z)
+        prior_slope = _slope_of_diagonal(model, Z)
         seen = ~np.isnan(Y)
-        off = np.where(seen, np.nan_to_num(Y) - k @ model.weights, 0.0)
+        mean = k @ model.weights
         slopes = np.einsum("nmk,mj->njk", dk, model.weights, optimize=True)
         n, q = Z.shape
         value = 0.5 * np.sum(Z * Z, axis=1)
         slope, information = Z.copy(), np.broadcast_to(np.eye(q), (n, q, q)).copy()
         for p, B in enumerate(model.reductions):
-            columns = model.pattern == p
-            count = np.sum(seen[:, columns], axis=1)
+            columns = np.flatnonzero(model.pattern == p)
             kB = k @ B
-            v = np.maximum(own - np.sum(kB * k, axis=1), 0.0) + model.noise_variance
-            dv = own_slope - 2.0 * np.einsum("nm,nmk->nk", kB, dk, optimize=True)
-            e, J = off[:, columns], slopes[:, columns] * seen[:, columns, None]
+            v = np.maximum(prior - np.einsum("nm,nm->n", kB, k), 0.0) + model.noise_variance
+            dv = prior_slope - 2.0 * np.einsum("nm,nmk->nk", kB, dk, optimize=True)
+            m, J = mean[:, columns], slopes[:, columns]
+            rows, c, b = _taken_out(kB, B, own)
+            if len(rows):
+                dc = np.einsum("nmk,nm->nk", dk[rows], B[own[rows]], optimize=True)
+                w = model.weights[np.ix_(own[rows], columns)] / b[:, None]
+                v[rows] += c * c / b
+                dv[rows] += (2.0 * c / b)[:, None] * dc
+                m[rows] -= c[:, None] * w
+                J[rows] -= w[:, :, None] * dc[:, None, :]
+            count = np.sum(seen[:, columns], axis=1)
+            e = np.where(seen[:, columns], np.nan_to_num(Y[:, columns]) - m, 0.0)
+            J = J * seen[:, columns, None]
             squares = np.sum(e * e, axis=1)
             value += 0.5 * (count * np.log(2.0 * np.pi * v) + squares / v)
             slope -= np.einsum("nj,njk->nk", e, J) / v[:, None]
@@ -117,11 +208,13 @@ def _slope_of_diagonal(model: GaussianProcesses, Z: Array) -> Array:
     return total
 
 
-def _descended(model: GaussianProcesses, Y: Array, Z: Array, most: int) -> tuple[Array, Array]:
+def _descended(
+    model: GaussianProcesses, Y: Array, Z: Array, own: Own, most: int
+) -> tuple[Array, Array]:
     """Where each row ends, and its value there."""
     Z = Z.copy()
     n, q = Z.shape
-    at = _Look.at(model, Y, Z)
+    at = Look.at(model, Y, Z, own)
     value, slope, information = at.value.copy(), at.slope.copy(), at.information.copy()
     damping, going = np.full(n, 1e-3), np.ones(n, dtype=bool)
     for _ in range(most):
@@ -130,8 +223,8 @@ def _descended(model: GaussianProcesses, Y: Array, Z: Array, most: int) -> tuple
             break
         size = np.einsum("nkk->nk", information[rows])
         damped = information[rows] + (damping[rows, None] * size)[:, :, None] * np.eye(q)
-        step = np.linalg.solve(damped, slope[rows][:, :, None])[:, :, 0]
-        there = _Look.at(model, Y[rows], Z[rows] - step)
+        step = fisher_step(model, damped, slope[rows])
+        there = Look.at(model, Y[rows], Z[rows] - step, own[rows])
         lower = there.value <= value[rows]
         went = rows[lower]
         Z[went] -= step[lower]
@@ -144,6 +237,13 @@ def _descended(model: GaussianProcesses, Y: Array, Z: Array, most: int) -> tuple
     return Z, value
 
 
+def fisher_step(model: GaussianProcesses, information: Array, slope: Array) -> Array:
+    """information^-1 slope (..., q), no longer than functions can be told from their slopes."""
+    step = np.linalg.solve(information, slope[..., None])[..., 0]
+    most = LONGEST * np.maximum(model.kernel.reach(model.q), 1.0)
+    return np.asarray(step / np.maximum(np.max(np.abs(step) / most, axis=-1, keepdims=True), 1.0))
+
+
 def likely_starts(model: GaussianProcesses, Y: Array, Z: Array, k: int) -> Array:
     """k latents (n, k, q) for each row from which to seek its own, away from each other.
 
@@ -153,21 +253,18 @@ def likely_starts(model: GaussianProcesses, Y: Array, Z: Array, k: int) -> Array
     Z = _some(Z)
     seen = ~np.isnan(Y)
     x, m = np.where(seen, Y, 0.0), seen.astype(np.float64)
-    mean, variance = model.predict(Z)
-    mean, variance = (mean - model.mean) / model.unit, variance / model.unit**2
+    mean, variance = predictions(model, Z, none_of(len(Z)))
     of_mask = (np.log(variance) + mean**2 / variance).T
     prior = np.sum(Z * Z, axis=1)
     starts = np.empty((len(Y), k, Z.shape[1]))
-    step = max(1, _PIECE // len(Z))
-    for first in range(0, len(Y), step):
-        rows = slice(first, min(first + step, len(Y)))
-        cost = m[rows] @ of_mask + (x[rows] ** 2) @ (1.0 / variance).T
-        cost += prior - 2.0 * x[rows] @ (mean / variance).T
+    for rows in pieces(len(Y), len(Z)):
+        costs = m[rows] @ of_mask + (x[rows] ** 2) @ (1.0 / variance).T
+        costs += prior - 2.0 * x[rows] @ (mean / variance).T
         for j in range(k):
-            best = Z[np.argmin(cost, axis=1)]
+            best = Z[np.argmin(costs, axis=1)]
             starts[rows, j] = best
             near = _squared_distances(best, Z) <= APART**2
-            cost = np.where(near, cost + FAR, cost)
+            costs = np.where(near, costs + FAR, costs)
     return starts
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 import scipy.sparse
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh, splu
+from scipy.sparse.linalg import ArpackNoConvergence, SuperLU, eigsh, splu
 
 from eigengap.fitting.low_rank_metric import MOST_ENTRIES, MOST_OPERATIONS, factor_cost
 from eigengap.fitting.low_rank_problem import Problem, Variance
@@ -43,8 +43,9 @@ class Certificate:
 def certify(problem: Problem, multipliers: Array, rank: int) -> Certificate:
     """The bound that multipliers (c,) give, and the eigenvectors below 1."""
     low, high, _ = problem.bounds
-    active = np.where(multipliers > 0.0, high, np.where(np.isfinite(low), low, 0.0))
-    value = float(multipliers @ active)
+    active = np.where(multipliers > 0.0, high, low)
+    used = multipliers != 0.0  # a bound of inf that is priced proves nothing: the value is inf
+    value = float(multipliers[used] @ active[used])
     found = _smallest(problem, problem.pair_weights(multipliers), rank + WANTED)
     if found is None:
         return Certificate(np.nan, np.nan, np.empty((problem.p, 0)))
@@ -92,7 +93,11 @@ def _of_dense(M: Array, null: Array, k: int) -> tuple[Array, Array]:
 
 
 def _of_sparse(problem: Problem, M: scipy.sparse.csr_array, k: int) -> tuple[Array, Array] | None:
-    """By the inverse about a point below 0; None where no factor is to be had."""
+    """By the inverse about a point below 0; None where no factor is to be had.
+
+    Signs of pivots are those of eigenvalues (Sylvester): that none lies below the point is proved,
+    and not left to an iteration that may have overlooked one.
+    """
     cost = factor_cost(problem)
     if cost.multiplications > 10 * MOST_OPERATIONS or cost.entries > MOST_ENTRIES:
         return None
@@ -103,16 +108,28 @@ def _of_sparse(problem: Problem, M: scipy.sparse.csr_array, k: int) -> tuple[Arr
             return lam, V
     except ArpackNoConvergence:
         pass  # no eigenvalue that stands out below
-    factor = splu(
-        scipy.sparse.csc_array(M + NEGATIVE * scipy.sparse.eye_array(problem.n)),
-        permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": True},
-    )
+    try:
+        factor = splu(
+            scipy.sparse.csc_array(M + NEGATIVE * scipy.sparse.eye_array(problem.n)),
+            permc_spec="MMD_AT_PLUS_A",
+            diag_pivot_thresh=0.0,
+            options={"SymmetricMode": True},
+        )
+    except RuntimeError:  # -NEGATIVE is an eigenvalue
+        return None
     inverse = scipy.sparse.linalg.LinearOperator(M.shape, matvec=factor.solve, dtype=np.float64)
     try:
+        if not _positive(factor):
+            nu, V = eigsh(inverse, 1, which="SA", v0=start, tol=1e-3)
+            return (1.0 / nu - NEGATIVE, V) if nu[0] < 0.0 else None
         lam, V = eigsh(M, k, sigma=-NEGATIVE, OPinv=inverse, v0=start, tol=1e-9)
     except ArpackNoConvergence:
         return None
     order = np.argsort(lam)
     return lam[order], V[:, order]
+
+
+def _positive(factor: SuperLU) -> bool:
+    """Whether all pivots are, and stand on the diagonal."""
+    in_place = np.array_equal(factor.perm_r, factor.perm_c)
+    return in_place and float(np.min(factor.U.diagonal())) > 0.0

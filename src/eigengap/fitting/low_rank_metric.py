@@ -24,6 +24,7 @@ MOST_OPERATIONS = 3e9  # multiplications of a factorisation
 MOST_ENTRIES = 5e7  # of a factor
 MOST_REDUCED = 2000  # unknowns of points that are combinations of others: a dense matrix
 SAMPLED = 4  # pairs for each of those that tell the stiffness
+ROUNDING = 1e-12  # of the stiffest entry, added where elimination breaks down
 DAMPING = 2.0  # beside the gain's own curvature of -2, which is left out
 
 Kind = Literal["blocks", "shared", "diagonal"]
@@ -177,8 +178,17 @@ class _Reduced:
 
 def _sparse_factor(M: Any) -> Any:
     """SuperLU without pivoting, as a positive definite matrix allows."""
+    M = scipy.sparse.csc_array(M).astype(np.float64)
+    try:
+        return _superlu(M)
+    except RuntimeError:  # springs so differ in stiffness that rounding leaves a pivot of 0
+        soft = ROUNDING * float(np.max(M.diagonal()))
+        return _superlu(M + soft * scipy.sparse.eye_array(M.shape[0]))
+
+
+def _superlu(M: Any) -> Any:
     return splu(
-        scipy.sparse.csc_array(M).astype(np.float64),
+        scipy.sparse.csc_array(M),
         permc_spec="MMD_AT_PLUS_A",
         diag_pivot_thresh=0.0,
         options={"SymmetricMode": True},

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.additive_constant import additive_constant, correct
 from eigengap.fitting.gaussian_em import GaussianFit
-from eigengap.fitting.memory import require_pairs
 from eigengap.fitting.ppca import closed_form, fit_exact_spectrum
 from eigengap.fitting.signed_spectrum import EPS, SignedSpectrum, signed_eigenpairs
 from eigengap.fitting.symmetric import double_centred
 from eigengap.linalg import Array, sign_rule
+from eigengap.memory import require_pairs
 from eigengap.models.affine import AffineMap
 from eigengap.models.distances import AdditiveConstant, GowerMap, Kind, inner_products
 from eigengap.models.linear_gaussian import LinearGaussian

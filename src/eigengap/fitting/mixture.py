@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.evidence import FEWEST, MOST, OPERATIONS
 from eigengap.fitting.gaussian_em import Noise
-from eigengap.fitting.loop import Progress, Trace, Watch
+from eigengap.fitting.loop import Keeper, Progress, Trace, Watch, keeper_of
 from eigengap.fitting.mixture_em import (
     SMALL,
     DeadComponentError,
@@ -222,8 +222,9 @@ class _Fitting:
         least = best.objective + GAIN * self.problem.sum_w
         if start.K < best.parameters.K:
             return None
+        hope = _Hope(least, keeper_of(self.options.watch))
         try:
-            run = self.problem.run(start, tol=LOOSE, max_iter=self._few(), watch=_Hope(least))
+            run = self.problem.run(start, tol=LOOSE, max_iter=self._few(), watch=hope)
         except (DeadComponentError, _HopelessError):
             return None
         return _Settled(run) if run.objective > least else None
@@ -299,8 +300,9 @@ class _HopelessError(Exception):
 class _Hope:
     """Watches a run, and ends it where at its pace it will not reach the objective in time."""
 
-    def __init__(self, least: float) -> None:
+    def __init__(self, least: float, keeper: Keeper | None) -> None:
         self._least = least
+        self.keeper = keeper
         self._seen: list[float] = []
 
     def __call__(self, progress: Progress) -> None:

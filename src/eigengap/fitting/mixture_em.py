@@ -22,9 +22,9 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.em import EMResult, Map, ObjectiveFellError, em
+from eigengap.fitting.em import EMResult, ObjectiveFellError, em
 from eigengap.fitting.gaussian_em import FLOOR, LARGEST_RATIO, SNAP_BELOW, Noise
-from eigengap.fitting.loop import Progress, Trace, Watch
+from eigengap.fitting.loop import Progress, Trace, Watch, keeper_of
 from eigengap.linalg import Array
 from eigengap.models.row_posterior import Coefficients
 from eigengap.models.seen_rows import SeenRows, prepare_rows
@@ -44,28 +44,25 @@ MOST_PASSES = 50  # that are promised to the compiled kernel
 
 
 class _Seen:
-    """The EM map and its progress, remembered: what is left of a run that could not be ended."""
+    """Remembers the progress of a run: what is left of one that could not be ended."""
 
-    def __init__(self, apply: Map, watch: Watch | None) -> None:
-        self._apply, self._watch = apply, watch
-        self._theta, self._objective = np.empty(0), -np.inf
+    def __init__(self, watch: Watch | None) -> None:
+        self._watch = watch
+        self.keeper = keeper_of(watch)
         self._steps: list[Progress] = []
 
-    def apply(self, theta: Array) -> tuple[Array, float]:
-        image, objective = self._apply(theta)
-        if objective > self._objective:
-            self._theta, self._objective = theta, objective
-        return image, objective
-
-    def watch(self, step: Progress) -> None:
+    def __call__(self, step: Progress) -> None:
         self._steps.append(step)
         if self._watch is not None:
             self._watch(step)
 
-    def best(self) -> EMResult:
+    def before(self, fell: ObjectiveFellError) -> EMResult | None:
+        """The run as it was before its objective fell, if it had begun."""
+        if fell.top is None or not np.isfinite(fell.top_value):
+            return None
         facts = [(step.objective, step.change, step.seconds) for step in self._steps]
         trace = Trace(*np.array(facts).reshape(-1, 3).T)
-        return EMResult(self._theta, self._objective, converged=False, trace=trace)
+        return EMResult(fell.top, fell.top_value, converged=False, trace=trace)
 
 
 class DeadComponentError(np.linalg.LinAlgError):
@@ -89,10 +86,12 @@ class Run:
     def continued(self, later: Run) -> Run:
         """One run after the other, as one."""
         a, b = self.trace, later.trace
+        # A run that was kept from an earlier process has the seconds of that one.
+        late = max(a.seconds[-1] - b.seconds[0], 0.0) if len(a) and len(b) else 0.0
         trace = Trace(
             np.concatenate([a.objective, b.objective]),
             np.concatenate([a.change, b.change]),
-            np.concatenate([a.seconds, b.seconds]),
+            np.concatenate([a.seconds, b.seconds + late]),
         )
         return replace(later, trace=trace)
 
@@ -164,23 +163,22 @@ class MixtureProblem:
         before = perf_counter() - self.began
         start = self._admitted(start)
         ranks = start.ranks
-        seen = _Seen(
-            partial(self._apply, ranks=ranks, ard=ard, passes=min(max_iter, MOST_PASSES)), watch
-        )
+        seen = _Seen(watch)
         try:
             result = em(
-                seen.apply,
+                partial(self._apply, ranks=ranks, ard=ard, passes=min(max_iter, MOST_PASSES)),
                 self.pack(start),
                 tol=tol,
                 max_iter=max_iter,
                 cells=self.cells,
                 jump=partial(self._jump, ranks=ranks) if jumps else None,
-                watch=seen.watch,
+                watch=seen,
             )
-        except ObjectiveFellError:
-            result = seen.best()
-            if not self.reached_floor(self.unpack(result.theta, ranks)).any():
+        except ObjectiveFellError as fell:
+            left = seen.before(fell)
+            if left is None or not self.reached_floor(self.unpack(left.theta, ranks)).any():
                 raise
+            result = left
             # Where noise has gone, rounding is larger than what is left to gain: that is the end.
         trace = replace(result.trace, seconds=result.trace.seconds + before)
         return Run(self.unpack(result.theta, ranks), result.objective, result.converged, trace)

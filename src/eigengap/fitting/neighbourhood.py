@@ -8,7 +8,7 @@ neighbour (union), or where both are (mutual; Brito et al. 1997), which leaves o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -58,6 +58,36 @@ def in_words(graph: Graph) -> str:
     else:
         listed = ", ".join(shown[:-1]) + " and " + shown[-1]
     return f"{len(found)} components of {listed} rows"
+
+
+def copies_in_words(
+    labels: NDArray[Any],
+    nearest: scipy.sparse.csr_array,
+    distances: Pairs | None = None,
+    itself: int = 0,
+) -> str:
+    """Which components (n,) are copies of one row, and the way out; empty where none is.
+
+    `nearest` (n, n) stores the distances of rows to their neighbours; `distances` counts copies
+    that are not in one component; `itself` is 1 where a number of neighbours counts the row itself.
+    """
+    rows = np.repeat(np.arange(len(labels)), np.diff(nearest.indptr))
+    size = np.bincount(labels)
+    furthest = np.zeros(len(size))
+    np.maximum.at(furthest, labels[rows], nearest.data)
+    alike = np.where((furthest == 0.0) & (size > 1), size, 0)
+    if not alike.any():
+        return ""
+    largest, count = int(alike.max()), int(np.count_nonzero(alike))
+    first = int(np.argmax(labels == np.argmax(alike)))
+    if distances is not None:
+        same = distances(np.array([first]), np.arange(len(labels))) == 0.0
+        largest = int(np.count_nonzero(same))
+    return (
+        f"{count} of them {'is' if count == 1 else 'are'} copies of one row (row {first} is there "
+        f"{largest} times), with no neighbours but each other: fit the distinct rows "
+        f"(np.unique(X, axis=0)), or take n_neighbors={largest + itself}"
+    )
 
 
 def bridged(graph: Graph, distances: Pairs) -> Graph:

@@ -6,16 +6,18 @@ losses can be compared from pass to pass.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eigengap.fitting.network_rows import Monitored, hidden_for_good
+from eigengap.fitting.network_rows import Monitored, hidden_for_good, hiding_numbers
 from eigengap.linalg import Array
 from eigengap.models.network import Network
 
 HIDDEN_SHARE = (0.1, 0.5)  # least and most of the cells that are hidden to measure the noise
-REPEATS = 5  # how often, others each time
+PRIOR_ROWS = 2.0  # that the mean over all columns counts for, beside the rows of each
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,19 +43,31 @@ class Monitor:
         return total / max(float(np.sum(seen)), 1e-300)
 
     def noise(self, network: Network) -> Array:
-        """(d,) root mean squared error of cells hidden from the network, in data units.
+        """(d,) standard deviation of cells hidden from the network, in data units.
 
-        As many are hidden as are missing anyway, within bounds.
+        Every seen cell is hidden once, with as many others as are missing anyway, within bounds.
+        With s^2 the mean squared error of a column over m rows, and p its expectation if the share
+        of the variance that is missed were the same in all columns, a new cell's error has the
+        variance (m s^2 + 2 p) / m: that of its Student distribution where two rows more of the
+        size p stand for what is known beforehand. For many rows it is s^2.
         """
         values, weight = self.rows.values, self.rows.weight
+        x, seen = network.standardised(values)
+        total = np.zeros(network.d)
+        for hidden in self._folds():
+            again, _ = network.standardised(network.reconstruct(np.where(hidden, np.nan, values)))
+            total += weight @ np.where(hidden, again - x, 0.0) ** 2
+        count, spread = weight @ seen, weight @ x**2
+        missed = float(np.sum(total)) / max(float(np.sum(spread)), 1e-300)
+        some = np.maximum(count, 1.0)  # of a column that these rows do not show, 2 p stands alone
+        own = np.where(count > 0.0, spread / some, 1.0)
+        return np.asarray(np.sqrt((total + PRIOR_ROWS * missed * own) / some) * network.unit)
+
+    def _folds(self) -> Iterator[NDArray[np.bool_]]:
+        """Cells (m, d) to hide together; each seen cell in one of them."""
+        values = self.rows.values
         share = float(np.clip(np.mean(np.isnan(values)), *HIDDEN_SHARE))
-        total, count = np.zeros(network.d), np.zeros(network.d)
-        for repeat in range(REPEATS):
-            hidden = hidden_for_good(values, share, self.seed + 1 + repeat)
-            again = network.reconstruct(np.where(hidden, np.nan, values))
-            apart = np.where(hidden, (again - values) / network.unit, 0.0)
-            total += weight @ apart**2
-            count += weight @ hidden
-        pooled = float(np.sum(total)) / max(float(np.sum(count)), 1.0)
-        variance = np.where(count > 0.0, total / np.where(count > 0.0, count, 1.0), pooled)
-        return np.asarray(np.sqrt(variance) * network.unit)
+        folds = round(1.0 / share)
+        numbers = hiding_numbers(values, self.seed + 1)
+        for k in range(folds):
+            yield ~np.isnan(values) & (np.floor(numbers * folds) == k)

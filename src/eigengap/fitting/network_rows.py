@@ -13,43 +13,17 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.memory import free_memory
-from eigengap.fitting.range import refuse_overflow, refuse_tiny_columns
+from eigengap.fitting.network_standard import Standard
 from eigengap.linalg import Array
+from eigengap.memory import free_memory
 from eigengap.sources.base import Block, S, Source
 from eigengap.sources.hidden_cells import cell_uniforms
-from eigengap.statistics.moments import ColumnMoments
 
 KEPT = 0.4  # share of free memory that standardised rows may take
 MOST_MONITORED = 10_000  # rows that are looked at after every pass
 FEWEST_HELD_OUT = 5  # rows; fewer say too little
 FEWEST_TRAINED = 15  # rows that must remain
 _ROWS, _CELLS = 0x5EED, 0xCE11  # which choice a seed is used for
-
-
-@dataclass(frozen=True, eq=False)
-class Standard:
-    """How columns are standardised: (x - mean) / unit."""
-
-    mean: Array  # (d,)
-    unit: Array  # (d,) standard deviations, or one number for all; 1 where there is none
-    varies: NDArray[np.bool_]  # (d,)
-    has_gaps: bool
-
-    @classmethod
-    def of(cls, source: Source, scale: bool) -> Standard:
-        """By the seen cells of all rows: one pass."""
-        moments = source.reduce(ColumnMoments.of)
-        variance = moments.variance
-        refuse_overflow(float(np.sum(variance)))
-        if scale:
-            refuse_tiny_columns(source, variance)
-            unit = np.sqrt(variance)
-        else:
-            unit = np.full(len(variance), np.sqrt(np.mean(variance)))
-        seen = source.seen()
-        gaps = bool(np.any(seen.per_column < seen.rows))
-        return cls(moments.mean, np.where(unit > 0.0, unit, 1.0), variance > 0.0, gaps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,8 +158,12 @@ def shown_cells(seen: Array, share: float, rng: np.random.Generator) -> Array:
 
 def hidden_for_good(values: Array, share: float, seed: int) -> NDArray[np.bool_]:
     """Seen cells (m, d) to hide from monitored rows, the same whenever they are looked at."""
-    numbers = cell_uniforms(np.arange(len(values)), values.shape[1], seed + _CELLS)
-    return ~np.isnan(values) & (numbers < share)
+    return ~np.isnan(values) & (hiding_numbers(values, seed) < share)
+
+
+def hiding_numbers(values: Array, seed: int) -> Array:
+    """Numbers (m, d) in [0, 1) that choose cells to hide."""
+    return np.asarray(cell_uniforms(np.arange(len(values)), values.shape[1], seed + _CELLS))
 
 
 def _standardised(block: Block, standard: Standard, held_out: HeldOut) -> StandardBlock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eigengap.fitting.network_rows import Standard
+from eigengap.fitting.network_standard import Standard
 from eigengap.linalg import Array
 from eigengap.models.network import Architecture
 from eigengap.sources.base import Source

@@ -22,8 +22,8 @@ import scipy.linalg
 import scipy.spatial
 from numpy.typing import NDArray
 
-from eigengap.fitting.memory import require_pairs
 from eigengap.linalg import Array
+from eigengap.memory import require_pairs
 from eigengap.models.kernels import RBF, Kernel, Linear, dense
 from eigengap.models.landmark import LandmarkMap, row_pieces
 from eigengap.sources.base import Block, Source

@@ -22,11 +22,11 @@ import numpy as np
 import scipy.linalg
 
 from eigengap.fitting.bidiagonal import top_triplets
-from eigengap.fitting.memory import require_memory
 from eigengap.fitting.pca import NotCertified
 from eigengap.fitting.plan import LARGEST_DENSE, plan
 from eigengap.fitting.range import refuse_overflow
 from eigengap.linalg import Array, sign_rule
+from eigengap.memory import require_memory
 from eigengap.sources.base import Rows
 
 TOLERANCE = 1e-10  # residual, relative to s_1, up to which a triplet is taken

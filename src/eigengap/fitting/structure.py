@@ -29,6 +29,7 @@ from eigengap.fitting.loop import Progress, Watch
 from eigengap.fitting.low_rank_problem import Gain, Problem
 from eigengap.fitting.low_rank_sdp import solve
 from eigengap.linalg import Array
+from eigengap.memory import DoesNotFitError, require_memory
 from eigengap.models.graph import Ints
 
 Kind = Literal["nearest_neighbors", "threshold"]
@@ -40,6 +41,9 @@ START = 10.0  # penalty, in units of what a constraint is usually worth
 ROOM = 0.5  # of the margin that a constraint may be missed by and still be read back
 PATIENCE, BETTER = 6, 0.005  # rounds without so much of a better graph end the search
 BLOCK = 1 << 20  # distances that are looked at at a time
+CONSTRAINT_BYTES = 300.0
+MOST_NODES = 20_000
+WAY_OUT = "Fit a sample of the rows, and give the others to transform"
 TIE = 1e-3  # of the margin: what is no nearer than this is not nearer
 
 
@@ -221,6 +225,18 @@ def _codes(n: int, i: Ints, j: Ints) -> Ints:
     return np.asarray(np.minimum(i, j) * n + np.maximum(i, j))
 
 
+def require_structure(n: int, constraints: int, pairs: int, q: int) -> None:
+    """Refuse what memory does not hold, and what would take days."""
+    what = f"the structure of {n} nodes with {constraints} constraints"
+    needed = CONSTRAINT_BYTES * constraints + 8.0 * pairs * (6 * q + 3 * q * q + 12)
+    require_memory(needed, what, WAY_OUT)
+    if n > MOST_NODES:
+        raise DoesNotFitError(
+            f"the structure of {n} nodes is that of {float(n) ** 2:.1e} pairs, which are all "
+            f"compared in every round: more than {MOST_NODES} nodes would take days. {WAY_OUT}"
+        )
+
+
 def embed(
     structure: Structure,
     gain: Gain,
@@ -247,6 +263,8 @@ def embed(
     for count in range(1, max_rounds + 1):
         before = len(work.triples)
         work = work.with_more(*missed(structure, Y))
+        pairs = len(structure.edges[0]) + 2 * len(work.triples)
+        require_structure(structure.n, len(work.triples), pairs, Y.shape[1])
         subproblems, steps = CAREFUL if careful else QUICK
         found = solve(
             problem_of(structure, gain, total, work),

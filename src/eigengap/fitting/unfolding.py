@@ -33,8 +33,8 @@ from eigengap.fitting.low_rank_certificate import Certificate, certify
 from eigengap.fitting.low_rank_descent import MEMORY
 from eigengap.fitting.low_rank_problem import Problem, Variance
 from eigengap.fitting.low_rank_sdp import Solution, solve, usual_multiplier
-from eigengap.fitting.memory import require_memory
 from eigengap.linalg import Array, sign_rule
+from eigengap.memory import require_memory
 from eigengap.models.graph import Graph, Ints
 
 Constraint = Literal["equal", "at_most"]
@@ -43,7 +43,7 @@ SMALL = 64  # nodes up to which the rank is one at which no local optimum is fea
 SPARE = 2  # columns beyond those that are asked for
 MOST_COLUMNS = 10  # to start with
 RAISES = 4  # times that the rank is raised
-NEW_COLUMN = 0.1  # size of what is added, in root mean squared lengths of edges
+NEW_COLUMN = 0.1  # size of what is added, in median lengths of edges
 FEW = 500  # nodes up to which the multipliers of all subproblems are looked at
 UNUSED = 1e-4  # root mean square of a column, in the same units, that is as good as none
 SOFTER = {"equal": 100.0, "at_most": 1.0}  # by which the penalty is eased to leave a saddle
@@ -59,12 +59,14 @@ class Unfolding:
 
     Z: Array  # (n, r) principal coordinates, in order of their variance
     lam: Array  # (r,) eigenvalues of K, descending
-    worst: float  # largest violation of a constraint, relative to the squared length
+    dimensions: int  # columns of Z that have variance
+    worst: float  # largest violation of a constraint, relative as in `violations`
     rms: float  # root mean square of the same
     gap: float  # (bound - variance) / bound; inf where multipliers prove nothing, nan: unknown
     mu: float  # smallest eigenvalue of the dual's Laplacian: 1 at the optimum
     rank: int  # columns of the factor
     converged: bool
+    stalled: bool  # lengths came no nearer although their price grew
     steps: int
     trace: Trace = field(repr=False)
 
@@ -83,31 +85,32 @@ def unfold(
     rng = np.random.default_rng(0) if rng is None else rng
     merged, place, weights = merge_coincident(graph)
     if merged.n == 1:
-        return _nothing(graph.n)
-    lengths = merged.edges[2]
-    unit = float(np.sqrt(np.mean(lengths**2)))
-    squares = (lengths / unit) ** 2
+        return nothing(graph.n)
+    merged, unit = in_units(merged)
+    squares = merged.edges[2] ** 2
     problem = unfolding_problem(merged, squares, constraint, weights)
     r = _first_rank(problem, columns)
     require_unfolding(merged.n, merged.m, r)
-    start = geodesic_start(merged, r, weights, rng) / unit
+    start = geodesic_start(merged, r, weights, rng)
     if start.shape[1] < r:
         start = np.hstack([start, NEW_COLUMN * rng.normal(size=(merged.n, r - start.shape[1]))])
     # Factors of flat graphs are small: a second thread of BLAS only waits.
     with one_blas_thread():
         best, proof, steps = _climb(problem, start, constraint, tol, max_iter, rng, watch)
-    missed = violations(problem, best.Y, squares, constraint)
-    Z, lam = principal(unit * best.Y[place])
+    missed = violations(problem, best.Y, constraint)
+    Z, lam = principal(best.Y[place])
     first = np.unique(place, return_index=True)[1]
     return Unfolding(
-        Z=Z[first[place]],  # rounding could tell coincident rows apart
-        lam=lam,
+        Z=unit * Z[first[place]],  # rounding could tell coincident rows apart
+        lam=unit**2 * lam,
+        dimensions=in_use(lam, graph.n),
         worst=float(np.max(missed)),
         rms=float(np.sqrt(np.mean(missed**2))),
-        gap=_gap(best, proof, constraint, missed),
+        gap=_gap(best, proof, constraint, _stretch(problem, best.Y)),
         mu=proof.mu,
         rank=best.V.shape[1],
         converged=best.converged,
+        stalled=best.stalled,
         steps=steps,
         trace=best.trace,
     )
@@ -126,11 +129,17 @@ def unfolding_problem(
     weights: Array,
     basis: Array | None = None,
 ) -> Problem:
-    """Edges whose squared lengths are these (m,), or at most."""
+    """Edges whose squared lengths are these (m,), or at most.
+
+    Short edges count by what they are off, long ones relative to their length: a bridge a hundred
+    times as long as an edge would otherwise be all that is kept.
+    """
     i, j, _ = graph.edges
-    low = squares if constraint == "equal" else np.full(len(i), -np.inf)
-    own = scipy.sparse.csr_array(scipy.sparse.eye_array(len(i)))
-    return Problem(graph.n, i, j, Variance(weights), low, squares, own, basis=basis)
+    scale = 1.0 / np.maximum(squares, 1.0)
+    high = scale * squares
+    low = high if constraint == "equal" else np.full(len(i), -np.inf)
+    own = scipy.sparse.csr_array(scipy.sparse.diags_array(scale))
+    return Problem(graph.n, i, j, Variance(weights), low, high, own, basis=basis)
 
 
 def _first_rank(problem: Problem, columns: int) -> int:
@@ -243,6 +252,12 @@ def merge_coincident(graph: Graph) -> tuple[Graph, Ints, Array]:
     return merged, place, np.bincount(place).astype(np.float64)
 
 
+def in_units(graph: Graph) -> tuple[Graph, float]:
+    """The graph in units of its median edge, and the unit."""
+    unit = float(np.median(graph.lengths[graph.lengths > 0.0]))
+    return Graph(graph.indptr, graph.indices, graph.lengths / unit), unit
+
+
 def geodesic_start(graph: Graph, r: int, weights: Array, rng: np.random.Generator) -> Array:
     """(n, at most r) by scaling of shortest paths to some nodes (de Silva and Tenenbaum 2004).
 
@@ -267,23 +282,41 @@ def principal(Y: Array) -> tuple[Array, Array]:
     return np.asarray(U * (sign_rule(U) * s)), s**2
 
 
-def violations(problem: Problem, Y: Array, squares: Array, constraint: Constraint) -> Array:
-    """(m,) relative to the squared lengths."""
-    E = np.asarray(problem.incidence @ Y)
-    over = np.einsum("ij,ij->i", E, E) / squares - 1.0
+def in_use(lam: Array, n: int) -> int:
+    """How many of the eigenvalues of K, in squared units, are more than an unsolved rest."""
+    return int(np.sum(lam > n * UNUSED**2))
+
+
+def violations(problem: Problem, Y: Array, constraint: Constraint) -> Array:
+    """(m,) of squared lengths, relative to them, or to the squared unit where these are shorter."""
+    over = problem.combine @ _squared(problem, Y) - problem.high
     return np.asarray(np.abs(over) if constraint == "equal" else np.maximum(over, 0.0))
 
 
-def _gap(found: Solution, proof: Certificate, constraint: Constraint, missed: Array) -> float:
+def _squared(problem: Problem, Y: Array) -> Array:
+    E = np.asarray(problem.incidence @ Y)
+    return np.asarray(np.einsum("ij,ij->i", E, E))
+
+
+def _stretch(problem: Problem, Y: Array) -> float:
+    """The factor, at least 1, by which the squared length of some edge exceeds its bound."""
+    found = problem.combine @ _squared(problem, Y)
+    return max(1.0, float(np.max(found / problem.high)))
+
+
+def _gap(found: Solution, proof: Certificate, constraint: Constraint, stretch: float) -> float:
     """Relative to the bound; of upper bounds, after Y was shrunk until it keeps all of them."""
-    if not np.isfinite(proof.bound):
-        return proof.bound
+    if np.isnan(proof.bound):
+        return np.nan
+    if not 0.0 < proof.bound < np.inf:
+        return np.inf  # below 0 there is no K at all that keeps these lengths
     value = float(found.trace.objective[-1])
     if constraint == "at_most":
-        value /= 1.0 + float(np.max(missed))
-    return abs(proof.bound - value) / max(proof.bound, np.finfo(np.float64).tiny)
+        value /= stretch
+    return abs(proof.bound - value) / proof.bound
 
 
-def _nothing(n: int) -> Unfolding:
+def nothing(n: int) -> Unfolding:
     """All points coincide."""
-    return Unfolding(np.zeros((n, 1)), np.zeros(1), 0.0, 0.0, 0.0, 1.0, 1, True, 0, Trace())
+    Z, lam = np.zeros((n, 1)), np.zeros(1)
+    return Unfolding(Z, lam, 0, 0.0, 0.0, 0.0, 1.0, 1, True, False, 0, Trace())

@@ -25,24 +25,30 @@ import time
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
 
+from eigengap.fitting.laplacian_factor import cost_of_factor
 from eigengap.fitting.loop import Progress, Trace, Watch
 from eigengap.fitting.low_rank_certificate import certify
 from eigengap.fitting.low_rank_descent import descend
 from eigengap.fitting.low_rank_metric import Metrics
 from eigengap.fitting.low_rank_problem import Penalty, Problem
 from eigengap.fitting.low_rank_sdp import usual_multiplier
-from eigengap.fitting.memory import require_memory
 from eigengap.fitting.unfolding import (
     Constraint,
     Unfolding,
     geodesic_start,
+    in_units,
+    in_use,
+    merge_coincident,
+    nothing,
     principal,
     unfolding_problem,
     violations,
 )
 from eigengap.linalg import Array
+from eigengap.memory import require_memory
 from eigengap.models.graph import Graph, Ints
 
 RIDGE = 1e-10  # of the mean diagonal of F_uu, for groups that hang on nothing but themselves
@@ -51,6 +57,7 @@ RELATIVE_SLOPE = 100.0  # of the gradient that ends a subproblem, in tol
 EARLY_SLOPE = 0.1  # for all but the last
 STEPS = 300  # of a subproblem
 STEP = 64  # columns that are solved for at a time
+WAY_OUT = "fit a sample of the rows, and give the others to transform"
 
 
 def unfold_on_landmarks(
@@ -65,11 +72,13 @@ def unfold_on_landmarks(
 ) -> Unfolding:
     """Unfold a connected graph of n nodes whose points are Q (n, p) times those of landmarks."""
     rng = np.random.default_rng(0) if rng is None else rng
+    if not graph.lengths.any():
+        return nothing(graph.n)
     ones = np.ones(graph.n)
-    unit = float(np.sqrt(np.mean(graph.edges[2] ** 2))) or 1.0
-    squares = (graph.edges[2] / unit) ** 2
+    graph, unit = in_units(graph)
+    squares = graph.edges[2] ** 2
     problem = unfolding_problem(graph, squares, constraint, ones, Q)
-    start = geodesic_start(graph, min(columns, Q.shape[1]), ones, rng) / unit
+    start = geodesic_start(graph, min(columns, Q.shape[1]), ones, rng)
     V = np.asarray(np.linalg.lstsq(Q, start, rcond=None)[0], dtype=np.float64)
     usual = usual_multiplier(problem, V)
     metrics = Metrics.of(problem, V.shape[1])
@@ -85,21 +94,33 @@ def unfold_on_landmarks(
         seconds.append(time.perf_counter() - clock)
         if watch is not None:
             watch(Progress(len(gains), len(PENALTIES), gains[-1], rates[-1], seconds[-1]))
-    missed = violations(problem, found.Y, squares, constraint)
+    Y = _coincident(graph, found.Y)
+    missed = violations(problem, Y, constraint)
     gap, mu = _gap(problem, penalty, found.t, gains[-1], V.shape[1])
-    Z, lam = principal(unit * found.Y)
+    Z, lam = principal(Y)
     return Unfolding(
-        Z=Z,
-        lam=lam,
+        Z=unit * Z,
+        lam=unit**2 * lam,
+        dimensions=in_use(lam, graph.n),
         worst=float(np.max(missed)),
         rms=float(np.sqrt(np.mean(missed**2))),
         gap=gap,
         mu=mu,
         rank=V.shape[1],
         converged=found.finished,
+        stalled=False,
         steps=steps,
         trace=Trace(np.array(gains), np.array(rates), np.array(seconds)),
     )
+
+
+def _coincident(graph: Graph, Y: Array) -> Array:
+    """Y (n, r) with nodes at distance 0 at their mean: their combinations need not be the same."""
+    _, place, weights = merge_coincident(graph)
+    if len(weights) == len(Y):
+        return Y
+    means = scipy.sparse.csr_array((1.0 / weights[place], (place, np.arange(len(Y))))) @ Y
+    return np.asarray(means[place])
 
 
 def _gap(
@@ -111,7 +132,24 @@ def _gap(
         return np.inf, proof.mu
     cost = float(t @ t) / (2.0 * penalty.weight)
     bound = proof.bound + cost / proof.mu**2
-    return abs(bound - (gain - cost)) / bound, proof.mu
+    return abs(bound - (gain - cost)) / max(abs(bound), gain), proof.mu
+
+
+def choose_landmarks(
+    labels: NDArray[np.int32], wanted: int, least: int, rng: np.random.Generator
+) -> Ints:
+    """Nodes (p,), ascending: `wanted` of them, and more where a component has fewer than `least`.
+
+    labels (n,) are the components before they were joined: a row is a combination of landmarks of
+    its own component alone, and without any it would have no place.
+    """
+    n = len(labels)
+    order = rng.random(n)
+    order[rng.choice(n, wanted, replace=False)] -= 1.0  # those come first
+    grouped = np.lexsort((order, labels))
+    starts = np.searchsorted(labels[grouped], labels[grouped])
+    needed = grouped[np.arange(n) - starts < least]
+    return np.union1d(np.flatnonzero(order < 0.0), needed)
 
 
 def reconstruction_basis(W: scipy.sparse.csr_array, landmarks: Ints) -> Array:
@@ -124,7 +162,10 @@ def reconstruction_basis(W: scipy.sparse.csr_array, landmarks: Ints) -> Array:
     F_u = F[:, others]
     F_uu = scipy.sparse.csc_array(F_u[others])
     F_lu = scipy.sparse.csr_array(F_u[landmarks])
-    ridge = RIDGE * float(np.mean(F_uu.diagonal()))
+    degrees = F_uu.diagonal()
+    cost = cost_of_factor(scipy.sparse.csr_array(scipy.sparse.diags_array(degrees) - F_uu), degrees)
+    require_memory(cost.bytes + 16.0 * n * p, f"{n} rows as combinations of landmarks", WAY_OUT)
+    ridge = RIDGE * float(np.mean(degrees))
     factor = splu(
         scipy.sparse.csc_array(F_uu + ridge * scipy.sparse.eye_array(len(others))),
         permc_spec="MMD_AT_PLUS_A",

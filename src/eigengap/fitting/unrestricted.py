@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from eigengap.compiled.batched import factorise
 from eigengap.fitting.em import em
 from eigengap.fitting.gaussian_em import DEFAULT, EMOptions
-from eigengap.fitting.memory import require_memory
 from eigengap.fitting.range import refuse_out_of_range, refuse_tiny_columns
 from eigengap.linalg import Array, packed_indices, unpack
+from eigengap.memory import require_memory
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.seen_rows import SeenRows, prepare_rows
 from eigengap.sources.base import Block, Source

@@ -21,12 +21,12 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from eigengap.fitting.gaussian_em import DEFAULT, EMOptions
-from eigengap.fitting.memory import require_memory
 from eigengap.fitting.pca import PCAFit, fit_pca
 from eigengap.fitting.ppca import closed_form, fit_ppca
 from eigengap.fitting.range import refuse_overflow, refuse_tiny_columns
 from eigengap.fitting.unrestricted import fit_unrestricted
 from eigengap.linalg import Array, sign_rule
+from eigengap.memory import require_memory
 from eigengap.models.affine import AffineMap
 from eigengap.models.columns import ColumnMap
 from eigengap.models.linear_gaussian import LinearGaussian

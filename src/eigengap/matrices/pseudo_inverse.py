@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from eigengap.fitting.memory import require_memory
 from eigengap.linalg import Array
 from eigengap.matrices.decomposition import svd
+from eigengap.memory import require_memory
 
 
 def pinv(

@@ -14,7 +14,7 @@ out (None) is for a fit to choose; what is given is where it starts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,21 @@ class LatentKernel(ABC):
             return NotImplemented
         return Sum(self.parts + other.parts)
 
+    def require_positive(self, q: int) -> None:
+        """Refuse values that no fit can start from; what is left out is for the fit to choose."""
+        for part in self.parts:
+            for field in fields(part):
+                value = getattr(part, field.name)
+                if value is None:
+                    continue
+                if field.name != "variance":
+                    value = scales_of(value, q, field.name)
+                if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0.0)):
+                    raise ValueError(
+                        f"the kernel {type(part).__name__} has {field.name}={value}, which must be "
+                        "positive and finite; None leaves the choice to the fit"
+                    )
+
     @abstractmethod
     def matrix(self, Z: Array, U: Array) -> Array:
         """k(z, u) of every row of Z (a, q) and of U (b, q): (a, b)."""
@@ -52,6 +67,10 @@ class LatentKernel(ABC):
     @abstractmethod
     def steepness(self, q: int) -> Array:
         """(q,) mean square of the slope, along each coordinate, of functions it is the prior of."""
+
+    @abstractmethod
+    def reach(self, q: int) -> Array:
+        """(q,) how far along each coordinate functions go before they turn; inf where never."""
 
     @abstractmethod
     def times(self, factor: float) -> LatentKernel:
@@ -85,6 +104,9 @@ class Stationary(LatentKernel):
         return np.asarray(
             self._variance * float(self._fall(np.zeros(1))[0]) / self.lengths_of(q) ** 2
         )
+
+    def reach(self, q: int) -> Array:
+        return self.lengths_of(q)
 
     def times(self, factor: float) -> Stationary:
         return self if self.variance is None else replace(self, variance=self.variance * factor)
@@ -183,6 +205,9 @@ class Linear(LatentKernel):
     def steepness(self, q: int) -> Array:
         return self.variances_of(q)
 
+    def reach(self, q: int) -> Array:
+        return np.full(q, np.inf)
+
     def times(self, factor: float) -> Linear:
         return self if self.variances is None else Linear(np.asarray(self.variances) * factor)
 
@@ -215,6 +240,9 @@ class Sum(LatentKernel):
 
     def steepness(self, q: int) -> Array:
         return np.asarray(sum(part.steepness(q) for part in self.terms))
+
+    def reach(self, q: int) -> Array:
+        return np.asarray(np.min([part.reach(q) for part in self.terms], axis=0))
 
     def times(self, factor: float) -> Sum:
         return Sum(tuple(part.times(factor) for part in self.terms))

@@ -5,7 +5,9 @@ inner products of the neighbours about x alone, and those from distances:
 
     G_jk = (d(x, j)^2 + d(x, k)^2 - d(j, k)^2) / 2,   (G + ridge tr(G) I) w ~ 1.
 
-So that it serves for any metric. What was found for the neighbours (their coordinates in an
+So that it serves for any metric. Distances that no points have (other metrics than the Euclidean
+one) give a G with negative eigenvalues, for which there is no nearest combination: `positive_part`
+takes the nearest G that points have. What was found for the neighbours (their coordinates in an
 embedding) is then given to x by the same weights.
 """
 
@@ -22,6 +24,12 @@ def inner_products_about(to: Array, among: Array) -> Array:
     """G (c, k, k) from distances (c, k) of rows to their neighbours, (c, k, k) among these."""
     squares = to**2
     return 0.5 * (squares[:, :, None] + squares[:, None, :] - among**2)
+
+
+def positive_part(G: Array) -> Array:
+    """G (c, k, k) without its negative eigenvalues."""
+    lam, V = np.linalg.eigh(G)
+    return np.asarray((V * np.maximum(lam, 0.0)[:, None, :]) @ V.transpose(0, 2, 1))
 
 
 def affine_weights(G: Array, ridge: float = RIDGE) -> Array:

@@ -128,6 +128,11 @@ def reconstructions(z: Any, parts: Parts, arch: Architecture, xp: Any = np) -> A
     return x if parts.B is None else x + z @ parts.B
 
 
+def penalty(parts: Parts, decay: float, xp: Any = np) -> Any:
+    """decay / 2 times the sum of the squared weights, biases left out."""
+    return 0.5 * decay * sum(xp.sum(W * W) for W in parts.matrices)
+
+
 def _through(x: Any, layers: Sequence[tuple[Any, Any]], activation: str, xp: Any) -> Any:
     for W, b in layers[:-1]:
         x = activated(x @ W + b, activation, xp)

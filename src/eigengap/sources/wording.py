@@ -13,6 +13,11 @@ def quote(text: str) -> str:
     return '"' + "".join(map(_escaped, shown)) + '"'
 
 
+def whole(text: str) -> str:
+    """A path in double quotes on one line, however long: its end is what tells."""
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
 def show(value: object) -> str:
     """A cell's value for a message."""
     if isinstance(value, str):

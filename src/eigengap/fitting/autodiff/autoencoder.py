@@ -29,12 +29,13 @@ from eigengap.extras import MissingExtraError
 from eigengap.fitting.autodiff.adam import Adam
 from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.lbfgs import minimise
-from eigengap.fitting.loop import Progress, State, Step, Trace, Watch, iterate
+from eigengap.fitting.loop import Progress, State, Step, Trace, iterate
+from eigengap.fitting.network_fit import AutoencoderFit, AutoencoderOptions
+from eigengap.fitting.network_memory import polish_fits, require_network
 from eigengap.fitting.network_moments import CodeMoments, InputMoments, SeenWeight, White
 from eigengap.fitting.network_monitor import Monitor
 from eigengap.fitting.network_rows import (
     HeldOut,
-    Standard,
     StandardBlock,
     TrainingBlocks,
     filled_up,
@@ -43,9 +44,10 @@ from eigengap.fitting.network_rows import (
     shown_cells,
     shuffled_batches,
 )
+from eigengap.fitting.network_standard import Standard
 from eigengap.fitting.network_start import principal_axes, principal_weights, random_weights
 from eigengap.linalg import Array
-from eigengap.models.network import Architecture, Network, codes, reconstructions
+from eigengap.models.network import Architecture, Network, codes, penalty, reconstructions
 from eigengap.sources.base import Source
 
 try:
@@ -54,51 +56,13 @@ try:
 except ImportError as error:
     raise MissingExtraError("fitting an Autoencoder", "jax", "autodiff") from error
 
-AUTO_RATE = 5e-3
 AUTO_BATCH, LARGEST_BATCH = 128, 512
 AUTO_POLISH = 10**7  # cells up to which polish="auto" goes over all rows at once
 CHUNK = 2048  # rows whose gradient is computed at once
-EXPLODED = 1e3  # times the loss at the start
+EXPLODED = 1e3  # times the loss at the start, that ends the passes at once
+RISEN = 2.0  # times the loss at the start and that of the columns' means, after the last pass
 CODES = 2000  # at which the directions of the codes are compared
 STAYED = 1e-12  # smallest gradient that a linear network is followed to
-
-
-@dataclass(frozen=True)
-class AutoencoderOptions:
-    """How to fit."""
-
-    hidden: tuple[int, ...] = (128, 64)
-    activation: str = "gelu"
-    shortcut: bool = True
-    init: str = "pca"  # or "random"
-    denoising: float = 0.0  # share of the cells hidden at every step
-    weight_decay: float = 0.0
-    scale: bool = True
-    batch_size: int | None = None  # None chooses
-    learning_rate: float | None = None
-    validation_fraction: float = 0.1  # 0 holds out nothing
-    patience: int = 30
-    max_iter: int = 500
-    tol: float = 1e-4
-    polish: bool | None = None
-    seed: int = 0
-    watch: Watch | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class AutoencoderFit:
-    """A fitted network and how it came about."""
-
-    network: Network
-    trace: Trace  # objective: training loss of each pass, then of each step of L-BFGS
-    validation: Array  # (k,) loss of the rows held out after each of those; empty without
-    loss: float  # of the training rows, at the end
-    noise: Array  # (d,) root mean squared error of cells that the network did not see, data units
-    n_held_out: int
-    epochs: int
-    converged: bool
-    stopped_early: bool  # by the rows held out
-    diverged: bool
 
 
 def fit_autoencoder(source: Source, q: int, options: AutoencoderOptions) -> AutoencoderFit:
@@ -127,7 +91,7 @@ def _value_and_gradient(
         z = codes(x * shown, shown, parts, arch, jnp)
         apart = (reconstructions(z, parts, arch, jnp) - x) * seen
         data = jnp.sum(weight[:, None] * apart * apart) / cells
-        return data + 0.5 * decay * sum(jnp.sum(W * W) for W in parts.matrices)
+        return jnp.asarray(data + penalty(parts, decay, jnp))
 
     return jax.value_and_grad(loss)(theta)
 
@@ -174,13 +138,14 @@ class _Fit:
             options.shortcut and len(options.hidden) > 0,
             sees_gaps=options.denoising > 0.0 or self.standard.has_gaps,
         )
-        self.monitor = Monitor.of(
-            monitored_rows(source, self.held_out), options.denoising, options.seed
-        )
         self.source, self.n = source, n
         self.n_train = n - self.held_out.count
         self.batch = min(
             options.batch_size or _auto_batch(self.n_train), max(self.n_train, AUTO_BATCH)
+        )
+        require_network(self.arch, max(self.batch, CHUNK), polish=bool(options.polish))
+        self.monitor = Monitor.of(
+            monitored_rows(source, self.held_out), options.denoising, options.seed
         )
         self.cells = self.blocks.reduce(SeenWeight.of).total
 
@@ -192,13 +157,13 @@ class _Fit:
         )
         state: dict[str, Any] = dict(last)
         curve = state["curve"]
-        theta, diverged = state["best_theta"], bool(state["diverged"])
+        theta, diverged = state["best_theta"], self._diverged(state)
         converged = done and not diverged
         stopped = converged and self.held_out.count > 0
         if self._polishes:
             theta, steps, more, polished, worse = self._polish(theta, float(state["best_loss"]))
             trace, curve = _joined(trace, steps), np.concatenate([curve, more])
-            converged, stopped = polished or worse, stopped or worse
+            converged, stopped = (polished or worse) and not diverged, stopped or worse
         network = self._finished(theta)
         return AutoencoderFit(
             network,
@@ -216,14 +181,14 @@ class _Fit:
     # Passes of Adam --------------------------------------------------------------------------
 
     def _state(self, theta: Array) -> State:
-        loss = self.monitor.loss(self.network(theta))
+        loss = self.monitored(theta)
         return {
             "theta": theta,
             "first": np.zeros_like(theta),
             "second": np.zeros_like(theta),
             "count": np.array(0),
             "epoch": np.array(0),
-            "rate": np.array(self.options.learning_rate or AUTO_RATE),
+            "rate": np.array(self.options.learning_rate),
             "start_loss": np.array(loss),
             "best_loss": np.array(loss),
             "best_theta": theta,
@@ -240,7 +205,7 @@ class _Fit:
         adam = Adam(known["theta"], known["first"], known["second"], int(known["count"]))
         taken = _Pass(self, adam, epoch, rate)
         losses = self.blocks.reduce(taken)
-        loss = self.monitor.loss(self.network(taken.adam.x))
+        loss = self.monitored(taken.adam.x)
         best, start = float(known["best_loss"]), float(known["start_loss"])
         exploded = not isfinite(loss) or loss > EXPLODED * max(start, 1.0)
         better = not exploded and loss < best
@@ -265,6 +230,25 @@ class _Fit:
         done = exploded or since >= options.patience or min(best, loss) <= options.tol**2
         return Step(new, losses.total / losses.batches, change, done)
 
+    def _diverged(self, state: dict[str, Any]) -> bool:
+        """Whether the passes exploded, or ended above where they began and above knowing nothing.
+
+        The means of the columns have a loss of 1.
+        """
+        last, start = float(state["curve"][-1]), float(state["start_loss"])
+        return bool(state["diverged"]) or last > RISEN * max(start, 1.0)
+
+    def monitored(self, theta: Array) -> float:
+        """The loss by the monitored rows, decay included: what the fit is to make small.
+
+        Without decay the weights that fit best would be kept, however large.
+        """
+        loss, decay = self.monitor.loss(self.network(theta)), self.options.weight_decay
+        if decay == 0.0:
+            return loss
+        with np.errstate(over="ignore"):  # infinite where the passes explode
+            return loss + float(penalty(self.arch.split(theta), decay))
+
     # All rows at once ------------------------------------------------------------------------
 
     @property
@@ -272,7 +256,8 @@ class _Fit:
         if self.options.denoising > 0.0 or not self.blocks.are_kept:
             return False
         asked = self.options.polish
-        return self.n * self.arch.d <= AUTO_POLISH if asked is None else asked
+        small = self.n * self.arch.d <= AUTO_POLISH and polish_fits(self.arch)
+        return small if asked is None else asked
 
     def _polish(self, theta: Array, best: float) -> tuple[Array, Trace, Array, bool, bool]:
         """L-BFGS from theta: weights, trace, curve, whether it converged, whether it got worse."""
@@ -303,8 +288,7 @@ class _Fit:
         parts, into = self.arch.split(theta), self.arch.split(slope)
         for W, G in zip(parts.matrices, into.matrices, strict=True):
             G[:] = decay * W
-        penalty = 0.5 * decay * sum(float(np.sum(W * W)) for W in parts.matrices)
-        return found.merge(_Gradient(penalty, slope))
+        return found.merge(_Gradient(float(penalty(parts, decay)), slope))
 
     def _of_block(self, theta: Array, block: StandardBlock) -> _Gradient:
         total = _Gradient(0.0, np.zeros_like(theta))
@@ -411,7 +395,7 @@ class _Watched:
             return
         theta = self._tried[progress.objective]  # the one of those tried that was accepted
         self._tried.clear()
-        loss = self.fit.monitor.loss(self.fit.network(theta))
+        loss = self.fit.monitored(theta)
         self.curve.append(loss)
         if loss < self.best_loss:
             clearly = loss < self.best_loss * (1.0 - self.fit.options.tol)

@@ -44,22 +44,25 @@ def fit_bayesian(
     parameters = start_of(start.kernel, start.spread)
     parameters["noise"] = np.log(max(start.noise_variance - FLOOR, FLOOR))
     parameters["U"] = inducing
-    parameters["s"] = np.full(start.Z.shape, np.log(UNCERTAIN))
-    parameters.update({"Z": start.Z} if back is None else back.start)
+    parameters["s"] = np.full(start.shared.shape, np.log(UNCERTAIN))
+    parameters.update({"Z": start.shared} if back is None else back.start)
     cells = columns.cells
     n, M = len(start.Z), len(inducing)
     weights = {**shared_weights(float(n)), "U": max(n / M, 1.0)}
     with double_precision():
         table = table_of(columns)
-        features = jnp.asarray(np.zeros((1, 1)) if back is None else back.features)
-        both = partial(_value_and_slopes, form, kind, cells, table=table, features=features)
+        of_row = jnp.asarray(start.of_row)
+        features = of_row if back is None else jnp.asarray(back.features)
+        both = partial(
+            _value_and_slopes, form, kind, cells, table=table, features=features, of_row=of_row
+        )
         found, minimum = minimise_named(
             both, parameters, weights, tol=tol, max_iter=max_iter, watch=watch
         )
         named = {name: jnp.asarray(value) for name, value in found.items()}
         Z = np.asarray(latents(kind, named, features))
     noise = FLOOR + float(np.exp(found["noise"]))
-    s = np.exp(found["s"])
+    s = np.exp(found["s"])[start.of_row]
     model = given_uncertain_latents(
         kernel_from(form, found),
         noise,
@@ -92,11 +95,12 @@ def _value_and_slopes(
     *,
     table: Table,
     features: jax.Array,
+    of_row: jax.Array,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """-F per seen cell, and its derivatives."""
 
     def objective(p: dict[str, jax.Array]) -> jax.Array:
-        mu, s = latents(back, p, features), jnp.exp(p["s"])
+        mu, s = latents(back, p, features), jnp.exp(p["s"])[of_row]
         return (divergence(mu, s) - bound(form, p, mu, s, p["U"], table)) / cells
 
     return jax.value_and_grad(objective)(parameters)

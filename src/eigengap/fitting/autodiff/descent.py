@@ -14,13 +14,14 @@ import numpy as np
 
 from eigengap.fitting.autodiff.engine import Parameters, double_precision
 from eigengap.fitting.lbfgs import Function, Minimum, minimise
-from eigengap.fitting.loop import Trace, Watch
+from eigengap.fitting.loop import Progress, Trace, Watch
 from eigengap.linalg import Array
 
 Both = Callable[[dict[str, Array]], tuple[object, Parameters]]  # -> value, slopes by name
 
 MEMORY = 50  # pairs of steps and slopes: latents and kernel pull on each other in many directions
-LITTLE = 1e-5  # gain, relative to the value, below which a new beginning is the end
+WINDOW = 20  # steps whose gain is looked at
+SLOPE = 1e-3  # largest slope of what has converged, in units in which the function bends by about 1
 NOWHERE = 1e10  # the value where a matrix is singular to rounding: the search turns back
 
 
@@ -69,25 +70,49 @@ def minimise_named(
 def _persistent(
     function: Function, x: Array, tol: float, max_iter: int, watch: Watch | None
 ) -> Minimum:
-    """L-BFGS, begun again where a line search fails: rounding had spoilt what it remembered.
+    """L-BFGS until WINDOW steps together gain less than tol and no slope exceeds SLOPE.
 
-    Covariances of smooth kernels are nearly singular, and the values are known to fewer digits
-    than elsewhere. Where a new beginning leads no further, what is left is rounding.
+    One step alone may gain little and the next ones much: the search turns. It is begun again
+    where a line search fails, for rounding had spoilt what it remembered: covariances of smooth
+    kernels are nearly singular, and the values are known to fewer digits than elsewhere. Where a
+    new beginning leads no further, what is left is rounding.
     """
+    settled = _Settled(tol, watch)
 
     def descend(x: Array, steps: int) -> Minimum:
         return minimise(
-            function, x, gradient=tol, change=tol, max_iter=steps, memory=MEMORY, watch=watch
-        )
+            function, x, gradient=0.01 * tol, change=0.0, max_iter=steps, memory=MEMORY,
+            watch=settled,
+        )  # fmt: skip
 
     found = descend(x, max_iter)
-    while not found.converged and found.n_iter < max_iter:
+    while not (found.converged or settled.so or found.n_iter >= max_iter):
         again = descend(found.x, max_iter - found.n_iter)
         gain = found.value - again.value
         found = _joined(found, again)
-        if gain <= LITTLE * max(1.0, abs(found.value)):
-            return replace(found, converged=True)
-    return found
+        if gain <= tol:
+            moved = found.n_iter > 0 and found.value < NOWHERE
+            flat = float(np.max(np.abs(found.gradient), initial=0.0)) <= SLOPE
+            return replace(found, converged=moved and flat)
+    return replace(found, converged=found.converged or settled.so)
+
+
+class _Settled:
+    """Watches the steps, and ends the search where they lead nowhere any more."""
+
+    def __init__(self, tol: float, watch: Watch | None) -> None:
+        self.tol, self.watch = tol, watch
+        self.values: list[float] = []
+        self.so = False
+
+    def __call__(self, step: Progress) -> None:
+        if self.watch is not None:
+            self.watch(step)
+        self.values.append(step.objective)
+        if len(self.values) > WINDOW and step.change <= SLOPE:
+            self.so = self.values[-1 - WINDOW] - self.values[-1] <= self.tol
+        if self.so:
+            raise StopIteration
 
 
 def _joined(first: Minimum, second: Minimum) -> Minimum:

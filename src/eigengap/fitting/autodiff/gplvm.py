@@ -45,13 +45,13 @@ def fit_exact(
     kind = None if back is None else back.kind
     parameters = start_of(start.kernel, start.spread)
     parameters["noise"] = np.log(max(start.noise_variance - FLOOR, FLOOR))
-    parameters.update({"Z": start.Z} if back is None else back.start)
+    parameters.update({"Z": start.shared} if back is None else back.start)
     cells = columns.cells
     # By n itself the kernel would settle before the latents have moved, in a worse optimum.
     weights = shared_weights(len(start.Z) ** 0.5)
     with double_precision():
         table = table_of(columns)
-        features = jnp.asarray(np.zeros((1, 1)) if back is None else back.features)
+        features = jnp.asarray(start.of_row if back is None else back.features)
         both = partial(_value_and_slopes, form, kind, cells, table=table, features=features)
         found, minimum = minimise_named(
             both, parameters, weights, tol=tol, max_iter=max_iter, watch=watch

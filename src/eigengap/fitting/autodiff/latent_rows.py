@@ -55,18 +55,12 @@ class UncertainLatents:
     bound: Array  # (n,) in the units of the processes
 
 
-def most_probable(
-    model: GaussianProcesses, Y: Array, mu: Array, s: Array, *, fixed_means: bool = False
-) -> UncertainLatents:
-    """Of standardised rows Y (n, d) with gaps, from starts mu and s (n, k, q); the best is kept.
-
-    With fixed_means only the variances are sought.
-    """
+def most_probable(model: GaussianProcesses, Y: Array, mu: Array, s: Array) -> UncertainLatents:
+    """Of standardised rows Y (n, d) with gaps, from starts mu and s (n, k, q); the best is kept."""
     n, k, q = mu.shape
     theta = np.concatenate([mu, np.log(s)], axis=2).reshape(n * k, 2 * q)
-    free = np.r_[np.full(q, not fixed_means), np.ones(q, dtype=bool)]
     with double_precision():
-        climb = _Climb.begun(_Rows.of(model, np.repeat(Y, k, axis=0)), theta, free)
+        climb = _Climb.begun(_Rows.of(model, np.repeat(Y, k, axis=0)), theta)
         climb.steps(FIRST_STEPS if k > 1 else MOST_STEPS)
         best = np.arange(n) * k + np.argmin(climb.value.reshape(n, k), axis=1)
         climb.going[np.setdiff1d(np.arange(n * k), best)] = False
@@ -238,7 +232,6 @@ class _Climb:
     """Newton steps of many rows, each at its own pace."""
 
     rows: _Rows
-    free: NDArray[np.bool_]  # (2 q,) which parameters move
     theta: Array  # (n, 2 q) mu, ln s
     value: Array  # (n,) negative bounds
     slope: Array  # (n, 2 q)
@@ -247,11 +240,11 @@ class _Climb:
     going: NDArray[np.bool_]  # (n,)
 
     @classmethod
-    def begun(cls, rows: _Rows, theta: Array, free: NDArray[np.bool_]) -> _Climb:
+    def begun(cls, rows: _Rows, theta: Array) -> _Climb:
         n = len(theta)
         value, slope, bend = rows.look(np.arange(n), theta)
         damping, going = np.full(n, 1e-3), np.ones(n, dtype=bool)
-        return cls(rows, free, theta, value, slope, bend, damping, going)
+        return cls(rows, theta, value, slope, bend, damping, going)
 
     def steps(self, most: int) -> None:
         """Up to so many steps of the rows that still go."""
@@ -272,10 +265,9 @@ class _Climb:
 
     def _step(self, at: NDArray[np.intp]) -> Array:
         """Damped Newton steps (c, 2 q) that lead downhill."""
-        lam, V = np.linalg.eigh(self.bend[at][:, self.free][:, :, self.free])
+        lam, V = np.linalg.eigh(self.bend[at])
         size = np.abs(lam)
         size += self.damping[at, None] * np.max(size, axis=1, initial=1e-12)[:, None]
-        turned = np.einsum("nki,nk->ni", V, self.slope[at][:, self.free])
-        step = np.zeros((len(at), len(self.free)))
-        step[:, self.free] = np.einsum("nki,ni->nk", V, turned / size)
+        turned = np.einsum("nki,nk->ni", V, self.slope[at])
+        step = np.einsum("nki,ni->nk", V, turned / size)
         return np.clip(step, -2.0, 2.0)  # ln s by more is no longer near

@@ -9,9 +9,12 @@ TINY = 1e-12  # variance of a coordinate that is the same for all rows
 
 
 def latents(back: str | None, parameters: dict[str, jax.Array], features: jax.Array) -> jax.Array:
-    """(n, q): the parameter Z itself, or the back constraint's function of the features."""
+    """(n, q): the back constraint's function of the features.
+
+    Where there is none the features (n,) say which row of the parameter Z is the row's latent.
+    """
     if back is None:
-        return parameters["Z"]
+        return parameters["Z"][features]
     if back == "kernel":
         return features @ parameters["A"]
     hidden = jnp.tanh(features @ parameters["W1"] + parameters["b1"])

@@ -1,4 +1,4 @@
-"""NumPy's .npy files, mapped into memory: rows come from the page cache, not through a copy."""
+"""NumPy's .npy files, in C or Fortran order."""
 
 from __future__ import annotations
 
@@ -9,52 +9,56 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.sources.array import F4, F8
-from eigengap.sources.checks import check_two_dimensional, resolve_columns
-from eigengap.sources.reader import Reader, UnreadableError
+from eigengap.sources.checks import resolve_columns
+from eigengap.sources.files.columns import write_columns
+from eigengap.sources.files.file import FileReader
+from eigengap.sources.files.members import float_type
+from eigengap.sources.files.raw import RawRows
+from eigengap.sources.reader import UnreadableError
 
 
-class NpyReader(Reader):
-    """A two-dimensional table of numbers in C or Fortran order."""
+class NpyReader(FileReader):
+    """A two-dimensional table of numbers."""
 
     def __init__(self, path: Path, columns: Any = None) -> None:
-        self.where = str(path)
-        self._path = path
+        super().__init__(path)
         mapped = self._mapped()
-        if mapped.dtype.kind not in "fiub":
-            raise UnreadableError(
-                self.where,
-                f"it holds {mapped.dtype}, not real numbers. Write it anew as float64, e.g. "
-                "numpy.save(path, table.astype(float))",
-            )
-        check_two_dimensional(mapped)
-        self._chosen = None
-        if columns is not None:
-            self._chosen = resolve_columns(columns, None, mapped.shape[1])
-        self.n_rows = int(mapped.shape[0])
-        self.n_features = mapped.shape[1] if self._chosen is None else len(self._chosen)
+        self._shape, self._stored = mapped.shape, mapped.dtype
+        self._offset = int(mapped.offset)
+        self.dtype = float_type(self.where, mapped.dtype, mapped.shape)
+        self._by_column = mapped.flags.f_contiguous and not mapped.flags.c_contiguous
         self.names = None
-        self.dtype = F4 if mapped.dtype.kind == "f" and mapped.dtype.itemsize == 4 else F8
+        self.n_rows, d = mapped.shape
+        self._chosen = None if columns is None else resolve_columns(columns, None, d)
+        self.n_features = d if self._chosen is None else len(self._chosen)
 
-    def _mapped(self) -> NDArray[Any]:
-        """The table as it is at this moment; a file cut short is seen here."""
+    def _mapped(self) -> Any:
+        """Shape, type and place of the numbers; no page of them is touched."""
         try:
-            return np.load(self._path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-        except (ValueError, EOFError) as error:
+            return np.load(self._path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError, SyntaxError) as error:
             raise UnreadableError(
                 self.where, f"it is not a whole .npy file of numbers ({error})"
             ) from error
 
-    def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
-        mapped = self._mapped()
-        for start in range(0, len(mapped), rows):
-            piece = mapped[start : start + rows]
-            if self._chosen is not None:
-                piece = piece[:, self._chosen]
-            # A copy, made by the thread that reads ahead: the pages are touched there and not
-            # where they are computed with, and the file may change under a map.
-            yield np.array(piece, dtype=self.dtype, order="C")
+    def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
+        with self._path.open("rb", buffering=0) as stream:
+            if self._by_column:
+                yield from self._transposed(stream, rows)
+                return
+            stream.seek(self._offset)
+            raw = RawRows(self.where, self._shape, self._stored, self.dtype, self._chosen)
+            yield from raw.read(stream, rows)
 
-    @property
-    def bytes_per_pass(self) -> int:
-        return self._path.stat().st_size
+    def _transposed(self, stream: Any, rows: int) -> Iterator[NDArray[Any]]:
+        n, d = self._shape
+        chosen = range(d) if self._chosen is None else self._chosen
+        for start in range(0, n, rows):
+            count = min(rows, n - start)
+            block = np.empty((count, len(chosen)), dtype=self.dtype)
+            for k, j in enumerate(chosen):
+                stream.seek(self._offset + (j * n + start) * self._stored.itemsize)
+                raw = RawRows(self.where, (count, 1), self._stored, self.dtype, None)
+                (column,) = raw.read(stream, count)
+                write_columns(block[:, k : k + 1], [column[:, 0]])
+            yield block

@@ -1,0 +1,114 @@
+"""The same points in two spaces: what one makes of the neighbours in the other, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from eigengap.comparison.distance_moments import DistanceMoments
+from eigengap.comparison.embedding_arguments import coordinates, slices, table
+from eigengap.comparison.neighbour_ranks import (
+    Kept,
+    Nearest,
+    average_ties,
+    kept,
+    nearest,
+    tree_neighbours,
+)
+from eigengap.comparison.pairwise import (
+    Blur,
+    EuclideanPairs,
+    Ints,
+    Metric,
+    Pairs,
+    given_pairs,
+    pairs_of,
+)
+from eigengap.compiled.threads import one_blas_thread
+from eigengap.linalg import Array
+from eigengap.threads import in_threads
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, eq=False)
+class Spaces:
+    """The same n points twice."""
+
+    X: Pairs
+    Z: Pairs
+    reference: Pairs | None  # whose distances are to be kept, where they are not those of X
+    n: int
+
+    @classmethod
+    def of(cls, X: Any, Z: Any, metric: Metric, distances: Any) -> Spaces:
+        rows, points = table(X, "X"), coordinates(Z, "Z")
+        if len(rows) != len(points):
+            raise ValueError(
+                f"X has {len(rows)} rows but Z has {len(points)}: give the same points"
+            )
+        n = len(rows)
+        reference = None if distances is None else given_pairs(distances, n)
+        return cls(pairs_of(rows, metric), EuclideanPairs.of(points), reference, n)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Some points: what became of their neighbours, and moments of their distances."""
+
+    trust: Kept  # in X, of the neighbours in Z
+    continuity: Kept  # in Z, of the neighbours in X
+    distances: DistanceMoments
+
+
+def measure(spaces: Spaces, rows: Ints, ks: Sequence[int]) -> Measured:
+    D, E = spaces.X.block(rows), spaces.Z.block(rows)
+    trust, torn = _of_blocks(E, D, ks), _of_blocks(D, E, ks)
+    if spaces.reference is not None:
+        far = spaces.reference.lengths(spaces.reference.block(rows)[0])
+    else:
+        far = spaces.X.lengths(D[0])
+    return Measured(trust, torn, DistanceMoments.of(far, spaces.Z.lengths(E[0]), rows))
+
+
+def _of_blocks(here: tuple[Array, Blur], there: tuple[Array, Blur], ks: Sequence[int]) -> Kept:
+    """What `there` makes of the neighbours `here`, both distances (b, n) of the same points."""
+    near = nearest(*here, ks)
+    found = kept(near, *there, ks)
+    at = np.flatnonzero(near.tied.any(axis=1))
+    if len(at):
+        average_ties(found, near.tied, _only(here, at), _only(there, at), ks)
+    return found
+
+
+def across(here: Pairs, there: Pairs, rows: Ints, k: int, n_jobs: int | None) -> Kept:
+    """The same for all of some points, where one figure is enough."""
+    by_tree = tree_neighbours(here, rows, [k])
+
+    def of(part: slice) -> Kept:
+        some, block = rows[part], there.block(rows[part])
+        if by_tree is None:
+            return _of_blocks(here.block(some), block, [k])
+        near = Nearest(by_tree.columns[part], by_tree.tied[part])
+        found = kept(near, *block, [k])
+        at = np.flatnonzero(near.tied.any(axis=1))
+        if len(at):
+            average_ties(found, near.tied, here.block(some[at]), _only(block, at), [k])
+        return found
+
+    return Kept.together(over(of, slices(len(rows), here.n), n_jobs))
+
+
+def _only(block: tuple[Array, Blur], at: Ints) -> tuple[Array, Blur]:
+    D, blur = block
+    return D[at], Blur(blur.added[at], blur.rooted)
+
+
+def over(fn: Callable[[T], R], parts: Iterable[T], n_jobs: int | None) -> list[R]:
+    """fn of every part; products of so few rows gain nothing from further threads of BLAS."""
+    with one_blas_thread():
+        return in_threads(fn, parts, n_jobs)

@@ -1,0 +1,328 @@
+"""`partial_fit`: the model of a stream of batches, of which no row need be kept.
+
+The batches go into a `Stream`; the model is solved for when it is first asked for, so that a
+thousand small batches in a row cost no thousand eigendecompositions.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import _fit_context
+
+from eigengap.estimators._base import LinearGaussianEstimator, warn_of_few, warn_of_units
+from eigengap.estimators._features import check_features, keep_features
+from eigengap.fitting.gaussian_em import GaussianFit
+from eigengap.fitting.online import Stream, taken_in
+from eigengap.fitting.online_em import Asked
+from eigengap.fitting.online_rows import StreamedRows
+from eigengap.linalg import Array
+from eigengap.rank import RankChoice
+from eigengap.sources import as_source
+from eigengap.sources.array import ArraySource, present_rows
+from eigengap.sources.base import Block, Source, require_frequencies, require_unique
+from eigengap.sources.sentinels import warn_of_codes
+from eigengap.statistics.moments import ColumnMoments
+from eigengap.warn import Told, listening, silence, warn
+
+# What a fit leaves behind; after partial_fit each is made when it is first asked for.
+SOLVED = frozenset(
+    {
+        "model_",
+        "projection_",
+        "spectrum_",
+        "scale_",
+        "evidence_",
+        "log_likelihood_",
+        "converged_",
+        "n_iter_",
+        "trace_",
+        "rank_choice_",
+        "n_samples_",
+        "rotation_",
+        "heywood_",
+    }
+)
+LOOKED_AT = 1000  # rows in which codes for missing cells are looked for
+ROUNDING = 1e-14  # of a variance in a covariance matrix, beside the largest
+FEW_DIGITS = 1e-9  # the same, below which fewer than seven digits are left
+
+
+class LostDigitsWarning(UserWarning):
+    """A variance is so small beside the largest that moments do not know it well."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Batches:
+    """What an estimator remembers of its batches."""
+
+    stream: Stream
+    choice: RankChoice | None = None  # of n_components, once rows with gaps are settled
+    told: bool = False  # of codes for missing cells
+
+
+class PartialFit(LinearGaussianEstimator):
+    """What gives PCA, PPCA and FactorAnalysis their `partial_fit`."""
+
+    tol: float
+    n_components: int | float | str | None
+    _batches: _Batches
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Go on with another batch of rows, which need not be kept.
+
+        After each call the fitted attributes are those of `fit` on all rows so far: exactly, to
+        rounding, where rows are complete, whatever the size and order of the batches. The memory
+        is that of a covariance, n_features squared, and it is refused beforehand where there is
+        not enough. The model is computed when an attribute or method is first asked for.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            A batch, of any number of rows; NaN marks a gap.
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+            Frequency of each row.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        Rows with gaps are kept until there are 2 000 of them (or n_features, if that is more), and
+        the fit is exact until then. From there on it is online EM, a chunk of that many rows at a
+        time: the result depends a little on the order of the rows, not on the size of the batches;
+        n_components is chosen with the first chunk, and `log_likelihood_` counts a row as the model
+        stood when its chunk was taken in. docs/streaming.md has figures.
+
+        A batch that is refused (an infinite cell, other columns) leaves everything as it was. `fit`
+        begins anew; after `fit` there is nothing to go on from, and partial_fit says so.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from eigengap import PPCA
+        >>> X = np.random.default_rng(0).normal(size=(1000, 5)) * [4, 3, 2, 1, 1]
+        >>> model = PPCA(n_components=2)
+        >>> for batch in np.array_split(X, 37):
+        ...     _ = model.partial_fit(batch)
+        >>> model.n_samples_seen_
+        1000
+        >>> bool(np.isclose(model.noise_variance_, PPCA(n_components=2).fit(X).noise_variance_))
+        True
+        """
+        self._require_streamable()
+        source = _in_memory(
+            as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        )
+        before = self.__dict__.get("_batches")
+        if before is None:
+            require_unique(source.names)
+            before = _Batches(Stream.empty(source.n_features, source.names))
+        else:
+            check_features(self, X, source)
+        self._require_components(source.n_features, before.stream)
+        source = present_rows(source)
+        codes = _codes(source, before)
+        after = self._taken_in(before, source)
+        if "_batches" not in self.__dict__:
+            keep_features(self, X, source)
+        self._forget()
+        self._batches = replace(after, told=before.told or bool(codes))
+        for told in codes:
+            warn(told.message, told.category)
+        return self
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows of positive weight that `partial_fit` has seen."""
+        if "_batches" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} has seen no batch: call partial_fit")
+        return self._batches.stream.n_rows
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for what is not there, or not yet.
+        if name in SOLVED and "_batches" in self.__dict__ and "model_" not in self.__dict__:
+            self._solve()
+            if name in self.__dict__:
+                return self.__dict__[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "model_" in self.__dict__ or "_batches" in self.__dict__
+
+    def _fit(self, X: Any, sample_weight: Any, cell_sd: Any = None) -> None:
+        super()._fit(X, sample_weight, cell_sd)
+        self.__dict__.pop("_batches", None)
+
+    # What may be streamed ------------------------------------------------------------------
+
+    def _asked(self) -> Asked:
+        """The model asked for, as online EM wants it."""
+        return Asked(
+            noise="diagonal" if self._noise_kind() == "diagonal" else "isotropic",
+            noise_variance=getattr(self, "noise_variance", None),
+            fit_mean=self._fits_mean(),
+            loading_precision=getattr(self, "loading_precision", 0.0),
+            scale=self.scale,
+            tol=self._em_tol(),
+            max_iter=self.max_iter,
+        )
+
+    def _em_tol(self) -> float:
+        return self.tol
+
+    def _note(self, rows: Source, fit: GaussianFit) -> None:
+        """What `_fit_model` of a subclass keeps besides the model."""
+
+    def _require_streamable(self) -> None:
+        name = type(self).__name__
+        if "_batches" not in self.__dict__ and "model_" in self.__dict__:
+            raise ValueError(
+                f"this {name} was fitted by fit, which keeps nothing that partial_fit could go on "
+                "from: give every batch to partial_fit, the first one too"
+            )
+        if getattr(self, "noise", "gaussian") != "gaussian":
+            raise ValueError(
+                "partial_fit takes Gaussian noise only: how much a row counts under "
+                f"noise={self.noise!r} depends on all others. Use fit, which reads files too"
+            )
+
+    def _require_components(self, d: int, stream: Stream) -> None:
+        q = self.n_components
+        if not isinstance(q, Integral):
+            return
+        if q > d:
+            raise ValueError(f"n_components={q} must be at most {d}, the number of columns")
+        if stream.settled is not None and stream.settled.q != q:
+            raise ValueError(
+                f"n_components={q}, but rows with gaps were taken in with {stream.settled.q} and "
+                "are gone. Set it back, or begin anew with a clone"
+            )
+
+    # Taking in -----------------------------------------------------------------------------
+
+    def _taken_in(self, before: _Batches, source: Source) -> _Batches:
+        choice = before.choice
+
+        def first_fit(rows: StreamedRows, origin: Array) -> GaussianFit:
+            nonlocal choice
+            fit, choice = self._trial(rows, origin)
+            return fit
+
+        stream = taken_in(before.stream, _block(source), self._asked(), first_fit)
+        return _Batches(stream, choice)
+
+    def _trial(self, rows: StreamedRows, origin: Array) -> tuple[GaussianFit, RankChoice | None]:
+        """A fit in units of the data that leaves nothing behind, and its choice of n_components."""
+        trial = copy(self)
+        trial._forget()
+        with silence():
+            fit, unit = trial._fitted(rows, origin)
+        model = fit.model if unit is None else fit.model.rescaled(unit)
+        return replace(fit, model=model), trial.__dict__.get("rank_choice_")
+
+    def _forget(self) -> None:
+        for name in SOLVED:
+            self.__dict__.pop(name, None)
+
+    # Solving -------------------------------------------------------------------------------
+
+    def _solve(self) -> None:
+        """Fitted attributes from the stream: all of them, or none where this fails."""
+        solved = copy(self)
+        solved._solve_stream(self._batches)
+        for name in SOLVED & solved.__dict__.keys():
+            self.__dict__[name] = solved.__dict__[name]
+
+    def _solve_stream(self, batches: _Batches) -> None:
+        stream, rows = batches.stream, batches.stream.rows()
+        rows.require_fit(min_rows=2)
+        require_frequencies(stream.sum_w)
+        if stream.settled is None:
+            fit, unit = self._fitted(rows, stream.origin)
+        else:
+            unit = self._column_sizes(rows) if self.scale else None
+            fit = stream.fit_settled(self._asked())
+            if batches.choice is not None:
+                self.rank_choice_ = batches.choice
+            self._note(rows, fit)
+        self._keep(_moved(fit, stream.origin, unit), unit)
+        self.evidence_ = stream.evidence(self._noise_kind(), self._fits_mean())
+        if self._shares_noise and unit is None:
+            warn_of_units(_of_size(stream), fit.model.psi)
+        if self._noise_kind() == "diagonal":
+            warn_of_few(rows, fit.model.q)
+        elif stream.n_gappy == 0:
+            _warn_of_digits(fit)
+        self._finish()
+
+    def _fitted(self, rows: StreamedRows, origin: Array) -> tuple[GaussianFit, Array | None]:
+        """The fit of rows of which none is gone, and the columns' sizes where they are scaled.
+
+        Like the rows, it is measured from the origin.
+        """
+        shift = rows.reduce(ColumnMoments.of).mean if self._fits_mean() else -origin
+        unit = self._column_sizes(rows) if self.scale else None
+        sizes = np.ones(rows.n_features) if unit is None else unit
+        fit = self._fit_model(rows.from_origin(shift, sizes))
+        return _moved(fit, shift, unit), unit
+
+
+def _moved(fit: GaussianFit, shift: Array, unit: Array | None) -> GaussianFit:
+    """The fit of rows that lie further by `shift`, in units of the data."""
+    by = shift if unit is None else shift / unit
+    return replace(fit, model=fit.model.rescaled(np.ones(len(by)), by))
+
+
+def _in_memory(source: Source) -> Source:
+    if not source.fits_in_memory:
+        raise ValueError(
+            "partial_fit takes a batch that fits in memory; fit reads a file block by block"
+        )
+    return source
+
+
+def _block(source: Source) -> Block:
+    """A batch as one block."""
+    weight = source.weight if isinstance(source, ArraySource) else None
+    return Block(source.collect(), weight, None, 0)
+
+
+def _codes(source: Source, batches: _Batches) -> list[Told]:
+    """What is to be told of codes for missing cells, once in a stream."""
+    if batches.told or batches.stream.n_rows >= LOOKED_AT:
+        return []
+    with listening() as heard:
+        warn_of_codes(source)
+    return heard
+
+
+def _of_size(stream: Stream) -> Source:
+    """Twenty rows with the columns' own variances, which is all that units are judged by."""
+    sd = np.sqrt(stream.columns.variance)
+    return ArraySource(np.tile([sd, -sd], (10, 1)), names=stream.names)
+
+
+def _warn_of_digits(fit: GaussianFit) -> None:
+    """Tell of variances near the rounding of the covariance that they were taken from."""
+    q, spectrum = fit.model.q, fit.spectrum
+    if spectrum.total <= 0.0 or q == 0:
+        return
+    small = float(spectrum.lam[q - 1])
+    if q < min(spectrum.d, len(spectrum.lam)):
+        small = min(small, spectrum.discarded_variance(q))
+    share = small / float(spectrum.lam[0])
+    if ROUNDING < share < FEW_DIGITS:
+        warn(
+            f"a variance is {share:.0e} of the largest: the moments that partial_fit keeps know it "
+            f"to about {max(int(np.log10(share / ROUNDING)), 0) + 1} digits. fit on the rows "
+            "themselves knows it to all",
+            LostDigitsWarning,
+        )

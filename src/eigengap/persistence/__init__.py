@@ -1,0 +1,1 @@
+"""What outlives the process: files written atomically, without pickle."""

@@ -1,0 +1,274 @@
+"""Checkpoints: a fit that was interrupted goes on where it was, to the same numbers.
+
+`fitting.loop` tells of every run of a fit; `FileKeeper` writes them to a file now and then, and
+gives them back to a later fit of the same model to the same data.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.fitting.loop import Left, State, Steps, Trace
+from eigengap.persistence.atomic import require_writable, sweep
+from eigengap.persistence.tensors import read_tensors, write_tensors
+from eigengap.warn import warn
+
+KIND = "checkpoint"
+EVERY = 30.0  # seconds
+SHARE = 0.05  # of the time that may go into writing
+
+
+class CheckpointMismatchError(ValueError):
+    """A checkpoint is of another model, or of other data, than the fit that finds it."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written, or not be used."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a fit keeps what it has done, and how often.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. One fit uses it at a time; it is removed when the fit has converged.
+    every : float, default=30.0
+        Seconds between two writings, at least; more where writing would take more than a twentieth
+        of the time. 0 writes after every step.
+
+    Examples
+    --------
+    >>> from eigengap.persistence.checkpoint import Checkpoint
+    >>> Checkpoint("fit.egck", every=600).every
+    600
+    """
+
+    path: str | os.PathLike[str]
+    every: float = EVERY
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike):
+            raise TypeError(f"path must be a str or path-like, got {self.path!r}")
+        if not (isfinite(self.every) and self.every >= 0):
+            raise ValueError(f"every, the seconds between writings, must be >= 0, got {self.every}")
+
+    @classmethod
+    def of(cls, given: str | os.PathLike[str] | Checkpoint) -> Checkpoint:
+        return given if isinstance(given, Checkpoint) else cls(given)
+
+
+class _Run:
+    """One run of the loop, as far as it has come.
+
+    State and number of steps are one value, so that an interrupt cannot come between them.
+    """
+
+    def __init__(self, start: State) -> None:
+        self.start = _shapes(start)
+        self.steps = Steps()
+        self.now: tuple[State, int, bool] = (start, 0, False)  # state, steps until it, done
+
+    def left(self) -> Left:
+        state, count, done = self.now
+        return Left(state, self.steps.trace(count), done)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        left = self.left()
+        trace = np.stack([left.trace.objective, left.trace.change, left.trace.seconds])
+        return {"trace": trace, **{f"state.{name}": value for name, value in left.state.items()}}
+
+    @classmethod
+    def of(cls, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> _Run:
+        run = cls({})
+        run.start = facts["start"]
+        run.steps = Steps(Trace(*arrays.pop("trace")))
+        state = {name.removeprefix("state."): value for name, value in arrays.items()}
+        run.now = (state, len(run.steps), bool(facts["done"]))
+        return run
+
+
+class FileKeeper:
+    """Keeps the runs of one fit in a file (`fitting.loop.Keeper`).
+
+    `identity` says of which fit: a dict of JSON with the keys "estimator", "version", "parameters"
+    and "data", the latter two dicts again.
+    """
+
+    def __init__(self, where: Checkpoint, identity: dict[str, Any]) -> None:
+        self.path, self.every = Path(where.path), where.every
+        self.identity = identity
+        self.remembered: dict[str, int] = {}
+        self._runs: list[_Run] = []
+        self._at = -1  # position of the run that is under way
+        self._dirty = False  # whether there is something that the file does not hold
+        self._failed = False
+        self._file: tuple[int, int] | None = None  # ours, not one that another fit put there
+        self._next = time.perf_counter() + self.every
+
+    @classmethod
+    def open(cls, where: Checkpoint, identity: dict[str, Any]) -> FileKeeper:
+        """A keeper that writes to the file, and knows what is there of this fit already."""
+        require_writable(where.path)
+        sweep(where.path)
+        keeper = cls(where, identity)
+        if keeper.path.exists():
+            keeper._read()
+        return keeper
+
+    # As the loop sees it ---------------------------------------------------------------------
+
+    def begin(self, start: State) -> Left | None:
+        self._at += 1
+        if self._at < len(self._runs):
+            run = self._runs[self._at]
+            if run.start == _shapes(start):
+                return run.left()
+            warn(
+                f"the checkpoint {self.path} has taken another way than this fit from run "
+                f"{self._at + 1} on; what follows is fitted anew",
+                CheckpointWarning,
+            )
+        del self._runs[self._at :]
+        self._runs.append(_Run(start))
+        return None
+
+    def keep(self, state: State, steps: Steps, *, done: bool) -> None:
+        run = self._runs[self._at]
+        if self._at + 1 < len(self._runs):
+            # It went further than before, under a larger max_iter: what came after is void.
+            del self._runs[self._at + 1 :]
+        run.steps = steps
+        run.now = (state, len(steps), done)
+        self._dirty = True
+        if time.perf_counter() >= self._next:
+            self.write()
+
+    # As the fit sees it ----------------------------------------------------------------------
+
+    def recall(self, name: str, value: int) -> int:
+        """The number that the interrupted fit had under this name, or this one, kept from now."""
+        return self.remembered.setdefault(name, value)
+
+    @property
+    def n_steps(self) -> int:
+        return sum(run.now[1] for run in self._runs)
+
+    def write(self) -> bool:
+        """Write everything now; where that fails the fit goes on, and a warning says so."""
+        began = time.perf_counter()
+        try:
+            self._write()
+        except OSError as error:
+            if not self._failed:
+                warn(f"{_unwritable(self.path, error)}. The fit goes on", CheckpointWarning)
+            self._failed = True
+            return False
+        finally:
+            now = time.perf_counter()
+            pause = max(self.every, (now - began) / SHARE) if self.every > 0 else 0.0
+            self._next = now + pause
+        self._dirty, self._failed = False, False
+        return True
+
+    def leave(self, error: BaseException) -> None:
+        """The fit ends by an exception: write what it has done, and tell where that is."""
+        if self.n_steps == 0:
+            return
+        try:
+            if self._dirty:
+                self._write()
+        except OSError as failed:
+            error.add_note(_unwritable(self.path, failed))
+            return
+        error.add_note(
+            f"The fit ended after {self.n_steps} steps, which are kept in {self.path}. To go on "
+            "from there, fit again with the same data, parameters and checkpoint"
+        )
+
+    def end(self, *, converged: bool) -> None:
+        """The fit is complete: the file has served, unless more steps would lead further."""
+        if not converged:
+            if self._dirty:
+                self.write()
+            return
+        with suppress(OSError):
+            if self._file is not None and self._file == _which(self.path):
+                self.path.unlink()
+
+    # The file --------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        arrays = {
+            f"{k}.{name}": value
+            for k, run in enumerate(self._runs)
+            for name, value in run.arrays().items()
+        }
+        runs = [{"start": run.start, "done": run.now[2]} for run in self._runs]
+        header = {"identity": self.identity, "remembered": self.remembered, "runs": runs}
+        write_tensors(self.path, arrays, header, kind=KIND)
+        self._file = _which(self.path)
+
+    def _read(self) -> None:
+        arrays, header = read_tensors(self.path, kind=KIND)
+        differences = _differences(header["identity"], self.identity)
+        if differences:
+            raise CheckpointMismatchError(
+                f"the checkpoint {self.path} is of another fit: {'; '.join(differences)}. Fit with "
+                "what it was begun with to go on, or give another path, or delete it to begin anew"
+            )
+        parts: list[dict[str, NDArray[Any]]] = [{} for _ in header["runs"]]
+        for name, value in arrays.items():
+            k, _, rest = name.partition(".")
+            parts[int(k)][rest] = value
+        self._runs = [_Run.of(p, facts) for p, facts in zip(parts, header["runs"], strict=True)]
+        self.remembered = header["remembered"]
+        self._file = _which(self.path)
+
+
+def _which(path: Path) -> tuple[int, int]:
+    """A file apart from its name."""
+    facts = path.stat()
+    return facts.st_dev, facts.st_ino
+
+
+def _shapes(state: State) -> dict[str, list[Any]]:
+    """Names, types and shapes: what a run is known again by."""
+    return {name: [value.dtype.str, *value.shape] for name, value in state.items()}
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """In words, what of a fit is not as it was."""
+    found = []
+    for key in ("estimator", "version"):
+        if before[key] != now[key]:
+            found.append(f"{key} {before[key]}, now {now[key]}")
+    if found:
+        return found
+    old, new = before["parameters"], now["parameters"]
+    for name in sorted({*old, *new}):
+        if old.get(name) != new.get(name):
+            found.append(f"{name}={old.get(name)!r}, now {new.get(name)!r}")
+    old, new = before["data"], now["data"]
+    changed = [name for name in new if old.get(name) != new[name]]
+    for name in changed:
+        is_count = not (isinstance(new[name], str) and len(new[name]) == 64)
+        counts = f" ({old.get(name)}, now {new[name]})" if is_count and new[name] else ""
+        found.append(f"the data differ in their {name}{counts}")
+    return found
+
+
+def _unwritable(path: Path, error: OSError) -> str:
+    reason = error.strerror or type(error).__name__
+    old = "; the one that is there is an earlier one, and whole" if path.exists() else ""
+    return f"the checkpoint {path} could not be written: {reason}{old}"

@@ -1,0 +1,78 @@
+"""Tables on Dask: arrays and data frames, on a cluster or on the threads of this machine.
+
+| file | what |
+|---|---|
+| `table.py` | a collection as partitions, refused before anything is computed if need be |
+| `tasks.py` | what workers run: partitions to blocks to statistics |
+| `forest.py` | the fixed tree of merges, whoever climbs it |
+| `cluster.py` | where tasks run, what is sent, what is kept, what can go wrong |
+| `source.py` | `DaskSource` |
+
+Importing this module imports no Dask.
+"""
+
+from __future__ import annotations
+
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+from eigengap.extras import MissingExtraError
+
+if TYPE_CHECKING:
+    from eigengap.sources.dask.source import DaskSource
+
+ROOTS = ("dask", "dask_expr")
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection; Dask is not imported to find out."""
+    return kind_of(X) is not None
+
+
+def kind_of(X: Any) -> str | None:
+    """ "array", "frame" for what has columns, "other" for another Dask collection; else None."""
+    roots = (base.__module__.partition(".")[0] for base in type(X).__mro__)
+    if not any(root in ROOTS for root in roots):
+        return None
+    if hasattr(type(X), "chunks"):
+        return "array"
+    return "frame" if hasattr(type(X), "npartitions") and X.ndim == 2 else "other"
+
+
+def as_dask_source(
+    X: Any,
+    *,
+    sample_weight: Any = None,
+    missing_values: Any = nan,
+    columns: Any = None,
+    block_bytes: int | None = None,
+    block_rows: int | None = None,
+) -> DaskSource:
+    """The Dask array or data frame X (n, d) as a source.
+
+    Parameters
+    ----------
+    X : dask.array of two dimensions, chunked in any way, with row sizes that may be unknown; or
+        dask.dataframe of numeric columns.
+    sample_weight : (n,) how often each row counts, a number, or a Dask array or series that is cut
+        into partitions as X is.
+    missing_values : NaN, or a number or list of numbers that stand for unseen cells besides NaN.
+    columns : the columns to use, in this order; strings are names, integers positions.
+    block_bytes, block_rows : size of the blocks that a partition is cut into.
+    """
+    try:
+        import dask  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("A table on Dask", "dask", "dask") from error
+    from eigengap.sources.checks import missing_codes
+    from eigengap.sources.dask.source import BLOCK_BYTES, DaskSource
+    from eigengap.sources.dask.table import table_of, weight_of
+
+    table = table_of(X, columns)
+    return DaskSource(
+        table,
+        weight=weight_of(sample_weight, table),
+        codes=missing_codes(missing_values),
+        block_bytes=BLOCK_BYTES if block_bytes is None else block_bytes,
+        block_rows=block_rows,
+    )

@@ -1,0 +1,271 @@
+"""Where tasks run: a `distributed.Client` if there is one, else Dask's local scheduler.
+
+No cluster is ever started here. What goes wrong with workers or scheduler is told as a
+`ClusterError`, with the partitions concerned; what a task raises comes through as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, nullcontext
+from typing import Any
+from uuid import uuid4
+
+import cloudpickle
+import dask.base
+import dask.config
+from dask.delayed import Delayed, delayed
+
+from eigengap.memory import free_memory
+from eigengap.sources.dask import blas
+from eigengap.sources.dask.forest import Forest
+
+INLINE_BYTES = 1 << 20  # of functions that the tasks of a pass carry in all; more are sent once
+FAN_IN = 8  # forests that one task joins
+KEPT_SHARE = 0.25  # of the free memory of this machine that prepared blocks may fill
+KEPT_SHARE_OF_WORKERS = 0.6  # of theirs
+LOOK = 5.0  # seconds between two looks at whether there are workers at all
+PATIENCE = 300.0  # seconds without any worker before giving up
+
+Labels = Mapping[Any, str]  # the partitions that a key stands for, in words
+
+
+class ClusterError(RuntimeError):
+    """Workers or scheduler are gone; the message says what was being computed."""
+
+
+class Sent:
+    """A function on its way to the workers: pickled once, however many tasks carry it."""
+
+    def __init__(self, work: Any = None, payload: bytes | None = None) -> None:
+        self._work, self._payload = work, payload
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Sent, (None, self.payload)
+
+    @property
+    def payload(self) -> bytes:
+        if self._payload is None:
+            self._payload = bytes(cloudpickle.dumps(self._work))
+        return self._payload
+
+    def opened(self) -> Any:
+        if self._work is None:
+            self._work = cloudpickle.loads(self.payload)
+        return self._work
+
+
+def send(work: Any, tasks: int) -> Sent | Delayed:
+    """A function as an argument of so many tasks.
+
+    A large one becomes a task of its own, so that the scheduler sends it once and the workers pass
+    it on; should its holder die it is made again.
+    """
+    sent = Sent(work)
+    if current_client() is None or len(sent.payload) * tasks <= INLINE_BYTES:
+        return sent
+    return task(_itself, "parameters")(sent)
+
+
+def task(fn: Callable[..., Any], name: str) -> Callable[..., Delayed]:
+    """fn as a maker of tasks; scheduler and dashboard know them by `name`."""
+    make = delayed(fn, pure=False, traverse=False)
+
+    def made(*args: Any) -> Delayed:
+        one: Delayed = make(*args, dask_key_name=f"eigengap-{name}-{uuid4().hex}")
+        return one
+
+    return made
+
+
+def joined(forests: Sequence[Delayed]) -> Delayed:
+    """All forests as one, by tasks of a few each."""
+    join = task(_together, "merge")
+    while len(forests) > 1:
+        forests = [join(*forests[i : i + FAN_IN]) for i in range(0, len(forests), FAN_IN)]
+    return forests[0]
+
+
+def compute(tasks: Sequence[Delayed], labels: Labels) -> list[Any]:
+    """The results of some tasks, here."""
+    client = current_client()
+    if client is None:
+        with _local_threads():
+            return list(dask.base.compute(*tasks))
+    with _told(client, labels):
+        return _gathered(client, client.compute(list(tasks)))
+
+
+def stream(batches: Iterable[Sequence[Delayed]], labels: Labels) -> Iterator[list[Any]]:
+    """The results of one batch of tasks after another; on a cluster the next is under way."""
+    client = current_client()
+    if client is None:
+        yield from (compute(batch, labels) for batch in batches)
+        return
+    running: Any = None
+    for batch in batches:
+        with _told(client, labels):
+            following = client.compute(list(batch))
+            done = None if running is None else _gathered(client, running)
+        running = following
+        if done is not None:
+            yield done
+    with _told(client, labels):
+        done = _gathered(client, running)
+    yield done
+
+
+def persist(tasks: Sequence[Delayed], labels: Labels) -> list[Delayed]:
+    """The tasks with results that stay where they are computed."""
+    client = current_client()
+    if client is None:
+        with _local_threads():
+            return list(dask.base.persist(*tasks))
+    with _told(client, labels):
+        return list(client.persist(list(tasks)))
+
+
+def current_client() -> Any:
+    """The client that Dask itself would use, or None."""
+    asked = dask.config.get("scheduler", None)
+    if "Client" in type(asked).__name__:
+        return asked
+    distributed = sys.modules.get("distributed")
+    if distributed is None or asked not in (None, "distributed", "dask.distributed"):
+        return None
+    try:
+        return distributed.get_client()
+    except ValueError:
+        return None
+
+
+def workers(client: Any) -> dict[str, int]:
+    """Threads of each worker, by its address."""
+    return dict(client.nthreads())
+
+
+def places(client: Any, kept: Sequence[Delayed]) -> list[str | None]:
+    """The worker that holds each persisted task; None where nobody does now."""
+    futures = [client.futures_of(one)[0] for one in kept]
+    held = client.who_has(futures)
+    return [min(held.get(future.key) or (), default=None) for future in futures]
+
+
+def threads() -> int:
+    """Tasks that run at a time."""
+    client = current_client()
+    return max(1, _local_workers() if client is None else sum(workers(client).values()))
+
+
+def most_kept() -> float:
+    """Bytes of prepared blocks that may be kept between passes."""
+    client = current_client()
+    if client is None:
+        return KEPT_SHARE * free_memory()
+    known = client.scheduler_info()["workers"].values()
+    limits = [worker["memory_limit"] for worker in known]
+    if not limits or not all(limits):  # workers that are still to come, or without a limit
+        return float("inf")
+    return KEPT_SHARE_OF_WORKERS * float(sum(limits))
+
+
+def run_here(sent: Sent, run: Callable[..., Any], *args: Any) -> Any:
+    """On a worker: run(work, *args) with its share of the cores."""
+    with blas.shared_by(threads_of_worker()) if on_worker() else nullcontext():
+        return run(sent.opened(), *args)
+
+
+def on_worker() -> bool:
+    return threads_of_worker() > 0
+
+
+def threads_of_worker() -> int:
+    """Threads of the worker that runs this task; 0 where this is no worker of a cluster."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return 0
+    try:
+        return int(distributed.get_worker().state.nthreads)
+    except ValueError:
+        return 0
+
+
+def _itself(sent: Sent) -> Sent:
+    return sent
+
+
+def _together(*forests: Forest) -> Forest:
+    return Forest.together(forests)
+
+
+def _gathered(client: Any, futures: list[Any]) -> list[Any]:
+    """The results, unless there is nobody left to compute them."""
+    import distributed
+
+    alone_since: float | None = None
+    while True:
+        try:
+            distributed.wait(futures, timeout=LOOK)
+            return list(client.gather(futures))
+        except TimeoutError:
+            if client.status != "running":
+                raise ClusterError(_LOST) from None
+            alone = not workers(client)
+        now = time.monotonic()
+        alone_since = (alone_since or now) if alone else None
+        if alone_since is not None and now - alone_since >= PATIENCE:
+            raise ClusterError(
+                f"the Dask cluster has had no worker for {PATIENCE:.0f} seconds: they died, or "
+                "never came. Their logs say why (client.get_worker_logs()); too little memory is "
+                "the usual cause, and smaller partitions the way out"
+            )
+
+
+_LOST = (
+    "the connection to the Dask scheduler is lost: it was stopped, killed, or cannot be reached. "
+    "Start a cluster, connect a new distributed.Client, and fit again; a fit with a checkpoint "
+    "goes on from there"
+)
+
+
+@contextmanager
+def _told(client: Any, labels: Labels) -> Iterator[None]:
+    """What becomes of workers and scheduler, in words."""
+    from distributed.scheduler import KilledWorker
+
+    try:
+        yield
+    except KilledWorker as error:
+        key = error.args[0]
+        what = labels.get(key) or labels.get(str(key)) or f"the task {key!r}"
+        raise ClusterError(
+            f"{what} killed every worker that tried it, {int(error.args[2]) + 1} in all. It may "
+            "need more memory than a worker has (smaller partitions help), or crash: compute it by "
+            "itself, and see the logs (client.get_worker_logs())"
+        ) from error
+    except CancelledError as error:
+        if client.status == "running":
+            raise ClusterError(
+                f"Dask cancelled the computation ({error}): data that lived only on a lost worker "
+                "(client.scatter) cannot be made again. Give data that workers can load anew"
+            ) from error
+        raise ClusterError(_LOST) from error
+    except OSError as error:
+        if client.status == "running":
+            raise  # of a task: a file that a worker cannot read, say
+        raise ClusterError(_LOST) from error
+
+
+@contextmanager
+def _local_threads() -> Iterator[None]:
+    with blas.shared_by(_local_workers()):
+        yield
+
+
+def _local_workers() -> int:
+    if dask.config.get("scheduler", None) in ("synchronous", "sync", "single-threaded"):
+        return 1
+    return int(dask.config.get("num_workers", None) or blas.cores())

@@ -1,0 +1,269 @@
+"""Tables on Dask: partitions are reduced where they lie, and only the merged statistic comes back.
+
+A pass is one graph: a task for every partition (small neighbours together), joined by the fixed
+tree of `forest`. Iterative fits prepare their rows once: these stay on the workers, and a step then
+is a handful of tasks on each, to which the parameters travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from dask.delayed import Delayed
+from numpy.typing import NDArray
+
+from eigengap.sources.base import Source
+from eigengap.sources.checks import check_not_empty
+from eigengap.sources.dask import cluster, tasks
+from eigengap.sources.dask.prepared import PreparedOnDask
+from eigengap.sources.dask.rows import batches, stacked
+from eigengap.sources.dask.table import Table, Weight
+from eigengap.sources.dask.tasks import Cut, MappedRows, Place, Preparation, Statistics
+from eigengap.sources.memo import MemoisedSource
+
+BLOCK_BYTES = 32 << 20  # of float64 values: as elsewhere
+UNITS = 64  # small partitions are taken together, but into no fewer units than this
+
+
+class Unit:
+    """Consecutive partitions that one task takes together."""
+
+    def __init__(self, partitions: range, place: Place, args: tuple[Any, ...], n: int | None):
+        self.partitions, self.place, self.args = partitions, place, args
+        self.n = n  # rows, None while unknown
+
+    def __str__(self) -> str:
+        return _in_words(self.partitions)
+
+
+class DaskSource(MemoisedSource):
+    """The rows of a Dask array or data frame.
+
+    Row numbers, `Block.start` among them, need the lengths of the partitions: where these are not
+    known the first pass counts them.
+    """
+
+    where = "on Dask"
+
+    def __init__(
+        self,
+        table: Table,
+        *,
+        weight: Weight = None,
+        codes: tuple[float, ...] = (),
+        block_bytes: int = BLOCK_BYTES,
+        block_rows: int | None = None,
+    ) -> None:
+        self.n_features, self.names, self.dtype = table.n_features, table.names, table.dtype
+        self.is_sparse = False
+        self.passes = 0
+        self._known = {}
+        self._table, self._weight = table, weight
+        self._rows = table.rows
+        self._kept: tuple[int, ...] | None = None
+        self._row_bytes = 8 * self.n_features
+        # Partitions are joined up to this size; never where the size of blocks is asked for.
+        self._joined_bytes = 0 if block_rows else block_bytes
+        self._cut = Cut(
+            n_features=self.n_features,
+            names=self.names,
+            dtype=self.dtype,
+            codes=codes,
+            rows_per_block=block_rows or max(1, block_bytes // self._row_bytes),
+        )
+        self.n_rows = None
+        if self._rows is not None:
+            self._placed(self._rows, None)
+
+    # Passes ----------------------------------------------------------------------------------
+
+    def _take(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
+        self._place_weights()
+        found = self._pass(ofs)
+        late = [i for i, part in enumerate(found) if part is None]  # they ask where a block starts
+        if late:
+            found = list(found)
+            for i, part in zip(late, self._pass([ofs[i] for i in late]), strict=True):
+                found[i] = part
+        return found
+
+    def _pass(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
+        self.passes += 1
+        forests, labels = self._tasks(
+            tasks.statistics, Statistics(tuple(ofs)), "statistic", numbered=True
+        )
+        (forest,) = cluster.compute([cluster.joined(forests)], labels)
+        found = forest.root()
+        self._learn(found.counts)
+        if found.several is None:
+            self._refuse_nothing()
+        parts: Sequence[Any] = found.several.parts
+        return parts
+
+    def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        return stacked(self.pieces(fn), None if self._kept is None else sum(self._kept))
+
+    def pieces(self, fn: Callable[[Any], NDArray[Any]]) -> Iterator[NDArray[Any]]:
+        """The rows fn(block), in order, a bounded number of them at a time: one pass."""
+        self._place_weights()
+        if self._kept is not None:
+            yield from self._pieces(fn)
+            return
+        given = 0
+        try:
+            for rows in self._pieces(fn):
+                given += 1
+                yield rows
+        except tasks.NotPlaced:
+            if given:
+                raise
+            self.count()
+            yield from self._pieces(fn)
+
+    def _pieces(self, fn: Callable[[Any], NDArray[Any]]) -> Iterator[NDArray[Any]]:
+        self.passes += 1
+        made, labels = self._tasks(tasks.mapped, MappedRows(fn), "rows")
+        sizes = [(u.n or self._cut.rows_per_block) * self._row_bytes for u in self.units()]
+        counts: tasks.Counts = {}
+        for batch in cluster.stream(batches(made, sizes), labels):
+            for rows, counted in batch:
+                counts |= counted
+                if rows is not None:
+                    yield rows
+        self._learn(counts)
+        if not any(kept for _, kept in counts.values()):
+            self._refuse_nothing()
+
+    def count(self) -> None:
+        """Count the rows of every partition: one pass, or none where they are known."""
+        if self._kept is None:
+            self._pass([])
+
+    def prepared(self, prepare: Callable[[Any], Any]) -> Source:
+        return PreparedOnDask(self, prepare)
+
+    def ready(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], dict[Any, str]]:
+        """Tasks that prepare each unit, and the partitions that they stand for."""
+        if self._rows is None:
+            self._place_weights()
+        self.count()
+        return self._tasks(tasks.prepared, Preparation(prepare), "prepared")
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of the values, 0 while the rows are not counted."""
+        return float(self.n_rows or 0) * self.n_features * self.dtype.itemsize
+
+    def _tasks(
+        self, run: Callable[..., Any], work: Any, name: str, *, numbered: bool = False
+    ) -> tuple[list[Delayed], dict[Any, str]]:
+        """run(work, ...) of every unit, and the partitions that each key stands for."""
+        units = self.units()
+        sent = cluster.send((work, self._cut), len(units))
+        make = cluster.task(cluster.run_here, name)
+        weighted = self._weight is not None
+        made = []
+        labels = {part.key: f"partition {p}" for p, part in enumerate(self._table.parts)}
+        for leaf, unit in enumerate(units):
+            number = (leaf, len(units)) if numbered else ()
+            one = make(sent, run, unit.place, weighted, *number, *unit.args)
+            labels[one.key] = str(unit)
+            made.append(one)
+        return made, labels
+
+    # Partitions ------------------------------------------------------------------------------
+
+    def units(self) -> list[Unit]:
+        """The partitions as they are taken together."""
+        rows, kept = self._rows, self._kept
+        row_at = None if rows is None else [0, *accumulate(rows)]
+        kept_at = None if kept is None else [0, *accumulate(kept)]
+        units = []
+        for group in self._groups():
+            first, stop = group.start, group.stop
+            place = Place(
+                partition=first,
+                row=None if row_at is None else row_at[first],
+                kept=None if kept_at is None else kept_at[first],
+            )
+            n = None if row_at is None else row_at[stop] - row_at[first]
+            args = self._table.parts[first:stop] + self._weights(group, row_at)
+            units.append(Unit(group, place, args, n))
+        return units
+
+    def _groups(self) -> list[range]:
+        """Consecutive partitions, joined while they are small."""
+        count = len(self._table.parts)
+        if self._rows is None:
+            return [range(p, p + 1) for p in range(count)]
+        sizes = [n * self._row_bytes for n in self._rows]
+        most = min(self._joined_bytes, sum(sizes) / UNITS)
+        groups, size = [range(0, 1)], sizes[0]
+        for p in range(1, count):
+            size += sizes[p]
+            if size <= most:
+                groups[-1] = range(groups[-1].start, p + 1)
+            else:
+                groups.append(range(p, p + 1))
+                size = sizes[p]
+        return groups
+
+    def _weights(self, group: range, row_at: list[int] | None) -> tuple[Any, ...]:
+        w = self._weight
+        if w is None or isinstance(w, tuple):
+            return () if w is None else w[group.start : group.stop]
+        if isinstance(w, float):
+            return (w,) * len(group)
+        assert row_at is not None  # `_place_weights` has counted them
+        return tuple(w[row_at[p] : row_at[p + 1]] for p in group)
+
+    def _place_weights(self) -> None:
+        """Weights in one array can be dealt out once the rows are counted: one pass."""
+        if isinstance(self._weight, np.ndarray) and self._rows is None:
+            weight, self._weight = self._weight, None
+            try:
+                self._pass([])
+                assert self._rows is not None
+                rows = self._rows
+            finally:
+                self._weight = weight
+            self._placed(rows, None)
+
+    def _learn(self, counts: tasks.Counts) -> None:
+        """Remember how many rows there are; they must not change."""
+        ordered = [counts[p] for p in range(len(self._table.parts))]
+        rows, kept = tuple(n for n, _ in ordered), tuple(k for _, k in ordered)
+        if self._rows is not None and rows != self._rows:
+            p = next(p for p, n in enumerate(rows) if n != self._rows[p])
+            raise tasks.PartitionError(
+                f"partition {p} of the Dask table had {self._rows[p]} rows and now has {rows[p]}: "
+                "it gives other rows whenever it is computed. Keep what it gives, X = X.persist()"
+            )
+        if self._kept is None:
+            self._placed(rows, kept)
+
+    def _placed(self, rows: tuple[int, ...], kept: tuple[int, ...] | None) -> None:
+        self._rows, self.n_rows = rows, sum(rows)
+        check_not_empty((self.n_rows, self.n_features))
+        w = self._weight
+        if isinstance(w, np.ndarray):
+            if len(w) != self.n_rows:
+                raise ValueError(f"sample_weight has {len(w)} entries but X has {self.n_rows} rows")
+            parts = np.split(w, list(accumulate(rows))[:-1])
+            self._kept = tuple(int(np.count_nonzero(part)) for part in parts)
+        elif isinstance(w, tuple):
+            self._kept = kept
+        else:
+            self._kept = rows
+
+    def _refuse_nothing(self) -> None:
+        check_not_empty((self.n_rows or 0, self.n_features))
+        raise ValueError("sample_weight is zero in every row: no row is left to learn from")
+
+
+def _in_words(partitions: range) -> str:
+    first, last = partitions.start, partitions.stop - 1
+    return f"partition {first}" if first == last else f"partitions {first} to {last}"

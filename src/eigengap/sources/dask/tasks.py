@@ -1,0 +1,258 @@
+"""What workers run: partitions become blocks, blocks become statistics, rows, or prepared rows.
+
+A partition is validated where it lies. Nothing here knows Dask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.sources.array import dense_to_float
+from eigengap.sources.base import Block, merge_tree
+from eigengap.sources.blocked import merge_stream
+from eigengap.sources.checks import count_gaps, with_gaps_for
+from eigengap.sources.dask.forest import Forest
+from eigengap.sources.frames import frame_to_float, library_of, series_to_float
+from eigengap.sources.memo import Several
+
+Counts = dict[int, tuple[int, int]]  # rows of each partition, and those of positive weight
+
+
+class PartitionError(ValueError):
+    """A partition that cannot be used: the message says which, the row, the column, the way out."""
+
+
+class NotPlaced(Exception):
+    """Where a block starts was asked for before all partitions were counted."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How partitions become blocks."""
+
+    n_features: int
+    names: tuple[str, ...] | None
+    dtype: np.dtype[Any]
+    codes: tuple[float, ...]
+    rows_per_block: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where some consecutive partitions stand in the whole table."""
+
+    partition: int  # the first of them
+    row: int | None  # its first row, None while unknown
+    kept: int | None  # the same, counting only rows of positive weight
+
+
+class Unplaced(Block):
+    """A block that does not know where it starts."""
+
+    def __init__(self, values: NDArray[Any], weight: Array | None) -> None:
+        for name, value in (("values", values), ("weight", weight), ("cell_sd", None)):
+            object.__setattr__(self, name, value)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "start":
+            raise NotPlaced
+        return super().__getattribute__(name)
+
+
+class Opened:
+    """The blocks of some consecutive partitions."""
+
+    def __init__(self, cut: Cut, place: Place, weighted: bool, parts: Sequence[Any]) -> None:
+        half = len(parts) // 2 if weighted else len(parts)
+        self._cut, self._place = cut, place
+        self._parts, self._weights = parts[:half], parts[half:] or (None,) * half
+        self._counts: list[tuple[int, int]] = []
+
+    def __iter__(self) -> Iterator[Block]:
+        both = list(map(self._validated, self._parts, self._weights))
+        values = both[0][0] if len(both) == 1 else np.concatenate([values for values, _ in both])
+        weights = [w for _, w in both if w is not None]
+        w = np.concatenate(weights) if weights else None
+        del both, weights
+        for rows in _slices(len(values), self._cut.rows_per_block):
+            some = np.ascontiguousarray(values[rows])
+            yield self._block(some, None if w is None else w[rows], rows.start)
+
+    def counted(self) -> Counts:
+        """How many rows there were, once they have been gone through."""
+        return {self._place.partition + i: count for i, count in enumerate(self._counts)}
+
+    def _block(self, values: NDArray[Any], weight: Array | None, offset: int) -> Block:
+        if self._place.kept is None:
+            return Unplaced(values, weight)
+        return Block(values, weight, None, self._place.kept + offset)
+
+    def _validated(self, part: Any, weight: Any) -> tuple[NDArray[Any], Array | None]:
+        at = self._place.partition + len(self._counts)
+        before = sum(rows for rows, _ in self._counts)
+        row = None if self._place.row is None else self._place.row + before
+        values = _to_float(part, at, row, self._cut)
+        n = len(values)
+        w = None if weight is None else _to_weight(weight, n, at, row)
+        if w is not None and not w.all():  # a row of weight 0 is as if absent
+            values, w = values[w > 0], w[w > 0]
+        self._counts.append((n, len(values)))
+        return values, w
+
+
+def _slices(n: int, most: int) -> Iterator[slice]:
+    """Rows 0 .. n in pieces of nearly equal size."""
+    if n:
+        step = -(-n // -(-n // most))
+        yield from (slice(start, min(start + step, n)) for start in range(0, n, step))
+
+
+def _to_float(part: Any, at: int, row: int | None, cut: Cut) -> NDArray[Any]:
+    try:
+        values = dense_to_float(part) if library_of(part) is None else frame_to_float(part)[0]
+    except (ValueError, TypeError) as error:
+        raise PartitionError(f"{_partition(at)}, its rows counted from 0: {error}") from None
+    if values.shape[1] != cut.n_features:
+        raise PartitionError(
+            f"{_partition(at)} has {values.shape[1]} columns, and the table has {cut.n_features}"
+        )
+    values = values.astype(cut.dtype, copy=False)
+    if cut.codes:
+        values = with_gaps_for(values, cut.codes)
+    try:
+        count_gaps(values, cut.names, row or 0)
+    except ValueError as error:
+        counted = ", its rows counted from 0" if row is None else ""
+        raise PartitionError(f"{_partition(at)}{counted}: {error}") from None
+    return values
+
+
+def _to_weight(weight: Any, n: int, at: int, row: int | None) -> Array:
+    if isinstance(weight, float):
+        return np.full(n, weight)
+    frame = library_of(weight) is not None
+    w = series_to_float(weight) if frame else np.asarray(weight, dtype=np.float64)
+    if w.shape != (n,):
+        raise PartitionError(
+            f"{_partition(at)} has {n} rows, and its sample_weight has {len(w)}: give weights that "
+            "are cut into partitions as the table is"
+        )
+    bad = np.flatnonzero(~(np.isfinite(w) & (w >= 0)))
+    if len(bad):
+        where = f"row {bad[0]} of it" if row is None else f"row {row + bad[0]}"
+        raise PartitionError(
+            f"{_partition(at)}: sample_weight must be finite and not negative: "
+            f"{float(w[bad[0]])} at {where}"
+        )
+    return w
+
+
+def _partition(at: int) -> str:
+    return f"partition {at} of the Dask table"
+
+
+class Found:
+    """Statistics of some partitions, and how many rows each of these has."""
+
+    def __init__(self, several: Several | None, counts: Counts) -> None:
+        self.several, self.counts = several, counts
+
+    def merge(self, other: Found) -> Found:
+        found = [f.several for f in (self, other) if f.several is not None]
+        several = merge_tree(found) if found else None
+        return Found(several, self.counts | other.counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Blocks to statistics; one that asks for the start of an unplaced block is None."""
+
+    ofs: tuple[Callable[[Any], Any], ...]
+
+    def __call__(self, blocks: Any) -> Several | None:
+        parts = iter(blocks)
+        first = next(parts, None)
+        if first is None:
+            return None
+        head = self._of(first)
+        del first
+        return merge_stream(chain([head], map(self._of, parts)))
+
+    def _of(self, block: Any) -> Several:
+        return Several(tuple(_unless_unplaced(of, block) for of in self.ofs))
+
+
+@dataclass(frozen=True, eq=False)
+class MappedRows:
+    """Blocks to rows; None where there are none."""
+
+    fn: Callable[[Any], NDArray[Any]]
+
+    def __call__(self, blocks: Any) -> NDArray[Any] | None:
+        parts = [self.fn(block) for block in blocks]
+        if not parts:
+            return None
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """Blocks to what an iterative fit keeps of them."""
+
+    prepare: Callable[[Any], Any]
+
+    def __call__(self, blocks: Any) -> list[Any]:
+        return [self.prepare(block) for block in blocks]
+
+
+Work = tuple[Any, Cut]
+
+
+def statistics(work: Work, place: Place, weighted: bool, leaf: int, n: int, *parts: Any) -> Forest:
+    """Statistics of some partitions, as one of the n leaves of the tree."""
+    of, cut = work
+    opened = Opened(cut, place, weighted, parts)
+    several = of(opened)
+    return Forest(n, {(0, leaf): Found(several, opened.counted())})
+
+
+def mapped(work: Work, place: Place, weighted: bool, *parts: Any) -> tuple[Any, Counts]:
+    """Rows made of some partitions, and how many rows each of these has."""
+    of, cut = work
+    opened = Opened(cut, place, weighted, parts)
+    rows = of(opened)
+    return rows, opened.counted()
+
+
+def prepared(work: Work, place: Place, weighted: bool, *parts: Any) -> list[Any]:
+    """What is kept of some partitions."""
+    of, cut = work
+    kept: list[Any] = of(Opened(cut, place, weighted, parts))
+    return kept
+
+
+def statistics_of(of: Statistics, leaves: Sequence[int], n: int, *ready: list[Any]) -> Forest:
+    """Statistics of what was prepared before, as some of the n leaves of the tree."""
+    forest = Forest(n, {})
+    for leaf, blocks in zip(leaves, ready, strict=True):
+        forest.add((0, leaf), Found(of(blocks), {}))
+    return forest
+
+
+def applied(of: MappedRows | Preparation, ready: list[Any]) -> Any:
+    """Rows, or what is kept, of what was prepared before."""
+    return of(ready)
+
+
+def _unless_unplaced(of: Callable[[Any], Any], block: Any) -> Any:
+    try:
+        return of(block)
+    except NotPlaced:
+        return None

@@ -1,0 +1,218 @@
+"""The grid of a labelled field: what stands where, and which of its cells are columns.
+
+A field has one dimension of samples; the others span a grid. Stacked in C order, its cells are the
+columns of a table. A cell that is never seen (land in a field of sea temperatures) is no column:
+there is nothing to learn of it, and it comes back as NaN. A gap is a cell that is seen in some
+samples.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.sources.wording import quote, show
+
+DIGITS = 12  # of a coordinate in a name; what differs in rounding only is the same place
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The dimensions of a field besides that of its samples, and the cells that are columns."""
+
+    dims: tuple[Hashable, ...]
+    shape: tuple[int, ...]
+    labels: tuple[tuple[str, ...], ...]  # what stands at each position of each dimension, unique
+    coords: Any  # xarray.Coordinates that do not depend on the sample
+    cells: NDArray[np.intp]  # (d,) positions of the columns among all cells, C order
+    alone: str = "value"  # name of the only cell where there are no dimensions
+
+    @classmethod
+    def of(cls, field: Any, sample_dim: Hashable) -> Grid:
+        """All cells of a DataArray."""
+        dims = tuple(dim for dim in field.dims if dim != sample_dim)
+        shape = tuple(int(field.sizes[dim]) for dim in dims)
+        return cls(
+            dims=dims,
+            shape=shape,
+            labels=tuple(labels_of(field, dim) for dim in dims),
+            coords=_without(field, sample_dim),
+            cells=np.arange(int(np.prod(shape, dtype=np.intp))),
+            alone="value" if field.name is None else str(field.name),
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of cells, columns or not."""
+        return int(np.prod(self.shape, dtype=np.intp))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every cell is a column, in order."""
+        return len(self.cells) == self.size and bool(np.all(np.diff(self.cells) == 1))
+
+    def only(self, cells: NDArray[np.intp]) -> Grid:
+        """The same grid with these cells as its columns."""
+        return replace(self, cells=cells)
+
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, such as "lat=10.5, lon=20"."""
+        if not self.dims:
+            return (self.alone,) * len(self.cells)
+        at = np.unravel_index(self.cells, self.shape)
+        parts = [
+            np.array([f"{dim}={label}" for label in labels], dtype=object)[positions]
+            for dim, labels, positions in zip(self.dims, self.labels, at, strict=True)
+        ]
+        return tuple(map(", ".join, zip(*parts, strict=True)))
+
+    def name(self, j: int) -> str:
+        """Name of column j."""
+        return self.only(self.cells[[j]]).names()[0]
+
+    def stacked(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Columns (c, d) of samples (c, *shape); a view where every cell is a column."""
+        table = values.reshape(len(values), self.size)
+        return table if self.is_whole else np.take(table, self.cells, axis=1)
+
+    def unstacked(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Samples (c, *shape) of columns (c, d); NaN in every cell that is no column."""
+        if self.is_whole:
+            return rows.reshape(len(rows), *self.shape)
+        table = np.full((len(rows), self.size), np.nan, dtype=rows.dtype)
+        table[:, self.cells] = rows
+        return table.reshape(len(rows), *self.shape)
+
+    def require_same(self, other: Grid, what: str) -> None:
+        """Refuse another grid, with the first coordinate that differs."""
+        if other.dims != self.dims:
+            raise ValueError(
+                f"{what} has the dimensions {listed(other.dims)} beside its samples, and "
+                f"{listed(self.dims)} are expected"
+            )
+        for dim, here, there in zip(self.dims, self.labels, other.labels, strict=True):
+            if here == there:
+                continue
+            if len(here) != len(there):
+                raise ValueError(
+                    f"{what} lies on another grid: {show(dim)} has {len(there)} positions, and "
+                    f"{len(here)} are expected. Select or interpolate, e.g. X.sel or X.interp"
+                )
+            i = next(i for i, pair in enumerate(zip(here, there, strict=True)) if len({*pair}) > 1)
+            raise ValueError(
+                f"{what} lies on another grid: {show(dim)} is {show(there[i])} at position {i}, "
+                f"and {show(here[i])} is expected. Sort or interpolate, e.g. X.sortby or X.interp"
+            )
+
+    def chosen(self, columns: Any) -> NDArray[np.intp]:
+        """Positions (d,) of chosen cells: names, positions, or truth values on the grid."""
+        if hasattr(columns, "dims"):
+            columns = self._on_grid(columns)
+        picked = [columns] if isinstance(columns, str) else list(columns)
+        if picked and all(isinstance(c, bool | np.bool_) for c in picked):
+            if len(picked) != self.size:
+                raise ValueError(
+                    f"columns has {len(picked)} truth values but the grid has {self.size} cells"
+                )
+            return np.flatnonzero(picked)
+        at = self._positions(picked)
+        if len(np.unique(at)) < len(at):
+            values, counts = np.unique(at, return_counts=True)
+            twice = self.only(values[counts > 1][:1]).names()[0]
+            raise ValueError(f"columns chooses {quote(twice)} more than once")
+        return at
+
+    def _on_grid(self, mask: Any) -> NDArray[np.bool_]:
+        """A DataArray of truth values as one flat array over the cells."""
+        if mask.dtype != bool or set(mask.dims) != set(self.dims):
+            raise ValueError(
+                f"columns as a DataArray must hold truth values over {listed(self.dims)}; it holds "
+                f"{mask.dtype} over {listed(mask.dims)}"
+            )
+        mask = mask.transpose(*self.dims)
+        own = replace(self, labels=tuple(labels_of(mask, dim) for dim in self.dims))
+        self.require_same(own, "columns")
+        return np.asarray(mask.values).ravel()
+
+    def _positions(self, picked: list[Any]) -> NDArray[np.intp]:
+        known: dict[str, int] = {}
+        if any(isinstance(c, str) for c in picked):
+            known = {name: j for j, name in enumerate(self.only(np.arange(self.size)).names())}
+        return np.array([self._position(c, known) for c in picked], dtype=np.intp)
+
+    def _position(self, choice: Any, known: dict[str, int]) -> int:
+        if isinstance(choice, str):
+            if choice not in known:
+                few = ", ".join(map(quote, list(known)[:MOST_NAMED]))
+                more = ", ..." if len(known) > MOST_NAMED else ""
+                raise ValueError(
+                    f"the field has no cell {quote(choice)}: it lies on another grid. Its cells "
+                    f"are {few}{more}"
+                )
+            return known[choice]
+        if isinstance(choice, int | np.integer) and -self.size <= choice < self.size:
+            return int(choice) % self.size
+        raise ValueError(f"columns chooses {show(choice)}, and the grid has {self.size} cells")
+
+
+class CellNames(Sequence[str]):
+    """Names of the columns of a grid, made one by one when asked for: most never are."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def __len__(self) -> int:
+        return len(self._grid.cells)
+
+    def __getitem__(self, j: Any) -> Any:
+        return (
+            self._grid.only(self._grid.cells[j]).names() if isinstance(j, slice) else self._one(j)
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._grid.names())
+
+    def _one(self, j: int) -> str:
+        return self._grid.name(j)
+
+
+def labels_of(field: Any, dim: Hashable) -> tuple[str, ...]:
+    """What stands at each position of a dimension: its coordinate, else the position.
+
+    Where two positions would read the same, each is told with its position.
+    """
+    texts = [str(i) for i in range(int(field.sizes[dim]))]
+    if dim in field.coords and field.coords[dim].dims == (dim,):
+        texts = [text_of(value) for value in field.coords[dim].values]
+    if len(set(texts)) < len(texts):
+        texts = [f"{text} ({i})" for i, text in enumerate(texts)]
+    return tuple(texts)
+
+
+def text_of(value: Any) -> str:
+    """A coordinate in words; text that could be taken for more than one is quoted."""
+    if isinstance(value, np.datetime64) and not np.isnat(value):
+        return str(np.datetime_as_string(value, unit="auto"))
+    if isinstance(value, float | np.floating):
+        shortest = float(value) if value.dtype == np.float64 else float(str(value))
+        return f"{shortest + 0.0:.{DIGITS}g}"  # -0 is 0
+    text = str(value)
+    plain = text.isprintable() and text.strip() == text and not set(text) & set(',="')
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def listed(dims: Any) -> str:
+    """Names of dimensions or variables for a message."""
+    return ", ".join(quote(str(dim)) for dim in dims) or "none"
+
+
+def _without(field: Any, sample_dim: Hashable) -> Any:
+    """The coordinates that do not depend on the sample, in memory."""
+    other = [name for name, c in field.coords.items() if sample_dim in c.dims]
+    return field.coords.to_dataset().drop_vars(other).compute().coords

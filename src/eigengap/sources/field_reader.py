@@ -1,0 +1,256 @@
+"""Labelled fields as tables: samples are rows, the cells of the grid are columns.
+
+A field is read along its samples, in pieces that follow its chunks, from one place after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.sources.array import F4, F8
+from eigengap.sources.field_grid import CellNames, Grid, listed, text_of
+from eigengap.sources.field_places import FieldFile, Place, xarray
+from eigengap.sources.reader import Reader, UnreadableError
+from eigengap.sources.wording import quote, show
+
+LARGEST_CHUNK = 4  # blocks' worth of rows that are read at once to read no chunk twice
+KINDS = {"M": "dates", "m": "durations", "c": "complex numbers", "O": "objects"}
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """What all places of a field have in common, and the samples of each."""
+
+    sample_dim: Hashable
+    grid: Grid
+    dtype: np.dtype[Any]
+    lengths: tuple[int, ...]  # samples in each place
+    samples: Any  # xarray.Dataset of the coordinates along sample_dim
+    name: Hashable | None
+    attrs: dict[Any, Any]
+
+    @property
+    def label(self) -> list[str] | None:
+        """What stands at each sample, None where there is no coordinate."""
+        if self.sample_dim not in self.samples.coords:
+            return None
+        return [text_of(value) for value in self.samples[self.sample_dim].values]
+
+
+def layout_of(
+    places: Sequence[Place],
+    sample_dim: Hashable | None,
+    order: tuple[Hashable, ...] | None = None,
+) -> Layout:
+    """Look at every place once, reading coordinates only; all must lie on the grid of the first.
+
+    `order` is how the other dimensions are to stand; None means as in the first place.
+    """
+    looks: list[Layout] = []
+    for place in places:
+        with place.opened() as field:
+            look = _look(field, sample_dim, order, place.where)
+        if looks:
+            looks[0].grid.require_same(look.grid, quote(place.where))
+        looks.append(look)
+        sample_dim, order = look.sample_dim, look.grid.dims
+    return replace(
+        looks[0],
+        dtype=F4 if all(look.dtype == F4 for look in looks) else F8,
+        lengths=tuple(look.lengths[0] for look in looks),
+        samples=_joined([look.samples for look in looks], looks[0].sample_dim),
+    )
+
+
+def _look(field: Any, sample_dim: Any, order: tuple[Hashable, ...] | None, where: str) -> Layout:
+    """The layout of a single place."""
+    require_numbers(field, where)
+    dim = _sample_dim(field, sample_dim, where)
+    if order is not None and {dim, *order} == set(field.dims):
+        field = field.transpose(dim, *order)
+    return Layout(
+        sample_dim=dim,
+        grid=Grid.of(field, dim),
+        dtype=F4 if field.dtype.kind == "f" and field.dtype.itemsize == 4 else F8,
+        lengths=(int(field.sizes[dim]),),
+        samples=_along(field, dim),
+        name=field.name,
+        attrs=dict(field.attrs),
+    )
+
+
+class FieldReader(Reader):
+    """The samples of a field, from one place after another."""
+
+    def __init__(self, places: Sequence[Place], layout: Layout, grid: Grid) -> None:
+        self.places, self.grid = places, grid
+        self._layout = layout
+        self.where = places[0].where if len(places) == 1 else _together(places)
+        self.n_features = len(grid.cells)
+        # Made one by one until the columns are settled: there may be millions.
+        self.names = cast("tuple[str, ...]", CellNames(grid))
+        self.dtype = layout.dtype
+        self.n_rows: int = sum(layout.lengths)
+        self._size: int | None = None
+
+    def only(self, cells: NDArray[np.intp]) -> FieldReader:
+        """The same samples with these cells of the grid as columns."""
+        narrow = FieldReader(self.places, self._layout, self.grid.only(cells))
+        narrow.names, narrow._size = narrow.grid.names(), self._size
+        return narrow
+
+    def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
+        for place, length in zip(self.places, self._layout.lengths, strict=True):
+            with place.opened() as field:
+                self._require_unchanged(field, length, place)
+                for start, stop in steps(chunks_of(field, self._layout.sample_dim), length, rows):
+                    yield self._piece(field, start, stop, place)
+
+    def _piece(self, field: Any, start: int, stop: int, place: Place) -> NDArray[Any]:
+        dim = self._layout.sample_dim
+        part = field.isel({dim: slice(start, stop)}).transpose(dim, *self.grid.dims)
+        try:
+            values = np.asarray(part.values)
+        except (MemoryError, UnreadableError):
+            raise
+        except Exception as error:  # every codec of every format has its own
+            if not isinstance(place, FieldFile):
+                raise
+            raise UnreadableError(
+                place.where,
+                f"samples {start} to {stop - 1} along {quote(str(dim))} cannot be read ({error})",
+            ) from error
+        return self.grid.stacked(values).astype(self.dtype, copy=False)
+
+    def _require_unchanged(self, field: Any, length: int, place: Place) -> None:
+        layout = self._layout
+        others = zip(self.grid.dims, self.grid.shape, strict=True)
+        expected = {layout.sample_dim: length, **dict(others)}
+        found = dict(field.sizes)
+        if found != expected:
+            raise UnreadableError(
+                place.where,
+                f"it has changed since it was opened: its sizes were {_sizes(expected)} and are "
+                f"{_sizes(found)}. Let nothing write to it, or work on a copy",
+            )
+
+    def place(self, row: int) -> str:
+        """A row by its coordinate, and by its number within its file."""
+        label = self._layout.label
+        at = (
+            f"row {row}"
+            if label is None
+            else (f"{self._layout.sample_dim}={label[row]} (row {row})")
+        )
+        ends = np.cumsum(self._layout.lengths)
+        k = int(np.searchsorted(ends, row, side="right"))
+        if len(self.places) == 1:
+            return f"{show(at)} of {quote(self.where)}"
+        inside = row - int(ends[k]) + self._layout.lengths[k]
+        return f"{show(at)}, sample {inside} of {quote(self.places[k].where)}"
+
+    @property
+    def bytes_per_pass(self) -> int:
+        """Bytes of the files, other variables in them included."""
+        if self._size is None:
+            self._size = sum(place.size() for place in self.places)
+        return self._size
+
+
+def require_numbers(field: Any, where: str) -> None:
+    """Refuse what holds no real numbers."""
+    dtype = field.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "fiub":
+        return
+    kind = KINDS.get(getattr(dtype, "kind", ""), "text")
+    raise UnreadableError(
+        where,
+        f"{quote(str(field.name))} holds {kind} ({dtype}), not real numbers. Choose another "
+        "variable with variable=, or convert it, e.g. X.astype(float)",
+    )
+
+
+def chunks_of(field: Any, dim: Hashable) -> Iterator[int]:
+    """Lengths of the chunks along a dimension, one after another; 1 where there are none."""
+    if dim in (field.chunksizes or {}):
+        return iter(field.chunksizes[dim])
+    preferred = field.encoding.get("preferred_chunks") or {}
+    return repeat(max(1, int(preferred.get(dim) or 1)))
+
+
+def steps(chunks: Iterator[int], length: int, rows: int) -> Iterator[tuple[int, int]]:
+    """Consecutive (start, stop) of about `rows` that cut no chunk, unless one is far too large."""
+    start = stop = 0
+    while stop < length:
+        chunk = min(next(chunks), length - stop)
+        if stop > start and stop + chunk - start > rows:
+            yield start, stop
+            start = stop
+        stop += chunk
+        if chunk > LARGEST_CHUNK * rows:
+            yield from ((low, min(low + rows, stop)) for low in range(start, stop, rows))
+            start = stop
+    if stop > start:
+        yield start, stop
+
+
+def _sample_dim(field: Any, sample_dim: Hashable | None, where: str) -> Hashable:
+    if not field.dims:
+        raise UnreadableError(
+            where, f"{quote(str(field.name))} is a single number: it has no dimension of samples"
+        )
+    twice = next((dim for dim in field.dims if field.dims.count(dim) > 1), None)
+    if twice is not None:
+        raise UnreadableError(
+            where, f"the dimension {quote(str(twice))} occurs twice; rename one of them"
+        )
+    if sample_dim is None:
+        found: Hashable = field.dims[0]
+        return found
+    if sample_dim not in field.dims:
+        raise UnreadableError(
+            where,
+            f"there is no dimension {quote(str(sample_dim))}; the dimensions are "
+            f"{listed(field.dims)}. A single sample keeps its dimension with X.isel(dim=[i])",
+        )
+    return sample_dim
+
+
+def _along(field: Any, dim: Hashable) -> Any:
+    """The coordinates of the samples alone, in memory."""
+    others = [name for name, c in field.coords.items() if c.dims != (dim,)]
+    return field.coords.to_dataset().drop_vars(others).compute()
+
+
+def _joined(samples: list[Any], dim: Hashable) -> Any:
+    if len(samples) == 1:
+        return samples[0]
+    common = set.intersection(*(set(part.coords) for part in samples))
+    parts = [
+        part.drop_vars([name for name in part.coords if name not in common]) for part in samples
+    ]
+    if not common:
+        return parts[0]
+    return xarray().concat(
+        parts,
+        dim=dim,
+        data_vars="minimal",
+        coords="minimal",
+        compat="override",
+        join="override",
+        combine_attrs="override",
+    )
+
+
+def _together(places: Sequence[Place]) -> str:
+    return f"{places[0].where} and {len(places) - 1} more"
+
+
+def _sizes(sizes: dict[Hashable, int]) -> str:
+    return ", ".join(f"{show(dim)} {size}" for dim, size in sizes.items())

@@ -1,0 +1,246 @@
+"""A labelled field as a table, and rows of the table as labelled fields again."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.sources.checks import with_gaps_for
+from eigengap.sources.field_grid import Grid
+from eigengap.sources.field_places import is_field, places_of, xarray
+from eigengap.sources.field_reader import FieldReader, Layout, layout_of
+from eigengap.sources.reader import UnreadableError
+from eigengap.sources.stream import StreamSource
+from eigengap.sources.wording import quote
+
+
+class FieldSource(StreamSource):
+    """A labelled field as a table; made by `field_source`.
+
+    Attributes
+    ----------
+    sample_dim : the dimension whose positions are rows
+    variable : name of the field, None where it has none
+    grid : the other dimensions, and which of their cells are columns
+    """
+
+    reader: FieldReader
+
+    def __init__(
+        self,
+        reader: FieldReader,
+        layout: Layout,
+        *,
+        weight: Array | None,
+        codes: tuple[float, ...],
+        block_rows: int,
+    ) -> None:
+        super().__init__(reader, weight=weight, codes=codes, block_rows=block_rows)
+        self._layout = layout
+        self.grid: Grid = reader.grid
+        self.sample_dim, self.variable = layout.sample_dim, layout.name
+
+    @property
+    def never_seen(self) -> Any:
+        """DataArray of truth values over the grid: the cells that are no columns."""
+        outside = np.ones(self.grid.size, dtype=bool)
+        outside[self.grid.cells] = False
+        return self._made(outside.reshape(self.grid.shape), self.grid.dims, "never_seen")
+
+    def to_field(
+        self,
+        rows: Any,
+        dim: Hashable | None = None,
+        name: Hashable | None = None,
+        labels: Sequence[Any] | None = None,
+    ) -> Any:
+        """Rows over the columns of this source as a labelled field.
+
+        Parameters
+        ----------
+        rows : array of shape (k, n_features) or (n_features,)
+            Filled or reconstructed samples, `components_`, `mean_`, ...
+        dim : name of the first dimension, default=None
+            None means `sample_dim`, with its coordinates, where there are as many rows as samples,
+            and "component" otherwise. Give it where a model has as many components as samples.
+        name : name of the field, default=None
+            None means the variable's own for samples and single rows.
+        labels : sequence of length k, default=None
+            Coordinates along `dim`; None means PC1, PC2, ... along "component" and none elsewhere.
+
+        Returns
+        -------
+        xarray.DataArray
+            Dimensions (first, *others) with their coordinates, without the first one for a single
+            row; NaN in cells that are no columns. Attributes, such as units, are those of the field
+            for samples and single rows.
+
+        Examples
+        --------
+        >>> import numpy as np, xarray
+        >>> from eigengap.sources.fields import field_source
+        >>> sst = xarray.DataArray(
+        ...     [[[1.0, np.nan], [3.0, 4.0]], [[5.0, np.nan], [np.nan, 8.0]]],
+        ...     dims=("time", "lat", "lon"), coords={"lat": [10.5, 11.5], "lon": [20.0, 30.0]})
+        >>> source = field_source(sst)
+        >>> source.names
+        ('lat=10.5, lon=20', 'lat=11.5, lon=20', 'lat=11.5, lon=30')
+        >>> source.to_field([[1.0, 2.0, 3.0]]).sel(component="PC1").values
+        array([[ 1., nan],
+               [ 2.,  3.]])
+        """
+        rows = _floats(rows)
+        self._require_columns(rows)
+        own = self.variable if name is None else name
+        if rows.ndim == 1:
+            values = self.grid.unstacked(rows[None])[0]
+            return self._made(values, self.grid.dims, own).assign_attrs(self._layout.attrs)
+        values = self.grid.unstacked(rows)
+        samples = self._samples(len(rows)) if labels is None else None
+        if samples is not None and dim in (None, self.sample_dim):
+            field = self._made(values, (self.sample_dim, *self.grid.dims), own)
+            return field.assign_coords(samples).assign_attrs(self._layout.attrs)
+        return self._along(values, self.grid.dims, dim, labels, name)
+
+    def to_series(
+        self,
+        values: Any,
+        dim: Hashable | None = None,
+        name: Hashable | None = None,
+        labels: Sequence[Any] | None = None,
+    ) -> Any:
+        """What a model says of every sample, along `sample_dim` with its coordinates.
+
+        Parameters
+        ----------
+        values : array of shape (n_samples,) or (n_samples, k)
+            `score_samples(source)`, `transform(source)`, ...
+        dim : name of the second dimension, default=None
+            None means "component".
+        name : name of the result, default=None
+        labels : sequence of length k, default=None
+            Coordinates along `dim`; None means PC1, PC2, ... along "component" and none elsewhere.
+
+        Returns
+        -------
+        xarray.DataArray
+            Of shape (n_samples,) or (n_samples, k).
+        """
+        values = _floats(values)
+        samples = self._samples(len(values)) if values.ndim in (1, 2) else None
+        if samples is None:
+            raise ValueError(
+                f"values have the shape {values.shape}, and one entry or row for each of the "
+                f"{self.n_rows} samples is expected"
+            )
+        if values.ndim == 1:
+            made = xarray().DataArray(values, dims=(self.sample_dim,), name=name)
+            return made.assign_coords(samples)
+        made = self._along(values.T, (self.sample_dim,), dim, labels, name)
+        return made.transpose(self.sample_dim, ...).assign_coords(samples)
+
+    def same_columns(self, X: Any) -> FieldSource:
+        """Another field as a table with exactly the columns of this one.
+
+        Parameters
+        ----------
+        X : DataArray, Dataset, or path
+            A field on the same grid; its dimensions may stand in another order. Which of its cells
+            are seen does not matter: those without a value are gaps where this field has columns,
+            and are left out where it has none.
+
+        Returns
+        -------
+        FieldSource
+            Opened without a pass over the data.
+
+        Raises
+        ------
+        ValueError
+            Where the grids differ; the message names the first coordinate that does.
+        """
+        if isinstance(X, FieldSource):
+            places = X.reader.places
+        else:
+            chooses = hasattr(X, "data_vars") or not is_field(X)
+            places = places_of(X, self.variable if chooses else None)
+        layout = layout_of(places, self.sample_dim, self.grid.dims)
+        self.grid.require_same(layout.grid, "the new field")
+        return FieldSource(
+            FieldReader(places, layout, layout.grid).only(self.grid.cells),
+            layout,
+            weight=None,
+            codes=self._codes,
+            block_rows=self.rows_per_block,
+        )
+
+    def _samples(self, k: int) -> Any:
+        """Coordinates of k rows where they are the samples, those of weight 0 left out; or None."""
+        samples = self._layout.samples
+        if k == self.n_rows:
+            return samples.coords
+        if self.weight is None or k != np.count_nonzero(self.weight):
+            return None
+        present = np.flatnonzero(self.weight)
+        if self.sample_dim not in samples.dims:
+            return samples.coords
+        return samples.isel({self.sample_dim: present}).coords
+
+    def _along(
+        self,
+        values: NDArray[Any],
+        others: tuple[Hashable, ...],
+        dim: Hashable | None,
+        labels: Sequence[Any] | None,
+        name: Hashable | None,
+    ) -> Any:
+        """Values (k, ...) along a dimension that the field does not have."""
+        first = "component" if dim is None else dim
+        if first in others:
+            raise ValueError(
+                f"the field has a dimension {quote(str(first))} of its own: name another with dim="
+            )
+        if labels is None and first == "component":
+            labels = [f"PC{i + 1}" for i in range(len(values))]
+        if labels is not None and len(labels) != len(values):
+            raise ValueError(f"{len(labels)} labels for {len(values)} rows")
+        made = self._made(values, (first, *others), name)
+        if first in made.coords:  # a single number that happens to be called so
+            made = made.drop_vars(first)
+        return made if labels is None else made.assign_coords({first: list(labels)})
+
+    def _made(self, values: NDArray[Any], dims: tuple[Hashable, ...], name: Any) -> Any:
+        made = xarray().DataArray(values, dims=dims, name=name)
+        if set(self.grid.dims) <= set(dims):
+            made = made.assign_coords(self.grid.coords)
+        return made
+
+    def _require_columns(self, rows: NDArray[Any]) -> None:
+        if rows.ndim in (1, 2) and rows.shape[-1] == self.n_features:
+            return
+        raise ValueError(
+            f"rows have the shape {rows.shape}, and the last axis must be the {self.n_features} "
+            "columns of this source"
+        )
+
+    def _validated(self, values: NDArray[Any], start: int) -> NDArray[Any]:
+        try:
+            return super()._validated(values, start)
+        except UnreadableError:
+            values = with_gaps_for(values, self._codes) if self._codes else values
+            row, j = map(int, np.argwhere(np.isinf(values))[0])
+            raise UnreadableError(
+                self.reader.where,
+                f"Input X contains infinity: {values[row, j]} at {quote(self.grid.name(j))}, "
+                f"{self.reader.place(start + row)}. Set such cells to NaN to have them treated as "
+                "missing, or correct them",
+            ) from None
+
+
+def _floats(values: Any) -> NDArray[Any]:
+    array = np.asarray(values)
+    return array if array.dtype.kind == "f" else array.astype(np.float64)

@@ -1,0 +1,56 @@
+"""What a cell of a CSV file means: a number, a gap, or text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import nan
+
+# The spellings of "missing" that pandas takes by default, and a cell with nothing in it.
+GAPS = frozenset(
+    {
+        *("", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "<NA>", "n/a", "NULL", "null", "None"),
+        *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+    }
+)
+TRUTH = {"true": 1.0, "false": 0.0}
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
+_WITH_COMMA = re.compile(r"[+-]?\d*,\d+(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """How numbers and gaps are written in one file."""
+
+    gaps: frozenset[str] = GAPS
+    decimal: str = "."
+
+    def number(self, text: str) -> float | None:
+        """The number in a cell, NaN for a gap, None for text."""
+        text = text.strip()
+        if text in self.gaps:
+            return nan
+        if self.decimal == "," and "." not in text:
+            text = text.replace(",", ".")
+        elif self.decimal == ",":
+            return None
+        if _NUMBER.fullmatch(text) or _INFINITE.fullmatch(text):
+            return float(text)
+        return TRUTH.get(text.lower())
+
+    def is_gap(self, text: str) -> bool:
+        return text.strip() in self.gaps
+
+    def is_odd(self, text: str) -> bool:
+        """Whether a cell that is no text is one that pyarrow does not take for a number or gap."""
+        bare = text.strip()
+        return text not in self.gaps and (bare in self.gaps or bare.lower() in TRUTH)
+
+
+def has_decimal_comma(text: str) -> bool:
+    return _WITH_COMMA.fullmatch(text.strip()) is not None
+
+
+def has_decimal_point(text: str) -> bool:
+    return "." in text and _NUMBER.fullmatch(text.strip()) is not None

@@ -1,0 +1,173 @@
+"""How a CSV file is written, as its first rows tell: separator, decimal mark, header."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from eigengap.sources.files.csv_cells import Cells, has_decimal_comma, has_decimal_point
+from eigengap.sources.reader import UnreadableError
+
+LOOKED_AT = 1000  # rows
+SEPARATORS = (",", ";", "\t", "|")
+BOM = b"\xef\xbb\xbf"
+FOREIGN = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of cells, and the line on which it begins."""
+
+    cells: list[str]
+    line: int
+    stop: int  # characters up to its end
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What has to be known before the first number is read."""
+
+    separator: str
+    newline: bytes
+    cells: Cells
+    names: tuple[str, ...] | None  # of all columns; None where the file has no header
+    n_columns: int
+    start: int  # bytes before the first row of numbers
+    line: int  # number of its line
+    head: tuple[Row, ...]  # the first rows of numbers
+
+
+def look_at(where: str, head: bytes, gaps: frozenset[str]) -> Dialect:
+    """The dialect of a file that begins with `head`: whole rows."""
+    for mark, name in FOREIGN:
+        if head.startswith(mark):
+            raise UnreadableError(
+                where, f"it is written in {name}. Convert it: iconv -f {name} -t UTF-8"
+            )
+    skipped = len(BOM) if head.startswith(BOM) else 0
+    text = head[skipped:].decode("latin-1")  # one letter for each byte
+    separator = _separator(text)
+    rows = list(islice(rows_of(text, separator), LOOKED_AT + 1))
+    if not rows:
+        raise UnreadableError(where, "it is empty: Found array with 0 sample(s)")
+    decimal = _decimal(where, rows, separator)
+    cells = Cells(gaps, decimal)
+    names = None
+    start, line = 0, rows[0].line
+    if _is_header(rows, cells, text):
+        names = _decoded(where, rows[0].cells)
+        start, line = rows[0].stop, _line_after(text, rows[0])
+        rows = rows[1:]
+    if not rows:
+        raise UnreadableError(where, "it has a header and no rows: Found array with 0 sample(s)")
+    return Dialect(
+        separator,
+        newline_of(head),
+        cells,
+        names,
+        len(names) if names is not None else len(rows[0].cells),
+        skipped + start,
+        line,
+        tuple(rows),
+    )
+
+
+def rows_of(text: str, separator: str, line: int = 1) -> Iterator[Row]:
+    """The rows of a text, which begins on the given line; empty lines are none."""
+    taken = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal taken
+        for found in io.StringIO(text, newline=""):
+            taken += len(found)
+            yield found
+
+    reader = csv.reader(lines(), delimiter=separator)
+    before = 0
+    for cells in reader:
+        if cells:
+            yield Row(cells, line + before, taken)
+        before = reader.line_num
+
+
+def newline_of(head: bytes) -> bytes:
+    return b"\r" if b"\r" in head and b"\n" not in head else b"\n"
+
+
+def _separator(text: str) -> str:
+    """The one by which the first rows have equal numbers of cells, most of them numbers."""
+    return max(SEPARATORS, key=lambda separator: _merit(text, separator))
+
+
+def _merit(text: str, separator: str) -> tuple[bool, bool, float, int]:
+    rows = [row.cells for row in islice(rows_of(text, separator), 50)]
+    if not rows:
+        return False, False, 0.0, 0
+    widths = {len(row) for row in rows}
+    some = Cells()
+    body = rows[1:] or rows
+    numbers = sum(
+        some.number(cell) is not None or (separator != "," and has_decimal_comma(cell))
+        for row in body
+        for cell in row
+    )
+    share = numbers / sum(map(len, body))
+    divides = max(widths) > 1
+    return divides, divides and len(widths) == 1, share, len(rows[0])
+
+
+def _decimal(where: str, rows: list[Row], separator: str) -> str:
+    """A comma, in a file whose cells are parted by semicolons and hold such numbers."""
+    if separator != ";":
+        return "."
+    comma = _first(rows, has_decimal_comma)
+    point = _first(rows, has_decimal_point)
+    if comma is not None and point is not None:
+        raise UnreadableError(
+            where,
+            f"line {comma[0]} has a decimal comma ({comma[1]}) and line {point[0]} a decimal point "
+            f"({point[1]}); write all numbers in one way",
+        )
+    return "," if comma is not None else "."
+
+
+def _first(rows: list[Row], holds: object) -> tuple[int, str] | None:
+    assert callable(holds)
+    return next(((r.line, cell.strip()) for r in rows for cell in r.cells if holds(cell)), None)
+
+
+def _is_header(rows: list[Row], cells: Cells, text: str) -> bool:
+    """Unless every cell of line 1 is a number; a gap among numbers is a cell of a first row.
+
+    Numbers in quotes are names, as R and `open_sink` write them, unless those below are in quotes
+    too.
+    """
+    first = rows[0].cells
+    numbers = [cells.number(cell) is not None for cell in first]
+    if not all(numbers) or all(cells.is_gap(cell) for cell in first):
+        return True
+    if len(rows) < 2:
+        return False
+    above = text[: rows[0].stop].count('"')
+    below = text[rows[0].stop : rows[1].stop].count('"')
+    return above == 2 * len(first) and below < above
+
+
+def _decoded(where: str, cells: list[str]) -> tuple[str, ...]:
+    try:
+        return tuple(cell.encode("latin-1").decode("utf-8") for cell in cells)
+    except UnicodeDecodeError as error:
+        raise UnreadableError(
+            where,
+            f"its header is not UTF-8 ({error.reason} at byte {error.start} of a name). Convert "
+            "it, e.g. with iconv -f latin1 -t UTF-8",
+        ) from None
+
+
+def _line_after(text: str, row: Row) -> int:
+    """Number of the line on which what follows a row begins."""
+    newline = "\r" if "\n" not in text else "\n"
+    return 1 + text.count(newline, 0, row.stop)

@@ -1,0 +1,123 @@
+"""Where in a CSV file the first cell stands that cannot be read, and what to do about it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+
+from eigengap.sources.files.csv_cells import Cells, has_decimal_comma
+from eigengap.sources.files.csv_dialect import Dialect, Row, rows_of
+from eigengap.sources.files.refusal import choice, refuse_columns
+from eigengap.sources.reader import UnreadableError
+from eigengap.sources.wording import column, quote
+
+
+def first_fault(
+    where: str, chunk: bytes, line: int, dialect: Dialect, chosen: Sequence[int]
+) -> UnreadableError | None:
+    """The error for the first row of the chunk that is ragged or holds text; None if none is."""
+    try:
+        for row in rows_of(chunk.decode("latin-1"), dialect.separator, line):
+            if len(row.cells) != dialect.n_columns:
+                return ragged(where, row, dialect)
+            for j in chosen:
+                if dialect.cells.number(row.cells[j]) is None:
+                    return _text(where, row, j, dialect, chosen)
+    except csv.Error as error:
+        return UnreadableError(where, f"at or after line {line}: {error}")
+    return None
+
+
+def ragged(where: str, row: Row, dialect: Dialect) -> UnreadableError:
+    have, want = len(row.cells), dialect.n_columns
+    told = "the header has" if dialect.names is not None else "the first line has"
+    if have == want + 1 and row.line == dialect.line and dialect.names is not None:
+        way = "Names of rows, as R writes them? Give their column a name in the header"
+    elif have > want:
+        way = "Put cells that hold the separator in quotes"
+    else:
+        way = "Complete the line, or take it out"
+    shown = quote(dialect.separator.join(row.cells).encode("latin-1").decode("utf-8", "replace"))
+    return UnreadableError(
+        where, f"line {row.line} has {_cells(have)}, and {told} {want}: {shown}. {way}"
+    )
+
+
+def refuse_text_columns(
+    where: str, rows: Iterable[Row], dialect: Dialect, chosen: Sequence[int]
+) -> None:
+    """Refuse columns whose first rows hold text, all of them in one message."""
+    looks = {j: _Look(dialect.cells) for j in chosen}
+    for row in rows:
+        if len(row.cells) != dialect.n_columns:
+            raise ragged(where, row, dialect)
+        for j, look in looks.items():
+            look.at(row.cells[j], row.line)
+    refused = {j: look for j, look in looks.items() if look.text is not None}
+    if not refused:
+        return
+    told = [f"{column(dialect.names, j)} ({look})" for j, look in refused.items()]
+    numeric = [_label(dialect, j) for j in chosen if j not in refused]
+    raise refuse_columns(where, told, numeric, _hint(list(refused.values())))
+
+
+class _Look:
+    """What a column was seen to hold."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
+        self.text: str | None = None  # the first that is no number
+        self.line = self.numbers = 0
+        self.same = True  # all text is the same
+
+    def at(self, cell: str, line: int) -> None:
+        if self._cells.number(cell) is not None:
+            self.numbers += not self._cells.is_gap(cell)
+        elif self.text is None:
+            self.text, self.line = _shown(cell), line
+        else:
+            self.same = self.same and _shown(cell) == self.text
+
+    def __str__(self) -> str:
+        assert self.text is not None
+        kind = "text among numbers" if self.numbers else "text"
+        return f"{kind}, e.g. {quote(self.text)} at line {self.line}"
+
+
+def _hint(looks: list[_Look]) -> str:
+    comma = next((look for look in looks if has_decimal_comma(look.text or "")), None)
+    if comma is not None:
+        return (
+            f". {quote(comma.text or '')} looks like a decimal comma; those are read where cells "
+            "are parted by semicolons"
+        )
+    code = next((look.text for look in looks if look.numbers and look.same), None)
+    if code is None:
+        return ""
+    return f". If {quote(code)} stands for a missing cell, pass missing_values={quote(code)}"
+
+
+def _text(where: str, row: Row, j: int, dialect: Dialect, chosen: Sequence[int]) -> UnreadableError:
+    shown = quote(_shown(row.cells[j]))
+    others = [_label(dialect, k) for k in chosen if k != j]
+    leave = f"; or leave the column out: columns={choice(others)}" if others else ""
+    way = f"If that stands for a missing cell, pass missing_values={shown}{leave}"
+    if has_decimal_comma(row.cells[j]) or (dialect.cells.decimal == "," and "." in row.cells[j]):
+        way = "Write all numbers of the file with the same decimal mark"
+    return UnreadableError(
+        where, f"line {row.line}, column {column(dialect.names, j)} holds text, {shown}. {way}"
+    )
+
+
+def _label(dialect: Dialect, j: int) -> str | int:
+    """A column as `columns=` takes it: by name where that is its alone."""
+    names = dialect.names
+    return names[j] if names is not None and names[j] and names.count(names[j]) == 1 else j
+
+
+def _shown(cell: str) -> str:
+    return cell.strip().encode("latin-1").decode("utf-8", "replace")
+
+
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"

@@ -1,0 +1,194 @@
+"""CSV, plain or compressed, parsed by pyarrow some megabytes at a time.
+
+The file is cut here and not by pyarrow, so that memory is bounded and an error can name the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.extras import MissingExtraError
+from eigengap.sources.array import F8
+from eigengap.sources.checks import resolve_columns
+from eigengap.sources.files.columns import in_blocks
+from eigengap.sources.files.csv_cells import GAPS
+from eigengap.sources.files.csv_dialect import look_at, newline_of
+from eigengap.sources.files.csv_faults import first_fault, refuse_text_columns
+from eigengap.sources.files.csv_rows import chunks
+from eigengap.sources.files.file import FileReader
+from eigengap.sources.files.refusal import choice
+from eigengap.sources.reader import UnreadableError
+from eigengap.sources.wording import quote
+
+HEAD = 1 << 18  # bytes that are looked at first
+LEAST_CHUNK, MOST_CHUNK = 1 << 16, 4 << 20  # bytes that are parsed together
+PARSED = 1 << 20  # bytes of them that one thread parses
+
+
+class CsvReader(FileReader):
+    """A table of numbers in text; the number of rows is known when they have been read."""
+
+    def __init__(
+        self,
+        path: Path,
+        columns: Any = None,
+        texts: frozenset[str] = frozenset(),
+        compression: str | None = None,
+    ) -> None:
+        super().__init__(path)
+        self._compression = compression
+        as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
+        self._dialect = look_at(self.where, self._head(), GAPS | as_bytes)
+        names, d = self._dialect.names, self._dialect.n_columns
+        self._chosen = list(range(d)) if columns is None else resolve_columns(columns, names, d)
+        self._require_names(columns)
+        refuse_text_columns(self.where, self._dialect.head, self._dialect, self._chosen)
+        self.names = None if names is None else tuple(names[j] for j in self._chosen)
+        self.n_features, self.n_rows, self.dtype = len(self._chosen), None, F8
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        try:
+            import pyarrow as pa
+        except ImportError as error:
+            raise MissingExtraError("reading CSV", "pyarrow", "files") from error
+        try:
+            with pa.input_stream(str(self._path), compression=self._compression) as stream:
+                yield stream
+        except (pa.ArrowException, OSError) as error:
+            raise UnreadableError(self.where, f"it cannot be read to its end ({error})") from error
+
+    def _head(self) -> bytes:
+        """The first rows, whole: three of them at least, where the file has so many."""
+        head = b""
+        with self._opened() as stream:
+            first = bytes(stream.read(HEAD))
+            newline = newline_of(first)
+            for chunk, _ in chunks(_after(first, stream.read), HEAD, newline, self.where):
+                head += chunk
+                if len(first) == HEAD and head.count(newline) >= 3:
+                    break
+        return head
+
+    def _require_names(self, columns: Any) -> None:
+        names = self._dialect.names
+        if names is None:
+            return
+        chosen = [names[j] for j in self._chosen]
+        if columns is None and "" in chosen:
+            nameless = names.index("")
+            others = [j for j in self._chosen if names[j]]
+            raise UnreadableError(
+                self.where,
+                f"column {nameless} has no name in line 1. It may be the row numbers that pandas and "
+                f"R write along; leave them out by position, columns={choice(others)}, or give "
+                "the column a name",
+            )
+        twice = next((name for name in chosen if chosen.count(name) > 1), None)
+        if twice is not None:
+            at = [j for j in self._chosen if names[j] == twice]
+            others = [j for j in self._chosen if j not in at[1:]]
+            raise UnreadableError(
+                self.where,
+                f"line 1 names {len(at)} columns {quote(twice)} (positions "
+                f"{', '.join(map(str, at))}), and names must be unique. Rename them there, or "
+                f"choose by position: columns={choice(others)}",
+            )
+
+    def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
+        size = min(MOST_CHUNK, max(LEAST_CHUNK, 8 * rows * self._dialect.n_columns))
+        return in_blocks(self._parts(size), rows, self.n_features, self.dtype)
+
+    def _parts(self, size: int) -> Iterator[list[NDArray[Any]]]:
+        dialect = self._dialect
+        slow: set[int] = set()  # columns with cells that pyarrow does not read as numbers
+        with self._opened() as stream:
+            stream.read(dialect.start)
+            found = chunks(stream.read, size, dialect.newline, self.where, dialect.line)
+            for chunk, line in found:
+                yield from self._numbers(chunk, line, slow)
+
+    def _numbers(self, chunk: bytes, line: int, slow: set[int]) -> Iterator[list[NDArray[Any]]]:
+        import pyarrow as pa
+
+        try:
+            table = self._parsed(chunk, slow)
+        except pa.ArrowException as error:
+            try:
+                table = self._parsed(chunk, set(self._chosen))
+            except pa.ArrowException:
+                raise self._fault(chunk, line, error) from None
+            slow.update(j for j in self._chosen if self._is_odd(table.column(str(j))))
+        for batch in table.to_batches():
+            columns = [self._column(batch.column(k)) for k in range(batch.num_columns)]
+            if any(column is None for column in columns):
+                raise self._fault(chunk, line)
+            yield columns  # type: ignore[misc]
+
+    def _parsed(self, chunk: bytes, as_text: set[int]) -> Any:
+        """The chosen columns as float64, or as bytes where cells have to be looked at singly."""
+        import pyarrow as pa
+        from pyarrow import csv
+
+        cells = self._dialect.cells
+        single = as_text or b'"' in chunk or len(chunk) < 2 * PARSED
+        kinds = {str(j): pa.binary() if j in as_text else pa.float64() for j in self._chosen}
+        return csv.read_csv(
+            pa.BufferReader(chunk),
+            read_options=csv.ReadOptions(
+                column_names=[str(j) for j in range(self._dialect.n_columns)],
+                block_size=len(chunk) + 1 if single else PARSED,
+            ),
+            parse_options=csv.ParseOptions(
+                delimiter=self._dialect.separator, newlines_in_values=b'"' in chunk
+            ),
+            convert_options=csv.ConvertOptions(
+                column_types=kinds,
+                include_columns=list(kinds),
+                null_values=[gap.encode("latin-1").decode() for gap in sorted(cells.gaps)],
+                strings_can_be_null=False,
+                decimal_point=cells.decimal,
+                check_utf8=False,
+            ),
+        )
+
+    def _column(self, column: Any) -> NDArray[Any] | None:
+        """A column as float64, null as NaN; None where a cell is text."""
+        if str(column.type) != "binary":
+            return np.asarray(column.to_numpy(zero_copy_only=False))
+        coded = column.dictionary_encode()
+        values = [self._dialect.cells.number(_text(cell)) for cell in coded.dictionary.to_pylist()]
+        if any(value is None for value in values):
+            return None
+        numbers: NDArray[Any] = np.array(values, dtype=F8)
+        return np.take(numbers, np.asarray(coded.indices))
+
+    def _is_odd(self, column: Any) -> bool:
+        return any(self._dialect.cells.is_odd(_text(cell)) for cell in column.unique().to_pylist())
+
+    def _fault(self, chunk: bytes, line: int, error: Exception | None = None) -> UnreadableError:
+        found = first_fault(self.where, chunk, line, self._dialect, self._chosen)
+        stop = line + chunk.count(self._dialect.newline)
+        return found or UnreadableError(
+            self.where, f"lines {line} to {stop} cannot be read ({error})"
+        )
+
+
+def _text(cell: bytes | None) -> str:
+    return "" if cell is None else cell.decode("latin-1")
+
+
+def _after(first: bytes, read: Any) -> Any:
+    """Reading that begins with what was read already."""
+    waiting = [first]
+
+    def next_bytes(size: int) -> bytes:
+        return waiting.pop() if waiting else bytes(read(size))
+
+    return next_bytes

@@ -1,0 +1,100 @@
+"""HDF5: a two-dimensional dataset of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.extras import MissingExtraError
+from eigengap.sources.checks import resolve_columns
+from eigengap.sources.files.file import FileReader
+from eigengap.sources.files.members import choose_member, float_type, names_from
+from eigengap.sources.reader import UnreadableError
+
+MOST_CACHE = 256 << 20  # bytes of chunks that are kept decoded, so that none is decoded twice
+SLOTS = 10_007  # a prime, as HDF5 wants it
+
+
+class Hdf5Reader(FileReader):
+    """A dataset (n, d) of numbers; column names stand in its attribute "columns", where it has one.
+
+    HDF5 converts numbers as it reads them, so a block is written once.
+    """
+
+    def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
+        super().__init__(path)
+        with self._opened(1 << 20) as file:
+            self._member = choose_member(self.where, _shapes(file), member)
+            self.where = f"{path}::{self._member}"
+            data = file[self._member]
+            self.dtype = float_type(self.where, data.dtype, data.shape)
+            self.n_rows, d = map(int, data.shape)
+            labels = names_from(data.attrs.get("columns"), d)
+            self._band = _band_bytes(data)
+        self._d = d
+        self._chosen = None if columns is None else resolve_columns(columns, labels, d)
+        self.n_features = d if self._chosen is None else len(self._chosen)
+        self.names = labels
+        if labels is not None and self._chosen is not None:
+            self.names = tuple(labels[j] for j in self._chosen)
+
+    @contextmanager
+    def _opened(self, cache: int) -> Iterator[Any]:
+        try:
+            import h5py
+        except ImportError as error:
+            raise MissingExtraError("reading HDF5", "h5py", "files") from error
+        try:
+            file = h5py.File(self._path, "r", rdcc_nbytes=cache, rdcc_nslots=SLOTS)
+        except (OSError, RuntimeError) as error:
+            raise UnreadableError(
+                self.where, f"it is not a whole HDF5 file ({error}); copy it anew"
+            ) from error
+        with file:
+            yield file
+
+    def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
+        with self._opened(min(MOST_CACHE, max(1 << 20, self._band))) as file:
+            data = file[self._member]
+            for start in range(0, len(data), rows):
+                stop = min(start + rows, len(data))
+                yield self._block(data, start, stop)
+
+    def _block(self, data: Any, start: int, stop: int) -> NDArray[Any]:
+        block = np.empty((stop - start, self._d), dtype=self.dtype)
+        try:
+            data.read_direct(block, np.s_[start:stop])
+        except (OSError, RuntimeError, ValueError) as error:
+            raise UnreadableError(
+                self.where,
+                f"rows {start} to {stop - 1} cannot be read ({error}); write the file anew, or "
+                "leave those rows out",
+            ) from error
+        return block if self._chosen is None else np.ascontiguousarray(block[:, self._chosen])
+
+
+def _shapes(file: Any) -> dict[str, tuple[int, ...]]:
+    import h5py
+
+    shapes: dict[str, tuple[int, ...]] = {}
+
+    def look(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and item.shape is not None:
+            shapes[name] = tuple(item.shape)
+
+    file.visititems(look)
+    return shapes
+
+
+def _band_bytes(data: Any) -> int:
+    """Bytes of the chunks that lie side by side across all columns."""
+    if data.chunks is None:
+        return 0
+    rows, width = data.chunks
+    across = -(-data.shape[1] // width)
+    return int(rows * width * across * data.dtype.itemsize)

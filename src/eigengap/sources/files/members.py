@@ -1,0 +1,73 @@
+"""Files that hold several tables: the one that was named, or the only one there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from eigengap.sources.array import F4, F8
+from eigengap.sources.reader import UnreadableError
+from eigengap.sources.wording import quote
+
+MOST_NAMED = 12
+
+
+def choose_member(where: str, shapes: Mapping[str, tuple[int, ...]], member: str | None) -> str:
+    """Name of the table to read among arrays of these shapes: `member`, else the only 2-D one."""
+    if member is not None:
+        found = next((m for m in (member, member.strip("/"), "/" + member) if m in shapes), None)
+        if found is None:
+            close = get_close_matches(member, list(shapes), n=1)
+            hint = f"; did you mean {quote(close[0])}?" if close else ""
+            raise UnreadableError(
+                where, f"it has no array {quote(member)}{hint} It holds {listed(shapes)}"
+            )
+        return found
+    tables = [name for name, shape in shapes.items() if len(shape) == 2]
+    if len(tables) == 1:
+        return tables[0]
+    example = tables[0] if tables else "name"
+    raise UnreadableError(
+        where,
+        f"it has {len(tables) or 'no'} two-dimensional arrays; it holds {listed(shapes)}."
+        + (f" Say which one after the path: {quote(f'{where}::{example}')}" if tables else ""),
+    )
+
+
+def listed(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    if not shapes:
+        return "no array at all"
+    shown = [f"{quote(name)} {shape}" for name, shape in list(shapes.items())[:MOST_NAMED]]
+    more = f" and {len(shapes) - MOST_NAMED} more" if len(shapes) > MOST_NAMED else ""
+    return ", ".join(shown) + more
+
+
+def float_type(where: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.dtype[Any]:
+    """float32 for float32, float64 for every other real number; all else is refused."""
+    if dtype.kind not in "fiub":
+        raise UnreadableError(
+            where,
+            f"it holds {dtype}, not real numbers. Write it anew as float64, e.g. "
+            "table.astype(float)",
+        )
+    if len(shape) != 2:
+        raise UnreadableError(
+            where,
+            f"it has {len(shape)} dimension{'s' * (len(shape) != 1)}, shape {shape}, and a table "
+            "has two: rows and columns. Reshape it, e.g. table.reshape(len(table), -1)",
+        )
+    return F4 if dtype.kind == "f" and dtype.itemsize == 4 else F8
+
+
+def names_from(attribute: Any, d: int) -> tuple[str, ...] | None:
+    """Column names kept beside an array in its attribute "columns", where they fit it."""
+    if attribute is None or isinstance(attribute, str | bytes):
+        return None
+    try:
+        names = tuple(n.decode() if isinstance(n, bytes) else n for n in attribute)
+    except (TypeError, UnicodeDecodeError):
+        return None
+    return names if len(names) == d and all(isinstance(n, str) for n in names) else None

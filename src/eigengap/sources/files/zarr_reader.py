@@ -1,0 +1,94 @@
+"""Zarr: a two-dimensional array of format 2 or 3, in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.extras import MissingExtraError
+from eigengap.sources.checks import resolve_columns
+from eigengap.sources.files.members import choose_member, float_type, names_from
+from eigengap.sources.reader import Reader, UnreadableError
+
+MOST_BAND = 256 << 20  # bytes of chunks side by side that are read together
+
+
+class ZarrReader(Reader):
+    """An array (n, d) of numbers; column names stand in its attribute "columns", where it has one.
+
+    A chunk is decoded as a whole, so rows are read in multiples of its rows.
+    """
+
+    def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
+        self.where = str(path)
+        self._path, self._member = path, None
+        node = self._opened()
+        if not hasattr(node, "shape"):
+            self._member = choose_member(self.where, dict(_shapes(node)), member)
+            node = node[self._member]
+        elif member is not None:
+            raise UnreadableError(self.where, "it is an array itself; leave out what follows ::")
+        if self._member is not None:
+            self.where = f"{path}::{self._member}"
+        self.dtype = float_type(self.where, np.dtype(node.dtype), node.shape)
+        self.n_rows, d = map(int, node.shape)
+        labels = names_from(dict(node.attrs).get("columns"), d)
+        self._chosen = None if columns is None else resolve_columns(columns, labels, d)
+        self.n_features = d if self._chosen is None else len(self._chosen)
+        self.names = labels
+        if labels is not None and self._chosen is not None:
+            self.names = tuple(labels[j] for j in self._chosen)
+        self._chunk_rows, self._row_bytes = int(node.chunks[0]), d * np.dtype(node.dtype).itemsize
+
+    def _opened(self) -> Any:
+        try:
+            import zarr
+        except ImportError as error:
+            raise MissingExtraError("reading Zarr", "zarr", "files") from error
+        try:
+            return zarr.open(str(self._path), mode="r")
+        except Exception as error:  # stores and codecs raise what they like
+            raise UnreadableError(
+                self.where, f"it is no Zarr array or group ({error}); copy it anew"
+            ) from error
+
+    def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
+        node = self._opened()
+        array = node if self._member is None else node[self._member]
+        step = self._step(rows)
+        for start in range(0, len(array), step):
+            stop = min(start + step, len(array))
+            band = self._band(array, start, stop)
+            for at in range(0, len(band), rows):
+                part = band[at : at + rows]
+                if self._chosen is not None:
+                    part = part[:, self._chosen]
+                yield np.array(part, dtype=self.dtype, order="C", copy=None)
+
+    def _step(self, rows: int) -> int:
+        """Rows that are read together: whole chunks, unless these are out of all proportion."""
+        chunk = self._chunk_rows
+        if chunk <= rows:
+            return rows // chunk * chunk
+        return chunk if chunk * self._row_bytes <= MOST_BAND else rows
+
+    def _band(self, array: Any, start: int, stop: int) -> NDArray[Any]:
+        try:
+            return np.asarray(array[start:stop])
+        except Exception as error:  # stores and codecs raise what they like
+            raise UnreadableError(
+                self.where,
+                f"rows {start} to {stop - 1} cannot be read ({error or type(error).__name__}); "
+                "write the array anew, or leave those rows out",
+            ) from error
+
+
+def _shapes(group: Any, prefix: str = "") -> Iterator[tuple[str, tuple[int, ...]]]:
+    for name in group.array_keys():
+        yield prefix + name, tuple(group[name].shape)
+    for name in group.group_keys():
+        yield from _shapes(group[name], f"{prefix}{name}/")

@@ -1,0 +1,77 @@
+"""Tables that are written block by block. `open_sink` finds the writer by the name of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eigengap.sources.sinks.base import Sink
+
+__all__ = ["Sink", "open_sink"]
+
+SUFFIXES = ".npy, .csv, .csv.gz, .parquet, .zarr, .h5"
+
+
+def open_sink(path: Any, names: Sequence[str] | None = None, *, force: bool = False) -> Sink:
+    """A file to append rows to, which has its name only once it is complete.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where to write; the suffix is the format: .npy, .csv, .csv.gz, .parquet, .zarr, .h5.
+    names : sequence of str, default=None
+        Column names. .npy has no place for them. In CSV a name that a spreadsheet would take for a
+        formula gets an apostrophe in front.
+    force : bool, default=False
+        Whether a file of that name may be replaced; it is there until the new one is complete.
+
+    Returns
+    -------
+    sink : Sink
+        For a `with` block, in which `sink.append(rows)` adds rows (c, d). If the block is left by
+        an exception nothing is left of what was written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from eigengap.sources.sinks import open_sink
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name) / "scores.csv"
+    >>> with open_sink(path, ["PC1", "PC2"]) as sink:
+    ...     sink.append(np.array([[0.1, 2.0]]))
+    ...     sink.append(np.array([[-3.0, np.nan]]))
+    >>> print(path.read_text())
+    PC1,PC2
+    0.1,2
+    -3,
+    <BLANKLINE>
+    >>> folder.cleanup()
+    """
+    target = Path(path).expanduser()
+    name = target.name.lower()
+    if name.endswith(".npy"):
+        from eigengap.sources.sinks.npy import NpySink
+
+        return NpySink(target, names, force)
+    if name.endswith((".csv", ".csv.gz")):
+        from eigengap.sources.sinks.csv_sink import CsvSink
+
+        return CsvSink(target, names, force)
+    if name.endswith((".parquet", ".pq")):
+        from eigengap.sources.sinks.parquet import ParquetSink
+
+        return ParquetSink(target, names, force)
+    if name.endswith(".zarr"):
+        from eigengap.sources.sinks.zarr_sink import ZarrSink
+
+        return ZarrSink(target, names, force)
+    if name.endswith((".h5", ".hdf5")):
+        from eigengap.sources.sinks.hdf5 import Hdf5Sink
+
+        return Hdf5Sink(target, names, force)
+    raise ValueError(
+        f"{str(target)!r} ends in none of {SUFFIXES}, and the suffix tells what to write"
+    )

@@ -1,0 +1,226 @@
+"""A table on its way into a file: under another name until it is complete, or not there at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.sources.wording import quote, whole
+
+GATHERED = 8 << 20  # bytes of rows that are written together
+
+
+class Sink(ABC):
+    """Rows in order, appended in a `with` block.
+
+    What is written stands in the same folder under a hidden name. When the block is left it is
+    brought to the disk and renamed in one step; an exception, also of the writing itself, removes
+    it, and what had the name before is as it was.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str] | None, force: bool) -> None:
+        self.path = path
+        self._target = Path(os.path.realpath(path))  # the file and not the link to it
+        self._force = force
+        self.names = None if names is None else tuple(map(str, names))
+        self.n_rows = 0
+        self.n_features: int | None = None if self.names is None else len(self.names)
+        self.dtype: np.dtype[Any] | None = None
+        self._waiting: list[NDArray[Any]] = []
+        self._refuse()
+        tail = f".{secrets.token_hex(4)}.part"
+        self._temporary = self._target.with_name(f".{self._target.name[:200]}{tail}")
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Open the temporary file; `n_features` and `dtype` are known."""
+
+    @abstractmethod
+    def _write(self, rows: NDArray[Any]) -> None:
+        """Add rows (c, d), C order, of `dtype`."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Write what is left and close."""
+
+    @abstractmethod
+    def _abandon(self) -> None:
+        """Close what is open, without any care for what was written."""
+
+    def append(self, rows: Any) -> None:
+        """Add rows (c, d) of real numbers; NaN is an unseen cell."""
+        rows = np.asarray(rows)
+        self._check(rows)
+        if self.dtype is None:
+            single = rows.dtype == np.float32
+            self.dtype = np.dtype(np.float32 if single else np.float64)
+            with self._told():
+                self._begin()
+        self.n_rows += len(rows)
+        self._waiting.append(np.array(rows, dtype=self.dtype, order="C"))
+        if sum(part.nbytes for part in self._waiting) >= GATHERED:
+            self._flush()
+
+    def name_columns(self, names: Sequence[str]) -> None:
+        """Give the columns names, before the first row."""
+        assert self.n_rows == 0
+        self.names, self.n_features = tuple(map(str, names)), len(names)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._discard()
+            return
+        try:
+            if self.dtype is None:
+                raise ValueError(f"nothing was appended to {whole(str(self.path))}")
+            self._flush()
+            with self._told():
+                self._end()
+                self._refuse()
+                self._publish()
+        except BaseException:
+            self._discard()
+            raise
+
+    def _check(self, rows: NDArray[Any]) -> None:
+        if rows.ndim != 2 or rows.dtype.kind not in "fiub":
+            raise ValueError(
+                f"rows of real numbers, shape (c, d), are written to {whole(str(self.path))}; got "
+                f"shape {rows.shape} of {rows.dtype}"
+            )
+        if self.n_features is None:
+            self.n_features = rows.shape[1]
+        if rows.shape[1] != self.n_features:
+            raise ValueError(
+                f"{whole(str(self.path))} has {self.n_features} columns, and row {self.n_rows} on "
+                f"has {rows.shape[1]}"
+            )
+        twice = next((n for n in self.names or () if (self.names or ()).count(n) > 1), None)
+        if twice is not None and self.dtype is None:
+            raise ValueError(f"the column name {quote(twice)} occurs twice; names must be unique")
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        parts, self._waiting = self._waiting, []
+        rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        with self._told():
+            self._write(rows)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What the system says of the temporary file is said of the one that the caller named."""
+        try:
+            yield
+        except FileExistsError:
+            raise
+        except OSError as error:
+            number = error.errno or _number_in(str(error))
+            raise OSError(
+                number,
+                f"{os.strerror(number)}; nothing was written under this name",
+                str(self.path),
+            ) from error
+
+    def _refuse(self) -> None:
+        """Refuse to write where something stands that must not be replaced, or where none can."""
+        if self._target.exists() and not self._force:
+            raise FileExistsError(
+                errno.EEXIST, "it exists already; pass force=True to replace it", str(self.path)
+            )
+        if not self._target.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(self.path))
+
+    def _publish(self) -> None:
+        """From the temporary name to the final one."""
+        if self._target.is_dir():
+            self._replace_folder()
+        else:
+            os.replace(self._temporary, self._target)
+        _sync(self._target.parent)
+
+    def _replace_folder(self) -> None:
+        """A folder cannot be replaced in one step: the old one makes way, or returns."""
+        aside = self._temporary.with_suffix(".old")
+        os.rename(self._target, aside)
+        try:
+            os.rename(self._temporary, self._target)
+        except BaseException:
+            os.rename(aside, self._target)
+            raise
+        shutil.rmtree(aside)
+
+    def _discard(self) -> None:
+        self._waiting = []
+        try:
+            self._abandon()
+        finally:
+            if self._temporary.is_dir():
+                shutil.rmtree(self._temporary, ignore_errors=True)
+            else:
+                self._temporary.unlink(missing_ok=True)
+
+
+class FileSink(Sink):
+    """A sink of one file that Python itself writes, so that its errors are Python's."""
+
+    _file: Any = None
+
+    def _create(self) -> Any:
+        """The temporary file, which must not be there yet, with the permissions of a new one."""
+        number = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        self._file = os.fdopen(number, "w+b")
+        return self._file
+
+    def _close(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def _abandon(self) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.close()
+        except OSError:  # the disk is full: what is in the buffer is not wanted any more
+            self._file.close()
+
+
+def _number_in(text: str) -> int:
+    """The error number that a library has put into words."""
+    for number, name in (
+        (errno.ENOSPC, "No space left"),
+        (errno.EDQUOT, "quota"),
+        (errno.EFBIG, "File too large"),
+    ):
+        if name in text or f"errno = {number}" in text:
+            return number
+    return errno.EIO
+
+
+def _sync(folder: Path) -> None:
+    """Bring the name itself to the disk, where the system can."""
+    try:
+        number = os.open(folder, os.O_RDONLY)
+    except OSError:  # folders cannot be opened there
+        return
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF):
+            raise
+    finally:
+        os.close(number)

@@ -1,0 +1,73 @@
+"""Writing CSV: numbers in the fewest digits that read back as the same number, gaps as nothing.
+
+A header cell that begins with = + - @ is a formula to a spreadsheet, and the name of a column may
+come from anywhere: an apostrophe in front makes it text again (OWASP, CSV injection).
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.extras import MissingExtraError
+from eigengap.sources.cells import is_number
+from eigengap.sources.sinks.base import FileSink
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class CsvSink(FileSink):
+    """Comma-separated text, compressed where the name ends in .gz."""
+
+    def _begin(self) -> None:
+        file = self._create()
+        self._zip: Any = None
+        if self._target.name.lower().endswith(".gz"):
+            # No name and no time inside: equal rows give equal bytes.
+            self._zip = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
+        self._text = self._zip or file
+        if self.names is not None:
+            self._text.write(header(self.names))
+
+    def _write(self, rows: NDArray[Any]) -> None:
+        try:
+            import pyarrow as pa
+            from pyarrow import csv as arrow_csv
+        except ImportError as error:
+            raise MissingExtraError("writing CSV", "pyarrow", "files") from error
+        # A line with nothing on it would be no row: a gap in a single column is written out.
+        gaps_empty = rows.shape[1] > 1
+        columns = [
+            pa.array(np.ascontiguousarray(rows[:, j]), from_pandas=gaps_empty)
+            for j in range(rows.shape[1])
+        ]
+        table = pa.Table.from_arrays(columns, [str(j) for j in range(len(columns))])
+        text = pa.BufferOutputStream()
+        arrow_csv.write_csv(table, text, arrow_csv.WriteOptions(include_header=False))
+        self._text.write(memoryview(text.getvalue()))
+
+    def _end(self) -> None:
+        if self._zip is not None:
+            self._zip.close()
+        self._close()
+
+    def _abandon(self) -> None:
+        if self._file is not None and self._zip is not None:
+            self._zip.fileobj = None  # or forgetting it would try to write once more
+        super()._abandon()
+
+
+def header(names: tuple[str, ...]) -> bytes:
+    """The line of column names; numbers are in quotes, so that they are read as names."""
+    written = io.StringIO(newline="")
+    safe = ["'" + name if name.startswith(FORMULA) else name for name in names]
+    numbers = all(map(is_number, safe))
+    csv.writer(
+        written, lineterminator="\n", quoting=csv.QUOTE_ALL if numbers else csv.QUOTE_MINIMAL
+    ).writerow(safe)
+    return written.getvalue().encode()

@@ -1,0 +1,242 @@
+"""From a table of any size to a file of any size, a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.sources import as_source
+from eigengap.sources.array import dense_to_float
+from eigengap.sources.base import Block, Source
+from eigengap.sources.frames import frame_to_float, library_of
+from eigengap.sources.sinks import open_sink
+from eigengap.warn import Told, listening, warn
+
+SD = "_sd"  # what is added to the name of a column for its standard deviation
+
+
+def stream(
+    method: Callable[[Any], Any],
+    X: Any,
+    to: Any,
+    *,
+    columns_out: Sequence[str] | None = None,
+    force: bool = False,
+) -> Path:
+    """Write method(X) to a file, block by block: neither X nor the result is ever in memory.
+
+    Parameters
+    ----------
+    method : callable
+        A method of a fitted estimator, or any function from a table to one row for each of its
+        rows: `model.transform`, `model.score_samples`,
+        `functools.partial(model.impute, return_std=True)`. If it returns a pair, the second is
+        written beside the first, in columns named with "_sd".
+    X : path, Source or table
+        A file, as `open_source` takes it, a source, or a table in memory. A table with column names
+        reaches the method as a data frame.
+    to : str or path-like
+        Where to write, as `open_sink` takes it: .npy, .csv, .csv.gz, .parquet, .zarr, .h5. The file
+        has this name only once it is complete.
+    columns_out : sequence of str, default=None
+        Names of the columns that are written. By default the estimator's own
+        (`get_feature_names_out`) for `transform`, the input's for a result of as many columns, the
+        name of the method for a result of one number a row, else y0, y1, ...
+    force : bool, default=False
+        Whether a file of that name may be replaced.
+
+    Returns
+    -------
+    path : Path
+        What was written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from eigengap import PPCA
+    >>> from eigengap.sources.streaming import stream
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> table, scores = Path(folder.name) / "table.npy", Path(folder.name) / "scores.npy"
+    >>> X = np.random.default_rng(0).normal(size=(500, 4)) * [3.0, 2.0, 1.0, 1.0]
+    >>> np.save(table, X)
+    >>> model = PPCA(2).fit(X)
+    >>> stream(model.transform, table, scores).name
+    'scores.npy'
+    >>> np.allclose(np.load(scores), model.transform(X))
+    True
+    >>> folder.cleanup()
+    """
+    source = X if isinstance(X, Source) else as_source(X)
+    if getattr(source, "weight", None) is not None or source.has_cell_sd:
+        raise ValueError(
+            "X comes with sample_weight or cell_sd, which no method is given here, and a row of "
+            "weight 0 would be missing in the file. Pass it without them"
+        )
+    heard = _Heard()
+    with (
+        open_sink(to, force=force) as sink,
+        closing(_results(_Method(method, source.names), source, heard)) as results,
+    ):
+        for result in results:
+            if sink.n_rows == 0:
+                sink.name_columns(_names(method, result, source, columns_out))
+            sink.append(result.beside())
+    heard.tell()
+    return sink.path
+
+
+@dataclass(frozen=True, eq=False)
+class _Result:
+    """What the method says of a block of rows."""
+
+    values: NDArray[Any]  # (c, k)
+    sd: NDArray[Any] | None  # (c, k)
+    names: tuple[str, ...] | None  # of the frame that it returned
+    is_flat: bool  # it returned one number a row
+
+    def beside(self) -> NDArray[Any]:
+        return self.values if self.sd is None else np.hstack([self.values, self.sd])
+
+
+@dataclass(frozen=True, eq=False)
+class _Method:
+    """The method, given each block as the kind of table that it was fitted to."""
+
+    method: Callable[[Any], Any]
+    names: tuple[str, ...] | None
+
+    def __call__(self, block: Block) -> _Result:
+        found = self.method(_table(block.values, self.names))
+        first, second = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+        values, names, is_flat = _numbers(first)
+        sd = None if second is None else _numbers(second)[0]
+        for part in (values,) if sd is None else (values, sd):
+            if len(part) != block.n_rows:
+                raise ValueError(
+                    f"the method returned {len(part)} rows for the {block.n_rows} rows from "
+                    f"{block.start} on; it must return one for each"
+                )
+        return _Result(values, sd, names, is_flat)
+
+
+@dataclass(frozen=True, eq=False)
+class _AsRecords:
+    """Results as arrays, which is what workers send: fields "values" or "flat", and "sd"."""
+
+    method: _Method
+
+    def __call__(self, block: Block) -> NDArray[Any]:
+        result = self.method(block)
+        parts = {"flat" if result.is_flat else "values": result.values}
+        if result.sd is not None:
+            parts["sd"] = result.sd
+        fields = [(name, part.dtype, (part.shape[1],)) for name, part in parts.items()]
+        records = np.empty(block.n_rows, dtype=fields)
+        for name, part in parts.items():
+            records[name] = part
+        return records
+
+
+def _results(method: _Method, source: Source, heard: _Heard) -> Generator[_Result]:
+    """The results of all blocks, in order."""
+    if hasattr(source, "pieces"):  # where blocks are computed elsewhere
+        for records in source.pieces(_AsRecords(method)):
+            found = records.dtype.names
+            sd = records["sd"] if "sd" in found else None
+            yield _Result(records[found[0]], sd, None, found[0] == "flat")
+        return
+    source.passes += 1
+    for block in source._blocks():  # type: ignore[attr-defined]
+        with heard.listening():
+            result = method(block)
+        yield result
+
+
+def _numbers(table: Any) -> tuple[NDArray[Any], tuple[str, ...] | None, bool]:
+    """Values (c, k), names if there are any, and whether there was one number a row."""
+    if library_of(table) is not None and getattr(table, "ndim", 2) == 2:
+        return *frame_to_float(table), False
+    values = table.toarray() if hasattr(table, "toarray") else np.asarray(table)
+    is_flat = values.ndim == 1
+    return dense_to_float(values[:, None] if is_flat else values), None, is_flat
+
+
+def _names(
+    method: Callable[[Any], Any],
+    result: _Result,
+    source: Source,
+    given: Sequence[str] | None,
+) -> list[str]:
+    k = result.values.shape[1]
+    names = list(given) if given is not None else _own_names(method, result, source)
+    if given is not None and len(names) not in (k, result.beside().shape[1]):
+        raise ValueError(f"columns_out has {len(names)} names, and there are {k} columns")
+    return names if result.sd is None or len(names) > k else names + [name + SD for name in names]
+
+
+def _own_names(method: Callable[[Any], Any], result: _Result, source: Source) -> list[str]:
+    k = result.values.shape[1]
+    if result.names is not None:
+        return list(result.names)
+    while isinstance(method, partial):
+        method = method.func
+    owner: Any = getattr(method, "__self__", None)
+    name = getattr(method, "__name__", "y")
+    if name == "transform" and hasattr(owner, "get_feature_names_out"):
+        found = [str(one) for one in owner.get_feature_names_out()]
+        if len(found) == k:
+            return found
+    if result.is_flat:
+        return [name if name.isidentifier() else "y"]
+    if source.names is not None and k == source.n_features:
+        return list(source.names)
+    return [f"y{j}" for j in range(k)]
+
+
+def _table(values: Any, names: tuple[str, ...] | None) -> Any:
+    """A block as a frame, where it has names and a frame library is there; else as it is."""
+    library = None if names is None else _frame_library()
+    if library is None or names is None:
+        return values
+    if library == "pandas":
+        return import_module(library).DataFrame(values, columns=list(names), copy=False)
+    return import_module(library).DataFrame(values, schema=list(names), orient="row")
+
+
+@cache
+def _frame_library() -> str | None:
+    """pandas, which wraps a block without copying it, else polars."""
+    return next((name for name in ("pandas", "polars") if find_spec(name) is not None), None)
+
+
+class _Heard:
+    """Warnings of all blocks, each kind told once."""
+
+    def __init__(self) -> None:
+        self._first: dict[type[Warning], Told] = {}
+        self._blocks: dict[type[Warning], int] = {}
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        with listening() as heard:
+            yield
+        for kind, told in {told.category: told for told in reversed(heard)}.items():
+            self._first.setdefault(kind, told)
+            self._blocks[kind] = self._blocks.get(kind, 0) + 1
+
+    def tell(self) -> None:
+        for kind, told in self._first.items():
+            blocks = self._blocks[kind]
+            more = f" (the first of {blocks} blocks that say so)" if blocks > 1 else ""
+            warn(told.message + more, kind)
