@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pytest
 import xarray as xr
+from tests.sources.test_fields import sea
+from tests.sources.test_fields_files import open_handles, write
 
 from eigengap import PPCA
 from eigengap.extras import MissingExtraError
 from eigengap.sources.fields import field_source
 from eigengap.sources.reader import UnreadableError
-from tests.sources.test_fields import sea
-from tests.sources.test_fields_files import open_handles, write
 
 
 def test_an_unknown_dimension_is_told_with_those_that_are():
@@ -61,7 +61,7 @@ def test_infinity_is_told_with_its_coordinates(tmp_path):
     field = sea()
     field[37, 2, 1] = -np.inf
     path = write(field, tmp_path / "sst.nc", "netcdf4")
-    told = r'-inf at "lat=10.5, lon=25", time=2001-02-07 \(row 37\) of .*Set such cells to NaN'
+    told = r'-inf at "lat=10.5, lon=25", time=2001-02-07, row 37 of .*Set such cells to NaN'
     for X, where in ((field, "the field sst"), (path, "sst.nc")):
         with pytest.raises(UnreadableError, match=told) as raised:
             field_source(X, block_rows=7)
@@ -86,7 +86,7 @@ def test_nothing_seen_at_all():
 
 def test_a_land_cell_that_was_asked_for_is_named_by_the_fit():
     source = field_source(sea(), columns=[0, 1, 2])
-    with pytest.raises(ValueError, match='no value in column "lat=-10.5, lon=25"'):
+    with pytest.raises(ValueError, match=r'no value in column "lat=-10.5, lon=25"'):
         PPCA(1).fit(source)
 
 
@@ -99,7 +99,7 @@ def test_a_dimension_that_occurs_twice():
 
 def test_another_grid_is_told_by_its_first_difference(tmp_path):
     source = field_source(sea())
-    with pytest.raises(ValueError, match=r"lat is 0.5 at position 1, and 0 is expected"):
+    with pytest.raises(ValueError, match=r"position 1 is lat=0.5, and lat=0 is expected"):
         source.same_columns(sea().assign_coords(lat=[-10.5, 0.5, 10.5]))
     with pytest.raises(ValueError, match=r"lon has 4 positions, and 5 are expected"):
         source.same_columns(sea().isel(lon=slice(4)))
@@ -107,20 +107,18 @@ def test_another_grid_is_told_by_its_first_difference(tmp_path):
         source.same_columns(sea().rename(lat="y"))
     with pytest.raises(ValueError, match=r'no dimension "time".*isel\(dim=\[i\]\)'):
         source.same_columns(sea().isel(time=0))
-    with pytest.raises(
-        ValueError, match=r'no cell "lat=-10.5, lon=20".*its cells'.replace("its", "Its")
-    ):
+    with pytest.raises(ValueError, match=r'no cell "lat=-10.5, lon=20".*Its cells'):
         field_source(sea().assign_coords(lon=np.arange(5)), columns=source.names)
     write(sea(), tmp_path / "a.nc", "netcdf4")
     write(sea().isel(lat=[0, 2, 1]), tmp_path / "b.nc", "netcdf4")
-    with pytest.raises(ValueError, match=r"b.nc.*lat is 10.5 at position 1, and 0 is expected"):
+    with pytest.raises(ValueError, match=r"b.nc.*position 1 is lat=10.5, and lat=0 is expected"):
         field_source(str(tmp_path / "*.nc"))
 
 
 def test_columns_that_do_not_fit_the_grid():
     with pytest.raises(ValueError, match="3 truth values but the grid has 15 cells"):
         field_source(sea(), columns=[True, False, True])
-    with pytest.raises(ValueError, match='chooses "lat=-10.5, lon=30" more than once'):
+    with pytest.raises(ValueError, match=r'chooses "lat=-10.5, lon=30" more than once'):
         field_source(sea(), columns=[2, 0, 2])
     with pytest.raises(ValueError, match="chooses 15, and the grid has 15 cells"):
         field_source(sea(), columns=[15])
@@ -153,7 +151,7 @@ def test_weights_of_another_length():
 
 
 def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no.nc"):
+    with pytest.raises(FileNotFoundError, match=r"no\.nc"):
         field_source(tmp_path / "no.nc")
     with pytest.raises(FileNotFoundError, match="no file matches"):
         field_source(str(tmp_path / "*.nc"))
@@ -181,7 +179,7 @@ def test_a_file_cut_short_is_told(tmp_path, kind, share):
     path = write(sea(), tmp_path / "sst.nc", kind)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(ValueError, match="sst.nc"):
+    with pytest.raises(ValueError, match=r"sst\.nc"):
         field_source(path).collect()
     assert not open_handles(tmp_path)
 
@@ -202,10 +200,10 @@ def test_a_file_that_changes_between_passes_is_told(tmp_path):
     source = field_source(path, block_rows=7)
     path.unlink()
     write(sea(n=50), path, "netcdf4")
-    with pytest.raises(UnreadableError, match="sizes were time 60, .* and are time 50"):
+    with pytest.raises(UnreadableError, match=r"sizes were time 60, .* and are time 50"):
         source.collect()
     path.unlink()
-    with pytest.raises(FileNotFoundError, match="sst.nc"):
+    with pytest.raises(FileNotFoundError, match=r"sst\.nc"):
         source.collect()
     assert not open_handles(tmp_path)
 
@@ -232,8 +230,7 @@ def test_times_that_cannot_be_decoded_say_the_way_out(tmp_path):
 
 
 def test_foreign_names_are_shown_on_one_line():
-    field = sea().rename(time="t\x1b[31m\n", sst=None) if False else sea().rename("a\n\x1b[31m")
-    field = field.rename(lat="l\nat")
+    field = sea().rename("a\n\x1b[31m").rename(lat="l\nat", time="t\x1b[31m\n")
     field[3, 1, 1] = np.inf
     with pytest.raises(UnreadableError) as raised:
         field_source(field)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 
 from eigengap.estimators.structure_preserving import (
     StructurePreservingEmbedding,
     StructureWarning,
 )
 from eigengap.memory import DoesNotFitError
+from eigengap.warn import silence
 
 ROWS = np.random.default_rng(0).normal(size=(30, 3))
 
@@ -105,8 +109,16 @@ def test_a_threshold_that_no_pair_keeps():
 
 def test_rows_that_coincide():
     rows = np.vstack([ROWS[:10], ROWS[:3]])
-    model = StructurePreservingEmbedding(3, n_neighbors=3, max_iter=5).fit(rows)
-    assert np.all(np.isfinite(model.embedding_))
+    model = StructurePreservingEmbedding(3, n_neighbors=3, max_iter=5)
+    with silence():
+        model.fit(rows)
+    Z = model.embedding_
+    assert np.all(np.isfinite(Z))
+    new = model.transform(rows)
+    assert np.array_equal(new[3:10], Z[3:10])
+    for k in range(3):  # the place of one of the two
+        assert np.array_equal(new[k], new[10 + k])
+        assert np.array_equal(new[k], Z[k]) or np.array_equal(new[k], Z[10 + k])
 
 
 # What was meant --------------------------------------------------------------------------------
@@ -150,3 +162,27 @@ def test_constraints_that_memory_does_not_hold(monkeypatch):
     monkeypatch.setattr("eigengap.memory.free_memory", lambda: 100_000)
     with pytest.raises(DoesNotFitError, match=r"30 nodes with \d+ constraints needs .* of memory"):
         StructurePreservingEmbedding().fit(ROWS)
+
+
+# Copies, and fits that fail --------------------------------------------------------------------
+
+
+def test_clones_and_pickles():
+    model = StructurePreservingEmbedding(2, n_neighbors=3, n_init=1, max_iter=2)
+    with silence():
+        model.fit(ROWS)
+    assert clone(model).get_params() == model.get_params()
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.transform(ROWS + 0.01), model.transform(ROWS + 0.01))
+
+
+def test_a_fit_that_fails_leaves_the_earlier_one():
+    model = of_graph().fit(PATH)
+    before = model.embedding_
+    with pytest.raises(ValueError, match="no edges"):
+        model.fit(np.zeros((4, 4)))
+    assert model.embedding_ is before
+    fresh = of_graph()
+    with pytest.raises(ValueError, match="no edges"):
+        fresh.fit(np.zeros((4, 4)))
+    assert not [name for name in vars(fresh) if name.endswith("_")]

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from eigengap.estimators._manifold import DisconnectedWarning
 from eigengap.estimators.unfolding import MaximumVarianceUnfolding
 from eigengap.fitting.neighbourhood import DisconnectedError
+from eigengap.fitting.unfolding import unfold
 from eigengap.fitting.unfolding_landmarks import choose_landmarks
 from eigengap.memory import DoesNotFitError
 
@@ -29,6 +30,12 @@ def test_a_graph_that_falls_apart_is_bridged_with_a_warning():
         model = MaximumVarianceUnfolding(n_neighbors=4).fit(APART)
     assert model.n_connected_components_ == 2
     assert np.ptp(model.embedding_[:, 0]) > 100.0
+    # The bridge is a hundred times as long as the edges, which keep their lengths all the same.
+    i, j, lengths = model.graph_.edges
+    Z = unfold(model.graph_).Z
+    off = np.sum((Z[i] - Z[j]) ** 2, axis=1) / lengths**2 - 1.0
+    assert np.sqrt(np.mean(off[lengths < 10.0] ** 2)) < 0.02
+    assert model.constraint_violation_ < 0.02
 
 
 def test_or_refused():
@@ -37,7 +44,8 @@ def test_or_refused():
 
 
 def test_rows_that_all_coincide_have_no_variance():
-    model = MaximumVarianceUnfolding(n_neighbors=3).fit(np.ones((8, 2)))
+    with pytest.warns(UserWarning, match="all rows coincide"):
+        model = MaximumVarianceUnfolding(n_neighbors=3).fit(np.ones((8, 2)))
     assert np.array_equal(model.embedding_, np.zeros((8, 2)))
 
 
@@ -48,10 +56,12 @@ def test_too_few_steps_are_told():
 
 
 @pytest.mark.parametrize(
-    "neighbours", [{"n_neighbors": None}, {"radius": 2.0}], ids=["neither", "both"]
+    ("neighbours", "says"),
+    [({"n_neighbors": None}, "got neither"), ({"radius": 2.0}, "needs n_neighbors=None")],
+    ids=["neither", "both"],
 )
-def test_neighbours_are_counted_or_within_a_radius(neighbours):
-    with pytest.raises(ValueError, match="exactly one of n_neighbors and radius"):
+def test_neighbours_are_counted_or_within_a_radius(neighbours, says):
+    with pytest.raises(ValueError, match=says):
         MaximumVarianceUnfolding(**neighbours).fit(ROWS)
 
 
@@ -146,6 +156,25 @@ def test_coordinates_without_variance_are_told():
     with pytest.warns(UserWarning, match=r"only 3 of the 6 coordinates have variance"):
         Z = MaximumVarianceUnfolding(6, n_neighbors=3).fit_transform(ROWS[:4])
     assert np.array_equal(Z[:, 3:], np.zeros((4, 3)))
+
+
+def test_rows_that_nearly_coincide_are_reported_in_the_unit_of_the_others():
+    rng = np.random.default_rng(4)
+    rows = np.vstack([ROWS[:15], ROWS[:15] + 1e-9 * rng.normal(size=(15, 3))])
+    model = MaximumVarianceUnfolding(n_neighbors=6).fit(rows)
+    assert model.constraint_violation_ < 1e-2
+    near = np.linalg.norm(model.embedding_[:15] - model.embedding_[15:], axis=1)
+    assert np.max(near) < 0.05
+
+
+def test_distances_that_no_points_have_are_told():
+    D = 1.0 - np.eye(12)
+    D[0, 1] = D[1, 0] = 5.0  # more than the way round
+    model = MaximumVarianceUnfolding(n_neighbors=11, metric="precomputed")
+    with pytest.warns(ConvergenceWarning, match="no points keep all these distances"):
+        model.fit(D)
+    assert model.duality_gap_ == np.inf
+    assert model.constraint_violation_ > 0.5
 
 
 # Size ------------------------------------------------------------------------------------------

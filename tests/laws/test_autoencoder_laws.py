@@ -104,17 +104,16 @@ def test_without_early_stopping_no_row_is_held_out(X):
         {"early_stopping": False},
         {"early_stopping": True},
         {"polish": False},
-        {"denoising": 0.2},
-        {"shortcut": False},
+        {"denoising": 0.2, "learning_rate": 0.03},
         {"hidden": ()},
     ],
-    ids=["all-rows", "held-out", "adam", "denoising", "classical", "linear"],
+    ids=["all-rows", "held-out", "adam", "denoising", "linear"],
 )
 def test_more_decay_is_smaller_weights_and_flatter_reconstructions(X, options):
     """Sums of squares of weights before codes are rescaled, which leaves reconstructions alone."""
     weights, spread = [], []
-    for decay in (0.0, 0.003, 0.03, 0.3, 1e3):
-        given = {"hidden": (8,), "max_iter": 300, "random_state": 0, **options}
+    for decay in (0.0, 0.03, 0.3, 1e3):
+        given = {"hidden": (6,), "max_iter": 200, "random_state": 0, **options}
         found = _raw_fit(X, Autoencoder(2, weight_decay=decay, **given))
         weights.append(sum(np.sum(W * W) for W in found.raw.parts.matrices))
         again = found.network.reconstruct(X)

@@ -183,7 +183,7 @@ def test_rows_of_the_fit_are_not_sought(method, monkeypatch):
     model = GPLVM(**METHODS[method])
     Z = model.fit_transform(X)
     np.testing.assert_array_equal(Z[20:], Z[:20])
-    monkeypatch.delattr(GPLVM, "_sought")
+    monkeypatch.setattr(GPLVM, "_sought", None)
     np.testing.assert_array_equal(model.transform(X), Z)
     np.testing.assert_array_equal(model.transform(X[::-1]), Z[::-1])
 
@@ -288,7 +288,8 @@ def test_intervals_cover_however_little_was_seen(method):
         filled, std = model.impute(hidden, return_std=True)
         gaps = np.isnan(hidden)
         covered = np.mean(np.abs(filled - truth)[gaps] < 1.96 * std[gaps])
-        assert 0.91 < covered < 0.985, seen
+        # Of one cell a row may be in two places far apart, and intervals reach over both.
+        assert 0.92 < covered < (1.0 if seen == 1 else 0.985), seen
 
 
 @pytest.mark.slow

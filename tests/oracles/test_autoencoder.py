@@ -183,8 +183,8 @@ def pca_error(train, test, q):
 
 
 def test_swiss_roll_is_given_back_better_than_by_pca():
-    train, test = held_out(make_swiss_roll(1200, noise=0.2, random_state=0)[0])
-    model = Autoencoder(2, hidden=(32, 16), max_iter=60, random_state=0).fit(train)
+    train, test = held_out(make_swiss_roll(800, noise=0.2, random_state=0)[0])
+    model = Autoencoder(2, hidden=(32, 16), max_iter=40, random_state=0).fit(train)
     assert -model.score(test) < 0.5 * pca_error(train, test, 2)
 
 
@@ -214,30 +214,30 @@ def test_codes_of_a_bent_line_follow_it():
 def test_filling_is_better_with_denoising_and_its_deviations_are_honest():
     """Bent rows with 20 % of the cells gone; half of the rows to fit, half to judge."""
     rng = np.random.default_rng(6)
-    t = rng.uniform(-2, 2, size=(1200, 2))
+    t = rng.uniform(-2, 2, size=(800, 2))
     mixing = rng.normal(size=(2, 10))
     X = np.tanh(t @ mixing) + 0.3 * (t @ rng.normal(size=(2, 10))) ** 2
     X += 0.05 * rng.normal(size=X.shape)
     gaps = rng.random(X.shape) < 0.2
     G = np.where(gaps, np.nan, X)
-    train, test = G[:600], G[600:]
+    train, test = G[:400], G[400:]
     errors = {}
     for share in (0.0, 0.2):
-        model = Autoencoder(2, hidden=(32, 16), denoising=share, max_iter=120, random_state=0).fit(
+        model = Autoencoder(2, hidden=(32, 16), denoising=share, max_iter=100, random_state=0).fit(
             train
         )
         filled, sd = model.impute(test, return_std=True)
-        apart = (filled - X[600:]) / model.model_.unit
-        errors[share] = np.sqrt(np.mean(apart[gaps[600:]] ** 2))
-        seen = ~gaps[600:]
-        assert np.array_equal(filled[seen], X[600:][seen])
+        apart = (filled - X[400:]) / model.model_.unit
+        errors[share] = np.sqrt(np.mean(apart[gaps[400:]] ** 2))
+        seen = ~gaps[400:]
+        assert np.array_equal(filled[seen], X[400:][seen])
         assert np.all(sd[seen] == 0.0)
-        assert np.all(sd[gaps[600:]] > 0.0)
-    inside = np.abs(filled - X[600:])[gaps[600:]] < 1.96 * sd[gaps[600:]]
+        assert np.all(sd[gaps[400:]] > 0.0)
+    inside = np.abs(filled - X[400:])[gaps[400:]] < 1.96 * sd[gaps[400:]]
     assert 0.91 < inside.mean() < 0.99
     assert errors[0.2] < errors[0.0]
     ppca = eigengap.PPCA(2, scale=True).fit(train).impute(test)
-    assert errors[0.2] < np.sqrt(np.mean(((ppca - X[600:]) / model.model_.unit)[gaps[600:]] ** 2))
+    assert errors[0.2] < np.sqrt(np.mean(((ppca - X[400:]) / model.model_.unit)[gaps[400:]] ** 2))
 
 
 def test_deviations_of_filled_cells_by_brute_force():

@@ -552,15 +552,15 @@ def test_rows_of_a_bayesian_fit_stay_where_it_left_them(gaps):
     np.testing.assert_allclose(np.sqrt(found.s), model.embedding_sd_, rtol=2e-2, atol=1e-3)
 
 
-def by_grid(model, new, own=None, reach=5.0, points=401):
+def by_grid(model, new, own=None, reach=5.0, points=301):
     """Evidence, moments of the latent and of the cells of each row, by sums over a fine grid."""
     axis = np.linspace(-reach, reach, points)
     grid = np.array(list(itertools.product(axis, axis)))
     prior = -0.5 * np.sum(grid**2, axis=1) - np.log(2 * np.pi)
     found = []
+    at = predictions(model, grid, none_of(len(grid)))
     for i, x in enumerate(new):
-        itself = np.full(len(grid), -1 if own is None else own[i])
-        mean, variance = predictions(model, grid, itself)
+        mean, variance = at if own is None else predictions(model, grid, np.full(len(grid), own[i]))
         terms = np.log(2 * np.pi * variance) + (np.nan_to_num(x) - mean) ** 2 / variance
         log_p = prior - 0.5 * np.sum(terms[:, ~np.isnan(x)], axis=1)
         total = np.logaddexp.reduce(log_p)
@@ -590,12 +590,12 @@ def test_posterior_of_a_new_row_is_the_integral_over_its_latent(method, noise):
     new[3, :4] = np.nan
     model = GPLVM(2, method=method, n_inducing=10, max_iter=100, tol=1e-5).fit(X)
     Y = model.model_.standardised(new)
-    evidence, z, spread, cells, sd = by_grid(model.model_, Y)
+    evidence, z, spread, cells, sd = by_grid(model._predictive, Y)
     score = model.score_samples(new) + (~np.isnan(new)) @ np.log(model.model_.unit)
-    np.testing.assert_allclose(score, evidence, atol=0.15)
+    np.testing.assert_allclose(score, evidence, atol=0.1)
     post = model.posterior(new)
     np.testing.assert_allclose(post.mean, z, atol=0.1)
-    np.testing.assert_allclose(post.std, spread, rtol=0.15, atol=0.02)
+    np.testing.assert_allclose(post.std, spread, rtol=0.1, atol=0.1)
     filled, std = model.impute(new, return_std=True)
     gaps = np.isnan(new)
     unit = model.model_.unit[0]
@@ -609,16 +609,16 @@ def test_posterior_of_a_row_of_an_exact_fit_is_from_the_other_rows():
     """Its own cells do not count twice."""
     X = with_gaps(swiss(40, noise=0.2), 0.1)
     model = GPLVM(2, method="exact", max_iter=100, tol=1e-5).fit(X)
-    some = np.flatnonzero(np.isnan(X).any(axis=1))[:6]
+    some = np.flatnonzero(np.isnan(X).any(axis=1))[:4]
     evidence, z, spread, cells, sd = by_grid(
-        model.model_, model.model_.standardised(X[some]), some, points=201
+        model._predictive, model.model_.standardised(X[some]), some, points=151
     )
     seen = ~np.isnan(X[some])
     score = model.score_samples(X[some]) + seen @ np.log(model.model_.unit)
     np.testing.assert_allclose(score, evidence, atol=0.15)
     post = model.posterior(X[some])
     np.testing.assert_allclose(post.mean, z, atol=0.1)
-    np.testing.assert_allclose(post.std, spread, rtol=0.15, atol=0.02)
+    np.testing.assert_allclose(post.std, spread, rtol=0.1, atol=0.1)
     filled, std = model.impute(X[some], return_std=True)
     unit = model.model_.unit[0]
     assert np.all(np.abs((filled - model.mean_) / unit - cells)[~seen] < 0.15 * sd[~seen])
@@ -635,7 +635,7 @@ def test_posterior_under_a_linear_kernel_is_ppca():
     filled, std = ours.impute(new, return_std=True)
     wanted, wanted_std = ppca.impute(new, return_std=True)
     gaps = np.isnan(new)
-    assert np.max(np.abs(filled - wanted)[gaps] / wanted_std[gaps]) < 0.1
+    assert np.max(np.abs(filled - wanted)[gaps] / wanted_std[gaps]) < 0.15
     np.testing.assert_allclose(std[gaps], wanted_std[gaps], rtol=0.1)
     np.testing.assert_allclose(ours.score_samples(new), ppca.score_samples(new), atol=0.1)
 

@@ -179,6 +179,32 @@ def test_more_dimensions_hold_what_the_plane_cannot():
     assert (model.edges_recovered_, model.false_edges_) == (1.0, 0.0)
 
 
+def test_more_starts_find_what_the_first_ones_miss():
+    model = StructurePreservingEmbedding(2, affinity="precomputed", n_init=20).fit(bipartite(1, 5))
+    assert (model.edges_recovered_, model.false_edges_) == (1.0, 0.0)
+    Z = model.embedding_
+    assert np.array_equal(nearest(Z, np.array([5, 1, 1, 1, 1, 1])), bipartite(1, 5).astype(bool))
+
+
+@pytest.mark.parametrize("kind", ["nearest_neighbors", "threshold"])
+def test_shares_are_those_of_brute_force_where_the_graph_does_not_fit(kind):
+    A = bipartite(1, 8)
+    model = StructurePreservingEmbedding(2, affinity="precomputed", graph=kind, n_init=1)
+    with pytest.warns(StructureWarning):
+        Z = model.fit_transform(A)
+    if kind == "threshold":
+        D = np.linalg.norm(Z[:, None] - Z[None], axis=2)
+        back = (model.threshold_ >= D) & ~np.eye(len(A), dtype=bool)
+    else:
+        back = nearest(Z, A.sum(axis=1))
+        back |= back.T
+    found = np.sum(back & (A == 1)) / np.sum(A)
+    false = np.sum(back & (A == 0)) / np.sum(back)
+    assert model.edges_recovered_ == pytest.approx(found)
+    assert model.false_edges_ == pytest.approx(false)
+    assert np.array_equal(model.recovered_graph_.toarray(), back)
+
+
 # The semidefinite program ------------------------------------------------------------------------
 
 

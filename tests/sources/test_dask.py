@@ -179,6 +179,7 @@ def test_columns_and_codes() -> None:
 def test_pca(way: str) -> None:
     X = table(False)
     source = as_dask_source(WAYS[way](X))
+    source.gather(SeenCells.of, Moments.of)
     fit, expected = fit_pca(source, 3), fit_pca(as_source(X), 3)
     same(fit.U, expected.U)
     same(fit.spectrum.lam, expected.spectrum.lam)
@@ -188,7 +189,7 @@ def test_pca(way: str) -> None:
 
 FITS: dict[str, Callable[[Any], Any]] = {
     "PPCA": lambda source: fit_ppca(source, 3),
-    "factor analysis": lambda source: fit_factor_analysis(source, 2),
+    "factor analysis": lambda source: fit_factor_analysis(source, 3),
     "Bayesian PCA": lambda source: fit_bayesian(source, 4),
 }
 
@@ -197,9 +198,14 @@ def covariance(model: Any) -> np.ndarray:
     return np.asarray(model.W @ model.W.T + np.diag(model.psi))
 
 
-@ways
-@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
-@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize(
+    "way", ["uneven rows and columns", "unknown rows", "frame with an empty partition"]
+)
+@pytest.mark.parametrize(
+    ("gaps", "weighted"),
+    [(False, False), (True, False), (True, True)],
+    ids=["complete", "gaps", "gaps and weights"],
+)
 @pytest.mark.parametrize("name", list(FITS))
 def test_gaussian_fits(way: str, gaps: bool, weighted: bool, name: str) -> None:
     X = table(gaps)
@@ -223,11 +229,11 @@ def test_mixture(way: str, gaps: bool) -> None:
     source.seen()
     before = source.passes
     fit, other = (fit_mixture(s, 2, [2, 2], "isotropic") for s in (source, expected))
-    order = np.argsort([c.mu[0] for c in fit.model.components])
-    other_order = np.argsort([c.mu[0] for c in other.model.components])
+    order = np.argsort([c.mu[0] for c in fit.model.models])
+    other_order = np.argsort([c.mu[0] for c in other.model.models])
     for a, b in zip(order, other_order, strict=True):
-        same(fit.model.components[a].mu, other.model.components[b].mu)
-        same(covariance(fit.model.components[a]), covariance(other.model.components[b]))
+        same(fit.model.models[a].mu, other.model.models[b].mu)
+        same(covariance(fit.model.models[a]), covariance(other.model.models[b]))
     assert source.passes - before == expected.passes
 
 
@@ -290,16 +296,23 @@ def test_one_weight_for_all() -> None:
     ],
     ids=["short", "column", "negative", "zero"],
 )
-@pytest.mark.parametrize("way", ["even rows", "unknown rows"])
-@pytest.mark.parametrize("lazy", [False, True], ids=["array", "dask"])
+@pytest.mark.parametrize(
+    ("way", "lazy"),
+    [("even rows", False), ("unknown rows", False), ("even rows", True)],
+    ids=["array", "array, unknown rows", "dask"],
+)
 def test_bad_weights(way: str, lazy: bool, w: np.ndarray, message: str) -> None:
     given = da.from_array(w, chunks=100) if lazy else w
-    if lazy and way == "unknown rows":
-        message = "partition|1D"  # it is not known before, and the partition is told
-        if not w.any():
-            pytest.skip("partitions of other lengths are refused first")
     with pytest.raises(ValueError, match=message):
         as_dask_source(WAYS[way](table(False)), sample_weight=given).seen()
+
+
+def test_weights_of_other_partitions() -> None:
+    with pytest.raises(ValueError, match="sample_weight has 2 partitions but X has 5"):
+        as_dask_source(frame(table(False)), sample_weight=da.ones(N, chunks=200))
+    uneven = da.ones(N, chunks=((70, 90, 80, 80, 80),))
+    with pytest.raises(PartitionError, match=r"partition [01] .* has 80 rows, .* has [79]0"):
+        as_dask_source(frame(table(False)), sample_weight=uneven).seen()
 
 
 # Passes -----------------------------------------------------------------------------------------

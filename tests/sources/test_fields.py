@@ -337,6 +337,15 @@ def test_other_rows_are_labelled_as_asked():
     assert square.to_field(axes, dim="component").dims[0] == "component"
 
 
+def test_coordinates_that_are_called_like_a_new_dimension_give_way():
+    field = sea().assign_coords(component=5).assign_coords(draw=("time", np.arange(60)))
+    source = field_source(field)
+    axes = source.to_field(np.zeros((2, 13)))
+    assert list(axes.component.values) == ["PC1", "PC2"]
+    assert source.to_series(np.zeros((60, 2)), dim="draw").dims == ("time", "draw")
+    xr.testing.assert_identical(source.to_field(source.collect()), field)
+
+
 def test_series_along_the_samples():
     field = sea()
     source = field_source(field)

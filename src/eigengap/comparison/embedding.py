@@ -185,7 +185,7 @@ def embedding_quality(
     >>> X = load_iris().data
     >>> embedding_quality(X, PCA(2).fit_transform(X))
     Embedding quality over all 150 points
-       10 neighbours: trustworthiness 0.9836, continuity 0.9908, recall 0.751 (chance 0.067)
+       10 neighbours: trustworthiness 0.9836, continuity 0.9909, recall 0.751 (chance 0.067)
       euclidean distances: residual variance 0.00323, stress 0.04048
     """
     spaces = Spaces.of(X, Z, metric, distances)

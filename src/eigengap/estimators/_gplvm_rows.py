@@ -45,9 +45,10 @@ class PlacesRows(TransformerMixin, BaseEstimator):
     embedding_: Array
     method_: str
     _only: dict[str, Any]  # attributes that one of the methods has
+    _predictive: GaussianProcesses  # the same with the noise of new cells
     _scaled: bool
     _back: BackMap | None
-    _order: Array  # of the latent coordinates
+    _order: Any  # of the latent coordinates
     _standard: Standard  # with the rows that were fitted
     _present: Rows  # which rows of the table these are
     _filler: PPCA | None  # of gaps in rows that a back constraint maps
@@ -169,14 +170,14 @@ class PlacesRows(TransformerMixin, BaseEstimator):
         # Only an exact fit has a point of its support for each row that can be left out.
         each = self.method_ == "exact" and len(self.model_.support) == len(self._present)
         return latent_posterior(
-            self.model_, Y, self.embedding_[self._present], own if each else none_of(len(Y))
+            self._predictive, Y, self.embedding_[self._present], own if each else none_of(len(Y))
         )
 
     def _sought(self, Y: Array) -> Array:
         """(n, q) the best latents of new rows."""
-        starts = likely_starts(self.model_, Y, self.embedding_[self._present], STARTS)
+        starts = likely_starts(self._predictive, Y, self.embedding_[self._present], STARTS)
         if self.method_ == "exact":
-            return most_probable(self.model_, Y, starts)
+            return most_probable(self._predictive, Y, starts)
         import eigengap.fitting.autodiff.engine  # noqa: F401  # JAX, or how to install it
         from eigengap.fitting.autodiff import latent_rows
 
@@ -220,7 +221,7 @@ class PlacesRows(TransformerMixin, BaseEstimator):
         if not np.all(np.isfinite(Z)):
             row, k = np.argwhere(~np.isfinite(Z))[0]
             raise ValueError(f"inverse_transform got {Z[row, k]} at row {row}, column {k}")
-        mean, variance = self.model_.predict(Z.astype(np.float64))
+        mean, variance = self._predictive.predict(Z.astype(np.float64))
         kind = Z.dtype
         if return_std:
             return mean.astype(kind, copy=False), np.sqrt(variance).astype(kind, copy=False)
@@ -293,6 +294,10 @@ class PlacesRows(TransformerMixin, BaseEstimator):
     @property
     def noise_variance_(self) -> float:
         return self.model_.noise_variance * self._unit_variance
+
+    @property
+    def cell_noise_variance_(self) -> float:
+        return self._predictive.noise_variance * self._unit_variance
 
     @property
     def _unit_variance(self) -> float:

@@ -17,7 +17,7 @@ from sklearn.base import _fit_context
 from eigengap.estimators._base import LinearGaussianEstimator, warn_of_few, warn_of_units
 from eigengap.estimators._features import check_features, keep_features
 from eigengap.fitting.gaussian_em import GaussianFit
-from eigengap.fitting.online import Stream, taken_in
+from eigengap.fitting.online import Stream, complete, taken_in, together
 from eigengap.fitting.online_em import Asked
 from eigengap.fitting.online_rows import StreamedRows
 from eigengap.linalg import Array
@@ -47,13 +47,17 @@ SOLVED = frozenset(
         "heywood_",
     }
 )
-LOOKED_AT = 1000  # rows in which codes for missing cells are looked for
+FEWEST_LOOKED_AT = 32  # rows in which codes for missing cells are looked for
 ROUNDING = 1e-14  # of a variance in a covariance matrix, beside the largest
 FEW_DIGITS = 1e-9  # the same, below which fewer than seven digits are left
 
 
 class LostDigitsWarning(UserWarning):
     """A variance is so small beside the largest that moments do not know it well."""
+
+
+class ContinuedFitWarning(UserWarning):
+    """A stream goes on from a model that does not tell all of the rows it was fitted to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +73,7 @@ class PartialFit(LinearGaussianEstimator):
     """What gives PCA, PPCA and FactorAnalysis their `partial_fit`."""
 
     tol: float
-    n_components: int | float | str | None
+    n_components: Any
     _batches: _Batches
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -102,7 +106,8 @@ class PartialFit(LinearGaussianEstimator):
         stood when its chunk was taken in. docs/streaming.md has figures.
 
         A batch that is refused (an infinite cell, other columns) leaves everything as it was. `fit`
-        begins anew; after `fit` there is nothing to go on from, and partial_fit says so.
+        begins anew. After `fit`, partial_fit goes on from the fitted mean and covariance, as if all
+        its rows had been complete, and warns unless these tell all.
 
         Examples
         --------
@@ -121,20 +126,23 @@ class PartialFit(LinearGaussianEstimator):
         source = _in_memory(
             as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
         )
-        before = self.__dict__.get("_batches")
-        if before is None:
+        is_first = "_batches" not in self.__dict__ and "model_" not in self.__dict__
+        if is_first:
             require_unique(source.names)
             before = _Batches(Stream.empty(source.n_features, source.names))
         else:
             check_features(self, X, source)
+            before = self.__dict__.get("_batches") or self._of_fit()
         self._require_components(source.n_features, before.stream)
-        source = present_rows(source)
-        codes = _codes(source, before)
-        after = self._taken_in(before, source)
-        if "_batches" not in self.__dict__:
+        block = _block(present_rows(source))
+        codes = _codes(block, before)
+        after = self._taken_in(before, block)
+        if is_first:
             keep_features(self, X, source)
+        elif "_batches" not in self.__dict__:
+            self._warn_of_fit()
         self._forget()
-        self._batches = replace(after, told=before.told or bool(codes))
+        self._batches = replace(after, told=after.told or bool(codes))
         for told in codes:
             warn(told.message, told.category)
         return self
@@ -182,12 +190,6 @@ class PartialFit(LinearGaussianEstimator):
         """What `_fit_model` of a subclass keeps besides the model."""
 
     def _require_streamable(self) -> None:
-        name = type(self).__name__
-        if "_batches" not in self.__dict__ and "model_" in self.__dict__:
-            raise ValueError(
-                f"this {name} was fitted by fit, which keeps nothing that partial_fit could go on "
-                "from: give every batch to partial_fit, the first one too"
-            )
         if getattr(self, "noise", "gaussian") != "gaussian":
             raise ValueError(
                 "partial_fit takes Gaussian noise only: how much a row counts under "
@@ -195,9 +197,9 @@ class PartialFit(LinearGaussianEstimator):
             )
 
     def _require_components(self, d: int, stream: Stream) -> None:
-        q = self.n_components
-        if not isinstance(q, Integral):
+        if not isinstance(self.n_components, Integral):
             return
+        q = int(self.n_components)
         if q > d:
             raise ValueError(f"n_components={q} must be at most {d}, the number of columns")
         if stream.settled is not None and stream.settled.q != q:
@@ -208,7 +210,33 @@ class PartialFit(LinearGaussianEstimator):
 
     # Taking in -----------------------------------------------------------------------------
 
-    def _taken_in(self, before: _Batches, source: Source) -> _Batches:
+    def _of_fit(self) -> _Batches:
+        """What `fit` has left to go on from: the model, in place of the moments of its rows."""
+        model = self.model_
+        if model.gaussian is not model or self.knows_cell_sd_:
+            raise ValueError(
+                "this model was fitted with Student noise or cell_sd, from which partial_fit "
+                "cannot go on: begin with a clone, or call fit on all rows"
+            )
+        sum_w = self.spectrum_.sum_w
+        names = getattr(self, "feature_names_in_", None)
+        listed = None if names is None else tuple(map(str, names))
+        n_rows = int(getattr(self, "n_samples_", round(sum_w)))
+        return _Batches(Stream.of_model(model, n_rows, sum_w, listed))
+
+    def _warn_of_fit(self) -> None:
+        spectrum, q = self.spectrum_, self.n_components_
+        if spectrum.complete and spectrum.discarded_variance(q) <= ROUNDING * spectrum.total:
+            return  # the covariance of the model is that of the rows
+        warn(
+            "partial_fit goes on from the model that fit has left, because fit keeps no moments: "
+            f"beyond the {q} components the rows of fit count as noise. Give every batch to "
+            "partial_fit, the first one too, and nothing is lost",
+            ContinuedFitWarning,
+        )
+
+    def _taken_in(self, before: _Batches, block: Block | None) -> _Batches:
+        """With another block; None takes in those that wait."""
         choice = before.choice
 
         def first_fit(rows: StreamedRows, origin: Array) -> GaussianFit:
@@ -216,8 +244,11 @@ class PartialFit(LinearGaussianEstimator):
             fit, choice = self._trial(rows, origin)
             return fit
 
-        stream = taken_in(before.stream, _block(source), self._asked(), first_fit)
-        return _Batches(stream, choice)
+        if block is None:
+            stream = complete(before.stream, self._asked(), first_fit)
+        else:
+            stream = taken_in(before.stream, block, self._asked(), first_fit)
+        return replace(before, stream=stream, choice=choice)
 
     def _trial(self, rows: StreamedRows, origin: Array) -> tuple[GaussianFit, RankChoice | None]:
         """A fit in units of the data that leaves nothing behind, and its choice of n_components."""
@@ -236,6 +267,7 @@ class PartialFit(LinearGaussianEstimator):
 
     def _solve(self) -> None:
         """Fitted attributes from the stream: all of them, or none where this fails."""
+        self._batches = self._taken_in(self._batches, None)
         solved = copy(self)
         solved._solve_stream(self._batches)
         for name in SOLVED & solved.__dict__.keys():
@@ -295,12 +327,20 @@ def _block(source: Source) -> Block:
     return Block(source.collect(), weight, None, 0)
 
 
-def _codes(source: Source, batches: _Batches) -> list[Told]:
-    """What is to be told of codes for missing cells, once in a stream."""
-    if batches.told or batches.stream.n_rows >= LOOKED_AT:
+def _codes(block: Block, batches: _Batches) -> list[Told]:
+    """What is to be told of codes for missing cells, once in a stream.
+
+    A look costs more than a small batch, so there is one whenever the rows have doubled.
+    """
+    before = batches.stream.n_rows
+    after = before + block.n_rows
+    if batches.told or after < FEWEST_LOOKED_AT or after.bit_length() == before.bit_length():
         return []
+    waiting = batches.stream.waiting
+    if waiting and isinstance(block.values, np.ndarray):
+        block = together([*waiting, block])
     with listening() as heard:
-        warn_of_codes(source)
+        warn_of_codes(ArraySource(block.values, names=batches.stream.names))
     return heard
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf, isfinite, log
 from typing import TextIO
 
@@ -15,8 +18,10 @@ from eigengap.fitting.loop import Keeper, Progress, Silent, Watch
 
 INTERVAL = 0.1  # seconds between two updates
 PULSE = 1.0  # seconds after which a line is rewritten though no step has ended
-RECENT = 20  # steps from which the rest is foretold
-FEWEST = 5
+RECENT = 20  # last steps, at least, from which the rest is foretold
+SHARE = 0.3  # of all steps, of a long fit
+WIDE = 1000  # columns of a terminal that does not tell
+FEWEST = 5  # that foretell anything
 
 
 class ProgressLine:
@@ -34,7 +39,7 @@ class ProgressLine:
         self._stream = sys.stderr if stream is None else stream
         self._live = self._stream.isatty()
         self._lock = threading.Lock()
-        self._steps: list[Progress] = []  # the recent ones of this run
+        self._steps: list[Progress] = []  # of this run
         self._run = 1
         self._last = -INTERVAL
         self._width = 0
@@ -49,7 +54,7 @@ class ProgressLine:
             if self._steps and progress.iteration <= self._steps[-1].iteration:
                 self._steps, self._last = [], -INTERVAL
                 self._run += 1
-            self._steps = [*self._steps[1 - RECENT :], progress]
+            self._steps.append(progress)
             self._arrived = time.perf_counter()
             if self._live and progress.seconds - self._last >= INTERVAL:
                 self._last = progress.seconds
@@ -92,10 +97,22 @@ class ProgressLine:
             f"objective {last.objective:.6g}",
             f"change {last.change:.1e}",
         ]
-        left = None if since is None else seconds_left(self._steps)
-        if left is not None:
-            facts.append(f"about {in_words(max(left - (since or 0.0), 0.0))} left")
-        return f"{self._label}: {run}{last.iteration}/{last.max_iter} [{', '.join(facts)}]"
+        left = None if since is None else forecast(self._steps)
+        if since is not None and left is not None:
+            facts.append(left.after(since))
+        begins = f"{self._label}: {run}{last.iteration}/{last.max_iter} "
+        if since is not None:
+            # A line that is broken in two cannot be rewritten: what is least missed goes first.
+            room = self._columns() - len(begins) - len("[]")
+            while len(facts) > 1 and len(", ".join(facts)) >= room:
+                del facts[1]
+        return f"{begins}[{', '.join(facts)}]"
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or WIDE
+        except (OSError, ValueError):
+            return WIDE
 
 
 def _pulse(line: weakref.ref[ProgressLine], closed: threading.Event) -> None:
@@ -108,30 +125,46 @@ def _pulse(line: weakref.ref[ProgressLine], closed: threading.Event) -> None:
         del alive
 
 
-def seconds_left(steps: list[Progress]) -> float | None:
-    """Time until the run ends, from its recent steps; None where they are too few to tell.
+@dataclass(frozen=True)
+class Forecast:
+    """How long a run will still take."""
 
-    The change of a step falls by about the same factor each time, so that its logarithm is a line,
-    and that line reaches tol at some step; max_iter comes first where it rises.
+    seconds: float
+    by_max_iter: bool  # whether max_iter will end it, for all that can be seen
+
+    def after(self, since: float) -> str:
+        """In words, `since` seconds later."""
+        how = "at most" if self.by_max_iter else "about"
+        return f"{how} {in_words(max(self.seconds - since, 0.0))} left"
+
+
+def forecast(steps: Sequence[Progress]) -> Forecast | None:
+    """When a run will end, from its recent steps; None where they are too few to tell.
+
+    The largest change from some step on falls by about the same factor each time, so that its
+    logarithm is a line, and that line reaches tol at some step. Accelerated EM is less even than
+    that: for fits of 30 to 400 steps the forecast was off by a factor of 1.2 to 4 in the median.
     """
-    if len(steps) < FEWEST:
+    recent = steps[-max(RECENT, int(SHARE * len(steps))) :]
+    if len(recent) < FEWEST:
         return None
-    last = steps[-1]
-    pace = (last.seconds - steps[0].seconds) / (last.iteration - steps[0].iteration)
-    return pace * min(last.max_iter - last.iteration, _steps_to_tol(steps))
+    first, last = recent[0], recent[-1]
+    pace = (last.seconds - first.seconds) / (last.iteration - first.iteration)
+    rest, to_tol = last.max_iter - last.iteration, _steps_to_tol(recent)
+    return Forecast(pace * min(rest, to_tol), by_max_iter=rest <= to_tol)
 
 
-def _steps_to_tol(steps: list[Progress]) -> float:
+def _steps_to_tol(steps: Sequence[Progress]) -> float:
     points = [(s.iteration, log(s.change)) for s in steps if 0.0 < s.change < inf]
     tol, last = steps[-1].tol, steps[-1].iteration
     if len(points) < FEWEST or not (isfinite(tol) and tol > 0.0):
         return inf
     at, height = np.array(points).T
-    slope = float(np.polynomial.Polynomial.fit(at, height, 1).convert().coef[-1])
-    middle = float(np.mean(height)) + slope * (last - float(np.mean(at)))  # of the line, at the end
-    if slope >= 0.0:
-        return inf
-    return max((middle - log(tol)) / -slope, 1.0)
+    height = np.maximum.accumulate(height[::-1])[::-1]
+    centred = at - np.mean(at)
+    slope = float(centred @ height) / float(centred @ centred)
+    here = float(np.mean(height)) + slope * (last - float(np.mean(at)))  # of the line, at the end
+    return inf if slope >= 0.0 else max((here - log(tol)) / -slope, 1.0)
 
 
 def in_words(seconds: float) -> str:

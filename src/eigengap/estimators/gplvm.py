@@ -19,6 +19,7 @@ from eigengap.estimators._gplvm_rows import PlacesRows, dense
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.back_constraint import Kind, back_constraint
+from eigengap.fitting.cell_noise import noise_of_cells
 from eigengap.fitting.dual_ppca import fit_linear
 from eigengap.fitting.gplvm_start import (
     Standard,
@@ -116,6 +117,10 @@ class GPLVM(PlacesRows):
     kernel_ : LatentKernel
     noise_variance_ : float
         In data units; of standardised columns where scale=True.
+    cell_noise_variance_ : float
+        That of cells in predictions. The exact fit spends cells on its latents, which the
+        maximum of the likelihood does not know of: `noise_variance_` times the number of seen
+        cells over that of those left. Of the Bayesian fit the same as `noise_variance_`.
     inducing_ : array of shape (n_inducing, n_components)
         Only of the Bayesian fit.
     log_likelihood_ : float
@@ -409,6 +414,10 @@ class GPLVM(PlacesRows):
         self.n_relevant_ = int(np.sum(self.relevance_ >= RELEVANT * self.relevance_[0]))
         self.model_ = replace(fit.model.ordered(order), mean=standard.mean, unit=standard.unit)
         self.method_, self._scaled = method, bool(self.scale)
+        noise = fit.model.noise_variance
+        if fit.s is None:
+            noise = noise_of_cells(self.model_, fit.Z[:, order], columns.seen)
+        self._predictive = replace(self.model_, noise_variance=noise)
         # A row without any seen cell is where the prior has it.
         self.embedding_ = np.zeros((rows.count, q))
         self.embedding_[rows.present] = fit.Z[:, order]

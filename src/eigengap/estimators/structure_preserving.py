@@ -123,11 +123,13 @@ default="auto"
     plane. What came back is told, and a warning says so where it is not all.
 
     New rows are placed by the affine combination of their neighbours among the fitted rows that
-    comes nearest to them; a fitted row keeps its coordinates exactly. A bare graph has no
-    `transform`.
+    comes nearest to them; a fitted row keeps its coordinates exactly. Equal rows may have different
+    neighbours, since only so many count, and then lie apart: a new row like them has the place of
+    one of them. A bare graph has no `transform`.
 
     All pairs of nodes are compared in each round, some at a time: time grows with n^2, memory
-    with the constraints. "matching" (b-matching), the third rule of the paper, is not offered.
+    with the constraints; more than 20 000 nodes are refused. "matching" (b-matching), the third
+    rule of the paper, is not offered.
 
     Examples
     --------

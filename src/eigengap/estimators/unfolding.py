@@ -49,7 +49,8 @@ class MaximumVarianceUnfolding(GraphEstimator):
     Parameters
     ----------
     n_components : int, default=2
-        Coordinates that are kept of K.
+        Coordinates that are kept of K. Those without variance (less than 1e-4 of the median
+        distance of neighbours, root mean square) are 0, with a warning.
     n_neighbors : int or None, default=6
         Neighbours whose distances are kept; an edge stands where either is the other's neighbour.
         None where radius is given.
@@ -103,10 +104,12 @@ default="auto"
     constraint_violation_rms_ : float
         Root mean square of the same.
     duality_gap_ : float
-        (bound - tr K) / bound, with the bound that the multipliers prove. inf where they prove
-        nothing, as for equal distances that leave K no freedom (see Notes); nan where the
-        eigenvalue for it was too costly, in graphs of many rows that are not flat.
+        |bound - tr K| / bound, with the bound that the multipliers prove. inf where they prove
+        nothing, as for equal distances that leave K no freedom (see Notes), or prove that no K
+        keeps them; nan where the eigenvalue for it was too costly, in graphs of many rows that are
+        not flat. On landmarks that of the penalised program.
     converged_ : bool
+        False with a warning that says what the distances are off.
     rank_ : int
         Columns of the factor in which K was looked for.
     n_iter_ : int

@@ -11,16 +11,16 @@ algorithm for latent data models"): after the t-th such chunk the statistics are
     s_t = (1 - gamma_t) s_{t-1} + gamma_t E[chunk | parameters],  gamma_t = (1 + a) / (t + a),
 
 and the parameters those that maximise s_t and the statistics of complete rows, which are computed
-anew at each step. a = 0 would count all rows alike; with a > 0 early chunks, whose statistics are
-those of poorer parameters, count less. Chunks are cut by the number of rows with gaps, not by
+anew at each step. a = 0 would count all rows alike; with a > 0 early chunks, whose statistics owe
+something to poorer parameters, count less. Chunks are cut by the number of rows with gaps, not by
 batches, so that only the order of the rows matters, never the size of the batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from eigengap.fitting.range import refuse_overflow
 from eigengap.linalg import Array
 from eigengap.memory import require_memory
 from eigengap.models.information import Evidence, Noise
+from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources.base import Block, Rows, SeenCells
 from eigengap.sources.drawn import Draw, Drawn
 from eigengap.sources.wording import column
@@ -46,12 +47,13 @@ from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
 
 KEPT_ROWS = 2000  # with gaps, at most, or as many as there are columns
 PATIENCE = 10  # times that many rows are kept while a column has had no value at all
+WAITING = 256  # rows of small batches that are taken in together
+LARGEST = 1e140  # of a cell that may wait: its square, many times, is no overflow
 PATTERNS = 500  # of gaps, a sample, that tell the uncertainty of the parameters
 MATRICES = 6  # of d x d numbers at a time: two moments that merge, their sum, an eigensolver
 
 # (rows, origin) -> their fit, measured from the origin too, in units of the data
 FirstFit = Callable[[StreamedRows, Array], GaussianFit]
-M = TypeVar("M", Moments, ColumnMoments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +73,8 @@ class Stream:
     n_gappy: int = 0  # rows with gaps, settled or not
     gappy_w: float = 0.0  # their weight
     settled: Settled | None = None
+    waiting: tuple[Block, ...] = ()  # small batches that are not yet in all of the above
+    n_waiting: int = 0  # rows in them
 
     @classmethod
     def empty(cls, d: int, names: tuple[str, ...] | None) -> Stream:
@@ -92,13 +96,35 @@ class Stream:
             patterns=Drawn(PATTERNS, np.empty(0), np.empty((0, d + 1))),
         )
 
+    @classmethod
+    def of_model(
+        cls, model: LinearGaussian, n_rows: int, sum_w: float, names: tuple[str, ...] | None
+    ) -> Stream:
+        """A stream that begins with complete rows of which only their model is known.
+
+        They are taken to have the model's mean and covariance.
+        """
+        empty = cls.empty(model.d, names)
+        C = model.covariance()
+        zero, ones = np.zeros(model.d), np.ones(model.d)
+        sd = np.sqrt(np.diag(C))
+        return replace(
+            empty,
+            origin=model.mu,
+            moments=Moments(sum_w, zero, C * sum_w, n_rows),
+            columns=ColumnMoments(
+                np.full(model.d, n_rows), sum_w * ones, zero, sum_w * np.diag(C), n_rows
+            ),
+            extent=ColumnRange(-sd, sd),
+        )
+
     @property
     def d(self) -> int:
         return len(self.columns.mean)
 
     @property
     def n_rows(self) -> int:
-        return self.moments.n_rows + self.n_gappy
+        return self.moments.n_rows + self.n_gappy + self.n_waiting
 
     @property
     def sum_w(self) -> float:
@@ -142,7 +168,45 @@ def most_kept(d: int) -> int:
 
 
 def taken_in(stream: Stream, block: Block, asked: Asked, first_fit: FirstFit) -> Stream:
-    """The stream with the rows of a block, all of positive weight."""
+    """The stream with the rows of a block, all of positive weight.
+
+    Small blocks wait for each other, because each that is taken in costs d^2 operations.
+    """
+    if block.n_rows < WAITING and _is_harmless(block.values):
+        values = np.array(block.values, dtype=np.float64)  # a copy: the caller may change them
+        stream = replace(
+            stream,
+            waiting=(*stream.waiting, replace(block, values=values)),
+            n_waiting=stream.n_waiting + block.n_rows,
+        )
+        return stream if stream.n_waiting < WAITING else complete(stream, asked, first_fit)
+    return _taken_in(complete(stream, asked, first_fit), block, asked, first_fit)
+
+
+def complete(stream: Stream, asked: Asked, first_fit: FirstFit) -> Stream:
+    """The stream with no rows waiting."""
+    if not stream.waiting:
+        return stream
+    block = together(stream.waiting)
+    return _taken_in(replace(stream, waiting=(), n_waiting=0), block, asked, first_fit)
+
+
+def together(blocks: Sequence[Block]) -> Block:
+    """Dense blocks as one."""
+    weights = [np.ones(b.n_rows) if b.weight is None else b.weight for b in blocks]
+    weight = None if all(b.weight is None for b in blocks) else np.concatenate(weights)
+    return Block(np.concatenate([b.values for b in blocks]), weight, None, 0)
+
+
+def _is_harmless(values: Rows) -> bool:
+    """Whether no square overflows, so that taking the rows in later cannot fail."""
+    if not isinstance(values, np.ndarray):
+        return False
+    largest = float(np.max(np.abs(values), initial=0.0, where=~np.isnan(values)))
+    return largest <= LARGEST
+
+
+def _taken_in(stream: Stream, block: Block, asked: Asked, first_fit: FirstFit) -> Stream:
     stream = _with_origin(stream, block.values)
     for piece in _pieces(stream, block):
         stream = _with_piece(stream, piece)
@@ -181,19 +245,23 @@ def _pieces(stream: Stream, block: Block) -> Iterator[Block]:
 def _with_piece(stream: Stream, piece: Block) -> Stream:
     gaps = _has_gap(piece.values)
     piece = _measured(piece, stream.origin)
-    moments = stream.moments
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below
-        columns = stream.columns.merge(_moved(ColumnMoments.of(piece), piece, stream.origin))
+    moments, columns = stream.moments, stream.columns
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
         extent = stream.extent.merge(_moved_range(ColumnRange.of(piece), piece, stream.origin))
         if not gaps.all():
-            complete = piece if not gaps.any() else _some(piece, ~gaps)
-            moments = moments.merge(_moved(Moments.of(complete), piece, stream.origin))
-        refuse_overflow(float(np.sum(np.abs(columns.mean)) + np.sum(columns.m2)))
-        refuse_overflow(float(np.trace(moments.scatter)))
+            whole = piece if not gaps.any() else _some(piece, ~gaps)
+            found = _moved(Moments.of(whole), piece, stream.origin)
+            refuse_overflow(float(np.sum(found.scatter)))
+            moments, columns = moments.merge(found), columns.merge(_columns(found))
+        if gaps.any():
+            some = _some(piece, gaps)
+            columns = columns.merge(ColumnMoments.of(some))
+            refuse_overflow(float(np.sum(columns.m2)))
     stream = replace(stream, moments=moments, columns=columns, extent=extent)
-    if not gaps.any():
-        return stream
-    some = _some(piece, gaps)
+    return _with_gappy(stream, some) if gaps.any() else stream
+
+
+def _with_gappy(stream: Stream, some: Block) -> Stream:
     weight = np.ones(some.n_rows) if some.weight is None else some.weight
     shown = Block(np.column_stack([~np.isnan(some.values), weight]), weight, None, stream.n_gappy)
     return replace(
@@ -205,6 +273,18 @@ def _with_piece(stream: Stream, piece: Block) -> Stream:
     )
 
 
+def _columns(moments: Moments) -> ColumnMoments:
+    """Of complete rows."""
+    d = len(moments.mean)
+    return ColumnMoments(
+        counts=np.full(d, moments.n_rows),
+        sum_w=np.full(d, moments.sum_w),
+        mean=moments.mean,
+        m2=np.maximum(np.diag(moments.scatter), 0.0),
+        n_rows=moments.n_rows,
+    )
+
+
 def _measured(piece: Block, origin: Array) -> Block:
     """Rows from the origin, in float64; sparse ones as they are, for that would fill them."""
     if not isinstance(piece.values, np.ndarray):
@@ -213,11 +293,11 @@ def _measured(piece: Block, origin: Array) -> Block:
     return replace(piece, values=values - origin)
 
 
-def _moved(statistic: M, piece: Block, origin: Array) -> M:
+def _moved(moments: Moments, piece: Block, origin: Array) -> Moments:
     """What was taken of a sparse piece, from the origin."""
     if isinstance(piece.values, np.ndarray):
-        return statistic
-    return replace(statistic, mean=statistic.mean - origin)
+        return moments
+    return replace(moments, mean=moments.mean - origin)
 
 
 def _moved_range(extent: ColumnRange, piece: Block, origin: Array) -> ColumnRange:
@@ -249,8 +329,6 @@ def _has_gap(values: Rows) -> Any:
     """(c,) whether a cell of the row is unseen."""
     if not isinstance(values, np.ndarray):
         return np.zeros(values.shape[0], dtype=bool)  # the zeros of a sparse table are zeros
-    if np.isfinite(values.sum()):
-        return np.zeros(len(values), dtype=bool)
     return np.isnan(values).any(axis=1)
 
 

@@ -99,9 +99,8 @@ def unfold(
         best, proof, steps = _climb(problem, start, constraint, tol, max_iter, rng, watch)
     missed = violations(problem, best.Y, constraint)
     Z, lam = principal(best.Y[place])
-    first = np.unique(place, return_index=True)[1]
     return Unfolding(
-        Z=unit * Z[first[place]],  # rounding could tell coincident rows apart
+        Z=unit * one_of_each(Z, place),
         lam=unit**2 * lam,
         dimensions=in_use(lam, graph.n),
         worst=float(np.max(missed)),
@@ -280,6 +279,12 @@ def principal(Y: Array) -> tuple[Array, Array]:
     """Principal coordinates (n, r) of points, and the eigenvalues (r,) of their Gram matrix."""
     U, s, _ = np.linalg.svd(Y - np.mean(Y, axis=0), full_matrices=False)
     return np.asarray(U * (sign_rule(U) * s)), s**2
+
+
+def one_of_each(Z: Array, place: Ints) -> Array:
+    """Z (n, r) with rows of the same place (n,) the same: rounding could tell them apart."""
+    first = np.unique(place, return_index=True)[1]
+    return np.asarray(Z[first[place]])
 
 
 def in_use(lam: Array, n: int) -> int:

@@ -43,6 +43,7 @@ from eigengap.fitting.unfolding import (
     in_use,
     merge_coincident,
     nothing,
+    one_of_each,
     principal,
     unfolding_problem,
     violations,
@@ -94,12 +95,13 @@ def unfold_on_landmarks(
         seconds.append(time.perf_counter() - clock)
         if watch is not None:
             watch(Progress(len(gains), len(PENALTIES), gains[-1], rates[-1], seconds[-1]))
-    Y = _coincident(graph, found.Y)
+    place = merge_coincident(graph)[1]
+    Y = _coincident(place, found.Y)
     missed = violations(problem, Y, constraint)
     gap, mu = _gap(problem, penalty, found.t, gains[-1], V.shape[1])
     Z, lam = principal(Y)
     return Unfolding(
-        Z=unit * Z,
+        Z=unit * one_of_each(Z, place),
         lam=unit**2 * lam,
         dimensions=in_use(lam, graph.n),
         worst=float(np.max(missed)),
@@ -114,13 +116,13 @@ def unfold_on_landmarks(
     )
 
 
-def _coincident(graph: Graph, Y: Array) -> Array:
-    """Y (n, r) with nodes at distance 0 at their mean: their combinations need not be the same."""
-    _, place, weights = merge_coincident(graph)
+def _coincident(place: Ints, Y: Array) -> Array:
+    """Y (n, r) with nodes at one place (n,) at their mean: their combinations may differ."""
+    weights = np.bincount(place)
     if len(weights) == len(Y):
         return Y
-    means = scipy.sparse.csr_array((1.0 / weights[place], (place, np.arange(len(Y))))) @ Y
-    return np.asarray(means[place])
+    mean = scipy.sparse.csr_array((1.0 / weights[place], (place, np.arange(len(Y)))))
+    return np.asarray(mean @ Y)[place]
 
 
 def _gap(

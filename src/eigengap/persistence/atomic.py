@@ -6,6 +6,7 @@ one rename: whoever looks, and whenever the power fails, sees the old file or th
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import time
@@ -13,13 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 
 SUFFIX = ".part"
+LONGEST = 50  # letters of a file's name in that of its part, for names have a largest length
 STALE = 60.0  # seconds after which a part that nobody has written to is what a crash has left
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Put `data` under `path`, or leave what is there as it was and raise OSError."""
     target = _target(path)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(6)}{SUFFIX}")
+    part = _part(target)
     try:
         _write_through(part, data, _mode_of(target))
         os.replace(part, target)
@@ -33,17 +35,16 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 def require_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a path that nothing can be written to, before work is done for it."""
     target = _target(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} to")
-    part = target.with_name(f".{target.name}.{secrets.token_hex(6)}{SUFFIX}")
+    part = _part(target)
     try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file")
+        target.exists()  # whether the name is one at all
         _write_through(part, b"\0", None)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise type(error)(
-            error.errno, f"cannot write to the folder of {path}: {reason}. Give another path"
+            error.errno, f"cannot write {path}: {reason}. Give another path"
         ) from None
     finally:
         with suppress(OSError):
@@ -54,7 +55,7 @@ def sweep(path: str | os.PathLike[str]) -> None:
     """Remove what a process that was killed in the middle of writing has left beside `path`."""
     target = _target(path)
     with suppress(OSError):
-        for part in target.parent.glob(f".{_literal(target.name)}.*{SUFFIX}"):
+        for part in target.parent.glob(f".{_literal(target.name[:LONGEST])}.*{SUFFIX}"):
             with suppress(OSError):
                 if time.time() - part.stat().st_mtime > STALE:
                     part.unlink()
@@ -63,6 +64,10 @@ def sweep(path: str | os.PathLike[str]) -> None:
 def _target(path: str | os.PathLike[str]) -> Path:
     """The file itself where `path` is a link to it: a rename would replace the link."""
     return Path(os.path.realpath(path))
+
+
+def _part(target: Path) -> Path:
+    return target.with_name(f".{target.name[:LONGEST]}.{secrets.token_hex(6)}{SUFFIX}")
 
 
 def _mode_of(target: Path) -> int | None:

@@ -54,6 +54,10 @@ class PreparedSource(BlockedSource):
     def passes(self, count: int) -> None:
         self._parent.passes = count
 
+    @property
+    def weight(self) -> Array | None:  # type: ignore[override]
+        return self._parent.weight  # when it is asked for: on a cluster it takes a pass
+
     def _blocks(self) -> Iterator[Any]:
         if self._complete:
             yield from self._kept
@@ -106,6 +110,10 @@ class DerivedSource(Source):
     def passes(self, count: int) -> None:
         self._parent.passes = count
 
+    @property
+    def weight(self) -> Array | None:  # type: ignore[override]
+        return self._parent.weight  # when it is asked for: on a cluster it takes a pass
+
     def reduce(self, of: Callable[[Any], S]) -> S:
         merged: S = self._parent.reduce(self._after(of))
         return merged
@@ -156,8 +164,7 @@ def _take_facts(source: Source, parent: Source) -> None:
     source.n_features, source.names = parent.n_features, parent.names
     source.dtype, source.n_rows = parent.dtype, parent.n_rows
     source.is_sparse, source.has_gaps = parent.is_sparse, parent.has_gaps
-    source.has_cell_sd, source.weight = parent.has_cell_sd, parent.weight
-    source.is_dear = parent.is_dear
+    source.has_cell_sd, source.is_dear = parent.has_cell_sd, parent.is_dear
 
 
 def merge_stream(parts: Iterable[S]) -> S:

@@ -101,13 +101,14 @@ class Grid:
                 continue
             if len(here) != len(there):
                 raise ValueError(
-                    f"{what} lies on another grid: {show(dim)} has {len(there)} positions, and "
+                    f"{what} lies on another grid: {plain(dim)} has {len(there)} positions, and "
                     f"{len(here)} are expected. Select or interpolate, e.g. X.sel or X.interp"
                 )
             i = next(i for i, pair in enumerate(zip(here, there, strict=True)) if len({*pair}) > 1)
             raise ValueError(
-                f"{what} lies on another grid: {show(dim)} is {show(there[i])} at position {i}, "
-                f"and {show(here[i])} is expected. Sort or interpolate, e.g. X.sortby or X.interp"
+                f"{what} lies on another grid: position {i} is {plain(f'{dim}={there[i]}')}, and "
+                f"{plain(f'{dim}={here[i]}')} is expected. Sort or interpolate, e.g. X.sortby or "
+                "X.interp"
             )
 
     def chosen(self, columns: Any) -> NDArray[np.intp]:
@@ -122,10 +123,10 @@ class Grid:
                 )
             return np.flatnonzero(picked)
         at = self._positions(picked)
-        if len(np.unique(at)) < len(at):
-            values, counts = np.unique(at, return_counts=True)
-            twice = self.only(values[counts > 1][:1]).names()[0]
-            raise ValueError(f"columns chooses {quote(twice)} more than once")
+        twice = np.flatnonzero(np.bincount(at, minlength=1) > 1)
+        if len(twice):
+            label = quote(self.only(twice[:1]).names()[0])
+            raise ValueError(f"columns chooses {label} more than once")
         return at
 
     def _on_grid(self, mask: Any) -> NDArray[np.bool_]:
@@ -144,18 +145,18 @@ class Grid:
         known: dict[str, int] = {}
         if any(isinstance(c, str) for c in picked):
             known = {name: j for j, name in enumerate(self.only(np.arange(self.size)).names())}
-        return np.array([self._position(c, known) for c in picked], dtype=np.intp)
+        found = (known.get(c, -1) if isinstance(c, str) else self._position(c) for c in picked)
+        at = np.fromiter(found, dtype=np.intp, count=len(picked))
+        if np.any(at < 0):
+            unknown = quote(picked[int(np.argmax(at < 0))])
+            few = ", ".join(map(quote, list(known)[:MOST_NAMED]))
+            raise ValueError(
+                f"the field has no cell {unknown}: it lies on another "
+                f"grid. Its cells are {few}{', ...' if len(known) > MOST_NAMED else ''}"
+            )
+        return at
 
-    def _position(self, choice: Any, known: dict[str, int]) -> int:
-        if isinstance(choice, str):
-            if choice not in known:
-                few = ", ".join(map(quote, list(known)[:MOST_NAMED]))
-                more = ", ..." if len(known) > MOST_NAMED else ""
-                raise ValueError(
-                    f"the field has no cell {quote(choice)}: it lies on another grid. Its cells "
-                    f"are {few}{more}"
-                )
-            return known[choice]
+    def _position(self, choice: Any) -> int:
         if isinstance(choice, int | np.integer) and -self.size <= choice < self.size:
             return int(choice) % self.size
         raise ValueError(f"columns chooses {show(choice)}, and the grid has {self.size} cells")
@@ -200,11 +201,16 @@ def text_of(value: Any) -> str:
     if isinstance(value, np.datetime64) and not np.isnat(value):
         return str(np.datetime_as_string(value, unit="auto"))
     if isinstance(value, float | np.floating):
-        shortest = float(value) if value.dtype == np.float64 else float(str(value))
+        shortest = float(value) if isinstance(value, float) else float(str(value))
         return f"{shortest + 0.0:.{DIGITS}g}"  # -0 is 0
     text = str(value)
     plain = text.isprintable() and text.strip() == text and not set(text) & set(',="')
     return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def plain(text: object) -> str:
+    """A foreign name on one line, without quotes."""
+    return quote(str(text))[1:-1]
 
 
 def listed(dims: Any) -> str:

@@ -9,15 +9,16 @@ import json
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from glob import glob, has_magic
+from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Protocol
 
 from eigengap.extras import MissingExtraError
 from eigengap.sources.field_grid import listed
+from eigengap.sources.files.address import INSIDE, find
 from eigengap.sources.reader import UnreadableError
-from eigengap.sources.wording import quote
+from eigengap.sources.wording import quote, whole
 
 SUFFIXES = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
 ENGINES = {b"CDF": "scipy", b"\x89HD": "h5netcdf"}  # by the first bytes of a file
@@ -30,7 +31,9 @@ BY_HAND = (
 class Place(Protocol):
     """A field that can be looked at."""
 
-    where: str
+    @property
+    def where(self) -> str:
+        """How messages name it."""
 
     def opened(self) -> Any:
         """A context in which the DataArray can be read."""
@@ -72,7 +75,7 @@ class FieldFile:
     def opened(self) -> Iterator[Any]:
         data = _open(self.path)
         try:
-            yield chosen_variable(data, self.variable, quote(self.where))
+            yield chosen_variable(data, self.variable, whole(self.where))
         finally:
             data.close()
 
@@ -103,19 +106,18 @@ def is_field(X: Any) -> bool:
 
 
 def is_field_path(X: Any) -> bool:
-    """Whether X names a NetCDF file, a Zarr group, or many of them (a glob, a list)."""
+    """Whether X names a NetCDF file, a Zarr group with dimensions, or many of them."""
     if isinstance(X, list | tuple):
         return bool(X) and all(map(is_field_path, X))
-    if not isinstance(X, str | PathLike):
+    if not isinstance(X, str | PathLike) or not isinstance(fspath(X), str):
         return False
-    name = fspath(X)
-    if not isinstance(name, str):
-        return False
-    if Path(name).suffix.lower() in SUFFIXES:
+    text = str(fspath(X)).partition(INSIDE)[0]
+    if Path(text).suffix.lower() in SUFFIXES:
         return True
-    if has_magic(name) and not Path(name).exists():
-        return any(_is_group(Path(found)) for found in sorted(glob(name))[:1])
-    return _is_group(Path(name))
+    try:
+        return _has_dimensions(find(X)[0].path)
+    except OSError:
+        return False
 
 
 def places_of(X: Any, variable: Hashable | None) -> list[Place]:
@@ -125,7 +127,12 @@ def places_of(X: Any, variable: Hashable | None) -> list[Place]:
             _refuse_variable(X, variable)
             return [Held(X)]
         return [Held(chosen_variable(X, variable, "the Dataset"))]
-    return [FieldFile(path, variable) for path in _paths(X)]
+    if not isinstance(X, str | PathLike | list | tuple):
+        raise ValueError(
+            "a field is an xarray.DataArray, a Dataset, or the path of a NetCDF file or Zarr "
+            f"group; got {type(X)}"
+        )
+    return [FieldFile(at.path, variable if variable is not None else at.member) for at in find(X)]
 
 
 def chosen_variable(data: Any, variable: Hashable | None, what: str) -> Any:
@@ -151,25 +158,6 @@ def _refuse_variable(field: Any, variable: Hashable | None) -> None:
         )
 
 
-def _paths(X: Any) -> list[Path]:
-    if isinstance(X, list | tuple):
-        if not X:
-            raise ValueError("the list of files is empty")
-        return [path for part in X for path in _paths(part)]
-    if not isinstance(X, str | PathLike):
-        raise ValueError(
-            f"a field is an xarray.DataArray, a Dataset, or the path of a NetCDF file or Zarr "
-            f"group; got {type(X)}"
-        )
-    name = str(fspath(X))
-    if not has_magic(name) or Path(name).exists():
-        return [Path(name)]
-    found = sorted(glob(name, recursive=True))
-    if not found:
-        raise FileNotFoundError(f"no file matches {quote(name)}")
-    return list(map(Path, found))
-
-
 def _open(path: Path) -> Any:
     """The Dataset, nothing of it read yet.
 
@@ -177,9 +165,11 @@ def _open(path: Path) -> Any:
     numbers, for "days" may be the unit of a measurement.
     """
     if not path.exists():
-        raise FileNotFoundError(f"there is no file {quote(str(path))}")
+        raise FileNotFoundError(f"{whole(str(path))} does not exist any more")
     options = _zarr_options(path) if path.is_dir() else {"engine": _engine(path)}
     package = xarray()
+    if find_spec(options["engine"]) is None:
+        raise MissingExtraError(f"reading {whole(str(path))}", options["engine"], "xarray")
     try:
         return package.open_dataset(
             path,
@@ -189,10 +179,6 @@ def _open(path: Path) -> Any:
             decode_timedelta=False,
             **options,
         )
-    except ImportError as error:
-        raise MissingExtraError(
-            f"reading {path.name}", error.name or "a package", "xarray"
-        ) from error
     except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:
         raise UnreadableError(
             str(path), f"xarray cannot open it ({_first_line(error)}). {BY_HAND}"
@@ -210,23 +196,28 @@ def _engine(path: Path) -> str:
 
 
 def _zarr_options(path: Path) -> dict[str, Any]:
-    if not _is_group(path):
+    metadata = _metadata(path / "zarr.json")
+    if not (path / ".zgroup").exists() and metadata.get("node_type") != "group":
         raise UnreadableError(
             str(path), "it is a folder, but no Zarr group: it has neither zarr.json nor .zgroup"
         )
-    consolidated = (path / ".zmetadata").exists() or bool(
-        _metadata(path).get("consolidated_metadata")
-    )
+    consolidated = (path / ".zmetadata").exists() or bool(metadata.get("consolidated_metadata"))
     return {"engine": "zarr", "consolidated": consolidated}  # told, or xarray warns
 
 
-def _is_group(path: Path) -> bool:
-    return (path / ".zgroup").exists() or _metadata(path).get("node_type") == "group"
+def _has_dimensions(path: Path) -> bool:
+    """Whether it is a Zarr group with an array whose dimensions have names, as xarray writes."""
+    return any(
+        _metadata(part / ".zattrs").get("_ARRAY_DIMENSIONS") is not None
+        or _metadata(part / "zarr.json").get("dimension_names") is not None
+        for part in (path.iterdir() if path.is_dir() else ())
+        if part.is_dir()
+    )
 
 
-def _metadata(path: Path) -> dict[str, Any]:
+def _metadata(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads((path / "zarr.json").read_text())
+        found = json.loads(file.read_text())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

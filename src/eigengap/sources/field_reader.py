@@ -14,13 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.sources.array import F4, F8
-from eigengap.sources.field_grid import CellNames, Grid, listed, text_of
+from eigengap.sources.field_grid import CellNames, Grid, listed, plain, text_of
 from eigengap.sources.field_places import FieldFile, Place, xarray
 from eigengap.sources.reader import Reader, UnreadableError
-from eigengap.sources.wording import quote, show
+from eigengap.sources.wording import quote, whole
+from eigengap.warn import warn
 
 LARGEST_CHUNK = 4  # blocks' worth of rows that are read at once to read no chunk twice
 KINDS = {"M": "dates", "m": "durations", "c": "complex numbers", "O": "objects"}
+
+
+class RereadWarning(UserWarning):
+    """The chunks of a field are longer than a block, so that they are read many times."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +39,7 @@ class Layout:
     samples: Any  # xarray.Dataset of the coordinates along sample_dim
     name: Hashable | None
     attrs: dict[Any, Any]
+    chunk: int = 1  # samples that can only be read together, at most
 
     @property
     def label(self) -> list[str] | None:
@@ -55,9 +61,9 @@ def layout_of(
     looks: list[Layout] = []
     for place in places:
         with place.opened() as field:
-            look = _look(field, sample_dim, order, place.where)
+            look = _look(field, sample_dim, order, place)
         if looks:
-            looks[0].grid.require_same(look.grid, quote(place.where))
+            looks[0].grid.require_same(look.grid, whole(place.where))
         looks.append(look)
         sample_dim, order = look.sample_dim, look.grid.dims
     return replace(
@@ -65,13 +71,14 @@ def layout_of(
         dtype=F4 if all(look.dtype == F4 for look in looks) else F8,
         lengths=tuple(look.lengths[0] for look in looks),
         samples=_joined([look.samples for look in looks], looks[0].sample_dim),
+        chunk=max(look.chunk for look in looks),
     )
 
 
-def _look(field: Any, sample_dim: Any, order: tuple[Hashable, ...] | None, where: str) -> Layout:
+def _look(field: Any, sample_dim: Any, order: tuple[Hashable, ...] | None, place: Place) -> Layout:
     """The layout of a single place."""
-    require_numbers(field, where)
-    dim = _sample_dim(field, sample_dim, where)
+    require_numbers(field, place.where)
+    dim = _sample_dim(field, sample_dim, place.where)
     if order is not None and {dim, *order} == set(field.dims):
         field = field.transpose(dim, *order)
     return Layout(
@@ -82,6 +89,7 @@ def _look(field: Any, sample_dim: Any, order: tuple[Hashable, ...] | None, where
         samples=_along(field, dim),
         name=field.name,
         attrs=dict(field.attrs),
+        chunk=_longest_chunk(field, dim, place),
     )
 
 
@@ -142,18 +150,12 @@ class FieldReader(Reader):
 
     def place(self, row: int) -> str:
         """A row by its coordinate, and by its number within its file."""
-        label = self._layout.label
-        at = (
-            f"row {row}"
-            if label is None
-            else (f"{self._layout.sample_dim}={label[row]} (row {row})")
-        )
-        ends = np.cumsum(self._layout.lengths)
+        layout = self._layout
+        label = "" if layout.label is None else plain(f"{layout.sample_dim}={layout.label[row]}, ")
+        ends = np.cumsum(layout.lengths)
         k = int(np.searchsorted(ends, row, side="right"))
-        if len(self.places) == 1:
-            return f"{show(at)} of {quote(self.where)}"
-        inside = row - int(ends[k]) + self._layout.lengths[k]
-        return f"{show(at)}, sample {inside} of {quote(self.places[k].where)}"
+        inside = row - int(ends[k]) + layout.lengths[k]
+        return f"{label}row {inside} of {whole(self.places[k].where)}"
 
     @property
     def bytes_per_pass(self) -> int:
@@ -182,6 +184,29 @@ def chunks_of(field: Any, dim: Hashable) -> Iterator[int]:
         return iter(field.chunksizes[dim])
     preferred = field.encoding.get("preferred_chunks") or {}
     return repeat(max(1, int(preferred.get(dim) or 1)))
+
+
+def _longest_chunk(field: Any, dim: Hashable, place: Place) -> int:
+    """Samples that come out of a file, or of Dask, only together; 1 in memory."""
+    if dim in (field.chunksizes or {}):
+        return int(max(field.chunksizes[dim], default=1))
+    packed = any(field.encoding.get(key) for key in ("zlib", "compression", "chunks"))
+    if not (isinstance(place, FieldFile) and packed):  # HDF5 reads a part of a plain chunk
+        return 1
+    return int(min(next(chunks_of(field, dim)), field.sizes[dim]))
+
+
+def warn_of_rereading(layout: Layout, rows: int) -> None:
+    """Tell where chunks are so long that every block of a pass has to read all of them."""
+    if layout.chunk <= LARGEST_CHUNK * rows:
+        return
+    enough = -(-layout.chunk // LARGEST_CHUNK) * 8 * layout.grid.size
+    warn(
+        f"chunks hold {layout.chunk} samples each and a block {rows}: every pass reads each chunk "
+        f"about {-(-layout.chunk // rows)} times. Store the field in shorter chunks along "
+        f"{quote(str(layout.sample_dim))}, or pass block_bytes={enough} if memory allows",
+        RereadWarning,
+    )
 
 
 def steps(chunks: Iterator[int], length: int, rows: int) -> Iterator[tuple[int, int]]:
@@ -253,4 +278,4 @@ def _together(places: Sequence[Place]) -> str:
 
 
 def _sizes(sizes: dict[Hashable, int]) -> str:
-    return ", ".join(f"{show(dim)} {size}" for dim, size in sizes.items())
+    return ", ".join(f"{plain(dim)} {size}" for dim, size in sizes.items())

@@ -141,7 +141,8 @@ class FieldSource(StreamSource):
             made = xarray().DataArray(values, dims=(self.sample_dim,), name=name)
             return made.assign_coords(samples)
         made = self._along(values.T, (self.sample_dim,), dim, labels, name)
-        return made.transpose(self.sample_dim, ...).assign_coords(samples)
+        new = set(made.dims) - {self.sample_dim}
+        return made.transpose(self.sample_dim, ...).assign_coords(_not_called(new, samples))
 
     def same_columns(self, X: Any) -> FieldSource:
         """Another field as a table with exactly the columns of this one.
@@ -209,15 +210,13 @@ class FieldSource(StreamSource):
         if labels is not None and len(labels) != len(values):
             raise ValueError(f"{len(labels)} labels for {len(values)} rows")
         made = self._made(values, (first, *others), name)
-        if first in made.coords:  # a single number that happens to be called so
-            made = made.drop_vars(first)
         return made if labels is None else made.assign_coords({first: list(labels)})
 
     def _made(self, values: NDArray[Any], dims: tuple[Hashable, ...], name: Any) -> Any:
         made = xarray().DataArray(values, dims=dims, name=name)
-        if set(self.grid.dims) <= set(dims):
-            made = made.assign_coords(self.grid.coords)
-        return made
+        if not set(self.grid.dims) <= set(dims):
+            return made
+        return made.assign_coords(_not_called(set(dims) - set(self.grid.dims), self.grid.coords))
 
     def _require_columns(self, rows: NDArray[Any]) -> None:
         if rows.ndim in (1, 2) and rows.shape[-1] == self.n_features:
@@ -239,6 +238,12 @@ class FieldSource(StreamSource):
                 f"{self.reader.place(start + row)}. Set such cells to NaN to have them treated as "
                 "missing, or correct them",
             ) from None
+
+
+def _not_called(names: set[Any], coords: Any) -> Any:
+    """Coordinates without those that are called like a new dimension."""
+    taken = [name for name in coords if name in names]
+    return coords.to_dataset().drop_vars(taken).coords if taken else coords
 
 
 def _floats(values: Any) -> NDArray[Any]:

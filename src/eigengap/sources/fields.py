@@ -17,7 +17,7 @@ from eigengap.sources.base import SeenCells
 from eigengap.sources.checks import as_weight, missing_codes
 from eigengap.sources.field_grid import listed
 from eigengap.sources.field_places import is_field, is_field_path, places_of
-from eigengap.sources.field_reader import FieldReader, Layout, layout_of
+from eigengap.sources.field_reader import FieldReader, Layout, layout_of, warn_of_rereading
 from eigengap.sources.field_table import FieldSource
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.stream import BLOCK_BYTES
@@ -104,6 +104,7 @@ def field_source(
         "codes": missing_codes(missing_values),
         "block_rows": block_rows or max(1, block_bytes // (8 * layout.grid.size)),
     }
+    warn_of_rereading(layout, options["block_rows"])
     reader = FieldReader(places, layout, layout.grid)
     if columns is not None:
         return FieldSource(reader.only(layout.grid.chosen(columns)), layout, **options)

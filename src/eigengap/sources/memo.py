@@ -26,6 +26,7 @@ class MemoisedSource(Source):
     """
 
     where: str
+    is_dear = True
     _known: dict[Hashable, Any]  # statistics of the whole table
 
     @abstractmethod
@@ -46,6 +47,9 @@ class MemoisedSource(Source):
         wanted = [of for of in dict.fromkeys(ofs) if of not in self._known]
         if wanted:
             self._known.update(zip(wanted, self._take(wanted), strict=True))
+
+    def remember(self, of: Callable[[Any], S], value: S) -> None:
+        self._known[of] = value
 
     def seen(self) -> SeenCells:
         self.gather(SeenCells.of)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext
 from typing import Any
 from uuid import uuid4
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]
 import dask.base
 import dask.config
 from dask.delayed import Delayed, delayed
@@ -22,6 +22,7 @@ from dask.delayed import Delayed, delayed
 from eigengap.memory import free_memory
 from eigengap.sources.dask import blas
 from eigengap.sources.dask.forest import Forest
+from eigengap.sources.dask.labels import Labels
 
 INLINE_BYTES = 1 << 20  # of functions that the tasks of a pass carry in all; more are sent once
 FAN_IN = 8  # forests that one task joins
@@ -29,8 +30,6 @@ KEPT_SHARE = 0.25  # of the free memory of this machine that prepared blocks may
 KEPT_SHARE_OF_WORKERS = 0.6  # of theirs
 LOOK = 5.0  # seconds between two looks at whether there are workers at all
 PATIENCE = 300.0  # seconds without any worker before giving up
-
-Labels = Mapping[Any, str]  # the partitions that a key stands for, in words
 
 
 class ClusterError(RuntimeError):
@@ -94,7 +93,7 @@ def compute(tasks: Sequence[Delayed], labels: Labels) -> list[Any]:
     client = current_client()
     if client is None:
         with _local_threads():
-            return list(dask.base.compute(*tasks))
+            return list(dask.base.compute(*tasks))  # type: ignore[no-untyped-call]
     with _told(client, labels):
         return _gathered(client, client.compute(list(tasks)))
 
@@ -123,34 +122,41 @@ def persist(tasks: Sequence[Delayed], labels: Labels) -> list[Delayed]:
     client = current_client()
     if client is None:
         with _local_threads():
-            return list(dask.base.persist(*tasks))
+            return list(dask.base.persist(*tasks))  # type: ignore[no-untyped-call]
     with _told(client, labels):
         return list(client.persist(list(tasks)))
 
 
 def current_client() -> Any:
     """The client that Dask itself would use, or None."""
-    asked = dask.config.get("scheduler", None)
-    if "Client" in type(asked).__name__:
-        return asked
-    distributed = sys.modules.get("distributed")
-    if distributed is None or asked not in (None, "distributed", "dask.distributed"):
-        return None
-    try:
-        return distributed.get_client()
-    except ValueError:
-        return None
+    client = dask.config.get("scheduler", None)
+    if "Client" not in type(client).__name__:
+        distributed = sys.modules.get("distributed")
+        if distributed is None or client not in (None, "distributed", "dask.distributed"):
+            return None
+        try:
+            client = distributed.get_client()
+        except ValueError:
+            return None
+    if client.asynchronous:
+        raise ClusterError(
+            "the distributed.Client is asynchronous, and a fit waits for its results: connect one "
+            "without asynchronous=True, and fit in a thread of its own (asyncio.to_thread)"
+        )
+    return client
 
 
 def workers(client: Any) -> dict[str, int]:
     """Threads of each worker, by its address."""
-    return dict(client.nthreads())
+    with _asked():
+        return dict(client.nthreads())
 
 
 def places(client: Any, kept: Sequence[Delayed]) -> list[str | None]:
     """The worker that holds each persisted task; None where nobody does now."""
     futures = [client.futures_of(one)[0] for one in kept]
-    held = client.who_has(futures)
+    with _asked():
+        held = client.who_has(futures)
     return [min(held.get(future.key) or (), default=None) for future in futures]
 
 
@@ -165,7 +171,8 @@ def most_kept() -> float:
     client = current_client()
     if client is None:
         return KEPT_SHARE * free_memory()
-    known = client.scheduler_info()["workers"].values()
+    with _asked():
+        known = client.scheduler_info()["workers"].values()
     limits = [worker["memory_limit"] for worker in known]
     if not limits or not all(limits):  # workers that are still to come, or without a limit
         return float("inf")
@@ -208,7 +215,7 @@ def _gathered(client: Any, futures: list[Any]) -> list[Any]:
     alone_since: float | None = None
     while True:
         try:
-            distributed.wait(futures, timeout=LOOK)
+            distributed.wait(futures, timeout=LOOK)  # type: ignore[no-untyped-call]
             return list(client.gather(futures))
         except TimeoutError:
             if client.status != "running":
@@ -232,6 +239,15 @@ _LOST = (
 
 
 @contextmanager
+def _asked() -> Iterator[None]:
+    """A question to the scheduler, which may be gone."""
+    try:
+        yield
+    except (OSError, CancelledError) as error:
+        raise ClusterError(_LOST) from error
+
+
+@contextmanager
 def _told(client: Any, labels: Labels) -> Iterator[None]:
     """What becomes of workers and scheduler, in words."""
     from distributed.scheduler import KilledWorker
@@ -239,12 +255,11 @@ def _told(client: Any, labels: Labels) -> Iterator[None]:
     try:
         yield
     except KilledWorker as error:
-        key = error.args[0]
-        what = labels.get(key) or labels.get(str(key)) or f"the task {key!r}"
         raise ClusterError(
-            f"{what} killed every worker that tried it, {int(error.args[2]) + 1} in all. It may "
-            "need more memory than a worker has (smaller partitions help), or crash: compute it by "
-            "itself, and see the logs (client.get_worker_logs())"
+            f"every worker that was given {labels[error.args[0]]} died, {int(error.args[2]) + 1} "
+            "in all. It may need more memory than a worker has (smaller partitions help), or "
+            "crash, or else a task that these workers had beside it: compute it by itself, and see "
+            "the logs (client.get_worker_logs())"
         ) from error
     except CancelledError as error:
         if client.status == "running":

@@ -17,6 +17,7 @@ from eigengap.linalg import Array
 from eigengap.sources.base import Rows, S, SeenCells, Source
 from eigengap.sources.blocked import _take_facts
 from eigengap.sources.dask import cluster, tasks
+from eigengap.sources.dask.labels import Labels
 from eigengap.sources.dask.rows import batches, stacked
 from eigengap.sources.dask.tasks import MappedRows, Preparation, Statistics
 
@@ -32,9 +33,10 @@ class PreparedOnDask(Source):
 
     def __init__(self, parent: DaskSource | PreparedOnDask, prepare: Callable[[Any], Any]) -> None:
         _take_facts(self, parent)
+        self.where: str = parent.where
         self._parent, self._prepare = parent, prepare
         self._units: list[Delayed] = []  # each a list of prepared blocks
-        self._labels: dict[Any, str] = {}
+        self._labels = Labels(())
         self._is_kept = False
         self._on: dict[str, int] | None = None  # workers and their threads when last looked
         self._bundles: list[list[int]] = []  # units that one task of a step takes
@@ -46,6 +48,10 @@ class PreparedOnDask(Source):
     @passes.setter
     def passes(self, count: int) -> None:
         self._parent.passes = count
+
+    @property
+    def weight(self) -> Array | None:  # type: ignore[override]
+        return self._parent.weight
 
     def reduce(self, of: Callable[[Any], S]) -> S:
         units, labels = self._ready()
@@ -64,17 +70,18 @@ class PreparedOnDask(Source):
         return merged
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-        units, labels = self._ready()
+        self._ready()
         self.passes += 1
-        made, more = self._applied(MappedRows(fn), "rows")
-        sizes = [self.nbytes / len(units)] * len(units)
-        stream = cluster.stream(batches(made, sizes), labels | more)
-        return stacked((rows for batch in stream for rows in batch if rows is not None), None)
+        made, labels = self._applied(MappedRows(fn), "rows")
+        sizes = [self.nbytes / len(made)] * len(made)
+        stream = cluster.stream(batches(made, sizes), labels)
+        found = (rows for batch in stream for rows in batch if rows is not None)
+        return stacked(found, None, self.where)
 
     def prepared(self, prepare: Callable[[Any], Any]) -> Source:
         return PreparedOnDask(self, prepare)
 
-    def ready(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], dict[Any, str]]:
+    def ready(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], Labels]:
         """Tasks that prepare what was prepared once more."""
         self._ready()
         return self._applied(Preparation(prepare), "prepared")
@@ -83,21 +90,23 @@ class PreparedOnDask(Source):
     def nbytes(self) -> float:
         return self._parent.nbytes
 
-    def _applied(self, work: Any, name: str) -> tuple[list[Delayed], dict[Any, str]]:
+    def _applied(self, work: Any, name: str) -> tuple[list[Delayed], Labels]:
         sent = cluster.send(work, len(self._units))
         make = cluster.task(cluster.run_here, name)
         made = [make(sent, tasks.applied, unit) for unit in self._units]
-        words = {one.key: self._labels[u.key] for one, u in zip(made, self._units, strict=True)}
-        return made, self._labels | words
+        labels = self._labels.copy()
+        for one, unit in zip(made, self._units, strict=True):
+            labels[one.key] = labels[unit.key]
+        return made, labels
 
-    def _ready(self) -> tuple[list[Delayed], dict[Any, str]]:
+    def _ready(self) -> tuple[list[Delayed], Labels]:
         if not self._units:
             units, self._labels = self._parent.ready(self._prepare)
             self._is_kept = PREPARED * self._parent.nbytes <= cluster.most_kept()
             if self._is_kept:
                 units = cluster.persist(units, self._labels)
             self._units = units
-        return self._units, dict(self._labels)
+        return self._units, self._labels.copy()
 
     def _bundled(self) -> list[list[int]]:
         """Units by the worker that holds them, so that a step is a few tasks for each.

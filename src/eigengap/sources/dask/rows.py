@@ -9,6 +9,7 @@ import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 
+from eigengap.memory import require_memory
 from eigengap.sources.dask import cluster
 
 BATCH_BYTES = 1 << 28  # that are on their way at a time
@@ -28,16 +29,17 @@ def batches(made: Sequence[Delayed], sizes: Sequence[float]) -> Iterator[list[De
     yield batch
 
 
-def stacked(pieces: Iterator[NDArray[Any]], n: int | None) -> NDArray[Any]:
+def stacked(pieces: Iterator[NDArray[Any]], n: int | None, where: str) -> NDArray[Any]:
     """Pieces one below the other; without a second copy where their number of rows is known."""
-    if n is None:
-        parts = list(pieces)
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
     first = next(pieces)
-    if len(first) == n:
-        rest = list(pieces)
-        assert not rest
-        return first
+    if n is None:
+        parts = [first, *pieces]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    require_memory(
+        first.nbytes / len(first) * n,
+        f"the result for all {n} rows of the table {where}",
+        "write it to a file block by block with eigengap.stream(method, X, path)",
+    )
     out = np.empty((n, *first.shape[1:]), dtype=first.dtype)
     out[: len(first)] = first
     row = len(first)

@@ -15,9 +15,11 @@ import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 
-from eigengap.sources.base import Source
+from eigengap.linalg import Array
+from eigengap.sources.base import Block, Source
 from eigengap.sources.checks import check_not_empty
 from eigengap.sources.dask import cluster, tasks
+from eigengap.sources.dask.labels import Labels, in_words
 from eigengap.sources.dask.prepared import PreparedOnDask
 from eigengap.sources.dask.rows import batches, stacked
 from eigengap.sources.dask.table import Table, Weight
@@ -36,7 +38,7 @@ class Unit:
         self.n = n  # rows, None while unknown
 
     def __str__(self) -> str:
-        return _in_words(self.partitions)
+        return in_words(self.partitions)
 
 
 class DaskSource(MemoisedSource):
@@ -61,7 +63,9 @@ class DaskSource(MemoisedSource):
         self.is_sparse = False
         self.passes = 0
         self._known = {}
-        self._table, self._weight = table, weight
+        self._table = table
+        self._given = weight  # as it was given; `weight` is that of the rows that count
+        self._weight: Array | None = None
         self._rows = table.rows
         self._kept: tuple[int, ...] | None = None
         self._row_bytes = 8 * self.n_features
@@ -104,7 +108,8 @@ class DaskSource(MemoisedSource):
         return parts
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-        return stacked(self.pieces(fn), None if self._kept is None else sum(self._kept))
+        n = None if self._kept is None else sum(self._kept)
+        return stacked(self.pieces(fn), n, self.where)
 
     def pieces(self, fn: Callable[[Any], NDArray[Any]]) -> Iterator[NDArray[Any]]:
         """The rows fn(block), in order, a bounded number of them at a time: one pass."""
@@ -145,7 +150,7 @@ class DaskSource(MemoisedSource):
     def prepared(self, prepare: Callable[[Any], Any]) -> Source:
         return PreparedOnDask(self, prepare)
 
-    def ready(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], dict[Any, str]]:
+    def ready(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], Labels]:
         """Tasks that prepare each unit, and the partitions that they stand for."""
         if self._rows is None:
             self._place_weights()
@@ -159,20 +164,27 @@ class DaskSource(MemoisedSource):
 
     def _tasks(
         self, run: Callable[..., Any], work: Any, name: str, *, numbered: bool = False
-    ) -> tuple[list[Delayed], dict[Any, str]]:
+    ) -> tuple[list[Delayed], Labels]:
         """run(work, ...) of every unit, and the partitions that each key stands for."""
         units = self.units()
         sent = cluster.send((work, self._cut), len(units))
         make = cluster.task(cluster.run_here, name)
-        weighted = self._weight is not None
+        weighted = self._given is not None
         made = []
-        labels = {part.key: f"partition {p}" for p, part in enumerate(self._table.parts)}
+        labels = Labels(self._table.parts)
         for leaf, unit in enumerate(units):
             number = (leaf, len(units)) if numbered else ()
             one = make(sent, run, unit.place, weighted, *number, *unit.args)
             labels[one.key] = str(unit)
             made.append(one)
         return made, labels
+
+    @property
+    def weight(self) -> Array | None:  # type: ignore[override]
+        """Weights of the rows that `collect` gives: one pass where there are any."""
+        if self._given is not None and self._weight is None:
+            self._weight = self.map(_weight_of)
+        return self._weight
 
     # Partitions ------------------------------------------------------------------------------
 
@@ -212,7 +224,7 @@ class DaskSource(MemoisedSource):
         return groups
 
     def _weights(self, group: range, row_at: list[int] | None) -> tuple[Any, ...]:
-        w = self._weight
+        w = self._given
         if w is None or isinstance(w, tuple):
             return () if w is None else w[group.start : group.stop]
         if isinstance(w, float):
@@ -222,14 +234,14 @@ class DaskSource(MemoisedSource):
 
     def _place_weights(self) -> None:
         """Weights in one array can be dealt out once the rows are counted: one pass."""
-        if isinstance(self._weight, np.ndarray) and self._rows is None:
-            weight, self._weight = self._weight, None
+        if isinstance(self._given, np.ndarray) and self._rows is None:
+            weight, self._given = self._given, None
             try:
                 self._pass([])
                 assert self._rows is not None
                 rows = self._rows
             finally:
-                self._weight = weight
+                self._given = weight
             self._placed(rows, None)
 
     def _learn(self, counts: tasks.Counts) -> None:
@@ -248,7 +260,7 @@ class DaskSource(MemoisedSource):
     def _placed(self, rows: tuple[int, ...], kept: tuple[int, ...] | None) -> None:
         self._rows, self.n_rows = rows, sum(rows)
         check_not_empty((self.n_rows, self.n_features))
-        w = self._weight
+        w = self._given
         if isinstance(w, np.ndarray):
             if len(w) != self.n_rows:
                 raise ValueError(f"sample_weight has {len(w)} entries but X has {self.n_rows} rows")
@@ -264,6 +276,5 @@ class DaskSource(MemoisedSource):
         raise ValueError("sample_weight is zero in every row: no row is left to learn from")
 
 
-def _in_words(partitions: range) -> str:
-    first, last = partitions.start, partitions.stop - 1
-    return f"partition {first}" if first == last else f"partitions {first} to {last}"
+def _weight_of(block: Block) -> NDArray[Any]:
+    return np.ones(block.n_rows) if block.weight is None else block.weight

@@ -114,11 +114,14 @@ class _RefusedType(Refused):
 
 
 def _types(meta: Any) -> list[Any]:
-    """The type of each column, in narwhals' words."""
+    """The type of each column, in narwhals' words; it takes objects without a cell for text."""
     import narwhals as nw
 
-    columns = (meta.iloc[:, j] for j in range(meta.shape[1]))
-    return [nw.from_native(column, series_only=True).dtype for column in columns]
+    def type_of(column: Any) -> Any:
+        known = nw.from_native(column, series_only=True).dtype
+        return nw.Object() if column.dtype == object else known
+
+    return [type_of(meta.iloc[:, j]) for j in range(meta.shape[1])]
 
 
 def _refuse_by_type(types: Sequence[Any], names: tuple[str, ...] | None) -> None:

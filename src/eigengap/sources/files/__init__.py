@@ -16,7 +16,7 @@ from eigengap.sources.files.address import Address, find
 from eigengap.sources.files.formats import KNOWN, format_of
 from eigengap.sources.reader import Reader, UnreadableError
 from eigengap.sources.stream import BLOCK_BYTES, StreamSource
-from eigengap.sources.wording import quote
+from eigengap.sources.wording import quote, whole
 
 __all__ = ["open_source"]
 
@@ -173,7 +173,7 @@ def _parts(address: Address) -> list[Address]:
         raise UnreadableError(
             str(folder),
             f"it is a folder, neither of Parquet files nor of Zarr. For many files give a glob: "
-            f"{quote(str(folder / '*.csv'))}. {KNOWN} are read",
+            f"{whole(str(folder / '*.csv'))}. {KNOWN} are read",
         )
     return [Address(path) for path in found]
 

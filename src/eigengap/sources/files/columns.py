@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-TILE = 1 << 18  # bytes of the block that are written together, so that they stay in cache
+TILE = 1 << 20  # bytes of the block that are written together, so that they stay in cache
+LEAST_ROWS = 512  # of a tile, or calls would cost more than the copying
 
 
 def in_blocks(
@@ -36,7 +37,7 @@ def in_blocks(
 
 def write_columns(block: NDArray[Any], columns: Sequence[NDArray[Any]]) -> None:
     """The columns (m,) into block (m, d), which is in C order, a few rows of all columns a time."""
-    step = max(16, TILE // max(1, block.itemsize * block.shape[1]))
+    step = max(LEAST_ROWS, TILE // max(1, block.itemsize * block.shape[1]))
     for start in range(0, len(block), step):
         tile = block[start : start + step]
         for j, column in enumerate(columns):

@@ -55,7 +55,7 @@ class RawRows:
         view = target.data.cast("B") if target.size else memoryview(b"")
         got = 0
         while got < len(view):
-            count = stream.readinto(view[got:])  # type: ignore[attr-defined]
+            count = stream.readinto(view[got : got + TILE])  # type: ignore[attr-defined]
             if not count:
                 row = start + got // max(1, self.d * self.stored.itemsize)
                 raise UnreadableError(

@@ -60,8 +60,8 @@ class ZarrReader(Reader):
         node = self._opened()
         array = node if self._member is None else node[self._member]
         step = self._step(rows)
-        for start in range(0, len(array), step):
-            stop = min(start + step, len(array))
+        for start in range(0, array.shape[0], step):
+            stop = min(start + step, array.shape[0])
             band = self._band(array, start, stop)
             for at in range(0, len(band), rows):
                 part = band[at : at + rows]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
-from eigengap.sources.cells import is_number
+from eigengap.sources.files.csv_cells import Cells
 from eigengap.sources.sinks.base import FileSink
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -66,8 +66,9 @@ def header(names: tuple[str, ...]) -> bytes:
     """The line of column names; numbers are in quotes, so that they are read as names."""
     written = io.StringIO(newline="")
     safe = ["'" + name if name.startswith(FORMULA) else name for name in names]
-    numbers = all(map(is_number, safe))
+    told_apart = all(Cells().number(name) is not None for name in safe)
+    quoted = told_apart or any("\r" in name for name in safe)
     csv.writer(
-        written, lineterminator="\n", quoting=csv.QUOTE_ALL if numbers else csv.QUOTE_MINIMAL
+        written, lineterminator="\n", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
     ).writerow(safe)
     return written.getvalue().encode()

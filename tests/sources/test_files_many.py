@@ -1,0 +1,141 @@
+"""Many files as one table, and what a path may be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from eigengap.sources.files import open_source
+from eigengap.sources.files.address import find
+from eigengap.sources.reader import UnreadableError
+
+
+@pytest.fixture
+def runs(tmp_path) -> Path:
+    for k, rows in ((1, 3), (2, 5), (10, 2)):
+        X = 100.0 * k + np.arange(2.0 * rows).reshape(rows, 2)
+        lines = "\n".join(f"{a},{b}" for a, b in X.tolist())
+        (tmp_path / f"run{k}.csv").write_text(f"x,y\n{lines}\n")
+        np.save(tmp_path / f"run{k}.npy", X)
+        pq.write_table(pa.table({"x": X[:, 0], "y": X[:, 1]}), tmp_path / f"run{k}.parquet")
+    return tmp_path
+
+
+FIRST = np.concatenate([100 * k + np.arange(0, 2.0 * n, 2) for k, n in ((1, 3), (2, 5), (10, 2))])
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "parquet"])
+@pytest.mark.parametrize("block_rows", [1, 4, 100])
+def test_a_glob_is_one_table_with_two_before_ten(runs, kind, block_rows):
+    source = open_source(runs / f"run*.{kind}", block_rows=block_rows)
+    assert source.n_rows == (None if kind == "csv" else 10)
+    assert source.names == (None if kind == "npy" else ("x", "y"))
+    for _ in range(2):
+        np.testing.assert_array_equal(source.collect()[:, 0], FIRST)
+    sizes = source.map(lambda block: np.array([block.n_rows]))
+    assert set(sizes[:-1]) <= {block_rows}
+
+
+def test_a_list_keeps_its_order_and_formats_may_differ(runs):
+    paths = [runs / "run10.csv", str(runs / "run2.parquet")]
+    source = open_source(paths, columns=["y"])
+    np.testing.assert_array_equal(source.collect()[:2, 0], [1001, 1003])
+    assert source.seen().rows == 7
+    assert "and 1 more file" in source.reader.where
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy"])
+def test_the_place_of_a_row_is_a_file_and_the_row_in_it(runs, kind):
+    source = open_source(runs / f"run*.{kind}")
+    source.seen()
+    places = [source.reader.place(row) for row in (0, 2, 3, 7, 8, 9)]
+    expected = [("run1", 0), ("run1", 2), ("run2", 0), ("run2", 4), ("run10", 0), ("run10", 1)]
+    for place, (name, row) in zip(places, expected, strict=True):
+        assert place == f'row {row} of "{runs / name}.{kind}"'
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("x,z", 'column 1 is "z" instead of "y"'),
+        ("y,x", 'column 0 is "y" instead of "x"'),
+        ("x,y,z", "3 instead of 2"),
+        ("1,2", "only one of them has column names"),
+    ],
+    ids=["name", "order", "count", "nameless"],
+)
+def test_the_file_that_differs_is_named(runs, header, told):
+    width = header.count(",") + 1
+    (runs / "run11.csv").write_text(f"{header}\n{','.join('5' * width)}\n")
+    with pytest.raises(UnreadableError) as caught:
+        open_source(runs / "*.csv")
+    message = str(caught.value)
+    assert message.startswith(f'"{runs}/run11.csv": its columns are not those of "{runs}/run1.csv"')
+    assert told in message
+
+
+def test_columns_by_name_make_one_table_of_files_in_another_order(runs):
+    (runs / "run11.csv").write_text("y,extra,x\n2,3,1\n")
+    source = open_source(runs / "*.csv", columns=["x", "y"])
+    np.testing.assert_array_equal(source.collect()[-1], [1, 2])
+
+
+def test_widths_without_names(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((2, 3)))
+    np.save(tmp_path / "b.npy", np.ones((2, 4)))
+    with pytest.raises(UnreadableError, match=r"b\.npy.*4 instead of 3"):
+        open_source(tmp_path / "*.npy")
+
+
+def test_mixed_precision_is_double(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones((2, 3), dtype=np.float32))
+    np.save(tmp_path / "b.npy", np.ones((2, 3)))
+    source = open_source(tmp_path / "*.npy")
+    assert source.dtype == np.float64
+    assert source.collect().dtype == np.float64
+
+
+def test_bytes_of_all_files_are_counted(runs):
+    source = open_source(runs / "*.npy")
+    source.seen()
+    assert source.bytes_read == sum(path.stat().st_size for path in runs.glob("*.npy"))
+
+
+def test_home_is_expanded(runs, monkeypatch):
+    monkeypatch.setenv("HOME", str(runs))
+    assert open_source("~/run1.csv").collect().shape == (3, 2)
+    assert open_source("~/run*.csv").seen().rows == 10
+
+
+def test_a_name_with_letters_of_a_glob_is_itself(tmp_path):
+    (tmp_path / "a[1].csv").write_text("x\n1\n")
+    assert open_source(tmp_path / "a[1].csv").collect() == 1
+
+
+def test_a_missing_file_is_told_with_names_that_are_close(runs):
+    with pytest.raises(FileNotFoundError, match=r'RUN2\.csv" does not exist; did you mean "run2'):
+        open_source(runs / "RUN2.csv")
+    with pytest.raises(FileNotFoundError, match="nor does its folder"):
+        open_source(runs / "nowhere" / "x.csv")
+    with pytest.raises(FileNotFoundError, match="no file matches"):
+        open_source(runs / "q*.csv")
+    with pytest.raises(FileNotFoundError, match="address on a network"):
+        open_source("s3://bucket/x.parquet")
+    with pytest.raises(ValueError, match="empty"):
+        open_source([])
+
+
+def test_a_folder_of_other_files_is_told_with_a_glob(tmp_path):
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    with pytest.raises(UnreadableError, match=r'it is a folder.*/\*\.csv"'):
+        open_source(tmp_path)
+
+
+def test_addresses(runs):
+    found = find(f"{runs}/run*.npy::inner")
+    assert [address.path.name for address in found] == ["run1.npy", "run2.npy", "run10.npy"]
+    assert {address.member for address in found} == {"inner"}
