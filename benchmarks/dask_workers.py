@@ -130,7 +130,7 @@ def _steps(partitions: int) -> list[Row]:
                 ready.reduce(of)
             steps = 20
             sent, between = _loopback(), _between(client)
-            taken = seconds(lambda ready=ready, of=of: [ready.reduce(of) for _ in range(steps)])
+            taken = seconds(partial(_several, ready, of, steps))
             sent, between = _loopback() - sent, _between(client) - between
             empty = _in_one_process(X, of, q)
             rows.append(
@@ -146,6 +146,11 @@ def _steps(partitions: int) -> list[Row]:
                 )
             )
     return rows
+
+
+def _several(ready: Any, of: Any, steps: int) -> None:
+    for _ in range(steps):
+        ready.reduce(of)
 
 
 def _in_one_process(X: np.ndarray, of: Any, q: int) -> float:

@@ -15,6 +15,8 @@ from eigengap.extras import MissingExtraError
 from eigengap.sources.fields import field_source
 from eigengap.sources.reader import UnreadableError
 
+pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")
+
 
 def test_an_unknown_dimension_is_told_with_those_that_are():
     with pytest.raises(ValueError, match=r'no dimension "tme".*"time", "lat", "lon"'):
@@ -145,7 +147,9 @@ def test_rows_that_are_not_of_this_source():
         own.to_field(np.ones((2, 13)))
 
 
-def test_weights_of_another_length():
+def test_weights_of_another_length_and_empty_blocks():
+    with pytest.raises(ValueError, match="block_rows must be at least 1, got 0"):
+        field_source(sea(), block_rows=0)
     with pytest.raises(ValueError, match="5 entries but X has 60 rows"):
         field_source(sea(), sample_weight=np.ones(5))
 

@@ -83,7 +83,7 @@ def test_units_beyond_squares_are_refused(X, factor):
 
 
 @pytest.mark.filterwarnings("ignore:the noise variance fell")
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["exact", pytest.param("bayesian", marks=pytest.mark.slow)])
 def test_every_row_twice(X, method):
     X = np.vstack([X[:15], X[:15]])
     model = GPLVM(**METHODS[method]).fit(X)
@@ -106,7 +106,7 @@ def test_no_noise_is_told_or_taken(method):
     assert_sound(model, X)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["exact", pytest.param("bayesian", marks=pytest.mark.slow)])
 def test_row_without_any_seen_cell(X, method):
     X[4] = np.nan
     X[9, 1] = np.nan
@@ -217,7 +217,9 @@ def test_kernel_values_that_are_none_are_refused(X, method, kernel, message):
         GPLVM(**METHODS[method], kernel=kernel).fit(X)
 
 
-@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
+@pytest.mark.parametrize(
+    "gaps", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["complete", "gaps"]
+)
 def test_a_bayesian_fit_with_a_linear_kernel(X, gaps):
     """As good as probabilistic PCA, which it is but for the prior on its loadings."""
     rng = np.random.default_rng(0)

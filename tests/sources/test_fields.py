@@ -239,6 +239,7 @@ def test_hostile_names_of_dimensions(dims):
 def test_coordinates_over_several_levels_come_back():
     field = sea(gaps=0.0, land=()).stack(place=("lat", "lon"))
     source = field_source(field)
+    assert source.names[0] == 'place="(-10.5, 20)"'
     xr.testing.assert_identical(source.to_field(source.collect()), field)
     along = sea(gaps=0.0, land=()).stack(sample=("time", "lat")).transpose("sample", "lon")
     source = field_source(along)
@@ -302,6 +303,7 @@ def test_columns_choose_cells_by_name_position_or_mask():
     assert first.names == ("lat=-10.5, lon=20", "lat=10.5, lon=35")
     north = (field.lat > 0).expand_dims(lon=field.lon).drop_vars("height")
     source = field_source(field, columns=north)  # its dimensions stand the other way round
+    assert field_source(field, columns=north.transpose().values).names == source.names
     assert source.names[0] == "lat=10.5, lon=20"
     assert source.n_features == 5  # land that is asked for is a column
     back = source.to_field(source.collect())

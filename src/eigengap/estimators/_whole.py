@@ -29,7 +29,9 @@ def all_rows(X: Any, **how: Any) -> Source:
     source = as_source(X, **how)
     if isinstance(source, ArraySource):
         return source
-    return ArraySource(source.collect(), weight=source.weight, names=source.names)
+    # A row of weight 0 is not read, and its weight is not wanted either.
+    weight = None if source.weight is None else source.weight[source.weight > 0]
+    return ArraySource(source.collect(), weight=weight, names=source.names)
 
 
 def whole_table(X: Any, method: str, **how: Any) -> Source:

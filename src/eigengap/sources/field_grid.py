@@ -115,6 +115,8 @@ class Grid:
         """Positions (d,) of chosen cells: names, positions, or truth values on the grid."""
         if hasattr(columns, "dims"):
             columns = self._on_grid(columns)
+        if np.shape(columns) == self.shape:
+            columns = np.ravel(columns)
         picked = [columns] if isinstance(columns, str) else list(columns)
         if picked and all(isinstance(c, bool | np.bool_) for c in picked):
             if len(picked) != self.size:
@@ -203,9 +205,9 @@ def text_of(value: Any) -> str:
     if isinstance(value, float | np.floating):
         shortest = float(value) if isinstance(value, float) else float(str(value))
         return f"{shortest + 0.0:.{DIGITS}g}"  # -0 is 0
-    text = str(value)
-    plain = text.isprintable() and text.strip() == text and not set(text) & set(',="')
-    return text if plain else json.dumps(text, ensure_ascii=False)
+    text = f"({', '.join(map(text_of, value))})" if isinstance(value, tuple) else str(value)
+    is_plain = text.isprintable() and text.strip() == text and not set(text) & set(',="')
+    return text if is_plain else json.dumps(text, ensure_ascii=False)
 
 
 def plain(text: object) -> str:

@@ -196,21 +196,25 @@ def _engine(path: Path) -> str:
 
 
 def _zarr_options(path: Path) -> dict[str, Any]:
-    metadata = _metadata(path / "zarr.json")
-    if not (path / ".zgroup").exists() and metadata.get("node_type") != "group":
+    if not _is_group(path):
         raise UnreadableError(
             str(path), "it is a folder, but no Zarr group: it has neither zarr.json nor .zgroup"
         )
-    consolidated = (path / ".zmetadata").exists() or bool(metadata.get("consolidated_metadata"))
+    told = _metadata(path / "zarr.json").get("consolidated_metadata")
+    consolidated = bool(told) or (path / ".zmetadata").exists()
     return {"engine": "zarr", "consolidated": consolidated}  # told, or xarray warns
+
+
+def _is_group(path: Path) -> bool:
+    return (path / ".zgroup").exists() or _metadata(path / "zarr.json").get("node_type") == "group"
 
 
 def _has_dimensions(path: Path) -> bool:
     """Whether it is a Zarr group with an array whose dimensions have names, as xarray writes."""
-    return any(
+    return _is_group(path) and any(
         _metadata(part / ".zattrs").get("_ARRAY_DIMENSIONS") is not None
         or _metadata(part / "zarr.json").get("dimension_names") is not None
-        for part in (path.iterdir() if path.is_dir() else ())
+        for part in path.iterdir()
         if part.is_dir()
     )
 

@@ -98,6 +98,8 @@ def field_source(
         raise ValueError(
             f"{places[0].where} has no cell: a dimension of {listed(layout.grid.dims)} is empty"
         )
+    if block_rows is not None and block_rows < 1:
+        raise ValueError(f"block_rows must be at least 1, got {block_rows}")
     n = sum(layout.lengths)
     options: dict[str, Any] = {
         "weight": as_weight(sample_weight, n),

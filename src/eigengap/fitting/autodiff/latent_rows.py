@@ -270,4 +270,4 @@ class _Climb:
         size += self.damping[at, None] * np.max(size, axis=1, initial=1e-12)[:, None]
         turned = np.einsum("nki,nk->ni", V, self.slope[at])
         step = np.einsum("nki,ni->nk", V, turned / size)
-        return np.clip(step, -2.0, 2.0)  # ln s by more is no longer near
+        return np.asarray(np.clip(step, -2.0, 2.0))  # ln s by more is no longer near

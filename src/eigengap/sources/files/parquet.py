@@ -17,12 +17,13 @@ from eigengap.sources.files.refusal import choice, refuse_columns
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import quote
 
-BUFFERED = 16 << 20  # bytes of all columns together that are buffered between file and decoder
+BATCH, LEAST_BATCH = 2 << 20, 1024  # bytes as float64, and rows, that are decoded together
+BUFFERED = 8 << 20  # bytes of all columns together that are buffered between file and decoder
 LEAST_BUFFER, MOST_BUFFER = 1 << 14, 1 << 20  # of one column
 
 
 class ParquetReader(FileReader):
-    """One Parquet file. Without the buffers a whole row group would be read at once."""
+    """One Parquet file. Each column has a buffer, so that no row group is ever read as a whole."""
 
     def __init__(self, path: Path, columns: Any = None) -> None:
         super().__init__(path)
@@ -48,7 +49,10 @@ class ParquetReader(FileReader):
             raise MissingExtraError("reading Parquet", "pyarrow", "files") from error
         try:
             return parquet.ParquetFile(
-                self._path, buffer_size=buffer, page_checksum_verification=True
+                self._path,
+                buffer_size=buffer,
+                pre_buffer=False,  # or the whole row group would be read before its first row
+                page_checksum_verification=True,
             )
         except (pa.ArrowException, OSError) as error:
             raise UnreadableError(
@@ -84,7 +88,7 @@ class ParquetReader(FileReader):
         buffer = BUFFERED // max(1, self.n_features)
         file = self._opened(min(MOST_BUFFER, max(LEAST_BUFFER, buffer)))
         try:
-            batches = self._batches(file, rows)
+            batches = self._batches(file, max(LEAST_BATCH, BATCH // (8 * self.n_features)))
             yield from in_blocks(batches, rows, self.n_features, self.dtype)
         finally:
             file.close()

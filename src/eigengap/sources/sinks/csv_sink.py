@@ -18,6 +18,7 @@ from eigengap.extras import MissingExtraError
 from eigengap.sources.files.csv_cells import Cells
 from eigengap.sources.sinks.base import FileSink
 
+CELLS = 1 << 17  # that are turned into text together
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -35,6 +36,11 @@ class CsvSink(FileSink):
             self._text.write(header(self.names))
 
     def _write(self, rows: NDArray[Any]) -> None:
+        step = max(1, CELLS // rows.shape[1])
+        for start in range(0, len(rows), step):
+            self._text.write(self._as_text(rows[start : start + step]))
+
+    def _as_text(self, rows: NDArray[Any]) -> memoryview:
         try:
             import pyarrow as pa
             from pyarrow import csv as arrow_csv
@@ -49,7 +55,7 @@ class CsvSink(FileSink):
         table = pa.Table.from_arrays(columns, [str(j) for j in range(len(columns))])
         text = pa.BufferOutputStream()
         arrow_csv.write_csv(table, text, arrow_csv.WriteOptions(include_header=False))
-        self._text.write(memoryview(text.getvalue()))
+        return memoryview(text.getvalue())
 
     def _end(self) -> None:
         if self._zip is not None:
