@@ -134,13 +134,13 @@ def test_interrupted_again_and_again_it_arrives(case, monkeypatch, tmp_path):
     keep = FileKeeper.keep
     steps, notes = [], []
 
-    def seven_steps(keeper, *args, **kwargs):
+    def four_steps(keeper, *args, **kwargs):
         keep(keeper, *args, **kwargs)
         steps.append(1)
-        if len(steps) % 7 == 0:
+        if len(steps) % 4 == 0:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(FileKeeper, "keep", seven_steps)
+    monkeypatch.setattr(FileKeeper, "keep", four_steps)
     for _ in range(1000):
         try:
             model = make(checkpoint=tmp_path / "fit.egck").fit(X)

@@ -19,11 +19,12 @@ from sklearn.utils.validation import (
     _check_feature_names_in,
     _get_feature_names,
     check_is_fitted,
-    validate_data,
 )
 
 from eigengap.estimators._distances import METRICS
+from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._neighbours import Neighbours, Search
+from eigengap.estimators._whole import whole_table
 from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.neighbourhood import (
     DisconnectedError,
@@ -45,6 +46,7 @@ from eigengap.linalg import Array
 from eigengap.memory import require_memory
 from eigengap.models.graph import Graph
 from eigengap.sources import as_source
+from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Source
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.warn import warn
@@ -123,13 +125,13 @@ class GraphEstimator(TransformerMixin, BaseEstimator):
             `embedding_`, in float32 where X is.
         """
         _get_feature_names(X)  # refuses names that are no names, before the work
-        source = as_source(X, missing_values=self._missing)
+        source = whole_table(X, type(self).__name__, missing_values=self._missing)
         before = dict(self.__dict__)
         try:
             self._filler, self._filled_sd = None, None
             rows = self._pairs(source) if self._is_pairwise else self._rows(source)
             found = self._fit_rows(rows)
-            validate_data(self, X, reset=True, skip_check_array=True)
+            keep_features(self, X, source)
         except BaseException:  # an earlier fit stays whole
             self.__dict__.clear()
             self.__dict__.update(before)
@@ -290,9 +292,14 @@ class GraphEstimator(TransformerMixin, BaseEstimator):
         source = as_source(X, missing_values=self._missing)
         if self._is_pairwise and source.has_gaps:
             refuse_gaps(source.collect(), Labels(source.names), "distance")
-        validate_data(self, X, reset=False, skip_check_array=True)
-        found = self._of_new(self._new_rows(source))
+        check_features(self, X, source)
+        found = self._of_source(source)
         return found.astype(np.float32) if source.dtype == np.float32 else found
+
+    def _of_source(self, source: Source) -> Array:
+        if isinstance(source, ArraySource):
+            return self._of_new(self._new_rows(source))
+        return source.map(lambda block: self._of_source(ArraySource(block.values)))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the coordinates."""

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import _fit_context
+from sklearn.utils.metaestimators import available_if
 
 from eigengap.estimators._base import LinearGaussianEstimator, warn_of_few, warn_of_units
 from eigengap.estimators._features import check_features, keep_features
@@ -69,6 +70,17 @@ class _Batches:
     told: bool = False  # of codes for missing cells
 
 
+def _takes_batches(estimator: Any) -> bool:
+    """Whether the rows can be told by moments."""
+    noise = getattr(estimator, "noise", "gaussian")
+    if noise == "gaussian":
+        return True
+    raise AttributeError(
+        f"partial_fit takes Gaussian noise only: how much a row counts under noise={noise!r} "
+        "depends on all others. Use fit, which reads files too"
+    )
+
+
 class PartialFit(LinearGaussianEstimator):
     """What gives PCA, PPCA and FactorAnalysis their `partial_fit`."""
 
@@ -76,6 +88,7 @@ class PartialFit(LinearGaussianEstimator):
     n_components: Any
     _batches: _Batches
 
+    @available_if(_takes_batches)
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Go on with another batch of rows, which need not be kept.
@@ -122,7 +135,6 @@ class PartialFit(LinearGaussianEstimator):
         >>> bool(np.isclose(model.noise_variance_, PPCA(n_components=2).fit(X).noise_variance_))
         True
         """
-        self._require_streamable()
         source = _in_memory(
             as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
         )
@@ -188,13 +200,6 @@ class PartialFit(LinearGaussianEstimator):
 
     def _note(self, rows: Source, fit: GaussianFit) -> None:
         """What `_fit_model` of a subclass keeps besides the model."""
-
-    def _require_streamable(self) -> None:
-        if getattr(self, "noise", "gaussian") != "gaussian":
-            raise ValueError(
-                "partial_fit takes Gaussian noise only: how much a row counts under "
-                f"noise={self.noise!r} depends on all others. Use fit, which reads files too"
-            )
 
     def _require_components(self, d: int, stream: Stream) -> None:
         if not isinstance(self.n_components, Integral):

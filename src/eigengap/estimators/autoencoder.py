@@ -11,8 +11,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._network import (
     refuse_overflow,
@@ -244,7 +245,7 @@ class Autoencoder(TransformerMixin, BaseEstimator):
         finally:
             if isinstance(options.watch, ProgressLine):
                 options.watch.close()
-        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        keep_features(self, X, source)  # only now: a fit may fail
         self.model_ = found.network
         self.loss_ = found.loss
         self.noise_std_ = found.noise
@@ -413,7 +414,7 @@ class Autoencoder(TransformerMixin, BaseEstimator):
     def _source(self, X: Any) -> Source:
         source = as_source(X, missing_values=self.missing_values)
         refuse_sparse(source)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        check_features(self, X, source)
         return source
 
     def _map(self, X: Any, fn: Callable[[Any], Array]) -> Array:

@@ -20,6 +20,8 @@ from eigengap.sources.array import (
 from eigengap.sources.base import Rows, Source
 from eigengap.sources.cell_sd import as_cell_sd, refuse_other_rows
 from eigengap.sources.checks import as_weight, missing_codes, resolve_columns, with_gaps_for
+from eigengap.sources.dask import as_dask_source, is_dask
+from eigengap.sources.field_places import is_field
 from eigengap.sources.frames import frame_to_float, library_of, series_to_float
 
 __all__ = ["Source", "as_source", "in_memory_table"]
@@ -39,8 +41,8 @@ def as_source(
 
     Parameters
     ----------
-    X : ndarray, masked array, scipy.sparse, list of rows, a pandas, polars or pyarrow frame, or the
-        path of a file (see `open_source`).
+    X : ndarray, masked array, scipy.sparse, list of rows, a pandas, polars or pyarrow frame, a Dask
+        array or frame, or what `open_source` opens: the path of a file, a DataArray.
         float32 and float64 are used as they are, without a copy; every other number becomes
         float64. NaN, null and masked cells are unseen; the zeros of a sparse table are zeros.
         A Source is returned as it is. X is never modified.
@@ -56,8 +58,16 @@ def as_source(
         Where a column holds no numbers, a cell is infinite, or the shape is wrong. The message
         names the row (0-based position) and column.
     """
-    if is_path(X):
-        return _opened(X, sample_weight, cell_sd, missing_values, columns, block_bytes, block_rows)
+    if lies_elsewhere(X):
+        return _elsewhere(
+            X,
+            cell_sd,
+            sample_weight=sample_weight,
+            missing_values=missing_values,
+            columns=columns,
+            block_bytes=block_bytes,
+            block_rows=block_rows,
+        )
     if isinstance(X, Source):
         given = sample_weight is not None or cell_sd is not None or columns is not None
         if given or missing_codes(missing_values):
@@ -85,42 +95,25 @@ def as_source(
 
 def in_memory_table(X: Any) -> bool:
     """Whether X is a table that scikit-learn can look at, and not a place where one lies."""
-    return not (is_path(X) or isinstance(X, Source) or is_dask(X))
+    return not (isinstance(X, Source) or lies_elsewhere(X))
 
 
-def is_path(X: Any) -> bool:
-    return isinstance(X, str | PathLike)
+def lies_elsewhere(X: Any) -> bool:
+    """Whether X is a path, a labelled field, or a collection of Dask."""
+    return isinstance(X, str | PathLike) or is_field(X) or is_dask(X)
 
 
-def is_dask(X: Any) -> bool:
-    """Whether X is a collection of Dask, which is not imported to find out."""
-    return any(base.__module__.partition(".")[0] == "dask" for base in type(X).__mro__)
-
-
-def _opened(
-    path: Any,
-    sample_weight: Any,
-    cell_sd: Any,
-    missing_values: Any,
-    columns: Any,
-    block_bytes: int | None,
-    block_rows: int | None,
-) -> Source:
-    from eigengap.sources.files import open_source
-    from eigengap.sources.stream import BLOCK_BYTES as FILE_BLOCK_BYTES
-
+def _elsewhere(X: Any, cell_sd: Any, **how: Any) -> Source:
     if cell_sd is not None:
         raise ValueError(
-            "cell_sd goes with a table in memory, and X is a file. Load it, or leave cell_sd out"
+            "cell_sd goes with a table in memory, and X is not one. Load it, or leave cell_sd out"
         )
-    return open_source(
-        path,
-        columns=columns,
-        missing_values=missing_values,
-        sample_weight=sample_weight,
-        block_bytes=block_bytes or FILE_BLOCK_BYTES,
-        block_rows=block_rows,
-    )
+    given = {name: value for name, value in how.items() if value is not None}
+    if is_dask(X):
+        return as_dask_source(X, **given)
+    from eigengap.sources.files import open_source
+
+    return open_source(X, **given)
 
 
 def _table(X: Any, columns: Any) -> tuple[Rows, tuple[str, ...] | None]:

@@ -115,8 +115,8 @@ class Grid:
         """Positions (d,) of chosen cells: names, positions, or truth values on the grid."""
         if hasattr(columns, "dims"):
             columns = self._on_grid(columns)
-        if np.shape(columns) == self.shape:
-            columns = np.ravel(columns)
+        if isinstance(columns, np.ndarray) and columns.ndim > 1 and columns.shape == self.shape:
+            columns = columns.ravel()
         picked = [columns] if isinstance(columns, str) else list(columns)
         if picked and all(isinstance(c, bool | np.bool_) for c in picked):
             if len(picked) != self.size:

@@ -17,7 +17,7 @@ from eigengap.sources.files.refusal import choice, refuse_columns
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import quote
 
-BATCH, LEAST_BATCH = 2 << 20, 1024  # bytes as float64, and rows, that are decoded together
+BATCH, LEAST_BATCH = 8 << 20, 1024  # bytes as float64, and rows, that are decoded together
 BUFFERED = 8 << 20  # bytes of all columns together that are buffered between file and decoder
 LEAST_BUFFER, MOST_BUFFER = 1 << 14, 1 << 20  # of one column
 
