@@ -26,7 +26,7 @@ def run(quick: bool = False) -> list[Row]:
     scale = 10 if quick else 1
     return [
         *in_new_process("benchmarks.dask_workers:_fits", 400_000 // scale, 150_000 // scale),
-        *in_new_process("benchmarks.dask_workers:_steps", 100),
+        *in_new_process("benchmarks.dask_workers:_steps"),
         *in_new_process("benchmarks.dask_workers:_threads", 40_000 // scale),
     ]
 
@@ -109,7 +109,7 @@ def _side_by_side(client: Any, name: str, n: int, gaps: float, fit: Any) -> Row:
     )
 
 
-def _steps(partitions: int) -> list[Row]:
+def _steps() -> list[Row]:
     """Steps of EM over partitions of ten rows: all overhead."""
     import dask.array as da
 
@@ -119,7 +119,7 @@ def _steps(partitions: int) -> list[Row]:
 
     rows = []
     with _client() as client:
-        for d, q in ((50, 10), (1000, 20)):
+        for partitions, d, q in ((100, 50, 10), (16, 1000, 20)):
             X = table(10 * partitions, d, 0.2)
             source = as_dask_source(da.from_array(X, chunks=(10, d)), block_rows=10)
             ready = source.prepared(partial(_prepared, d=d, q=q))

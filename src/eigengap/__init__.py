@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnitsWarning,
     )
     from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
+    from eigengap.estimators._whole import SampledWarning
     from eigengap.estimators.autoencoder import Autoencoder
     from eigengap.estimators.bayesian_pca import BayesianPCA
     from eigengap.estimators.classical_mds import ClassicalMDS, NegativeEigenvaluesWarning
@@ -71,10 +72,21 @@ if TYPE_CHECKING:
     from eigengap.models.posterior import Posterior
     from eigengap.models.predictive import Predictive
     from eigengap.models.student import StudentLinearGaussian
+    from eigengap.persistence.checkpoint import (
+        Checkpoint,
+        CheckpointMismatchError,
+        CheckpointWarning,
+    )
+    from eigengap.persistence.tensors import CorruptFileError, NewerFormatError
     from eigengap.pooling import Pooled, pool
     from eigengap.rank.choice import RankChoice
     from eigengap.rank.choose import choose_rank
+    from eigengap.sources.dask.cluster import ClusterError
+    from eigengap.sources.field_table import FieldSource
+    from eigengap.sources.files import open_source
+    from eigengap.sources.reader import UnreadableError
     from eigengap.sources.sentinels import SentinelWarning
+    from eigengap.sources.streaming import stream
     from eigengap.spectrum import Spectrum
 
 __version__ = "0.1.0"
@@ -90,8 +102,13 @@ __all__ = [
     "Autoencoder",
     "BayesianLinearGaussian",
     "BayesianPCA",
+    "Checkpoint",
+    "CheckpointMismatchError",
+    "CheckpointWarning",
     "ClassicalMDS",
+    "ClusterError",
     "Comparison",
+    "CorruptFileError",
     "DisconnectedError",
     "DisconnectedWarning",
     "DoesNotFitError",
@@ -100,6 +117,7 @@ __all__ = [
     "EmbeddingQuality",
     "FactorAnalysis",
     "FewCellsWarning",
+    "FieldSource",
     "ForgottenCellSdWarning",
     "GaussianComponentsWarning",
     "GaussianProcesses",
@@ -123,6 +141,7 @@ __all__ = [
     "MixturePPCA",
     "NegativeEigenvaluesWarning",
     "Network",
+    "NewerFormatError",
     "NoSignalError",
     "NoiseFloorWarning",
     "NotWhiteWarning",
@@ -135,6 +154,7 @@ __all__ = [
     "RankChoice",
     "RankDeficientWarning",
     "RankError",
+    "SampledWarning",
     "SentinelWarning",
     "SingularModelError",
     "Spectrum",
@@ -143,6 +163,7 @@ __all__ = [
     "StudentLinearGaussian",
     "UncertainNeighboursWarning",
     "UnitsWarning",
+    "UnreadableError",
     "Whitener",
     "align",
     "choose_rank",
@@ -153,10 +174,12 @@ __all__ = [
     "likelihood_ratio_test",
     "low_rank",
     "neighbour_recall",
+    "open_source",
     "pinv",
     "pool",
     "procrustes_distance",
     "residual_variance",
+    "stream",
     "svd",
     "trustworthiness",
 ]
@@ -167,8 +190,13 @@ _HOME = {
     "Autoencoder": "eigengap.estimators.autoencoder",
     "BayesianLinearGaussian": "eigengap.models.bayesian",
     "BayesianPCA": "eigengap.estimators.bayesian_pca",
+    "Checkpoint": "eigengap.persistence.checkpoint",
+    "CheckpointMismatchError": "eigengap.persistence.checkpoint",
+    "CheckpointWarning": "eigengap.persistence.checkpoint",
     "ClassicalMDS": "eigengap.estimators.classical_mds",
+    "ClusterError": "eigengap.sources.dask.cluster",
     "Comparison": "eigengap.comparison.compare",
+    "CorruptFileError": "eigengap.persistence.tensors",
     "DisconnectedError": "eigengap.fitting.neighbourhood",
     "DisconnectedWarning": "eigengap.estimators._manifold",
     "DoesNotFitError": "eigengap.memory",
@@ -177,6 +205,7 @@ _HOME = {
     "EmbeddingQuality": "eigengap.comparison.embedding",
     "FactorAnalysis": "eigengap.estimators.factor_analysis",
     "FewCellsWarning": "eigengap.estimators._base",
+    "FieldSource": "eigengap.sources.field_table",
     "ForgottenCellSdWarning": "eigengap.estimators._base",
     "GPLVM": "eigengap.estimators.gplvm",
     "GaussianComponentsWarning": "eigengap.estimators.ica",
@@ -202,6 +231,7 @@ _HOME = {
     "MixturePPCA": "eigengap.estimators.mixture_ppca",
     "NegativeEigenvaluesWarning": "eigengap.estimators.classical_mds",
     "Network": "eigengap.models.network",
+    "NewerFormatError": "eigengap.persistence.tensors",
     "NoSignalError": "eigengap.fitting.ica_whitening",
     "NoiseFloorWarning": "eigengap.estimators._base",
     "NotWhiteWarning": "eigengap.estimators.ica",
@@ -217,6 +247,7 @@ _HOME = {
     "RankDeficientWarning": "eigengap.estimators.whitener",
     "RankError": "eigengap.fitting.whitening",
     "SVD": "eigengap.matrices.decomposition",
+    "SampledWarning": "eigengap.estimators._whole",
     "SentinelWarning": "eigengap.sources.sentinels",
     "SingularModelError": "eigengap.models.linear_gaussian",
     "Spectrum": "eigengap.spectrum",
@@ -225,6 +256,7 @@ _HOME = {
     "StudentLinearGaussian": "eigengap.models.student",
     "UncertainNeighboursWarning": "eigengap.estimators._manifold",
     "UnitsWarning": "eigengap.estimators._base",
+    "UnreadableError": "eigengap.sources.reader",
     "Whitener": "eigengap.estimators.whitener",
     "align": "eigengap.comparison.procrustes",
     "choose_rank": "eigengap.rank.choose",
@@ -235,10 +267,12 @@ _HOME = {
     "likelihood_ratio_test": "eigengap.comparison.likelihood_ratio",
     "low_rank": "eigengap.matrices.approximation",
     "neighbour_recall": "eigengap.comparison.embedding",
+    "open_source": "eigengap.sources.files",
     "pinv": "eigengap.matrices.pseudo_inverse",
     "pool": "eigengap.pooling",
     "procrustes_distance": "eigengap.comparison.procrustes",
     "residual_variance": "eigengap.comparison.embedding",
+    "stream": "eigengap.sources.streaming",
     "svd": "eigengap.matrices.decomposition",
     "trustworthiness": "eigengap.comparison.embedding",
 }

@@ -13,6 +13,9 @@ import eigengap
 HEAVY = {
     "altair",
     "dask",
+    "distributed",
+    "h5netcdf",
+    "h5py",
     "jax",
     "llvmlite",
     "narwhals",
@@ -22,9 +25,12 @@ HEAVY = {
     "polars",
     "pyarrow",
     "pynndescent",
+    "safetensors",
     "scipy",
     "sklearn",
     "threadpoolctl",
+    "xarray",
+    "zarr",
 }
 
 HELP = """

@@ -8,14 +8,17 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from eigengap import PPCA
 from eigengap.fitting.gaussian_em import EMOptions
 from eigengap.fitting.loop import Progress
 from eigengap.fitting.ppca import fit_ppca
+from eigengap.persistence.checkpoint import Checkpoint
 from eigengap.sources import as_source
 from eigengap.sources.base import Block
 from eigengap.sources.dask import as_dask_source
@@ -164,6 +167,37 @@ def test_f3_the_scheduler_is_killed(other_cluster: Any) -> None:
     with client.as_current(), pytest.raises(ClusterError, match="scheduler is lost"):
         fitted(kill)
     assert max(reached) >= 4
+
+
+@pytest.mark.slow
+def test_f3_a_fit_goes_on_from_its_checkpoint_on_another_cluster(
+    other_cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    estimator = PPCA(Q, tol=1e-8, checkpoint=Checkpoint(tmp_path / "fit.egck", every=0))
+    process, client = other_cluster(1)
+    compute, calls = running.compute, []
+
+    def killing(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 12:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        return compute(*args)
+
+    with client.as_current(), monkeypatch.context() as patched:
+        patched.setattr(running, "compute", killing)
+        with pytest.raises(ClusterError, match="scheduler is lost"):
+            estimator.fit(as_dask_source(lazy()))
+    assert (tmp_path / "fit.egck").exists()
+
+    _, client = other_cluster(1)
+    with client.as_current():
+        source = as_dask_source(lazy())
+        resumed = estimator.fit(source)
+    whole = PPCA(Q, tol=1e-8).fit(table())
+    assert source.passes < whole.n_iter_ - 5  # it did not begin anew
+    np.testing.assert_allclose(resumed.get_covariance(), whole.get_covariance(), rtol=1e-8)
+    assert not (tmp_path / "fit.egck").exists()
 
 
 @pytest.mark.slow

@@ -94,6 +94,25 @@ def test_more_columns_than_memory_has_squares_for():
         PCA(1).partial_fit(np.zeros((1, 300_000)))
 
 
+def test_a_file_is_for_fit(tmp_path):
+    np.save(tmp_path / "rows.npy", rows())
+    model = PCA(1)
+    with pytest.raises(ValueError, match="in memory"):
+        model.partial_fit(str(tmp_path / "rows.npy"))
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_a_warning_that_is_an_error_refuses_the_batch():
+    X = rows(64)
+    X[::10, 1] = -999.0
+    model = PPCA(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SentinelWarning)
+        with pytest.raises(SentinelWarning):
+            model.partial_fit(X)
+    assert not hasattr(model, "n_features_in_")
+
+
 # What is not enough yet ---------------------------------------------------------------------
 
 
@@ -130,6 +149,15 @@ def test_student_noise_needs_all_rows():
     fitted = PPCA(1, noise="student").fit(rows()).set_params(noise="gaussian")
     with pytest.raises(ValueError, match="begin with a clone"):
         fitted.partial_fit(rows())
+
+
+def test_attributes_that_are_not_there_are_named():
+    with pytest.raises(AttributeError, match="PCA has seen no batch"):
+        _ = PCA().n_samples_seen_
+    with pytest.raises(AttributeError, match="has no attribute 'model_'"):
+        _ = PCA().model_
+    with pytest.raises(AttributeError, match="has no attribute 'rank_choice_'"):
+        _ = PCA(1).partial_fit(rows()).rank_choice_
 
 
 def test_components_cannot_change_once_rows_are_gone(monkeypatch):

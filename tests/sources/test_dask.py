@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eigengap import PCA, PPCA, BayesianPCA, FactorAnalysis, MixturePPCA
 from eigengap.fitting.bayesian import fit_bayesian
 from eigengap.fitting.factor import fit_factor_analysis
 from eigengap.fitting.mixture import fit_mixture
@@ -22,6 +23,7 @@ from eigengap.memory import DoesNotFitError
 from eigengap.sources import as_source
 from eigengap.sources.base import Block, SeenCells, merge_tree
 from eigengap.sources.dask import as_dask_source, is_dask
+from eigengap.sources.rescaled import Rescaled
 from eigengap.statistics.moments import ColumnMoments, Moments
 
 dask = pytest.importorskip("dask")
@@ -237,6 +239,27 @@ def test_mixture(way: str, gaps: bool) -> None:
     assert source.passes - before == expected.passes
 
 
+ESTIMATORS: dict[str, Callable[[], Any]] = {
+    "PCA": lambda: PCA(3),
+    "PPCA": lambda: PPCA(3),
+    "FactorAnalysis": lambda: FactorAnalysis(3),
+    "BayesianPCA": lambda: BayesianPCA(4),
+    "MixturePPCA": lambda: MixturePPCA(2, 2, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", list(ESTIMATORS))
+def test_estimators(name: str) -> None:
+    """Fitted on Dask and asked on Dask: as in memory."""
+    X = table(True)
+    estimator, expected = ESTIMATORS[name](), ESTIMATORS[name]().fit(X)
+    estimator.fit(as_dask_source(da.from_array(X, chunks=(70, 4))))
+    asked = as_dask_source(unknown(X))
+    same(estimator.transform(asked), expected.transform(X))
+    assert asked.passes <= 2
+    same(estimator.score_samples(asked), expected.score_samples(X))
+
+
 def test_gaps_are_told_to_pca() -> None:
     with pytest.raises(HasGaps):
         fit_pca(as_dask_source(frame(table(True))), 2)
@@ -279,6 +302,18 @@ def test_weights_of_every_kind(way: str, kind: str) -> None:
     np.testing.assert_array_equal(
         source.sample(6, np.random.default_rng(2)), expected.sample(6, np.random.default_rng(2))
     )
+
+
+def test_weights_are_computed_only_if_asked_for() -> None:
+    X, w = table(True), weights()
+    w[::9] = 0.0
+    source = as_dask_source(frame(X), sample_weight=w)
+    source.seen()
+    before = source.passes
+    rescaled = Rescaled(source, np.full(D, 2.0))
+    assert source.passes == before
+    np.testing.assert_array_equal(rescaled.weight, w[w > 0])
+    assert len(source.weight) == len(source.collect())
 
 
 def test_one_weight_for_all() -> None:

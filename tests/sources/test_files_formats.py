@@ -158,6 +158,11 @@ def test_columns_by_position_in_any_order(tmp_path, X, kind):
     assert source.names == (("d", "a") if kind in NAMED else None)
 
 
+def test_no_columns_are_told(tmp_path, X, kind):
+    with pytest.raises(UnreadableError, match=r"0 feature\(s\)"):
+        open_source(WRITERS[kind](tmp_path, X), columns=[])
+
+
 @pytest.mark.parametrize("kind", sorted(NAMED))
 def test_columns_by_name(tmp_path, X, kind):
     path = WRITERS[kind](tmp_path, X)

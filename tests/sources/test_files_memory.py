@@ -82,7 +82,6 @@ def test_memory_does_not_grow_with_the_file(tmp_path, X, kind):
     )
     assert child.returncode == 0, child.stderr
     found = json.loads(child.stdout)
-    print(found)
     assert found["rows"] == (N // 8000 * 2000 if kind == "csv" else N)
     assert found["read"] < 100, found
     assert found["streamed"] < 150, found

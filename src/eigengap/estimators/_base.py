@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._checkpoint import checkpointed, require_checkpoint
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import keep_features, like_input, source_of_new
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.evidence import evidence_of
@@ -36,7 +36,6 @@ from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.frames import like
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column
@@ -216,9 +215,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
                 ConvergenceWarning,
             )
 
-    def _options(
-        self, tol: float, n_init: int = 1, keeper: FileKeeper | None = None
-    ) -> EMOptions:
+    def _options(self, tol: float, n_init: int = 1, keeper: FileKeeper | None = None) -> EMOptions:
         seed = 0  # a single start is not random, and leaves a generator as it was
         if n_init > 1:
             seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -251,8 +248,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
                 "cells are that good)",
                 ForgottenCellSdWarning,
             )
-        source = as_source(X, cell_sd=cell_sd, missing_values=self.missing_values)
-        check_features(self, X, source)
+        source = source_of_new(self, X, cell_sd=cell_sd, missing_values=self.missing_values)
         return source
 
     def _map(self, X: Any, fn: Callable[..., Array], cell_sd: Any = None) -> Array:
@@ -327,7 +323,7 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
             rows = self._map(X, self._project)
         else:
             raise ValueError(f'kind must be "posterior" or "optimal", got {kind!r}')
-        return like(X, rows)
+        return like_input(self, X, rows)
 
     def _project(self, X: Array) -> Array:
         return self.model_.project(X)
@@ -360,11 +356,11 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         if not return_std:
-            return like(X, self._map(X, self.model_.conditional_mean, cell_sd))
+            return like_input(self, X, self._map(X, self.model_.conditional_mean, cell_sd))
         predictive = self.predictive_
         both = self._map(X, lambda *x: np.hstack(_mean_and_std(predictive, *x)), cell_sd)
         d = self.n_features_in_
-        return like(X, both[:, :d]), like(X, both[:, d:])
+        return like_input(self, X, both[:, :d]), like_input(self, X, both[:, d:])
 
     def sample_imputations(
         self, X: Any, m: int, random_state: Any = None, *, cell_sd: Any = None
@@ -398,7 +394,9 @@ class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
         predictive = self.predictive_
         for _ in range(m):
             drawn = predictive.draw(rng)
-            yield like(X, self._map(X, partial(_sample_conditional, drawn, rng), cell_sd))
+            yield like_input(
+                self, X, self._map(X, partial(_sample_conditional, drawn, rng), cell_sd)
+            )
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draw new rows from the fitted density: (n_samples, n_features)."""

@@ -9,11 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from eigengap.sources import in_memory_table
+from eigengap.sources import as_source, in_memory_table
 from eigengap.sources.base import Source
+from eigengap.sources.field_places import is_field, is_field_path
+from eigengap.sources.fields import FieldSource, field_like
+from eigengap.sources.frames import like
 from eigengap.sources.wording import quote
 
 MOST_NAMED = 5  # columns in one message
@@ -29,6 +33,28 @@ def keep_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
         estimator.feature_names_in_ = np.array(source.names, dtype=object)
     elif hasattr(estimator, "feature_names_in_"):  # of an earlier fit
         del estimator.feature_names_in_
+
+
+def source_of_new(estimator: BaseEstimator, X: Any, **how: Any) -> Source:
+    """`as_source` of new rows, refused where their columns are not those of the fit.
+
+    A field may show cells that the fit never saw, and the other way round: of it the columns of the
+    fit are taken.
+    """
+    if is_field(X) or is_field_path(X):
+        how["columns"] = list(estimator.feature_names_in_)
+    source = as_source(X, **how)
+    check_features(estimator, X, source)
+    return source
+
+
+def like_input(estimator: BaseEstimator, X: Any, values: NDArray[Any]) -> Any:
+    """Values (n, d) as the type of X: a frame for a frame, a field for a field."""
+    if isinstance(X, FieldSource):
+        return X.to_field(values)
+    if is_field(X) or is_field_path(X):
+        return field_like(X, values, list(estimator.feature_names_in_))
+    return like(X, values)
 
 
 def check_features(estimator: BaseEstimator, X: Any, source: Source) -> None:

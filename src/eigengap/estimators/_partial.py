@@ -146,17 +146,17 @@ class PartialFit(LinearGaussianEstimator):
             check_features(self, X, source)
             before = self.__dict__.get("_batches") or self._of_fit()
         self._require_components(source.n_features, before.stream)
-        block = _block(present_rows(source))
+        block = _block(source)
         codes = _codes(block, before)
         after = self._taken_in(before, block)
+        for told in codes:  # before anything changes, for a warning may be an error
+            warn(told.message, told.category)
         if is_first:
             keep_features(self, X, source)
         elif "_batches" not in self.__dict__:
             self._warn_of_fit()
         self._forget()
         self._batches = replace(after, told=after.told or bool(codes))
-        for told in codes:
-            warn(told.message, told.category)
         return self
 
     @property
@@ -172,7 +172,7 @@ class PartialFit(LinearGaussianEstimator):
             self._solve()
             if name in self.__dict__:
                 return self.__dict__[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return object.__getattribute__(self, name)  # raises, in a property's words if it is one
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in self.__dict__ or "_batches" in self.__dict__
@@ -318,18 +318,19 @@ def _moved(fit: GaussianFit, shift: Array, unit: Array | None) -> GaussianFit:
     return replace(fit, model=fit.model.rescaled(np.ones(len(by)), by))
 
 
-def _in_memory(source: Source) -> Source:
-    if not source.fits_in_memory:
+def _in_memory(source: Source) -> ArraySource:
+    if not isinstance(source, ArraySource):
         raise ValueError(
-            "partial_fit takes a batch that fits in memory; fit reads a file block by block"
+            "partial_fit takes a batch that is in memory, such as an array or a frame; give a file, "
+            "or what else is read block by block, to fit"
         )
     return source
 
 
-def _block(source: Source) -> Block:
-    """A batch as one block."""
-    weight = source.weight if isinstance(source, ArraySource) else None
-    return Block(source.collect(), weight, None, 0)
+def _block(source: ArraySource) -> Block:
+    """A batch as one block, without rows of weight 0."""
+    source = _in_memory(present_rows(source))
+    return Block(source.collect(), source.weight, None, 0)
 
 
 def _codes(block: Block, batches: _Batches) -> list[Told]:

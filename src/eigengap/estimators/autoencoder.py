@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import check_features, keep_features, like_input
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._network import (
     refuse_overflow,
@@ -30,7 +30,6 @@ from eigengap.models.network import ACTIVATIONS, Network
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source
-from eigengap.sources.frames import like
 from eigengap.sources.sentinels import warn_of_codes
 
 
@@ -333,7 +332,7 @@ class Autoencoder(TransformerMixin, BaseEstimator):
         table of X's type, of shape (n_samples, n_features)
         """
         check_is_fitted(self, "model_")
-        return like(X, self._map(X, self.model_.reconstruct))
+        return like_input(self, X, self._map(X, self.model_.reconstruct))
 
     def impute(self, X: Any, return_std: bool = False) -> Any:
         """Fill every gap with what the network makes of the rest of its row.
@@ -361,11 +360,11 @@ class Autoencoder(TransformerMixin, BaseEstimator):
         `denoising` makes filling better, and does not change this.
         """
         check_is_fitted(self, "model_")
-        filled = like(X, self._map(X, self.model_.impute))
+        filled = like_input(self, X, self._map(X, self.model_.impute))
         if not return_std:
             return filled
         std = self._map(X, lambda rows: np.where(np.isnan(rows), self.noise_std_, 0.0))
-        return filled, like(X, std)
+        return filled, like_input(self, X, std)
 
     def score_samples(self, X: Any) -> Array:
         """Minus the mean squared error of the seen cells of each row, in standardised units.

@@ -27,7 +27,7 @@ from eigengap.estimators._base import (
     _standard_deviations,
 )
 from eigengap.estimators._density import CONSTRAINTS, density, has_density, warnings_about
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._prediction_rank import (
     FOLDS,
     SEARCH_STEPS,
@@ -39,7 +39,6 @@ from eigengap.estimators._rank import LOOSE
 from eigengap.estimators._whole import all_rows
 from eigengap.estimators.ppca import PPCA
 from eigengap.linalg import Array
-from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource, present_rows
 from eigengap.sources.base import Rows, Source
 from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
@@ -374,8 +373,7 @@ class PPCAClassifier(ClassifierMixin, BaseEstimator):
     def _log_joint(self, X: Any) -> Array:
         """ln pi_k p(x | k): (n, K)."""
         check_is_fitted(self, "models_")
-        source = as_source(X, missing_values=self.missing_values)
-        check_features(self, X, source)
+        source = source_of_new(self, X, missing_values=self.missing_values)
         with np.errstate(divide="ignore"):  # a prior of 0 excludes its class
             log_prior = np.log(self.class_prior_)
         return source.map(lambda block: _on_dense(block, self._log_densities)) + log_prior

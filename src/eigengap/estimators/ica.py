@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators.pca import PCA
@@ -251,8 +251,7 @@ class ICA(TransformerMixin, BaseEstimator):
         array of shape (n_samples, n_components_)
         """
         check_is_fitted(self, "model_")
-        source = as_source(X, missing_values=self.missing_values)
-        check_features(self, X, source)
+        source = source_of_new(self, X, missing_values=self.missing_values)
         density = self.density_
         if source.has_gaps and density is None:
             raise ValueError(GAPS_AS_THEY_ARE)

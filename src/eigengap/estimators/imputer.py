@@ -20,12 +20,11 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._auto_models import AutoModels
 from eigengap.estimators._base import FewCellsWarning, NoiseFloorWarning, warn_of_few
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._held_out import HeldOut, Search
 from eigengap.estimators._whole import whole_table
 from eigengap.imputation import ImputationChoice, Trial
 from eigengap.linalg import Array
-from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
 from eigengap.sources.base import Source
 from eigengap.sources.checks import resolve_columns
@@ -371,8 +370,7 @@ class LowRankImputer(TransformerMixin, BaseEstimator):
     def _read(self, X: Any) -> tuple[Array, NDArray[np.bool_]]:
         """The table (n, d) and where its gaps are."""
         check_is_fitted(self, "estimator_")
-        source = as_source(X, missing_values=self.missing_values)
-        check_features(self, X, source)
+        source = source_of_new(self, X, missing_values=self.missing_values)
         values = _dense(source)
         return values, np.isnan(values)
 

@@ -29,7 +29,7 @@ from eigengap.estimators._checkpoint import (
     checkpointed,
     require_checkpoint,
 )
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import keep_features, like_input, source_of_new
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.gaussian_em import Noise
 from eigengap.fitting.mixture import (
@@ -48,7 +48,6 @@ from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
 from eigengap.sources.base import Source, require_frequencies
-from eigengap.sources.frames import like
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
@@ -350,8 +349,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
 
     def _source(self, X: Any) -> Source:
         check_is_fitted(self, "model_")
-        source = as_source(X, missing_values=self.missing_values)
-        check_features(self, X, source)
+        source = source_of_new(self, X, missing_values=self.missing_values)
         return source
 
     def _map(self, X: Any, fn: Callable[[Array], Array]) -> Array:
@@ -427,7 +425,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         if kind not in ("posterior", "optimal"):
             raise ValueError(f'kind must be "posterior" or "optimal", got {kind!r}')
         of = self.model_.denoised if kind == "posterior" else self.model_.project
-        return like(X, self._map(X, of))
+        return like_input(self, X, self._map(X, of))
 
     # What was not seen ---------------------------------------------------------------------------
 
@@ -456,11 +454,11 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         if not return_std:
-            return like(X, self._map(X, self.model_.conditional_mean))
+            return like_input(self, X, self._map(X, self.model_.conditional_mean))
         predictive = self.predictive_
         both = self._map(X, lambda x: np.hstack(_mean_and_std(predictive, x)))
         d = self.n_features_in_
-        return like(X, both[:, :d]), like(X, both[:, d:])
+        return like_input(self, X, both[:, :d]), like_input(self, X, both[:, d:])
 
     def sample_imputations(self, X: Any, m: int, random_state: Any = None) -> Iterator[Any]:
         """Draw the gaps m times from their distribution given what was seen.
@@ -486,7 +484,7 @@ class MixturePPCA(TransformerMixin, BaseEstimator):
         predictive = self.predictive_
         for _ in range(m):
             drawn = predictive.draw(rng)
-            yield like(X, self._map(X, partial(drawn.sample_conditional, rng=rng)))
+            yield like_input(self, X, self._map(X, partial(drawn.sample_conditional, rng=rng)))
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None

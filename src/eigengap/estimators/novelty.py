@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import _on_dense
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import keep_features, like_input, source_of_new
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.linalg import Array
 from eigengap.models import novelty
@@ -29,7 +29,7 @@ from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
 from eigengap.sources.base import Source
 from eigengap.sources.checks import missing_codes
-from eigengap.sources.frames import library_of, like
+from eigengap.sources.frames import library_of
 from eigengap.sources.wording import column, show
 from eigengap.statistics.noise_ratio import NoiseRatio
 
@@ -293,7 +293,9 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
             raise ValueError(f'of must be "D2", "T2" or "SPE", got {of!r}')
         source = self._source(X)
         self._require_noise(source)
-        return like(X, _map(source, lambda x: novelty.contributions(self._model, x, of)))
+        return like_input(
+            self, X, _map(source, lambda x: novelty.contributions(self._model, x, of))
+        )
 
     def explain(self, X: Any, k: int = 3) -> list[Explanation]:
         """The cells that make rows odd, in words.
@@ -354,8 +356,7 @@ class NoveltyDetector(OutlierMixin, BaseEstimator):
 
     def _source(self, X: Any) -> Source:
         check_is_fitted(self, "offset_")
-        source = as_source(X, missing_values=_codes(self.estimator_))
-        check_features(self, X, source)
+        source = source_of_new(self, X, missing_values=_codes(self.estimator_))
         return source
 
     def _distances(self, X: Array) -> Array:

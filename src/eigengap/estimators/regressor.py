@@ -17,7 +17,7 @@ from sklearn.utils.validation import (
 
 from eigengap.estimators._base import FewCellsWarning, _on_dense, warn_of_few
 from eigengap.estimators._density import CONSTRAINTS, density, warnings_about
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._prediction_rank import (
     SEARCH_STEPS,
     Predict,
@@ -241,8 +241,7 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         std : array of the same shape, only if return_std
         """
         check_is_fitted(self, "estimator_")
-        source = as_source(X, missing_values=self.missing_values)
-        check_features(self, X, source)
+        source = source_of_new(self, X, missing_values=self.missing_values)
         fill = self._mean_and_std if return_std else self._mean
         found = source.map(lambda block: _on_dense(block, fill))
         k = self.n_targets_

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import require_rank
@@ -268,8 +268,7 @@ class Whitener(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Array:
         """Whitened rows, of gaps their expected value: (n_samples, n_outputs)."""
         check_is_fitted(self, "result_")
-        source = as_source(X, missing_values=self.missing_values)
-        check_features(self, X, source)
+        source = source_of_new(self, X, missing_values=self.missing_values)
         if source.is_sparse and source.n_rows is not None:
             outputs = len(self._names())
             require_memory(

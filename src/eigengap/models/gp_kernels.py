@@ -24,6 +24,7 @@ from eigengap.linalg import Array
 Scales = float | Array | None  # one for all coordinates, one of each, or for the fit to choose
 
 
+@dataclass(frozen=True, eq=False)
 class LatentKernel(ABC):
     """A covariance function k(z, u) of two points in latent space."""
 

@@ -152,8 +152,7 @@ class DaskSource(MemoisedSource):
 
     def ready(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], Labels]:
         """Tasks that prepare each unit, and the partitions that they stand for."""
-        if self._rows is None:
-            self._place_weights()
+        self._place_weights()
         self.count()
         return self._tasks(tasks.prepared, Preparation(prepare), "prepared")
 

@@ -123,8 +123,7 @@ def _reader(address: Address, columns: Any, texts: frozenset[str]) -> Reader:
         )
     try:
         reader = _of_kind(kind.name, kind.compression, address, columns, texts)
-        if reader.n_rows is not None:
-            check_not_empty((reader.n_rows, reader.n_features))
+        check_not_empty((1 if reader.n_rows is None else reader.n_rows, reader.n_features))
     except UnreadableError:
         raise
     except ValueError as error:  # a column that is not there

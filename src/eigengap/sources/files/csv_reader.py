@@ -86,9 +86,9 @@ class CsvReader(FileReader):
             others = [j for j in self._chosen if names[j]]
             raise UnreadableError(
                 self.where,
-                f"column {nameless} has no name in line 1. It may be the row numbers that pandas and "
-                f"R write along; leave them out by position, columns={choice(others)}, or give "
-                "the column a name",
+                f"column {nameless} has no name in line 1. It may be the row numbers that pandas "
+                f"and R write along; leave them out by position, columns={choice(others)}, or "
+                "give the column a name",
             )
         twice = next((name for name in chosen if chosen.count(name) > 1), None)
         if twice is not None:

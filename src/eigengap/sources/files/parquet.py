@@ -17,9 +17,12 @@ from eigengap.sources.files.refusal import choice, refuse_columns
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import quote
 
-BATCH, LEAST_BATCH = 8 << 20, 1024  # bytes as float64, and rows, that are decoded together
-BUFFERED = 8 << 20  # bytes of all columns together that are buffered between file and decoder
-LEAST_BUFFER, MOST_BUFFER = 1 << 14, 1 << 20  # of one column
+# Bytes that are decoded together, and that are buffered between file and decoder for all columns:
+# a quarter and half of a block, within bounds.
+BATCH = (1 << 20, 8 << 20)
+BUFFERED = (2 << 20, 16 << 20)
+LEAST_BATCH = 1024  # rows
+LEAST_BUFFER = 1 << 14  # bytes of one column
 
 
 class ParquetReader(FileReader):
@@ -85,10 +88,12 @@ class ParquetReader(FileReader):
         return tuple(names)
 
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
-        buffer = BUFFERED // max(1, self.n_features)
-        file = self._opened(min(MOST_BUFFER, max(LEAST_BUFFER, buffer)))
+        block = 8 * rows * self.n_features
+        buffer = _within(block // 2, BUFFERED) // self.n_features
+        batch = _within(block // 4, BATCH) // (8 * self.n_features)
+        file = self._opened(max(LEAST_BUFFER, buffer))
         try:
-            batches = self._batches(file, max(LEAST_BATCH, BATCH // (8 * self.n_features)))
+            batches = self._batches(file, max(LEAST_BATCH, batch))
             yield from in_blocks(batches, rows, self.n_features, self.dtype)
         finally:
             file.close()
@@ -124,6 +129,11 @@ class ParquetReader(FileReader):
     @property
     def bytes_per_pass(self) -> int:
         return self._bytes
+
+
+def _within(size: int, bounds: tuple[int, int]) -> int:
+    low, high = bounds
+    return min(high, max(low, size))
 
 
 def _is_single(kind: Any) -> bool:
