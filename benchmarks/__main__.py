@@ -42,6 +42,9 @@ TITLES = {
     "gplvm": "Gaussian process latent variables",
     "autoencoder": "Autoencoder",
     "embedding_quality": "Quality of embeddings",
+    "out_of_core": "Larger than memory",
+    "dask_workers": "Dask",
+    "streaming": "Streams",
     "classification": "Classes",
     "regression": "Regression",
 }

@@ -49,11 +49,10 @@ def _speed(name: str) -> list[Row]:
     _say(f"{n} x {d} in batches of {size}")
     found = in_new_process(f"{__name__}:time_stream", n, d, size)
     case = f"{name}: {n} x {d}, batches of {size}, q {Q}"
+    every = found["every batch"]
     return [
-        against(case, "a model at the end", found["at the end"], PEER, found["peer"], target=1.0),
-        against(
-            case, "a model after every batch", found["every batch"], PEER, found["peer"], target=1.0
-        ),
+        against(case, "a model at the end", found["at the end"], PEER, found["peer"], target=2.0),
+        against(case, "a model after every batch", every, PEER, found["peer"]),
     ]
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnitsWarning,
     )
     from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
+    from eigengap.estimators._partial import ContinuedFitWarning, LostDigitsWarning
     from eigengap.estimators._whole import SampledWarning
     from eigengap.estimators.autoencoder import Autoencoder
     from eigengap.estimators.bayesian_pca import BayesianPCA
@@ -108,6 +109,7 @@ __all__ = [
     "ClassicalMDS",
     "ClusterError",
     "Comparison",
+    "ContinuedFitWarning",
     "CorruptFileError",
     "DisconnectedError",
     "DisconnectedWarning",
@@ -133,6 +135,7 @@ __all__ = [
     "LaplacianEigenmaps",
     "LikelihoodRatioTest",
     "LinearGaussian",
+    "LostDigitsWarning",
     "LowRank",
     "LowRankImputer",
     "MaximumVarianceUnfolding",
@@ -196,6 +199,7 @@ _HOME = {
     "ClassicalMDS": "eigengap.estimators.classical_mds",
     "ClusterError": "eigengap.sources.dask.cluster",
     "Comparison": "eigengap.comparison.compare",
+    "ContinuedFitWarning": "eigengap.estimators._partial",
     "CorruptFileError": "eigengap.persistence.tensors",
     "DisconnectedError": "eigengap.fitting.neighbourhood",
     "DisconnectedWarning": "eigengap.estimators._manifold",
@@ -223,6 +227,7 @@ _HOME = {
     "LaplacianEigenmaps": "eigengap.estimators.laplacian_eigenmaps",
     "LikelihoodRatioTest": "eigengap.comparison.likelihood_ratio",
     "LinearGaussian": "eigengap.models.linear_gaussian",
+    "LostDigitsWarning": "eigengap.estimators._partial",
     "LowRank": "eigengap.matrices.approximation",
     "LowRankImputer": "eigengap.estimators.imputer",
     "MaximumVarianceUnfolding": "eigengap.estimators.unfolding",

@@ -33,6 +33,8 @@ TRANSFORMERS = [
     eigengap.KernelPCA,
     eigengap.Isomap,
     eigengap.LaplacianEigenmaps,
+    eigengap.MaximumVarianceUnfolding,
+    eigengap.StructurePreservingEmbedding,
     eigengap.GPLVM,
     eigengap.Autoencoder,
 ]

@@ -125,7 +125,7 @@ def test_sums_do_not_depend_on_who_made_them(client: Any) -> None:
 
 
 def test_a_step_is_a_few_tasks_and_rows_are_prepared_once(client: Any) -> None:
-    """After the first step each worker has two tasks, and one joins what they found."""
+    """Each worker has two tasks a step, and one more joins what they found."""
     before = _tasks_so_far(client, "eigengap-prepared")
     rows = as_dask_source(lazy(table(), 25)).prepared(prepare)
     rows.reduce(e_step())
@@ -152,7 +152,7 @@ def test_large_parameters_are_sent_once(client: Any, monkeypatch: pytest.MonkeyP
 def test_what_was_kept_is_let_go(client: Any) -> None:
     rows = as_dask_source(lazy(table())).prepared(prepare)
     rows.reduce(e_step())
-    assert _settled(client, 6)
+    assert _settled(client, 4)
     del rows
     assert _settled(client, 0)
 

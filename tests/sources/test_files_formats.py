@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+import tracemalloc
 from decimal import Decimal
 from pathlib import Path
 
@@ -83,23 +84,28 @@ def write_folder(path: Path, X: np.ndarray) -> Path:
     return folder
 
 
+def chunk(X: np.ndarray) -> tuple[int, int]:
+    """Neither rows nor columns are a multiple of it."""
+    return (700, 60) if X.size > 10_000 else (min(10, max(1, len(X))), min(3, X.shape[1]))
+
+
 def write_hdf5(path: Path, X: np.ndarray) -> Path:
     with h5py.File(path / "x.h5", "w") as file:
-        file.create_dataset("runs/first", data=X, chunks=(10, 2) if len(X) > 9 else None)
+        file.create_dataset("runs/first", data=X, chunks=chunk(X) if len(X) else None)
         file.create_dataset("times", data=np.arange(3))
     return path / "x.h5"
 
 
 def write_zarr2(path: Path, X: np.ndarray) -> Path:
     zarr.open_array(
-        str(path / "x.zarr"), mode="w", shape=X.shape, chunks=(10, 3), dtype=X.dtype, zarr_format=2
+        str(path / "x.zarr"), mode="w", shape=X.shape, chunks=chunk(X), dtype=X.dtype, zarr_format=2
     )[:] = X
     return path / "x.zarr"
 
 
 def write_zarr3(path: Path, X: np.ndarray) -> Path:
     group = zarr.open_group(str(path / "x.zarr"), mode="w", zarr_format=3)
-    group.create_array("inner/table", shape=X.shape, chunks=(33, 4), dtype=X.dtype)[:] = X
+    group.create_array("inner/table", shape=X.shape, chunks=chunk(X), dtype=X.dtype)[:] = X
     group.create_array("times", shape=(3,), dtype="f8")
     return path / "x.zarr"
 
@@ -156,6 +162,19 @@ def test_columns_by_position_in_any_order(tmp_path, X, kind):
     source = open_source(WRITERS[kind](tmp_path, X), columns=[3, 0], block_rows=11)
     np.testing.assert_array_equal(source.collect(), X[:, [3, 0]])
     assert source.names == (("d", "a") if kind in NAMED else None)
+
+
+@pytest.mark.parametrize("kind", ["npy", "npy-fortran", "npz", "hdf5", "zarr-2"])
+def test_one_column_of_many_takes_little_memory(tmp_path, kind):
+    X = np.arange(8000.0 * 200).reshape(8000, 200)  # 13 MB
+    source = open_source(WRITERS[kind](tmp_path, X), columns=[5], block_rows=8000)
+    source.reader.pieces(8000).__next__()
+    tracemalloc.start()
+    values = source.collect()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(values, X[:, [5]])
+    assert peak < 6e6
 
 
 def test_no_columns_are_told(tmp_path, X, kind):

@@ -321,8 +321,8 @@ def _moved(fit: GaussianFit, shift: Array, unit: Array | None) -> GaussianFit:
 def _in_memory(source: Source) -> ArraySource:
     if not isinstance(source, ArraySource):
         raise ValueError(
-            "partial_fit takes a batch that is in memory, such as an array or a frame; give a file, "
-            "or what else is read block by block, to fit"
+            "partial_fit takes a batch that is in memory, such as an array or a frame; give a "
+            "file, or what else is read block by block, to fit"
         )
     return source
 

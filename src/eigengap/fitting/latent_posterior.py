@@ -46,11 +46,11 @@ from eigengap.fitting.latent_points import (
 from eigengap.linalg import Array
 from eigengap.models.gaussian_process import GaussianProcesses
 
-STARTS = 8  # fitted latents from which modes are sought
+STARTS = 16  # fitted latents from which modes are sought
 CENTRES = 16  # points that are resampled for a further round
-EACH = 24  # points about each
-OF_PRIOR = 512  # points from the prior, the same for all rows
-ENOUGH = 150.0  # effective number of points, after which no round follows
+EACH = 32  # points about each
+OF_PRIOR = 2048  # points from the prior, the same for all rows
+ENOUGH = 400.0  # effective number of points, after which no round follows
 ROUNDS = 4  # at most
 STRAIGHT = 0.5  # of a length scale: where functions are still near their tangents
 WIDER = 1.3  # by which proposals exceed Laplace's covariances: the tails must be reached

@@ -117,14 +117,15 @@ def stream(batches: Iterable[Sequence[Delayed]], labels: Labels) -> Iterator[lis
     yield done
 
 
-def persist(tasks: Sequence[Delayed], labels: Labels) -> list[Delayed]:
-    """The tasks with results that stay where they are computed."""
+def persist(tasks: Sequence[Delayed], labels: Labels, place: str | None = None) -> list[Delayed]:
+    """The tasks with results that stay where they are computed: at `place`, if it lives."""
     client = current_client()
     if client is None:
         with _local_threads():
             return list(dask.base.persist(*tasks))  # type: ignore[no-untyped-call]
+    where = {} if place is None else {"workers": [place], "allow_other_workers": True}
     with _told(client, labels):
-        return list(client.persist(list(tasks)))
+        return list(client.persist(list(tasks), **where))
 
 
 def current_client() -> Any:
@@ -152,12 +153,18 @@ def workers(client: Any) -> dict[str, int]:
         return dict(client.nthreads())
 
 
-def places(client: Any, kept: Sequence[Delayed]) -> list[str | None]:
-    """The worker that holds each persisted task; None where nobody does now."""
-    futures = [client.futures_of(one)[0] for one in kept]
+def places(parts: Sequence[Delayed]) -> list[str | None]:
+    """The worker that holds each part already (`X.persist()`); None where nobody does."""
+    client = current_client()
+    if client is None:
+        return [None] * len(parts)
+    known = {future.key: future for future in client.futures_of(parts[0])}
+    futures = [known[part.key] for part in parts if part.key in known]
+    if not futures:
+        return [None] * len(parts)
     with _asked():
         held = client.who_has(futures)
-    return [min(held.get(future.key) or (), default=None) for future in futures]
+    return [min(held.get(part.key) or (), default=None) for part in parts]
 
 
 def threads() -> int:

@@ -1,7 +1,8 @@
 """Rows of an iterative fit, prepared once and kept on the workers.
 
-A step sends the parameters to the rows: a few tasks on each worker take its own units together, and
-what comes back is one merged statistic.
+Neighbouring units go to the same worker, in a few bundles for each of its threads. A step sends the
+parameters to the bundles, and what comes back is one merged statistic: its price does not depend on
+the number of partitions.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from eigengap.sources.dask.source import DaskSource
 
 PREPARED = 2.0  # bytes of prepared rows for each byte of theirs: values and mask
-TASKS_PER_THREAD = 2  # of a step, so that the next one is there when one ends
+BUNDLES_PER_THREAD = 2  # so that the next one is there when one ends
 
 
 class PreparedOnDask(Source):
@@ -35,11 +36,8 @@ class PreparedOnDask(Source):
         _take_facts(self, parent)
         self.where: str = parent.where
         self._parent, self._prepare = parent, prepare
-        self._units: list[Delayed] = []  # each a list of prepared blocks
+        self._bundles: list[Delayed] = []  # each the prepared blocks of some units
         self._labels = Labels(())
-        self._is_kept = False
-        self._on: dict[str, int] | None = None  # workers and their threads when last looked
-        self._bundles: list[list[int]] = []  # units that one task of a step takes
 
     @property
     def passes(self) -> int:
@@ -54,78 +52,52 @@ class PreparedOnDask(Source):
         return self._parent.weight
 
     def reduce(self, of: Callable[[Any], S]) -> S:
-        units, labels = self._ready()
+        self._keep()
         self.passes += 1
-        bundles = self._bundled()
-        sent = cluster.send(Statistics((of,)), len(bundles))
-        make = cluster.task(cluster.run_here, "step")
-        forests = []
-        for bundle in bundles:
-            ready = [units[i] for i in bundle]
-            one = make(sent, tasks.statistics_of, tuple(bundle), len(units), *ready)
-            labels[one.key] = " or ".join(self._labels[unit.key] for unit in ready)
-            forests.append(one)
+        forests, labels = self._applied(tasks.statistics_of, Statistics((of,)), "step")
         (forest,) = cluster.compute([cluster.joined(forests)], labels)
         merged: S = forest.root().several.parts[0]
         return merged
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-        self._ready()
+        self._keep()
         self.passes += 1
-        made, labels = self._applied(MappedRows(fn), "rows")
-        sizes = [self.nbytes / len(made)] * len(made)
-        stream = cluster.stream(batches(made, sizes), labels)
-        found = (rows for batch in stream for rows in batch if rows is not None)
-        return stacked(found, None, self.where)
+        made, labels = self._applied(tasks.applied, MappedRows(fn), "rows")
+        found: dict[int, Any] = {}
+        for batch in cluster.stream(batches(made, [self.nbytes / len(made)] * len(made)), labels):
+            for ready in batch:
+                found |= ready.units
+        ordered = (found[i] for i in sorted(found))
+        return stacked((rows for rows in ordered if rows is not None), None, self.where)
 
     def prepared(self, prepare: Callable[[Any], Any]) -> Source:
         return PreparedOnDask(self, prepare)
 
-    def ready(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], Labels]:
-        """Tasks that prepare what was prepared once more."""
-        self._ready()
-        return self._applied(Preparation(prepare), "prepared")
+    def keep(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], Labels]:
+        """What was prepared, prepared once more: kept beside it."""
+        self._keep()
+        made, labels = self._applied(tasks.applied, Preparation(prepare), "prepared")
+        return cluster.persist(made, labels), labels
 
     @property
     def nbytes(self) -> float:
         return self._parent.nbytes
 
-    def _applied(self, work: Any, name: str) -> tuple[list[Delayed], Labels]:
-        sent = cluster.send(work, len(self._units))
+    def _keep(self) -> None:
+        if not self._bundles:
+            self._bundles, self._labels = self._parent.keep(self._prepare)
+
+    def _applied(
+        self, run: Callable[..., Any], work: Any, name: str
+    ) -> tuple[list[Delayed], Labels]:
+        """run(work, bundle) of every bundle, and the partitions that each key stands for."""
+        sent = cluster.send(work, len(self._bundles))
         make = cluster.task(cluster.run_here, name)
-        made = [make(sent, tasks.applied, unit) for unit in self._units]
+        made = [make(sent, run, bundle) for bundle in self._bundles]
         labels = self._labels.copy()
-        for one, unit in zip(made, self._units, strict=True):
-            labels[one.key] = labels[unit.key]
+        for one, bundle in zip(made, self._bundles, strict=True):
+            labels[one.key] = labels[bundle.key]
         return made, labels
-
-    def _ready(self) -> tuple[list[Delayed], Labels]:
-        if not self._units:
-            units, self._labels = self._parent.ready(self._prepare)
-            self._is_kept = PREPARED * self._parent.nbytes <= cluster.most_kept()
-            if self._is_kept:
-                units = cluster.persist(units, self._labels)
-            self._units = units
-        return self._units, self._labels.copy()
-
-    def _bundled(self) -> list[list[int]]:
-        """Units by the worker that holds them, so that a step is a few tasks for each.
-
-        The first step goes unit by unit, while these are being prepared. Workers that have come or
-        gone since are looked for before every step.
-        """
-        client = cluster.current_client()
-        single = [[i] for i in range(len(self._units))]
-        if client is None or not self._is_kept:
-            return single
-        on = cluster.workers(client)
-        if self._on is None:
-            self._on = {}
-            return single
-        if on != self._on:
-            self._bundles = _by_place(cluster.places(client, self._units), on)
-            self._on = on
-        return self._bundles
 
     @property
     def fits_in_memory(self) -> bool:
@@ -141,11 +113,43 @@ class PreparedOnDask(Source):
         return self._parent.seen()
 
 
-def _by_place(places: Sequence[str | None], threads: dict[str, int]) -> list[list[int]]:
-    """Units of the same worker in a few bundles of neighbours; those that nobody holds alone."""
-    bundles = [[i] for i, place in enumerate(places) if place not in threads]
-    for address, k in threads.items():
-        own = [i for i, place in enumerate(places) if place == address]
-        parts = np.array_split(np.array(own, dtype=int), min(len(own), TASKS_PER_THREAD * k) or 1)
-        bundles += [part.tolist() for part in parts if len(part)]
+def kept(
+    units: Sequence[Delayed], places: Sequence[str | None], nbytes: float, labels: Labels
+) -> list[Delayed]:
+    """Prepared units in bundles that stay on the workers; as they are where they do not fit.
+
+    `places` are the workers that hold their rows already, None where nobody does.
+    """
+    if PREPARED * nbytes > cluster.most_kept():
+        return list(units)
+    client = cluster.current_client()
+    if client is None:
+        return cluster.persist(units, labels)
+    threads = cluster.workers(client)
+    if not all(place in threads for place in places):
+        places = _dealt(len(units), threads)
+    make = cluster.task(tasks.bundled, "bundle")
+    bundles: list[Delayed] = []
+    for place, members in _by_place(places, threads):
+        bundle = make(*(units[i] for i in members))
+        labels[bundle.key] = ", ".join(labels[units[i].key] for i in members)
+        bundles += cluster.persist([bundle], labels, place)
+    return bundles
+
+
+def _dealt(n: int, threads: dict[str, int]) -> list[str | None]:
+    """Neighbours to the same worker, to each by its threads."""
+    slots = [address for address, k in sorted(threads.items()) for _ in range(k)]
+    return [slots[i * len(slots) // n] if slots else None for i in range(n)]
+
+
+def _by_place(
+    places: Sequence[str | None], threads: dict[str, int]
+) -> list[tuple[str | None, list[int]]]:
+    """Units of the same worker in a few bundles of neighbours."""
+    bundles: list[tuple[str | None, list[int]]] = []
+    for place in dict.fromkeys(places):
+        own = np.array([i for i, other in enumerate(places) if other == place])
+        count = min(len(own), BUNDLES_PER_THREAD * threads.get(place or "", 8))
+        bundles += [(place, part.tolist()) for part in np.array_split(own, count)]
     return bundles

@@ -20,7 +20,7 @@ from eigengap.sources.base import Block, Source
 from eigengap.sources.checks import check_not_empty
 from eigengap.sources.dask import cluster, tasks
 from eigengap.sources.dask.labels import Labels, in_words
-from eigengap.sources.dask.prepared import PreparedOnDask
+from eigengap.sources.dask.prepared import PreparedOnDask, kept
 from eigengap.sources.dask.rows import batches, stacked
 from eigengap.sources.dask.table import Table, Weight
 from eigengap.sources.dask.tasks import Cut, MappedRows, Place, Preparation, Statistics
@@ -150,11 +150,13 @@ class DaskSource(MemoisedSource):
     def prepared(self, prepare: Callable[[Any], Any]) -> Source:
         return PreparedOnDask(self, prepare)
 
-    def ready(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], Labels]:
-        """Tasks that prepare each unit, and the partitions that they stand for."""
+    def keep(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], Labels]:
+        """The units prepared, on the workers; and the partitions that their keys stand for."""
         self._place_weights()
         self.count()
-        return self._tasks(tasks.prepared, Preparation(prepare), "prepared")
+        made, labels = self._tasks(tasks.prepared, Preparation(prepare), "prepared", numbered=True)
+        held = cluster.places([self._table.parts[u.partitions.start] for u in self.units()])
+        return kept(made, held, self.nbytes, labels), labels
 
     @property
     def nbytes(self) -> float:

@@ -231,24 +231,36 @@ def mapped(work: Work, place: Place, weighted: bool, *parts: Any) -> tuple[Any, 
     return rows, opened.counted()
 
 
-def prepared(work: Work, place: Place, weighted: bool, *parts: Any) -> list[Any]:
+class Ready:
+    """What some units have become, by their place in the table."""
+
+    def __init__(self, n: int, units: dict[int, Any]) -> None:
+        self.n = n  # units of the whole table
+        self.units = units
+
+
+def prepared(work: Work, place: Place, weighted: bool, leaf: int, n: int, *parts: Any) -> Ready:
     """What is kept of some partitions."""
     of, cut = work
-    kept: list[Any] = of(Opened(cut, place, weighted, parts))
-    return kept
+    return Ready(n, {leaf: of(Opened(cut, place, weighted, parts))})
 
 
-def statistics_of(of: Statistics, leaves: Sequence[int], n: int, *ready: list[Any]) -> Forest:
-    """Statistics of what was prepared before, as some of the n leaves of the tree."""
-    forest = Forest(n, {})
-    for leaf, blocks in zip(leaves, ready, strict=True):
+def bundled(*some: Ready) -> Ready:
+    """Several units as one."""
+    return Ready(some[0].n, {leaf: unit for ready in some for leaf, unit in ready.units.items()})
+
+
+def statistics_of(of: Statistics, ready: Ready) -> Forest:
+    """Statistics of what was prepared before, as some of the leaves of the tree."""
+    forest = Forest(ready.n, {})
+    for leaf, blocks in ready.units.items():
         forest.add((0, leaf), Found(of(blocks), {}))
     return forest
 
 
-def applied(of: MappedRows | Preparation, ready: list[Any]) -> Any:
+def applied(of: MappedRows | Preparation, ready: Ready) -> Ready:
     """Rows, or what is kept, of what was prepared before."""
-    return of(ready)
+    return Ready(ready.n, {leaf: of(blocks) for leaf, blocks in ready.units.items()})
 
 
 def _unless_unplaced(of: Callable[[Any], Any], block: Any) -> Any:

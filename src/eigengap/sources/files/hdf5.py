@@ -17,6 +17,7 @@ from eigengap.sources.files.members import choose_member, float_type, names_from
 from eigengap.sources.reader import UnreadableError
 
 MOST_CACHE = 256 << 20  # bytes of chunks that are kept decoded, so that none is decoded twice
+WHOLE_ROWS = 2 << 20  # bytes of rows of which some columns are chosen
 SLOTS = 10_007  # a prime, as HDF5 wants it
 
 
@@ -66,7 +67,22 @@ class Hdf5Reader(FileReader):
                 yield self._block(data, start, stop)
 
     def _block(self, data: Any, start: int, stop: int) -> NDArray[Any]:
-        block = np.empty((stop - start, self._d), dtype=self.dtype)
+        block = np.empty((stop - start, self.n_features), dtype=self.dtype)
+        if self._chosen is None:
+            self._fill(data, block, start)
+            return block
+        # All columns of a few rows at a time: a block of some columns may have very many rows.
+        step = max(1, WHOLE_ROWS // (self._d * self.dtype.itemsize))
+        scratch = np.empty((step, self._d), dtype=self.dtype)
+        for at in range(0, len(block), step):
+            part = block[at : at + step]
+            rows = scratch[: len(part)]
+            self._fill(data, rows, start + at)
+            part[...] = rows[:, self._chosen]
+        return block
+
+    def _fill(self, data: Any, block: NDArray[Any], start: int) -> None:
+        stop = start + len(block)
         try:
             data.read_direct(block, np.s_[start:stop])
         except (OSError, RuntimeError, ValueError) as error:
@@ -75,7 +91,6 @@ class Hdf5Reader(FileReader):
                 f"rows {start} to {stop - 1} cannot be read ({error}); write the file anew, or "
                 "leave those rows out",
             ) from error
-        return block if self._chosen is None else np.ascontiguousarray(block[:, self._chosen])
 
 
 def _shapes(file: Any) -> dict[str, tuple[int, ...]]:

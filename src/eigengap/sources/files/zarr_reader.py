@@ -42,6 +42,7 @@ class ZarrReader(Reader):
         self.names = labels
         if labels is not None and self._chosen is not None:
             self.names = tuple(labels[j] for j in self._chosen)
+        self._d = d
         self._chunk_rows, self._row_bytes = int(node.chunks[0]), d * np.dtype(node.dtype).itemsize
 
     def _opened(self) -> Any:
@@ -70,8 +71,11 @@ class ZarrReader(Reader):
                 yield np.array(part, dtype=self.dtype, order="C", copy=None)
 
     def _step(self, rows: int) -> int:
-        """Rows that are read together: whole chunks, unless these are out of all proportion."""
-        chunk = self._chunk_rows
+        """Rows that are read together: whole chunks, unless these are out of all proportion.
+
+        All columns of them are read, so that fewer make up a block where some are chosen.
+        """
+        chunk, rows = self._chunk_rows, max(1, rows * self.n_features // self._d)
         if chunk <= rows:
             return rows // chunk * chunk
         return chunk if chunk * self._row_bytes <= MOST_BAND else rows
