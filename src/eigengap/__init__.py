@@ -83,10 +83,11 @@ if TYPE_CHECKING:
     from eigengap.rank.choice import RankChoice
     from eigengap.rank.choose import choose_rank
     from eigengap.sources.dask.cluster import ClusterError
-    from eigengap.sources.field_table import FieldSource
-    from eigengap.sources.files import open_source
+    from eigengap.sources.fields.table import FieldSource
+    from eigengap.sources.opening import open_source
     from eigengap.sources.reader import UnreadableError
     from eigengap.sources.sentinels import SentinelWarning
+    from eigengap.sources.sinks import open_sink
     from eigengap.sources.streaming import stream
     from eigengap.spectrum import Spectrum
 
@@ -177,6 +178,7 @@ __all__ = [
     "likelihood_ratio_test",
     "low_rank",
     "neighbour_recall",
+    "open_sink",
     "open_source",
     "pinv",
     "pool",
@@ -209,7 +211,7 @@ _HOME = {
     "EmbeddingQuality": "eigengap.comparison.embedding",
     "FactorAnalysis": "eigengap.estimators.factor_analysis",
     "FewCellsWarning": "eigengap.estimators._base",
-    "FieldSource": "eigengap.sources.field_table",
+    "FieldSource": "eigengap.sources.fields.table",
     "ForgottenCellSdWarning": "eigengap.estimators._base",
     "GPLVM": "eigengap.estimators.gplvm",
     "GaussianComponentsWarning": "eigengap.estimators.ica",
@@ -272,7 +274,8 @@ _HOME = {
     "likelihood_ratio_test": "eigengap.comparison.likelihood_ratio",
     "low_rank": "eigengap.matrices.approximation",
     "neighbour_recall": "eigengap.comparison.embedding",
-    "open_source": "eigengap.sources.files",
+    "open_sink": "eigengap.sources.sinks",
+    "open_source": "eigengap.sources.opening",
     "pinv": "eigengap.matrices.pseudo_inverse",
     "pool": "eigengap.pooling",
     "procrustes_distance": "eigengap.comparison.procrustes",

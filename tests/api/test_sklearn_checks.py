@@ -68,7 +68,7 @@ FOREIGN = {
     "check_estimator",  # runs the others
     "check_estimators_data_not_an_array",  # takes data: part of others
     "check_estimators_nan_inf",  # for estimators that refuse NaN
-    "check_estimators_partial_fit_n_features",  # there is no partial_fit
+    "check_estimators_partial_fit_n_features",  # yielded where there is a partial_fit
     "check_fit_non_negative",  # for estimators of positive data
     "check_is_fitted",  # utilities that the module imports
     "check_non_transformer_estimators_n_iter",

@@ -104,6 +104,7 @@ def test_f2_a_block_that_always_kills_its_worker(client: Any) -> None:
         as_dask_source(lazy()).reduce(deadly)
 
 
+@pytest.mark.slow
 def test_f2_a_partition_that_cannot_be_loaded_without_dying(client: Any) -> None:
     def deadly(chunk: np.ndarray, block_info: Any = None) -> np.ndarray:
         if block_info and block_info[0]["chunk-location"][0] == 7:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eigengap.sources.files import open_source
+from eigengap.sources.opening import open_source
 from eigengap.sources.sinks import base, open_sink, parquet
 from eigengap.sources.streaming import stream
 

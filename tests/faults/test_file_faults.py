@@ -17,7 +17,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eigengap.sources.files import open_source
+from eigengap.sources.opening import open_source
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.sinks import open_sink
 from eigengap.sources.streaming import stream

@@ -17,7 +17,7 @@ import zarr
 
 from eigengap import MissingExtraError
 from eigengap.sources import as_source
-from eigengap.sources.files import open_source
+from eigengap.sources.opening import open_source
 from eigengap.sources.reader import UnreadableError
 from eigengap.statistics.moments import Moments
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eigengap.sources.files import open_source
 from eigengap.sources.files.address import find
+from eigengap.sources.opening import open_source
 from eigengap.sources.reader import UnreadableError
 
 

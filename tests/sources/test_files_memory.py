@@ -21,7 +21,7 @@ CHILD = """
 import json, sys
 import numpy as np
 from eigengap.sources.base import SeenCells
-from eigengap.sources.files import open_source
+from eigengap.sources.opening import open_source
 from eigengap.sources.streaming import stream
 
 def peak():  # ru_maxrss would begin with that of the process that has started this one

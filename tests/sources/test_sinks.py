@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from eigengap import MissingExtraError
-from eigengap.sources.files import open_source
+from eigengap.sources.opening import open_source
 from eigengap.sources.sinks import base, open_sink, parquet, zarr_sink
 
 KINDS = ["npy", "csv", "csv.gz", "parquet", "zarr", "h5"]
@@ -92,6 +92,16 @@ def test_text_reads_back_to_the_last_digit(tmp_path, X):
     write(tmp_path / "x.csv", X, names=[f"c{j}" for j in range(X.shape[1])], force=True)
     found = open_source(tmp_path / "x.csv").collect()
     np.testing.assert_array_equal(found, X)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "zarr", "h5"])
+def test_very_many_columns(tmp_path, kind):
+    names = tuple(f"gene_{j:010d}" for j in range(6000))
+    X = np.arange(12_000.0).reshape(2, 6000)
+    write(tmp_path / f"x.{kind}", X, names=names)
+    source = open_source(tmp_path / f"x.{kind}")
+    assert source.names == names
+    np.testing.assert_array_equal(source.collect(), X)
 
 
 # T32 -----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from sklearn.decomposition import PCA as TheirPCA
 
 from eigengap import PPCA, PPCARegressor
 from eigengap.sources import streaming
-from eigengap.sources.files import open_source
+from eigengap.sources.opening import open_source
 from eigengap.sources.streaming import stream
 from eigengap.warn import warn
 

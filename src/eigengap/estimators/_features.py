@@ -15,8 +15,8 @@ from sklearn.utils.validation import validate_data
 
 from eigengap.sources import as_source, in_memory_table
 from eigengap.sources.base import Source
-from eigengap.sources.field_places import is_field, is_field_path
-from eigengap.sources.fields import FieldSource, field_like
+from eigengap.sources.fields.opening import FieldSource, field_like
+from eigengap.sources.fields.places import is_field, is_field_path
 from eigengap.sources.frames import like
 from eigengap.sources.wording import quote
 

@@ -21,7 +21,7 @@ from eigengap.sources.base import Rows, Source
 from eigengap.sources.cell_sd import as_cell_sd, refuse_other_rows
 from eigengap.sources.checks import as_weight, missing_codes, resolve_columns, with_gaps_for
 from eigengap.sources.dask import as_dask_source, is_dask
-from eigengap.sources.field_places import is_field
+from eigengap.sources.fields.places import is_field
 from eigengap.sources.frames import frame_to_float, library_of, series_to_float
 
 __all__ = ["Source", "as_source", "in_memory_table"]
@@ -99,8 +99,9 @@ def in_memory_table(X: Any) -> bool:
 
 
 def lies_elsewhere(X: Any) -> bool:
-    """Whether X is a path, a labelled field, or a collection of Dask."""
-    return isinstance(X, str | PathLike) or is_field(X) or is_dask(X)
+    """Whether X is a path or a list of them, a labelled field, or a collection of Dask."""
+    paths = X if isinstance(X, list | tuple) and X else [X]
+    return all(isinstance(path, str | PathLike) for path in paths) or is_field(X) or is_dask(X)
 
 
 def _elsewhere(X: Any, cell_sd: Any, **how: Any) -> Source:
@@ -111,7 +112,7 @@ def _elsewhere(X: Any, cell_sd: Any, **how: Any) -> Source:
     given = {name: value for name, value in how.items() if value is not None}
     if is_dask(X):
         return as_dask_source(X, **given)
-    from eigengap.sources.files import open_source
+    from eigengap.sources.opening import open_source
 
     return open_source(X, **given)
 

@@ -35,7 +35,6 @@ REFUSED = {
     ".ods": "a spreadsheet; save it as CSV",
     ".feather": "a Feather file; write it as Parquet",
     ".arrow": "an Arrow file; write it as Parquet",
-    ".nc": "a NetCDF file; open it with xarray and pass the DataArray",
 }
 KNOWN = "CSV (also .gz), Parquet, .npy, .npz, HDF5 and Zarr"
 LOOKED_AT = 8192  # bytes

@@ -29,13 +29,13 @@ class Hdf5Reader(FileReader):
 
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
         super().__init__(path)
-        with self._opened(1 << 20) as file:
+        with self._opened(1 << 20) as file, self._told():
             self._member = choose_member(self.where, _shapes(file), member)
             self.where = f"{path}::{self._member}"
             data = file[self._member]
             self.dtype = float_type(self.where, data.dtype, data.shape)
             self.n_rows, d = map(int, data.shape)
-            labels = names_from(data.attrs.get("columns"), d)
+            labels = _labels(data, d)
             self._band = _band_bytes(data)
         self._d = d
         self._chosen = None if columns is None else resolve_columns(columns, labels, d)
@@ -59,9 +59,20 @@ class Hdf5Reader(FileReader):
         with file:
             yield file
 
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What h5py raises of a damaged file, with its name."""
+        try:
+            yield
+        except UnreadableError:
+            raise
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:
+            raise UnreadableError(self.where, f"it is damaged ({error}); copy it anew") from error
+
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         with self._opened(min(MOST_CACHE, max(1 << 20, self._band))) as file:
-            data = file[self._member]
+            with self._told():
+                data = file[self._member]
             for start in range(0, len(data), rows):
                 stop = min(start + rows, len(data))
                 yield self._block(data, start, stop)
@@ -85,7 +96,7 @@ class Hdf5Reader(FileReader):
         stop = start + len(block)
         try:
             data.read_direct(block, np.s_[start:stop])
-        except (OSError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError, TypeError) as error:
             raise UnreadableError(
                 self.where,
                 f"rows {start} to {stop - 1} cannot be read ({error}); write the file anew, or "
@@ -104,6 +115,13 @@ def _shapes(file: Any) -> dict[str, tuple[int, ...]]:
 
     file.visititems(look)
     return shapes
+
+
+def _labels(data: Any, d: int) -> tuple[str, ...] | None:
+    """Column names, where there is one for each; a damaged attribute may claim any length."""
+    if "columns" not in data.attrs or data.attrs.get_id("columns").shape != (d,):
+        return None
+    return names_from(data.attrs["columns"], d)
 
 
 def _band_bytes(data: Any) -> int:

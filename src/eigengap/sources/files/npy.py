@@ -13,7 +13,7 @@ from eigengap.sources.checks import resolve_columns
 from eigengap.sources.files.columns import write_columns
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import float_type
-from eigengap.sources.files.raw import RawRows
+from eigengap.sources.files.raw import DAMAGED, RawRows
 from eigengap.sources.reader import UnreadableError
 
 
@@ -36,7 +36,7 @@ class NpyReader(FileReader):
         """Shape, type and place of the numbers; no page of them is touched."""
         try:
             return np.load(self._path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, SyntaxError) as error:
+        except DAMAGED as error:
             raise UnreadableError(
                 self.where, f"it is not a whole .npy file of numbers ({error})"
             ) from error

@@ -16,11 +16,11 @@ from eigengap.memory import require_memory
 from eigengap.sources.checks import resolve_columns
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import choose_member, float_type
-from eigengap.sources.files.raw import RawRows
+from eigengap.sources.files.raw import DAMAGED, RawRows
 from eigengap.sources.reader import UnreadableError
 
 SUFFIX = ".npy"  # of the members
-BROKEN = (BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError)
+BROKEN = (BadZipFile, EOFError, OSError, zlib.error, NotImplementedError, RuntimeError)
 
 
 class NpzReader(FileReader):
@@ -51,7 +51,7 @@ class NpzReader(FileReader):
                     if name.endswith(SUFFIX):
                         with archive.open(name) as stream:
                             headers[name.removesuffix(SUFFIX)] = _header(cast(BinaryIO, stream))
-        except (*BROKEN, ValueError) as error:
+        except (*BROKEN, *DAMAGED) as error:
             raise self._broken(error) from error
         return headers
 

@@ -28,6 +28,8 @@ LEAST_BUFFER = 1 << 14  # bytes of one column
 class ParquetReader(FileReader):
     """One Parquet file. Each column has a buffer, so that no row group is ever read as a whole."""
 
+    _bytes: int | None = None
+
     def __init__(self, path: Path, columns: Any = None) -> None:
         super().__init__(path)
         file = self._opened(0)
@@ -40,7 +42,6 @@ class ParquetReader(FileReader):
             self.n_rows = facts.num_rows
             self.dtype = F4 if fields and all(_is_single(f.type) for f in fields) else F8
             self._kinds = [field.type for field in fields]
-            self._bytes = _bytes_of(facts, set(self.names))
         finally:
             file.close()
 
@@ -128,6 +129,16 @@ class ParquetReader(FileReader):
 
     @property
     def bytes_per_pass(self) -> int:
+        # Asked for when a pass has gone well: of damaged metadata pyarrow would make an end of the
+        # process here, and an error while it reads.
+        if self._bytes is None:
+            file = self._opened(0)
+            try:
+                self._bytes = _bytes_of(file.metadata, set(self.names or ()))
+            except UnicodeDecodeError as error:
+                raise UnreadableError(self.where, f"it is damaged ({error})") from error
+            finally:
+                file.close()
         return self._bytes
 
 

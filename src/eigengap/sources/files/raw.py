@@ -6,6 +6,7 @@ A mapped file that somebody cuts short kills the process that reads it; a read o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from tokenize import TokenError
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 from eigengap.sources.reader import UnreadableError
 
+# What NumPy raises where the header of an array is damaged: it is a line of Python.
+DAMAGED = (ValueError, EOFError, SyntaxError, TypeError, KeyError, OverflowError, TokenError)
 TILE = 1 << 20  # bytes that are converted together
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
@@ -32,16 +33,18 @@ class Hdf5Sink(FileSink):
         width = max(1, self.n_features)
         chunk = max(1, CHUNK // (self.dtype.itemsize * width))
         self._disk = _NeverFails(self._create())
-        self._h5 = h5py.File(self._disk, "w")
+        # From this version on metadata have checksums, and may hold very many names.
+        self._h5 = h5py.File(self._disk, "w", libver=("v110", "v110"))
         self._data = self._h5.create_dataset(
             "data",
             shape=(0, self.n_features),
             maxshape=(None, self.n_features),
             chunks=(chunk, width),
             dtype=self.dtype,
+            fletcher32=True,  # a checksum for each chunk
         )
         if self.names is not None:
-            self._data.attrs["columns"] = list(self.names)
+            self._data.attrs["columns"] = np.array([name.encode() for name in self.names])
         self._disk.tell_error()
 
     def _write(self, rows: NDArray[Any]) -> None:

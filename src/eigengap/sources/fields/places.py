@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from eigengap.extras import MissingExtraError
-from eigengap.sources.field_grid import listed
+from eigengap.sources.fields.grid import listed
 from eigengap.sources.files.address import INSIDE, find
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import quote, whole

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.sources.checks import with_gaps_for
-from eigengap.sources.field_grid import Grid
-from eigengap.sources.field_places import is_field, places_of, xarray
-from eigengap.sources.field_reader import FieldReader, Layout, layout_of
+from eigengap.sources.fields.grid import Grid
+from eigengap.sources.fields.places import is_field, places_of, xarray
+from eigengap.sources.fields.reader import FieldReader, Layout, layout_of
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.stream import StreamSource
 from eigengap.sources.wording import quote
@@ -82,7 +82,7 @@ class FieldSource(StreamSource):
         Examples
         --------
         >>> import numpy as np, xarray
-        >>> from eigengap.sources.fields import field_source
+        >>> from eigengap.sources.fields.opening import field_source
         >>> sst = xarray.DataArray(
         ...     [[[1.0, np.nan], [3.0, 4.0]], [[5.0, np.nan], [np.nan, 8.0]]],
         ...     dims=("time", "lat", "lon"), coords={"lat": [10.5, 11.5], "lon": [20.0, 30.0]})

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from eigengap.sources.base import SeenCells
 from eigengap.sources.checks import as_weight, missing_codes
-from eigengap.sources.field_grid import listed
-from eigengap.sources.field_places import is_field, is_field_path, places_of
-from eigengap.sources.field_reader import FieldReader, Layout, layout_of, warn_of_rereading
-from eigengap.sources.field_table import FieldSource
+from eigengap.sources.fields.grid import listed
+from eigengap.sources.fields.places import is_field, is_field_path, places_of
+from eigengap.sources.fields.reader import FieldReader, Layout, layout_of, warn_of_rereading
+from eigengap.sources.fields.table import FieldSource
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.stream import BLOCK_BYTES
 
@@ -75,7 +75,7 @@ def field_source(
     --------
     >>> import numpy as np, xarray
     >>> from eigengap import PPCA
-    >>> from eigengap.sources.fields import field_source
+    >>> from eigengap.sources.fields.opening import field_source
     >>> rng = np.random.default_rng(0)
     >>> waves = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 12))
     >>> waves += 0.1 * rng.normal(size=(60, 12))

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.sources.array import F4, F8
-from eigengap.sources.field_grid import CellNames, Grid, listed, plain, text_of
-from eigengap.sources.field_places import FieldFile, Place, xarray
+from eigengap.sources.fields.grid import CellNames, Grid, listed, plain, text_of
+from eigengap.sources.fields.places import FieldFile, Place, xarray
 from eigengap.sources.reader import Reader, UnreadableError
 from eigengap.sources.wording import quote, whole
 from eigengap.warn import warn

@@ -1,0 +1,234 @@
+"""Tables in files. `open_source` finds the reader by the first bytes of the file, then its name."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from math import nan
+from typing import Any
+
+import numpy as np
+
+from eigengap.linalg import Array
+from eigengap.sources.base import Source
+from eigengap.sources.cells import is_number
+from eigengap.sources.checks import as_weight, check_not_empty, missing_codes
+from eigengap.sources.fields.places import is_field, is_field_path
+from eigengap.sources.files.address import Address, find
+from eigengap.sources.files.formats import KNOWN, format_of
+from eigengap.sources.reader import Reader, UnreadableError
+from eigengap.sources.stream import BLOCK_BYTES, StreamSource
+from eigengap.sources.wording import quote, whole
+
+__all__ = ["open_source"]
+
+
+def open_source(
+    path: Any,
+    *,
+    columns: Any = None,
+    missing_values: Any = nan,
+    sample_weight: Any = None,
+    sample_dim: Hashable | None = None,
+    variable: Hashable | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    block_rows: int | None = None,
+) -> Source:
+    """A file, or many, as a table that every estimator reads in blocks, never as a whole.
+
+    Parameters
+    ----------
+    path : str, path-like, or a list of them; or a DataArray or Dataset of xarray
+        CSV (plain, .gz, .bz2 or .zst), Parquet (a file, or a folder of them), .npy, .npz, HDF5 or
+        Zarr. The format is found by the first bytes of the file, then by its name. A glob such as
+        "runs/*.csv" or a list of paths is one table, file after file (2 before 10 in a glob), and
+        the files must have the same columns in the same order. Where a file holds several arrays,
+        "file.h5::name" says which; the only two-dimensional one is found by itself. NetCDF files
+        and Zarr groups with named dimensions are fields, as are DataArrays (docs/fields.md).
+    columns : list, default=None
+        The columns to use, in this order; strings are names, integers positions. In Parquet only
+        these are read.
+    missing_values : NaN, number, str or list of them, default=nan
+        What stands for an unseen cell besides NaN and null. In CSV empty cells and the spellings
+        that pandas takes (NA, NaN, null, n/a, ...) are unseen; text such as "?" can be added.
+    sample_weight : array-like of shape (n_rows,), default=None
+        How often each row counts; a row of weight 0 is as if absent.
+    sample_dim, variable : names, default=None
+        Of a field: the dimension whose positions are the rows (None: the first), and which variable
+        of several.
+    block_bytes : int, default=32 MiB
+        Size of a block as float64. Some five blocks are in memory at a time.
+    block_rows : int, default=None
+        Rows of a block, instead of `block_bytes`.
+
+    Returns
+    -------
+    source : Source
+        For `fit`, `transform` and whatever takes a table; a `FieldSource` for a field. Nothing but
+        the first rows of a CSV file and the headers of the others has been read; a field is read
+        once, to tell land from gaps, unless `columns` are given.
+
+    Raises
+    ------
+    FileNotFoundError
+        Where nothing is there; names that are close to the path are offered.
+    UnreadableError
+        A ValueError with the path: a column that holds no numbers, a damaged file, files that
+        differ in their columns. What is wrong further on in the file is told while it is read,
+        with the line or row.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from eigengap.sources.opening import open_source
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name) / "wells.csv"
+    >>> _ = path.write_text("well,depth,flow\\nA,1.5,20\\nB,NA,22\\nC,2.5,?\\n")
+    >>> source = open_source(path, columns=["depth", "flow"], missing_values="?")
+    >>> source.names
+    ('depth', 'flow')
+    >>> source.collect()
+    array([[ 1.5, 20. ],
+           [ nan, 22. ],
+           [ 2.5,  nan]])
+    >>> folder.cleanup()
+    """
+    if is_field(path) or is_field_path(path):
+        from eigengap.sources.fields.opening import field_source
+
+        return field_source(
+            path,
+            sample_dim=sample_dim,
+            variable=variable,
+            columns=columns,
+            missing_values=missing_values,
+            sample_weight=sample_weight,
+            block_bytes=block_bytes,
+            block_rows=block_rows,
+        )
+    if sample_dim is not None or variable is not None:
+        raise ValueError(
+            "sample_dim and variable choose in a labelled field (a DataArray, NetCDF, or a Zarr "
+            "group with named dimensions), and this is a plain table"
+        )
+    texts, codes = _missing(missing_values)
+    addresses = find(path)
+    readers = [r for address in addresses for r in _readers(address, columns, texts)]
+    if len(readers) == 1:
+        reader = readers[0]
+    else:
+        from eigengap.sources.files.many import ManyReader
+
+        reader = ManyReader(readers, _together(path, readers))
+    return StreamSource(
+        reader,
+        weight=_weight(sample_weight, reader),
+        codes=codes,
+        block_bytes=block_bytes,
+        block_rows=block_rows,
+    )
+
+
+def _readers(address: Address, columns: Any, texts: frozenset[str]) -> Iterable[Reader]:
+    kind = format_of(address.path)
+    if kind.name == "folder":
+        return [_reader(part, columns, texts) for part in _parts(address)]
+    return [_reader(address, columns, texts)]
+
+
+def _reader(address: Address, columns: Any, texts: frozenset[str]) -> Reader:
+    path, member = address.path, address.member
+    kind = format_of(path)
+    if member is not None and kind.name not in ("npz", "hdf5", "zarr"):
+        raise UnreadableError(str(path), f"it is one table; leave out ::{member}")
+    if texts and kind.name != "csv":
+        raise UnreadableError(
+            str(path),
+            f"missing_values={quote(min(texts))} is text, and the file holds numbers; text is "
+            "looked for in CSV files",
+        )
+    try:
+        reader = _of_kind(kind.name, kind.compression, address, columns, texts)
+        check_not_empty((1 if reader.n_rows is None else reader.n_rows, reader.n_features))
+    except UnreadableError:
+        raise
+    except ValueError as error:  # a column that is not there
+        raise UnreadableError(str(path), str(error)) from None
+    return reader
+
+
+def _of_kind(
+    kind: str, compression: str | None, address: Address, columns: Any, texts: frozenset[str]
+) -> Reader:
+    path, member = address.path, address.member
+    if kind == "csv":
+        from eigengap.sources.files.csv_reader import CsvReader
+
+        return CsvReader(path, columns, texts, compression)
+    if kind == "parquet":
+        from eigengap.sources.files.parquet import ParquetReader
+
+        return ParquetReader(path, columns)
+    if kind == "hdf5":
+        from eigengap.sources.files.hdf5 import Hdf5Reader
+
+        return Hdf5Reader(path, columns, member)
+    if kind == "zarr":
+        from eigengap.sources.files.zarr_reader import ZarrReader
+
+        return ZarrReader(path, columns, member)
+    if kind == "npz":
+        from eigengap.sources.files.npz import NpzReader
+
+        return NpzReader(path, columns, member)
+    from eigengap.sources.files.npy import NpyReader
+
+    return NpyReader(path, columns)
+
+
+def _parts(address: Address) -> list[Address]:
+    """The Parquet files in a folder and in the folders below it."""
+    folder = address.path
+    found = [
+        path
+        for path in sorted(folder.rglob("*.parquet"))
+        if not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+    ]
+    if not found:
+        raise UnreadableError(
+            str(folder),
+            f"it is a folder, neither of Parquet files nor of Zarr. For many files give a glob: "
+            f"{whole(str(folder / '*.csv'))}. {KNOWN} are read",
+        )
+    return [Address(path) for path in found]
+
+
+def _together(path: Any, readers: list[Reader]) -> str:
+    if isinstance(path, list | tuple):
+        return f"{readers[0].where} and {len(readers) - 1} more files"
+    return str(path)
+
+
+def _missing(missing_values: Any) -> tuple[frozenset[str], tuple[float, ...]]:
+    """Text and numbers that stand for a missing cell."""
+    given = missing_values
+    if isinstance(given, str) or not isinstance(given, list | tuple | set | frozenset):
+        given = [given]
+    texts = [code for code in given if isinstance(code, str)]
+    numbers = [code for code in given if not isinstance(code, str)]
+    numbers += [float(text) for text in texts if is_number(text)]
+    if len(numbers) == 1 and isinstance(numbers[0], np.ndarray):
+        return frozenset(texts), missing_codes(numbers[0])
+    return frozenset(text.strip() for text in texts), missing_codes(numbers)
+
+
+def _weight(sample_weight: Any, reader: Reader) -> Array | None:
+    if sample_weight is None:
+        return None
+    if np.ndim(sample_weight) == 0 and reader.n_rows is None:
+        raise ValueError(
+            f"sample_weight={sample_weight} is one number, and {reader.where} tells its number of "
+            "rows only when it has been read; give a weight for each row"
+        )
+    n = len(sample_weight) if reader.n_rows is None else reader.n_rows
+    return as_weight(sample_weight, n)
