@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from eigengap.pooling import Pooled, pool
     from eigengap.rank.choice import RankChoice
     from eigengap.rank.choose import choose_rank
-    from eigengap.sources.dask.cluster import ClusterError
+    from eigengap.sources.dask import ClusterError
     from eigengap.sources.fields.table import FieldSource
     from eigengap.sources.opening import open_source
     from eigengap.sources.reader import UnreadableError
@@ -199,7 +199,7 @@ _HOME = {
     "CheckpointMismatchError": "eigengap.persistence.checkpoint",
     "CheckpointWarning": "eigengap.persistence.checkpoint",
     "ClassicalMDS": "eigengap.estimators.classical_mds",
-    "ClusterError": "eigengap.sources.dask.cluster",
+    "ClusterError": "eigengap.sources.dask",
     "Comparison": "eigengap.comparison.compare",
     "ContinuedFitWarning": "eigengap.estimators._partial",
     "CorruptFileError": "eigengap.persistence.tensors",

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 ROOTS = ("dask", "dask_expr")
 
 
+class ClusterError(RuntimeError):
+    """Workers or scheduler are gone; the message says what was being computed."""
+
+
 def is_dask(X: Any) -> bool:
     """Whether X is a Dask collection; Dask is not imported to find out."""
     return kind_of(X) is not None

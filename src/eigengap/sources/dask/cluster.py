@@ -20,7 +20,7 @@ import dask.config
 from dask.delayed import Delayed, delayed
 
 from eigengap.memory import free_memory
-from eigengap.sources.dask import blas
+from eigengap.sources.dask import ClusterError, blas
 from eigengap.sources.dask.forest import Forest
 from eigengap.sources.dask.labels import Labels
 
@@ -30,10 +30,6 @@ KEPT_SHARE = 0.25  # of the free memory of this machine that prepared blocks may
 KEPT_SHARE_OF_WORKERS = 0.6  # of theirs
 LOOK = 5.0  # seconds between two looks at whether there are workers at all
 PATIENCE = 300.0  # seconds without any worker before giving up
-
-
-class ClusterError(RuntimeError):
-    """Workers or scheduler are gone; the message says what was being computed."""
 
 
 class Sent:

@@ -179,7 +179,7 @@ def _open(path: Path) -> Any:
             decode_timedelta=False,
             **options,
         )
-    except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:
+    except (OSError, ValueError, LookupError, RuntimeError, TypeError) as error:
         raise UnreadableError(
             str(path), f"xarray cannot open it ({_first_line(error)}). {BY_HAND}"
         ) from error
