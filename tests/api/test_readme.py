@@ -6,12 +6,15 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas
 
 README = Path(__file__).parents[2] / "README.md"
+PYTHON = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_the_python_of_the_readme_does_what_its_comments_say(capsys) -> None:
-    code, more = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+def test_the_python_of_the_readme_does_what_its_comments_say(capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, more, large = PYTHON
     shown: dict[str, np.ndarray] = {}
     exec(code, shown)
     X = shown["X"]
@@ -29,6 +32,20 @@ def test_the_python_of_the_readme_does_what_its_comments_say(capsys) -> None:
     assert not np.isnan(full).any()
     assert "expected" in str(why[0])
     assert len(table.names) == 3
+    _run_on_files(large, shown)
+
+
+def _run_on_files(code: str, shown: dict[str, np.ndarray]) -> None:
+    """The table of the README in two files."""
+    columns = ["sepal length", "sepal width", "petal length", "petal width"]
+    Path("runs").mkdir()
+    for k, part in enumerate(np.array_split(shown["X"], 2)):
+        pandas.DataFrame(part, columns=columns).to_parquet(f"runs/{k}.parquet")
+    exec(code, shown)
+    filled = pandas.read_parquet("filled.parquet")
+    assert list(filled.columns) == columns
+    np.testing.assert_allclose(filled, shown["filled"], rtol=1e-6)
+    assert not Path("fit.egck").exists()
 
 
 def test_files_that_the_readme_points_to_exist() -> None:

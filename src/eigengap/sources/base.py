@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -62,7 +63,10 @@ class SeenCells:
         rows, d = values.shape
         if not isinstance(values, np.ndarray):  # CSR: every cell is seen
             return cls(rows, block.sum_w, np.full(d, rows, dtype=np.intp))
-        return cls(rows, block.sum_w, rows - np.count_nonzero(np.isnan(values), axis=0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            complete = isfinite(float(np.add.reduce(values, axis=None)))  # then no cell is NaN
+        gaps = 0 if complete else np.count_nonzero(np.isnan(values), axis=0)
+        return cls(rows, block.sum_w, np.full(d, rows, dtype=np.intp) - gaps)
 
     def merge(self, other: SeenCells) -> SeenCells:
         return SeenCells(
