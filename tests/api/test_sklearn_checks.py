@@ -55,6 +55,7 @@ FEWER_STEPS = {
 def made(kind):
     return kind() if os.environ.get("EIGENGAP_REQUIRE_ALL") else kind(**FEWER_STEPS.get(kind, {}))
 
+
 # For other kinds of estimators, or parts of other checks: they take more than (name, estimator),
 # or return at once for a transformer without targets.
 FOREIGN_PREFIXES = (
