@@ -22,20 +22,20 @@ def cell_uniforms(rows: NDArray[np.intp], d: int, seed: int) -> Array:
     """
     columns = np.arange(d, dtype=np.uint64)
     with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is the point
-        key = _mixed(np.array([seed], dtype=np.uint64) + _GOLDEN)
-        key = _mixed(key + (rows.astype(np.uint64) + np.uint64(1)) * _GOLDEN)  # (n,)
-        key = _mixed(key[:, None] + (columns + np.uint64(1)) * _GOLDEN)
+        key = mixed(np.array([seed], dtype=np.uint64) + _GOLDEN)
+        key = mixed(key + (rows.astype(np.uint64) + np.uint64(1)) * _GOLDEN)  # (n,)
+        key = mixed(key[:, None] + (columns + np.uint64(1)) * _GOLDEN)
     return np.asarray((key >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 def row_hashes(start: int, n: int, seed: int) -> NDArray[np.uint64]:
     """64 random bits for each of the rows start .. start + n - 1."""
     with np.errstate(over="ignore"):
-        key = _mixed(np.array([seed], dtype=np.uint64) + _GOLDEN)
+        key = mixed(np.array([seed], dtype=np.uint64) + _GOLDEN)
         rows = np.arange(start + 1, start + n + 1, dtype=np.uint64)
         rows *= _GOLDEN
         rows += key
-        return _mixed(rows)
+        return mixed(rows)
 
 
 def hidden_cells(seen: NDArray[np.bool_], share: float, seed: int) -> NDArray[np.bool_]:
@@ -48,7 +48,8 @@ def hidden_cells(seen: NDArray[np.bool_], share: float, seed: int) -> NDArray[np
     return hidden
 
 
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The output step of SplitMix64: every bit of x sways every bit of what comes out."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(x ^ (x >> np.uint64(31)))
