@@ -217,3 +217,33 @@ def test_rows_whose_columns_are_not_those_of_the_fit_are_refused(tmp_path):
     np.save(tmp_path / "narrow.npy", X[:, :5])
     with pytest.raises(ValueError, match="X has 5 features, but PCA is expecting 8"):
         model.transform(tmp_path / "narrow.npy")
+
+
+FROM_A_PATH = {
+    "ICA": lambda: eg.ICA(2, random_state=0),
+    "MaximumVarianceUnfolding": lambda: eg.MaximumVarianceUnfolding(2, max_iter=3),
+    "StructurePreservingEmbedding": lambda: eg.StructurePreservingEmbedding(
+        2, n_init=1, max_iter=2
+    ),
+    "GPLVM": lambda: eg.GPLVM(1, kernel="linear"),
+    "Autoencoder": lambda: eg.Autoencoder(2, max_iter=3, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", FROM_A_PATH)
+def test_the_others_take_a_path_too(name, tmp_path):
+    """One block, so that also those agree whose steps follow the blocks."""
+    X = table(gaps=False)[:60]
+    frame(X).to_csv(tmp_path / "table.csv", index=False)
+    model, memory = (FROM_A_PATH[name]().fit(rows) for rows in (tmp_path / "table.csv", frame(X)))
+    assert list(model.feature_names_in_) == [f"c{j}" for j in range(D)]
+    wanted = memory.transform(frame(X))
+    np.testing.assert_allclose(
+        model.transform(tmp_path / "table.csv"), wanted, atol=1e-7 * np.max(np.abs(wanted))
+    )
+
+
+def test_every_transformer_is_tried_on_a_path():
+    known = {name.split("-")[0] for name in (*ESTIMATORS, *FROM_A_PATH)}
+    transformers = {name for name in eg.__all__ if hasattr(getattr(eg, name), "fit_transform")}
+    assert transformers <= known

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from eigengap.estimators._features import source_of_new
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.back_constraint import BackMap
@@ -20,7 +21,6 @@ from eigengap.memory import require_memory
 from eigengap.models.gaussian_process import GaussianProcesses
 from eigengap.models.gp_kernels import LatentKernel
 from eigengap.models.posterior import Posterior
-from eigengap.sources import as_source
 from eigengap.sources.base import Source
 from eigengap.sources.frames import like
 from eigengap.sources.wording import column
@@ -147,8 +147,7 @@ class PlacesRows(TransformerMixin, BaseEstimator):
 
     def _new_rows(self, X: Any) -> tuple[Source, Array]:
         check_is_fitted(self, "model_")
-        source = as_source(X, missing_values=self.missing_values)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        source = source_of_new(self, X, missing_values=self.missing_values)
         with np.errstate(over="ignore"):
             Y = self.model_.standardised(dense(source))
         far = np.abs(Y) > LARGEST

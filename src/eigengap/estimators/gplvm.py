@@ -12,11 +12,12 @@ from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
 
 from eigengap.estimators._base import NoiseFloorWarning
+from eigengap.estimators._features import keep_features
 from eigengap.estimators._gplvm_rows import PlacesRows, dense
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.estimators._whole import whole_table
 from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.back_constraint import Kind, back_constraint
 from eigengap.fitting.cell_noise import noise_of_cells
@@ -37,7 +38,6 @@ from eigengap.linalg import Array
 from eigengap.memory import require_memory, require_pairs
 from eigengap.models.expected_gp_kernel import has_expectations
 from eigengap.models.gp_kernels import LatentKernel, Linear, kernel_of
-from eigengap.sources import as_source
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.warn import warn
 
@@ -237,7 +237,7 @@ class GPLVM(PlacesRows):
         """
         kernel = kernel_of(self.kernel)
         kernel.require_positive(int(self.n_components))
-        source = as_source(X, missing_values=self.missing_values)
+        source = whole_table(X, "GPLVM", missing_values=self.missing_values)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         if self.method == "exact" and not self._maybe_linear(kernel):
@@ -257,7 +257,7 @@ class GPLVM(PlacesRows):
         rows = _Rows(present, len(values))
         given = self._given_latents(rows)
         fit = self._fit_table(method, kernel, standard, columns, filled, given)
-        validate_data(self, X, reset=True, skip_check_array=True)  # only now: a fit may fail
+        keep_features(self, X, source)  # only now: a fit may fail
         self._keep(fit, method, standard, columns, rows)
         self._filler = filler
         self._tell(fit, standard)
