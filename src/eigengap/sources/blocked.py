@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.linalg import Array
-from eigengap.sources.base import Rows, S, SeenCells, Source
+from eigengap.sources.base import S, Source
+from eigengap.sources.over import SourceOver
 
 
 class BlockedSource(Source):
@@ -35,28 +35,16 @@ class BlockedSource(Source):
         return PreparedSource(self, prepare)
 
 
-class PreparedSource(BlockedSource):
+class PreparedSource(SourceOver, BlockedSource):
     """Blocks prepared once, each on first use, and kept where they are small enough."""
 
     def __init__(self, parent: BlockedSource, prepare: Callable[[Any], Any]) -> None:
-        _take_facts(self, parent)
-        self._parent, self._prepare = parent, prepare
+        super().__init__(parent)
+        self._prepare = prepare
         self._most_kept = parent._most_kept
         self._kept: list[Any] = []
         self._kept_bytes = 0.0
         self._complete = False
-
-    @property
-    def passes(self) -> int:
-        return self._parent.passes
-
-    @passes.setter
-    def passes(self, count: int) -> None:
-        self._parent.passes = count
-
-    @property
-    def weight(self) -> Array | None:  # type: ignore[override]
-        return self._parent.weight  # when it is asked for: on a cluster it takes a pass
 
     def _blocks(self) -> Iterator[Any]:
         if self._complete:
@@ -77,42 +65,19 @@ class PreparedSource(BlockedSource):
             self._kept.clear()
         return ready
 
-    @property
-    def fits_in_memory(self) -> bool:
-        return self._parent.fits_in_memory
 
-    def sample(self, k: int, rng: np.random.Generator) -> Array:
-        return self._parent.sample(k, rng)
-
-    def collect(self) -> Rows:
-        return self._parent.collect()
-
-    def seen(self) -> SeenCells:
-        return self._parent.seen()
-
-
-class DerivedSource(Source):
+class DerivedSource(SourceOver):
     """Another source, of any kind, seen through a function of its blocks.
 
     The other one reads, counts the passes and decides what is kept.
     """
 
+    _parent: Source
+
     def __init__(self, parent: Source, change: Callable[[Any], Any]) -> None:
-        _take_facts(self, parent)
-        self._parent, self._change = parent, change
+        super().__init__(parent)
+        self._change = change
         self._composed: dict[Hashable, _After] = {}  # the same object for the same function
-
-    @property
-    def passes(self) -> int:
-        return self._parent.passes
-
-    @passes.setter
-    def passes(self, count: int) -> None:
-        self._parent.passes = count
-
-    @property
-    def weight(self) -> Array | None:  # type: ignore[override]
-        return self._parent.weight  # when it is asked for: on a cluster it takes a pass
 
     def reduce(self, of: Callable[[Any], S]) -> S:
         merged: S = self._parent.reduce(self._after(of))
@@ -130,19 +95,6 @@ class DerivedSource(Source):
     def prepared(self, prepare: Callable[[Any], Any]) -> Source:
         return self._parent.prepared(self._after(prepare))
 
-    @property
-    def fits_in_memory(self) -> bool:
-        return self._parent.fits_in_memory
-
-    def sample(self, k: int, rng: np.random.Generator) -> Array:
-        return self._parent.sample(k, rng)
-
-    def collect(self) -> Rows:
-        return self._parent.collect()
-
-    def seen(self) -> SeenCells:
-        return self._parent.seen()
-
     def _after(self, fn: Callable[[Any], Any]) -> _After:
         if not isinstance(fn, Hashable):
             return _After(self._change, fn)
@@ -158,13 +110,6 @@ class _After:
 
     def __call__(self, block: Any) -> Any:
         return self.then(self.first(block))
-
-
-def _take_facts(source: Source, parent: Source) -> None:
-    source.n_features, source.names = parent.n_features, parent.names
-    source.dtype, source.n_rows = parent.dtype, parent.n_rows
-    source.is_sparse, source.has_gaps = parent.is_sparse, parent.has_gaps
-    source.has_cell_sd, source.is_dear = parent.has_cell_sd, parent.is_dear
 
 
 def merge_stream(parts: Iterable[S]) -> S:

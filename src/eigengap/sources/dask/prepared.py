@@ -14,13 +14,12 @@ import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 
-from eigengap.linalg import Array
-from eigengap.sources.base import Rows, S, SeenCells, Source
-from eigengap.sources.blocked import _take_facts
+from eigengap.sources.base import S, Source
 from eigengap.sources.dask import cluster, tasks
 from eigengap.sources.dask.labels import Labels
 from eigengap.sources.dask.rows import batches, stacked
 from eigengap.sources.dask.tasks import MappedRows, Preparation, Statistics
+from eigengap.sources.over import SourceOver
 
 if TYPE_CHECKING:
     from eigengap.sources.dask.source import DaskSource
@@ -29,27 +28,17 @@ PREPARED = 2.0  # bytes of prepared rows for each byte of theirs: values and mas
 BUNDLES_PER_THREAD = 2  # so that the next one is there when one ends
 
 
-class PreparedOnDask(Source):
+class PreparedOnDask(SourceOver):
     """Blocks prepared once, on first use, that stay on the workers."""
 
+    _parent: DaskSource | PreparedOnDask
+
     def __init__(self, parent: DaskSource | PreparedOnDask, prepare: Callable[[Any], Any]) -> None:
-        _take_facts(self, parent)
+        super().__init__(parent)
         self.where: str = parent.where
-        self._parent, self._prepare = parent, prepare
+        self._prepare = prepare
         self._bundles: list[Delayed] = []  # each the prepared blocks of some units
         self._labels = Labels(())
-
-    @property
-    def passes(self) -> int:
-        return self._parent.passes
-
-    @passes.setter
-    def passes(self, count: int) -> None:
-        self._parent.passes = count
-
-    @property
-    def weight(self) -> Array | None:  # type: ignore[override]
-        return self._parent.weight
 
     def reduce(self, of: Callable[[Any], S]) -> S:
         self._keep()
@@ -98,19 +87,6 @@ class PreparedOnDask(Source):
         for one, bundle in zip(made, self._bundles, strict=True):
             labels[one.key] = labels[bundle.key]
         return made, labels
-
-    @property
-    def fits_in_memory(self) -> bool:
-        return self._parent.fits_in_memory
-
-    def sample(self, k: int, rng: np.random.Generator) -> Array:
-        return self._parent.sample(k, rng)
-
-    def collect(self) -> Rows:
-        return self._parent.collect()
-
-    def seen(self) -> SeenCells:
-        return self._parent.seen()
 
 
 def kept(
