@@ -11,8 +11,9 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eigengap.sources.base import Block
-from eigengap.sources.drawn import CHUNK, Draw, least_keys
+from eigengap import open_source
+from eigengap.sources.base import Block, merge_tree
+from eigengap.sources.drawn import CHUNK, Draw, least_keys, seed_of
 
 
 def blocks(X, w, cuts):
@@ -78,3 +79,28 @@ def test_the_first_row_is_drawn_in_proportion_to_its_weight():
 def test_no_more_than_there_are(k):
     at, _ = least_keys(k, 0, 0, 3, np.array([0.0, 1.0, 2.0]))
     assert len(at) == min(k, 2)
+
+
+@pytest.mark.parametrize("k", [1, 7, 100])
+def test_a_bound_on_the_keys_changes_nothing(k):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(20_000, 2))
+    blocks = [Block(X[s : s + 999], None, None, s) for s in range(0, len(X), 999)]
+    bounded, free = Draw.among(len(X), k, 5), Draw(k, 5)
+    assert bounded.below < 1.0
+    few = [bounded(block) for block in blocks]
+    assert sum(len(part.rows) for part in few) < 2 * k + 300  # of 21 blocks
+    found, expected = merge_tree(few), merge_tree([free(block) for block in blocks])
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    assert Draw.among(50, k, 5) == Draw.among(None, k, 5) == free
+
+
+def test_a_bound_that_was_too_tight_costs_a_pass_and_no_row(tmp_path):
+    path = tmp_path / "table.npy"
+    X = np.random.default_rng(4).normal(size=(500, 3))
+    np.save(path, X)
+    tight, free = open_source(path), open_source(path)
+    tight.gather(Draw(20, seed_of(np.random.default_rng(0)), below=1e-9))
+    expected = free.sample(20, np.random.default_rng(0))
+    np.testing.assert_array_equal(tight.sample(20, np.random.default_rng(0)), expected)
+    assert tight.passes == 2

@@ -9,6 +9,7 @@ other: one pass, mergeable, and a smaller sample is the beginning of a larger on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,35 +32,61 @@ class Drawn:
     def merge(self, other: Drawn) -> Drawn:
         keys = np.concatenate([self.keys, other.keys])
         first = np.argsort(keys, kind="stable")[: self.k]
-        return Drawn(self.k, keys[first], np.concatenate([self.rows, other.rows])[first])
+        mine, theirs = (
+            np.flatnonzero(first < len(self.keys)),
+            np.flatnonzero(first >= len(self.keys)),
+        )
+        rows = np.empty((len(first), self.rows.shape[1]))  # joining all of both first costs thrice
+        rows[mine] = self.rows[first[mine]]
+        rows[theirs] = other.rows[first[theirs] - len(self.keys)]
+        return Drawn(self.k, keys[first], rows)
 
 
 @dataclass(frozen=True)
 class Draw:
-    """k rows under a seed: as a statistic of blocks."""
+    """k rows under a seed: as a statistic of blocks.
+
+    `below` may rule out rows whose key is too large to be drawn, so that few are copied; whoever
+    sets it must look whether k rows were found.
+    """
 
     k: int
     seed: int
+    below: float = inf
+
+    @classmethod
+    def among(cls, n_rows: int | None, k: int, seed: int) -> Draw:
+        """k of n_rows rows, all of weight 1.
+
+        The number of keys below the bound is binomial, and less than k with a probability of
+        exp(-60) or so (Chernoff).
+        """
+        expected = k + 12.0 * sqrt(k) + 80.0
+        bounded = n_rows is not None and expected < n_rows
+        return cls(k, seed, expected / n_rows) if bounded and n_rows else cls(k, seed)
 
     def __call__(self, block: Block) -> Drawn:
-        at, keys = least_keys(self.k, self.seed, block.start, block.n_rows, block.weight)
+        at, keys = least_keys(
+            self.k, self.seed, block.start, block.n_rows, block.weight, self.below
+        )
         return Drawn(self.k, keys, dense_rows(block.values, at))
 
 
 def least_keys(
-    k: int, seed: int, start: int, n: int, weight: Array | None
+    k: int, seed: int, start: int, n: int, weight: Array | None, below: float = inf
 ) -> tuple[NDArray[np.intp], Array]:
     """Which of the rows start .. start + n - 1 have the k least keys, and these, ascending.
 
-    A row of weight 0 is never drawn.
+    A row of weight 0 is never drawn; without weights, nor is one whose key is not `below`.
     """
     if weight is not None:
         return _least(_keys(seed, start, n, weight), k)
     at, keys = np.empty(0, dtype=np.intp), np.empty(0)
     for first in range(0, n, CHUNK):
         some = _keys(seed, start + first, min(CHUNK, n - first), None)
-        if len(keys) == k:  # only what is less than all that is kept can come in
-            inside = np.flatnonzero(some < keys[-1])
+        most = keys[-1] if len(keys) == k else below  # what can come in is less than that
+        if most < inf:
+            inside = np.flatnonzero(some < most)
             at, some = np.concatenate([at, inside + first]), np.concatenate([keys, some[inside]])
         else:
             at = np.concatenate([at, np.arange(first, first + len(some))])

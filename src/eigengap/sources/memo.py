@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -66,9 +67,15 @@ class MemoisedSource(Source):
         """A sample of k rows or more; a smaller one is the beginning of a larger one."""
         known = [of for of in self._known if isinstance(of, Draw) and of.seed == seed]
         draw = next((of for of in known if of.k >= k), Draw(k, seed))
-        self.gather(draw)
-        drawn: Drawn = self._known[draw]
+        drawn = self._gathered(draw)
+        if len(drawn.rows) < k and draw.below < inf:  # the bound was too tight, which is rare
+            drawn = self._gathered(Draw(k, seed))
         return drawn
+
+    def _gathered(self, draw: Draw) -> Drawn:
+        self.gather(draw)
+        found: Drawn = self._known[draw]
+        return found
 
     def collect(self) -> Rows:
         """The whole table, where it fits in memory."""

@@ -27,32 +27,41 @@ def look_first(source: Source, *, scatter: bool) -> None:
     if not source.is_dear:
         return
     k = int(np.clip(SAMPLED_CELLS // source.n_features, FEWEST, MOST))
-    draw = Draw(k, seed_of(np.random.default_rng(0)))
-    of = FirstMoments.of if scatter else ColumnMoments.of
-    source.gather(SeenCells.of, draw, of)
-    if scatter:
-        found = source.reduce(FirstMoments.of)
-        source.remember(ColumnMoments.of, found.columns)
-        if found.rows is not None:
-            source.remember(Moments.of, found.rows)
+    n_rows = source.n_rows if source.weight is None else None
+    draw = Draw.among(n_rows, k, seed_of(np.random.default_rng(0)))
+    if not scatter:
+        source.gather(SeenCells.of, draw, ColumnMoments.of)
+        return
+    source.gather(draw, FirstMoments.of)
+    found = source.reduce(FirstMoments.of)
+    source.remember(SeenCells.of, found.seen)
+    source.remember(ColumnMoments.of, found.columns)
+    if found.rows is not None:
+        source.remember(Moments.of, found.rows)
 
 
 @dataclass(frozen=True, eq=False)
 class FirstMoments:
     """Moments of rows that are complete so far, else of their columns."""
 
+    seen: SeenCells
     rows: Moments | None
     gappy: ColumnMoments | None
 
     @classmethod
     def of(cls, block: Block) -> FirstMoments:
         found = Moments.of(block)
-        return cls(None, ColumnMoments.of(block)) if found.n_gaps else cls(found, None)
+        if found.n_gaps:
+            return cls(SeenCells.of(block), None, ColumnMoments.of(block))
+        # Moments have looked at every cell: counting those that are seen needs no other look.
+        counts = np.full(len(found.mean), found.n_rows, dtype=np.intp)
+        return cls(SeenCells(found.n_rows, found.sum_w, counts), found, None)
 
     def merge(self, other: FirstMoments) -> FirstMoments:
+        seen = self.seen.merge(other.seen)
         if self.rows is not None and other.rows is not None:
-            return FirstMoments(self.rows.merge(other.rows), None)
-        return FirstMoments(None, self.columns.merge(other.columns))
+            return FirstMoments(seen, self.rows.merge(other.rows), None)
+        return FirstMoments(seen, None, self.columns.merge(other.columns))
 
     @property
     def columns(self) -> ColumnMoments:
