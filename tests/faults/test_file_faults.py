@@ -17,6 +17,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from eigengap import PCA
 from eigengap.sources.opening import open_source
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.sinks import open_sink
@@ -261,3 +262,13 @@ def test_a_number_changed_in_place_is_seen(tmp_path, X):
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     with pytest.raises(UnreadableError, match="it was written to since it was opened"):
         source.collect()
+
+
+def test_an_infinite_cell_among_many_files_is_told_with_its_file(tmp_path):
+    for k in range(3):
+        X = np.random.default_rng(k).normal(size=(10, 2))
+        if k == 2:
+            X[4, 1] = np.inf
+        np.save(tmp_path / f"part{k}.npy", X)
+    with pytest.raises(UnreadableError, match=r"inf at row 24, column 1.*row 4 of \S*part2\.npy"):
+        PCA(1).fit(str(tmp_path / "part*.npy"))

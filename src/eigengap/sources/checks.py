@@ -25,6 +25,14 @@ RESHAPE = (
 )
 
 
+class InfiniteCellError(ValueError):
+    """A cell is infinite; `row` is where."""
+
+    def __init__(self, told: str, row: int) -> None:
+        super().__init__(told)
+        self.row = row
+
+
 def check_two_dimensional(X: NDArray[Any]) -> None:
     if X.ndim == 2:
         return
@@ -202,7 +210,8 @@ def _raise_infinite(
         cells = np.argwhere(np.isinf(X[start : start + step]))
         if len(cells):
             row, j = start + int(cells[0, 0]), int(cells[0, 1])
-            raise ValueError(_infinite(float(X[row, j]), first + row, column(names, j), count))
+            told = _infinite(float(X[row, j]), first + row, column(names, j), count)
+            raise InfiniteCellError(told, first + row)
     raise AssertionError("counted infinite cells but found none")
 
 

@@ -17,7 +17,12 @@ from eigengap.memory import free_memory, require_memory
 from eigengap.sources.ahead import ahead
 from eigengap.sources.base import Block
 from eigengap.sources.blocked import BlockedSource, merge_stream
-from eigengap.sources.checks import check_not_empty, count_gaps, with_gaps_for
+from eigengap.sources.checks import (
+    InfiniteCellError,
+    check_not_empty,
+    count_gaps,
+    with_gaps_for,
+)
 from eigengap.sources.memo import MemoisedSource, Several
 from eigengap.sources.reader import Reader, UnreadableError
 
@@ -104,9 +109,14 @@ class StreamSource(MemoisedSource, BlockedSource):
             values = with_gaps_for(values, self._codes)
         try:
             count_gaps(values, self.names, start)
-        except ValueError as error:
-            raise UnreadableError(self.where, str(error)) from None
+        except InfiniteCellError as error:
+            raise UnreadableError(self.where, f"{error}{self._file_of(error.row)}") from None
         return values
+
+    def _file_of(self, row: int) -> str:
+        """Where a row lies, if the table has several files."""
+        place = self.reader.place(row)
+        return "" if place == Reader.place(self.reader, row) else f". It is {place}"
 
     def _refuse_longer(self, rows: int) -> None:
         if self.n_rows is not None and rows > self.n_rows:
