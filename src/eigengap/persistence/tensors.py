@@ -3,8 +3,9 @@
 A file of safetensors is the length of its table of contents (8 bytes), that table (JSON: type,
 shape and place of every array, and texts of ours) and the bytes of the arrays. There is no code in
 it. Our text is a JSON object: `format`, its version; `kind`, what the file is ("checkpoint",
-"model"); `sha256` of arrays and header together; and the header itself. Everything that can be told
-from the first kilobytes is told before the rest is read or memory is taken for it.
+"model"); `sha256` of arrays and header together; `head`, the sha256 of all but the values of the
+arrays; and the header itself. Everything that can be told from the first kilobytes is told before
+the rest is read or memory is taken for it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,7 +28,44 @@ FORMAT = 1
 KEY = "eigengap"  # of our text among those of the file
 LARGEST_CONTENTS = 16 << 20  # bytes of a table of contents that is one
 
+# What safetensors calls the types of NumPy.
+CODES = {
+    "bool": "BOOL",
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "uint8": "U8",
+    "uint16": "U16",
+    "uint32": "U32",
+    "uint64": "U64",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+}
+NAMES = {code: name for name, code in CODES.items()}
+
 Arrays = Mapping[str, NDArray[Any]]
+Place = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """An array of a file, which was not read."""
+
+    name: str
+    dtype: str  # in NumPy's words
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a file says before its arrays."""
+
+    size: int  # bytes of the whole file
+    format: int
+    header: dict[str, Any]
+    tensors: tuple[TensorFacts, ...]
 
 
 class CorruptFileError(ValueError):
@@ -37,23 +76,43 @@ class NewerFormatError(ValueError):
     """A file was written by a later version of eigengap."""
 
 
-def write_tensors(
-    path: str | os.PathLike[str], arrays: Arrays, header: Mapping[str, Any], *, kind: str
-) -> int:
-    """Write arrays and a header (of JSON) atomically, and say how many bytes that took."""
+def write_tensors(path: Place, arrays: Arrays, header: Mapping[str, Any], *, kind: str) -> int:
+    """Write arrays and a header (of JSON) atomically, and say how many bytes that took.
+
+    ValueError where the header is longer than a reader would take.
+    """
     from safetensors.numpy import save
 
     plain = {name: _plain(array) for name, array in arrays.items()}
     text = json.dumps(header, sort_keys=True)
-    facts = {"format": FORMAT, "kind": kind, "header": text, "sha256": _digest(plain, kind, text)}
+    facts = {
+        "format": FORMAT,
+        "kind": kind,
+        "header": text,
+        "head": _head_digest([_facts_of(name, a) for name, a in plain.items()], kind, text),
+        "sha256": _digest(plain, kind, text),
+    }
     data = save(plain, {KEY: json.dumps(facts)})
+    length = int.from_bytes(data[:8], "little")
+    if length > LARGEST_CONTENTS:
+        raise ValueError(
+            f"what is to be written besides arrays takes {length / 2**20:.0f} MB, and at most "
+            f"{LARGEST_CONTENTS / 2**20:.0f} MB are read again"
+        )
     write_atomically(path, data)
     return len(data)
 
 
-def read_tensors(
-    path: str | os.PathLike[str], *, kind: str
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def read_head(path: Place, *, kind: str) -> Head:
+    """What a file of that kind says before its arrays, which are not read."""
+    with Path(path).open("rb") as file:
+        facts, entries, size = _contents(file, path)
+    _require_kind(facts, path, kind)
+    tensors = _checked(facts, entries, path)
+    return Head(size, facts["format"], _header(facts["header"], path), tensors)
+
+
+def read_tensors(path: Place, *, kind: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Arrays and header of a file of that kind.
 
     Raises CorruptFileError where it is damaged or of another kind, NewerFormatError where a later
@@ -63,9 +122,10 @@ def read_tensors(
     from safetensors.numpy import load
 
     with Path(path).open("rb") as file:
-        facts, size = _contents(file, path)
+        facts, entries, size = _contents(file, path)
         _require_kind(facts, path, kind)
         require_memory(2.0 * size, f"the file {path}", "read it on a machine with more memory")
+        _checked(facts, entries, path)
         file.seek(0)
         data = file.read()
     try:
@@ -75,12 +135,31 @@ def read_tensors(
     text = facts["header"]
     if facts["sha256"] != _digest(arrays, kind, text):
         raise _damaged(path, "its contents are not those that were written (checksum)")
-    header: dict[str, Any] = json.loads(text)
-    return arrays, header
+    return arrays, _header(text, path)
 
 
-def _contents(file: BinaryIO, path: str | os.PathLike[str]) -> tuple[dict[str, Any], int]:
-    """Our facts and the size of the file, which must be what the table of contents says."""
+def _checked(
+    facts: dict[str, Any], entries: dict[str, Any], path: Place
+) -> tuple[TensorFacts, ...]:
+    """The arrays that a file tells of, if all that it says before them is whole."""
+    tensors = [_facts_in(name, entry, path) for name, entry in entries.items()]
+    if facts["head"] != _head_digest(tensors, facts["kind"], facts["header"]):
+        raise _damaged(path, "its contents are not those that were written (checksum)")
+    return tuple(tensors)
+
+
+def _header(text: str, path: Place) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _damaged(path, "its header is no JSON") from None
+    if not isinstance(header, dict):
+        raise _damaged(path, "its header is not what eigengap writes")
+    return header
+
+
+def _contents(file: BinaryIO, path: Place) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """Our facts, the entries of arrays, and the size of the file, which must fit them."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(size - 8, LARGEST_CONTENTS):
@@ -94,13 +173,28 @@ def _contents(file: BinaryIO, path: str | os.PathLike[str]) -> tuple[dict[str, A
     if not isinstance(facts, dict):
         raise _damaged(path, "it has no table of contents that eigengap wrote")
     if _is_newer(facts):  # whose arrays may lie elsewhere
-        return facts, size
+        return facts, contents, size
     if max(ends, default=0) != size - 8 - length:
         raise _damaged(
             path,
             f"its arrays should take {max(ends, default=0)} bytes and take {size - 8 - length}",
         )
-    return facts, size
+    return facts, contents, size
+
+
+def _facts_in(name: str, entry: Any, path: Place) -> TensorFacts:
+    """An entry of the table of contents."""
+    dtype, shape = entry.get("dtype"), entry.get("shape")
+    whole = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
+    if not isinstance(dtype, str) or dtype not in NAMES or not whole:
+        raise _damaged(path, "it has no table of contents that eigengap wrote")
+    return TensorFacts(name, NAMES[dtype], tuple(shape))
+
+
+def _facts_of(name: str, array: NDArray[Any]) -> TensorFacts:
+    if array.dtype.name not in CODES:
+        raise TypeError(f"{name} holds {array.dtype}, which no file of tensors takes")
+    return TensorFacts(name, array.dtype.name, array.shape)
 
 
 def _is_newer(facts: dict[str, Any]) -> bool:
@@ -108,14 +202,17 @@ def _is_newer(facts: dict[str, Any]) -> bool:
     return isinstance(written, int) and written > FORMAT
 
 
-def _require_kind(facts: dict[str, Any], path: str | os.PathLike[str], kind: str) -> None:
+def _require_kind(facts: dict[str, Any], path: Place, kind: str) -> None:
     if _is_newer(facts):
         raise NewerFormatError(
             f"{path} has format {facts['format']}, and this version of eigengap reads up to "
             f"{FORMAT}: a later version wrote it. Install that one"
         )
     found = facts.get("kind")
-    if not all(isinstance(facts.get(key), str) for key in ("kind", "header", "sha256")):
+    known = type(facts.get("format")) is int and facts["format"] >= 1
+    if not known or not all(
+        isinstance(facts.get(key), str) for key in ("kind", "header", "head", "sha256")
+    ):
         raise _damaged(path, "it has no table of contents that eigengap wrote")
     if found != kind:
         raise CorruptFileError(f"{path} is not a {kind} but a {found!s:.40}; give another path")
@@ -131,9 +228,15 @@ def _digest(arrays: Arrays, kind: str, text: str) -> str:
     return digest.hexdigest()
 
 
+def _head_digest(tensors: list[TensorFacts], kind: str, text: str) -> str:
+    """sha256 of everything but the values of the arrays."""
+    entries = sorted([t.name, t.dtype, list(t.shape)] for t in tensors)
+    return hashlib.sha256(json.dumps([FORMAT, kind, text, entries]).encode()).hexdigest()
+
+
 def _plain(array: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
 
-def _damaged(path: str | os.PathLike[str], why: str) -> CorruptFileError:
+def _damaged(path: Place, why: str) -> CorruptFileError:
     return CorruptFileError(f"{path} is damaged: {why}. Delete it, or give another path")

@@ -1,0 +1,250 @@
+"""An estimator as JSON and tensors.
+
+Everything that is not a number, a string or None is a node of one flat list, in which each node
+points only at nodes before it: what is shared is written once, and there can be no cycle and no
+depth. What a file cannot hold, functions above all, is refused with the name of where it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, is_dataclass, replace
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.persistence import array_nodes, generator_nodes
+from eigengap.persistence.array_nodes import Node
+from eigengap.persistence.checks import WrongValueError, require_estimator, require_value
+from eigengap.persistence.kinds import ESTIMATORS, Kind, kind_of
+
+# Parameters that are of the machine and not of the model: a file must not make a later fit write
+# somewhere.
+NOT_KEPT = {"checkpoint": None}
+# Attributes that are not of the fit; scikit-learn's are of the process that sets them.
+NOT_OF_FIT = (
+    "provenance_",
+    "_metadata_request",
+    "_skl_callbacks",
+    "_callback_fit_ctx",
+    "_parent_callback_ctx",
+)
+LARGEST_INTEGER = 4096  # bits
+DEEPEST = 64  # nodes inside of each other
+LETTERS = 120  # of a name in a message
+
+WAYS_OUT = {
+    "kernel": "Give a kernel by its name, one of eigengap.models.kernels, or fit with "
+    'kernel="precomputed" and keep the function in your own code',
+    "metric": 'Give a metric by its name, or fit with metric="precomputed" and keep the function '
+    "in your own code",
+    "affinity": 'Give an affinity by its name, or fit with affinity="precomputed" and keep the '
+    "function in your own code",
+    "estimator": "Give an estimator of eigengap",
+    "fun": 'Give it by its name ("logcosh", "exp", "cube")',
+}
+ANOTHER_WAY = "Give it by a name, where the parameter takes one"
+
+
+class UnsavableError(ValueError):
+    """What an estimator holds cannot be kept in a model file."""
+
+
+class Encoder:
+    """Nodes and tensors of one estimator."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.tensors: dict[str, NDArray[Any]] = {}
+        self._known: dict[int, int] = {}  # id of an object: its node
+        self._alive: list[Any] = []  # so that no id is given twice
+        self._open: set[int] = set()  # ids of what is being written
+
+    def child(self, value: Any, where: str) -> Any:
+        """A value as it stands inside a node: itself, or where its own node is."""
+        if value is None or type(value) in (bool, str):
+            return value
+        if type(value) is int:
+            return _integer(value, where)
+        if type(value) is float:
+            return value if np.isfinite(value) else {"float": repr(value)}
+        if isinstance(value, np.generic):
+            return self._scalar(value, where)
+        key = id(value)
+        if key not in self._known:
+            if key in self._open:
+                raise UnsavableError(
+                    f"{_told(where)} holds itself, and a model file has no place for a circle"
+                )
+            if len(self._open) >= DEEPEST:
+                raise UnsavableError(f"{_told(where)} lies inside of {DEEPEST} others")
+            self._open.add(key)
+            node = self._node(value, where)
+            self._open.discard(key)
+            self._known[key] = len(self.nodes)
+            self._alive.append(value)
+            self.nodes.append(node)
+        return {"at": self._known[key]}
+
+    def put(self, where: str, array: NDArray[Any]) -> str:
+        """Keep a tensor under the name of where it stands."""
+        name = where
+        while name in self.tensors:  # two places may be told alike
+            name += "_"
+        self.tensors[name] = array
+        return name
+
+    # Nodes -----------------------------------------------------------------------------------
+
+    def _node(self, value: Any, where: str) -> Node:
+        if isinstance(value, np.ndarray):
+            return self._array(value, where)
+        if array_nodes.is_sparse(value):
+            return array_nodes.sparse_node(value, lambda v, name: self.child(v, f"{where}.{name}"))
+        if generator_nodes.is_generator(value):
+            return generator_nodes.generator_node(
+                value, lambda v, name: self.child(v, f"{where}.{name}")
+            )
+        if _is_column(value):  # as a parameter that lists columns, or codes
+            return self._array(np.asarray(value), where)
+        if type(value) is range:
+            return {"is": "range", "items": [value.start, value.stop, value.step]}
+        if type(value) in (list, tuple, set, frozenset):
+            return self._series(value, where)
+        if type(value) is dict:
+            return {"is": "dict", "items": self._pairs(value, where)}
+        if (type(value).__module__, type(value).__name__) == ("eigengap.rank.choice", "ReadOnly"):
+            return {"is": "readonly", "items": self._pairs(dict(value), where)}
+        if isinstance(value, PurePath):
+            return {"is": "path", "path": str(value)}
+        kind = kind_of(type(value))
+        if kind is None:
+            raise _unsavable(value, where)
+        write = self._estimator if kind.name in ESTIMATORS else self._value
+        return write(value, kind, where)
+
+    def _array(self, array: NDArray[Any], where: str) -> Node:
+        if isinstance(array, np.ma.MaskedArray | np.matrix):
+            raise _unsavable(array, where)
+        if array_nodes.is_numeric(array.dtype):
+            return array_nodes.array_node(array, where, self.put)
+        if array.dtype.kind == "U" and array_nodes.fits_text(array.dtype.itemsize // 4, array.size):
+            return array_nodes.strings_node(array, where, self.put)
+        if array.dtype.kind != "O":
+            raise UnsavableError(
+                f"{_told(where)} is an array of {array.dtype}, which a model file cannot hold"
+            )
+        items = array.reshape(-1).tolist()
+        if all(type(item) is str for item in items):
+            return array_nodes.strings_node(array, where, self.put)
+        children = [self.child(item, f"{where}.{k}") for k, item in enumerate(items)]
+        return {"is": "objects", "shape": list(array.shape), "items": children}
+
+    def _scalar(self, value: np.generic, where: str) -> Node:
+        if isinstance(value, np.str_) or array_nodes.is_numeric(np.asarray(value).dtype):
+            return array_nodes.scalar_node(value)
+        raise UnsavableError(
+            f"{_told(where)} is a {type(value).__name__}, which a model file cannot hold"
+        )
+
+    def _series(self, value: Any, where: str) -> Node:
+        items = [self.child(item, f"{where}.{k}") for k, item in enumerate(value)]
+        if type(value) in (set, frozenset):
+            items.sort(key=repr)  # the same file for the same set
+        return {"is": type(value).__name__, "items": items}
+
+    def _pairs(self, value: dict[Any, Any], where: str) -> list[list[Any]]:
+        return [
+            [self.child(key, f"{where}.key"), self.child(item, f"{where}.{_named(key, k)}")]
+            for k, (key, item) in enumerate(value.items())
+        ]
+
+    def _value(self, value: Any, kind: Kind, where: str) -> Node:
+        assert is_dataclass(value)
+        names = kind.remade_from or tuple(field.name for field in fields(value))
+        held = {name: getattr(value, name) for name in names}
+        if kind.name == "_neighbours.Neighbours":
+            held["search"] = _repeatable(value)
+        written = {name: self.child(item, f"{where}.{name}") for name, item in held.items()}
+        try:
+            require_value(kind, type(value), held)
+        except WrongValueError as error:
+            raise _strange(where, error) from None
+        return {"is": "value", "kind": kind.name, "version": kind.version, "fields": written}
+
+    def _estimator(self, estimator: Any, kind: Kind, where: str) -> Node:
+        at = f"{where}." if where else ""
+        given = estimator.get_params(deep=False)
+        kept = {name: NOT_KEPT.get(name, value) for name, value in given.items()}
+        parameters = {name: self.child(value, f"{at}{name}") for name, value in kept.items()}
+        held = {
+            name: value
+            for name, value in vars(estimator).items()
+            if name not in given and name not in NOT_OF_FIT
+        }
+        attributes = {name: self.child(value, f"{at}{name}") for name, value in held.items()}
+        try:
+            require_estimator(type(estimator), held)
+        except WrongValueError as error:
+            raise _strange(where, error) from None
+        return {
+            "is": "estimator",
+            "kind": kind.name,
+            "version": kind.version,
+            "parameters": parameters,
+            "attributes": attributes,
+        }
+
+
+def _is_column(value: Any) -> bool:
+    """Whether it is an index or a series of a frame library, which is kept as an array."""
+    library = type(value).__module__.partition(".")[0]
+    return library in ("pandas", "polars", "pyarrow") and hasattr(value, "__array__")
+
+
+def _repeatable(neighbours: Any) -> Any:
+    """The search with what it needs to be made again: an approximate one depends on its threads."""
+    search = neighbours.search
+    if search.algorithm != "approximate":
+        return search
+    return replace(search, n_jobs=int(neighbours.index.n_jobs))
+
+
+def _integer(value: int, where: str) -> int:
+    if value.bit_length() > LARGEST_INTEGER:
+        raise UnsavableError(f"{_told(where)} is a number of {value.bit_length()} bits")
+    return value
+
+
+def _named(key: Any, k: int) -> str:
+    """What an entry of a dict is told by: its key where that is a plain word, else its place."""
+    plain = isinstance(key, str) and re.fullmatch(r"[A-Za-z_]\w{0,60}", key, re.ASCII)
+    return str(key) if plain else str(k)
+
+
+def _told(where: str) -> str:
+    return f"{where[:LETTERS]!r}" if where else "what is to be saved"
+
+
+def _strange(where: str, error: WrongValueError) -> UnsavableError:
+    return UnsavableError(
+        f"{_told(where)} is not as eigengap makes it, and would not be read again: {error}"
+    )
+
+
+def _unsavable(value: Any, where: str) -> UnsavableError:
+    cls = type(value)
+    if callable(value):
+        name = getattr(value, "__name__", cls.__name__)
+        parameter = where.rpartition(".")[2]
+        return UnsavableError(
+            f"{_told(where)} is a function ({name!s:.60}), and a model file holds no code. "
+            f"{WAYS_OUT.get(parameter, ANOTHER_WAY)}"
+        )
+    way_out = WAYS_OUT.get(where.rpartition(".")[2], "")
+    return UnsavableError(
+        f"{_told(where)} is a {cls.__module__}.{cls.__qualname__}, and a model file holds only "
+        f"what eigengap makes itself. {way_out}".rstrip()
+    )

@@ -1,0 +1,278 @@
+"""Model files (.egap): a fitted estimator that outlives the process, without code in it.
+
+A file is safetensors (`tensors`), whose header holds what is no array: the nodes of `encoding`, who
+wrote it, some facts to be read without loading, and where the model comes from.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eigengap.persistence.atomic import sweep
+from eigengap.persistence.encoding import Encoder
+from eigengap.persistence.encoding import UnsavableError as UnsavableError
+from eigengap.persistence.kinds import ESTIMATORS, kind_of
+from eigengap.persistence.provenance import provenance_of, require_flat
+from eigengap.persistence.tensors import (
+    CorruptFileError,
+    NewerFormatError,
+    read_head,
+    read_tensors,
+    write_tensors,
+)
+
+KIND = "model"
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a model file says of itself.
+
+    Attributes
+    ----------
+    path : Path
+    size : int
+        Bytes of the file.
+    format : int
+        Version of the format.
+    version : str
+        Version of eigengap that wrote it.
+    kind : str
+        Class of the estimator.
+    parameters : dict
+        Parameters of the estimator, as JSON could have them; arrays are described.
+    n_features : int or None
+    feature_names : tuple of str or None
+    provenance : dict
+        Where the model comes from (`provenance_of`).
+    tensors : tuple of (name, dtype, shape)
+    summary : dict
+        n_components, n_iter, converged, log_likelihood, noise_variance, where the model has them.
+    """
+
+    path: Path
+    size: int
+    format: int
+    version: str
+    kind: str
+    parameters: dict[str, Any] = field(repr=False)
+    n_features: int | None
+    feature_names: tuple[str, ...] | None = field(repr=False)
+    provenance: dict[str, Any] = field(repr=False)
+    tensors: tuple[tuple[str, str, tuple[int, ...]], ...] = field(repr=False)
+    summary: dict[str, Any] = field(repr=False)
+
+
+def save(
+    estimator: Any, path: str | os.PathLike[str], *, provenance: dict[str, Any] | None = None
+) -> Path:
+    """Write a fitted estimator to a model file.
+
+    The file is there completely or not at all; what was under this name stays until it is. It holds
+    numbers and names, no code, and no pickle: whoever loads it runs nothing of it.
+
+    Parameters
+    ----------
+    estimator : fitted estimator of eigengap
+    path : str or path-like
+        Customarily with the suffix .egap. A file that is there is replaced.
+    provenance : dict of str to str, int, float, bool or None, default=None
+        Where the model comes from; None is `provenance_of()`, time and versions.
+
+    Returns
+    -------
+    Path
+        Of the file.
+
+    Raises
+    ------
+    UnsavableError
+        The estimator is not fitted, or holds what no file can: a function as kernel or metric, an
+        estimator of another package.
+    OSError
+        The file cannot be written; what was there is as it was.
+
+    Notes
+    -----
+    The parameter `checkpoint` is not kept (it is None after loading), nor are metadata requests of
+    scikit-learn. docs/model-files.md says what else there is to know.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, eigengap as eg
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> model = eg.PPCA(2).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = eg.save(model, f"{folder}/model.egap")
+    ...     again = eg.load(path)
+    >>> bool(np.array_equal(again.transform(X), model.transform(X)))
+    True
+    """
+    kind = kind_of(type(estimator))
+    if kind is None or kind.name not in ESTIMATORS:
+        cls = type(estimator)
+        raise UnsavableError(
+            f"a {cls.__module__}.{cls.__qualname__} is no estimator of eigengap, and model files "
+            "hold no other"
+        )
+    if not _is_fitted(estimator):
+        raise UnsavableError(f"this {kind.name} is not fitted: call fit before save")
+    record = require_flat(provenance_of() if provenance is None else provenance)
+    encoder = Encoder()
+    encoder.child(estimator, "")
+    from eigengap import __version__
+
+    header = {
+        "writer": __version__,
+        "kind": kind.name,
+        "nodes": encoder.nodes,
+        "summary": _summary(estimator),
+        "provenance": record,
+    }
+    target = Path(path)
+    sweep(target)
+    try:
+        write_tensors(target, encoder.tensors, header, kind=KIND)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        told = f"{reason}: the model was not saved, and what was under this name is as it was"
+        raise type(error)(error.errno, told, str(target)) from None
+    except ValueError as error:
+        raise UnsavableError(f"this {kind.name} is too large to describe: {error}") from None
+    return target
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The estimator of a model file, with the same outputs, bit for bit.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    estimator
+        Fitted, with `provenance_`, the record of where it comes from.
+
+    Raises
+    ------
+    CorruptFileError
+        The file is damaged, or is no model file.
+    NewerFormatError
+        A later version of eigengap wrote it.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, eigengap as eg
+    >>> model = eg.PCA(1).fit(np.eye(3))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = eg.load(eg.save(model, f"{folder}/m.egap", provenance={"data": "eye"}))
+    >>> again.provenance_
+    {'data': 'eye'}
+    """
+    from eigengap.persistence.array_nodes import MalformedError
+    from eigengap.persistence.decoding import Decoder
+
+    arrays, header = read_tensors(path, kind=KIND)
+    writer = str(header.get("writer"))
+    try:
+        estimator = Decoder(arrays, writer).make(header.get("nodes"))
+        kind = kind_of(type(estimator))
+        if kind is None or kind.name not in ESTIMATORS or kind.name != header.get("kind"):
+            raise MalformedError("it holds no estimator, or another than it says")
+        if not _is_fitted(estimator):
+            raise MalformedError("the estimator is not fitted")
+        estimator.provenance_ = require_flat(header.get("provenance"))
+    except NewerFormatError as error:
+        raise NewerFormatError(f"{path}: {error}") from None
+    except (MalformedError, TypeError, ValueError) as error:
+        raise CorruptFileError(
+            f"{path} is not a model that eigengap wrote: {error}. Give another path"
+        ) from None
+    return estimator
+
+
+def inspect_file(path: str | os.PathLike[str]) -> ModelFacts:
+    """What a model file says of itself, without loading the model.
+
+    Only the head of the file is read, and no estimator imported (where the names of columns take
+    more than a million letters they lie behind it, and the whole file is read).
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    ModelFacts
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, eigengap as eg
+    >>> from eigengap.persistence.model_file import inspect_file
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     facts = inspect_file(eg.save(eg.PCA(1).fit(np.eye(3)), f"{folder}/m.egap"))
+    >>> facts.kind, facts.n_features, facts.summary["n_components"]
+    ('PCA', 3, 1)
+    """
+    from eigengap.persistence.array_nodes import MalformedError
+    from eigengap.persistence.description import Description
+
+    head = read_head(path, kind=KIND)
+    header = head.header
+    try:
+        description = Description(
+            header.get("nodes"), head.tensors, lambda: read_tensors(path, kind=KIND)[0]
+        )
+        return ModelFacts(
+            path=Path(path),
+            size=head.size,
+            format=head.format,
+            version=str(header.get("writer")),
+            kind=description.kind,
+            parameters=description.parameters(),
+            n_features=description.n_features(),
+            feature_names=description.feature_names(),
+            provenance=require_flat(header.get("provenance")),
+            tensors=tuple((t.name, t.dtype, t.shape) for t in head.tensors),
+            summary=require_flat(header.get("summary")),
+        )
+    except (MalformedError, TypeError, ValueError, LookupError) as error:
+        raise CorruptFileError(
+            f"{path} is not a model that eigengap wrote: {error}. Give another path"
+        ) from None
+
+
+def _is_fitted(estimator: Any) -> bool:
+    """As scikit-learn tells, which this room does not know."""
+    if hasattr(estimator, "__sklearn_is_fitted__"):
+        return bool(estimator.__sklearn_is_fitted__())
+    return any(
+        name.endswith("_") and not name.startswith("__") and name != "provenance_"
+        for name in vars(estimator)
+    )
+
+
+def _summary(estimator: Any) -> dict[str, Any]:
+    """Facts to be told without loading; what a stream has not computed yet is left alone."""
+    waits = "_batches" in vars(estimator) and "model_" not in vars(estimator)
+    names = ["n_samples_seen_"]
+    if not waits:
+        names += ["n_components_", "n_iter_", "converged_", "log_likelihood_", "noise_variance_"]
+    found = {name.rstrip("_"): _plain(getattr(estimator, name, None)) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """A single number or truth value, a few as text; None of anything else."""
+    if isinstance(value, tuple) and len(value) <= 20:
+        return ", ".join(map(str, value))
+    if getattr(value, "ndim", 0) != 0:
+        return None
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, float) and value not in (float("inf"), float("-inf")) and value == value:
+        return value
+    return value if isinstance(value, bool | int) else None
