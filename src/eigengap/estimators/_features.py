@@ -21,6 +21,10 @@ from eigengap.sources.frames import like
 from eigengap.sources.wording import quote
 
 MOST_NAMED = 5  # columns in one message
+SAME_CELLS = (
+    " Another field has other cells without a value: give the DataArray itself, or "
+    "source.same_columns(X) with the source of the fit."
+)
 
 
 def keep_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
@@ -66,6 +70,7 @@ def check_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
     if source.n_features != d:
         raise ValueError(
             f"X has {source.n_features} features, but {name} is expecting {d} features as input."
+            + (SAME_CELLS if isinstance(source, FieldSource) else "")
         )
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is None or source.names is None or list(fitted) == list(source.names):

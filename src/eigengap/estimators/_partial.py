@@ -365,10 +365,16 @@ def _warn_of_digits(fit: GaussianFit) -> None:
     if q < min(spectrum.d, len(spectrum.lam)):
         small = min(small, spectrum.discarded_variance(q))
     share = small / float(spectrum.lam[0])
-    if ROUNDING < share < FEW_DIGITS:
-        warn(
-            f"a variance is {share:.0e} of the largest: the moments that partial_fit keeps know it "
-            f"to about {max(int(np.log10(share / ROUNDING)), 0) + 1} digits. fit on the rows "
-            "themselves knows it to all",
-            LostDigitsWarning,
-        )
+    if share >= FEW_DIGITS:
+        return
+    if share > ROUNDING:
+        told = f"{share:.0e} of the largest"
+        known = f"know it to about {int(np.log10(share / ROUNDING)) + 1} digits"
+    else:
+        told = f"less than {ROUNDING:.0e} of the largest"
+        known = "do not know it at all, nor whether it is 0"
+    warn(
+        f"a variance is {told}: the moments that partial_fit keeps {known}. fit on the rows "
+        "themselves knows it to all",
+        LostDigitsWarning,
+    )

@@ -72,8 +72,8 @@ def as_source(
         given = sample_weight is not None or cell_sd is not None or columns is not None
         if given or missing_codes(missing_values):
             raise ValueError(
-                "X is a source already; give sample_weight, cell_sd, columns and missing_values "
-                "when it is made"
+                "X is a source already; give sample_weight, columns and missing_values to "
+                "open_source, which makes it. cell_sd goes with a table in memory only"
             )
         return X
     values, names = _table(X, columns)

@@ -40,14 +40,23 @@ class MemoisedSource(Source):
         seen = self._known.get(SeenCells.of)
         return None if seen is None else bool(np.any(seen.per_column < seen.rows))
 
+    def _require_unchanged(self) -> None:
+        """Refuse to answer from memory for a table that has become another."""
+
     def reduce(self, of: Callable[[Any], S]) -> S:
-        found: S = self._known[of] if of in self._known else self._take([of])[0]
+        if of in self._known:
+            self._require_unchanged()
+            known: S = self._known[of]
+            return known
+        found: S = self._take([of])[0]
         return found
 
     def gather(self, *ofs: Callable[[Any], Any]) -> None:
         wanted = [of for of in dict.fromkeys(ofs) if of not in self._known]
         if wanted:
             self._known.update(zip(wanted, self._take(wanted), strict=True))
+        else:
+            self._require_unchanged()
 
     def remember(self, of: Callable[[Any], S], value: S) -> None:
         self._known[of] = value

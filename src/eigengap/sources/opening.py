@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from math import nan
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,15 @@ from eigengap.sources.files.formats import KNOWN, format_of
 from eigengap.sources.reader import Reader, UnreadableError
 from eigengap.sources.stream import BLOCK_BYTES, StreamSource
 from eigengap.sources.wording import quote, whole
+from eigengap.warn import warn
 
 __all__ = ["open_source"]
+
+TEXTS = (".csv", ".csv.gz", ".tsv", ".txt")
+
+
+class PartitionColumnWarning(UserWarning):
+    """A column that is written in the names of folders is not read."""
 
 
 def open_source(
@@ -116,6 +124,7 @@ def open_source(
     readers = [r for address in addresses for r in _readers(address, columns, texts)]
     if len(readers) == 1:
         reader = readers[0]
+        _require_rows(reader)
     else:
         from eigengap.sources.files.many import ManyReader
 
@@ -149,12 +158,21 @@ def _reader(address: Address, columns: Any, texts: frozenset[str]) -> Reader:
         )
     try:
         reader = _of_kind(kind.name, kind.compression, address, columns, texts)
-        check_not_empty((1 if reader.n_rows is None else reader.n_rows, reader.n_features))
+        check_not_empty((1, reader.n_features))
     except UnreadableError:
         raise
     except ValueError as error:  # a column that is not there
         raise UnreadableError(str(path), str(error)) from None
     return reader
+
+
+def _require_rows(reader: Reader) -> None:
+    """One of many files may be empty; a table may not."""
+    if reader.n_rows == 0:
+        try:
+            check_not_empty((0, reader.n_features))
+        except ValueError as error:
+            raise UnreadableError(reader.where, str(error)) from None
 
 
 def _of_kind(
@@ -200,7 +218,27 @@ def _parts(address: Address) -> list[Address]:
             f"it is a folder, neither of Parquet files nor of Zarr. For many files give a glob: "
             f"{whole(str(folder / '*.csv'))}. {KNOWN} are read",
         )
+    others = sorted(path.name for path in folder.iterdir() if path.name.endswith(TEXTS))
+    if others:
+        raise UnreadableError(
+            str(folder),
+            f"it holds Parquet files and others, such as {quote(others[0])}, and which are the "
+            f"table? Give a glob: {whole(str(folder / '*.parquet'))}",
+        )
+    _tell_of_partitions(folder, found)
     return [Address(path) for path in found]
+
+
+def _tell_of_partitions(folder: Path, found: list[Path]) -> None:
+    """Columns that stand in the names of folders, as Hive and Spark write them."""
+    inside = {part for path in found for part in path.relative_to(folder).parts[:-1]}
+    keys = sorted({part.partition("=")[0] for part in inside if "=" in part})
+    if keys:
+        warn(
+            f"{whole(str(folder))} is parted by {', '.join(map(quote, keys))}, which stands in "
+            "the names of its folders and not in the files: it is left out of the table",
+            PartitionColumnWarning,
+        )
 
 
 def _together(path: Any, readers: list[Reader]) -> str:

@@ -50,6 +50,9 @@ class Reader(ABC):
         (0-based, in this table) and the column's name.
         """
 
+    def require_unchanged(self) -> None:  # noqa: B027, a medium may be unable to change
+        """Raise `UnreadableError` where the medium is not what it was when it was opened."""
+
     def place(self, row: int) -> str:
         """How messages name a row of the table: for many files, the file and the row in it."""
         return f"row {row} of {whole(self.where)}"

@@ -25,6 +25,7 @@ from eigengap.sources.checks import (
 )
 from eigengap.sources.memo import MemoisedSource, Several
 from eigengap.sources.reader import Reader, UnreadableError
+from eigengap.sources.wording import whole
 
 BLOCK_BYTES = 32 << 20  # of float64 values; a fit holds some five of these at a time
 KEPT_SHARE = 0.25  # of the free memory that prepared blocks may fill
@@ -57,6 +58,13 @@ class StreamSource(MemoisedSource, BlockedSource):
         self._most_kept = KEPT_SHARE * free_memory()
         if self.n_rows is not None:
             self._check_length(self.n_rows)
+
+    def __repr__(self) -> str:
+        rows = "rows not counted yet" if self.n_rows is None else f"{self.n_rows} rows"
+        return f"<{type(self).__name__} of {whole(self.where)}: {rows} x {self.n_features} columns>"
+
+    def _require_unchanged(self) -> None:
+        self.reader.require_unchanged()
 
     def _take(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
         self.passes += 1

@@ -77,6 +77,7 @@ def stream(
     True
     >>> folder.cleanup()
     """
+    _refuse_fitting(method)
     source = X if isinstance(X, Source) else as_source(X)
     if getattr(source, "weight", None) is not None or source.has_cell_sd:
         raise ValueError(
@@ -94,6 +95,19 @@ def stream(
             sink.append(result.beside())
     heard.tell()
     return sink.path
+
+
+def _refuse_fitting(method: Callable[[Any], Any]) -> None:
+    """Every block would get a fit of its own."""
+    while isinstance(method, partial):
+        method = method.func
+    name = getattr(method, "__name__", "")
+    if hasattr(method, "__self__") and (name.startswith("fit") or name == "partial_fit"):
+        other = name.removeprefix("fit_") if name.startswith("fit_") else "transform"
+        raise ValueError(
+            f"{name} would fit every block by itself. Fit first, to the whole table: "
+            f"model.fit(X), then stream(model.{other}, X, ...)"
+        )
 
 
 @dataclass(frozen=True, eq=False)

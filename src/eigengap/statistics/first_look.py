@@ -75,4 +75,5 @@ class FirstMoments:
             mean=rows.mean,
             m2=np.maximum(np.diagonal(rows.scatter), 0.0),
             n_rows=rows.n_rows,
+            tail=rows.tail,
         )

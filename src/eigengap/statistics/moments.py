@@ -38,6 +38,7 @@ class Moments:
     scatter: Array  # (d, d) sum of w (x - mean)(x - mean)'
     n_rows: int  # rows of positive weight
     n_gaps: int = 0  # unseen cells
+    tail: Array | None = None  # (d,) what rounding took from `mean`; None is 0
 
     @classmethod
     def of(cls, block: Block, shift: Array | None = None, *, exact: bool = False) -> Self:
@@ -48,26 +49,27 @@ class Moments:
         """
         values, w = block.values, block.weight
         if not isinstance(values, np.ndarray):
-            return cls(block.sum_w, *_sparse_moments(values, w, shift), _rows(w, values), 0)
+            mean, scatter = _sparse_moments(values, w, shift)
+            return cls(block.sum_w, mean, scatter, _rows(w, values))
         if values.dtype == np.float32 and (exact or values.size <= _SMALL):
             values = values.astype(np.float64)
         sum_w = block.sum_w
         if sum_w == 0.0:
             return cls(0.0, *_nothing(values.shape[1]), 0)
         with np.errstate(over="ignore", invalid="ignore"):
-            mean, scatter = _dense_moments(values, w, sum_w, shift)
+            mean, tail, scatter = _dense_moments(values, w, sum_w, shift)
             if values.dtype == np.float32 and not _in_range(values, mean, scatter, sum_w):
-                mean, scatter = _dense_moments(values.astype(np.float64), w, sum_w, shift)
+                mean, tail, scatter = _dense_moments(values.astype(np.float64), w, sum_w, shift)
         n_gaps = 0 if isfinite(mean.sum()) else _gaps(values)
-        return cls(sum_w, mean, scatter, _rows(w, values), n_gaps)
+        return cls(sum_w, mean, scatter, _rows(w, values), n_gaps, tail)
 
     def merge(self, other: Self, /) -> Self:
         """Moments of the rows of both."""
-        mean, between, sum_w = _merged_mean(self, other)
+        mean, tail, between, sum_w = _merged_mean(self, other)
         scatter = self.scatter + other.scatter
         scatter += between[:, None] * between
         n_rows = self.n_rows + other.n_rows
-        return type(self)(sum_w, mean, scatter, n_rows, self.n_gaps + other.n_gaps)
+        return type(self)(sum_w, mean, scatter, n_rows, self.n_gaps + other.n_gaps, tail)
 
     @property
     def second_moment(self) -> Array:
@@ -84,6 +86,7 @@ class ColumnMoments:
     mean: Array  # (d,) 0 where nothing is seen
     m2: Array  # (d,) sum of w (x - mean)^2
     n_rows: int  # rows of positive weight
+    tail: Array | None = None  # (d,) what rounding took from `mean`; None is 0
 
     @classmethod
     def of(cls, block: Block) -> Self:
@@ -126,9 +129,8 @@ class ColumnMoments:
         with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses what overflows
             np.multiply(R, R, out=R)
             m2 = np.maximum(w @ R - sum_w * rest**2, 0.0)
-        return cls(
-            counts, sum_w, np.where(sum_w > 0.0, shift + rest, 0.0), m2, _rows(weight, values)
-        )
+        mean, tail = _two_sum(np.where(sum_w > 0.0, shift, 0.0), rest)
+        return cls(counts, sum_w, mean, m2, _rows(weight, values), tail)
 
     @classmethod
     def _of_sparse(cls, block: Block) -> Self:
@@ -148,10 +150,10 @@ class ColumnMoments:
 
     def merge(self, other: Self, /) -> Self:
         """Column moments of the cells of both."""
-        mean, between, sum_w = _merged_mean(self, other)
+        mean, tail, between, sum_w = _merged_mean(self, other)
         m2 = self.m2 + other.m2 + between**2
         n_rows = self.n_rows + other.n_rows
-        return type(self)(self.counts + other.counts, sum_w, mean, m2, n_rows)
+        return type(self)(self.counts + other.counts, sum_w, mean, m2, n_rows, tail)
 
     @property
     def variance(self) -> Array:
@@ -184,39 +186,54 @@ def column_shift(values: NDArray[Any], w: Array | None, sum_w: float) -> Array:
     return _near_first(_sums(values, w) / sum_w, values[0])
 
 
-def _merged_mean(a: Any, b: Any) -> tuple[Array, Array, Any]:
-    """Mean of two groups, the root of the sum of squares between them, and their weight."""
+def _merged_mean(a: Any, b: Any) -> tuple[Array, Array, Array, Any]:
+    """Mean of two groups and its tail, the root of the squares between them, and their weight.
+
+    Groups far from zero have means that differ in their last digits only, and what rounding took
+    from those is what the squares between them are made of: hence the tails.
+    """
     sum_w = a.sum_w + b.sum_w
     share = b.sum_w / np.where(sum_w > 0.0, sum_w, 1.0)
     with np.errstate(invalid="ignore"):
-        delta = b.mean - a.mean
-        return a.mean + delta * share, delta * np.sqrt(a.sum_w * share), sum_w
+        a_tail = 0.0 if a.tail is None else a.tail
+        b_tail = 0.0 if b.tail is None else b.tail
+        delta = (b.mean - a.mean) + (b_tail - a_tail)
+        mean, tail = _two_sum(a.mean, a_tail + delta * share)
+        return mean, tail, delta * np.sqrt(a.sum_w * share), sum_w
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """a + b, and what rounding took from it, exactly (Knuth 1969)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = a + b
+        of_b = total - a
+        return total, (a - (total - of_b)) + (b - of_b)
 
 
 def _dense_moments(
     values: NDArray[Any], w: Array | None, sum_w: float, shift: Array | None
-) -> tuple[Array, Array]:
-    """Mean (d,) and centred scatter (d, d); NaN scatter where the mean is not finite."""
+) -> tuple[Array, Array | None, Array]:
+    """Mean (d,), its tail, centred scatter (d, d); NaN scatter where the mean is not finite."""
     limit = _OFFSET_LIMIT[values.dtype]
     if shift is None:
         mean = _sums(values, w) / sum_w
         if not isfinite(mean.sum()):
-            return mean, np.full((mean.size, mean.size), np.nan)
+            return mean, None, np.full((mean.size, mean.size), np.nan)
         if not _looks_offset(values, mean, limit):
             scatter = _products(values, w, None)
             square = sum_w * mean * mean
             diagonal = scatter.diagonal()
             if (square <= limit * (diagonal - square)).all():
                 scatter -= (sum_w * mean)[:, None] * mean
-                return mean, scatter
+                return mean, None, scatter
         shift = _near_first(mean, values[0])
     shift = shift.astype(values.dtype)
     rest = _sums(values, w, shift) / sum_w
     if not isfinite(rest.sum()):
-        return shift + rest, np.full((rest.size, rest.size), np.nan)
+        return shift + rest, None, np.full((rest.size, rest.size), np.nan)
     scatter = _products(values, w, shift)
     scatter -= (sum_w * rest)[:, None] * rest
-    return shift + rest, scatter
+    return *_two_sum(np.asarray(shift, dtype=np.float64), rest), scatter
 
 
 def _sums(values: NDArray[Any], w: Array | None, shift: NDArray[Any] | None = None) -> Array:

@@ -21,6 +21,7 @@ from eigengap.sources.checks import count_gaps, with_gaps_for
 from eigengap.sources.dask.forest import Forest
 from eigengap.sources.frames import frame_to_float, library_of, series_to_float
 from eigengap.sources.memo import Several
+from eigengap.sources.wording import quote
 
 Counts = dict[int, tuple[int, int]]  # rows of each partition, and those of positive weight
 
@@ -115,13 +116,23 @@ def _slices(n: int, most: int) -> Iterator[slice]:
 
 
 def _to_float(part: Any, at: int, row: int | None, cut: Cut) -> NDArray[Any]:
+    found = None
     try:
-        values = dense_to_float(part) if library_of(part) is None else frame_to_float(part)[0]
+        if library_of(part) is None:
+            values = dense_to_float(part)
+        else:
+            values, found = frame_to_float(part)
     except (ValueError, TypeError) as error:
         raise PartitionError(f"{_partition(at)}, its rows counted from 0: {error}") from None
     if values.shape[1] != cut.n_features:
         raise PartitionError(
             f"{_partition(at)} has {values.shape[1]} columns, and the table has {cut.n_features}"
+        )
+    if found is not None and cut.names is not None and tuple(found) != cut.names:
+        at_fault = next(j for j, name in enumerate(found) if name != cut.names[j])
+        raise PartitionError(
+            f"{_partition(at)} has {quote(found[at_fault])} as column {at_fault} where the table "
+            f"has {quote(cut.names[at_fault])}. Give all partitions the columns of the meta"
         )
     values = values.astype(cut.dtype, copy=False)
     if cut.codes:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from eigengap.extras import MissingExtraError
 from eigengap.sources.fields.grid import listed
 from eigengap.sources.files.address import INSIDE, find
+from eigengap.sources.files.file import Stamp, require_stamp
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import quote, whole
 
@@ -41,6 +42,9 @@ class Place(Protocol):
     def size(self) -> int:
         """Bytes on the medium, 0 where there is none."""
 
+    def require_unchanged(self) -> None:
+        """Raise `UnreadableError` where a file is not what it was when it was found."""
+
 
 @dataclass(frozen=True, eq=False)
 class Held:
@@ -59,6 +63,9 @@ class Held:
     def size(self) -> int:
         return 0
 
+    def require_unchanged(self) -> None:
+        """What the caller holds is the caller's to change."""
+
 
 @dataclass(frozen=True, eq=False)
 class FieldFile:
@@ -66,6 +73,14 @@ class FieldFile:
 
     path: Path
     variable: Hashable | None
+    stamp: Stamp
+
+    @classmethod
+    def at(cls, path: Path, variable: Hashable | None) -> FieldFile:
+        return cls(path, variable, Stamp.of(path))
+
+    def require_unchanged(self) -> None:
+        require_stamp(self.path, self.stamp, self.where)
 
     @property
     def where(self) -> str:
@@ -132,7 +147,9 @@ def places_of(X: Any, variable: Hashable | None) -> list[Place]:
             "a field is an xarray.DataArray, a Dataset, or the path of a NetCDF file or Zarr "
             f"group; got {type(X)}"
         )
-    return [FieldFile(at.path, variable if variable is not None else at.member) for at in find(X)]
+    return [
+        FieldFile.at(at.path, variable if variable is not None else at.member) for at in find(X)
+    ]
 
 
 def chosen_variable(data: Any, variable: Hashable | None, what: str) -> Any:
@@ -146,7 +163,10 @@ def chosen_variable(data: Any, variable: Hashable | None, what: str) -> Any:
         return data[variable]
     if len(names) != 1:
         told = f"holds the variables {listed(names)}" if names else "holds no variable"
-        raise ValueError(f"{what} {told}; name one with variable=")
+        raise ValueError(
+            f"{what} {told}; name one with "
+            f"variable=, or in a path as {quote('file.nc::' + str(names[0] if names else 'name'))}"
+        )
     return data[names[0]]
 
 

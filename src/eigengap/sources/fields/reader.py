@@ -115,10 +115,16 @@ class FieldReader(Reader):
 
     def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         for place, length in zip(self.places, self._layout.lengths, strict=True):
+            place.require_unchanged()
             with place.opened() as field:
-                self._require_unchanged(field, length, place)
+                self._require_sizes(field, length, place)
                 for start, stop in steps(chunks_of(field, self._layout.sample_dim), length, rows):
                     yield self._piece(field, start, stop, place)
+            place.require_unchanged()
+
+    def require_unchanged(self) -> None:
+        for place in self.places:
+            place.require_unchanged()
 
     def _piece(self, field: Any, start: int, stop: int, place: Place) -> NDArray[Any]:
         dim = self._layout.sample_dim
@@ -136,7 +142,7 @@ class FieldReader(Reader):
             ) from error
         return self.grid.stacked(values).astype(self.dtype, copy=False)
 
-    def _require_unchanged(self, field: Any, length: int, place: Place) -> None:
+    def _require_sizes(self, field: Any, length: int, place: Place) -> None:
         layout = self._layout
         others = zip(self.grid.dims, self.grid.shape, strict=True)
         expected = {layout.sample_dim: length, **dict(others)}

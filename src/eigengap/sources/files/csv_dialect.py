@@ -61,8 +61,6 @@ def look_at(where: str, head: bytes, gaps: frozenset[str]) -> Dialect:
         names = _decoded(where, rows[0].cells)
         start, line = rows[0].stop, _line_after(text, rows[0])
         rows = rows[1:]
-    if not rows:
-        raise UnreadableError(where, "it has a header and no rows: Found array with 0 sample(s)")
     return Dialect(
         separator,
         newline_of(head),
@@ -140,14 +138,13 @@ def _first(rows: list[Row], holds: object) -> tuple[int, str] | None:
 
 
 def _is_header(rows: list[Row], cells: Cells, text: str) -> bool:
-    """Unless every cell of line 1 is a number; a gap among numbers is a cell of a first row.
+    """Unless every cell of line 1 is a number or a gap: then it is the first row.
 
     Numbers in quotes are names, as R and `open_sink` write them, unless those below are in quotes
     too.
     """
     first = rows[0].cells
-    numbers = [cells.number(cell) is not None for cell in first]
-    if not all(numbers) or all(cells.is_gap(cell) for cell in first):
+    if not all(cells.number(cell) is not None for cell in first):
         return True
     if len(rows) < 2:
         return False

@@ -50,7 +50,8 @@ class CsvReader(FileReader):
         self._require_names(columns)
         refuse_text_columns(self.where, self._dialect.head, self._dialect, self._chosen)
         self.names = None if names is None else tuple(names[j] for j in self._chosen)
-        self.n_features, self.n_rows, self.dtype = len(self._chosen), None, F8
+        self.n_rows = None if self._dialect.head else 0  # which reading will tell, or a header alone
+        self.n_features, self.dtype = len(self._chosen), F8
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:

@@ -1,7 +1,8 @@
 """What all readers of a file share: the file must stay what it was when it was opened.
 
 A fit reads a file many times. One that is written to meanwhile would give every pass another
-table, so size and time of writing are compared before and after each pass.
+table, so size and time of writing are compared before and after each pass, and before what an
+earlier pass has found is used again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 from numpy.typing import NDArray
@@ -23,11 +25,41 @@ class Stamp:
 
     size: int  # bytes
     written: int  # nanoseconds
+    number: int  # of the file itself: another one may have come under the same name
+    parts: int = 1  # files, where it is a folder
 
     @classmethod
     def of(cls, path: Path) -> Stamp:
         status = path.stat()
-        return cls(status.st_size, status.st_mtime_ns)
+        if S_ISDIR(status.st_mode):
+            return cls._of_folder(path, status.st_ino)
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+
+    @classmethod
+    def _of_folder(cls, path: Path, number: int) -> Stamp:
+        """Of a store of chunks: all files in it together."""
+        found = [part.stat() for part in path.rglob("*") if part.is_file()]
+        written = max((status.st_mtime_ns for status in found), default=0)
+        return cls(sum(status.st_size for status in found), written, number, len(found))
+
+
+def require_stamp(path: Path, stamp: Stamp, where: str) -> None:
+    """Refuse a file, or a folder, that is not what it was when it had this stamp."""
+    try:
+        now = Stamp.of(path)
+    except FileNotFoundError:
+        raise UnreadableError(where, "it has gone since it was opened") from None
+    if now == stamp:
+        return
+    if now.size == stamp.size:
+        change = "was written to"
+    else:
+        change = f"went from {stamp.size} to {now.size} bytes"
+    raise UnreadableError(
+        where,
+        f"it {change} since it was opened, and every pass must see the same rows. Let nothing "
+        "write to it, or work on a copy",
+    )
 
 
 class FileReader(Reader):
@@ -43,27 +75,13 @@ class FileReader(Reader):
         """What `pieces` yields, of a file that is known to be unchanged."""
 
     def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
-        self._require_unchanged()
+        self.require_unchanged()
         yield from self._pieces(rows)
-        self._require_unchanged()
+        self.require_unchanged()
 
     @property
     def bytes_per_pass(self) -> int | None:
         return self._stamp.size
 
-    def _require_unchanged(self) -> None:
-        try:
-            now = Stamp.of(self._path)
-        except FileNotFoundError:
-            raise UnreadableError(self.where, "it has gone since it was opened") from None
-        if now == self._stamp:
-            return
-        if now.size == self._stamp.size:
-            change = "was written to"
-        else:
-            change = f"went from {self._stamp.size} to {now.size} bytes"
-        raise UnreadableError(
-            self.where,
-            f"it {change} since it was opened, and every pass must see the same rows. Let nothing "
-            "write to it, or work on a copy",
-        )
+    def require_unchanged(self) -> None:
+        require_stamp(self._path, self._stamp, self.where)

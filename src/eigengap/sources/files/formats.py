@@ -54,6 +54,12 @@ def format_of(path: Path) -> Format:
     if path.is_dir():
         zarr = suffix == ".zarr" or any((path / name).exists() for name in ZARR)
         return Format("zarr" if zarr else "folder")
+    if not path.is_file():
+        raise UnreadableError(
+            where,
+            "it is a pipe or a device, and a table is read more than once. Write it to a file "
+            "first",
+        )
     with path.open("rb") as file:
         head = file.read(LOOKED_AT)
     if not head:

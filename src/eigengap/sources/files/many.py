@@ -38,6 +38,10 @@ class ManyReader(Reader):
                 row += len(piece)
                 yield piece.astype(self.dtype, copy=False)
 
+    def require_unchanged(self) -> None:
+        for reader in self._readers:
+            reader.require_unchanged()
+
     def place(self, row: int) -> str:
         starts = self._known_starts()
         index = bisect_right(starts, row) - 1

@@ -11,21 +11,22 @@ from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
 from eigengap.sources.checks import resolve_columns
+from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import choose_member, float_type, names_from
-from eigengap.sources.reader import Reader, UnreadableError
+from eigengap.sources.reader import UnreadableError
 
 MOST_BAND = 256 << 20  # bytes of chunks side by side that are read together
 
 
-class ZarrReader(Reader):
+class ZarrReader(FileReader):
     """An array (n, d) of numbers; column names stand in its attribute "columns", where it has one.
 
     A chunk is decoded as a whole, so rows are read in multiples of its rows.
     """
 
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
-        self.where = str(path)
-        self._path, self._member = path, None
+        super().__init__(path)
+        self._member: str | None = None
         node = self._opened()
         if not hasattr(node, "shape"):
             self._member = choose_member(self.where, dict(_shapes(node)), member)
@@ -57,7 +58,11 @@ class ZarrReader(Reader):
                 self.where, f"it is no Zarr array or group ({error}); copy it anew"
             ) from error
 
-    def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
+    @property
+    def bytes_per_pass(self) -> int | None:
+        return None  # the folder may hold other arrays
+
+    def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         node = self._opened()
         array = node if self._member is None else node[self._member]
         step = self._step(rows)

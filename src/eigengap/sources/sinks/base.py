@@ -57,6 +57,10 @@ class Sink(ABC):
     def _abandon(self) -> None:
         """Close what is open, without any care for what was written."""
 
+    def _may_replace(self, target: Path) -> bool:
+        """Whether what stands there, and the caller wants to be replaced, is a table like ours."""
+        return target.is_file()
+
     def append(self, rows: Any) -> None:
         """Add rows (c, d) of real numbers; NaN is an unseen cell."""
         rows = np.asarray(rows)
@@ -140,6 +144,13 @@ class Sink(ABC):
         if self._target.exists() and not self._force:
             raise FileExistsError(
                 errno.EEXIST, "it exists already; pass force=True to replace it", str(self.path)
+            )
+        if self._target.exists() and not self._may_replace(self._target):
+            raise FileExistsError(
+                errno.EEXIST,
+                "what is there is no file of this kind (a folder, a pipe, a device) and is not "
+                "replaced; give another path",
+                str(self.path),
             )
         if not self._target.parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(self.path))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
+from eigengap.sources.files.formats import ZARR
 from eigengap.sources.sinks.base import Sink
 
 CHUNK = 4 << 20  # bytes
@@ -17,6 +19,9 @@ class ZarrSink(Sink):
     """An array (n, d); column names go into its attribute "columns"."""
 
     _array: Any = None
+
+    def _may_replace(self, target: Path) -> bool:
+        return target.is_file() or any((target / name).exists() for name in ZARR)
 
     def _begin(self) -> None:
         try:
