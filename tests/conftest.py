@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 from functools import cache
+from importlib.util import find_spec
 
 import pytest
 
@@ -27,11 +28,31 @@ def why_no_r() -> str | None:
     return None
 
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@cache
+def find_browser() -> str | None:
+    """The Chromium of the system; EIGENGAP_BROWSER names another."""
+    named = os.environ.get("EIGENGAP_BROWSER")
+    return named or next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+@cache
+def why_no_browser() -> str | None:
+    """Why no page can be opened here; None where one can."""
+    if find_spec("playwright") is None:
+        return "playwright is not installed (pip install playwright)"
+    if find_browser() is None:
+        return "Chromium is not installed (Debian: apt install chromium)"
+    return None
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("slow") and not REQUIRE_ALL:
         pytest.skip("slow: runs with `make test-all`")
-    if item.get_closest_marker("needs_r"):
-        reason = why_no_r()
+    for marker, why_not in (("needs_r", why_no_r), ("needs_browser", why_no_browser)):
+        reason = why_not() if item.get_closest_marker(marker) else None
         if reason and REQUIRE_ALL:
             pytest.fail(f"EIGENGAP_REQUIRE_ALL is set, but {reason}", pytrace=False)
         if reason:

@@ -78,13 +78,16 @@ if TYPE_CHECKING:
         CheckpointMismatchError,
         CheckpointWarning,
     )
+    from eigengap.persistence.encoding import UnsavableError
+    from eigengap.persistence.model_file import ModelFacts, load, save
     from eigengap.persistence.tensors import CorruptFileError, NewerFormatError
     from eigengap.pooling import Pooled, pool
     from eigengap.rank.choice import RankChoice
     from eigengap.rank.choose import choose_rank
+    from eigengap.reporting import report
     from eigengap.sources.dask import ClusterError
     from eigengap.sources.fields.table import FieldSource
-    from eigengap.sources.opening import open_source
+    from eigengap.sources.opening import PartitionColumnWarning, open_source
     from eigengap.sources.reader import UnreadableError
     from eigengap.sources.sentinels import SentinelWarning
     from eigengap.sources.sinks import open_sink
@@ -143,6 +146,7 @@ __all__ = [
     "MissingExtraError",
     "MixtureOfLinearGaussians",
     "MixturePPCA",
+    "ModelFacts",
     "NegativeEigenvaluesWarning",
     "Network",
     "NewerFormatError",
@@ -152,6 +156,7 @@ __all__ = [
     "NoveltyDetector",
     "PPCAClassifier",
     "PPCARegressor",
+    "PartitionColumnWarning",
     "Pooled",
     "Posterior",
     "Predictive",
@@ -168,6 +173,7 @@ __all__ = [
     "UncertainNeighboursWarning",
     "UnitsWarning",
     "UnreadableError",
+    "UnsavableError",
     "Whitener",
     "align",
     "choose_rank",
@@ -176,6 +182,7 @@ __all__ = [
     "continuity",
     "embedding_quality",
     "likelihood_ratio_test",
+    "load",
     "low_rank",
     "neighbour_recall",
     "open_sink",
@@ -183,7 +190,9 @@ __all__ = [
     "pinv",
     "pool",
     "procrustes_distance",
+    "report",
     "residual_variance",
+    "save",
     "stream",
     "svd",
     "trustworthiness",
@@ -236,6 +245,7 @@ _HOME = {
     "MissingExtraError": "eigengap.extras",
     "MixtureOfLinearGaussians": "eigengap.models.mixture",
     "MixturePPCA": "eigengap.estimators.mixture_ppca",
+    "ModelFacts": "eigengap.persistence.model_file",
     "NegativeEigenvaluesWarning": "eigengap.estimators.classical_mds",
     "Network": "eigengap.models.network",
     "NewerFormatError": "eigengap.persistence.tensors",
@@ -247,6 +257,7 @@ _HOME = {
     "PPCA": "eigengap.estimators.ppca",
     "PPCAClassifier": "eigengap.estimators.classifier",
     "PPCARegressor": "eigengap.estimators.regressor",
+    "PartitionColumnWarning": "eigengap.sources.opening",
     "Pooled": "eigengap.pooling",
     "Posterior": "eigengap.models.posterior",
     "Predictive": "eigengap.models.predictive",
@@ -264,6 +275,7 @@ _HOME = {
     "UncertainNeighboursWarning": "eigengap.estimators._manifold",
     "UnitsWarning": "eigengap.estimators._base",
     "UnreadableError": "eigengap.sources.reader",
+    "UnsavableError": "eigengap.persistence.encoding",
     "Whitener": "eigengap.estimators.whitener",
     "align": "eigengap.comparison.procrustes",
     "choose_rank": "eigengap.rank.choose",
@@ -272,6 +284,7 @@ _HOME = {
     "continuity": "eigengap.comparison.embedding",
     "embedding_quality": "eigengap.comparison.embedding",
     "likelihood_ratio_test": "eigengap.comparison.likelihood_ratio",
+    "load": "eigengap.persistence.model_file",
     "low_rank": "eigengap.matrices.approximation",
     "neighbour_recall": "eigengap.comparison.embedding",
     "open_sink": "eigengap.sources.sinks",
@@ -279,7 +292,9 @@ _HOME = {
     "pinv": "eigengap.matrices.pseudo_inverse",
     "pool": "eigengap.pooling",
     "procrustes_distance": "eigengap.comparison.procrustes",
+    "report": "eigengap.reporting",
     "residual_variance": "eigengap.comparison.embedding",
+    "save": "eigengap.persistence.model_file",
     "stream": "eigengap.sources.streaming",
     "svd": "eigengap.matrices.decomposition",
     "trustworthiness": "eigengap.comparison.embedding",
@@ -288,6 +303,8 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     """Load a public name from its home (PEP 562); the second time it is found without this."""
+    if name == "plots":  # a room whose functions are public under its own name
+        return import_module("eigengap.plots")
     if name not in _HOME:
         raise AttributeError(f"module 'eigengap' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)
@@ -296,4 +313,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*__all__, "__version__", "plots"])

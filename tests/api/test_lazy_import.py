@@ -17,6 +17,7 @@ HEAVY = {
     "h5netcdf",
     "h5py",
     "jax",
+    "jinja2",
     "llvmlite",
     "narwhals",
     "numba",
@@ -29,6 +30,7 @@ HEAVY = {
     "scipy",
     "sklearn",
     "threadpoolctl",
+    "vl_convert",
     "xarray",
     "zarr",
 }

@@ -193,9 +193,9 @@ def test_a_corrupt_chunk_is_told_with_its_samples(tmp_path):
     source = field_source(path, block_rows=13)
     (chunk,) = path.glob("sst/c/7/0/0")
     chunk.write_bytes(b"\x00" + chunk.read_bytes()[:-9])
-    with pytest.raises(UnreadableError, match=r'sst.zarr": samples 91 to 103 along "time"'):
+    with pytest.raises(UnreadableError, match=r'sst.zarr": it .* since it was opened'):
         source.collect()
-    with pytest.raises(UnreadableError, match="samples 91 to 103"):
+    with pytest.raises(UnreadableError, match=r'sst.zarr": samples 91 to 103 along "time"'):
         field_source(path, block_rows=13)
 
 
@@ -204,10 +204,10 @@ def test_a_file_that_changes_between_passes_is_told(tmp_path):
     source = field_source(path, block_rows=7)
     path.unlink()
     write(sea(n=50), path, "netcdf4")
-    with pytest.raises(UnreadableError, match=r"sizes were time 60, .* and are time 50"):
+    with pytest.raises(UnreadableError, match=r"sst\.nc.* since it was opened"):
         source.collect()
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"sst\.nc"):
+    with pytest.raises(UnreadableError, match=r"sst\.nc.* has gone"):
         source.collect()
     assert not open_handles(tmp_path)
 

@@ -67,7 +67,7 @@ def test_a_file_is_the_field_that_was_written(tmp_path, kind):
     assert (back.name, back.attrs) == ("sst", field.attrs)
     assert source.bytes_read >= 2 * 60 * 15  # two passes, compressed perhaps
     assert not open_handles(tmp_path)
-    with field_places.FieldFile(path, None).opened():
+    with field_places.FieldFile.at(path, None).opened():
         assert kind.startswith("zarr") or open_handles(tmp_path)  # the check can see
 
 

@@ -180,7 +180,7 @@ def test_a_column_without_name_is_not_taken_for_a_feature(csv):
         ("5\n6\n", None, [[5], [6]]),
         ("a\n6\n", ("a",), [[6]]),
         ("a,b\nNA,4\n", ("a", "b"), [[nan, 4]]),
-        ("NA,NaN\n3,4\n", ("NA", "NaN"), [[3, 4]]),
+        ("NA,NaN\n3,4\n", None, [[nan, nan], [3, 4]]),
     ],
     ids=[
         "numbers",

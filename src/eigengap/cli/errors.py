@@ -1,15 +1,120 @@
 """Errors that a user can mend: one sentence, a way out, an exit code of their own."""
 
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
 import click
 
-
-class FileInTheWay(click.ClickException):
-    exit_code = 3
-
-
-class FileTrouble(click.ClickException):
-    exit_code = 4
+INTERRUPTED, USAGE, IN_THE_WAY, FILE, DATA, EXTRA, INTERNAL = 1, 2, 3, 4, 5, 6, 70
+CLOSED_PIPE = 141  # what a shell says of a command whose reader went away
+TERMINATED = 143
 
 
-class Unfittable(click.ClickException):
-    exit_code = 5
+class Told(click.ClickException):
+    """An error in the words of the command line."""
+
+
+class FileInTheWay(Told):
+    exit_code = IN_THE_WAY
+
+
+class FileTrouble(Told):
+    exit_code = FILE
+
+
+class Unfittable(Told):
+    exit_code = DATA
+
+
+class MissingExtra(Told):
+    exit_code = EXTRA
+
+
+class WrongUsage(Told):
+    exit_code = USAGE
+
+
+def told(error: BaseException) -> Told | None:
+    """An error of the library as one of the command line; None where it is nobody's but ours."""
+    from eigengap.extras import MissingExtraError
+
+    if isinstance(error, Told):
+        return error
+    if isinstance(error, MissingExtraError | ModuleNotFoundError):
+        return _extra(error)
+    if isinstance(error, OSError):
+        return _of_system(error)
+    if isinstance(error, ValueError) and "null byte" in str(error):
+        return WrongUsage("the name of a file holds a null byte")
+    kind = _kind(error)
+    return None if kind is None else kind(in_words(error))
+
+
+def in_words(error: BaseException) -> str:
+    from eigengap.cli.phrases import in_options
+
+    said = str(error).strip() or type(error).__name__
+    return in_options(said)
+
+
+def _kind(error: BaseException) -> type[Told] | None:
+    """By the names of its classes, so that nothing is imported to look at an error."""
+    names = {base.__name__ for base in type(error).__mro__}
+    if "InvalidParameterError" in names:  # scikit-learn's
+        return WrongUsage
+    if "CheckpointMismatchError" in names:
+        return FileInTheWay
+    said = str(error)
+    cells = (" holds text", " contains infinity", " not numeric: ")
+    if "UnreadableError" in names and any(words in said for words in cells):
+        return Unfittable  # the file is whole, and its cells are no numbers
+    if names & {"UnreadableError", "CorruptFileError", "NewerFormatError", "ClusterError"}:
+        return FileTrouble
+    if names & {"ValueError", "MemoryError", "LinAlgError", "ArithmeticError"}:
+        return Unfittable
+    return None
+
+
+def _extra(error: ImportError) -> Told | None:
+    """Which extra brings a module that is not there; a module that none brings is a bug."""
+    from eigengap.extras import MissingExtraError
+
+    if isinstance(error, MissingExtraError):
+        return MissingExtra(str(error))
+    known = {
+        "pyarrow": "cli", "altair": "cli", "vl_convert": "cli", "jinja2": "cli", "rich": "cli",
+        "h5py": "files", "zarr": "files", "dask": "dask", "distributed": "dask",
+        "xarray": "xarray", "jax": "autodiff",
+    }  # fmt: skip
+    root = (error.name or "").partition(".")[0]
+    if root not in known:
+        return None
+    return MissingExtra(
+        f"this needs {root}, which is not installed. Install it with: "
+        f'pip install "eigengap[{known[root]}]"'
+    )
+
+
+def _of_system(error: OSError) -> Told:
+    from eigengap.cli.phrases import in_options
+
+    if error.errno is None or (error.filename is None and error.strerror is None):
+        return FileTrouble(in_options(str(error)))  # told by us, with the path in it
+    path = "" if error.filename is None else f"{shown(error.filename)}: "
+    kind = FileInTheWay if isinstance(error, FileExistsError) else FileTrouble
+    return kind(in_options(f"{path}{error.strerror}"))
+
+
+def shown(path: Any) -> str:
+    """A path for a message: bare where it is plain, in quotes and escaped where it is not."""
+    import os
+
+    from eigengap.sources.wording import whole
+
+    text = os.fsdecode(path) if isinstance(path, str | bytes | Path) else str(path)
+    if text == "-":
+        return "standard input"
+    plain = text.isprintable() and not set(text) & set(" \"'`$\\;&|<>*?()[]{}!#")
+    return text if plain else whole(text)

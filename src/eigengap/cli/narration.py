@@ -1,37 +1,163 @@
 """What a command tells its user, on standard error, so that data can have standard output."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import isfinite
+from typing import Any
+
+INDENT = 7
+MOST_NOTES = 8
 
 
 class Narrator:
-    """Writes `Label  sentence` lines; in colour only on a terminal and without NO_COLOR."""
+    """Writes `Label  sentence` lines; in colour only on a terminal and without NO_COLOR.
 
-    def __init__(self, quiet: bool = False) -> None:
+    `facts` are what the sentences say, for --json.
+    """
+
+    def __init__(self, quiet: bool = False, as_json: bool = False, verbose: bool = False) -> None:
         from rich.console import Console
 
         # A sentence is for people and wraps only where their terminal does: never in a file.
-        self._console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        self.verbose = verbose
+        self.facts: dict[str, Any] = {}
+        self._as_json = as_json
+        self._told: set[str] = set()
 
-    def say(self, label: str, sentence: str) -> None:
+    @property
+    def shows_progress(self) -> bool:
+        """On a terminal that somebody looks at."""
+        return bool(self.console.is_terminal) and not self.console.quiet
+
+    def say(self, label: str, sentence: str, **facts: Any) -> None:
         """One line: what was done, and what came of it."""
         from rich.text import Text
 
-        self._console.print(Text.assemble((f"{label:<7}", "bold cyan"), sentence))
+        self.facts.update(facts)
+        self.console.print(Text.assemble((f"{label:<{INDENT}}", "bold cyan"), sentence))
+
+    def note(self, sentence: str) -> None:
+        """Something to mind, once."""
+        from rich.text import Text
+
+        if sentence in self._told:
+            return
+        self._told.add(sentence)
+        self.facts.setdefault("notes", []).append(sentence)
+        if len(self._told) <= MOST_NOTES:
+            self.console.print(Text.assemble((f"{'Note':<{INDENT}}", "bold yellow"), sentence))
 
     def show_rows(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A small table under the last sentence; the first column is right-aligned."""
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        for row, style in ((header, "dim"), *((row, "") for row in rows)):
-            cells = [row[0].rjust(widths[0])]
-            cells += [cell.ljust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-            self._console.print(" " * 7 + "  ".join(cells).rstrip(), style=style, markup=False)
+        for line, is_header in aligned(header, rows):
+            style = "dim" if is_header else ""
+            self.console.print(" " * INDENT + line, style=style, markup=False)
+
+    @contextmanager
+    def hearing(self) -> Iterator[None]:
+        """Warnings of what runs inside become notes, each kind of eigengap's own once."""
+        from eigengap.cli.phrases import in_options
+        from eigengap.warn import listening
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of other packages speak of code, not of data
+            try:
+                with listening() as heard:
+                    yield
+            finally:
+                for told in {told.category: told for told in reversed(heard)}.values():
+                    self.note(in_options(told.message))
+
+    def finish(self) -> None:
+        """Print the facts as one JSON object, where that was asked for."""
+        if self._as_json:
+            import click
+
+            click.echo(json.dumps(plain(self.facts), allow_nan=False))
 
 
-def listing(names: Sequence[str]) -> str:
-    """The names as a phrase.
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, bool]]:
+    """Lines of a small table, and whether each is the header."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for k, row in enumerate((header, *rows)):
+        cells = [row[0].rjust(widths[0])]
+        cells += [cell.ljust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        yield "  ".join(cells).rstrip(), k == 0
+
+
+def plain(value: Any) -> Any:
+    """Numbers, texts, lists and objects that JSON has; NaN and infinity are null.
+
+    >>> plain({"a": (1, float("nan")), "b": None})
+    {'a': [1, None], 'b': None}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one) for one in value]
+    if hasattr(value, "tolist"):  # an array, or a number of NumPy's
+        return plain(value.tolist())
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def listing(names: Sequence[str], most: int = 5) -> str:
+    """The names as a phrase; foreign ones are escaped, and many are counted.
 
     >>> listing(["id"]), listing(["id", "diagnosis"]), listing(["a", "b", "c"])
     ('id', 'id and diagnosis', 'a, b and c')
+    >>> listing(list("abcdefg"), most=3)
+    'a, b, c and 4 more'
     """
-    *first, last = names
+    shown = [named(name) for name in names]
+    if len(shown) > most:
+        return f"{', '.join(shown[:most])} and {len(shown) - most} more"
+    *first, last = shown
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def named(name: str) -> str:
+    """A column's name as a sentence has it: bare where it is plain.
+
+    >>> named("age"), named("a b"), named("x\\ny")
+    ('age', '"a b"', '"x\\\\ny"')
+    """
+    from eigengap.sources.wording import quote
+
+    plain_name = name.isprintable() and name and len(name) <= 60 and not set(name) & set(" ,;\"'")
+    return name if plain_name else quote(name)
+
+
+def signed(number: float, digits: int = 2) -> str:
+    """A number with a true minus sign.
+
+    >>> signed(-14.118)
+    '−14.12'
+    """
+    return f"{number:.{digits}f}".replace("-", "−")
+
+
+def many(count: int, what: str) -> str:
+    """
+    >>> many(1, "row"), many(12000, "row")
+    ('1 row', '12 000 rows')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}".replace(",", " ")
+
+
+def size(count: int) -> str:
+    """
+    >>> size(3900), size(12_345_678)
+    ('4 kB', '12.3 MB')
+    """
+    if count < 1_000_000:
+        return f"{max(1, round(count / 1000))} kB"
+    return f"{count / 1e6:.1f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"

@@ -1,85 +1,284 @@
-"""CSV tables whose cells keep their text, so that what was seen is written back unchanged."""
+"""The table that a command is given: its columns, and which of them are features.
+
+A column is a feature unless it is named by --id, --ignore or --target, or --columns names others.
+"""
 
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, TextIO
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
-from eigengap.cli.errors import FileTrouble, Unfittable
-
-if TYPE_CHECKING:
-    from eigengap.linalg import Array
+from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
+from eigengap.cli.narration import listing
+from eigengap.sources.wording import quote
 
 
 @dataclass(frozen=True)
-class TextTable:
-    """Columns of text cells; an empty cell is one that was not seen."""
+class Choice:
+    """What the options say of columns and cells."""
 
-    names: tuple[str, ...]
-    columns: tuple[tuple[str, ...], ...]  # one per name, all of the same length
+    columns: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    target: str | None = None
+    na: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A file, or several with the same columns, and the columns that are meant."""
+
+    given: str  # as the user wrote it
+    paths: tuple[str, ...]  # what is there, each as `open_source` takes it
+    kind: str  # "csv", "parquet", or "numbers" for what holds nothing else
+    names: tuple[str, ...] | None  # of all columns
+    n_columns: int
+    na: tuple[str, ...] = ()
+    features: tuple[int, ...] = ()  # positions
+    ids: tuple[int, ...] = ()
+    target: int | None = None
+    readers: tuple[Any, ...] = field(default=(), repr=False)  # of CSV
 
     @property
-    def n_rows(self) -> int:
-        return len(self.columns[0]) if self.columns else 0
+    def feature_names(self) -> tuple[str, ...] | None:
+        return None if self.names is None else tuple(self.names[j] for j in self.features)
 
-    def numbers(self, names: Sequence[str]) -> Array:
-        """The named columns as (n, d) float64, NaN where a cell is empty."""
-        import numpy as np
+    def name(self, j: int) -> str:
+        """Column j, by its position where it has no name."""
+        return self.names[j] if self.names is not None and self.names[j] else str(j)
 
-        return np.column_stack([self._numeric(name) for name in names])
+    def source(self, positions: Sequence[int] | None = None) -> Any:
+        """The features as `open_source` reads them."""
+        from eigengap.sources.opening import open_source
 
-    def filled(self, cells: Mapping[tuple[int, str], str]) -> TextTable:
-        """A table in which the cells at (row, name) have a new text."""
-        columns = [list(column) for column in self.columns]
-        for (row, name), text in cells.items():
-            columns[self.names.index(name)][row] = text
-        return TextTable(self.names, tuple(map(tuple, columns)))
-
-    def _numeric(self, name: str) -> Array:
-        import numpy as np
-
-        column = self.columns[self.names.index(name)]
-        numbers = np.full(len(column), np.nan)
-        text_rows = []
-        for row, cell in enumerate(column):
-            try:
-                numbers[row] = float(cell) if cell.strip() else np.nan
-            except ValueError:
-                text_rows.append(row)
-        if text_rows:
-            shown = ", ".join(str(row + 1) for row in text_rows[:5])
-            more = f" and {len(text_rows) - 5} more" if len(text_rows) > 5 else ""
-            raise Unfittable(
-                f'column "{name}" holds text in rows {shown}{more} ("{column[text_rows[0]]}"). '
-                "Leave such cells empty where the value is missing."
-            )
-        return numbers
-
-
-def read_csv(stream: IO[bytes], name: str) -> TextTable:
-    """Read a CSV file with a header line; every cell keeps the text that it had."""
-    import pyarrow
-    from pyarrow import csv as arrow_csv
-
-    content = stream.read()
-    try:
-        header = arrow_csv.open_csv(io.BytesIO(content)).schema.names
-        options = arrow_csv.ConvertOptions(
-            column_types={column: pyarrow.string() for column in header},
-            strings_can_be_null=False,
+        positions = self.features if positions is None else positions
+        counts = Counter(self.names or ())
+        unique = self.names is not None and all(
+            self.names[j] and counts[self.names[j]] == 1 for j in positions
         )
-        table = arrow_csv.read_csv(io.BytesIO(content), convert_options=options)
-    except pyarrow.ArrowInvalid as error:
-        raise FileTrouble(f"{name} is not a CSV table: {error}") from error
-    columns = tuple(tuple(column.to_pylist()) for column in table.columns)
-    return TextTable(tuple(table.column_names), columns)
+        columns = [self.names[j] if unique and self.names else j for j in positions]
+        every = len(columns) == self.n_columns and list(positions) == list(range(self.n_columns))
+        return open_source(
+            self.paths[0] if len(self.paths) == 1 else list(self.paths),
+            columns=None if every else columns,
+            missing_values=self.missing_values,
+        )
+
+    @property
+    def missing_values(self) -> list[Any]:
+        """What --na says, as `open_source` takes it; text is looked for in CSV files only."""
+        from math import nan
+
+        from eigengap.sources.cells import is_number
+
+        numbers = [float(code) for code in self.na if is_number(code)]
+        texts = list(self.na) if self.kind == "csv" else []
+        return [nan, *texts, *numbers]
 
 
-def write_csv(table: TextTable, stream: TextIO) -> None:
-    """Write a table; only cells that need quotes get them."""
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(table.names)
-    writer.writerows(zip(*table.columns, strict=True))
+def open_table(given: str, path: str, choice: Choice) -> Table:
+    """Look at the header of a table and decide which columns are what."""
+    table = _looked_at(given, path, choice.na)
+    ids = tuple(_positions(table, choice.ids, "--id"))
+    ignored = set(_positions(table, choice.ignore, "--ignore"))
+    target = None if choice.target is None else _position(table, choice.target, "--target")
+    apart = {*ids, *ignored, target}
+    if choice.columns:
+        features = tuple(_positions(table, choice.columns, "--columns"))
+    else:
+        features = tuple(j for j in range(table.n_columns) if j not in apart)
+    clash = next((j for j in features if j in apart), None)
+    if clash is not None:
+        raise WrongUsage(f"column {quote(table.name(clash))} is both a feature and left out")
+    if not features:
+        raise WrongUsage(
+            f"no column of {shown(given)} is left: all of {listing(_all_names(table))} are named "
+            "by --id, --ignore or --target"
+        )
+    table = replace(table, features=features, ids=ids, target=target)
+    _require_numbers(table)
+    return table
+
+
+def table_for(given: str, path: str, features: Sequence[str | int], choice: Choice) -> Table:
+    """A table for a model that is fitted: its features are found by name."""
+    table = _looked_at(given, path, choice.na)
+    if table.names is None or any(isinstance(one, int) for one in features):
+        found = [int(one) if isinstance(one, int) else k for k, one in enumerate(features)]
+        if max(found, default=-1) >= table.n_columns:
+            raise FileTrouble(
+                f"{shown(given)} has {table.n_columns} columns, and the model wants column "
+                f"{max(found)} (the first is 0)"
+            )
+    else:
+        found = _of_model(table, [str(one) for one in features])
+    ids = tuple(
+        j for j in _positions(table, choice.ids, "--id", absent_ok=True) if j not in set(found)
+    )
+    table = replace(table, features=tuple(found), ids=ids)
+    if choice.target is not None:
+        there = _positions(table, [choice.target], "--target", absent_ok=True)
+        table = replace(table, target=there[0] if there else None)
+    _require_numbers(table)
+    return table
+
+
+def _of_model(table: Table, features: Sequence[str]) -> list[int]:
+    assert table.names is not None
+    places = {name: j for j, name in enumerate(table.names)}
+    missing = [name for name in features if name not in places]
+    if missing:
+        raise FileTrouble(
+            f"{shown(table.given)} lacks {listing([quote(one)[1:-1] for one in missing])}, which "
+            f"the model was fitted to; it has {listing(_all_names(table))}"
+        )
+    counts = Counter(table.names)
+    twice = next((name for name in features if counts[name] > 1), None)
+    if twice is not None:
+        raise FileTrouble(f"{shown(table.given)} has two columns named {quote(twice)}; rename one")
+    return [places[name] for name in features]
+
+
+# Looking ------------------------------------------------------------------------------------
+
+
+def _looked_at(given: str, path: str, na: tuple[str, ...]) -> Table:
+    from eigengap.sources.fields.places import is_field_path
+    from eigengap.sources.files.address import find
+    from eigengap.sources.files.formats import format_of
+
+    if is_field_path(path):
+        return _numbers(given, (path,), na)
+    addresses = [part for address in find(path) for part in _parts(address)]
+    kinds = {format_of(address.path).name for address in addresses}
+    paths = tuple(str(a.path) if a.member is None else f"{a.path}::{a.member}" for a in addresses)
+    if kinds == {"csv"} and not any(a.member for a in addresses):
+        return _csv(given, paths, na)
+    if kinds == {"parquet"} and not any(a.member for a in addresses):
+        return _parquet(given, paths, na)
+    return _numbers(given, paths, na)
+
+
+def _parts(address: Any) -> list[Any]:
+    """The Parquet files of a folder; anything else is itself."""
+    from eigengap.sources.files.formats import format_of
+    from eigengap.sources.opening import _parts as parts_of_folder
+
+    is_folder = address.path.is_dir() and format_of(address.path).name == "folder"
+    return parts_of_folder(address) if is_folder else [address]
+
+
+def _csv(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
+    from eigengap.cli.csv_text import CsvText
+    from eigengap.sources.files.formats import format_of
+
+    texts = frozenset(code.strip() for code in na)
+    readers = tuple(CsvText(Path(path), texts, format_of(Path(path)).compression) for path in paths)
+    if not any(reader.dialect.head for reader in readers):
+        raise FileTrouble(f"{shown(given)}: it has a header and no rows")
+    first = readers[0]
+    for other in readers[1:]:
+        if other.names != first.names or other.n_features != first.n_features:
+            raise FileTrouble(
+                f"{shown(other.where)} has other columns than {shown(first.where)}; files that "
+                "are read as one table have the same columns in the same order"
+            )
+    return Table(given, paths, "csv", first.names, first.n_features, na, readers=readers)
+
+
+def _parquet(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
+    from eigengap.cli.parquet_rows import schema_of
+
+    names = tuple(schema_of(paths[0]).names)
+    for path in paths[1:]:
+        if tuple(schema_of(path).names) != names:
+            raise FileTrouble(f"{shown(path)} has other columns than {shown(paths[0])}")
+    return Table(given, paths, "parquet", names, len(names), na)
+
+
+def _numbers(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
+    from eigengap.sources.opening import open_source
+
+    source = open_source(paths[0] if len(paths) == 1 else list(paths))
+    return Table(given, paths, "numbers", source.names, source.n_features, na)
+
+
+# Choosing -----------------------------------------------------------------------------------
+
+
+def _positions(
+    table: Table, wanted: Sequence[str], option: str, absent_ok: bool = False
+) -> list[int]:
+    """Columns by name, several of them parted by commas, as a line of CSV has them."""
+    found: list[int] = []
+    for text in wanted:
+        whole = table.names is not None and text in table.names
+        for name in [text] if whole else _parted(text):
+            if absent_ok and not _is_there(table, name):
+                continue
+            j = _position(table, name, option)
+            if j not in found:
+                found.append(j)
+    return found
+
+
+def _parted(text: str) -> list[str]:
+    rows = list(csv.reader([text], skipinitialspace=True))
+    return [name for name in (rows[0] if rows else []) if name]
+
+
+def _is_there(table: Table, name: str) -> bool:
+    if table.names is not None and name in table.names:
+        return True
+    return name.isdecimal() and int(name) < table.n_columns and table.names is None
+
+
+def _position(table: Table, name: str, option: str) -> int:
+    if table.names is not None and name in table.names:
+        if table.names.count(name) == 1:
+            return table.names.index(name)
+        at = [str(j) for j, one in enumerate(table.names) if one == name]
+        raise WrongUsage(
+            f"{option} {quote(name)}: {len(at)} columns have that name (positions "
+            f"{', '.join(at)}, the first column being 0); name them by position"
+        )
+    if name.isdecimal() and name.isascii() and int(name) < table.n_columns:
+        return int(name)
+    if table.names is None:
+        raise WrongUsage(
+            f"{option} {quote(name)}: {shown(table.given)} has no column names; columns go by "
+            f"position, 0 to {table.n_columns - 1}"
+        )
+    raise WrongUsage(
+        f"{option} {quote(name)}: {shown(table.given)} has no such column. {_hint(table, name)}"
+    )
+
+
+def _hint(table: Table, name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, table.names or (), n=1)
+    if close:
+        return f"Did you mean {quote(close[0])}?"
+    return f"It has {listing(_all_names(table), most=12)}"
+
+
+def _all_names(table: Table) -> list[str]:
+    return [table.name(j) for j in range(table.n_columns)]
+
+
+def _require_numbers(table: Table) -> None:
+    """Refuse features that hold text, all of them in one message."""
+    if table.kind == "csv":
+        from eigengap.cli.text_columns import faults_of_csv as faults
+    elif table.kind == "parquet":
+        from eigengap.cli.text_columns import faults_of_parquet as faults
+    else:
+        return
+    found = faults(table)
+    if found:
+        raise Unfittable(f"{shown(table.given)}: " + "\n       ".join(found))

@@ -21,6 +21,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from eigengap.estimators._checkpoint import checkpointed, require_checkpoint
 from eigengap.estimators._features import keep_features, like_input, source_of_new
 from eigengap.estimators._latents import as_latents
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.evidence import evidence_of
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
@@ -96,7 +97,7 @@ class OverflowingCellError(ValueError):
         return OverflowingCellError(self.value, self.row + start, self.column)
 
 
-class LinearGaussianEstimator(TransformerMixin, BaseEstimator):
+class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
     """Base class; subclasses give `_fit_model(source, keeper) -> GaussianFit` and `_prefix`."""
 
     _prefix = "PC"

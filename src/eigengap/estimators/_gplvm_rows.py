@@ -10,6 +10,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._features import source_of_new
 from eigengap.estimators._latents import as_latents
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.back_constraint import BackMap
 from eigengap.fitting.gplvm_start import Standard
@@ -37,7 +38,7 @@ _ONLY = {
 }
 
 
-class PlacesRows(TransformerMixin, BaseEstimator):
+class PlacesRows(Shown, TransformerMixin, BaseEstimator):
     """Base class of `GPLVM`, whose fit leaves behind what is named here."""
 
     missing_values: Any

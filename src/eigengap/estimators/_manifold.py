@@ -24,6 +24,7 @@ from sklearn.utils.validation import (
 from eigengap.estimators._distances import METRICS
 from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._neighbours import Neighbours, Search
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
 from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.neighbourhood import (
@@ -79,7 +80,7 @@ class UncertainNeighboursWarning(UserWarning):
     """Gaps were filled less surely than neighbours are near."""
 
 
-class GraphEstimator(TransformerMixin, BaseEstimator):
+class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
     """Base class; subclasses give `_fit_rows(rows) -> (n, q)`, `_of_new(rows)` and `_prefix`.
 
     `_fit_rows` leaves the fitted attributes behind and returns the coordinates of the rows.

@@ -7,7 +7,9 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf, isfinite, log
 from typing import TextIO
@@ -183,5 +185,18 @@ def _pace(rate: float) -> str:
 def watch_for(verbose: bool | int, label: str, keeper: Keeper | None = None) -> Watch | None:
     """A progress line where verbose asks for one, with the keeper where there is one."""
     if verbose:
-        return ProgressLine(label, keeper=keeper)
+        return (_shown_by.get() or ProgressLine)(label, keeper=keeper)
     return None if keeper is None else Silent(keeper)
+
+
+_shown_by: ContextVar[Callable[..., ProgressLine] | None] = ContextVar("shown_by", default=None)
+
+
+@contextmanager
+def shown_by(line: Callable[..., ProgressLine]) -> Iterator[None]:
+    """Inside, `line(label, keeper=...)` makes what shows the progress of fits."""
+    token = _shown_by.set(line)
+    try:
+        yield
+    finally:
+        _shown_by.reset(token)

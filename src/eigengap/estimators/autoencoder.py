@@ -23,6 +23,7 @@ from eigengap.estimators._network import (
     tell_of_many_codes,
     widths,
 )
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.network_fit import AUTO_RATE, AutoencoderOptions
 from eigengap.linalg import Array
@@ -33,7 +34,7 @@ from eigengap.sources.base import Block, Source
 from eigengap.sources.sentinels import warn_of_codes
 
 
-class Autoencoder(TransformerMixin, BaseEstimator):
+class Autoencoder(Shown, TransformerMixin, BaseEstimator):
     """Curved coordinates by a neural network that gives its rows back, gaps welcome.
 
     An encoder takes a row to a few codes, a decoder takes the codes back to the row; both are

@@ -22,6 +22,7 @@ from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged
 from eigengap.estimators._distances import BLOCK_BYTES, METRICS, Metric, RowDistances, as_rows
 from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import LOOSE, rank_from_fits
 from eigengap.estimators._whole import whole_table
@@ -90,7 +91,7 @@ def _is_euclidean(metric: Metric, params: dict[str, Any] | None) -> bool:
     return metric in ("euclidean", "l2")
 
 
-class ClassicalMDS(TransformerMixin, BaseEstimator):
+class ClassicalMDS(Shown, TransformerMixin, BaseEstimator):
     """Classical multidimensional scaling, also called principal coordinates analysis.
 
     Finds points whose distances are, as nearly as their number of coordinates allows, those between

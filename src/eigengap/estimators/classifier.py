@@ -28,6 +28,7 @@ from eigengap.estimators._base import (
 )
 from eigengap.estimators._density import CONSTRAINTS, density, has_density, warnings_about
 from eigengap.estimators._features import keep_features, source_of_new
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators._prediction_rank import (
     FOLDS,
     SEARCH_STEPS,
@@ -51,7 +52,7 @@ MOST_NAMED = 5  # classes in one warning
 LEAST_NOISE = 1e-6  # of the mean variance, where no class has any noise
 
 
-class PPCAClassifier(ClassifierMixin, BaseEstimator):
+class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
     """A density for each class and Bayes' rule, gaps welcome in training and in new rows.
 
         p(k | x) = pi_k p(x | k) / sum_l pi_l p(x | l),   p(x | k) = N(mu_k, W_k W_k^T + Psi_k)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._latents import as_latents
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators.pca import PCA
 from eigengap.fitting.gaussian_em import GaussianFit
@@ -54,7 +55,7 @@ class NotWhiteWarning(UserWarning):
     """whiten=False was given rows that are not white."""
 
 
-class ICA(TransformerMixin, BaseEstimator):
+class ICA(Shown, TransformerMixin, BaseEstimator):
     """Independent component analysis of sub- and super-Gaussian sources, gaps welcome.
 
     x = mean + B s with independent sources s of unit variance. Rows are whitened through PCA

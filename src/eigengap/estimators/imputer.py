@@ -22,6 +22,7 @@ from eigengap.estimators._auto_models import AutoModels
 from eigengap.estimators._base import FewCellsWarning, NoiseFloorWarning, warn_of_few
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._held_out import HeldOut, Search
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
 from eigengap.imputation import ImputationChoice, Trial
 from eigengap.linalg import Array
@@ -37,7 +38,7 @@ from eigengap.warn import without
 CARE = 4  # times as many cells are hidden where the search is to be thorough
 
 
-class LowRankImputer(TransformerMixin, BaseEstimator):
+class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
     """Fill gaps by a low-rank model, chosen by how well it predicts hidden cells.
 
     Every gap is filled with its expected value given what was seen of its row. Which model and how

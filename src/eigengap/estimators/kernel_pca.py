@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
 from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.bandwidth import ROWS, held_out_gamma, median_gamma
@@ -72,7 +73,7 @@ class KernelWarning(UserWarning):
     """The kernel does not suit the data."""
 
 
-class KernelPCA(TransformerMixin, BaseEstimator):
+class KernelPCA(Shown, TransformerMixin, BaseEstimator):
     """Kernel principal component analysis, exact or on landmarks.
 
     Principal components in the feature space of a kernel (Schoelkopf, Smola and Mueller 1998; 000

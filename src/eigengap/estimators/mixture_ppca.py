@@ -30,6 +30,7 @@ from eigengap.estimators._checkpoint import (
     require_checkpoint,
 )
 from eigengap.estimators._features import keep_features, like_input, source_of_new
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.gaussian_em import Noise
 from eigengap.fitting.mixture import (
@@ -59,7 +60,7 @@ class DroppedComponentWarning(UserWarning):
     """A mixture has fewer components than were asked for."""
 
 
-class MixturePPCA(TransformerMixin, BaseEstimator):
+class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
     """Mixture of probabilistic PCA or of factor analysers, gaps welcome.
 
     p(x) = sum_k pi_k N(x | mu_k, W_k W_k^T + Psi_k): clusters, each with its own few directions of

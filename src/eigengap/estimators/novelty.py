@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import _on_dense
 from eigengap.estimators._features import keep_features, like_input, source_of_new
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.linalg import Array
 from eigengap.models import novelty
@@ -105,7 +106,7 @@ class Explanation:
         return str(self.row) if same else f"{self.row} ({show(self.label)})"
 
 
-class NoveltyDetector(OutlierMixin, BaseEstimator):
+class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
     """Rows that a linear-Gaussian model finds improbable, gaps welcome, with p-values and causes.
 
     The squared distance D2 = (x - mu)^T C^-1 (x - mu) over the seen cells of a row is split into

@@ -18,6 +18,7 @@ from sklearn.utils.validation import (
 from eigengap.estimators._base import FewCellsWarning, _on_dense, warn_of_few
 from eigengap.estimators._density import CONSTRAINTS, density, warnings_about
 from eigengap.estimators._features import keep_features, source_of_new
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators._prediction_rank import (
     SEARCH_STEPS,
     Predict,
@@ -40,7 +41,7 @@ METHODS = ["fit", "impute"]
 SETTLED = (HeywoodWarning, SentinelWarning, FewCellsWarning)
 
 
-class PPCARegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """y given the seen part of x under a joint model of both, with its standard deviation.
 
         (x, y) = W z + mu + e,   E[y | x] = mu_y + W_y E[z | x],   z ~ N(0, I), e ~ N(0, diag(psi))

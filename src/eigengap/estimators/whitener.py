@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._latents import as_latents
+from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import require_rank
 from eigengap.fitting.gaussian_em import EMOptions
@@ -44,7 +45,7 @@ class RankDeficientWarning(UserWarning):
     """The rows do not vary in every direction, so that not every direction can be whitened."""
 
 
-class Whitener(TransformerMixin, BaseEstimator):
+class Whitener(Shown, TransformerMixin, BaseEstimator):
     """Centre, normalise or whiten a table, gaps welcome (000 section 3.3).
 
     Whitened columns have variance 1 and no correlation in the training data, with divisor

@@ -117,7 +117,6 @@ class FieldReader(Reader):
         for place, length in zip(self.places, self._layout.lengths, strict=True):
             place.require_unchanged()
             with place.opened() as field:
-                self._require_sizes(field, length, place)
                 for start, stop in steps(chunks_of(field, self._layout.sample_dim), length, rows):
                     yield self._piece(field, start, stop, place)
             place.require_unchanged()
@@ -141,18 +140,6 @@ class FieldReader(Reader):
                 f"samples {start} to {stop - 1} along {quote(str(dim))} cannot be read ({error})",
             ) from error
         return self.grid.stacked(values).astype(self.dtype, copy=False)
-
-    def _require_sizes(self, field: Any, length: int, place: Place) -> None:
-        layout = self._layout
-        others = zip(self.grid.dims, self.grid.shape, strict=True)
-        expected = {layout.sample_dim: length, **dict(others)}
-        found = dict(field.sizes)
-        if found != expected:
-            raise UnreadableError(
-                place.where,
-                f"it has changed since it was opened: its sizes were {_sizes(expected)} and are "
-                f"{_sizes(found)}. Let nothing write to it, or work on a copy",
-            )
 
     def place(self, row: int) -> str:
         """A row by its coordinate, and by its number within its file."""
@@ -281,7 +268,3 @@ def _joined(samples: list[Any], dim: Hashable) -> Any:
 
 def _together(places: Sequence[Place]) -> str:
     return f"{places[0].where} and {len(places) - 1} more"
-
-
-def _sizes(sizes: dict[Hashable, int]) -> str:
-    return ", ".join(f"{plain(dim)} {size}" for dim, size in sizes.items())

@@ -50,7 +50,9 @@ class CsvReader(FileReader):
         self._require_names(columns)
         refuse_text_columns(self.where, self._dialect.head, self._dialect, self._chosen)
         self.names = None if names is None else tuple(names[j] for j in self._chosen)
-        self.n_rows = None if self._dialect.head else 0  # which reading will tell, or a header alone
+        self.n_rows = (
+            None if self._dialect.head else 0
+        )  # which reading will tell, or a header alone
         self.n_features, self.dtype = len(self._chosen), F8
 
     @contextmanager

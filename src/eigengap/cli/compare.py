@@ -1,0 +1,89 @@
+"""`eigengap compare`: models side by side on what they have not seen."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from eigengap.cli import options
+from eigengap.cli.models import NAMES, WITH_TARGET
+
+
+@click.command("compare")
+@options.data
+@click.option(
+    "-m", "--model", "names", multiple=True, metavar="MODEL[:K]",
+    help="A model, with a number of components if wanted: -m ppca:2 -m fa. "
+    "[default: pca, ppca, fa, bayesian-pca]",
+)  # fmt: skip
+@options.components
+@click.option("--scale/--no-scale", default=None, help="Standardise columns, where a model can.")
+@click.option("--folds", type=click.IntRange(2), default=5, show_default=True, help="Of the rows.")
+@click.option(
+    "--holdout", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
+    help="Share of the cells of test rows that are hidden and have to be filled.",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of what is random.")
+@options.columns
+@options.talking
+def command(data: str, names: tuple[str, ...], **given: Any) -> None:
+    """Compare models by rows left out and cells hidden, paired.
+
+    The table goes to standard output, all else to standard error.
+
+    \b
+    eigengap compare table.csv --ignore id -m ppca:1 -m ppca:2 -m fa
+    """
+    import eigengap
+    from eigengap.cli.files import as_file
+    from eigengap.cli.fitting import loaded, tell_read
+    from eigengap.cli.narration import Narrator
+    from eigengap.cli.progress import waiting
+    from eigengap.cli.tables import Choice, open_table
+
+    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
+    models = _models(names or ("pca", "ppca", "fa", "bayesian-pca"), given)
+    choice = Choice(given["columns"], given["ignore"], given["ids"], None, given["na"])
+    with as_file(data, "DATA") as path, narrator.hearing():
+        table = open_table(data, path, choice)
+        source = loaded(table)
+        tell_read(table, source, narrator)
+        with waiting(narrator, f"Comparing {len(models)} models"):
+            found = eigengap.compare(
+                models, source, cv=given["folds"], holdout=given["holdout"],
+                random_state=given["seed"],
+            )  # fmt: skip
+    narrator.say("Found", found.summary, best=found.best, summary=found.summary)
+    columns = found._columns()
+    narrator.facts["models"] = [
+        {name: column[k] for name, column in columns.items()} for k in range(len(found.names))
+    ]
+    if not given["as_json"]:
+        click.echo(repr(found))
+        sys.stdout.flush()
+    narrator.finish()
+
+
+def _models(names: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
+    from eigengap.cli.errors import WrongUsage
+    from eigengap.cli.models import estimator
+
+    models = {}
+    for label in names:
+        name, _, k = label.partition(":")
+        if name not in NAMES or name in (*WITH_TARGET, "novelty"):
+            can = [one for one in NAMES if one not in (*WITH_TARGET, "novelty")]
+            raise WrongUsage(f"-m {label}: a model is one of {', '.join(can)}, e.g. ppca or ppca:2")
+        if label in models:
+            raise WrongUsage(f"-m {label} is given twice")
+        scale = given["scale"]
+        probe = estimator(name)
+        models[label] = estimator(
+            name,
+            components=k or given["components"],
+            scale=scale if "scale" in probe.get_params() else None,
+            seed=given["seed"],
+        )
+    return models

@@ -1,0 +1,104 @@
+"""Paths that a command is given: `-`, files in the way, folders that are not there.
+
+Everything that can be refused is refused before the work is done, not after it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from eigengap.cli.errors import FileInTheWay, FileTrouble, WrongUsage, shown
+
+DASH = "-"
+
+
+@contextmanager
+def as_file(given: str, what: str) -> Iterator[str]:
+    """The path itself; for `-`, of a file with all that comes in on standard input.
+
+    A fit reads its data many times, and a pipe can be read once.
+    """
+    if given != DASH:
+        yield given
+        return
+    if sys.stdin is None or sys.stdin.isatty():
+        raise WrongUsage(f"{what} is -, but nothing is piped in: name a file, or pipe one in")
+    folder = tempfile.mkdtemp(prefix="eigengap-")
+    try:
+        path = os.path.join(folder, "standard-input")
+        try:
+            with open(path, "wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+        except OSError as error:
+            raise FileTrouble(
+                f"standard input cannot be kept in {shown(folder)}: {error.strerror}. Set TMPDIR "
+                "to a folder with room for it"
+            ) from error
+        yield path
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def require_one_stdin(*given: str) -> None:
+    if given.count(DASH) > 1:
+        raise WrongUsage("only one of the inputs can be standard input (-)")
+
+
+def check_output(path: str, force: bool, option: str = "-o FILE") -> None:
+    """Refuse to write where something stands that must not be replaced, or where none can."""
+    if path == DASH:
+        return
+    target = Path(path).expanduser()
+    try:
+        if target.is_dir() and target.suffix != ".zarr":
+            raise FileTrouble(f"{shown(path)} is a folder; name a file: {option}")
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            # A device or a pipe would be replaced by a file of its name.
+            raise FileTrouble(f"{shown(path)} is no ordinary file; -o - is standard output")
+        if target.exists() and not force:
+            raise FileInTheWay(
+                f"{shown(path)} exists. Overwrite it with --force, or name another: {option}"
+            )
+        folder = Path(os.path.realpath(target)).parent
+        if not folder.is_dir():
+            raise FileTrouble(
+                f"there is no folder {shown(target.parent)} to write {shown(target.name)} to"
+            )
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise FileTrouble(f"the folder {shown(folder)} may not be written to")
+    except ValueError as error:  # a null byte
+        raise WrongUsage(f"{shown(path)} is no name of a file: {error}") from error
+
+
+def check_apart(*paths: str | None) -> None:
+    """Refuse to write two things to one file."""
+    real = [os.path.realpath(path) for path in paths if path is not None and path != DASH]
+    if len(set(real)) < len(real):
+        raise WrongUsage("two outputs have the same name")
+
+
+def terminal_output(path: str, what: str) -> None:
+    """Refuse bytes on somebody's screen."""
+    if path == DASH and sys.stdout.isatty():
+        raise WrongUsage(f"{what} is not for a terminal: pipe it on, or name a file with -o")
+
+
+def copy_to_stdout(path: str) -> None:
+    with open(path, "rb") as file:
+        while data := file.read(1 << 20):
+            write_to_stdout(data)
+    sys.stdout.buffer.flush()
+
+
+def write_to_stdout(data: bytes) -> None:
+    """All of it: where Python does not buffer (PYTHONUNBUFFERED) a write may be of a part."""
+    sys.stdout.flush()
+    rest = memoryview(data)
+    while len(rest):
+        rest = rest[sys.stdout.buffer.write(rest) or 0 :]

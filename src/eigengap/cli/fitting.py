@@ -1,0 +1,217 @@
+"""Fitting a model to a table, and saying what came of it: what fit, impute and demo share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from eigengap.cli.models import CLASSES, WITH_TARGET, estimator
+from eigengap.cli.narration import Narrator, listing, many, signed
+from eigengap.cli.progress import showing_steps, waiting
+from eigengap.cli.tables import Table
+
+LOADED_SHARE = 0.1  # of the free memory that a table may take to be read once instead of often
+GROWS = {None: 2.0, "gzip": 10.0, "bz2": 12.0, "zstd": 10.0}  # bytes of numbers for one of the file
+ID_NAMES = {"id", "index", "row", "rowid", "row_id", "sample_id", "patient_id", "unnamed: 0"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The model that the options describe."""
+
+    name: str
+    components: str | None = None
+    settings: tuple[str, ...] = ()
+    scale: bool | None = None
+    seed: int = 0
+    checkpoint: str | None = None
+    scheduler: str | None = None
+
+    def unfitted(self, narrator: Narrator) -> Any:
+        shows = narrator.verbose or (narrator.shows_progress and self.name != "low-rank")
+        return estimator(
+            self.name,
+            components=self.components,
+            scale=self.scale,
+            seed=self.seed,
+            checkpoint=self.checkpoint,
+            settings=self.settings,
+            verbose=shows,
+        )
+
+
+def fitted(wanted: Wanted, table: Table, narrator: Narrator) -> Any:
+    """Fit, and tell what was read, chosen and found."""
+    from eigengap.cli.errors import WrongUsage
+
+    if (wanted.name in WITH_TARGET) != (table.target is not None):
+        need = "needs --target COLUMN" if table.target is None else "takes no --target"
+        raise WrongUsage(f"-m {wanted.name} {need}")
+    model = wanted.unfitted(narrator)
+    model._validate_params()  # wrong options are told before anything is read
+    with _opened(table, wanted.scheduler) as source:
+        with narrator.hearing(), waiting(narrator, "Reading"):
+            tell_read(table, source, narrator, model)
+        given = () if table.target is None else (target_of(table, wanted.name),)
+        with narrator.hearing(), showing_steps(narrator):
+            model.fit(source, *given)
+        tell_fit(model, source, narrator)
+    return model
+
+
+@contextmanager
+def _opened(table: Table, scheduler: str | None) -> Iterator[Any]:
+    if scheduler is not None:
+        from eigengap.cli.cluster import on_cluster
+
+        with on_cluster(scheduler, table) as source:
+            yield source
+    else:
+        yield loaded(table)
+
+
+def loaded(table: Table) -> Any:
+    """The features in memory where they are small beside it, else a source that reads them."""
+    from eigengap.memory import free_memory
+    from eigengap.sources.array import ArraySource
+    from eigengap.sources.fields.table import FieldSource
+
+    source = table.source()
+    if isinstance(source, FieldSource):
+        return source
+    known = source.n_rows
+    if known is not None:
+        size = 8.0 * known * source.n_features
+    else:
+        packed = table.readers[0]._compression if table.readers else None
+        size = GROWS[packed] * (source.reader.bytes_per_pass or 0)
+    if size > LOADED_SHARE * free_memory():
+        return source
+    return ArraySource(source.collect(), names=source.names)
+
+
+def target_of(table: Table, name: str) -> Any:
+    """The column that is to be predicted, for all rows: labels of classes, or numbers."""
+    import numpy as np
+
+    from eigengap.cli.pieces import pieces
+
+    assert table.target is not None
+    if name == "regressor":
+        return table.source([table.target]).collect()[:, 0]
+    columns = [piece.columns.column(table.target) for piece in pieces(table)]
+    cells = [cell for column in columns for cell in column.to_pylist()]
+    labels = [
+        cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell for cell in cells
+    ]
+    from eigengap.cli.errors import Unfittable
+    from eigengap.sources.wording import quote
+
+    for k, label in enumerate(labels):
+        if label is None or (isinstance(label, str) and label.strip() in {"", "NA", *table.na}):
+            raise Unfittable(
+                f"column {quote(table.name(table.target))} has no class in row {k + 1}; every row "
+                "needs one"
+            )
+    return np.array(labels)
+
+
+# Telling ------------------------------------------------------------------------------------
+
+
+def tell_read(table: Table, source: Any, narrator: Narrator, model: Any = None) -> None:
+    """How large the table is, and where its gaps are."""
+    from eigengap.statistics.first_look import look_first
+
+    wants = getattr(model, "_wants_scatter", None)
+    look_first(source, scatter=bool(wants is not None and wants(source)))
+    missing, rows = source.missing_per_column(), source.seen().rows
+    d = source.n_features
+    narrator.say(
+        "Read",
+        f"{many(rows, 'row')} x {many(d, 'numeric column')}; {_gaps(missing, rows, table)}",
+        data=table.given,
+        rows=rows,
+        columns=[table.name(j) for j in table.features],
+        missing=int(missing.sum()),
+        missing_per_column={
+            table.name(j): int(missing[k]) for k, j in enumerate(table.features) if missing[k]
+        },
+    )
+    suspects = [table.name(j) for j in table.features if table.name(j).lower() in ID_NAMES]
+    if suspects and table.names is not None:
+        narrator.note(
+            f"{listing(suspects)} looks like a name of rows, and is taken for a measurement; "
+            f"--id {suspects[0]} keeps it out of the model"
+        )
+
+
+def _gaps(missing: Any, rows: int, table: Table) -> str:
+    total = int(missing.sum())
+    if total == 0:
+        return "no cell is missing"
+    share = 100.0 * total / (rows * len(missing))
+    told = f"{many(total, 'cell')} missing ({share:.2g} %)"
+    with_gaps = [k for k in range(len(missing)) if missing[k]]
+    names = [table.name(table.features[k]) for k in with_gaps]
+    if len(names) <= 3:
+        return f"{told}, all in {listing(names)}" if len(names) < len(missing) else told
+    worst = max(with_gaps, key=lambda k: int(missing[k]))
+    most = 100.0 * int(missing[worst]) / rows
+    return (
+        f"{told} in {len(names)} columns, most in {listing([table.name(table.features[worst])])} "
+        f"({most:.2g} %)"
+    )
+
+
+def tell_fit(model: Any, source: Any, narrator: Narrator) -> None:
+    choice = getattr(model, "rank_choice_", None)
+    chosen = getattr(model, "choice_", None)
+    if choice is not None:
+        narrator.say("Chose", choice.summary, why=choice.summary)
+    elif chosen is not None:
+        narrator.say("Chose", str(chosen.summary), why=str(chosen.summary))
+    facts = facts_of(model, source)
+    parts = [CLASSES.get(facts["model"], facts["model"])]
+    if facts.get("n_components") is not None and choice is None:
+        parts.append(f"k = {facts['n_components']}")
+    if facts.get("n_iter") is not None and facts.get("converged") is not None:
+        steps = many(facts["n_iter"], "step")
+        parts += [steps, "converged" if facts["converged"] else "NOT converged"]
+    told = ", ".join(parts)
+    if facts.get("log_likelihood_per_row") is not None:
+        told += f"; log-likelihood per row {signed(facts['log_likelihood_per_row'])}"
+    if facts.get("explained_variance_ratio") is not None:
+        share = 100.0 * facts["explained_variance_ratio"]
+        told += f"; {share:.0f} % of the variance explained"
+    narrator.say("Fit", told, **facts)
+
+
+def facts_of(model: Any, source: Any) -> dict[str, Any]:
+    """What a fitted estimator says of itself, as far as it does."""
+    import numpy as np
+
+    def attribute(name: str) -> Any:
+        try:
+            return getattr(model, name)
+        except AttributeError:
+            return None
+
+    facts: dict[str, Any] = {"model": type(model).__name__}
+    for name in ("n_components", "n_iter", "converged"):
+        value = attribute(f"{name}_")
+        if value is not None:
+            facts[name] = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(facts.get("n_components"), tuple):
+        facts["n_components"] = list(facts["n_components"])
+    total = attribute("log_likelihood_")
+    if total is not None and np.ndim(total) == 0:
+        facts["log_likelihood_per_row"] = float(total) / max(source.seen().sum_w, 1.0)
+    ratio = attribute("explained_variance_ratio_")
+    if ratio is not None:
+        facts["explained_variance_ratio"] = float(np.sum(ratio))
+    if type(model).__name__ in ("PPCA", "PCA", "BayesianPCA"):
+        facts["noise_sd"] = float(np.sqrt(np.mean(model.noise_variance_)))
+    return facts

@@ -1,0 +1,183 @@
+"""Models by the names that the command line has for them, and their parameters from text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from eigengap.cli.errors import WrongUsage
+
+CLASSES = {
+    "ppca": "PPCA",
+    "pca": "PCA",
+    "fa": "FactorAnalysis",
+    "bayesian-pca": "BayesianPCA",
+    "mixture": "MixturePPCA",
+    "ica": "ICA",
+    "mds": "ClassicalMDS",
+    "whitener": "Whitener",
+    "kernel-pca": "KernelPCA",
+    "isomap": "Isomap",
+    "laplacian": "LaplacianEigenmaps",
+    "mvu": "MaximumVarianceUnfolding",
+    "structure": "StructurePreservingEmbedding",
+    "gplvm": "GPLVM",
+    "autoencoder": "Autoencoder",
+    "novelty": "NoveltyDetector",
+    "low-rank": "LowRankImputer",
+    "classifier": "PPCAClassifier",
+    "regressor": "PPCARegressor",
+}
+NAMES = tuple(CLASSES)
+WITH_TARGET = ("classifier", "regressor")
+# Given by options of their own, or of no use to a command.
+ELSEWHERE = {
+    "n_components": "-k",
+    "missing_values": "--na",
+    "checkpoint": "--checkpoint",
+    "scale": "--scale or --no-scale",
+    "random_state": "--seed",
+    "verbose": "-v",
+    "copy": "",
+    "copy_X": "",
+}
+
+
+def estimator(
+    name: str,
+    *,
+    components: str | None = None,
+    scale: bool | None = None,
+    seed: int = 0,
+    checkpoint: str | None = None,
+    settings: Sequence[str] = (),
+    verbose: bool = False,
+) -> Any:
+    """An unfitted estimator with what the options say."""
+    import eigengap
+
+    made = getattr(eigengap, CLASSES[name])()
+    chosen = _settings(settings)
+    inner = chosen.pop("estimator", None)
+    if inner is not None:
+        made.set_params(estimator=_inner(name, inner, components, scale, seed))
+    elif name == "novelty" and components is not None:
+        made.set_params(estimator=estimator("fa", components=components, seed=seed))
+    known = made.get_params(deep=True)
+    _require_known(name, chosen, known)
+    given: dict[str, Any] = {"random_state": seed} if "random_state" in known else {}
+    if components is not None and "n_components" in known:
+        given["n_components"] = _components(components)
+    elif components is not None and name != "novelty":
+        raise WrongUsage(f"-m {name} has no number of components; leave -k out")
+    given |= _scale(name, scale, known)
+    if checkpoint is not None:
+        given |= _checkpoint(name, checkpoint, known)
+    if verbose and "verbose" in known:
+        given["verbose"] = True
+    return made.set_params(**given, **chosen)
+
+
+def _inner(name: str, inner: Any, components: str | None, scale: bool | None, seed: int) -> Any:
+    """The model within another: by its name here; "auto" and "thorough" are words of low-rank."""
+    if isinstance(inner, str) and inner in CLASSES and inner not in WITH_TARGET:
+        return estimator(inner, components=components, scale=scale, seed=seed)
+    if name == "low-rank" and inner in ("auto", "thorough"):
+        return inner
+    raise WrongUsage(f"--set estimator={inner}: it is a model by its name, e.g. --set estimator=fa")
+
+
+def _components(text: str) -> int | float | str:
+    """N, a share of the variance, or auto."""
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0.0 < share < 1.0:
+        raise WrongUsage(
+            f"-k {text}: a number of components (3), a share of the variance (0.95), or auto"
+        )
+    return share
+
+
+def _scale(name: str, scale: bool | None, known: dict[str, Any]) -> dict[str, Any]:
+    if "scale" not in known:
+        if scale is not None:
+            raise WrongUsage(f"-m {name} does not scale columns; leave --scale and --no-scale out")
+        return {}
+    if scale is None and name == "low-rank":  # which tries both
+        return {}
+    return {"scale": True if scale is None else scale}
+
+
+def _checkpoint(name: str, path: str, known: dict[str, Any]) -> dict[str, Any]:
+    if "checkpoint" not in known:
+        raise WrongUsage(
+            f"-m {name} keeps no checkpoint; pca, ppca, fa, bayesian-pca and mixture do"
+        )
+    return {"checkpoint": path}
+
+
+def _settings(settings: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise WrongUsage(f"--set {setting}: write it as --set name=value")
+        if name in found:
+            raise WrongUsage(f"--set {name} is given twice")
+        found[name] = value_of(text)
+    return found
+
+
+def value_of(text: str) -> Any:
+    """What a text on the command line means: JSON, True, False or None, else itself.
+
+    >>> value_of("3"), value_of("1e-8"), value_of("true"), value_of("None"), value_of("rbf")
+    (3, 1e-08, True, None, 'rbf')
+    >>> value_of("[1, 2]"), value_of('"3"')
+    ([1, 2], '3')
+    """
+    text = text.strip()
+    words = {"True": True, "False": False, "None": None}
+    if text in words:
+        return words[text]
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _require_known(name: str, chosen: dict[str, Any], known: dict[str, Any]) -> None:
+    for parameter, value in chosen.items():
+        if parameter in ELSEWHERE:
+            option = ELSEWHERE[parameter]
+            way = f"it is given by {option}" if option else "it means nothing to a command"
+            raise WrongUsage(f"--set {parameter}={value}: {way}")
+        if parameter not in known:
+            raise WrongUsage(_unknown(name, parameter, known))
+
+
+def _unknown(name: str, parameter: str, known: dict[str, Any]) -> str:
+    from difflib import get_close_matches
+
+    names = sorted(one for one in known if one not in ELSEWHERE and "__" not in one)
+    close = get_close_matches(parameter, names, n=1)
+    hint = f"Did you mean {close[0]}? " if close else ""
+    return (
+        f"--set {parameter}: {CLASSES[name]} has no such parameter. {hint}It has {', '.join(names)}"
+    )
+
+
+def name_of(fitted: Any) -> str:
+    """The command line's name of a fitted estimator, its class where it has none."""
+    kind = type(fitted).__name__
+    return next((name for name, class_ in CLASSES.items() if class_ == kind), kind)

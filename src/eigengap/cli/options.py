@@ -1,0 +1,91 @@
+"""Options that several commands share, each written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from eigengap.cli.models import NAMES
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FILE = click.Path(allow_dash=True)  # completes names of files; what is there is looked at later
+
+
+def stacked(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Several decorators as one, the first on top."""
+
+    def decorate(function: F) -> F:
+        for one in reversed(decorators):
+            function = one(function)
+        return function
+
+    return decorate
+
+
+data = click.argument("data", type=FILE, metavar="DATA")
+model_file = click.argument("model", type=FILE, metavar="MODEL")
+
+talking = stacked(
+    click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON."),
+    click.option("-q", "--quiet", is_flag=True, help="Say nothing unless something is wrong."),
+    click.option("-v", "--verbose", is_flag=True, help="Say more."),
+)
+forcing = click.option("--force", is_flag=True, help="Overwrite files that exist.")
+
+ids = click.option(
+    "--id", "ids", multiple=True, metavar="COL",
+    help="A column that names the rows: kept beside them in outputs, not a feature.",
+)  # fmt: skip
+missing = click.option(
+    "--na", multiple=True, metavar="VALUE",
+    help='What stands for a missing cell besides empty ones and NA, e.g. --na "?" --na -999.',
+)  # fmt: skip
+columns = stacked(
+    ids,
+    click.option(
+        "--ignore", multiple=True, metavar="COLS", help="Columns that are no features: a,b."
+    ),
+    click.option(
+        "--columns", multiple=True, metavar="COLS", help="The features, and no others: a,b."
+    ),
+    missing,
+)  # fmt: skip
+
+components = click.option(
+    "-k", "--components", metavar="N|SHARE|auto",
+    help="Components: a number, a share of the variance (0.95), or auto.",
+)  # fmt: skip
+fitting = stacked(
+    components,
+    click.option(
+        "--set", "settings", multiple=True, metavar="NAME=VALUE",
+        help="Any other parameter of the model, e.g. --set tol=1e-8.",
+    ),
+    click.option(
+        "--scale/--no-scale", default=None,
+        help="Divide columns by their standard deviations (the default, where the model can).",
+    ),
+    click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of what is random."),
+    click.option(
+        "--checkpoint", type=click.Path(), metavar="FILE",
+        help="Keep the steps of the fit here; the same command goes on from there.",
+    ),
+    click.option(
+        "--scheduler", metavar="ADDRESS",
+        help="Fit on the Dask cluster of this scheduler, e.g. tcp://host:8786.",
+    ),
+)  # fmt: skip
+model_name = click.option(
+    "-m", "--model", "name", type=click.Choice(NAMES), default="ppca", show_default=True,
+    metavar="MODEL", help=f"One of {', '.join(NAMES)}.",
+)  # fmt: skip
+
+
+def output(default: str | None, what: str) -> Callable[[F], F]:
+    return click.option(
+        "-o", "--output", type=FILE, default=default, show_default=default is not None,
+        metavar="FILE", help=f"Where to write {what}; - is standard output.",
+    )  # fmt: skip

@@ -1,0 +1,302 @@
+"""What was fitted, in words and numbers: a small value that a terminal and a notebook can show.
+
+Nothing is computed here: facts are read off the fitted attributes of whatever estimator it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from eigengap.sources.wording import quote, show
+from eigengap.spectrum import Spectrum
+
+MOST_COMPONENTS = 12
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Component:
+    """A line of the table of components."""
+
+    name: str
+    variance: float
+    share: float  # of the total, in per cent
+    together: float  # up to here
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Facts about a fitted estimator; str() is a text, a notebook shows a table."""
+
+    name: str
+    facts: tuple[tuple[str, str], ...]
+    components: tuple[Component, ...] = ()
+    more: int = 0  # components that are not listed
+    warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        wide = max([len(key) for key, _ in self.facts], default=0)
+        lines = [self.name, *(f"  {key:<{wide}}  {text}" for key, text in self.facts)]
+        if self.components:
+            lines += ["", *_table(self)]
+        lines += [f"  ! {told}" for told in self.warnings]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th scope='row' style='text-align:left;font-weight:500;padding:1px 1em 1px 0;"
+            f"vertical-align:top'>{escape(key)}</th><td style='text-align:left;padding:1px 0'>"
+            f"{escape(text)}</td></tr>"
+            for key, text in self.facts
+        )
+        told = "".join(f"<p style='margin:.3em 0'>⚠ {escape(text)}</p>" for text in self.warnings)
+        return (
+            "<div class='eigengap-summary' style='font-family:system-ui,sans-serif;font-size:13px;"
+            f"line-height:1.45'><strong>{escape(self.name)}</strong>"
+            f"<table style='border-collapse:collapse;margin:.3em 0'>{rows}</table>"
+            f"{_html_table(self)}{told}</div>"
+        )
+
+
+def summary_of(estimator: Any) -> Summary:
+    """The facts of a fitted estimator."""
+    components, more = _components(estimator)
+    return Summary(
+        type(estimator).__name__,
+        tuple(_facts(estimator)),
+        components,
+        more,
+        tuple(_warnings(estimator)),
+    )
+
+
+# Facts -----------------------------------------------------------------------------------------
+
+
+def _facts(estimator: Any) -> Iterator[tuple[str, str]]:
+    model = _inner(estimator)
+    yield "fitted to", _table_size(estimator)
+    if model is not estimator:
+        yield "model", type(model).__name__
+    yield from _size(estimator, model)
+    yield from _quality(model)
+    yield from _particular(estimator)
+    yield from _convergence(model)
+
+
+def _table_size(estimator: Any) -> str:
+    d = int(getattr(estimator, "n_features_in_", 0))
+    rows = _rows(estimator)
+    told = f"{d:,} column{'s' if d != 1 else ''}"
+    if rows is None:
+        return told
+    gaps = _gaps(_inner(estimator), rows)
+    told = f"{rows:,.6g} rows × {told}"
+    if gaps is None:
+        return told
+    if gaps < 0.5:
+        return f"{told}, none of their cells missing"
+    columns = len(_inner(estimator).evidence_.seen_w)
+    return f"{told}, {gaps:,.6g} cells missing ({100 * gaps / (rows * columns):.3g} %)"
+
+
+def _rows(estimator: Any) -> float | None:
+    """Rows of the fit, by weight, where the estimator has kept their number."""
+    if hasattr(estimator, "models_"):
+        parts = [_rows(model) for model in estimator.models_]
+        return None if any(part is None for part in parts) else float(sum(parts))  # type: ignore[arg-type]
+    model = _inner(estimator)
+    spectrum = getattr(model, "spectrum_", None)
+    if isinstance(spectrum, Spectrum):
+        return float(spectrum.sum_w)
+    if hasattr(model, "component_rows_"):
+        return float(np.sum(model.component_rows_))
+    if hasattr(model, "embedding_"):
+        return float(len(model.embedding_))
+    return None
+
+
+def _gaps(model: Any, rows: float) -> float | None:
+    evidence = getattr(model, "evidence_", None)
+    if evidence is None or isinstance(evidence, tuple):
+        return None
+    return float(np.sum(rows - evidence.seen_w))
+
+
+def _size(estimator: Any, model: Any) -> Iterator[tuple[str, str]]:
+    q = getattr(model, "n_components_", None)
+    if q is not None:
+        yield "components", ", ".join(map(str, q)) if isinstance(q, tuple) else str(q)
+    choice = getattr(model, "rank_choice_", None)
+    if choice is not None:
+        yield "chosen", choice.summary
+    picked = getattr(estimator, "choice_", None)
+    if picked is not None:
+        yield "chosen", str(picked.summary)
+    scaled = getattr(model, "scale_", None)
+    if scaled is not None and getattr(model, "scale", False):
+        yield "units", "columns divided by their standard deviations"
+
+
+def _quality(model: Any) -> Iterator[tuple[str, str]]:
+    share = getattr(model, "explained_variance_ratio_", None)
+    if share is not None and len(share):
+        yield "explained", f"{100 * float(np.sum(share)):.1f} % of the variance"
+    noise = getattr(model, "noise_variance_", None)
+    if noise is not None:
+        yield "noise variance", _noise(np.asarray(noise, dtype=float))
+    freedom = getattr(model, "degrees_of_freedom_", np.inf)
+    if np.isfinite(freedom):
+        yield "Student noise", f"{freedom:.3g} degrees of freedom"
+    for name, told in (
+        ("elbo_", "evidence lower bound"),
+        ("log_likelihood_", "log-likelihood"),
+        ("bound_", "bound on the log-likelihood"),
+        ("loss_", "loss"),
+        ("residual_variance_", "residual variance of the distances"),
+        ("goodness_of_fit_", "goodness of fit"),
+        ("constraint_violation_", "worst violation of a distance"),
+    ):
+        value = getattr(model, name, None)
+        if value is not None:
+            yield told, ", ".join(f"{v:.5g}" for v in np.atleast_1d(value))
+
+
+def _noise(noise: Any) -> str:
+    if noise.ndim == 0:
+        return f"{float(noise):.4g}"
+    return f"from {float(noise.min()):.3g} to {float(noise.max()):.3g}"
+
+
+def _particular(estimator: Any) -> Iterator[tuple[str, str]]:
+    if hasattr(estimator, "classes_"):
+        named = [show(label) for label in estimator.classes_[:MOST_NAMED]]
+        more = len(estimator.classes_) - len(named)
+        yield "classes", ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    if hasattr(estimator, "n_mixture_"):
+        weights = ", ".join(f"{w:.2f}" for w in estimator.weights_[:8])
+        more = estimator.n_mixture_ - 8
+        yield (
+            "mixture",
+            f"{estimator.n_mixture_} components of weight {weights}"
+            + (f" and {more} more" if more > 0 else ""),
+        )
+    if hasattr(estimator, "non_gaussianity_"):
+        shown = ", ".join(f"{v:.2f}" for v in estimator.non_gaussianity_[:8])
+        yield "non-Gaussianity", shown + (", …" if len(estimator.non_gaussianity_) > 8 else "")
+    for name, told in (("n_neighbors_", "neighbours"), ("gamma_", "gamma")):
+        value = getattr(estimator, name, None)
+        if isinstance(value, int | float | np.number):
+            yield told, f"{value:.4g}"
+    if hasattr(estimator, "offset_") and hasattr(estimator, "alpha"):
+        p = float(np.exp(estimator.offset_))
+        yield "flags", f"rows with p < {p:.3g}"
+
+
+def _convergence(model: Any) -> Iterator[tuple[str, str]]:
+    converged = getattr(model, "converged_", None)
+    trace = getattr(model, "trace_", None)
+    if trace is not None and len(trace) == 0:
+        yield "fit", "in closed form"
+        return
+    steps = getattr(model, "n_iter_", None)
+    if steps is None:
+        return
+    told = f"{int(steps):,} step{'s' if steps != 1 else ''}"
+    if converged is not None:
+        told += ", converged" if converged else ", NOT converged"
+    yield "fit", told
+
+
+def _warnings(estimator: Any) -> Iterator[str]:
+    model = _inner(estimator)
+    if getattr(model, "converged_", True) is False or getattr(model, "converged_", True) == 0:
+        yield "the fit did not converge: raise max_iter, or tol"
+    at_floor = getattr(model, "heywood_", ())
+    if at_floor:
+        names = getattr(estimator, "feature_names_in_", None)
+        named = [str(j) if names is None else quote(str(names[j])) for j in at_floor[:MOST_NAMED]]
+        more = f" and {len(at_floor) - MOST_NAMED} more" if len(at_floor) > MOST_NAMED else ""
+        yield f"Heywood case: the factors explain columns {', '.join(named)}{more} entirely"
+    if getattr(model, "negative_share_", 0.0) > 1e-6:
+        yield f"the distances are not Euclidean: negative share {model.negative_share_:.2g}"
+    if getattr(model, "n_connected_components_", 1) > 1:
+        yield f"the graph had {model.n_connected_components_} parts, which were joined"
+    asked = getattr(model, "n_mixture", None)
+    if asked is not None and model.n_mixture_ < asked:
+        yield f"{model.n_mixture_} of {asked} components are left: the others lost their rows"
+
+
+# Components ------------------------------------------------------------------------------------
+
+
+def _components(estimator: Any) -> tuple[tuple[Component, ...], int]:
+    model = _inner(estimator)
+    variance = getattr(model, "explained_variance_", None)
+    share = getattr(model, "explained_variance_ratio_", None)
+    if variance is None or share is None or len(variance) != len(share):
+        return (), 0
+    prefix = getattr(model, "_prefix", "PC")
+    together = np.cumsum(share)
+    listed = tuple(
+        Component(
+            f"{prefix}{k + 1}", float(variance[k]), 100 * float(share[k]), 100 * float(together[k])
+        )
+        for k in range(min(len(variance), MOST_COMPONENTS))
+    )
+    return listed, len(variance) - len(listed)
+
+
+HEADS = ("component", "variance", "share, %", "together, %")
+
+
+def _cells(component: Component) -> tuple[str, ...]:
+    return (
+        component.name,
+        f"{component.variance:.4g}",
+        f"{component.share:.1f}",
+        f"{component.together:.1f}",
+    )
+
+
+def _table(summary: Summary) -> list[str]:
+    rows = [HEADS, *(_cells(component) for component in summary.components)]
+    wide = [max(len(row[k]) for row in rows) for k in range(len(HEADS))]
+    lines = [
+        "  "
+        + "  ".join(
+            [row[0].ljust(wide[0]), *(c.rjust(w) for c, w in zip(row[1:], wide[1:], strict=True))]
+        )
+        for row in rows
+    ]
+    return [*lines, f"  and {summary.more} more"] if summary.more else lines
+
+
+def _html_table(summary: Summary) -> str:
+    if not summary.components:
+        return ""
+    cell = "text-align:right;padding:1px .8em"
+    head = "".join(f"<th scope='col' style='{cell};font-weight:500'>{h}</th>" for h in HEADS)
+    body = "".join(
+        "<tr>" + "".join(f"<td style='{cell}'>{escape(text)}</td>" for text in _cells(c)) + "</tr>"
+        for c in summary.components
+    )
+    more = f"<tr><td colspan='4' style='{cell}'>and {summary.more} more</td></tr>"
+    return (
+        "<table style='border-collapse:collapse;margin:.3em 0'>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}{more if summary.more else ''}</tbody></table>"
+    )
+
+
+def _inner(estimator: Any) -> Any:
+    """The model inside a detector, an imputer or a regressor; any other estimator itself."""
+    found = getattr(estimator, "estimator_", None)
+    return estimator if found is None else _inner(found)

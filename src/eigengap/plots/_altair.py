@@ -1,0 +1,12 @@
+"""Altair, or words on how to get it."""
+
+from __future__ import annotations
+
+from eigengap.extras import MissingExtraError
+
+try:
+    import altair as alt
+except ImportError as error:
+    raise MissingExtraError("drawing plots", "altair", "cli") from error
+
+__all__ = ["alt"]

@@ -1,0 +1,216 @@
+"""What all charts share: data in place, titles that say what is shown, equal units on both axes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from eigengap.linalg import Array
+from eigengap.plots._altair import alt
+from eigengap.plots.numbers.colour import Colour
+from eigengap.plots.theme import theme
+
+Chart = Any  # an Altair chart: single, layered or concatenated
+LETTER = 5.9  # points that a letter of a subtitle takes, about
+
+
+class Rows(alt.InlineData):
+    """Data in place, which Altair does not hold against its schema row by row: that takes long."""
+
+    _class_is_valid_at_instantiation = False
+
+
+def data(**columns: Iterable[Any]) -> Rows:
+    """Columns as the data of a chart: plain values under neutral names, NaN as null."""
+    names = list(columns)
+    rows = zip(*(_plain(column) for column in columns.values()), strict=True)
+    return Rows(values=[dict(zip(names, row, strict=True)) for row in rows])
+
+
+def quantity(field: str, title: str | None = None, **how: Any) -> dict[str, Any]:
+    """An encoding of numbers."""
+    return {"field": field, "type": "quantitative", "title": title, **how}
+
+
+def kind(field: str, title: str | None = None, **how: Any) -> dict[str, Any]:
+    """An encoding of names."""
+    return {"field": field, "type": "nominal", "title": title, **how}
+
+
+def tips(**fields: str) -> list[alt.Tooltip]:
+    """What is shown when the pointer rests on a mark: title by field; "#..." is a number."""
+    found = []
+    for field, title in fields.items():
+        if title.startswith("#"):
+            found.append(
+                alt.Tooltip(field=field, type="quantitative", title=title[1:], format=".4~g")
+            )
+        else:
+            found.append(alt.Tooltip(field=field, type="nominal", title=title))
+    return found
+
+
+def finish(chart: Chart, title: str, *notes: str, width: float = 480) -> Chart:
+    """The chart with its title, what has to be said below it, and the light theme."""
+    wide = max(int(width / LETTER), 40)
+    lines = [line for note in notes if note for line in textwrap.wrap(note, wide)]
+    title_of = alt.TitleParams(text=title, subtitle=lines) if lines else alt.TitleParams(text=title)
+    return theme(chart.properties(title=title_of))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A drawing area and the numbers at its sides."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+    width: float
+    height: float
+    titles: tuple[str, str] = ("", "")  # of its axes
+    ticks: tuple[float, ...] | None = None  # None leaves them to Vega
+
+    @property
+    def unit(self) -> float:
+        """Points for each unit of x."""
+        return self.width / (self.x[1] - self.x[0])
+
+    def to_points(self, xy: Array) -> Array:
+        """Positions (k, 2) on the page, down from the upper left corner."""
+        return np.column_stack(
+            [
+                (xy[:, 0] - self.x[0]) / (self.x[1] - self.x[0]) * self.width,
+                (self.y[1] - xy[:, 1]) / (self.y[1] - self.y[0]) * self.height,
+            ]
+        )
+
+    def from_points(self, at: Array) -> Array:
+        return np.column_stack(
+            [
+                self.x[0] + at[:, 0] / self.width * (self.x[1] - self.x[0]),
+                self.y[1] - at[:, 1] / self.height * (self.y[1] - self.y[0]),
+            ]
+        )
+
+    def widened(self, left: float, right: float) -> Frame:
+        """With so many points more at its sides, the unit as it was."""
+        low, high = self.x[0] - left / self.unit, self.x[1] + right / self.unit
+        return replace(self, x=(low, high), width=self.width + left + right)
+
+    def encode_x(self, field: str = "x") -> alt.X:
+        return alt.X(
+            field=field,
+            type="quantitative",
+            title=self.titles[0],
+            scale=alt.Scale(domain=list(self.x), nice=False, zero=False),
+            axis=self._axis(),
+        )
+
+    def encode_y(self, field: str = "y") -> alt.Y:
+        return alt.Y(
+            field=field,
+            type="quantitative",
+            title=self.titles[1],
+            scale=alt.Scale(domain=list(self.y), nice=False, zero=False),
+            axis=self._axis(),
+        )
+
+    def _axis(self) -> alt.Axis:
+        if self.ticks is None:
+            return alt.Axis(grid=False, tickCount=6)
+        return alt.Axis(grid=False, values=list(self.ticks))
+
+
+def equal_frame(
+    points: Array,
+    titles: Sequence[str],
+    *,
+    width: float = 480,
+    least: float = 240,
+    most: float = 480,
+    pad: float = 0.06,
+) -> Frame:
+    """A frame around points (k, 2) in which a unit is as long across as it is up."""
+    finite = points[np.isfinite(points).all(axis=1)]
+    low, high = (
+        (finite.min(axis=0), finite.max(axis=0)) if len(finite) else (-np.ones(2), np.ones(2))
+    )
+    size = np.maximum(high - low, 1e-12 * max(float(np.max(np.abs(finite), initial=1.0)), 1e-300))
+    size = np.where(size < 1e-9 * size.max(), size.max(), size)
+    centre = (low + high) / 2.0
+    size = size * (1.0 + 2.0 * pad)
+    height = float(np.clip(size[1] / size[0] * width, least, most))
+    unit = min(width / size[0], height / size[1])  # points for each unit
+    reach = np.array([width, height]) / unit / 2.0
+    return Frame(
+        (float(centre[0] - reach[0]), float(centre[0] + reach[0])),
+        (float(centre[1] - reach[1]), float(centre[1] + reach[1])),
+        width,
+        height,
+        (titles[0], titles[1]),
+    )
+
+
+def origin(frame: Frame) -> list[Any]:
+    """Thin lines through 0, where it is within the frame."""
+    zero = alt.Chart(data(zero=[0.0])).mark_rule(style="eg-zero")
+    layers = []
+    if frame.x[0] < 0 < frame.x[1]:
+        layers.append(zero.encode(x=frame.encode_x("zero")))
+    if frame.y[0] < 0 < frame.y[1]:
+        layers.append(zero.encode(y=frame.encode_y("zero")))
+    return layers
+
+
+def words(field: str = "said") -> alt.Text:
+    """An encoding of text."""
+    return alt.Text(field=field, type="nominal")
+
+
+def upper(text: str) -> str:
+    """A sentence: its first letter large, a full stop at its end; nothing of nothing.
+
+    >>> upper("5 of 9 rows"), upper("k = 3: noise")
+    ('5 of 9 rows.', 'k = 3: noise.')
+    """
+    if not text:
+        return ""
+    shown = text if text[:3] == "k =" else text[:1].upper() + text[1:]
+    return shown.rstrip(".") + "."
+
+
+def coloured(colour: Colour | None) -> Mapping[str, Any]:
+    """Encodings of the field `colour`: categories differ in colour and shape."""
+    if colour is None:
+        return {}
+    if colour.categories is None:
+        return {
+            "color": alt.Color(
+                field="colour",
+                type="quantitative",
+                title=colour.title or None,
+                scale=alt.Scale(range="ramp"),
+                legend=alt.Legend(gradientLength=140),
+            )
+        }
+    scale = alt.Scale(domain=colour.categories)
+    legend = alt.Legend(symbolOpacity=1.0)
+    return {
+        "color": alt.Color(
+            field="colour", type="nominal", title=colour.title or None, scale=scale, legend=legend
+        ),
+        "shape": alt.Shape(
+            field="colour", type="nominal", title=colour.title or None, scale=scale, legend=legend
+        ),
+    }
+
+
+def _plain(column: Iterable[Any]) -> Sequence[Any]:
+    if isinstance(column, np.ndarray):
+        if column.dtype.kind == "f":
+            return [None if v != v else v for v in column.tolist()]
+        return column.tolist()
+    return [v.item() if isinstance(v, np.generic) else v for v in column]

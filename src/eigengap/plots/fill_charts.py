@@ -1,0 +1,304 @@
+"""Filled cells with their intervals; and intervals of cells whose truth is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eigengap.estimators._plot import require_fitted
+from eigengap.linalg import Array
+from eigengap.plots._altair import alt
+from eigengap.plots.drawing import Chart, data, finish, quantity, tips, upper, words
+from eigengap.plots.numbers.fills import Calibration, Fills, calibration, fills
+from eigengap.plots.numbers.names import names_of
+from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
+from eigengap.sources.checks import resolve_columns
+
+MOST_CELLS = 120  # of a column
+MOST_COLUMNS = 6
+MOST_POINTS = 2000
+
+
+def imputation(
+    estimator: Any,
+    X: Any,
+    *,
+    column: Any = None,
+    truth: Any = None,
+    held_out: float | None = None,
+    level: float = 0.95,
+    max_rows: int = MOST_ROWS,
+) -> Chart:
+    """Filled cells with their intervals, beside what was seen of their columns.
+
+    Parameters
+    ----------
+    estimator : fitted estimator with `impute`
+    X : table of shape (n_samples, n_features)
+        NaN marks a gap.
+    column : str or int, default=None
+        One column; None takes those with most gaps, up to six.
+    truth : table of X's shape, default=None
+        With it, or `held_out`, cells are drawn against their true values, with how often the
+        intervals hold them: a calibration view.
+    held_out : float in (0, 1), default=None
+        Share of the seen cells to hide and fill again. The model has seen them in its fit, so that
+        this flatters it a little; rows that were not in the fit do not.
+    level : float in (0, 1), default=0.95
+    max_rows : int, default=5000
+
+    Returns
+    -------
+    altair chart
+
+    Examples
+    --------
+    >>> from eigengap import PPCA
+    >>> from eigengap.plots import imputation
+    >>> from sklearn.datasets import load_iris
+    >>> X = load_iris().data
+    >>> X[::5, 2] = float("nan")
+    >>> chart = imputation(PPCA(2).fit(X), X)
+    >>> chart.to_dict()["title"]["subtitle"][0]
+    '30 filled cells with 95 % intervals, in the order of their values; at the'
+    """
+    require_fitted(estimator)
+    table = table_of(X, estimator, most=max_rows)
+    names = names_of(estimator, table.X.shape[1])
+    chosen = None if column is None else _position(column, estimator, names)
+    if truth is not None or held_out is not None:
+        return _calibration(estimator, table, names, chosen, truth, held_out, level)
+    found = fills(estimator, table.X, level)
+    if len(found.value) == 0:
+        raise ValueError(
+            "X has no gaps, so that nothing was filled; held_out=0.1 hides cells that were seen"
+        )
+    count = np.bincount(found.column, minlength=len(names))
+    if chosen is None:
+        most = np.argsort(-count, kind="stable")[:MOST_COLUMNS]
+        shown = [int(j) for j in most if count[j]]
+    elif count[chosen] == 0:
+        raise ValueError(f"column {names[chosen]} has no gaps among the rows that are shown")
+    else:
+        shown = [chosen]
+    panels = [_column(found, table.X[:, j], table, j, names[j]) for j in shown]
+    chart = alt.concat(*panels, columns=2 if len(panels) > 1 else 1, spacing=24)
+    gappy = int(np.sum(count > 0))
+    return finish(
+        chart,
+        f"Cells filled by {type(estimator).__name__}",
+        f"{len(found.value):,} filled cells with {100 * level:g} % intervals, in the order of "
+        "their values; at the left what was seen of the column.",
+        ""
+        if chosen is not None or len(shown) == gappy
+        else (f"The {len(shown)} columns with most gaps of {gappy}."),
+        _told(count[shown]),
+        upper(table.told()),
+        width=460,
+    )
+
+
+def _column(found: Fills, seen: Array, table: Table, j: int, name: str) -> Any:
+    """Intervals of one column, and a histogram of what was seen of it at the left."""
+    cells = np.flatnonzero(found.column == j)
+    cells = cells[np.argsort(found.value[cells], kind="stable")]
+    if len(cells) > MOST_CELLS:
+        cells = cells[np.linspace(0, len(cells) - 1, MOST_CELLS).round().astype(int)]
+    known = seen[~np.isnan(seen)]
+    low = min(float(known.min(initial=np.inf)), float(found.low[cells].min()))
+    high = max(float(known.max(initial=-np.inf)), float(found.high[cells].max()))
+    pad = 0.04 * (high - low) or 1.0
+    scale = alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False)
+    y = alt.Y(**quantity("value", name, scale=scale, axis=alt.Axis(tickCount=6)))
+    bars = data(
+        k=np.arange(1, len(cells) + 1),
+        value=found.value[cells],
+        low=found.low[cells],
+        high=found.high[cells],
+        row=table.at[found.row[cells]],
+    )
+    x = alt.X(
+        **quantity(
+            "k",
+            "filled cell",
+            axis=alt.Axis(labels=False, ticks=False, grid=False, titlePadding=22),
+        )
+    )
+    tip = tips(row="#row", value="#filled with", low="#from", high="#to")
+    base = alt.Chart(bars).encode(x=x, tooltip=tip)
+    bare_y = alt.Y(**quantity("low", None, scale=scale, axis=alt.Axis(labels=False, ticks=False)))
+    intervals = alt.layer(
+        base.mark_rule(style="eg-main", strokeWidth=1.6, opacity=0.55).encode(y=bare_y, y2="high"),
+        base.mark_point(style="eg-main", filled=True, size=26, opacity=1.0).encode(
+            y=alt.Y(**quantity("value", None, scale=scale))
+        ),
+    ).properties(width=210, height=190)
+    count, edges = np.histogram(known, bins=np.linspace(low, high, 25) if high > low else 1)
+    histogram = (
+        alt.Chart(data(value=edges[:-1], top=edges[1:], count=count))
+        .mark_rect(style="eg-soft", opacity=0.7)
+        .encode(
+            y=y,
+            y2="top",
+            x=alt.X(**quantity("count", "seen", axis=alt.Axis(tickCount=2, grid=False))),
+            x2=alt.datum(0),
+            tooltip=tips(count="#cells", value="#from", top="#to"),
+        )
+        .properties(width=70, height=190)
+    )
+    return alt.hconcat(histogram, intervals, spacing=6)
+
+
+def _calibration(
+    estimator: Any,
+    table: Table,
+    names: list[str],
+    chosen: int | None,
+    truth: Any,
+    held_out: float | None,
+    level: float,
+) -> Chart:
+    known = None
+    if truth is not None:
+        known = table_of(truth, estimator, most=max(len(table.at), 1))
+        if known.n != table.n:
+            raise ValueError(f"truth has {known.n} rows, and X has {table.n}")
+    found = calibration(
+        estimator,
+        table.X,
+        truth=None if known is None else known.X,
+        share=held_out if held_out is not None else 0.1,
+        level=level,
+    )
+    if chosen is not None:
+        found = _only(found, chosen)
+    chart = alt.hconcat(_against_truth(found, table, names), _coverage(found), spacing=34)
+    n = len(found.truth)
+    whose = (
+        ""
+        if known is not None
+        else (
+            " The model was fitted with these cells, unless these are new rows: that flatters it."
+        )
+    )
+    which = f"column {names[chosen]}" if chosen is not None else "all columns, in their own spread"
+    percent = f"{100 * level:g} %"
+    return finish(
+        chart,
+        f"How well {type(estimator).__name__} predicts hidden cells",
+        f"{100 * found.coverage:.1f} % of {n:,} hidden cells lie in their {percent} intervals "
+        f"({which}).{whose}",
+        f"{MOST_POINTS:,} of the cells are drawn." if n > MOST_POINTS else "",
+        upper(table.told()),
+        width=600,
+    )
+
+
+def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
+    f = found.fills
+    kept = np.arange(len(f.value))
+    if len(kept) > MOST_POINTS:
+        kept = np.sort(np.random.default_rng(0).choice(kept, MOST_POINTS, replace=False))
+    several = len(np.unique(f.column)) > 1
+    centre, unit = np.zeros(len(names)), np.ones(len(names))
+    if several:  # columns in their own units cannot share an axis
+        centre = np.nanmean(table.X, axis=0)
+        spread = np.nanstd(table.X, axis=0)
+        unit = np.where(spread > 0, spread, 1.0)
+    c = f.column[kept]
+    standard = [(v[kept] - centre[c]) / unit[c] for v in (found.truth, f.value, f.low, f.high)]
+    truth, value, low, high = standard
+    inside = (low <= truth) & (truth <= high)
+    points = data(
+        truth=truth,
+        value=value,
+        low=low,
+        high=high,
+        row=table.at[f.row[kept]],
+        column=[names[j] for j in c],
+        where=np.where(inside, "within its interval", "outside"),
+    )
+    least = float(np.min([truth.min(), value.min()]))
+    most = float(np.max([truth.max(), value.max()]))
+    pad = 0.05 * (most - least) or 1.0
+    scale = alt.Scale(domain=[least - pad, most + pad], nice=False, zero=False)
+    what = "standard deviations from the mean" if several else names[int(c[0])]
+    x = alt.X(
+        **quantity("truth", f"true value ({what})" if several else f"true {what}", scale=scale)
+    )
+    y = alt.Y(**quantity("value", "filled value", scale=scale))
+    domain = ["within its interval", "outside"]
+    shown = alt.Scale(domain=domain)
+    base = alt.Chart(points)
+    diagonal = data(truth=[least - pad, most + pad], value=[least - pad, most + pad])
+    return alt.layer(
+        alt.Chart(diagonal).mark_line(style="eg-guide").encode(x=x, y=y),
+        base.mark_rule(strokeWidth=0.8, opacity=0.22, clip=True, style="eg-main").encode(
+            x=x, y=alt.Y(**quantity("low", None, scale=scale)), y2="high"
+        ),
+        base.mark_point(filled=True, size=26, opacity=0.75).encode(
+            x=x,
+            y=y,
+            color=alt.Color(
+                field="where",
+                type="nominal",
+                title=None,
+                scale=shown,
+                legend=alt.Legend(orient="top", symbolOpacity=1.0),
+            ),
+            shape=alt.Shape(field="where", type="nominal", title=None, scale=shown),
+            tooltip=tips(
+                row="#row", column="", truth="#true", value="#filled", low="#from", high="#to"
+            ),
+        ),
+    ).properties(width=310, height=310)
+
+
+def _coverage(found: Calibration) -> Any:
+    levels = np.linspace(0.05, 0.99, 48)
+    held = found.coverage_at(levels)
+    x = alt.X(
+        **quantity(
+            "level",
+            "level of the interval, %",
+            scale=alt.Scale(domain=[0, 100]),
+            axis=alt.Axis(tickCount=5),
+        )
+    )
+    y = alt.Y(
+        **quantity(
+            "held", "cells inside, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5)
+        )
+    )
+    line = data(level=100 * levels, held=100 * held)
+    even = data(level=[0, 100], held=[0, 100])
+    base = alt.Chart(line).encode(x=x, y=y, tooltip=tips(level="#level, %", held="#inside, %"))
+    below = data(level=[97], held=[6], said=["below the line: intervals too narrow"])
+    above = data(level=[3], held=[97], said=["above: too wide"])
+    return alt.layer(
+        alt.Chart(even).mark_line(style="eg-guide").encode(x=x, y=y),
+        base.mark_line(style="eg-main", strokeWidth=2.2),
+        alt.Chart(below).mark_text(style="eg-note", align="right").encode(x=x, y=y, text=words()),
+        alt.Chart(above).mark_text(style="eg-note", align="left").encode(x=x, y=y, text=words()),
+    ).properties(width=260, height=310)
+
+
+def _only(found: Calibration, j: int) -> Calibration:
+    f = found.fills
+    at = np.flatnonzero(f.column == j)
+    if len(at) == 0:
+        raise ValueError("no cell of this column was hidden")
+    some = Fills(f.row[at], f.column[at], f.value[at], f.std[at], f.low[at], f.high[at], f.level)
+    return Calibration(some, found.truth[at])
+
+
+def _position(column: Any, estimator: Any, names: list[str]) -> int:
+    known = getattr(estimator, "feature_names_in_", None)
+    labels = None if known is None else [str(name) for name in known]
+    (j,) = resolve_columns([column], labels, len(names))
+    return int(j)
+
+
+def _told(count: Any) -> str:
+    return f"Of each column {MOST_CELLS} cells are drawn." if max(count) > MOST_CELLS else ""

@@ -1,0 +1,150 @@
+"""Components of a mixture: rows by their responsibilities, components as ellipses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eigengap.estimators._plot import require_fitted
+from eigengap.plots._altair import alt
+from eigengap.plots.arrows import haloed
+from eigengap.plots.drawing import (
+    Chart,
+    Frame,
+    coloured,
+    data,
+    equal_frame,
+    finish,
+    tips,
+    upper,
+    words,
+)
+from eigengap.plots.numbers.clusters import Clusters, mixture_numbers
+from eigengap.plots.numbers.colour import MOST_CATEGORIES, Colour
+from eigengap.plots.numbers.names import labels
+from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
+from eigengap.plots.numbers.scores import check_axes
+
+SURE = 0.9  # responsibility from which a row counts as being of its component
+
+
+def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_ROWS) -> Chart:
+    """Rows coloured by the component that is responsible for them, and the components.
+
+    Parameters
+    ----------
+    estimator : fitted MixturePPCA, or PPCAClassifier, whose classes are the components
+    X : table of shape (n_samples, n_features)
+    axes : pair of int, default=(1, 2)
+        Axes of the plane that shows most of what the components explain and of how far they lie
+        apart, counted from 1.
+    max_rows : int, default=5000
+
+    Returns
+    -------
+    altair chart
+        Rows are the paler the less sure their component is; ellipses hold 95 % of a component.
+
+    Examples
+    --------
+    >>> from eigengap import MixturePPCA
+    >>> from eigengap.plots import mixture
+    >>> from sklearn.datasets import load_iris
+    >>> X = load_iris().data
+    >>> model = MixturePPCA(2, 1, random_state=0).fit(X)
+    >>> mixture(model, X).to_dict()["title"]["text"]
+    'Components of MixturePPCA'
+    """
+    require_fitted(estimator)
+    table = table_of(X, estimator, most=max_rows)
+    pair = check_axes(axes, table.X.shape[1], type(estimator).__name__)
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise ValueError(f"axes={axes!r}: this chart needs two different axes")
+    found = mixture_numbers(estimator, table.X, pair)
+    best = np.argmax(found.resp, axis=1)
+    named = _named(found)
+    titles = [f"axis {a + 1} ({100 * s:.0f} %)" for a, s in zip(pair, found.share, strict=True)]
+    frame = equal_frame(np.vstack([found.points, found.ellipses.outlines().reshape(-1, 2)]), titles)
+    colour = Colour([named[k] for k in best], "component", list(dict.fromkeys(named)))
+    chart = alt.layer(
+        _ellipses(frame, found, named, colour),
+        _rows(frame, found, table, colour),
+        *_names(frame, found),
+    ).properties(width=frame.width, height=frame.height)
+    sure = float(np.mean(np.max(found.resp, axis=1) >= SURE))
+    return finish(
+        chart,
+        f"Components of {type(estimator).__name__}",
+        f"{100 * sure:.0f} % of the rows are of one component with probability {SURE:g} or more; "
+        "the others are paler. Ellipses hold 95 % of a component.",
+        "Axes show most of what the components explain and how they lie apart (share of that, "
+        "noise aside).",
+        upper(table.told()),
+        width=480,
+    )
+
+
+def _named(found: Clusters) -> list[str]:
+    """Legend of each component; beyond what colours tell apart they share one."""
+    names = [
+        f"{name} ({100 * w:.0f} %)" for name, w in zip(found.names, found.weights, strict=True)
+    ]
+    names = labels(names, 40)
+    if len(names) <= MOST_CATEGORIES:
+        return names
+    large = set(np.argsort(-found.weights, kind="stable")[: MOST_CATEGORIES - 1].tolist())
+    return [name if k in large else "others" for k, name in enumerate(names)]
+
+
+def _ellipses(frame: Frame, found: Clusters, named: list[str], colour: Colour) -> Any:
+    outlines = found.ellipses.outlines()
+    K, p = outlines.shape[:2]
+    lines = data(
+        x=outlines[:, :, 0].ravel(),
+        y=outlines[:, :, 1].ravel(),
+        k=np.repeat(np.arange(K), p),
+        order=np.tile(np.arange(p), K),
+        colour=np.repeat(named, p).tolist(),
+    )
+    base = alt.Chart(lines).encode(
+        x=frame.encode_x(),
+        y=frame.encode_y(),
+        detail=alt.Detail(field="k", type="nominal"),
+        order=alt.Order(field="order", type="quantitative"),
+        color=coloured(colour)["color"],
+    )
+    return base.mark_line(strokeWidth=1.8, clip=True)
+
+
+def _rows(frame: Frame, found: Clusters, table: Table, colour: Colour) -> Any:
+    sure = np.max(found.resp, axis=1)
+    points = data(
+        x=found.points[:, 0], y=found.points[:, 1], row=table.at, sure=sure, colour=colour.values
+    )
+    return (
+        alt.Chart(points)
+        .mark_point(filled=True, size=34 if len(sure) <= 1000 else 18)
+        .encode(
+            x=frame.encode_x(),
+            y=frame.encode_y(),
+            opacity=alt.Opacity(
+                field="sure",
+                type="quantitative",
+                title="probability",
+                scale=alt.Scale(
+                    domain=[1.0 / max(found.resp.shape[1], 2), 1.0], range=[0.15, 0.85]
+                ),
+                legend=None,
+            ),
+            tooltip=tips(row="#row", colour="component", sure="#probability"),
+            **coloured(colour),
+        )
+    )
+
+
+def _names(frame: Frame, found: Clusters) -> list[Any]:
+    centre = found.ellipses.centre
+    said = data(x=centre[:, 0], y=centre[:, 1], said=found.names)
+    base = alt.Chart(said).encode(x=frame.encode_x(), y=frame.encode_y(), text=words())
+    return haloed(base, fontWeight=600, fontSize=12.5)

@@ -1,0 +1,154 @@
+"""Odd rows: T² against SPE with their limits, and which columns make the oddest odd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eigengap.estimators._plot import require_fitted
+from eigengap.plots._altair import alt
+from eigengap.plots.drawing import Chart, data, finish, kind, quantity, tips, upper, words
+from eigengap.plots.numbers.names import names_of
+from eigengap.plots.numbers.odd_rows import OddRows, odd_rows
+from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
+
+WIDTH, HEIGHT = 480, 300
+MOST_SHARES = 15  # columns
+
+
+def novelty(estimator: Any, X: Any, *, most: int = 6, max_rows: int = MOST_ROWS) -> Chart:
+    """How odd rows are, along the components (T²) and away from them (SPE), and why.
+
+    Parameters
+    ----------
+    estimator : fitted NoveltyDetector, or PCA, PPCA, FactorAnalysis or BayesianPCA
+    X : table of shape (n_samples, n_features)
+    most : int, default=6
+        How many of the oddest rows to explain.
+    max_rows : int, default=5000
+
+    Returns
+    -------
+    altair chart
+        Dashed lines are limits that a share alpha of ordinary new rows exceeds. Rows with gaps have
+        limits of their own, so that where there are some the axes show values over limits. Below,
+        the columns' contributions to D² = T² + SPE of the oddest rows, in per cent.
+
+    Examples
+    --------
+    >>> from eigengap import NoveltyDetector
+    >>> from eigengap.plots import novelty
+    >>> from sklearn.datasets import load_iris
+    >>> X = load_iris().data
+    >>> chart = novelty(NoveltyDetector().fit(X), X)
+    >>> chart.to_dict()["title"]["text"]
+    'Novelty of rows by NoveltyDetector'
+    """
+    require_fitted(estimator)
+    table = table_of(X, estimator, most=max_rows)
+    found = odd_rows(estimator, table.X, most=most)
+    over = not table.is_complete
+    chart = _plane(found, table, over=over)
+    if len(found.oddest):
+        chart = alt.vconcat(chart, _shares(found, table, names_of(estimator)), spacing=20)
+    flagged = int(found.flagged.sum())
+    alpha = f"{100 * found.alpha:g} %"
+    return finish(
+        chart,
+        f"Novelty of rows by {type(estimator).__name__}",
+        f"{flagged:,} of {len(table.at):,} rows are flagged (triangles). Dashed: limits that "
+        f"{alpha} of ordinary new rows exceed"
+        + (", by the cells that each shows." if over else "."),
+        upper(table.told()),
+        width=WIDTH,
+    )
+
+
+def _plane(found: OddRows, table: Table, *, over: bool) -> Any:
+    t = found.T2 / np.where(found.T2_limit > 0, found.T2_limit, 1.0) if over else found.T2
+    s = found.SPE / np.where(found.SPE_limit > 0, found.SPE_limit, 1.0) if over else found.SPE
+    limits = (1.0, 1.0) if over else (float(found.T2_limit[0]), float(found.SPE_limit[0]))
+    suffix = " over its limit" if over else ""
+    titles = [f"T²{suffix}: odd along the components", f"SPE{suffix}: odd away from them"]
+    how = {
+        "scale": alt.Scale(type="sqrt", domainMin=0, nice=True),
+        "axis": alt.Axis(tickCount=5, grid=False),
+    }
+    x = alt.X(**quantity("t", titles[0], **how))
+    y = alt.Y(**quantity("s", titles[1], **how))
+    rank = {int(i): k + 1 for k, i in enumerate(found.oddest)}
+    points = data(
+        t=t,
+        s=s,
+        row=table.at,
+        p=found.p_value,
+        state=np.where(found.flagged, "flagged", "ordinary"),
+        said=[f"{table.at[i]}" if i in rank else "" for i in range(len(t))],
+    )
+    base = alt.Chart(points).encode(
+        x=x,
+        y=y,
+        tooltip=tips(row="#row", t="#T²" + suffix, s="#SPE" + suffix, p="#p-value", state=""),
+    )
+    return alt.layer(
+        alt.Chart(data(t=[limits[0]])).mark_rule(style="eg-guide").encode(x=x),
+        alt.Chart(data(s=[limits[1]])).mark_rule(style="eg-guide").encode(y=y),
+        base.transform_filter("datum.state == 'ordinary'").mark_point(
+            style="eg-main", filled=True, size=24, opacity=0.5
+        ),
+        base.transform_filter("datum.state == 'flagged'").mark_point(
+            style="eg-accent", filled=True, shape="triangle-up", size=46, opacity=0.85
+        ),
+        base.transform_filter("datum.said != ''")
+        .mark_text(style="eg-label", align="left", dx=6, dy=-5, fontSize=10.5)
+        .encode(text=words()),
+    ).properties(width=WIDTH, height=HEIGHT)
+
+
+def _shares(found: OddRows, table: Table, names: list[str]) -> Any:
+    total = found.shares.sum(axis=1, keepdims=True)
+    percent = 100.0 * found.shares / np.where(total > 0, total, 1.0)
+    size = np.abs(percent).max(axis=0)
+    order = np.argsort(-size, kind="stable")[:MOST_SHARES]
+    k = len(found.oddest)
+    lines = [f"row {table.at[i]} (p = {found.p_value[i]:.0e})" for i in found.oddest]
+    text = [names[j] for j in order]
+    cells = data(
+        line=np.repeat(lines, len(order)).tolist(),
+        column=text * k,
+        share=percent[:, order].ravel(),
+        said=[f"{round(v):d}".replace("-", "−") for v in percent[:, order].ravel().tolist()],
+    )
+    reach = max(float(np.abs(percent).max(initial=1.0)), 1.0)
+    turned = -90 if any(len(name) > 5 for name in text) else 0
+    x = alt.X(**kind("column", None, sort=text, axis=alt.Axis(labelAngle=turned, labelLimit=140)))
+    y = alt.Y(**kind("line", None, sort=lines))
+    base = alt.Chart(cells).encode(x=x, y=y, tooltip=tips(line="", column="", share="#% of D²"))
+    note = "" if len(order) == len(names) else f" ({len(order)} of {len(names)} columns)"
+    return alt.layer(
+        base.mark_rect().encode(
+            color=alt.Color(
+                field="share",
+                type="quantitative",
+                title="% of D²",
+                scale=alt.Scale(domain=[-reach, 0, reach], range="diverging"),
+                legend=None,
+            )
+        ),
+        base.transform_filter(f"abs(datum.share) < {0.6 * reach}")
+        .mark_text(style="eg-label", fontSize=10.5)
+        .encode(text=words()),
+        base.transform_filter(f"abs(datum.share) >= {0.6 * reach}")
+        .mark_text(style="eg-on-strong", fontSize=10.5)
+        .encode(text=words()),
+    ).properties(
+        width=min(40 * len(order), WIDTH),
+        height=22 * k,
+        title=alt.TitleParams(
+            text=f"Share of D² of the oddest rows, %{note}",
+            fontSize=12,
+            fontWeight="normal",
+            offset=8,
+        ),
+    )

@@ -1,0 +1,48 @@
+"""The numbers behind the charts: pure functions from a fitted estimator to arrays. No Altair."""
+
+from eigengap.plots.numbers.biplot import biplot_numbers
+from eigengap.plots.numbers.clusters import mixture_numbers
+from eigengap.plots.numbers.eigenvalues import eigenvalues
+from eigengap.plots.numbers.fills import calibration, fills
+from eigengap.plots.numbers.linear import linear_view
+from eigengap.plots.numbers.marchenko_pastur import MarchenkoPastur, against_noise
+from eigengap.plots.numbers.missing import missingness_summary
+from eigengap.plots.numbers.names import label, labels, names_of
+from eigengap.plots.numbers.odd_rows import odd_rows
+from eigengap.plots.numbers.rows import Table, table_of
+from eigengap.plots.numbers.scores import score_ellipses, score_names, scores_of
+from eigengap.plots.numbers.steps import trace_numbers
+from eigengap.plots.numbers.variables import (
+    correlations,
+    row_contributions,
+    row_cos2,
+    variable_contributions,
+    variable_cos2,
+)
+
+__all__ = [
+    "MarchenkoPastur",
+    "Table",
+    "against_noise",
+    "biplot_numbers",
+    "calibration",
+    "correlations",
+    "eigenvalues",
+    "fills",
+    "label",
+    "labels",
+    "linear_view",
+    "missingness_summary",
+    "mixture_numbers",
+    "names_of",
+    "odd_rows",
+    "row_contributions",
+    "row_cos2",
+    "score_ellipses",
+    "score_names",
+    "scores_of",
+    "table_of",
+    "trace_numbers",
+    "variable_contributions",
+    "variable_cos2",
+]

@@ -1,0 +1,71 @@
+"""Foreign names as text that a chart can show: printable, short, each one only once.
+
+Names of columns and categories come from users' files. Charts never use them as names of fields,
+only as values, and only in this form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+LONGEST = 32  # characters of a name in a chart
+NAMELESS = "(no name)"
+
+
+def label(name: Any, longest: int = LONGEST) -> str:
+    r"""A name on one line; what is not printable is escaped, what is too long is cut.
+
+    >>> label("depth\n[m]")
+    'depth\\n[m]'
+    >>> label("x" * 50)
+    'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…'
+    """
+    text = name if isinstance(name, str) else str(name)
+    cut = text[: longest + 1]  # before escaping: it may be very long
+    shown = "".join(_escaped(char) for char in cut).strip()
+    if len(text) > longest or len(shown) > longest:
+        shown = shown[: longest - 1] + "…"
+    return shown or NAMELESS
+
+
+def labels(names: Iterable[Any], longest: int = LONGEST) -> list[str]:
+    """Labels that differ from each other.
+
+    >>> labels(["a", "a", ""])
+    ['a', 'a (2)', '(no name)']
+    """
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        shown = plain = label(name, longest)
+        count = 1
+        while shown in taken:
+            count += 1
+            shown = f"{plain} ({count})"
+        taken.add(shown)
+        found.append(shown)
+    return found
+
+
+def names_of(estimator: Any, d: int | None = None) -> list[str]:
+    """Labels of the columns that an estimator was fitted to: x0, x1, ... where it knows none."""
+    names: Sequence[Any] | None = getattr(estimator, "feature_names_in_", None)
+    d = int(estimator.n_features_in_) if d is None else d
+    if names is None or len(names) != d:
+        return [f"x{j}" for j in range(d)]
+    return labels(names)
+
+
+def listed(items: Sequence[str], most: int = 5) -> str:
+    """A few of the items in words.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(items[:most])
+    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
+
+
+def _escaped(char: str) -> str:
+    return char if char.isprintable() else char.encode("unicode_escape").decode("ascii")

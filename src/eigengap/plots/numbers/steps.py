@@ -1,0 +1,69 @@
+"""How an iterative fit came to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eigengap.linalg import Array
+from eigengap.plots.numbers.rows import inner
+
+OBJECTIVES = {
+    "PCA": "log-likelihood",
+    "PPCA": "log-likelihood",
+    "FactorAnalysis": "log-likelihood",
+    "MixturePPCA": "log-likelihood",
+    "BayesianPCA": "evidence lower bound",
+    "ICA": "sum of the components' non-Gaussianity",
+    "GPLVM": "log-likelihood, or its bound",
+    "MaximumVarianceUnfolding": "variance of the embedding",
+    "Autoencoder": "loss",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The trace of a fit."""
+
+    step: Array  # (k,) from 1
+    objective: Array  # (k,)
+    distance: Array  # (k,) |objective - that of the last step|
+    change: Array  # (k,) size of each step, in the unit of tol
+    tol: float | None  # at which the fit ends
+    converged: bool | None
+    seconds: float
+    what: str
+
+
+def trace_numbers(estimator: Any) -> Steps:
+    """The steps of a fitted estimator; AttributeError where it has none."""
+    model = inner(estimator)
+    trace = getattr(model, "trace_", None)
+    name = type(estimator).__name__
+    if trace is None:
+        raise AttributeError(
+            f"{name} has no trace, for it is not fitted step by step. "
+            f"{', '.join(list(OBJECTIVES)[:-1])} and {list(OBJECTIVES)[-1]} have one"
+        )
+    if len(trace) == 0:
+        raise ValueError(
+            f"{name} was fitted at once, without any steps (complete data have a closed form): "
+            "there is no trace to draw"
+        )
+    objective = np.asarray(trace.objective, dtype=np.float64)
+    tol = getattr(model, "tol", None)
+    return Steps(
+        step=np.arange(1, len(objective) + 1, dtype=np.float64),
+        objective=objective,
+        distance=np.abs(objective - objective[-1]),
+        change=np.asarray(trace.change, dtype=np.float64),
+        tol=float(tol) if tol else None,
+        converged=getattr(model, "converged_", None),
+        seconds=float(trace.seconds[-1]),
+        what=next(
+            (OBJECTIVES[c.__name__] for c in type(model).__mro__ if c.__name__ in OBJECTIVES),
+            "objective",
+        ),
+    )

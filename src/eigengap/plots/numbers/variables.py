@@ -1,0 +1,138 @@
+"""Variables against components: correlations, contributions, quality of representation.
+
+As in FactoMineR (Le, Josse and Husson 2008). With t_k the scores, u_k the axes in units of the fit:
+
+    correlation   r_jk = corr(x_j, t_k)
+    contribution  100 u_jk^2 (of a component; sums to 100 over the variables), and 100 t_ik^2 /
+                  sum_i t_ik^2 of the rows
+    cos2          r_jk^2 of a variable: the share of its variance along the component; and
+                  t_ik^2 / |y_i|^2 of a row: the share of its squared distance from the mean
+
+On complete rows correlations are those of the sample. Under gaps covariances with the scores are
+those of the model, which has seen what there was to see, and the variance of a column is the mean
+of E[(x_j - mu_j)^2 | seen]. An unseen cell counts in a row's distance with its conditional
+variance: what is not known of a row is not represented.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eigengap.linalg import Array
+from eigengap.plots.numbers.linear import (
+    LinearView,
+    linear_view,
+    orthonormal_axes,
+    require_linear,
+)
+from eigengap.plots.numbers.rows import Table, inner
+from eigengap.plots.numbers.scores import scores_of
+
+
+def correlations(estimator: Any, table: Table | None = None) -> Array:
+    """Correlation of every column with every component: (d, q); 0 for a constant column."""
+    view = linear_view(estimator)
+    if table is not None and table.is_complete:
+        return _sample_correlations(table.X, scores_of(estimator, table.X))
+    if view is not None and view.density is not None:
+        return _model_correlations(view, _variances(estimator, view, table))
+    if table is None:
+        if view is None:
+            require_linear(estimator, "correlation circle without X")
+        raise ValueError(
+            f"{type(estimator).__name__} has kept no covariances: give the table, X, that the "
+            "correlations are to be computed from"
+        )
+    return _pairwise_correlations(table.X, scores_of(estimator, table.X))
+
+
+def variable_contributions(estimator: Any) -> Array:
+    """Share of every column in every component, in per cent: (d, q), columns sum to 100."""
+    U = orthonormal_axes(estimator)
+    if U is None:
+        U = require_linear(estimator, "contributions").L
+    squares = np.asarray(U, dtype=np.float64) ** 2
+    total = squares.sum(axis=0)
+    return 100.0 * squares / np.where(total > 0.0, total, 1.0)
+
+
+def row_contributions(estimator: Any, table: Table) -> Array:
+    """Share of every row in every component, in per cent: (m, q), columns sum to 100."""
+    T = _orthogonal_scores(estimator, table, "contributions of rows")[0]
+    total = np.sum(T**2, axis=0)
+    return np.asarray(100.0 * T**2 / np.where(total > 0.0, total, 1.0))
+
+
+def variable_cos2(estimator: Any, table: Table | None = None) -> Array:
+    """Share of every column's variance along every component: (d, q)."""
+    return correlations(estimator, table) ** 2
+
+
+def row_cos2(estimator: Any, table: Table) -> Array:
+    """Share of every row's squared distance from the mean along every component: (m, q)."""
+    T, distance = _orthogonal_scores(estimator, table, "cos2 of rows")
+    return np.asarray(T**2 / np.where(distance > 0.0, distance, 1.0)[:, None])
+
+
+def _orthogonal_scores(estimator: Any, table: Table, what: str) -> tuple[Array, Array]:
+    """Projections on orthonormal axes (m, q), and expected squared distances (m,)."""
+    U, view = orthonormal_axes(estimator), linear_view(estimator)
+    if U is None or view is None or view.density is None:
+        raise AttributeError(
+            f"{type(estimator).__name__} has no {what}: that needs components which are "
+            "orthogonal directions. PCA, PPCA and BayesianPCA have them"
+        )
+    Y, unknown = _filled(view, table.X)
+    return Y @ U, np.sum(Y**2 + unknown, axis=1)
+
+
+def _filled(view: LinearView, X: Array) -> tuple[Array, Array]:
+    """Rows in units of the fit with gaps at their expected value, and variances there: (m, d)."""
+    assert view.density is not None
+    Y = (X - view.mean) / view.unit
+    if not np.isnan(Y).any():
+        return Y, np.zeros(Y.shape)
+    return view.density.conditional(Y)
+
+
+def _sample_correlations(X: Array, T: Array) -> Array:
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        R, Z = X - X.mean(axis=0), T - T.mean(axis=0)
+        x, z = np.sqrt(np.sum(R**2, axis=0)), np.sqrt(np.sum(Z**2, axis=0))
+        # Divided first: products of large columns may leave float64.
+        found = (R / np.where(x > 0, x, 1.0)).T @ (Z / np.where(z > 0, z, 1.0))
+    return np.clip(np.nan_to_num(found), -1.0, 1.0)
+
+
+def _pairwise_correlations(X: Array, T: Array) -> Array:
+    """Each column with the scores of the rows in which it was seen."""
+    found = np.zeros((X.shape[1], T.shape[1]))
+    for j in range(X.shape[1]):
+        seen = ~np.isnan(X[:, j])
+        if np.count_nonzero(seen) > 1:
+            found[j] = _sample_correlations(X[seen, j : j + 1], T[seen])[0]
+    return found
+
+
+def _model_correlations(view: LinearView, variance: Array) -> Array:
+    with_scores, of_scores = view.covariances()
+    # What the scores explain of a column cannot be more than its variance.
+    explained = np.einsum("jk,kl,jl->j", with_scores, np.linalg.pinv(of_scores), with_scores)
+    x = np.sqrt(np.maximum(variance, explained))
+    t = np.sqrt(np.diagonal(of_scores))
+    scale = np.outer(x, t)
+    return np.clip(with_scores / np.where(scale > 0.0, scale, 1.0), -1.0, 1.0)
+
+
+def _variances(estimator: Any, view: LinearView, table: Table | None) -> Array:
+    """(d,) of the columns, in units of the fit."""
+    assert view.density is not None
+    if table is not None:
+        Y, unknown = _filled(view, table.X)
+        return np.asarray(np.mean(Y**2 + unknown, axis=0))
+    model = inner(estimator)
+    if getattr(model, "scale_", None) is not None and getattr(model, "noise", "") != "student":
+        return np.ones(len(view.unit))  # they were divided by their standard deviations
+    return view.density.variances()

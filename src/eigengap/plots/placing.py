@@ -1,0 +1,96 @@
+"""Labels that neither cover each other nor leave the frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.plots.drawing import Frame
+
+LETTER, LINE = 6.1, 14.0  # width of a letter and height of a line, in points
+GAP = 6.0  # between a tip and its label
+ROUNDS = 60
+MOST_ADDED = 190.0  # points that labels may add at a side of the frame
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Where labels stand."""
+
+    anchor: Array  # (k, 2) in units of the axes: the end of the text that is next to its tip
+    right: NDArray[np.bool_]  # (k,) whether the text goes on to the right of it
+    far: NDArray[np.bool_]  # (k,) whether it stands so far off that a line has to lead to it
+
+
+def with_room(frame: Frame, tips: Array, texts: list[str]) -> Frame:
+    """The frame, wide enough for labels outwards of the tips (k, 2)."""
+    if not texts:
+        return frame
+    at, right, wide = _sizes(frame, tips, texts)
+    beyond = np.max(np.where(right, at[:, 0] + GAP + wide - frame.width, 0.0), initial=0.0)
+    before = np.max(np.where(right, 0.0, wide + GAP - at[:, 0]), initial=0.0)
+    return frame.widened(*(float(min(max(v + 4.0, 0.0), MOST_ADDED)) for v in (before, beyond)))
+
+
+def place(frame: Frame, tips: Array, texts: list[str]) -> Placed:
+    """Labels beside the tips of arrows, outwards, pushed apart where they would overlap."""
+    at, right, wide = _sizes(frame, tips, texts)
+    left = np.where(right, at[:, 0] + GAP, at[:, 0] - GAP - wide)
+    middle = at[:, 1].copy()
+    for _ in range(3):
+        left = np.clip(left, 2.0, np.maximum(frame.width - wide - 2.0, 2.0))
+        middle = _apart(left, wide, middle, frame.height)
+        left = _off_tips(left, wide, middle, right, at)
+    left = np.clip(left, 2.0, np.maximum(frame.width - wide - 2.0, 2.0))
+    middle = _apart(left, wide, middle, frame.height)
+    ends = np.column_stack([np.where(right, left, left + wide), middle])
+    distance = np.hypot(*(ends - at).T)
+    return Placed(frame.from_points(ends), right, distance > GAP + 8.0)
+
+
+def _sizes(frame: Frame, tips: Array, texts: list[str]) -> tuple[Array, NDArray[np.bool_], Array]:
+    at = frame.to_points(tips)
+    right = at[:, 0] >= frame.to_points(np.zeros((1, 2)))[0, 0]
+    return at, right, np.array([LETTER * len(text) for text in texts])
+
+
+def _apart(left: Array, wide: Array, middle: Array, height: float) -> Array:
+    """Heights at which no two boxes overlap, as near to those given as a few rounds bring them."""
+    middle = np.clip(middle, LINE / 2, height - LINE / 2)
+    for _ in range(ROUNDS):
+        moved = False
+        order = np.argsort(middle, kind="stable")
+        for first, a in enumerate(order):
+            for b in order[first + 1 :]:
+                need = LINE - (middle[b] - middle[a])
+                meets = left[a] < left[b] + wide[b] and left[b] < left[a] + wide[a]
+                if need > 0.01 and meets:
+                    middle[a] -= need / 2.0
+                    middle[b] += need / 2.0
+                    moved = True
+        middle = np.clip(middle, LINE / 2, height - LINE / 2)
+        if not moved:
+            break
+    return middle
+
+
+def _off_tips(
+    left: Array, wide: Array, middle: Array, right: NDArray[np.bool_], at: Array
+) -> Array:
+    """Labels moved outwards until they cover no tip of another arrow."""
+    left = left.copy()
+    for k in range(len(left)):
+        level = np.abs(at[:, 1] - middle[k]) < LINE / 2 + 3.0
+        level[k] = False
+        for _ in range(4):
+            inside = level & (at[:, 0] > left[k] - 3.0) & (at[:, 0] < left[k] + wide[k] + 3.0)
+            if not inside.any():
+                break
+            if right[k]:
+                left[k] = at[inside, 0].max() + GAP
+            else:
+                left[k] = at[inside, 0].min() - GAP - wide[k]
+    return left

@@ -1,0 +1,91 @@
+"""What points can be coloured by: categories and numbers, from columns of any kind.
+
+A column of few different values is a category, one of many numbers a scale, and one in which nearly
+every value is different names the rows: it is shown beside them and colours nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any
+
+from eigengap.reporting.words import clean, distinct
+
+MOST_LEVELS = 8  # colours that can be told apart, by the colour-blind too
+FEW_NUMBERS = 8  # different whole numbers that are still categories
+NAMING = 0.5  # share of different values from which a text names rows
+OTHER = "(other)"
+MISSING = "(missing)"
+
+
+@dataclass(frozen=True)
+class Colour:
+    """A column, as categories or as a scale."""
+
+    name: str
+    levels: tuple[str, ...] = ()  # of a category; empty for a scale
+    codes: tuple[int, ...] = ()  # (m,) positions in levels
+    values: tuple[float | None, ...] = ()  # (m,) of a scale
+    note: str = ""
+
+    @property
+    def is_category(self) -> bool:
+        return bool(self.levels)
+
+
+def colour_of(name: str, values: Sequence[Any]) -> Colour | None:
+    """A column as a colour; None where it only names the rows, or says nothing."""
+    seen = [value for value in values if not is_none(value)]
+    if not seen:
+        return None
+    if all(_is_number(value) for value in seen):
+        kinds = {float(value) for value in seen}
+        whole = all(kind == int(kind) for kind in kinds)
+        if whole and len(kinds) <= FEW_NUMBERS:
+            return _category(name, [None if is_none(v) else f"{int(v)}" for v in values], int)
+        if whole and len(kinds) > 0.8 * len(seen) and len(seen) > 20:
+            return None  # numbers of the rows
+        return Colour(name, values=tuple(None if is_none(v) else float(v) for v in values))
+    texts = [None if is_none(value) else clean(value) for value in values]
+    different = len({text for text in texts if text is not None})
+    if different > NAMING * len(seen) and different > MOST_LEVELS:
+        return None
+    return _category(name, texts, str)
+
+
+def chosen(levels: Iterable[Any], name: str) -> Colour | None:
+    """A colour that the caller gives as an array."""
+    return colour_of(name, list(levels))
+
+
+def _category(name: str, texts: Sequence[str | None], order: Any) -> Colour:
+    counts = Counter(text for text in texts if text is not None)
+    levels = sorted(counts, key=lambda text: (order(text), text))
+    note = ""
+    if len(levels) > MOST_LEVELS:
+        most = sorted(counts, key=lambda text: (-counts[text], text))[: MOST_LEVELS - 1]
+        left = len(levels) - len(most)
+        note = f"{left} rarer values of {name} are together as “other”."
+        levels = sorted(most, key=lambda text: (order(text), text))
+        texts = [text if text is None or text in set(most) else OTHER for text in texts]
+        levels.append(OTHER)
+    if any(text is None for text in texts):
+        levels.append(MISSING)
+    places = {level: k for k, level in enumerate(levels)}
+    codes = tuple(places[MISSING if text is None else text] for text in texts)
+    return Colour(name, distinct(levels), codes, note=note)
+
+
+def is_none(value: Any) -> bool:
+    """Whether a cell of a column of any kind holds nothing: null, NaN, NaT or infinite."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, Real) and not isfinite(float(value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real | Integral) and not isinstance(value, bool)

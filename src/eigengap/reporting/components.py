@@ -1,0 +1,242 @@
+"""How many components: eigenvalues, what the criteria say, and the parts of a mixture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eigengap.plots.numbers.eigenvalues import Eigenvalues, eigenvalues
+from eigengap.rank.choice import RankChoice
+from eigengap.rank.choose import choose_rank
+from eigengap.rank.consensus import NAMES
+from eigengap.reporting import specs
+from eigengap.reporting.look import Look
+from eigengap.reporting.section import Figure, Grid, Section
+from eigengap.reporting.subject import Subject
+from eigengap.reporting.words import count, listing, number, percent, whole
+from eigengap.warn import silence
+
+ASKED = ("PCA", "PPCA", "FactorAnalysis", "BayesianPCA")
+CHEAP = (
+    "deflated_parallel_analysis",
+    "parallel_analysis",
+    "eigengap",
+    "tolerance",
+    "minka",
+    "gavish_donoho",
+    "bartlett",
+)
+BY_FITS = ("bic",)  # one fit for each number of components where cells are missing
+SMALL = 20_000  # cells up to which fits are made for it
+MOST_MINKA = 100  # columns; its cost grows with their cube
+MOST_SHOWN = 30  # eigenvalues
+TITLE = "How many components"
+
+
+def rank_choice(subject: Subject, look: Look, seed: int) -> RankChoice | None:
+    """What the criteria say of the rows that are shown; None where that means nothing."""
+    if subject.kind not in ASKED or look.n_columns < 2:
+        return None
+    criteria = tuple(name for name in CHEAP if name != "minka" or look.n_columns <= MOST_MINKA)
+    if not look.gaps.cells or look.X.size <= SMALL:
+        criteria = (*criteria, *BY_FITS)
+    noise: Any = "diagonal" if subject.kind == "FactorAnalysis" else "isotropic"
+    scale = bool(getattr(subject.bare, "scale", False))
+    seen = ~np.isnan(look.X)
+    rows = look.X[seen.any(axis=1)][:, seen.any(axis=0)]
+    try:
+        with silence():
+            return choose_rank(rows, criteria=criteria, noise=noise, scale=scale, random_state=seed)
+    except ValueError:  # constant, or too few rows
+        return None
+
+
+def section(subject: Subject, look: Look, seed: int) -> Section:
+    """The section, by what the estimator is."""
+    if subject.mixture is not None:
+        return _of_mixture(subject, look)
+    try:
+        found = eigenvalues(subject.bare)
+    except AttributeError:
+        q = subject.n_components
+        told = "" if q is None else f" It has {count(q, 'coordinate')}, as was asked."
+        why = f"{subject.kind} knows no eigenvalues that would tell how many it needs.{told}"
+        return Section("components", TITLE, left_out=why)
+    choice = rank_choice(subject, look, seed)
+    words = [_on_share(subject, found), *_on_choice(subject, choice, look)]
+    if found.gap is not None:
+        words.append(f"The largest eigengap of the fit is {found.gap}.")
+    return Section(
+        "components",
+        TITLE,
+        words=tuple(word for word in words if word),
+        figures=(_scree(found),),
+        beside=() if choice is None else (_criteria(choice),),
+        verdict=_verdict(subject, found, choice),
+    )
+
+
+def _on_share(subject: Subject, found: Eigenvalues) -> str:
+    share = found.share
+    q = found.kept
+    if share is None or not len(share):
+        return f"The model has {count(q, 'component')}."
+    total = float(share[:q].sum())
+    of = "the variance" if "variance" in found.what else "the sum of the eigenvalues"
+    words = f"{count(q, 'component')} explain{'s' if q == 1 else ''} {percent(total)} of {of}"
+    if q > 1:
+        words += f", the first alone {percent(float(share[0]))}"
+    return words + "."
+
+
+def _on_choice(subject: Subject, choice: RankChoice | None, look: Look) -> list[str]:
+    own = getattr(subject.bare, "rank_choice_", None)
+    words = []
+    if own is not None:
+        words.append(f"The number was chosen by the fit: {own.summary}.")
+    if choice is None:
+        return words
+    of = "the rows that are shown" if look.is_sampled else "this table"
+    q = subject.n_components or 0
+    agree = [NAMES[name] for name, picked in choice.criteria.items() if picked == q]
+    said = (
+        f"{listing(agree, 8)} pick{'s' if len(agree) == 1 else ''} {q} for {of}"
+        if agree
+        else (f"None of the criteria picks {q} for {of}")
+    )
+    lower = min(choice.criteria.values())
+    upper = max(choice.criteria.values())
+    spread = "" if lower == upper else f"; the criteria range from {lower} to {upper}"
+    words.append(said[0].upper() + said[1:] + spread + ".")
+    return words
+
+
+def _verdict(subject: Subject, found: Eigenvalues, choice: RankChoice | None) -> str:
+    words = _on_share(subject, found)
+    if choice is None:
+        return words
+    picks = choice.criteria.values()
+    agree = sum(picked == found.kept for picked in picks)
+    if not agree:
+        reach = f"they go from {min(picks)} to {max(picks)}"
+        return f"{words[:-1]}; no criterion picks that number, {reach}."
+    return (
+        f"{words[:-1]}; {whole(agree)} of {whole(len(choice.criteria))} criteria "
+        f"pick{'s' if agree == 1 else ''} that number."
+    )
+
+
+def _scree(found: Eigenvalues) -> Figure:
+    k = min(len(found.values), max(MOST_SHOWN, found.kept))
+    values = found.values[:k] if found.share is None else found.share[:k]
+    of = "the variance" if "variance" in found.what else "the sum of the eigenvalues"
+    title = found.what if found.share is None else f"share of {of}"
+    data = specs.records(
+        k=np.arange(1, k + 1),
+        value=values,
+        total=np.cumsum(values),
+        kept=["kept" if i < found.kept else "left out" for i in range(k)],
+    )
+    percents: specs.Spec = {} if found.share is None else {"axis": {"format": "%"}}
+    form = ".4g" if found.share is None else ".1%"
+    layers: list[specs.Spec] = [
+        {
+            "mark": {"type": "bar", "width": {"band": 0.75}, "cornerRadiusEnd": 2},
+            "encoding": {
+                "x": specs.axis("k", "component", "ordinal", axis={"labelAngle": 0}),
+                "y": specs.axis("value", title, **percents),
+                "color": {
+                    "field": "kept",
+                    "type": "nominal",
+                    "title": None,
+                    "scale": {
+                        "domain": ["kept", "left out"],
+                        "range": [specs.MAIN, specs.RULE],
+                    },
+                },
+                "tooltip": [
+                    {"field": "k", "title": "component"},
+                    {"field": "value", "title": title, "format": form},
+                    {"field": "total", "title": "up to here", "format": form},
+                ],
+            },
+        }
+    ]
+    note = ""
+    if found.rest is not None and found.total:
+        level = found.rest / (found.total if found.share is not None else 1.0)
+        layers.append(
+            {
+                "data": {"values": [{"level": specs.rounded(level)}]},
+                "mark": {"type": "rule", "color": specs.OTHER, "strokeDash": [5, 4]},
+                "encoding": {"y": specs.axis("level", title)},
+            }
+        )
+        note = (
+            f"Dashed: the mean of the {count(found.n_rest, 'eigenvalue')} that the model does not "
+            "resolve, its noise."
+        )
+    elif k < len(found.values):
+        note = f"The first {k} of {whole(len(found.values))} eigenvalues."
+    gap = "" if found.gap is None else f" The largest gap is {found.gap}."
+    first = (
+        f"The first eigenvalue is {number(float(found.values[0]))}"
+        if found.share is None
+        else f"The first component explains {percent(float(found.share[0]))} of {of}"
+    )
+    return Figure("scree", "Eigenvalues", f"{first}.{gap}", specs.chart(data, layers), note)
+
+
+def _criteria(choice: RankChoice) -> Grid:
+    rows = [(NAMES[name], whole(q)) for name, q in choice.criteria.items()]
+    rows += [(f"{NAMES[name]} ({why})", "–") for name, why in choice.not_applied.items()]
+    return Grid(
+        "What each criterion picks",
+        ("criterion", "components"),
+        tuple(rows),
+        (False, True),
+        note="What they are: docs/rank.md of eigengap. The default is deflated parallel analysis.",
+    )
+
+
+def _of_mixture(subject: Subject, look: Look) -> Section:
+    model = subject.mixture
+    assert model is not None
+    ranks, weights = model.ranks, model.weights
+    part = np.argmax(model.responsibilities(look.X), axis=1)
+    resp = np.max(model.responsibilities(look.X), axis=1)
+    rows = tuple(
+        (
+            f"component {k + 1}",
+            percent(float(weights[k])),
+            whole(int(np.sum(part == k))),
+            whole(int(ranks[k])),
+        )
+        for k in range(model.K)
+    )
+    sure = float(np.mean(resp > 0.9))
+    words = (
+        f"The mixture has {count(model.K, 'component')}, the largest with "
+        f"{percent(float(weights.max()))} of the rows.",
+        f"{percent(sure)} of the rows belong to one component with a probability above 90 %"
+        + (
+            ": they are well apart."
+            if sure > 0.9
+            else ": they overlap, and sharp labels would hide it."
+        ),
+    )
+    return Section(
+        "components",
+        "The components of the mixture",
+        words=words,
+        grids=(
+            Grid(
+                "Components of the mixture",
+                ("", "weight", "rows shown", "latent dimensions"),
+                rows,
+                (False, True, True, True),
+            ),
+        ),
+        verdict=" ".join(words),
+    )

@@ -1,0 +1,106 @@
+"""From an estimator and a table to the text of the page: look, ask, put into words, lay out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from eigengap.reporting import (
+    components,
+    filling,
+    glance,
+    missing,
+    quality,
+    reproduce,
+    variables,
+)
+from eigengap.reporting.distances import distances_of
+from eigengap.reporting.look import Look
+from eigengap.reporting.page import page
+from eigengap.reporting.reading import labels_of, read
+from eigengap.reporting.samples import chosen_colour, row_names, samples
+from eigengap.reporting.scores import scores_of
+from eigengap.reporting.section import Section
+from eigengap.reporting.subject import Subject
+from eigengap.reporting.variable_numbers import variables_of
+from eigengap.reporting.words import clean, count, distinct
+from eigengap.warn import listening
+
+LONGEST_TITLE = 120
+
+
+def compose(
+    estimator: Any,
+    X: Any,
+    *,
+    color: Any,
+    title: str | None,
+    max_rows: int,
+    provenance: Mapping[str, Any] | None,
+    seed: int,
+) -> str:
+    """The whole page."""
+    subject = Subject.of(estimator)
+    if provenance is None:
+        provenance = getattr(estimator, "provenance_", None) or {}
+    with listening() as told, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        look = read(subject, X, max_rows, seed)
+        names = _names(subject, look)
+        labels = labels_of(subject, X, look)
+        given, start = chosen_colour(color, look, labels, names, subject.names)
+        scores = scores_of(subject, look)
+        distances = distances_of(subject, look)
+        found = variables_of(subject, look)
+        rows = row_names(look, labels)
+        parts = [
+            _missing(subject, look, names),
+            components.section(subject, look, seed),
+            variables.section(subject, look, found, names),
+        ]
+        weight = variables.weights(found, look, subject)
+        shown = samples(look, scores, distances, labels, names, weight, given, start)
+        parts += [
+            shown.section,
+            filling.section(subject, look, names, rows, seed),
+            quality.section(subject, look, distances, rows, names),
+        ]
+    first = glance.section(subject, look, names, distances, parts, told)
+    how = {"max_rows": max_rows, "random_state": seed}
+    last = reproduce.section(subject, look, X, provenance, how)
+    created = provenance.get("created", "")
+    return page(
+        [first, *parts, last],
+        shown,
+        title=clean(title, LONGEST_TITLE) if title else _title(subject, look),
+        subtitle=_subtitle(subject, look),
+        created=clean(created) if created else "",
+    )
+
+
+def _names(subject: Subject, look: Look) -> tuple[str, ...]:
+    if subject.names is None:
+        return tuple(f"x{j}" for j in range(look.n_columns))
+    return distinct(subject.names) if look.n_columns else ()
+
+
+def _missing(subject: Subject, look: Look, names: tuple[str, ...]) -> Section:
+    if subject.is_pairwise:
+        why = "The model was fitted to pairs of rows, of which none can be missing."
+        return Section("missing", missing.TITLE, left_out=why)
+    return missing.section(look, names)
+
+
+def _title(subject: Subject, look: Look) -> str:
+    size = count(look.n_rows, "row")
+    if look.n_columns:
+        size += f" and {count(look.n_columns, 'column')}"
+    return f"What {type(subject.given).__name__} found in {size}"
+
+
+def _subtitle(subject: Subject, look: Look) -> str:
+    size = count(look.n_rows, "row")
+    if look.n_columns:
+        size += f" × {count(look.n_columns, 'column')}"
+    return f"{reproduce.call(subject)} on {size}"

@@ -1,0 +1,307 @@
+"""How well the model fits: the steps of the fit, odd rows, and the law that rows follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import betaincinv, ndtri
+
+from eigengap.linalg import Array
+from eigengap.plots.numbers.steps import trace_numbers
+from eigengap.reporting import specs
+from eigengap.reporting.distances import ALPHA, RowDistances
+from eigengap.reporting.look import Look
+from eigengap.reporting.section import Figure, Grid, Section
+from eigengap.reporting.subject import Subject
+from eigengap.reporting.words import count, number, p_value, percent, whole
+
+RARE = 0.001
+ROWS_PER_COLUMN = 5  # below which the rows of a fit look more ordinary than they are
+MOST_STEPS = 400  # drawn
+TITLE = "How well it fits"
+
+
+@dataclass(frozen=True, eq=False)
+class Quantiles:
+    """Distances as normal scores against those of the law, with a pointwise 95 % band."""
+
+    expected: Array  # (k,) ascending
+    found: Array  # (k,)
+    low: Array
+    high: Array
+
+    @property
+    def outside(self) -> float:
+        """Share of the points outside the band."""
+        return float(np.mean((self.found < self.low) | (self.found > self.high)))
+
+
+def quantiles(p: Array) -> Quantiles:
+    """From p-values, which are uniform where rows follow the law: -Phi^-1 of both.
+
+    The k-th of m uniform numbers in order is Beta(k, m + 1 - k).
+    """
+    ordered = np.sort(p[np.isfinite(p)])[::-1]
+    m = len(ordered)
+    k = np.arange(1, m + 1)
+    return Quantiles(
+        expected=ndtri((k - 0.5) / m),
+        found=-ndtri(np.clip(ordered, 1e-300, 1 - 1e-16)),
+        low=np.asarray(ndtri(betaincinv(k, m + 1 - k, 0.025)), dtype=np.float64),
+        high=np.asarray(ndtri(betaincinv(k, m + 1 - k, 0.975)), dtype=np.float64),
+    )
+
+
+def section(
+    subject: Subject,
+    look: Look,
+    distances: RowDistances | str,
+    rows: list[str],
+    names: tuple[str, ...],
+) -> Section:
+    """Trace, T2 and SPE, Q-Q plot, and the oddest rows."""
+    words, figures, grids = [], [], []
+    steps = trace_figure(subject)
+    words.append(_on_steps(subject))
+    if steps is not None:
+        figures.append(steps)
+    verdict = ""
+    if isinstance(distances, str):
+        words.append(distances)
+    else:
+        verdict = _on_odd(distances, look)
+        words += [verdict, _on_law(distances.p, look)]
+        figures += [_t2_spe(distances, rows), _qq(distances.p)]
+        grids.append(_odd_rows(distances, rows, names))
+    return Section(
+        "quality",
+        TITLE,
+        words=tuple(word for word in words if word),
+        figures=tuple(figures),
+        grids=tuple(grids),
+        verdict=verdict,
+    )
+
+
+def _on_steps(subject: Subject) -> str:
+    converged = subject.converged
+    steps = getattr(subject.bare, "n_iter_", None)
+    trace = getattr(subject.bare, "trace_", None)
+    if converged is None and (steps is None or trace is None):
+        return ""
+    if trace is not None and len(trace.objective) == 0:
+        return "The fit is a closed form: there were no steps to watch."
+    said = f"The fit took {count(int(steps), 'step')}" if steps else "The fit ended"
+    if converged is None:
+        return f"{said}."
+    return f"{said} and converged." if converged else f"{said} and did NOT converge."
+
+
+def trace_figure(subject: Subject) -> Figure | None:
+    """The objective at every step."""
+    try:
+        steps = trace_numbers(subject.bare)
+    except (AttributeError, ValueError):  # none, or a closed form
+        return None
+    objective = steps.objective
+    if len(objective) < 2 or not np.isfinite(objective).any():
+        return None
+    k = np.arange(len(objective))
+    shown = (
+        k
+        if len(k) <= MOST_STEPS
+        else np.unique(np.geomspace(1, len(k), MOST_STEPS).astype(int)) - 1
+    )
+    gain = float(objective[-1] - objective[0])
+    last = float(objective[-1] - objective[-2])
+    return Figure(
+        "trace",
+        "Steps of the fit",
+        f"The {steps.what} {'rose' if gain >= 0 else 'fell'} by {number(abs(gain))} over "
+        f"{count(len(objective), 'step')}, in the last one by {number(abs(last), 2)}.",
+        specs.chart(
+            specs.records(digits=12, step=shown + 1, objective=objective[shown]),
+            [
+                {
+                    "mark": {"type": "line", "color": specs.MAIN, "point": len(shown) < 60},
+                    "encoding": {
+                        "x": specs.axis("step", "step", scale={"nice": False}),
+                        "y": specs.axis("objective", steps.what, scale={"zero": False}),
+                        "tooltip": [
+                            {"field": "step", "title": "step"},
+                            {"field": "objective", "title": steps.what},
+                        ],
+                    },
+                }
+            ],
+        ),
+    )
+
+
+def _on_odd(distances: RowDistances, look: Look) -> str:
+    p = distances.p[np.isfinite(distances.p)]
+    odd, rare = int(np.sum(p < ALPHA)), int(np.sum(p < RARE))
+    of = f"the {whole(len(p))} rows shown" if look.is_sampled else count(len(p), "row")
+    words = f"{whole(odd)} of {of} ({percent(odd / len(p))}) are less probable than 1 in 20"
+    expected = RARE * len(p)
+    if rare > max(3.0 * expected, 2.0):
+        return (
+            f"{words}, and {whole(rare)} less than 1 in 1000, where {number(expected, 2)} "
+            "would be expected: there are outliers, or tails heavier than a Gaussian’s."
+        )
+    return f"{words}; of new rows {percent(ALPHA)} are to be expected."
+
+
+def _on_law(p: Array, look: Look) -> str:
+    found = quantiles(p)
+    share = np.mean(p[np.isfinite(p)] < ALPHA)
+    if found.outside <= 0.1:
+        return "Distances from the model follow the law that it predicts."
+    if share > 1.5 * ALPHA:
+        return (
+            "Far rows are farther than the model predicts. Its components stay meaningful; "
+            'p-values and intervals are to be taken as rough. Student noise (noise="student") '
+            "would keep such rows from moving the fit."
+        )
+    if look.n_rows < ROWS_PER_COLUMN * look.n_columns:
+        return (
+            "The rows lie closer to the model than new ones would: with "
+            f"{count(look.n_rows, 'row')} for {count(look.n_columns, 'column')} the fit has bent "
+            "itself to them."
+        )
+    return (
+        "Distances depart from the law in their bulk: many rows are closer to the model than "
+        "Gaussian rows would be, as where values are counts, scores or rounded."
+    )
+
+
+def _t2_spe(distances: RowDistances, rows: list[str]) -> Figure:
+    ok = np.flatnonzero(np.isfinite(distances.p))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        along = distances.T2[ok] / distances.T2_limit[ok]
+        away = np.where(distances.SPE[ok] > 0, distances.SPE[ok] / distances.SPE_limit[ok], np.nan)
+    data = specs.records(
+        row=[rows[i] for i in ok],
+        along=np.maximum(along, 0.01),
+        away=np.maximum(away, 0.01),
+        p=distances.p[ok],
+        odd=["p < 0.05" if odd else "ordinary" for odd in distances.p[ok] < ALPHA],
+    )
+    log: specs.Spec = {
+        "scale": {"type": "log", "nice": False},
+        "axis": {"values": [0.01, 0.1, 1, 10, 100, 1000, 10_000], "format": "~g"},
+    }
+    limit = {"type": "rule", "color": specs.SOFT, "strokeDash": [4, 3]}
+    spec = specs.chart(
+        data,
+        [
+            {
+                "data": {"values": [{"one": 1}]},
+                "mark": limit,
+                "encoding": {"x": specs.axis("one", "", **log)},
+            },
+            {
+                "data": {"values": [{"one": 1}]},
+                "mark": limit,
+                "encoding": {"y": specs.axis("one", "", **log)},
+            },
+            {
+                "mark": {"type": "point", "filled": True, "size": 26, "opacity": 0.7},
+                "encoding": {
+                    "x": specs.axis("along", "T² over its limit: along the components", **log),
+                    "y": specs.axis("away", "SPE over its limit: away from them", **log),
+                    "color": {
+                        "field": "odd",
+                        "type": "nominal",
+                        "title": None,
+                        "scale": {
+                            "domain": ["ordinary", "p < 0.05"],
+                            "range": [specs.MAIN, specs.OTHER],
+                        },
+                    },
+                    "tooltip": [
+                        {"field": "row", "title": "row"},
+                        {"field": "along", "title": "T² over its limit", "format": ".2f"},
+                        {"field": "away", "title": "SPE over its limit", "format": ".2f"},
+                        {"field": "p", "title": "p", "format": ".2g"},
+                    ],
+                },
+            },
+        ],
+        height=300,
+    )
+    only_along, only_away = (
+        int(np.sum((along > 1) & ~(away > 1))),
+        int(np.sum((away > 1) & ~(along > 1))),
+    )
+    return Figure(
+        "t2-spe",
+        "Odd along the components, or away from them",
+        f"{count(only_along, 'row')} exceed{'s' if only_along == 1 else ''} the limit of T² only: "
+        f"extreme, but of the usual kind. {count(only_away, 'row')} "
+        f"exceed{'s' if only_away == 1 else ''} that of SPE only: columns do not go together "
+        "there as they do elsewhere.",
+        spec,
+        "Dashed: what 5 % of ordinary new rows exceed.",
+    )
+
+
+def _qq(p: Array) -> Figure:
+    found = quantiles(p)
+    data = specs.records(expected=found.expected, found=found.found, low=found.low, high=found.high)
+    x = specs.axis("expected", "expected, as a normal score")
+    spec = specs.chart(
+        data,
+        [
+            {
+                "mark": {"type": "area", "color": specs.SOFT, "opacity": 0.25},
+                "encoding": {"x": x, "y": specs.axis("low", "found"), "y2": {"field": "high"}},
+            },
+            {
+                "mark": {"type": "line", "color": specs.SOFT, "strokeDash": [4, 3]},
+                "encoding": {"x": x, "y": specs.axis("expected", "found")},
+            },
+            {
+                "mark": {"type": "point", "filled": True, "size": 16, "color": specs.MAIN},
+                "encoding": {
+                    "x": x,
+                    "y": specs.axis("found", "found"),
+                    "tooltip": [
+                        {"field": "expected", "title": "expected", "format": ".2f"},
+                        {"field": "found", "title": "found", "format": ".2f"},
+                    ],
+                },
+            },
+        ],
+        height=300,
+    )
+    return Figure(
+        "qq",
+        "Q–Q plot of the distances",
+        f"{percent(found.outside)} of the points lie outside the band that holds each with 95 % "
+        "probability where rows follow the model.",
+        spec,
+        "Squared distances from the model, by their p-values, so that rows with gaps count too.",
+    )
+
+
+def _odd_rows(distances: RowDistances, rows: list[str], names: tuple[str, ...]) -> Grid:
+    lines = tuple(
+        (
+            rows[i],
+            number(float(distances.T2[i])),
+            number(float(distances.SPE[i])),
+            p_value(float(distances.p[i])),
+            names[j],
+        )
+        for i, j in zip(distances.oddest, distances.blamed, strict=True)
+        if np.isfinite(distances.p[i])
+    )
+    return Grid(
+        "The least probable rows",
+        ("row", "T²", "SPE", "p", "mostly because of"),
+        lines,
+        (False, True, True, True, False),
+        note="p: probability that an ordinary new row with the same gaps lies farther off.",
+    )

@@ -1,0 +1,139 @@
+"""Numbers and foreign names as the report writes them.
+
+Names come from users' files. They are shown on one line, without control characters (those that
+turn the direction of writing included), never longer than LONGEST, and no two alike. Markup in them
+is not touched here: the page escapes everything that it shows.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from math import floor, isfinite, log10
+
+LONGEST = 60  # characters of a name that are shown
+NARROW = "\u202f"  # between groups of three digits
+MINUS = "\u2212"
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# Cc: controls; Cf: formats, among them marks of direction; Cs: halves of letters; Zl, Zp: new lines
+UNSHOWN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def clean(text: object, longest: int = LONGEST) -> str:
+    """A foreign text on one line, shortened, without what is not to be seen.
+
+    >>> clean("a\\nb"), clean("  "), clean("x" * 100, 5)
+    ('a b', '(empty)', 'xxxx…')
+    """
+    letters = str(text)[: 4 * longest]
+    shown = "".join(" " if unicodedata.category(c) in UNSHOWN else c for c in letters)
+    shown = " ".join(shown.split())
+    if not shown:
+        return "(empty)"
+    cut = len(shown) > longest or len(str(text)) > 4 * longest
+    return shown[: longest - 1] + "…" if cut else shown
+
+
+def distinct(texts: Iterable[object]) -> tuple[str, ...]:
+    """Every text made clean, and numbered where two would look alike.
+
+    >>> distinct(["a", "b", "a"])
+    ('a', 'b', 'a (2)')
+    """
+    taken: set[str] = set()
+    found = []
+    for text in texts:
+        name, k = clean(text), 1
+        while (shown := name if k == 1 else f"{name} ({k})") in taken:
+            k += 1
+        taken.add(shown)
+        found.append(shown)
+    return tuple(found)
+
+
+def count(n: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun.
+
+    >>> count(1, "row"), count(0, "row"), count(12345, "row")
+    ('1 row', '0 rows', '12\\u202f345 rows')
+    """
+    return f"{whole(n)} {noun if n == 1 else plural or noun + 's'}"
+
+
+def whole(n: int) -> str:
+    """A whole number, its digits in groups of three from 10 000 on."""
+    text = f"{abs(n):,}".replace(",", NARROW) if abs(n) >= 10_000 else str(abs(n))
+    return (MINUS if n < 0 else "") + text
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A measured number to some significant digits.
+
+    >>> number(-14.1184, 4), number(0.000123456), number(123456.7), number(float("nan"))
+    ('−14.12', '0.000123', '123\\u202f457', 'n/a')
+    """
+    if not isfinite(value):
+        return "n/a" if value != value else (MINUS if value < 0 else "") + "∞"
+    if value == 0:
+        return "0"
+    size = floor(log10(abs(value)))
+    if size >= 9 or size < -5:
+        mantissa, power = f"{value:.{digits - 1}e}".split("e")
+        return f"{mantissa.replace('-', MINUS)} × 10{str(int(power)).translate(RAISED)}"
+    places = max(digits - 1 - size, 0)
+    if places == 0 and abs(value) >= 10_000:
+        return whole(round(value))
+    return f"{value:.{places}f}".replace("-", MINUS)
+
+
+def fixed(value: float, places: int = 2) -> str:
+    """A number to some decimals, as correlations are written.
+
+    >>> fixed(-0.123), fixed(-0.0001)
+    ('−0.12', '0.00')
+    """
+    if not isfinite(value):
+        return "n/a"
+    text = f"{value:.{places}f}"
+    return text.lstrip("-") if float(text) == 0 else text.replace("-", MINUS)
+
+
+def percent(share: float) -> str:
+    """A share in per cent: two digits, more only where they tell 0 or 100 from what is near it.
+
+    >>> percent(0.0025), percent(0.12), percent(0.9999), percent(1 - 1e-9), percent(0.00001)
+    ('0.25 %', '12 %', '99.99 %', '100 %', '< 0.01 %')
+    """
+    value = 100 * share
+    if not isfinite(value):
+        return "n/a"
+    if abs(value - 100) < 0.005:
+        return "100 %"
+    if 0 < value < 0.01:
+        return "< 0.01 %"
+    if 99.5 <= value < 100 or 0 < value < 1:
+        return f"{value:.2f} %"
+    return f"{value:.1f} %".replace(".0 %", " %") if value < 10 else f"{value:.0f} %"
+
+
+def p_value(p: float) -> str:
+    """A probability as papers write it.
+
+    >>> p_value(0.2), p_value(0.0123), p_value(1e-9)
+    ('0.20', '0.012', '< 0.0001')
+    """
+    if p < 1e-4:
+        return "< 0.0001"
+    return f"{p:.2f}" if p >= 0.1 else f"{p:.2g}"
+
+
+def listing(names: Sequence[str], most: int = 5) -> str:
+    """Names as a phrase, the last of very many left out.
+
+    >>> listing(["a"]), listing(["a", "b"]), listing(["a", "b", "c"], most=2)
+    ('a', 'a and b', 'a, b and 1 more')
+    """
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {whole(len(names) - most)} more"
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

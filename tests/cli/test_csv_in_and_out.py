@@ -1,0 +1,144 @@
+"""CSV as people have it: T31, T32, cells that keep their text, memory that does not grow."""
+
+from __future__ import annotations
+
+import csv
+import io
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.conftest import NAMES, as_csv, cells
+from tests.cli.running import call
+
+from eigengap.cli import csv_text
+
+FIT = ("fit", "t.csv", "-k", "1", "-o", "m.egap")
+FILL = ("impute", "t.csv", "-k", "1", "-q")
+
+
+def parsed(text: bytes, separator: str = ",") -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text.decode(), newline=""), delimiter=separator))
+
+
+def test_windows_line_ends_and_a_bom(folder: Path) -> None:
+    Path("t.csv").write_bytes(b"\xef\xbb\xbf" + as_csv(cells(), newline="\r\n"))
+    ran = call(*FILL)
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith(b"a,b,c,d\r\n")  # the mark is gone, the line ends are not
+    assert ran.out.count(b"\r\n") == ran.out.count(b"\n") == 41
+    Path("t.csv").write_bytes(as_csv(cells()))
+    assert ran.out.replace(b"\r\n", b"\n") == call(*FILL).out
+
+
+def test_semicolons_and_decimal_commas_stay(folder: Path) -> None:
+    rows = [[cell.replace(".", ",") for cell in row] for row in cells()]
+    Path("t.csv").write_bytes(as_csv(rows, separator=";"))
+    filled = parsed(call(*FILL).out, ";")
+    Path("t.csv").write_bytes(as_csv(cells()))
+    assert [[cell.replace(",", ".") for cell in row] for row in filled] == parsed(call(*FILL).out)
+
+
+def test_seen_cells_keep_their_text_and_gaps_are_filled(folder: Path) -> None:
+    odd = {(0, 0): "+1.50", (1, 1): "1e0", (2, 2): "00.3", (5, 3): " 2 ", (6, 0): "-0.0"}
+    rows = [[odd.get((i, j), cell) for j, cell in enumerate(row)] for i, row in enumerate(cells())]
+    notes = [f'"says ""{i}"", and\nmore"' for i in range(40)]
+    both = [[note, *row] for note, row in zip(notes, rows, strict=True)]
+    Path("t.csv").write_bytes(as_csv(both, ["note", *NAMES]))
+    header, *filled = parsed(call(*FILL, "--ignore", "note").out)
+    assert header == ["note", *NAMES]
+    for i, (before, after) in enumerate(zip(rows, filled, strict=True)):
+        assert after[0] == f'says "{i}", and\nmore'
+        for cell, new in zip(before, after[1:], strict=True):
+            assert new == cell if cell else np.isfinite(float(new))
+
+
+def test_names_that_are_formulas_are_made_harmless_and_numbers_are_not_touched(folder) -> None:
+    """T32."""
+    names = ["=1+1", "+b", "-c", "@d"]
+    Path("t.csv").write_bytes(as_csv(cells(), names))
+    header, *filled = parsed(call(*FILL).out)
+    assert header == [f"'{name}" for name in names]
+    negative = [cell for row in cells() for cell in row if cell.startswith("-")]
+    written = [cell for row in filled for cell in row]
+    assert negative
+    assert all(cell in written for cell in negative)
+    assert call(*FIT).code == 0
+    assert call("transform", "m.egap", "t.csv").code == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "says"),
+    [
+        (as_csv(cells(), ["a", "a", "c", "d"]), 4, ["line 1 names 2 columns", "--ignore 1"]),
+        (as_csv([*cells()[:3], ["1", "2", "3", "4", "5"]]), 4, ["line 5 has 5 cells"]),
+        (as_csv([*cells()[:3], ["1", "2"]]), 4, ["line 5 has 2 cells"]),
+        (
+            as_csv([*cells(), ["?", "1", "2", "3"]]), 5,
+            ['"a" holds text in row 41 ("?")', '--na "?"'],
+        ),
+        (
+            as_csv([[f"n{k}", *row[1:]] for k, row in enumerate(cells())]), 5,
+            ['"a" holds text in rows 1, 2, 3 and 37 more ("n0")', "--ignore a"],
+        ),
+        (
+            as_csv([*(cells() * 30), ["x y", "1", "2", "3"]]), 5,
+            ["line 1202", '--na "x y"', "--ignore"],
+        ),
+        (as_csv([*cells(), ["inf", "1", "2", "3"]]), 5, ["inf at row 41", '"a"']),
+        (as_csv([["", *row[1:]] for row in cells()]), 5, ['no value in column "a"', "--ignore"]),
+        (as_csv([['"1,5"', *row[1:]] for row in cells()]), 5, ["decimal comma", "semicolons"]),
+        (b"", 4, ["it is empty"]),
+        (b"a,b\n", 4, ["no rows"]),
+        (b"a,b\n1,2\n", 5, ["at least 2 rows"]),
+        (b"\x00\x01\x02", 4, ["of no format"]),
+        ("a,b\n1,2\n".encode("utf-16"), 4, ["UTF-16", "iconv"]),
+        (as_csv([["0", *row] for row in cells()], ["", *NAMES]), 4, ["has no name", "--ignore 0"]),
+        (as_csv(cells()) + b'"', 4, ["quote"]),
+    ],
+    ids=["twice", "long", "short", "mark", "text", "late", "inf", "unseen", "comma", "empty",
+         "header", "one", "binary", "utf16", "nameless", "open-quote"],
+)  # fmt: skip
+def test_bad_tables_are_told_with_the_place_and_the_option(folder, content, code, says) -> None:
+    """T31."""
+    Path("t.csv").write_bytes(content)
+    ran = call(*FIT)
+    assert ran.code == code, ran.err
+    assert ran.err.count("Error: ") == 1
+    for words in says:
+        assert words in ran.err
+    for python in ("missing_values", "columns=", "n_components", "scale=True"):
+        assert python not in ran.err
+    assert sorted(path.name for path in Path().iterdir()) == ["t.csv", "table.csv"]
+
+
+def test_text_in_the_second_of_two_files_is_told_with_its_name(folder: Path) -> None:
+    Path("p1.csv").write_bytes(as_csv(cells()))
+    Path("p2.csv").write_bytes(as_csv([*cells()[:3], ["oops", "1", "2", "3"]]))
+    ran = call("impute", "p*.csv", "-k", "1")
+    assert ran.code == 5
+    assert ran.out == b""
+    assert all(words in ran.err for words in ("p2.csv", '"oops" at line 5', '--na "oops"'))
+
+
+def test_many_rows_in_little_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in memory is a piece, however long the table; the pieces change nothing."""
+    rows = cells(10_000, gaps=0.05) * 15
+    content = as_csv(rows)
+    Path("t.csv").write_bytes(content)
+    assert call("fit", "table.csv", "-k", "2", "-o", "m.egap").code == 0
+    whole = call("impute", "t.csv", "--model", "m.egap", "-o", "whole.csv", "-q")
+    assert whole.code == 0, whole.err
+    monkeypatch.setattr(csv_text, "CHUNK", 1 << 16)
+    tracemalloc.start()
+    assert call("impute", "t.csv", "--model", "m.egap", "-o", "f.csv", "-q").code == 0
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < len(content)  # and less than the numbers alone would take
+    filled, expected = parsed(Path("f.csv").read_bytes()), parsed(Path("whole.csv").read_bytes())
+    assert len(filled) == 150_001
+    numbers = [np.array(table[1:], dtype=float) for table in (filled, expected)]
+    np.testing.assert_allclose(*numbers, rtol=1e-9, atol=1e-12)
+    for before, after in zip(rows, filled[1:], strict=True):
+        assert all(new == cell for cell, new in zip(before, after, strict=True) if cell)
