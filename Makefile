@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.stamp-cli  ## fit the shipped table with its 16 gaps, fill them, say what was found
+demo: $(VENV)/.stamp-cli  ## fit the shipped table, fill its 16 gaps, write report.html
 	@$(BIN)/eigengap demo --force
 
 test: $(VENV)/.stamp-test  ## style, types, import rules, doctests and tests
@@ -35,7 +35,7 @@ bench: $(VENV)/.stamp-bench  ## side by side with other packages; writes benchma
 
 clean:  ## remove .venv, caches and what the demo wrote
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
-	  .hypothesis breast_cancer_filled.csv
+	  .hypothesis breast_cancer_filled.csv report.html
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One step after another, each named, stopping at the first that fails.

@@ -172,3 +172,15 @@ def test_a_folder_of_two_kinds_is_refused(tmp_path, X):
 def test_a_source_says_what_it_is(tmp_path, X):
     np.save(tmp_path / "x.npy", X)
     assert "60 rows x 4 columns" in repr(eg.open_source(tmp_path / "x.npy"))
+
+
+def test_ica_of_a_file_that_nobody_has_looked_at(tmp_path):
+    """A file says whether it has gaps only when it has been read."""
+    rng = np.random.default_rng(5)
+    X = rng.laplace(size=(200, 3)) @ rng.normal(size=(3, 4)) + rng.normal(size=(200, 4)) * 0.1
+    X[rng.random(X.shape) < 0.05] = np.nan
+    np.save(tmp_path / "x.npy", X)
+    model = eg.ICA(2).fit(X)
+    found = model.transform(eg.open_source(tmp_path / "x.npy", block_rows=50))
+    np.testing.assert_allclose(found, model.transform(X), rtol=1e-10)
+    assert np.isfinite(found).all()

@@ -213,12 +213,24 @@ def test_provenance_is_shown_and_that_of_a_loaded_model_is_found(tmp_path: Path)
     assert "t.csv" not in text
 
 
-@pytest.mark.slow
-def test_the_script_that_is_kept_is_the_one_that_vl_convert_makes() -> None:
-    import vl_convert
+def test_the_script_of_vega_is_made_once_and_kept(tmp_path, monkeypatch) -> None:
+    from eigengap.reporting import bundle
 
-    from eigengap.reporting.bundle import made_anew, vega
+    made = []
+    monkeypatch.setenv("EIGENGAP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(bundle, "bundled", lambda: made.append(1) or "script();")
+    assert [bundle.vega() for _ in range(3)] == ["script();"] * 3
+    assert len(made) == 1
+    (kept,) = (tmp_path / "cache").iterdir()
+    kept.write_text(kept.read_text().replace("script", "stolen"))  # damaged: made anew
+    assert bundle.vega() == "script();"
+    assert len(made) == 2
 
-    if vl_convert.__version__ != "1.9.0":
-        pytest.skip(f"kept from vl-convert 1.9.0, and this is {vl_convert.__version__}")
-    assert made_anew() == vega()
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch) -> None:
+    from eigengap.reporting import bundle
+
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("EIGENGAP_CACHE_DIR", str(tmp_path / "file"))
+    monkeypatch.setattr(bundle, "bundled", lambda: "script();")
+    assert bundle.vega() == "script();"

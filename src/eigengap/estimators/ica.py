@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import nan
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -33,7 +34,7 @@ from eigengap.models.affine import AffineMap
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
-from eigengap.sources.base import Source, require_frequencies
+from eigengap.sources.base import Block, Source, require_frequencies
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.nonlinearity import Cube, Gauss, Given, LogCosh, Nonlinearity
@@ -253,15 +254,7 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         source = source_of_new(self, X, missing_values=self.missing_values)
-        density = self.density_
-        if source.has_gaps and density is None:
-            raise ValueError(GAPS_AS_THEY_ARE)
-        if source.has_gaps and density is not None:
-            S = source.map(
-                lambda block: self.model_.forward(density.conditional_mean(block.values))
-            )
-        else:
-            S = source.map(lambda block: self.model_.forward(block.values))
+        S = source.map(partial(_sources_of, model=self.model_, density=self.density_))
         return S.astype(np.float32) if source.dtype == np.float32 else S
 
     def inverse_transform(self, X: Any) -> Array:
@@ -461,3 +454,13 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
                 "bring more rows",
                 GaussianComponentsWarning,
             )
+
+
+def _sources_of(block: Block, model: AffineMap, density: LinearGaussian | None) -> Array:
+    """Of the rows of a block, which alone can tell whether they have gaps: a file is not known."""
+    values = block.values
+    if isinstance(values, np.ndarray) and np.isnan(values).any():
+        if density is None:
+            raise ValueError(GAPS_AS_THEY_ARE)
+        values = density.conditional_mean(values)
+    return model.forward(values)

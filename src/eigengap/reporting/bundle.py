@@ -1,39 +1,71 @@
 """Vega, Vega-Lite and Vega-Embed as one script, to be put into the page.
 
-vl-convert has them and bundles them, in some five seconds; so what it made is kept beside this
-file (static/vega.md). `python -m eigengap.reporting.bundle` makes it anew.
+vl-convert has them, and bundles them in some five seconds. What it has bundled is kept in the
+user's cache for the next report, with its checksum; a cache that cannot be read or written costs
+those seconds again and nothing else.
 """
 
 from __future__ import annotations
 
-import gzip
-from importlib import resources
+import hashlib
+import os
+import sys
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from eigengap.extras import MissingExtraError
+from eigengap.persistence.atomic import write_atomically
 
 VEGA_LITE = "6.1"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name; nothing is fetched
-KEPT = "vega.js.gz"
 
 
 def vega() -> str:
-    """The script that is kept."""
-    packed = (resources.files("eigengap.reporting") / "static" / KEPT).read_bytes()
-    return gzip.decompress(packed).decode()
+    """The script, from the cache or bundled now."""
+    try:
+        maker = f"vl-convert-{version('vl-convert-python')}"
+    except ModuleNotFoundError:
+        raise MissingExtraError("the report", "vl-convert-python", "cli") from None
+    kept = cache_folder() / f"vega-lite-{VEGA_LITE}-{maker}.js"
+    found = _read(kept)
+    if found is None:
+        found = bundled()
+        with suppress(OSError):  # a home that is read-only, a full disk: no cache then
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(kept, f"{_digest(found)}\n{found}".encode())
+    return found
 
 
-def made_anew() -> str:
-    """The script that the installed vl-convert bundles."""
+def bundled() -> str:
+    """The script that the installed vl-convert makes."""
     import vl_convert
 
     return str(vl_convert.javascript_bundle(vl_version=VEGA_LITE))  # type: ignore[call-arg]
 
 
-def main() -> None:
-    """Keep what vl-convert bundles now."""
-    from pathlib import Path
+def cache_folder() -> Path:
+    """Where this user's programs keep what they can make again; EIGENGAP_CACHE_DIR rules."""
+    given = os.environ.get("EIGENGAP_CACHE_DIR")
+    if given:
+        return Path(given)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "eigengap"
 
-    path = Path(__file__).parent / "static" / KEPT
-    path.write_bytes(gzip.compress(made_anew().encode(), 9, mtime=0))
+
+def _read(path: Path) -> str | None:
+    """What was kept, if it is whole."""
+    try:
+        digest, _, script = path.read_text(encoding="utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return script if digest == _digest(script) else None
 
 
-if __name__ == "__main__":
-    main()
+def _digest(script: str) -> str:
+    return hashlib.sha256(script.encode()).hexdigest()

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.wording import column, quote
+from eigengap.sources.wording import column, first_repeated, quote
 
 Rows = Any  # ndarray (c, d) of float32 or float64, or a scipy.sparse CSR array of the same
 
@@ -193,9 +193,9 @@ def require_frequencies(sum_w: float) -> None:
 
 def require_unique(names: tuple[str, ...] | None) -> None:
     """Refuse column names that occur more than once."""
-    if names is None or len(set(names)) == len(names):
+    name = None if names is None else first_repeated(names)
+    if names is None or name is None:
         return
-    name = next(name for name in names if names.count(name) > 1)
     positions = [str(j) for j, other in enumerate(names) if other == name]
     raise ValueError(
         f"Input X has {len(positions)} columns named {quote(name)} (positions "

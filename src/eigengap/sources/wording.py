@@ -31,6 +31,15 @@ def column(names: Sequence[str] | None, j: int) -> str:
     return str(j) if names is None else quote(names[j])
 
 
+def first_repeated(names: Sequence[str]) -> str | None:
+    """The first name that occurs again, None where each is the only one."""
+    seen: set[str] = set()
+    repeated: set[str] = set()
+    for name in names:
+        (repeated if name in seen else seen).add(name)
+    return next((name for name in names if name in repeated), None)
+
+
 def _escaped(char: str) -> str:
     if char in '"\\':
         return "\\" + char

@@ -24,7 +24,7 @@ from eigengap.sources.files.csv_rows import chunks
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.refusal import choice
 from eigengap.sources.reader import UnreadableError
-from eigengap.sources.wording import quote
+from eigengap.sources.wording import first_repeated, quote
 
 HEAD = 1 << 18  # bytes that are looked at first
 LEAST_CHUNK, MOST_CHUNK = 1 << 16, 4 << 20  # bytes that are parsed together
@@ -93,7 +93,7 @@ class CsvReader(FileReader):
                 f"and R write along; leave them out by position, columns={choice(others)}, or "
                 "give the column a name",
             )
-        twice = next((name for name in chosen if chosen.count(name) > 1), None)
+        twice = first_repeated(chosen)
         if twice is not None:
             at = [j for j in self._chosen if names[j] == twice]
             others = [j for j in self._chosen if j not in at[1:]]

@@ -15,7 +15,7 @@ from eigengap.sources.files.columns import arrow_to_float, foreign_kind, in_bloc
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.refusal import choice, refuse_columns
 from eigengap.sources.reader import UnreadableError
-from eigengap.sources.wording import quote
+from eigengap.sources.wording import first_repeated, quote
 
 # Bytes that are decoded together, and that are buffered between file and decoder for all columns:
 # a quarter and half of a block, within bounds.
@@ -78,7 +78,7 @@ class ParquetReader(FileReader):
         return chosen
 
     def _unique(self, names: Sequence[str]) -> tuple[str, ...]:
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = first_repeated(names)
         if twice is not None:
             others = [name for name in dict.fromkeys(names) if names.count(name) == 1]
             raise UnreadableError(

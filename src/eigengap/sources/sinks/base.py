@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.sources.wording import quote, whole
+from eigengap.sources.wording import first_repeated, quote, whole
 
 GATHERED = 8 << 20  # bytes of rows that are written together
 
@@ -112,7 +112,7 @@ class Sink(ABC):
                 f"{whole(str(self.path))} has {self.n_features} columns, and row {self.n_rows} on "
                 f"has {rows.shape[1]}"
             )
-        twice = next((n for n in self.names or () if (self.names or ()).count(n) > 1), None)
+        twice = first_repeated(self.names or ())
         if twice is not None and self.dtype is None:
             raise ValueError(f"the column name {quote(twice)} occurs twice; names must be unique")
 
