@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import pandas
 
+import eigengap
+
 README = Path(__file__).parents[2] / "README.md"
 PYTHON = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
 def test_the_python_of_the_readme_does_what_its_comments_say(capsys, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code, more, large = PYTHON
+    code, met, more, large = PYTHON
     shown: dict[str, np.ndarray] = {}
     exec(code, shown)
     X = shown["X"]
@@ -26,6 +28,7 @@ def test_the_python_of_the_readme_does_what_its_comments_say(capsys, tmp_path, m
     assert np.all(shown["sd"][gone] > 0)
     printed = capsys.readouterr().out
     assert printed.strip() == code.splitlines()[-1].removeprefix("# ")
+    _run_what_people_meet(met, shown)
     summary, full, why, table = (eval(line, shown) for line in more.strip().splitlines())
     assert summary.startswith("k = ")
     np.testing.assert_array_equal(full[~gone], X[~gone])
@@ -33,6 +36,13 @@ def test_the_python_of_the_readme_does_what_its_comments_say(capsys, tmp_path, m
     assert "expected" in str(why[0])
     assert len(table.names) == 3
     _run_on_files(large, shown)
+
+
+def _run_what_people_meet(code: str, shown: dict[str, np.ndarray]) -> None:
+    exec(code, shown)
+    assert "PPCA" in Path("report.html").read_text(encoding="utf-8")
+    again = eigengap.load("model.egap")
+    np.testing.assert_array_equal(again.transform(shown["X"]), shown["Z"])
 
 
 def _run_on_files(code: str, shown: dict[str, np.ndarray]) -> None:
