@@ -45,6 +45,7 @@ TITLES = {
     "out_of_core": "Larger than memory",
     "dask_workers": "Dask",
     "streaming": "Streams",
+    "command_line": "Command line",
     "classification": "Classes",
     "regression": "Regression",
 }
