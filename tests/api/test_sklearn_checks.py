@@ -52,6 +52,27 @@ FEWER_STEPS = {
 }
 
 
+# Of these, `make test` runs what is most often broken, and `make test-all` every check.
+AMONG_SLOW = (
+    "check_estimators_pickle",
+    "check_estimators_overwrite_params",
+    "check_fit2d_1sample",
+    "check_fit_idempotent",
+    "check_get_feature_names_out_error",
+    "check_n_features_in",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_param_validation",
+    "check_set_output_transform_pandas",
+    "check_transformer_general",
+)
+
+
+def marks_of(estimator, check):
+    is_slow = type(estimator) in FEWER_STEPS and name_of(check) not in AMONG_SLOW
+    return [pytest.mark.slow] if is_slow else []
+
+
 def made(kind):
     return kind() if os.environ.get("EIGENGAP_REQUIRE_ALL") else kind(**FEWER_STEPS.get(kind, {}))
 
@@ -127,7 +148,12 @@ def label(value) -> str:
 
 def listed_by_default():
     defaults = [
-        pytest.param(estimator, check, id=f"{type(estimator).__name__}-{label(check)}")
+        pytest.param(
+            estimator,
+            check,
+            id=f"{type(estimator).__name__}-{label(check)}",
+            marks=marks_of(estimator, check),
+        )
         for kind in ESTIMATORS
         for estimator, check in yielded(made(kind))
     ]
@@ -140,7 +166,9 @@ def listed_by_default():
 
 def left_out_by_default():
     return [
-        pytest.param(kind, check, id=f"{kind.__name__}-{label(check)}")
+        pytest.param(
+            kind, check, id=f"{kind.__name__}-{label(check)}", marks=marks_of(kind(), check)
+        )
         for kind in ESTIMATORS
         for check in not_yielded(kind())
     ]
@@ -191,6 +219,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_array_api_dispatch_changes_nothing():
     """The one check that scikit-learn skips unless SCIPY_ARRAY_API is set at the start.
 

@@ -260,3 +260,19 @@ def test_calibrated_probabilities_with_gaps():
     losses = [log_loss(y[1::2], m.fit(X[::2], y[::2]).predict_proba(X[1::2]))
               for m in (plain, calibrated)]  # fmt: skip
     assert losses[1] < 0.7 * losses[0]
+
+
+def test_a_component_that_closes_in_on_a_few_rows_does_not_end_the_fit():
+    """Two outliers draw a component onto four rows; its noise goes, and rounding outweighs a step.
+
+    The sum of squares falls below what it is computed from long before the floor of the noise.
+    """
+    rng = np.random.default_rng(7)
+    Z = rng.normal(size=(300, 2))
+    X = Z @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(300, 8))
+    X[5, 2], X[80, 6] = 60.0, -45.0
+    for seed in range(8):
+        hidden = np.random.default_rng(seed).random(X.shape) < 0.2
+        model = eg.MixturePPCA(2, 2, scale=True, random_state=0)
+        model.fit(np.where(hidden, np.nan, X))
+        assert np.isfinite(model.log_likelihood_)

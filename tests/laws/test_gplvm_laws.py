@@ -153,7 +153,12 @@ def test_other_starts(init):
 
 @pytest.mark.parametrize(
     "kernel",
-    ["matern32", "linear+rbf", RBF(1.0, [0.5, 2.0]) + RBF(0.5, 3.0), Linear(0.3)],
+    [
+        pytest.param("matern32", marks=pytest.mark.slow),
+        "linear+rbf",
+        pytest.param(RBF(1.0, [0.5, 2.0]) + RBF(0.5, 3.0), marks=pytest.mark.slow),
+        Linear(0.3),
+    ],
     ids=["matern32", "linear+rbf", "two widths", "linear value"],
 )
 def test_every_kernel_fits_and_predicts(kernel):
@@ -189,6 +194,7 @@ def test_rows_of_the_fit_are_not_sought(method, monkeypatch):
     np.testing.assert_array_equal(model.transform(X[::-1]), Z[::-1])
 
 
+@pytest.mark.slow
 def test_rows_near_those_of_the_fit_have_latents_near_theirs(fitted):
     """Found by optimisation, for they are not recognised: the stated tolerance."""
     model, X = fitted

@@ -245,7 +245,7 @@ def bound_of(form, logs, mu, s, U, Y):
         pytest.param("rbf", (9, 4), False, marks=pytest.mark.slow),
         pytest.param("rbf", (5, 8), False, marks=pytest.mark.slow),
         ("linear", (9, 4), True),
-        ("rbf+linear", (9, 4), True),
+        pytest.param("rbf+linear", (9, 4), True, marks=pytest.mark.slow),
         pytest.param("rbf+rbf", (9, 4), False, marks=pytest.mark.slow),
     ],
 )
@@ -300,6 +300,7 @@ def assert_slopes(function, parameters, slopes, h=1e-5):
             assert found == pytest.approx(numeric, rel=1e-5, abs=1e-5), (name, at)
 
 
+@pytest.mark.slow
 def test_gradients_of_back_constraints_are_differences(rng):
     Y = rng.normal(size=(9, 3))
     Z, _ = principal_start(Y, 2, rng)

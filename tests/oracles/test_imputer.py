@@ -286,6 +286,7 @@ def test_the_rank_of_ppca_is_found(q):
     assert LowRankImputer(PPCA("auto", tol=1e-2)).fit(X).n_components_ == q
 
 
+@pytest.mark.slow
 def test_mixtures_win_where_rows_form_clusters():
     rng = np.random.default_rng(4)
     which = rng.integers(2, size=200)

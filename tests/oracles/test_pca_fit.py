@@ -68,7 +68,7 @@ def test_every_solver_gives_the_svd(solver, shape, q):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("shape", [(300, 40), (40, 300), (3000, 80)])
+@pytest.mark.parametrize("shape", [(300, 40), (40, 300), (1500, 50)])
 def test_float32(solver, shape):
     X = table(*shape, dtype="f4")
     assert_agrees(fit_pca(source(X), 3, solver=solver), X, tol=1e-6)

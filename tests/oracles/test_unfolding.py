@@ -265,6 +265,7 @@ def correlations(Z, T):
     return [np.corrcoef(Z[:, k], T[:, k])[0, 1] for k in range(2)]
 
 
+@pytest.mark.slow
 def test_a_roll_is_unrolled():
     X, T = roll(1000, 0.2)
     model = MaximumVarianceUnfolding().fit(X)

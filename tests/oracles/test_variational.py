@@ -190,6 +190,7 @@ def converged(X, q, prior, rounds=300) -> Beliefs:
     return beliefs
 
 
+@pytest.mark.slow
 def test_bound_is_below_the_evidence_but_not_far():
     X = table(n=12, d=2, q=1, gaps=0.2, seed=3)
     beliefs = converged(X, 1, PRIOR)

@@ -35,7 +35,7 @@ def coverage(model, estimator, tables, n=400, missing=0.0, **keywords):
     return np.array([np.mean(part) for part in inside])
 
 
-@pytest.mark.parametrize("align", ["rotation", "axes"])
+@pytest.mark.parametrize("align", ["rotation", pytest.param("axes", marks=pytest.mark.slow)])
 def test_asymptotic_ppca(align):
     shares = coverage(truth("isotropic"), eg.PPCA(2), 100, method="asymptotic", align=align)
     # Monte-Carlo standard errors: 0.8 % for the 16 loadings, 1.5 % and 2.2 % for two and one value
@@ -55,6 +55,7 @@ def test_asymptotic_with_gaps():
     assert np.all(shares[1:] > 0.88), shares
 
 
+@pytest.mark.slow
 def test_bootstrap():
     shares = coverage(truth("isotropic"), eg.PPCA(2), 40, method="bootstrap", n_boot=40)
     assert abs(shares[0] - 0.95) < 0.035

@@ -50,7 +50,7 @@ def test_clusters_that_differ_in_direction_alone_are_found():
     assert adjusted_rand_score(labels, model.predict(X)) > 0.8
 
 
-@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("missing", [0.0, pytest.param(0.3, marks=pytest.mark.slow)])
 def test_ranks_are_found_for_each_component(missing):
     mixture, rng = truth(1, (1, 3, 5))
     X, labels = mixture.sample(900, rng)

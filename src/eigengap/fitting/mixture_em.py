@@ -38,6 +38,8 @@ from eigengap.statistics.moments import ColumnMoments
 # noise has gone, for a plane goes through any q + 1 points.
 LEAST_ROWS = 1.5
 
+VANISHING = 1e-5  # of the variance of a column: noise at which rounding may outweigh a step
+
 SMALL = 1e-8  # squared length of a column of W, in the fit's units, that counts as zero
 
 MOST_PASSES = 50  # that are promised to the compiled kernel
@@ -176,7 +178,14 @@ class MixtureProblem:
             )
         except ObjectiveFellError as fell:
             left = seen.before(fell)
-            if left is None or not self.reached_floor(self.unpack(left.theta, ranks)).any():
+            if left is None:
+                raise
+            reached = self.unpack(left.theta, ranks)
+            # On hardly more rows than it has directions noise goes, and rounding tells first.
+            few = self._on_few_rows(reached)
+            if len(few):
+                raise DeadComponentError(int(few[0]), reached) from fell
+            if not (self.reached_floor(reached).any() or _vanishing(reached).any()):
                 raise
             result = left
             # Where noise has gone, rounding is larger than what is left to gain: that is the end.
@@ -187,6 +196,12 @@ class MixtureProblem:
         """(K,) components with a noise variance at the floor."""
         at_floor = [np.any(c.psi <= self.floor * (1 + 1e-3)) for c in parameters.components]
         return np.array(at_floor)
+
+    def _on_few_rows(self, parameters: MixtureParameters) -> NDArray[np.intp]:
+        """Components, of several, that have hardly more rows than they can fit exactly."""
+        sum_w = np.asarray(self.expected(parameters).sum_w())
+        enough = np.array([c.W.shape[1] + LEAST_ROWS for c in parameters.components])
+        return np.flatnonzero((sum_w < enough) & (parameters.K > 1))
 
     def _admitted(self, start: MixtureParameters) -> MixtureParameters:
         """A start that obeys the constraints: one noise for all where it is shared."""
@@ -296,6 +311,13 @@ def _graded(component: Parameters) -> Array:
 def _turned(parameters: MixtureParameters, turns: Sequence[Array]) -> MixtureParameters:
     pairs = zip(parameters.components, turns, strict=True)
     return replace(parameters, components=tuple(replace(c, W=c.W @ turn) for c, turn in pairs))
+
+
+def _vanishing(parameters: MixtureParameters) -> NDArray[np.bool_]:
+    """(K,) components with a noise variance of almost nothing beside what they explain."""
+    return np.array(
+        [np.any(c.psi < VANISHING * np.sum(c.W**2, axis=1)) for c in parameters.components]
+    )
 
 
 def _refuse_dead(
