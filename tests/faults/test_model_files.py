@@ -478,3 +478,26 @@ def test_answers_of_the_model_that_the_flips_are_tried_on(file):
     assert {key: difference(expected[key], found[key], key) for key in expected} == dict.fromkeys(
         expected, ""
     )
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [("scale_", 0.0), ("scale_", np.nan), ("projection_.A", np.nan), ("spectrum_.lam", -1.0)],
+    ids=["no units", "units NaN", "projection NaN", "negative variance"],
+)
+def test_numbers_out_of_range_are_refused_whatever_the_checksum(tmp_path, where, value):
+    model = eg.PPCA(2, scale=True).fit(np.random.default_rng(0).normal(size=(30, 4)))
+    path = eg.save(model, tmp_path / "m.egap")
+    arrays, header = read_tensors(path, kind="model")
+    arrays[where] = np.full_like(arrays[where], value)
+    write_tensors(path, arrays, header, kind="model")
+    with pytest.raises(CorruptFileError, match="not a model that eigengap wrote"):
+        eg.load(path)
+
+
+def test_a_table_in_place_of_a_model_is_not_to_be_deleted(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n1,2\n3,4\n")
+    with pytest.raises(CorruptFileError, match="never such a file") as told:
+        eg.load(path)
+    assert "elete" not in str(told.value)

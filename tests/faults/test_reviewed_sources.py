@@ -184,3 +184,26 @@ def test_ica_of_a_file_that_nobody_has_looked_at(tmp_path):
     found = model.transform(eg.open_source(tmp_path / "x.npy", block_rows=50))
     np.testing.assert_allclose(found, model.transform(X), rtol=1e-10)
     assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("header", ["0,1,2", "2019,2020,2021"], ids=["pandas", "years"])
+def test_numbers_that_count_up_are_names(tmp_path, header):
+    path = tmp_path / "x.csv"
+    path.write_text(f"{header}\n1.5,2,7\n0.5,3,1\n")
+    source = eg.open_source(path)
+    assert source.names == tuple(header.split(","))
+    np.testing.assert_array_equal(source.collect(), [[1.5, 2, 7], [0.5, 3, 1]])
+
+
+def test_rows_that_all_count_up_are_rows(tmp_path):
+    (tmp_path / "x.csv").write_text("1,2,3\n2,3,4\n7,8,9\n")
+    assert eg.open_source(tmp_path / "x.csv").collect().shape == (3, 3)
+
+
+def test_an_empty_line_of_a_single_column_is_refused(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a\n2\n\n4\n5\n")
+    with pytest.raises(eg.UnreadableError, match="line 3 is empty"):
+        eg.open_source(path).collect()
+    path.write_text("a\n2\n4\n\n\n")  # at the end it is nothing
+    np.testing.assert_array_equal(eg.open_source(path).collect(), [[2], [4]])

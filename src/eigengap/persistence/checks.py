@@ -44,6 +44,12 @@ SHAPES: Mapping[str, Mapping[str, str]] = {
     "perceptron.Perceptron": {"W0": "d q", "W1": "d h", "b1": "h", "W2": "h q", "b2": "q"},
     "rotation.Rotation": {"loadings": "d q", "T": "q q", "phi": "q q"},
 }
+# Arrays without NaN or infinity, and those of them without a negative number.
+FINITE: Mapping[str, tuple[str, ...]] = {
+    "affine.AffineMap": ("A", "B", "mean"),
+    "spectrum.Spectrum": ("lam",),
+}
+NOT_NEGATIVE: Mapping[str, tuple[str, ...]] = {"spectrum.Spectrum": ("lam",)}
 KINDS_OF_TYPE = {np.bool_: "b", np.integer: "iu", np.floating: "fiub"}
 _FOUND: dict[type[Any], Mapping[str, Any]] = {}
 
@@ -59,6 +65,7 @@ def require_value(kind: Kind, cls: type[Any], held: Mapping[str, Any]) -> None:
         if name in hints and not fits(value, hints[name]):
             raise WrongValueError(f"{kind.name} has a {type(value).__name__} as {name}")
     _require_shapes(kind, held)
+    _require_ranges(kind, held)
     if kind.name == "graph.Graph":
         _require_graph(held)
 
@@ -74,6 +81,12 @@ def require_estimator(cls: type[Any], held: Mapping[str, Any]) -> None:
         raise WrongValueError("a number of columns that is none")
     if names is not None and (not isinstance(names, np.ndarray) or names.shape != (count,)):
         raise WrongValueError("names of columns that are not as many as the columns")
+    for name in ("n_iter_", "n_components_", "log_likelihood_", "converged_"):
+        if isinstance(held.get(name), str):
+            raise WrongValueError(f"{cls.__name__} has a text as {name}")
+    scale = held.get("scale_")
+    if isinstance(scale, np.ndarray) and not (np.all(np.isfinite(scale)) and np.all(scale > 0)):
+        raise WrongValueError(f"{cls.__name__} has units of columns that are none (scale_)")
     d = getattr(held.get("model_"), "d", None)
     if d is not None and count is not None and d != count:
         raise WrongValueError(f"a model of {d} columns for a table of {count}")
@@ -101,6 +114,18 @@ def _require_shapes(kind: Kind, held: Mapping[str, Any]) -> None:
                 f"{kind.name} has a {name} of shape {array.shape} for ({', '.join(wanted)}), "
                 f"{known}"
             )
+
+
+def _require_ranges(kind: Kind, held: Mapping[str, Any]) -> None:
+    for name in FINITE.get(kind.name, ()):
+        if not np.all(np.isfinite(held[name])):
+            raise WrongValueError(f"{kind.name} has a {name} that is not finite")
+    for name in NOT_NEGATIVE.get(kind.name, ()):
+        if np.any(held[name] < 0):
+            raise WrongValueError(f"{kind.name} has a negative {name}")
+    is_spectrum = kind.name == "spectrum.Spectrum"
+    if is_spectrum and not (held["sum_w"] > 0 and held["d"] >= len(held["lam"])):
+        raise WrongValueError("spectrum.Spectrum has counts that no table has")
 
 
 def _require_graph(held: Mapping[str, Any]) -> None:

@@ -239,4 +239,6 @@ def _plain(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _damaged(path: Place, why: str) -> CorruptFileError:
-    return CorruptFileError(f"{path} is damaged: {why}. Delete it, or give another path")
+    return CorruptFileError(
+        f"{path} is damaged, or was never such a file: {why}. Give another path"
+    )

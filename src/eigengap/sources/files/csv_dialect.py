@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 from eigengap.sources.files.csv_cells import Cells, has_decimal_comma, has_decimal_point
 from eigengap.sources.reader import UnreadableError
@@ -140,6 +140,9 @@ def _first(rows: list[Row], holds: object) -> tuple[int, str] | None:
 def _is_header(rows: list[Row], cells: Cells, text: str) -> bool:
     """Unless every cell of line 1 is a number or a gap: then it is the first row.
 
+    Whole numbers that count up by one (0, 1, 2, or 2019, 2020, 2021) are names, if the line below
+    does not count up too.
+
     Numbers in quotes are names, as R and `open_sink` write them, unless those below are in quotes
     too.
     """
@@ -148,9 +151,22 @@ def _is_header(rows: list[Row], cells: Cells, text: str) -> bool:
         return True
     if len(rows) < 2:
         return False
+    if _counts_up(first) and not _counts_up(rows[1].cells):
+        return True
     above = text[: rows[0].stop].count('"')
     below = text[rows[0].stop : rows[1].stop].count('"')
     return above == 2 * len(first) and below < above
+
+
+def _counts_up(cells: list[str]) -> bool:
+    """Whether there are three whole numbers or more, each one more than the last.
+
+    So pandas names columns without names (0, 1, 2, ...), and so years follow each other.
+    """
+    if len(cells) < 3 or not all(cell.strip().isdecimal() for cell in cells):
+        return False
+    numbers = [int(cell) for cell in cells]
+    return all(b == a + 1 for a, b in pairwise(numbers))
 
 
 def _decoded(where: str, cells: list[str]) -> tuple[str, ...]:

@@ -114,8 +114,25 @@ class CsvReader(FileReader):
         with self._opened() as stream:
             stream.read(dialect.start)
             found = chunks(stream.read, size, dialect.newline, self.where, dialect.line)
+            blank: int | None = None  # line, of a table of one column, on which nothing stands
             for chunk, line in found:
+                if dialect.n_columns == 1:
+                    blank = self._refuse_blank(chunk, line, blank)
                 yield from self._numbers(chunk, line, slow)
+
+    def _refuse_blank(self, chunk: bytes, line: int, blank: int | None) -> int | None:
+        """An empty line before others; the last one that is still followed by nothing."""
+        for number, text in enumerate(chunk.split(self._dialect.newline)[:-1], line):
+            if text.strip():
+                if blank is not None:
+                    raise UnreadableError(
+                        self.where,
+                        f"line {blank} is empty, and in a table of one column that may be a "
+                        "missing cell or nothing at all. Write NA there, or leave the line out",
+                    )
+            elif blank is None:
+                blank = number
+        return blank
 
     def _numbers(self, chunk: bytes, line: int, slow: set[int]) -> Iterator[list[NDArray[Any]]]:
         import pyarrow as pa
