@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,3 +55,23 @@ def model(folder: Path, fitted_once: bytes) -> Path:
     """m.egap beside table.csv."""
     (folder / "m.egap").write_bytes(fitted_once)
     return folder / "m.egap"
+
+
+@pytest.fixture(scope="session")
+def predictors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A classifier of `kinds`, which goes by column a, and a regressor of column d."""
+    place = tmp_path_factory.mktemp("predictors")
+    kinds = ["high" if float(row[0] or 0) > 0 else "low" for row in cells()]
+    both = [[*row, kind] for row, kind in zip(cells(), kinds, strict=True)]
+    (place / "t.csv").write_bytes(as_csv(both, [*NAMES, "kind"]))
+    found: dict[str, Any] = {"kinds": kinds}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        for name, columns in (
+            ("classifier", ("--target", "kind")),
+            ("regressor", ("--target", "d", "--ignore", "kind")),
+        ):
+            ran = call("fit", "t.csv", "-m", name, "-k", "1", *columns, "-o", f"{name}.egap")
+            assert ran.code == 0, ran.err
+            found[name] = (place / f"{name}.egap").read_bytes()
+    return found

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.cli.conftest import as_csv, cells
@@ -83,8 +84,19 @@ def tables(draw) -> tuple[list[str], list[list[str]], list[bool], str, str, bool
 
 
 @given(tables())
-@BRISK
+@settings(BRISK, max_examples=15)
 def test_a_table_of_any_look_comes_back_with_its_gaps_filled(table) -> None:
+    comes_back_filled(table)
+
+
+@pytest.mark.slow
+@given(tables())
+@settings(BRISK, max_examples=100)
+def test_many_tables_of_any_look_come_back_with_their_gaps_filled(table) -> None:
+    comes_back_filled(table)
+
+
+def comes_back_filled(table) -> None:
     names, rows, is_text, separator, newline, quotes, mark = table
     written = io.StringIO(newline="")
     how = csv.QUOTE_ALL if quotes else csv.QUOTE_MINIMAL

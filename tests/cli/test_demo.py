@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from tests.cli.running import Ran, call, run
+from tests.cli.running import Ran, call
 
 SHIPPED = resources.files("eigengap") / "data" / "breast_cancer_wisconsin.csv"
 GAPS = 16
@@ -17,7 +17,9 @@ GAPS = 16
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Path]:
     folder = tmp_path_factory.mktemp("demo")
-    return run("demo", cwd=folder), folder / "breast_cancer_filled.csv"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return call("demo"), folder / "breast_cancer_filled.csv"
 
 
 def test_it_says_what_was_read_chosen_fitted_filled_and_written(demo) -> None:

@@ -62,6 +62,45 @@ def test_summary_warns(gappy: np.ndarray) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_a_target_that_is_explained_entirely_is_called_so(truth: np.ndarray) -> None:
+    """The noise of the target is at its floor: it is no column of X and has no name among them."""
+    X = pd.DataFrame(truth, columns=[f"c{j}" for j in range(8)])
+    X.iloc[:9, 0] = np.nan
+    y = truth[:, :1] + 0.0
+    y[:30] = np.nan
+    model = eg.PPCARegressor(2).fit(X, y.ravel())
+    model.estimator_.heywood_ = (0, 8)
+    told = str(model.summary())
+    assert 'the factors explain column "c0" and the target entirely' in told
+    assert "300 rows × 8 columns, 9 cells missing (0.375 %)" in told  # the target's are no cells
+    assert re.search(r"targets +1, known in 270 rows", told)
+    assert "the target entirely" in model._repr_html_()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_missing_cells_of_mixtures_and_classes(gappy: np.ndarray) -> None:
+    """A mixture and a classifier know their gaps by component and by class."""
+    gaps = int(np.isnan(gappy).sum())
+    mixture = eg.MixturePPCA(2, 1, random_state=0, max_iter=5, tol=1.0).fit(gappy)
+    classes = eg.PPCAClassifier(1).fit(gappy, np.arange(300) % 2)
+    for model in (mixture, classes):
+        assert f"300 rows × 8 columns, {gaps} cells missing" in str(model.summary())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_imputer_that_stops_early_on_purpose_raises_no_alarm(gappy: np.ndarray) -> None:
+    model = eg.LowRankImputer(n_components=2, max_iter=2).fit(gappy)
+    assert not model.estimator_.converged_
+    told = str(model.summary())
+    assert "2 steps, stopped early on purpose" in told
+    assert "!" not in told
+    assert "not converged" not in model._repr_html_()
+    assert "2 steps in" in " ".join(model.plot.trace().to_dict()["title"]["subtitle"])
+    own = eg.LowRankImputer(eg.PPCA(2, max_iter=1)).fit(gappy)
+    assert "! the fit did not converge" in str(own.summary())
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_foreign_names_stay_text(truth: np.ndarray) -> None:
     X = pd.DataFrame(np.repeat(truth[:, :1], 6, axis=1), columns=HOSTILE[:6])
     X += np.random.default_rng(0).normal(size=X.shape) * [0, 1, 1, 1, 1, 1]

@@ -39,8 +39,21 @@ def test_under_gaps_q_values_and_the_mean_of_the_others_are_known(
     np.testing.assert_allclose(found.values, lam[:3], rtol=1e-6)
     assert found.n_rest == 5
     assert found.rest == pytest.approx(np.mean(lam[3:]), rel=1e-6)
+    ratios = found.values[:-1] / found.values[1:]  # the mean of the others is no eigenvalue
     assert found.gap is not None
-    assert found.gap.k == 3
+    assert found.gap.k == 1 + np.argmax(ratios)
+    assert found.gap.size == pytest.approx(ratios.max())
+    assert found.gap.is_partial
+
+
+def test_a_choice_of_rank_says_which_gap_is_the_largest(ppca: eg.PPCA, gappy: np.ndarray) -> None:
+    """Whatever number of components was fitted: under gaps a fit knows but few eigenvalues."""
+    choice = eg.choose_rank(gappy, criteria=["eigengap"])
+    k = choice.criteria["eigengap"]
+    gap = eigenvalues(ppca, choice).gap
+    assert gap is not None
+    assert (gap.k, gap.size) == (k, choice.curves["eigengap"][k])
+    assert eigenvalues(eg.PPCA(1).fit(gappy)).gap is None
 
 
 @pytest.mark.parametrize(
@@ -117,6 +130,26 @@ def test_no_noise_no_edge(wine: pd.DataFrame, pca: eg.PCA) -> None:
         against_noise(pca)
     with pytest.raises(AttributeError, match="one noise variance for all columns"):
         against_noise(eg.FactorAnalysis(2).fit(wine))
+
+
+@pytest.mark.parametrize(
+    ("make", "end"),
+    [
+        pytest.param(lambda: eg.PPCA(2, scale=True), "log_likelihood_", id="ppca"),
+        pytest.param(lambda: eg.BayesianPCA(scale=True, tol=1e-9), "elbo_", id="bayesian"),
+        pytest.param(
+            lambda: eg.MixturePPCA(2, 1, scale=True, random_state=0),
+            "log_likelihood_",
+            id="mixture",
+        ),
+    ],
+)
+def test_trace_of_standardised_columns_is_in_the_units_of_the_data(
+    make, end: str, gappy: np.ndarray
+) -> None:
+    """It ends where log_likelihood_ and the summary are, not at the value of the scaled columns."""
+    model = make().fit(100.0 * gappy)
+    assert trace_numbers(model).objective[-1] == pytest.approx(getattr(model, end), abs=0.1)
 
 
 def test_trace_is_that_of_the_fit(ppca: eg.PPCA, wine: pd.DataFrame) -> None:

@@ -16,10 +16,10 @@ from eigengap.imputation import rounds
 from eigengap.reporting import missing
 from eigengap.reporting.colours import colour_of
 from eigengap.reporting.distances import RowDistances, distances_of
-from eigengap.reporting.held_out import held_out
+from eigengap.reporting.held_out import HeldOut, held_out
 from eigengap.reporting.look import Look, look_at
 from eigengap.reporting.quality import quantiles
-from eigengap.reporting.reading import read
+from eigengap.reporting.reading import labels_of, read
 from eigengap.reporting.samples import separation
 from eigengap.reporting.scores import scores_of
 from eigengap.reporting.subject import Subject
@@ -82,7 +82,7 @@ def test_p_values_are_those_of_the_detector(
 
 def test_held_out_errors_and_coverage_by_hand(look: Look, subject: Subject) -> None:
     found = held_out(subject, look, seed=0)
-    assert found is not None
+    assert isinstance(found, HeldOut)
     assert found.refitted
     errors, plain, hits, k = [[] for _ in range(9)], [[] for _ in range(9)], 0, 0
     for mask in rounds(~np.isnan(look.X), 0):
@@ -211,28 +211,34 @@ def test_numbers_in_words() -> None:
     assert [percent(x) for x in (0.0, 0.049, 0.5, 0.9951)] == ["0 %", "4.9 %", "50 %", "99.51 %"]
 
 
-def test_files_frames_and_dask_give_the_same_rows_and_labels(
-    biopsies: pd.DataFrame, features: list[str], tmp_path: Path
+def test_files_and_frames_give_the_same_rows_and_labels(
+    subject: Subject, biopsies: pd.DataFrame, tmp_path: Path
 ) -> None:
-    import dask.dataframe as dd
     import polars as pl
-
-    from eigengap.reporting.reading import labels_of
 
     path = tmp_path / "b.csv"
     biopsies.to_csv(path, index=False)
     biopsies.to_parquet(tmp_path / "b.parquet")
-    subject = Subject.of(eg.PPCA(2, scale=True).fit(biopsies[features]))
-    tables = [
+    same_rows_and_labels(
+        subject,
         biopsies,
         pl.from_pandas(biopsies),
         pl.from_pandas(biopsies).to_arrow(),
         path,
         str(tmp_path / "b.parquet"),
-        dd.from_pandas(biopsies, npartitions=3),
-    ]
+    )
+
+
+@pytest.mark.slow
+def test_dask_gives_the_same_rows_and_labels(subject: Subject, biopsies: pd.DataFrame) -> None:
+    import dask.dataframe as dd
+
+    same_rows_and_labels(subject, biopsies, dd.from_pandas(biopsies, npartitions=3))
+
+
+def same_rows_and_labels(subject: Subject, biopsies: pd.DataFrame, *tables: Any) -> None:
     first = read(subject, biopsies, 40, 0)
-    for table in tables:
+    for table in (biopsies, *tables):
         look = read(subject, table, 40, 0)
         np.testing.assert_array_equal(look.at, first.at)
         np.testing.assert_array_equal(look.X, first.X)

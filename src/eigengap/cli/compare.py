@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -55,15 +56,49 @@ def command(data: str, names: tuple[str, ...], **given: Any) -> None:
                 models, source, cv=given["folds"], holdout=given["holdout"],
                 random_state=given["seed"],
             )  # fmt: skip
+            ranks = [_rank(model, source) for model in models.values()]
     narrator.say("Found", found.summary, best=found.best, summary=found.summary)
     columns = found._columns()
     narrator.facts["models"] = [
-        {name: column[k] for name, column in columns.items()} for k in range(len(found.names))
+        {name: column[k] for name, column in columns.items()} | {"n_components": ranks[k]}
+        for k in range(len(found.names))
     ]
     if not given["as_json"]:
-        click.echo(repr(found))
+        click.echo(_with_ranks(repr(found), found.names, ranks))
         sys.stdout.flush()
     narrator.finish()
+
+
+def _rank(model: Any, source: Any) -> int | list[int] | None:
+    """How many components: as given, or as chosen by a fit to all rows."""
+    from numbers import Integral
+
+    from eigengap.comparison.unfitted import unfitted
+
+    given = model.get_params().get("n_components")
+    if isinstance(given, Integral):
+        return int(given)
+    try:
+        found = getattr(unfitted(model).fit(source), "n_components_", None)
+    except (ValueError, ArithmeticError, MemoryError):  # told in the model's note
+        return None
+    if found is None or isinstance(found, Integral):
+        return None if found is None else int(found)
+    return [int(one) for one in found]
+
+
+def _with_ranks(table: str, names: Sequence[str], ranks: Sequence[Any]) -> str:
+    """The table of the comparison with a column k after the models."""
+    shown = [
+        "-" if k is None else ",".join(map(str, k if isinstance(k, list) else [k])) for k in ranks
+    ]
+    width, wide = max(map(len, ("model", *names))), max(map(len, shown))
+    cells = ["k".rjust(wide), "-" * wide, *(k.rjust(wide) for k in shown)]
+    lines = table.splitlines()
+    return "\n".join(
+        f"{line[:width].ljust(width)}  {cell}{line[width:]}"
+        for line, cell in zip(lines, cells, strict=True)
+    )
 
 
 def _models(names: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:

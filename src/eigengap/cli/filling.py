@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from eigengap.cli.errors import Unfittable, WrongUsage, shown
 from eigengap.cli.mapped import tell_wrote, unique
 from eigengap.cli.models import CLASSES
-from eigengap.cli.narration import Narrator, listing, many
+from eigengap.cli.narration import Narrator, figure, listing, many, spread, with_spread
 from eigengap.cli.outputs import NUMBERS, TEXT, Manner, form_of, open_output
 from eigengap.cli.pieces import Piece, pieces
 from eigengap.cli.progress import counting_rows
 from eigengap.cli.tables import Table
-from eigengap.cli.views import given
+from eigengap.cli.views import given, source_for
 from eigengap.sources.wording import quote
 
 SHOWN = 5  # filled cells that are told as examples
@@ -91,7 +91,7 @@ def _filled(
 ) -> Iterator[tuple[int | None, Piece, NDArray[Any], NDArray[Any] | None]]:
     if draws is None:
         for piece in pieces(table):
-            rows = given(model, piece, table)
+            rows = given(model, piece)
             found = model.impute(rows, return_std=True) if std else (model.impute(rows), None)
             values, sd = found
             yield None, piece, np.asarray(values), None if sd is None else np.asarray(sd)
@@ -112,7 +112,7 @@ def _drawing(
             yield partial(_drawn, drawn, rng)
         return
     # Any other: the table as a whole, once for each draw.
-    source = table.source()
+    source = source_for(model, table)
     for whole in model.sample_imputations(source, draws, random_state=seed):
         yield partial(_cut, np.asarray(whole))
 
@@ -256,8 +256,8 @@ class Filled:
             self.sds += sd[gaps].tolist()
         for i, k in np.argwhere(gaps)[: SHOWN - len(self.examples)]:
             name = self.table.name(self.table.features[k])
-            spread = None if sd is None else float(sd[i, k])
-            self.examples.append((piece.start + int(i) + 1, name, float(values[i, k]), spread))
+            own = None if sd is None else float(sd[i, k])
+            self.examples.append((piece.start + int(i) + 1, name, float(values[i, k]), own))
 
     def tell(self, narrator: Narrator, draws: int | None) -> None:
         total = int(self.counts.sum())
@@ -269,10 +269,15 @@ class Filled:
             self.table.name(j) for j, n in zip(self.table.features, self.counts, strict=True) if n
         ]
         where = listing(names) if len(names) <= 5 else f"{len(names)} columns"
-        ends = f"{self.low:.4g} to {self.high:.4g}".replace("-", "−")
-        told = f"{many(total, 'cell')} in {where}: values {ends}"
+        told = f"{many(total, 'cell')} in {where}"
+        if len(names) == 1:  # several columns may have several units
+            told += f": values {figure(self.low)} to {figure(self.high)}"
+            if self.sds:
+                told += (
+                    f", typically ± {spread(float(np.median(self.sds)))} (one standard deviation)"
+                )
         if self.sds:
-            told += f", typically ± {np.median(self.sds):.2g} (one standard deviation); for example"
+            told += "; for example"
         if draws is not None:
             told += f", {many(draws, 'draw')} each"
         narrator.say("Filled", told, **facts)
@@ -286,7 +291,7 @@ class Filled:
 
     def _show(self, narrator: Narrator) -> None:
         rows: Sequence[Sequence[str]] = [
-            (str(row), quote(name)[1:-1], f"{value:.4g} ± {spread or 0.0:.2g}")
-            for row, name, value, spread in self.examples
+            (str(row), quote(name)[1:-1], with_spread(value, sd or 0.0))
+            for row, name, value, sd in self.examples
         ]
         narrator.show_rows(("data row", "column", "value ± sd"), rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -110,12 +110,27 @@ def target_of(table: Table, name: str) -> Any:
     from eigengap.sources.wording import quote
 
     for k, label in enumerate(labels):
-        if label is None or (isinstance(label, str) and label.strip() in {"", "NA", *table.na}):
+        if is_no_class(label, table.na):
             raise Unfittable(
                 f"column {quote(table.name(table.target))} has no class in row {k + 1}; every row "
                 "needs one"
             )
     return np.array(labels)
+
+
+def is_no_class(label: Any, na: Sequence[str]) -> bool:
+    """Whether a label stands for a missing one.
+
+    >>> [is_no_class(label, ["?", "-999"]) for label in (None, " ", "?", -999, float("nan"), "no")]
+    [True, True, True, True, True, False]
+    """
+    if isinstance(label, str):
+        return label.strip() in {"", "NA", *na}
+    if label is None or label != label:
+        return True
+    from eigengap.sources.cells import is_number
+
+    return any(is_number(code) and float(code) == label for code in na)
 
 
 # Telling ------------------------------------------------------------------------------------

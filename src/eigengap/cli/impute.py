@@ -80,11 +80,12 @@ def _model(
         fits = [given[name] for name in ("name", "components", "checkpoint", "scheduler")]
         if any(fits) or given["settings"] or given["scale"] is not None:
             raise WrongUsage("--model is fitted already: leave out -m, -k and what else fits one")
-        if given["columns"] or given["ignore"]:
-            raise WrongUsage("the columns are those of --model: leave out --columns and --ignore")
+        if given["ignore"]:
+            raise WrongUsage("the columns are those of --model: leave out --ignore")
         with as_file(model, "--model") as model_path:
             kept = load_kept(model, model_path)
-        return kept.table(data, path, given["na"], given["ids"]), kept.estimator
+        table = kept.table(data, path, given["na"], given["ids"], given["columns"])
+        return table, kept.estimator
     name = given["name"] or "ppca"
     if name in WITH_TARGET:
         raise WrongUsage(f"-m {name} predicts a column and fills no gaps")

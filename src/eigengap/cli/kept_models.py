@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,23 @@ class Kept:
             return ()
         return tuple(map(str, found)) if isinstance(found, list) else ()
 
-    def table(self, given: str, path: str, na: tuple[str, ...], ids: tuple[str, ...]) -> Table:
-        return table_for(given, path, self.features, self.choice(na, ids))
+    @property
+    def n_columns(self) -> int:
+        """How many columns a table without names has to have."""
+        found = self.provenance.get("columns")
+        return found if isinstance(found, int) else int(self.estimator.n_features_in_)
+
+    def table(
+        self,
+        given: str,
+        path: str,
+        na: tuple[str, ...],
+        ids: tuple[str, ...],
+        columns: tuple[str, ...] = (),
+    ) -> Table:
+        """A table for the model; `columns` are those that it is to take, in its order."""
+        choice = replace(self.choice(na, ids), columns=columns)
+        return table_for(given, path, self.features, choice, self.n_columns)
 
 
 def load_kept(given: str, path: str, data: str | None = None) -> Kept:
@@ -84,7 +99,8 @@ def provenance_for(table: Table, rows: int) -> dict[str, Any]:
         facts["ids"] = json.dumps([table.name(j) for j in table.ids])
     if table.target is not None:
         facts["target"] = table.name(table.target)
-    if table.names is None and table.features != tuple(range(len(table.features))):
+    if table.names is None and len(table.features) < table.n_columns:
+        facts["columns"] = table.n_columns
         facts["positions"] = json.dumps(table.features)
     return facts
 

@@ -62,8 +62,8 @@ def estimator(
     inner = chosen.pop("estimator", None)
     if inner is not None:
         made.set_params(estimator=_inner(name, inner, components, scale, seed))
-    elif name == "novelty" and components is not None:
-        made.set_params(estimator=estimator("fa", components=components, seed=seed))
+    elif name == "novelty":
+        made.set_params(estimator=estimator("fa", components=components, scale=scale, seed=seed))
     known = made.get_params(deep=True)
     _require_known(name, chosen, known)
     given: dict[str, Any] = {"random_state": seed} if "random_state" in known else {}
@@ -108,6 +108,8 @@ def _components(text: str) -> int | float | str:
 
 
 def _scale(name: str, scale: bool | None, known: dict[str, Any]) -> dict[str, Any]:
+    if name == "novelty":  # the model within it has been told
+        return {}
     if "scale" not in known:
         if scale is not None:
             raise WrongUsage(f"-m {name} does not scale columns; leave --scale and --no-scale out")

@@ -145,6 +145,37 @@ def signed(number: float, digits: int = 2) -> str:
     return f"{number:.{digits}f}".replace("-", "−")
 
 
+def figure(number: float, digits: int = 4) -> str:
+    """A number to so many digits, as people write it; all digits before the point are shown.
+
+    >>> figure(1367.2), figure(-0.012345), figure(9999.6), figure(2.5e-9), figure(3.0)
+    ('1367', '−0.01235', '10000', '2.5e-09', '3')
+    """
+    if number and not 1e-4 <= abs(number) < 1e9:
+        text = f"{number:.{digits}g}"
+    else:
+        text = f"{number:.0f}" if abs(number) >= 10 ** (digits - 1) else f"{number:.{digits}g}"
+    return text.replace("-", "−", 1) if text.startswith("-") else text
+
+
+def spread(sd: float) -> str:
+    """A standard deviation to two digits.
+
+    >>> spread(512.3), spread(0.0234), spread(1.0), spread(2.4e12)
+    ('510', '0.023', '1', '2.4e+12')
+    """
+    rounded = float(f"{sd:.2g}")
+    return f"{rounded:.0f}" if 100 <= abs(rounded) < 1e9 else f"{sd:.2g}"
+
+
+def with_spread(value: float, sd: float) -> str:
+    """
+    >>> with_spread(1367.2, 512.3)
+    '1367 ± 510'
+    """
+    return f"{figure(value)} ± {spread(sd)}"
+
+
 def many(count: int, what: str) -> str:
     """
     >>> many(1, "row"), many(12000, "row")

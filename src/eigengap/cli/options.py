@@ -43,6 +43,10 @@ missing = click.option(
     "--na", multiple=True, metavar="VALUE",
     help='What stands for a missing cell besides empty ones and NA, e.g. --na "?" --na -999.',
 )  # fmt: skip
+taken = click.option(
+    "--columns", multiple=True, metavar="COLS",
+    help="The columns of DATA that are the model's, in its order; found by name if left out.",
+)  # fmt: skip
 columns = stacked(
     ids,
     click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from eigengap.cli import options
     "--rows", type=click.IntRange(1), default=2000, show_default=True,
     help="Most rows that are shown; of more a sample is drawn.",
 )  # fmt: skip
+@options.taken
 @options.missing
 @options.forcing
 @options.talking
@@ -46,7 +48,8 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
     narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
     with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
         kept = load_kept(model, model_path, data)
-        table = kept.table(data, path, given["na"], ())
+        _require_rows_have_places(kept.estimator)
+        table = kept.table(data, path, given["na"], (), given["columns"])
         _require_color(table, given["color"])
         count = write_report(
             kept.estimator, table, output, narrator, color=given["color"], title=given["title"],
@@ -63,9 +66,12 @@ def write_report(estimator: Any, table: Any, output: str, narrator: Any, **how: 
     """Write the report of a fitted model, and say how many bytes it has."""
     import tempfile
 
+    from eigengap.cli.errors import WrongUsage, in_words
     from eigengap.cli.files import copy_to_stdout
     from eigengap.cli.progress import waiting
+    from eigengap.cli.tables import _position
     from eigengap.reporting import report
+    from eigengap.sources.base import Source
 
     shown_rows = how.pop("rows", 2000)
     if how.get("title") is None:
@@ -79,7 +85,15 @@ def write_report(estimator: Any, table: Any, output: str, narrator: Any, **how: 
             os.path.join(folder, "report.html") if output == "-" else os.path.expanduser(output)
         )
         X = as_drawn(table, estimator)
-        written = Path(report(estimator, X, target, max_rows=shown_rows, **how))
+        if how.get("color") is not None and isinstance(X, Source):
+            # A source has no other columns.
+            how["color"] = _columns(table, [_position(table, how["color"], "--color")])[0]
+        try:
+            written = Path(report(estimator, X, target, max_rows=shown_rows, **how))
+        except ValueError as error:
+            if not str(error).startswith("color"):
+                raise
+            raise WrongUsage(in_words(error).replace("color=", "--color ", 1)) from None
         if output == "-":
             copy_to_stdout(str(written))
         return written.stat().st_size
@@ -90,36 +104,76 @@ def as_drawn(table: Any, estimator: Any) -> Any:
 
     The path itself where it can be read without knowing more, for then rows are read in blocks and
     other columns are at hand. With --na only we know what is missing: then as columns in memory.
+    Without names on either side, the features alone.
     """
-    if len(table.paths) == 1 and not table.na and hasattr(estimator, "feature_names_in_"):
+    from eigengap.cli.views import names_of, source_for
+
+    names = names_of(estimator)
+    if names is None or table.names is None or len(set(table.names)) < len(table.names):
+        return source_for(estimator, table)
+    if len(table.paths) == 1 and not table.na and table.feature_names == names:
         return table.paths[0]
-    if table.names is None or len(set(table.names)) < len(table.names):
-        return table.source()
     import numpy as np
     import pyarrow as pa
 
+    from eigengap.cli.mapped import unique
+    from eigengap.cli.pieces import pieces
+
+    values = np.concatenate([piece.values for piece in pieces(table)])
+    others = [j for j in range(table.n_columns) if j not in table.features]
+    columns = [pa.array(np.ascontiguousarray(one), from_pandas=True) for one in values.T]
+    columns += [pa.array(column) for column in _columns(table, others)]
+    return pa.Table.from_arrays(columns, unique([*names, *(table.names[j] for j in others)]))
+
+
+class _Named(list[Any]):
+    """Values of a column that has a name."""
+
+    name: str
+
+
+def _columns(table: Any, positions: Sequence[int]) -> list[_Named]:
+    """Every cell of some columns: numbers of features, and of others where all cells are some."""
     from eigengap.cli.pieces import pieces
 
     place = {j: k for k, j in enumerate(table.features)}
-    parts = []
+    found = [_Named() for _ in positions]
     for piece in pieces(table):
-        columns = [
-            pa.array(np.ascontiguousarray(piece.values[:, place[j]]), from_pandas=True)
-            if j in place
-            else _text(piece.columns.column(j))
-            for j in range(table.n_columns)
-        ]
-        parts.append(pa.Table.from_arrays(columns, names=list(table.names)))
-    return pa.concat_tables(parts)
+        for j, cells in zip(positions, found, strict=True):
+            if j in place:
+                cells += piece.values[:, place[j]].tolist()
+            else:
+                cells += piece.columns.column(j).to_pylist()
+    for j, cells in zip(positions, found, strict=True):
+        cells.name = table.name(j)
+        if any(isinstance(cell, bytes) for cell in cells):
+            cells[:] = _of_csv(cells, table.readers[0].dialect.cells)
+    return found
 
 
-def _text(column: Any) -> Any:
-    import pyarrow as pa
+def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
+    """Cells of a CSV column as numbers, or as text where one is text; None where there is none."""
+    texts = [cell.decode("latin-1") for cell in cells]
+    numbers = [how.number(text) for text in texts]
+    if None not in numbers:
+        return [None if number != number else number for number in numbers]
+    return [
+        None if how.is_gap(text) else cell.decode("utf-8", "replace")
+        for text, cell in zip(texts, cells, strict=True)
+    ]
 
-    if not pa.types.is_binary(column.type):
-        return column
-    cells = [cell.decode("utf-8", "replace") for cell in column.to_pylist()]
-    return pa.chunked_array([pa.array(cells, pa.string())])
+
+def _require_rows_have_places(estimator: Any) -> None:
+    from eigengap.cli.errors import WrongUsage
+
+    kind = type(estimator).__name__
+    wraps = kind in ("NoveltyDetector", "LowRankImputer")
+    drawn = estimator.estimator_ if wraps else estimator
+    if not any(hasattr(drawn, name) for name in ("transform", "embedding_")):
+        raise WrongUsage(
+            f"{kind} places rows nowhere, so that there is nothing to draw. "
+            "Report another model of the same table: eigengap fit DATA -m ppca"
+        )
 
 
 def _require_color(table: Any, color: str | None) -> None:

@@ -18,6 +18,7 @@ from eigengap.cli import options
     help="Rows with a smaller p-value are outliers. [default: 0.05, or that of a novelty model]",
 )  # fmt: skip
 @options.ids
+@options.taken
 @options.missing
 @options.forcing
 @options.talking
@@ -48,7 +49,7 @@ def command(model: str, data: str, output: str | None, force: bool, **given: Any
     narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
     with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
         kept = load_kept(model, model_path, data)
-        table = kept.table(data, path, given["na"], given["ids"])
+        table = kept.table(data, path, given["na"], given["ids"], given["columns"])
         scores = Scores(kept.estimator, table, given["alpha"])
         write_rows(table, scores.names, scores.of, output, force, narrator)
         with narrator.hearing():

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.cli.errors import WrongUsage
-from eigengap.cli.narration import Narrator, many, signed
+from eigengap.cli.fitting import is_no_class
+from eigengap.cli.narration import Narrator, figure, many, signed, with_spread
 from eigengap.cli.pieces import Piece
 from eigengap.cli.tables import Table
-from eigengap.cli.views import given
+from eigengap.cli.views import given, names_of
 
 WORST = 5  # rows that are told
 ALPHA = 0.05
@@ -35,7 +36,7 @@ class Scores:
                 "with eigengap fit DATA -m ppca, or -m novelty"
             )
         self.rows, self._total, self._outliers = 0, 0.0, 0
-        self._worst: list[tuple[float, int, NDArray[Any]]] = []
+        self._worst: list[tuple[float, int, NDArray[Any], list[Any]]] = []
         self._right: list[float] = []
         self._truth: list[float] = []
 
@@ -51,7 +52,7 @@ class Scores:
         self.rows += piece.n_rows
         if self._predicts:
             return [self._predicted(piece)]
-        rows = given(self._model, piece, table)
+        rows = given(self._model, piece)
         density = getattr(self._model, "estimator_", self._model)
         own = rows if hasattr(density, "feature_names_in_") else piece.table(None)
         log_likelihood = np.asarray(density.score_samples(own))
@@ -71,27 +72,30 @@ class Scores:
     def _keep(self, height: NDArray[Any], piece: Piece) -> None:
         """The lowest rows so far."""
         for i in np.argsort(height)[:WORST]:
-            entry = (-float(height[i]), -(piece.start + int(i)), piece.values[i])
+            ids = [as_text(piece.columns.column(j)[int(i)].as_py()) for j in self._table.ids]
+            entry = (-float(height[i]), -(piece.start + int(i)), piece.values[i], ids)
             if len(self._worst) < WORST:
                 heapq.heappush(self._worst, entry)
             elif entry[:2] > self._worst[0][:2]:
                 heapq.heapreplace(self._worst, entry)
 
     def _predicted(self, piece: Piece) -> Any:
-        found = np.asarray(self._model.predict(given(self._model, piece, self._table)))
+        found = np.asarray(self._model.predict(given(self._model, piece)))
         if self._table.target is None:
             return found
-        cells = piece.columns.column(self._table.target).to_pylist()
+        column = piece.columns.column(self._table.target)
         if type(self._model).__name__ == "PPCAClassifier":
-            texts = [c.decode("utf-8", "replace") if isinstance(c, bytes) else c for c in cells]
-            same = [str(a) == str(b) for a, b in zip(found, texts, strict=True) if b is not None]
-            self._right += [float(one) for one in same]
+            labels = map(as_text, column.to_pylist())
+            self._right += [
+                float(str(a) == str(b))
+                for a, b in zip(found, labels, strict=True)
+                if not is_no_class(b, self._table.na)
+            ]
         else:
-            for value, cell in zip(found, cells, strict=True):
-                truth = _number(cell)
-                if truth is not None:
-                    self._right.append((truth - float(value)) ** 2)
-                    self._truth.append(truth)
+            truth = targets(column, self._table)
+            known = ~np.isnan(truth)
+            self._right += ((truth - found)[known] ** 2).tolist()
+            self._truth += truth[known].tolist()
         return found
 
     # Telling ------------------------------------------------------------------------------
@@ -108,6 +112,7 @@ class Scores:
             log_likelihood_per_row=mean,
         )
         if self._detector is None:
+            narrator.note(why_alone(self._model))
             return
         expected = self._alpha * self.rows
         told = (
@@ -125,34 +130,102 @@ class Scores:
         worst = sorted(self._worst, key=lambda entry: entry[:2], reverse=True)[: self._outliers]
         if not worst:
             return
-        names = self._table.feature_names if hasattr(self._model, "feature_names_in_") else None
-        table = ArraySource(np.array([values for _, _, values in worst]), names=names)
-        found = self._detector.explain(table, k=1)
+        values = np.array([entry[2] for entry in worst])
+        found = self._detector.explain(ArraySource(values, names=names_of(self._model)), k=1)
+        names = [self._table.name(j) for j in self._table.ids]
         rows, facts = [], []
-        for (_, minus, _), explanation in zip(worst, found, strict=True):
-            cell = str(explanation.cells[0]) if explanation.cells else "nothing was seen"
-            rows.append((str(1 - minus), f"{explanation.p_value:.2g}", _clean(cell)))
-            facts.append({"row": 1 - minus, "p_value": explanation.p_value, "cell": cell})
-        narrator.show_rows(("data row", "p", "its oddest cell"), rows)
+        for (_, minus, _, ids), explanation in zip(worst, found, strict=True):
+            cell = explanation.cells[0] if explanation.cells else None
+            p = explanation.p_value
+            rows.append((str(1 - minus), *map(_clean, ids), f"{p:.2g}", in_words(cell)))
+            fact = {"row": 1 - minus, "p_value": p, "cell": cell and as_fields(cell)}
+            facts.append(fact | ({"id": dict(zip(names, ids, strict=True))} if ids else {}))
+        header = ("data row", *map(_clean, names), "p", "its oddest cell")
+        narrator.show_rows(header, rows)
         narrator.facts["oddest"] = facts
 
     def _tell_prediction(self, narrator: Narrator) -> None:
-        if not self._right:
-            narrator.say("Scored", f"{many(self.rows, 'row')}; DATA has no target to compare with")
-        elif self._truth:
-            spread = float(np.var(self._truth)) or float("nan")
-            r2 = 1.0 - float(np.mean(self._right)) / spread
+        known, facts = len(self._right), {"rows": self.rows, "rows_with_target": len(self._right)}
+        if not known:
             narrator.say(
-                "Scored", f"{many(self.rows, 'row')}; R2 {signed(r2, 3)}", rows=self.rows, r2=r2
+                "Scored", f"{many(self.rows, 'row')}; none has a target to compare with", **facts
             )
+            return
+        told = many(self.rows, "row")
+        if known < self.rows:
+            told += f", {known} with a target"
+        if type(self._model).__name__ == "PPCARegressor":
+            total = float(np.var(self._truth))
+            r2 = 1.0 - float(np.mean(self._right)) / (total or float("nan"))
+            narrator.say("Scored", f"{told}; R2 {signed(r2, 3)}", r2=r2, **facts)
         else:
             share = float(np.mean(self._right))
-            narrator.say(
-                "Scored",
-                f"{many(self.rows, 'row')}; {100 * share:.1f} % of the classes are right",
-                rows=self.rows,
-                accuracy=share,
-            )
+            said = f"{told}; {100 * share:.1f} % of the classes are right"
+            narrator.say("Scored", said, accuracy=share, **facts)
+
+
+def why_alone(model: Any) -> str:
+    """Why rows have a likelihood and no p-value."""
+    from eigengap.models.linear_gaussian import LinearGaussian
+    from eigengap.models.student import StudentLinearGaussian
+
+    if isinstance(getattr(model, "model_", None), StudentLinearGaussian):
+        return (
+            "with Student noise rows have a likelihood alone: p-values, outliers, T2 and SPE need "
+            "a Gaussian. To have them fit with -m novelty --set estimator=fa "
+            "--set estimator__noise=student"
+        )
+    if isinstance(getattr(model, "model_", None), LinearGaussian):
+        return (
+            "this model does not know which cells its rows showed, and p-values need that: rows "
+            "have a likelihood alone. Fit it again with eigengap fit"
+        )
+    return (
+        f"{type(model).__name__} gives rows a likelihood alone; p-values, outliers, T2 and SPE "
+        "come with -m ppca, pca, fa, bayesian-pca and novelty"
+    )
+
+
+def targets(column: Any, table: Table) -> NDArray[Any]:
+    """What is to be predicted, read as the fit reads it; NaN where there is none."""
+    import pyarrow as pa
+
+    from eigengap.sources.checks import missing_codes, with_gaps_for
+    from eigengap.sources.files.columns import arrow_to_float, foreign_kind
+
+    if pa.types.is_binary(column.type):
+        of = table.readers[0].dialect.cells.number
+        found = [of(cell.decode("latin-1")) for cell in column.to_pylist()]
+        values = np.array([np.nan if value is None else value for value in found])
+    elif foreign_kind(column.type) is None:
+        values = arrow_to_float(column.combine_chunks()).astype(np.float64)
+    else:
+        return np.full(len(column), np.nan)
+    codes = missing_codes([code for code in table.missing_values if isinstance(code, float)])
+    return with_gaps_for(values[:, None], codes)[:, 0] if codes else values
+
+
+def as_text(cell: Any) -> Any:
+    """Bytes of a CSV cell as text; anything else as it is."""
+    return cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
+
+
+def as_fields(cell: Any) -> dict[str, Any]:
+    """An odd cell, for a program."""
+    return {
+        "column": cell.column, "value": cell.value, "expected": cell.expected, "sd": cell.std,
+    }  # fmt: skip
+
+
+def in_words(cell: Any) -> str:
+    """An odd cell, for people."""
+    if cell is None:
+        return "nothing was seen"
+    side = "above" if cell.deviation > 0 else "below"
+    return (
+        f"{_clean(cell.column)} = {figure(cell.value)}, expected "
+        f"{with_spread(cell.expected, cell.std)} ({abs(cell.deviation):.1f} sd {side})"
+    )
 
 
 def detector_of(model: Any, alpha: float | None) -> Any:
@@ -188,14 +261,7 @@ def detector_of(model: Any, alpha: float | None) -> Any:
     return detector
 
 
-def _number(cell: Any) -> float | None:
-    from eigengap.sources.files.csv_cells import Cells
-
-    value = Cells().number(cell.decode("latin-1")) if isinstance(cell, bytes) else cell
-    return None if value is None or value != value else float(value)
-
-
-def _clean(text: str) -> str:
+def _clean(text: Any) -> str:
     from eigengap.sources.wording import quote
 
-    return "".join(c if c.isprintable() else quote(c)[1:-1] for c in text)[:200]
+    return quote("" if text is None else str(text))[1:-1]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
-from eigengap.cli.narration import listing
+from eigengap.cli.narration import listing, many
 from eigengap.sources.wording import quote
 
 
@@ -100,20 +100,31 @@ def open_table(given: str, path: str, choice: Choice) -> Table:
             "by --id, --ignore or --target"
         )
     table = replace(table, features=features, ids=ids, target=target)
-    _require_numbers(table)
+    _require_numbers(table, can_ignore=True)
     return table
 
 
-def table_for(given: str, path: str, features: Sequence[str | int], choice: Choice) -> Table:
-    """A table for a model that is fitted: its features are found by name."""
+def table_for(
+    given: str, path: str, features: Sequence[str | int], choice: Choice, n_columns: int
+) -> Table:
+    """A table for a model that is fitted: its features are found by name.
+
+    Where there are no names on either side they go by position, and then the table has to have as
+    many columns as that of the fit (`n_columns`), unless --columns says which are meant.
+    """
     table = _looked_at(given, path, choice.na)
-    if table.names is None or any(isinstance(one, int) for one in features):
-        found = [int(one) if isinstance(one, int) else k for k, one in enumerate(features)]
-        if max(found, default=-1) >= table.n_columns:
-            raise FileTrouble(
-                f"{shown(given)} has {table.n_columns} columns, and the model wants column "
-                f"{max(found)} (the first is 0)"
+    if choice.columns:
+        found = _positions(table, choice.columns, "--columns")
+        if len(found) != len(features):
+            raise WrongUsage(
+                f"--columns names {many(len(found), 'column')}, and the model was fitted to "
+                f"{len(features)}"
             )
+    elif table.names is None or any(isinstance(one, int) for one in features):
+        found = [int(one) if isinstance(one, int) else k for k, one in enumerate(features)]
+        # New rows for a prediction may come without the column that is predicted, if it was last.
+        lacks_target = choice.target == str(n_columns - 1) == str(table.n_columns)
+        _require_as_many(table, features, n_columns - lacks_target)
     else:
         found = _of_model(table, [str(one) for one in features])
     ids = tuple(
@@ -123,8 +134,21 @@ def table_for(given: str, path: str, features: Sequence[str | int], choice: Choi
     if choice.target is not None:
         there = _positions(table, [choice.target], "--target", absent_ok=True)
         table = replace(table, target=there[0] if there else None)
-    _require_numbers(table)
+    _require_numbers(table, can_ignore=False)
     return table
+
+
+def _require_as_many(table: Table, features: Sequence[str | int], n_columns: int) -> None:
+    if table.n_columns == n_columns:
+        return
+    whose = "this file" if table.names is None else "the model"
+    taken = "" if len(features) == n_columns else f", of which it takes {len(features)}"
+    raise FileTrouble(
+        f"{shown(table.given)} has {many(table.n_columns, 'column')}, and the model was fitted to "
+        f"a table of {n_columns}{taken}; {whose} has no names to find them by. Say which they are, "
+        f"in the order of the fit: --columns {','.join(['a', 'b'] if table.names else ['0', '1'])}"
+        ",..."
+    )
 
 
 def _of_model(table: Table, features: Sequence[str]) -> list[int]:
@@ -271,7 +295,7 @@ def _all_names(table: Table) -> list[str]:
     return [table.name(j) for j in range(table.n_columns)]
 
 
-def _require_numbers(table: Table) -> None:
+def _require_numbers(table: Table, *, can_ignore: bool) -> None:
     """Refuse features that hold text, all of them in one message."""
     if table.kind == "csv":
         from eigengap.cli.text_columns import faults_of_csv as faults
@@ -279,6 +303,6 @@ def _require_numbers(table: Table) -> None:
         from eigengap.cli.text_columns import faults_of_parquet as faults
     else:
         return
-    found = faults(table)
+    found = faults(table, can_ignore)
     if found:
         raise Unfittable(f"{shown(table.given)}: " + "\n       ".join(found))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eigengap.sources.files.csv_cells import has_decimal_comma
@@ -15,10 +17,26 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 3  # that a message names
 MOST_COLUMNS = 8
+MOST_CODES = 3  # different texts among numbers that may all stand for missing cells
+LONGEST_CODE = 40  # characters
+WANTED = ", and the model was fitted to numbers there"
 
 
-def faults_of_csv(table: Table) -> list[str]:
-    """A sentence for each feature in whose first rows text is found, then how to go on."""
+@dataclass(frozen=True)
+class Fault:
+    """A feature that holds text, and what would mend it."""
+
+    column: int
+    sentence: str
+    codes: tuple[str, ...] = ()  # that may stand for missing cells
+    is_left_out: bool = False
+
+
+def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
+    """A sentence for each feature in whose first rows text is found, then how to go on.
+
+    A model that is fitted wants its columns, and none of them can be left out.
+    """
     reader = table.readers[0]
     dialect = reader.dialect
     _require_names(table)
@@ -34,67 +52,102 @@ def faults_of_csv(table: Table) -> list[str]:
                 found.setdefault(j, []).append((k + 1, text))
             elif not dialect.cells.is_gap(cell):
                 numbers[j] += 1
-    told = [_sentence(table, j, cells, numbers[j]) for j, cells in found.items()]
-    return _shortened(table, told, list(found))
+    return _told(table, [_fault(table, j, found[j], numbers[j], can_ignore) for j in sorted(found)])
 
 
-def faults_of_parquet(table: Table) -> list[str]:
+def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
     from eigengap.cli.parquet_rows import schema_of
     from eigengap.sources.files.columns import foreign_kind
 
     schema = schema_of(table.paths[0])
     kinds = {j: foreign_kind(schema.field(j).type) for j in table.features}
-    foreign = [j for j in table.features if kinds[j]]
-    told = [
-        f"column {quote(table.name(j))} is not numeric ({kinds[j]}). {_leave_out(table, j)}"
-        for j in foreign
+    found = [
+        Fault(
+            j,
+            f"column {quote(table.name(j))} is not numeric ({kinds[j]})"
+            + (f". Leave it out: --ignore {as_argument(table, [j])}" if can_ignore else WANTED),
+            is_left_out=can_ignore,
+        )
+        for j in table.features
+        if kinds[j]
     ]
-    return _shortened(table, told, foreign)
+    return _told(table, found)
 
 
-def _sentence(table: Table, j: int, cells: list[tuple[int, str]], numbers: int) -> str:
-    rows, texts = [str(row) for row, _ in cells], {text for _, text in cells}
+def _fault(
+    table: Table, j: int, cells: list[tuple[int, str]], numbers: int, can_ignore: bool
+) -> Fault:
+    rows, texts = [str(row) for row, _ in cells], list(dict.fromkeys(text for _, text in cells))
     where = ", ".join(rows[:MOST_ROWS])
     if len(rows) > MOST_ROWS:
         where += f" and {len(rows) - MOST_ROWS} more"
     word = "row" if len(rows) == 1 else "rows"
-    first = cells[0][1]
-    holds = f"column {quote(table.name(j))} holds text in {word} {where} ({quote(first)})"
-    if has_decimal_comma(first):
-        return (
+    codes = _codes(texts, len(cells), numbers)
+    shown = " and ".join(quote(text) for text in (codes or texts[:1]))
+    holds = f"column {quote(table.name(j))} holds text in {word} {where} ({shown})"
+    if has_decimal_comma(texts[0]):
+        return Fault(
+            j,
             f"{holds}, which looks like a decimal comma; those are read where cells are parted by "
-            "semicolons"
+            "semicolons",
         )
-    if numbers and len(texts) == 1:
-        return f"{holds}. Treat it as missing: --na {_as_word(first)}"
+    if codes:
+        it = "it" if len(codes) == 1 else "them"
+        return Fault(j, f"{holds}. Treat {it} as missing: {_as_options(codes)}", codes)
+    if not can_ignore:
+        return Fault(j, holds + WANTED)
+    leave = f"eave it out: --ignore {as_argument(table, [j])}"
     if not numbers:
-        return f"{holds}. {_leave_out(table, j)}"
-    return f"{holds}, among numbers. Mend them, or {_leave_out(table, j).lower()}"
+        return Fault(j, f"{holds}. L{leave}", is_left_out=True)
+    return Fault(j, f"{holds}, among numbers. Mend them, or l{leave}", is_left_out=True)
+
+
+def _codes(texts: list[str], count: int, numbers: int) -> tuple[str, ...]:
+    """The texts of a column of numbers that look like words for a missing cell."""
+    one = len(texts) == 1 and numbers > 0
+    few = len(texts) <= MOST_CODES and numbers > count
+    plain = all(text.isprintable() and len(text) <= LONGEST_CODE for text in texts)
+    return tuple(texts) if (one or few) and plain else ()
+
+
+def _as_options(codes: Sequence[str]) -> str:
+    return " ".join(f"--na {_as_word(code)}" for code in codes)
 
 
 def _as_word(text: str) -> str:
     """For a shell, in the quotes that people write."""
-    return quote(text) if not set(text) & set('$`!\\"') else shlex.quote(text)
+    word = shlex.quote(text)
+    return word if word == text or set(text) & set('$`!\\"') else f'"{text}"'
 
 
-def _leave_out(table: Table, j: int) -> str:
-    return f"Leave it out: --ignore {_argument(table, [j])}"
+def as_argument(table: Table, columns: Sequence[int]) -> str:
+    """Columns as an option takes them, to be copied: by position where a name cannot be typed."""
+    counts = Counter(table.names or ())
+    names = []
+    for j in columns:
+        name = table.name(j)
+        if not name.isprintable() or len(name) > 200 or counts[name] > 1:
+            name = str(j)
+        elif set(name) & set(',"') or name != name.strip():
+            name = '"' + name.replace('"', '""') + '"'
+        names.append(name)
+    return shlex.quote(",".join(names))
 
 
-def _argument(table: Table, columns: list[int]) -> str:
-    names = [table.name(j) for j in columns]
-    return shlex.quote(",".join(f'"{name}"' if "," in name else name for name in names))
-
-
-def _shortened(table: Table, told: list[str], columns: list[int]) -> list[str]:
+def _told(table: Table, found: list[Fault]) -> list[str]:
+    """A sentence for each, and where there are many, the options that mend all at once."""
+    told = [fault.sentence for fault in found]
     if len(told) <= 2:
         return told
-    leave = [j for j, sentence in zip(columns, told, strict=True) if "--ignore" in sentence]
     short = told[:MOST_COLUMNS]
     if len(told) > MOST_COLUMNS:
         short.append(f"and {len(told) - MOST_COLUMNS} more columns")
-    if len(leave) > 1:
-        short.append(f"Leave out all that are text: --ignore {_argument(table, leave)}")
+    leave = [fault.column for fault in found if fault.is_left_out]
+    codes = list(dict.fromkeys(code for fault in found for code in fault.codes))
+    options = [f"--ignore {as_argument(table, leave)}"] if leave else []
+    options += [_as_options(codes)] if codes else []
+    if options and len(leave) < len(table.features):  # else nothing would be left
+        short.append(f"All of it at once: {' '.join(options)}")
     return short
 
 

@@ -14,6 +14,7 @@ from eigengap.cli import options
 @options.data
 @options.output("-", "the rows")
 @options.ids
+@options.taken
 @options.missing
 @options.forcing
 @options.talking
@@ -42,7 +43,7 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
     narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
     with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
         kept = load_kept(model, model_path, data)
-        table = kept.table(data, path, given["na"], given["ids"])
+        table = kept.table(data, path, given["na"], given["ids"], given["columns"])
         names, of = coordinates(kept.estimator)
         write_rows(table, names, of, output, force, narrator)
     narrator.finish()

@@ -17,7 +17,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._plot import Plots
-from eigengap.estimators._summary import Summary, _inner, summary_of
+from eigengap.estimators._summary import (
+    Summary,
+    _inner,
+    has_stopped_early,
+    objective_of,
+    summary_of,
+)
 
 MOST_BARS = 16
 WIDTH, HEIGHT = 190, 74
@@ -100,7 +106,7 @@ def mini_trace(estimator: Any) -> str:
     trace = getattr(_inner(estimator), "trace_", None)
     if trace is None or len(trace) < 2:
         return ""
-    value = np.asarray(trace.objective, dtype=float)
+    value = objective_of(_inner(estimator))
     kept = np.unique(np.linspace(0, len(value) - 1, 120).round().astype(int))
     low, high = float(np.min(value)), float(np.max(value))
     if not np.isfinite(low) or not np.isfinite(high):
@@ -115,6 +121,8 @@ def mini_trace(estimator: Any) -> str:
         "fill='currentColor'/>"
     )
     converged = getattr(_inner(estimator), "converged_", None)
+    if has_stopped_early(estimator):
+        converged = None
     state = "" if converged is None else ", converged" if converged else ", not converged"
     told = f"Objective over {len(value)} steps{state}: from {value[0]:.5g} to {value[-1]:.5g}"
     return _picture(drawn, told, "convergence")

@@ -5,13 +5,14 @@ Nothing is computed here: facts are read off the fitted attributes of whatever e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from eigengap.linalg import Array
 from eigengap.sources.wording import quote, show
 from eigengap.spectrum import Spectrum
 
@@ -89,7 +90,7 @@ def _facts(estimator: Any) -> Iterator[tuple[str, str]]:
     yield from _size(estimator, model)
     yield from _quality(model)
     yield from _particular(estimator)
-    yield from _convergence(model)
+    yield from _convergence(estimator, model)
 
 
 def _table_size(estimator: Any) -> str:
@@ -98,14 +99,14 @@ def _table_size(estimator: Any) -> str:
     told = f"{d:,} column{'s' if d != 1 else ''}"
     if rows is None:
         return told
-    gaps = _gaps(_inner(estimator), rows)
-    told = f"{rows:,.6g} rows × {told}"
-    if gaps is None:
+    told = f"{_many(rows)} rows × {told}"
+    seen = _seen(estimator)
+    if seen is None:
         return told
+    gaps = float(np.sum(rows - seen[:d]))
     if gaps < 0.5:
         return f"{told}, none of their cells missing"
-    columns = len(_inner(estimator).evidence_.seen_w)
-    return f"{told}, {gaps:,.6g} cells missing ({100 * gaps / (rows * columns):.3g} %)"
+    return f"{told}, {_many(gaps)} cells missing ({100 * gaps / (rows * d):.3g} %)"
 
 
 def _rows(estimator: Any) -> float | None:
@@ -124,11 +125,21 @@ def _rows(estimator: Any) -> float | None:
     return None
 
 
-def _gaps(model: Any, rows: float) -> float | None:
-    evidence = getattr(model, "evidence_", None)
-    if evidence is None or isinstance(evidence, tuple):
-        return None
-    return float(np.sum(rows - evidence.seen_w))
+def _seen(estimator: Any) -> Array | None:
+    """(d,) by weight, the rows in which each column was seen; a regressor's targets come last."""
+    if hasattr(estimator, "models_"):
+        known = [_seen(model) for model in estimator.models_]
+    else:
+        found = getattr(_inner(estimator), "evidence_", None)
+        parts = found if isinstance(found, tuple) else (found,)  # of a mixture, for each component
+        known = [None if part is None else part.seen_w for part in parts]
+    told = [part for part in known if part is not None]
+    return np.sum(told, axis=0) if told and len(told) == len(known) else None
+
+
+def _many(count: float) -> str:
+    """A number of rows or cells, which weights may have made no whole one."""
+    return f"{count:,.0f}" if abs(count - round(count)) < 1e-6 * max(count, 1) else f"{count:,.6g}"
 
 
 def _size(estimator: Any, model: Any) -> Iterator[tuple[str, str]]:
@@ -181,6 +192,10 @@ def _particular(estimator: Any) -> Iterator[tuple[str, str]]:
         named = [show(label) for label in estimator.classes_[:MOST_NAMED]]
         more = len(estimator.classes_) - len(named)
         yield "classes", ", ".join(named) + (f" and {more} more" if more > 0 else "")
+    seen = _seen(estimator)
+    if hasattr(estimator, "n_targets_") and seen is not None:
+        known = ", ".join(_many(w) for w in seen[-estimator.n_targets_ :][:MOST_NAMED])
+        yield "targets", f"{estimator.n_targets_}, known in {known} rows"
     if hasattr(estimator, "n_mixture_"):
         weights = ", ".join(f"{w:.2f}" for w in estimator.weights_[:8])
         more = estimator.n_mixture_ - 8
@@ -201,7 +216,7 @@ def _particular(estimator: Any) -> Iterator[tuple[str, str]]:
         yield "flags", f"rows with p < {p:.3g}"
 
 
-def _convergence(model: Any) -> Iterator[tuple[str, str]]:
+def _convergence(estimator: Any, model: Any) -> Iterator[tuple[str, str]]:
     converged = getattr(model, "converged_", None)
     trace = getattr(model, "trace_", None)
     if trace is not None and len(trace) == 0:
@@ -212,20 +227,19 @@ def _convergence(model: Any) -> Iterator[tuple[str, str]]:
         return
     told = f"{int(steps):,} step{'s' if steps != 1 else ''}"
     if converged is not None:
-        told += ", converged" if converged else ", NOT converged"
+        early = has_stopped_early(estimator)
+        unfinished = ", stopped early on purpose" if early else ", NOT converged"
+        told += ", converged" if converged else unfinished
     yield "fit", told
 
 
 def _warnings(estimator: Any) -> Iterator[str]:
     model = _inner(estimator)
-    if getattr(model, "converged_", True) is False or getattr(model, "converged_", True) == 0:
+    if not getattr(model, "converged_", True) and not has_stopped_early(estimator):
         yield "the fit did not converge: raise max_iter, or tol"
     at_floor = getattr(model, "heywood_", ())
     if at_floor:
-        names = getattr(estimator, "feature_names_in_", None)
-        named = [str(j) if names is None else quote(str(names[j])) for j in at_floor[:MOST_NAMED]]
-        more = f" and {len(at_floor) - MOST_NAMED} more" if len(at_floor) > MOST_NAMED else ""
-        yield f"Heywood case: the factors explain columns {', '.join(named)}{more} entirely"
+        yield f"Heywood case: the factors explain {_columns(estimator, at_floor)} entirely"
     if getattr(model, "negative_share_", 0.0) > 1e-6:
         yield f"the distances are not Euclidean: negative share {model.negative_share_:.2g}"
     if getattr(model, "n_connected_components_", 1) > 1:
@@ -233,6 +247,41 @@ def _warnings(estimator: Any) -> Iterator[str]:
     asked = getattr(model, "n_mixture", None)
     if asked is not None and model.n_mixture_ < asked:
         yield f"{model.n_mixture_} of {asked} components are left: the others lost their rows"
+
+
+def _columns(estimator: Any, at: Sequence[int]) -> str:
+    """Columns by name where these are known; beyond those of X there are a regressor's targets."""
+    d = int(estimator.n_features_in_)
+    names = getattr(estimator, "feature_names_in_", None)
+    features, targets = [j for j in at if j < d], [j - d for j in at if j >= d]
+    named = [str(j) if names is None else quote(str(names[j])) for j in features[:MOST_NAMED]]
+    more = f" and {len(features) - MOST_NAMED} more" if len(features) > MOST_NAMED else ""
+    told = [f"column{'s' if len(features) > 1 else ''} {', '.join(named)}{more}"] if named else []
+    if targets:
+        several = getattr(estimator, "n_targets_", 1) > 1
+        told.append("target " + ", ".join(map(str, targets)) if several else "the target")
+    return " and ".join(told)
+
+
+# What trace and display share ------------------------------------------------------------------
+
+
+def objective_of(model: Any) -> Array:
+    """(k,) the objective at each step of a fit, in the units of `log_likelihood_`.
+
+    A fit of standardised columns counts densities of these; `log_likelihood_` and `elbo_` are of
+    the data as they came, which is less by the logarithm of the unit for each seen cell.
+    """
+    value = np.asarray(model.trace_.objective, dtype=np.float64)
+    unit, seen = getattr(model, "scale_", None), _seen(model)
+    if unit is None or seen is None:
+        return value
+    return value - float(seen @ np.log(unit))
+
+
+def has_stopped_early(estimator: Any) -> bool:
+    """Whether a fit ended before its maximum on purpose: a model that LowRankImputer chose."""
+    return hasattr(estimator, "choice_") and isinstance(estimator.estimator, str)
 
 
 # Components ------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def arrows(
         y=frame.encode_y(),
         angle=alt.Angle(field="angle", type="quantitative", scale=turned),
     )
-    return [lines, heads, *_labels(frame, at[shown], [names[j] for j in shown])]
+    return [lines, heads, *side_labels(frame, at[shown], [names[j] for j in shown])]
 
 
 def haloed(base: Any, **how: Any) -> list[Any]:
@@ -73,7 +73,8 @@ def haloed(base: Any, **how: Any) -> list[Any]:
     return [base.mark_text(style="eg-halo", **how), base.mark_text(style="eg-label", **how)]
 
 
-def _labels(frame: Frame, at: Array, names: list[str]) -> list[Any]:
+def side_labels(frame: Frame, at: Array, names: list[str]) -> list[Any]:
+    """Names beside positions (k, 2), apart from each other, with a line to those that are far."""
     if not names:
         return []
     placed = place(frame, at, names)

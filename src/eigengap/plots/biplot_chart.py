@@ -55,8 +55,9 @@ def biplot(
     Notes
     -----
     The inner product of a point with an arrow is the cell of that row and column, about the mean
-    and in units of the fit, as far as the two components show it (Gabriel 1971). All arrows are
-    drawn longer or shorter by one factor, which stands below the title.
+    and in units of the fit, as far as the two components show it (Gabriel 1971). Points are scores
+    times a number of each axis, which stands in its title where it is not 1. All arrows are drawn
+    longer or shorter by one factor, which stands below the title.
 
     Examples
     --------
@@ -79,7 +80,8 @@ def biplot(
     far = float(np.max(np.abs(found.arrows), initial=0.0)) or 1.0
     factor = _round(FILLS * reach / far)
     corners = np.vstack([found.points, found.arrows * factor * 1.05])
-    titles = [score_names(estimator, q)[a] for a in pair]
+    known = score_names(estimator, q)
+    titles = [_title(known[a], times) for a, times in zip(pair, found.factor, strict=True)]
     drawn, shown, told = longest(np.sum(found.arrows**2, axis=1))
     every = names_of(estimator, len(found.arrows))
     names, ends = [every[j] for j in drawn], found.arrows[drawn]
@@ -105,6 +107,11 @@ def biplot(
         upper(colour.note if colour is not None else ""),
         width=frame.width,
     )
+
+
+def _title(name: str, times: float) -> str:
+    """What an axis shows: the scores, or so many times these."""
+    return name if abs(times - 1.0) < 1e-9 else f"{name} × {times:.3g}"
 
 
 def _round(factor: float) -> float:

@@ -28,7 +28,8 @@ def data(**columns: Iterable[Any]) -> Rows:
     """Columns as the data of a chart: plain values under neutral names, NaN as null."""
     names = list(columns)
     rows = zip(*(_plain(column) for column in columns.values()), strict=True)
-    return Rows(values=[dict(zip(names, row, strict=True)) for row in rows])
+    # A tuple: Altair copies lists, deeply, for every layer and property.
+    return Rows(values=tuple(dict(zip(names, row, strict=True)) for row in rows))
 
 
 def quantity(field: str, title: str | None = None, **how: Any) -> dict[str, Any]:

@@ -227,7 +227,8 @@ def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
     x = alt.X(
         **quantity("truth", f"true value ({what})" if several else f"true {what}", scale=scale)
     )
-    y = alt.Y(**quantity("value", "filled value", scale=scale))
+    filled = f"filled value ({what})" if several else f"filled {what}"
+    y = alt.Y(**quantity("value", filled, scale=scale))
     domain = ["within its interval", "outside"]
     shown = alt.Scale(domain=domain)
     base = alt.Chart(points)
@@ -235,7 +236,7 @@ def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
     return alt.layer(
         alt.Chart(diagonal).mark_line(style="eg-guide").encode(x=x, y=y),
         base.mark_rule(strokeWidth=0.8, opacity=0.22, clip=True, style="eg-main").encode(
-            x=x, y=alt.Y(**quantity("low", None, scale=scale)), y2="high"
+            x=x, y=alt.Y(**quantity("low", filled, scale=scale)), y2="high"
         ),
         base.mark_point(filled=True, size=26, opacity=0.75).encode(
             x=x,

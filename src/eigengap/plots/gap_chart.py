@@ -15,6 +15,7 @@ from eigengap.plots.numbers.rows import MOST_READ, table_of
 
 MOST_PATTERNS, MOST_COLUMNS = 20, 50
 TILE = 17
+BARS = 110  # points of the longest bar
 
 
 def missingness(
@@ -157,19 +158,19 @@ def _around(
         )
         .properties(width=wide, height=70)
     )
-    said = [f"{count:,}" for count in rows]
+    sizes = [100.0 * count / max(found.read, 1) for count in rows]
+    said = [f"{count:,} ({size:.3g} %)" for count, size in zip(rows, sizes, strict=True)]
     if found.others:
         said[-1] += f" in {found.others:,} other patterns"
-    sizes = [100.0 * count / max(found.read, 1) for count in rows]
     counts = data(line=lines, rows=rows, share=sizes, said=said)
     base = alt.Chart(counts).encode(
         y=alt.Y(**kind("line", None, sort=lines, axis=None)),
         x=alt.X(
             **quantity(
-                "share",
-                "rows of the pattern, %",
-                axis=alt.Axis(values=[0, 50, 100], titleAnchor="start"),
-                scale=alt.Scale(domain=[0, 190], nice=False),
+                "rows",
+                "rows of the pattern",
+                axis=alt.Axis(tickCount=2, tickMinStep=1, format="~s"),
+                scale=alt.Scale(domain=[0, max([*rows, 1])], nice=False),
             )
         ),
         tooltip=tips(rows="#rows", share="#rows, %"),
@@ -179,7 +180,7 @@ def _around(
         base.mark_text(style="eg-note", align="left", dx=4).encode(
             text=alt.Text(field="said", type="nominal")
         ),
-    ).properties(width=200, height=tall)
+    ).properties(width=BARS, height=tall)  # the words stand beyond the axis, where they need to
     return alt.vconcat(above, alt.hconcat(tiles, beside, spacing=10), spacing=8)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from eigengap.estimators._plot import require_fitted
+from eigengap.linalg import Array
 from eigengap.plots._altair import alt
-from eigengap.plots.arrows import haloed
+from eigengap.plots.arrows import MOST_LABELLED, side_labels
 from eigengap.plots.drawing import (
     Chart,
     Frame,
@@ -18,13 +19,13 @@ from eigengap.plots.drawing import (
     finish,
     tips,
     upper,
-    words,
 )
 from eigengap.plots.numbers.clusters import Clusters, mixture_numbers
 from eigengap.plots.numbers.colour import MOST_CATEGORIES, Colour
 from eigengap.plots.numbers.names import labels
 from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
 from eigengap.plots.numbers.scores import check_axes
+from eigengap.plots.placing import with_room
 
 SURE = 0.9  # responsibility from which a row counts as being of its component
 
@@ -65,12 +66,15 @@ def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_
     best = np.argmax(found.resp, axis=1)
     named = _named(found)
     titles = [f"axis {a + 1} ({100 * s:.0f} %)" for a, s in zip(pair, found.share, strict=True)]
-    frame = equal_frame(np.vstack([found.points, found.ellipses.outlines().reshape(-1, 2)]), titles)
+    plain = equal_frame(np.vstack([found.points, found.ellipses.outlines().reshape(-1, 2)]), titles)
+    said = np.argsort(-found.weights, kind="stable")[:MOST_LABELLED]
+    spots, text = apart(found.ellipses.outlines())[said], [found.names[k] for k in said]
+    frame = with_room(plain, spots, text)
     colour = Colour([named[k] for k in best], "component", list(dict.fromkeys(named)))
     chart = alt.layer(
         _ellipses(frame, found, named, colour),
         _rows(frame, found, table, colour),
-        *_names(frame, found),
+        *side_labels(frame, spots, text),
     ).properties(width=frame.width, height=frame.height)
     sure = float(np.mean(np.max(found.resp, axis=1) >= SURE))
     return finish(
@@ -143,8 +147,14 @@ def _rows(frame: Frame, found: Clusters, table: Table, colour: Colour) -> Any:
     )
 
 
-def _names(frame: Frame, found: Clusters) -> list[Any]:
-    centre = found.ellipses.centre
-    said = data(x=centre[:, 0], y=centre[:, 1], said=found.names)
-    base = alt.Chart(said).encode(x=frame.encode_x(), y=frame.encode_y(), text=words())
-    return haloed(base, fontWeight=600, fontSize=12.5)
+def apart(outlines: Array) -> Array:
+    """(K, 2) of outlines (K, points, 2): the point of each that is farthest from all others."""
+    K = len(outlines)
+    if K == 1:
+        return np.asarray(outlines[:, np.argmax(outlines[0, :, 0])])
+    spots = np.empty((K, 2))
+    for k, outline in enumerate(outlines):
+        others = np.delete(outlines, k, axis=0).reshape(-1, 2)
+        distance = np.min(np.sum((outline[:, None] - others) ** 2, axis=2), axis=1)
+        spots[k] = outline[np.argmax(distance)]
+    return spots

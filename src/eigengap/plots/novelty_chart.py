@@ -32,8 +32,9 @@ def novelty(estimator: Any, X: Any, *, most: int = 6, max_rows: int = MOST_ROWS)
     -------
     altair chart
         Dashed lines are limits that a share alpha of ordinary new rows exceeds. Rows with gaps have
-        limits of their own, so that where there are some the axes show values over limits. Below,
-        the columns' contributions to D² = T² + SPE of the oddest rows, in per cent.
+        limits of their own, so that where there are some the axes show values over limits. Flags
+        come from the p-value of D² = T² + SPE, not from the lines. Below, the columns'
+        contributions to D² of the oddest rows, in per cent.
 
     Examples
     --------
@@ -57,8 +58,10 @@ def novelty(estimator: Any, X: Any, *, most: int = 6, max_rows: int = MOST_ROWS)
     return finish(
         chart,
         f"Novelty of rows by {type(estimator).__name__}",
-        f"{flagged:,} of {len(table.at):,} rows are flagged (triangles). Dashed: limits that "
-        f"{alpha} of ordinary new rows exceed"
+        f"{flagged:,} of {len(table.at):,} rows are flagged (triangles), by the p-value of both "
+        "together, D² = T² + SPE, and not by the two lines: a row may lie beyond one and be "
+        "ordinary, or within both and be flagged.",
+        f"Dashed: limits of T² and of SPE that {alpha} of ordinary new rows exceed"
         + (", by the cells that each shows." if over else "."),
         upper(table.told()),
         width=WIDTH,
@@ -112,7 +115,7 @@ def _shares(found: OddRows, table: Table, names: list[str]) -> Any:
     size = np.abs(percent).max(axis=0)
     order = np.argsort(-size, kind="stable")[:MOST_SHARES]
     k = len(found.oddest)
-    lines = [f"row {table.at[i]} (p = {found.p_value[i]:.0e})" for i in found.oddest]
+    lines = [f"row {table.at[i]} (p = {found.p_value[i]:.1g})" for i in found.oddest]
     text = [names[j] for j in order]
     cells = data(
         line=np.repeat(lines, len(order)).tolist(),

@@ -33,7 +33,7 @@ from eigengap.plots.numbers.scores import (
 )
 
 WIDTH = 480
-MOST_ELLIPSES = 150
+MOST_ELLIPSES = 30  # more hide the rows
 
 
 def scores(
@@ -42,7 +42,7 @@ def scores(
     *,
     axes: Any = (1, 2),
     color: Any = None,
-    ellipses: bool = True,
+    ellipses: bool | int = True,
     max_rows: int = MOST_ROWS,
 ) -> Chart:
     """Rows at their scores along two components (or one, where there is one).
@@ -56,9 +56,9 @@ def scores(
         Components, counted from 1.
     color : str or array of shape (n_samples,), default=None
         A column of X, a feature or not; or labels or numbers.
-    ellipses : bool, default=True
+    ellipses : bool or int, default=True
         Whether to draw regions that hold the score of a row with gaps with probability 95 %, where
-        the estimator knows them.
+        the estimator knows them, and of how many rows, those that are least sure; True draws 30.
     max_rows : int, default=5000
         Most rows to draw; of more a sample, always the same one.
 
@@ -90,7 +90,8 @@ def scores(
     titles = _titles(estimator, q, positions)
     regions = None
     if ellipses and X is not None:
-        regions = score_ellipses(estimator, table.X, positions, most=MOST_ELLIPSES)
+        most = MOST_ELLIPSES if ellipses is True else int(ellipses)
+        regions = score_ellipses(estimator, table.X, positions, most=most)
     draw = _line if len(positions) == 1 else _plane
     chart = draw(table, T[:, list(positions)], colour, regions, titles)
     return finish(

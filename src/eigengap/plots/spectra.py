@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from eigengap.estimators._plot import require_fitted
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, kind, quantity, tips, upper, words
-from eigengap.plots.numbers.eigenvalues import Eigenvalues, eigenvalues
+from eigengap.plots.numbers.eigenvalues import Eigenvalues, Gap, eigenvalues
 from eigengap.plots.numbers.names import label
 from eigengap.plots.numbers.rows import inner
 from eigengap.rank.choice import RankChoice
 from eigengap.rank.consensus import NAMES
 
 MOST_SHOWN = 40  # eigenvalues
+CUMULATIVE = 110  # height of the second panel
 WIDTH = 480
+LETTER = 5.7  # points that a letter of these words takes, about
+HEADROOM = 1.16  # above the largest eigenvalue, for the words on the gap
+ROOM_BELOW = 45.0  # per cent of the variance at the right, above which words fit below the line
 
 
 def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
@@ -37,8 +41,9 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     Notes
     -----
     Filled points are the components that the estimator keeps. The gap is that of the criterion
-    "eigengap" of `choose_rank`: the largest ratio of an eigenvalue to the next. Under gaps a model
-    of q components knows q + 1 values: q eigenvalues and the mean of all others.
+    "eigengap" of `choose_rank`, taken from `choice` where it is there: the largest ratio of an
+    eigenvalue to the next. Under gaps a model of q components knows q + 1 values, q eigenvalues and
+    the mean of all others; without a choice the gap is then the largest among these q.
 
     Examples
     --------
@@ -50,9 +55,9 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     'Scree plot of PCA'
     """
     require_fitted(estimator)
-    found = eigenvalues(estimator)
     if choice is None:
         choice = getattr(inner(estimator), "rank_choice_", None)
+    found = eigenvalues(estimator, choice)
     shown = min(len(found.values), MOST_SHOWN)
     last = shown + (1 if found.rest is not None and shown == len(found.values) else 0)
     picks = {} if choice is None else {n: k for n, k in choice.criteria.items() if k <= MOST_SHOWN}
@@ -90,18 +95,20 @@ def _values(found: Eigenvalues, shown: int, axis: _Components, *, is_last: bool)
     share = np.full(shown, np.nan) if found.share is None else 100.0 * found.share[:shown]
     points = data(k=k, value=lam, kept=kept, share=share)
     x = axis.encode(labelled=is_last)
-    y = alt.Y(**quantity("value", found.what, scale=alt.Scale(zero=True)))
     layers: list[Any] = []
+    scale = alt.Scale(zero=True)
     if found.gap is not None and found.gap.k < axis.last:
-        layers += _gap(found, axis, is_last)
+        layers += _gap(found.gap, axis, is_last)
+        scale = alt.Scale(zero=True, domainMax=HEADROOM * float(lam.max()), nice=False)
+    y = alt.Y(**quantity("value", found.what, scale=scale))
     layers.append(alt.Chart(points).mark_line(style="eg-soft").encode(x=x, y=y))
     if found.noise is not None:
         noise = data(value=[found.noise], said=[f"noise variance σ² = {found.noise:.3g}"])
         layers.append(alt.Chart(noise).mark_rule(style="eg-guide").encode(y=y))
         layers.append(
             alt.Chart(noise)
-            .mark_text(style="eg-note", align="left", baseline="bottom", dy=-3)
-            .encode(x=alt.value(4), y=y, text=words())
+            .mark_text(style="eg-note", align="right", baseline="bottom", dy=-8)
+            .encode(x=alt.value(WIDTH - 4), y=y, text=words())
         )
     tip = tips(k="#component", value="#" + found.what, share="#share of the variance, %", kept="")
     dots = alt.Chart(points).encode(x=x, y=y, tooltip=tip)
@@ -127,29 +134,28 @@ def _values(found: Eigenvalues, shown: int, axis: _Components, *, is_last: bool)
     return alt.layer(*layers).properties(width=WIDTH, height=210)
 
 
-def _gap(found: Eigenvalues, axis: _Components, is_last: bool) -> list[Any]:
-    assert found.gap is not None
-    k = found.gap.k
-    band = data(k=[k], next=[k + 1], middle=[k + 0.5], said=[f"largest eigengap {found.gap}"])
+def _gap(gap: Gap, axis: _Components, is_last: bool) -> list[Any]:
+    text = f"largest {'known ' if gap.is_partial else ''}eigengap {gap}"
+    band = data(k=[gap.k], next=[gap.k + 1], said=[text])
+    label = alt.Chart(band).mark_text(style="eg-accent-label", align="left", baseline="top", dy=4)
     x = axis.encode(labelled=is_last)
-    wide = WIDTH / axis.last > 200  # so that the text stands within the band
-    beyond = not wide and k > 0.55 * axis.last
-    side: Literal["left", "center", "right"] = "right" if beyond else "left"
-    if wide:
-        side = "center"
-    at = "middle" if wide else "k" if beyond else "next"
+    at = alt.value(_beside(gap.k, axis.last, LETTER * len(text)))
     return [
         alt.Chart(band).mark_rect(style="eg-band").encode(x=x, x2="next"),
-        alt.Chart(band)
-        .mark_text(
-            style="eg-accent-label",
-            align=side,
-            baseline="top",
-            dx={"center": 0, "right": -6, "left": 6}[side],
-            dy=4,
-        )
-        .encode(x=axis.encode(at, labelled=is_last), y=alt.value(0), text=words()),
+        label.encode(x=at, y=alt.value(0), text=words()),
     ]
+
+
+def _beside(k: int, last: int, wide: float) -> float:
+    """Where a text starts that stands to the right of the band from k to k + 1, or to its left.
+
+    Where there is no room for either it stands within the frame and on the band.
+    """
+    unit = WIDTH / last
+    left, right = (k - 0.5) * unit, (k + 0.5) * unit
+    if right + 6 + wide <= WIDTH:
+        return right + 6
+    return left - 6 - wide if left - 6 - wide >= 0 else max(min(right, WIDTH) - wide - 6, 4.0)
 
 
 def _cumulative(found: Eigenvalues, shown: int, axis: _Components, *, is_last: bool) -> Chart:
@@ -168,18 +174,21 @@ def _cumulative(found: Eigenvalues, shown: int, axis: _Components, *, is_last: b
     x = axis.encode(labelled=is_last)
     base = alt.Chart(points).encode(x=x, y=y, tooltip=tips(k="#component", share="#together, %"))
     at = min(found.kept, shown)
-    said = data(k=[at], share=[together[at - 1]], said=[f"{together[at - 1]:.1f} % in {at}"])
-    left = at > 0.6 * axis.last
+    said = data(said=[f"{together[at - 1]:.1f} % in {at}"])
+    # A line that rises leaves a corner free: the lower right one, or the upper left one.
+    below = bool(together[max(0, shown - 1 - shown // 3)] > ROOM_BELOW)
     note = (
         alt.Chart(said)
         .mark_text(
             style="eg-label",
-            align="right" if left else "left",
-            baseline="top",
-            dx=-2 if left else 2,
-            dy=9,
+            align="right" if below else "left",
+            baseline="bottom" if below else "top",
         )
-        .encode(x=x, y=y, text=words())
+        .encode(
+            x=alt.value(WIDTH - 6 if below else 6),
+            y=alt.value(CUMULATIVE - 6 if below else 6),
+            text=words(),
+        )
     )
     return alt.layer(
         base.mark_line(style="eg-soft"),
@@ -190,7 +199,7 @@ def _cumulative(found: Eigenvalues, shown: int, axis: _Components, *, is_last: b
             style="eg-main", filled=True, size=60, opacity=1.0
         ),
         note,
-    ).properties(width=WIDTH, height=110)
+    ).properties(width=WIDTH, height=CUMULATIVE)
 
 
 def _criteria(picks: dict[str, int], axis: _Components) -> Chart:

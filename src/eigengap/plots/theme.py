@@ -44,7 +44,7 @@ def theme(chart: Any, dark: bool = False) -> Any:
     return copied
 
 
-def save(chart: Any, path: Any, *, dark: bool = False, scale: float = 2) -> Path:
+def save(chart: Any, path: Any, *, dark: bool | None = None, scale: float = 2) -> Path:
     """Write a chart to a file; what it is the name says: .png, .svg, .html or .json.
 
     Parameters
@@ -52,8 +52,9 @@ def save(chart: Any, path: Any, *, dark: bool = False, scale: float = 2) -> Path
     chart : altair chart
     path : str or path-like
         Replaced if it is there, as a whole or not at all.
-    dark : bool, default=False
-        Whether to draw it in the dark theme.
+    dark : bool, default=None
+        Whether to draw it in the dark theme; None leaves the chart in the theme that it has, as
+        after `theme(chart, dark=True)`, and one without any becomes light.
     scale : float, default=2
         Of a PNG: pixels for each point.
 
@@ -87,8 +88,15 @@ def save(chart: Any, path: Any, *, dark: bool = False, scale: float = 2) -> Path
     if not scale > 0:
         raise ValueError(f"scale, the pixels for each point, must be positive, got {scale!r}")
     require_writable(target)
-    write_atomically(target, rendered(theme(chart, dark), suffix, scale))
+    write_atomically(target, rendered(_themed(chart, dark), suffix, scale))
     return target
+
+
+def _themed(chart: Any, dark: bool | None) -> Any:
+    from eigengap.plots._altair import alt
+
+    has_one = getattr(chart, "config", alt.Undefined) is not alt.Undefined
+    return chart if dark is None and has_one else theme(chart, bool(dark))
 
 
 def rendered(chart: Any, suffix: str, scale: float = 2) -> bytes:

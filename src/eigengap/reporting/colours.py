@@ -1,23 +1,30 @@
 """What points can be coloured by: categories and numbers, from columns of any kind.
 
-A column of few different values is a category, one of many numbers a scale, and one in which nearly
-every value is different names the rows: it is shown beside them and colours nothing.
+A column of few different values is a category, one of many numbers or dates a scale, and one in
+which nearly every value is different names the rows: it is shown beside them and colours nothing.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from math import isfinite
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from eigengap.reporting.words import clean, distinct
+from eigengap.sources.wording import quote
 
 MOST_LEVELS = 8  # colours that can be told apart, by the colour-blind too
 FEW_NUMBERS = 8  # different whole numbers that are still categories
 NAMING = 0.5  # share of different values from which a text names rows
+EPOCH = date(1970, 1, 1).toordinal()
+ISO_DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}(?!\d)")
 OTHER = "(other)"
 MISSING = "(missing)"
 
@@ -31,14 +38,18 @@ class Colour:
     codes: tuple[int, ...] = ()  # (m,) positions in levels
     values: tuple[float | None, ...] = ()  # (m,) of a scale
     note: str = ""
+    dates: bool = False  # whether values are days since 1970-01-01
 
     @property
     def is_category(self) -> bool:
         return bool(self.levels)
 
 
-def colour_of(name: str, values: Sequence[Any]) -> Colour | None:
-    """A column as a colour; None where it only names the rows, or says nothing."""
+def colour_of(name: str, values: Sequence[Any], *, asked: bool = False) -> Colour | None:
+    """A column as a colour; None where it only names the rows, or says nothing.
+
+    Numbers of rows are a scale where they are asked for by name.
+    """
     seen = [value for value in values if not is_none(value)]
     if not seen:
         return None
@@ -47,19 +58,61 @@ def colour_of(name: str, values: Sequence[Any]) -> Colour | None:
         whole = all(kind == int(kind) for kind in kinds)
         if whole and len(kinds) <= FEW_NUMBERS:
             return _category(name, [None if is_none(v) else f"{int(v)}" for v in values], int)
-        if whole and len(kinds) > 0.8 * len(seen) and len(seen) > 20:
+        if whole and len(kinds) > 0.8 * len(seen) and len(seen) > 20 and not asked:
             return None  # numbers of the rows
         return Colour(name, values=tuple(None if is_none(v) else float(v) for v in values))
-    texts = [None if is_none(value) else clean(value) for value in values]
+    days = days_of(values)
+    if days is not None and len({day for day in days if day is not None}) > MOST_LEVELS:
+        return Colour(name, values=days, dates=True)
+    texts = [None if is_none(value) else clean(in_words(value)) for value in values]
     different = len({text for text in texts if text is not None})
     if different > NAMING * len(seen) and different > MOST_LEVELS:
         return None
     return _category(name, texts, str)
 
 
-def chosen(levels: Iterable[Any], name: str) -> Colour | None:
-    """A colour that the caller gives as an array."""
-    return colour_of(name, list(levels))
+def asked_colour(name: str, values: Sequence[Any]) -> Colour:
+    """A column that the caller wants to see as a colour; ValueError where it cannot be one."""
+    found = colour_of(clean(name), values, asked=True)
+    if found is not None:
+        return found
+    seen = [str(value) for value in values if not is_none(value)]
+    if not seen:
+        raise ValueError(f"color={quote(name)} holds no value in the rows that are shown")
+    raise ValueError(
+        f"color={quote(name)} has {len(set(seen))} different texts in {len(seen)} rows: it names "
+        "rows, and no colours would tell so many apart. Give a column of fewer categories, of "
+        "numbers or of dates"
+    )
+
+
+def days_of(values: Sequence[Any]) -> tuple[float | None, ...] | None:
+    """Dates, also those written as 2024-05-31, as days since 1970-01-01; None where not all are."""
+    found = [None if is_none(value) else _day(value) for value in values]
+    right = all(day is not None or is_none(v) for day, v in zip(found, values, strict=True))
+    return tuple(found) if right else None
+
+
+def _day(value: Any) -> float | None:
+    if isinstance(value, str):
+        if not ISO_DATE.match(value):
+            return None
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+    elif isinstance(value, np.datetime64):
+        return float((value - np.datetime64(0, "s")) / np.timedelta64(1, "D"))
+    if not isinstance(value, date):  # a datetime is one, and so is a Timestamp of pandas
+        return None
+    whole = float(value.toordinal() - EPOCH)
+    if not isinstance(value, datetime):
+        return whole
+    zone = value.utcoffset()
+    late = timedelta(hours=value.hour, minutes=value.minute, seconds=value.second) - (
+        zone or timedelta()
+    )
+    return whole + late / timedelta(days=1)
 
 
 def _category(name: str, texts: Sequence[str | None], order: Any) -> Colour:
@@ -84,7 +137,15 @@ def is_none(value: Any) -> bool:
     """Whether a cell of a column of any kind holds nothing: null, NaN, NaT or infinite."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(value))
     return isinstance(value, Real) and not isfinite(float(value))
+
+
+def in_words(value: Any) -> str:
+    """A value of any kind; a date without its midnight."""
+    text = str(value)
+    return text.removesuffix(" 00:00:00") if isinstance(value, datetime) else text
 
 
 def _is_number(value: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.plots.numbers.eigenvalues import Eigenvalues, eigenvalues
+from eigengap.plots.numbers.eigenvalues import Eigenvalues, Gap, eigenvalues
 from eigengap.rank.choice import RankChoice
 from eigengap.rank.choose import choose_rank
 from eigengap.rank.consensus import NAMES
@@ -64,17 +64,36 @@ def section(subject: Subject, look: Look, seed: int) -> Section:
         why = f"{subject.kind} knows no eigenvalues that would tell how many it needs.{told}"
         return Section("components", TITLE, left_out=why)
     choice = rank_choice(subject, look, seed)
+    gap = largest_gap(found, choice)
     words = [_on_share(subject, found), *_on_choice(subject, choice, look)]
-    if found.gap is not None:
-        words.append(f"The largest eigengap of the fit is {found.gap}.")
+    if gap is not None:
+        words.append(f"The largest eigengap is {gap}.")
     return Section(
         "components",
         TITLE,
         words=tuple(word for word in words if word),
-        figures=(_scree(found),),
+        figures=(_scree(found, gap),),
         beside=() if choice is None else (_criteria(choice),),
         verdict=_verdict(subject, found, choice),
     )
+
+
+def largest_gap(found: Eigenvalues, choice: RankChoice | None) -> Gap | None:
+    """As the criterion of that name has it, else between eigenvalues that the fit resolves.
+
+    The mean of those that it does not resolve is no eigenvalue: the last one over it is no gap.
+    """
+    if choice is not None:
+        k = choice.criteria.get("eigengap")
+        return None if k is None else Gap(k, float(choice.curves["eigengap"][k]), is_ratio=True)
+    if found.n_rest == 0:
+        return found.gap
+    lam = found.values[found.values > 0]
+    if len(lam) < 2:
+        return None
+    ratio = lam[:-1] / lam[1:]
+    k = int(np.argmax(ratio))
+    return Gap(k + 1, float(ratio[k]), is_ratio=True)
 
 
 def _on_share(subject: Subject, found: Eigenvalues) -> str:
@@ -127,7 +146,7 @@ def _verdict(subject: Subject, found: Eigenvalues, choice: RankChoice | None) ->
     )
 
 
-def _scree(found: Eigenvalues) -> Figure:
+def _scree(found: Eigenvalues, largest: Gap | None) -> Figure:
     k = min(len(found.values), max(MOST_SHOWN, found.kept))
     values = found.values[:k] if found.share is None else found.share[:k]
     of = "the variance" if "variance" in found.what else "the sum of the eigenvalues"
@@ -179,7 +198,7 @@ def _scree(found: Eigenvalues) -> Figure:
         )
     elif k < len(found.values):
         note = f"The first {k} of {whole(len(found.values))} eigenvalues."
-    gap = "" if found.gap is None else f" The largest gap is {found.gap}."
+    gap = "" if largest is None else f" The largest eigengap is {largest}."
     first = (
         f"The first eigenvalue is {number(float(found.values[0]))}"
         if found.share is None

@@ -48,7 +48,7 @@ def compose(
     with listening() as told, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         look = read(subject, X, max_rows, seed)
         names = _names(subject, look)
-        labels = labels_of(subject, X, look)
+        labels = labels_of(subject, X, look, color if isinstance(color, str) else None)
         given, start = chosen_colour(color, look, labels, names, subject.names)
         scores = scores_of(subject, look)
         distances = distances_of(subject, look)

@@ -7,6 +7,7 @@ probable component, with chi-squared laws.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -42,7 +43,9 @@ class RowDistances:
     SPE_limit: Array  # (m,)
     p: Array  # (m,) probability of a larger D2 = T2 + SPE in an ordinary new row
     oddest: NDArray[np.intp]  # (k,) rows, the least probable first
-    blamed: NDArray[np.intp]  # (k,) the column that adds most to D2 of each
+    blamed: NDArray[np.intp]  # (k,) the column of each that the others lead one to expect least
+    expected: Array  # (k,) what they lead one to expect there
+    expected_sd: Array  # (k,)
 
 
 def distances_of(subject: Subject, look: Look) -> RowDistances | str:
@@ -61,7 +64,9 @@ def distances_of(subject: Subject, look: Look) -> RowDistances | str:
 
 
 def _of_gaussian(subject: Subject, look: Look) -> RowDistances:
-    found = odd_rows(_detector(subject, look), look.X, most=MOST_BLAMED, alpha=ALPHA)
+    detector = _detector(subject, look)
+    found = odd_rows(detector, look.X, most=MOST_BLAMED, alpha=ALPHA)
+    blame = _blame([detector.core_] * len(found.oddest), look.X[found.oddest])
     nothing = np.isnan(look.X).all(axis=1)
     return RowDistances(
         T2=np.where(nothing, np.nan, found.T2),
@@ -70,8 +75,27 @@ def _of_gaussian(subject: Subject, look: Look) -> RowDistances:
         SPE_limit=found.SPE_limit,
         p=np.where(nothing, np.nan, found.p_value),
         oddest=found.oddest,
-        blamed=np.argmax(found.shares, axis=1),
+        **blame,
     )
+
+
+def _blame(models: Sequence[LinearGaussian], X: Array) -> dict[str, Any]:
+    """Of each row (k, d) the cell farthest from what its other seen cells lead one to expect.
+
+    As `NoveltyDetector.explain` and `eigengap score` name it: a wild cell draws the components
+    along, and the columns that correlate with it add much to D2 without being to blame.
+    """
+    found = []
+    for model, x in zip(models, X, strict=True):
+        mean, sd = (part[0] for part in novelty.given_the_others(model, x[None]))
+        j = int(np.argmax(np.where(np.isnan(x), -1.0, np.abs(x - mean) / sd)))
+        found.append((j, float(mean[j]), float(sd[j])))
+    columns, means, sds = zip(*found, strict=True) if found else ((), (), ())
+    return {
+        "blamed": np.array(columns, dtype=np.intp),
+        "expected": np.array(means, dtype=np.float64),
+        "expected_sd": np.array(sds, dtype=np.float64),
+    }
 
 
 def _detector(subject: Subject, look: Look) -> NoveltyDetector:
@@ -115,7 +139,6 @@ def _of_mixture(model: MixtureOfLinearGaussians, X: Array) -> RowDistances:
         parts["p"][at] = np.exp(law.log_p_D2(here.D2, here.seen))
     ranked = np.argsort(np.where(np.isfinite(parts["p"]), parts["p"], 2.0), kind="stable")
     oddest = ranked[:MOST_BLAMED]
-    shares = [novelty.contributions(model.models[part[i]], X[i : i + 1], "D2") for i in oddest]
     return RowDistances(
         T2=parts["T2"],
         SPE=parts["SPE"],
@@ -123,5 +146,5 @@ def _of_mixture(model: MixtureOfLinearGaussians, X: Array) -> RowDistances:
         SPE_limit=parts["b"],
         p=parts["p"],
         oddest=oddest,
-        blamed=np.array([int(np.argmax(share)) for share in shares], dtype=np.intp),
+        **_blame([model.models[part[i]] for i in oddest], X[oddest]),
     )

@@ -18,11 +18,13 @@ from eigengap.imputation import HiddenError, rounds
 from eigengap.linalg import Array
 from eigengap.reporting.look import Look
 from eigengap.reporting.subject import Subject
+from eigengap.reporting.words import clean
 from eigengap.warn import silence
 
 REFITTED = {"PCA", "PPCA", "FactorAnalysis", "BayesianPCA", "MixturePPCA"}
 MOST_CELLS = 300_000  # of the table that is fitted anew
 LEVEL = 0.95
+LONGEST = 240  # characters of an error that are shown
 FEWEST = 20  # hidden cells from which anything is said
 
 
@@ -74,8 +76,21 @@ def reach() -> float:
     return float(ndtri(0.5 + LEVEL / 2))
 
 
-def held_out(subject: Subject, look: Look, seed: int) -> HeldOut | None:
-    """None where the model fills no gaps, or too few cells could be hidden."""
+def held_out(subject: Subject, look: Look, seed: int) -> HeldOut | str:
+    """What hidden cells say; or, in a sentence, why nothing can be said."""
+    try:
+        found = _held_out(subject, look, seed)
+    except (ValueError, ArithmeticError, RuntimeError) as error:
+        return (
+            "How well gaps are filled cannot be said here, for the model could not be fitted to "
+            f"the table with some of its seen cells hidden: {clean(error, LONGEST)}"
+        )
+    if found is None or not np.isfinite(found.overall) or not np.isfinite(found.mean_overall):
+        return "Too few cells could be hidden to say how well gaps are filled."
+    return found
+
+
+def _held_out(subject: Subject, look: Look, seed: int) -> HeldOut | None:
     if not subject.fills_gaps or look.n_columns < 2:
         return None
     X = look.X[: max(MOST_CELLS // look.n_columns, 50)]

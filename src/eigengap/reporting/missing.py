@@ -6,17 +6,19 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import bdtrc, binom
 
 from eigengap.linalg import Array
 from eigengap.reporting import specs
 from eigengap.reporting.look import Look
 from eigengap.reporting.section import Figure, Grid, Section
-from eigengap.reporting.words import count, listing, percent, whole
+from eigengap.reporting.words import count, listing, number, percent, whole
 
 MOST_COLUMNS = 40  # drawn
 MOST_PATTERNS = 12
 FEWEST_ROWS = 5  # with and without a gap, between which a mean is compared
 APART = 0.5  # standard deviations between means that are worth a sentence
+BY_CHANCE = 0.01  # probability that gaps at random are said to come together
 TITLE = "What was not seen"
 SURE = 4.0  # and standard errors: of very many comparisons hardly one is so by chance
 
@@ -41,15 +43,22 @@ def patterns(X: Array) -> list[tuple[tuple[int, ...], int]]:
 def together(X: Array) -> tuple[tuple[int, ...], int]:
     """Columns missing at once in more rows than chance explains, and the rows: (), 0 if none.
 
-    Were gaps of columns independent, the number of rows with exactly these would be about Poisson.
+    Were gaps of columns independent, the number of rows in which these (and perhaps others) are
+    missing would be binomial. Of g columns with gaps any set could have been found: after
+    Bonferroni the probability of a set of s is multiplied by C(g, s) 2^(s-1), whose inverses sum to
+    less than 1 over all sets.
     """
-    share = np.isnan(X).mean(axis=0)
-    for columns, rows in patterns(X):
-        if len(columns) < 2:
+    gaps = np.isnan(X)
+    share = gaps.mean(axis=0)
+    g = int(np.count_nonzero(share))
+    for columns, exactly in patterns(X):
+        if len(columns) < 2 or exactly < 3:
             continue
-        gone = np.isin(np.arange(len(share)), columns)
-        expected = len(X) * float(np.prod(np.where(gone, share, 1.0 - share)))
-        if rows >= 3 and rows > 2.0 * expected + 4.0 * np.sqrt(expected):
+        rows = int(np.count_nonzero(gaps[:, columns].all(axis=1)))
+        chance = float(np.prod(share[list(columns)]))
+        sets = binom(g, len(columns)) * 2.0 ** (len(columns) - 1)
+        by_chance = float(sets * bdtrc(rows - 1, len(X), chance))
+        if rows > 2.0 * len(X) * chance and by_chance < BY_CHANCE:
             return columns, rows
     return (), 0
 
@@ -125,9 +134,11 @@ def _on_patterns(look: Look, names: tuple[str, ...]) -> list[str]:
     if not rows:
         return []
     shown = "rows" if not look.is_sampled else "rows that are shown"
+    expected = len(look.X) * float(np.prod(np.isnan(look.X[:, columns]).mean(axis=0)))
     return [
-        f"Gaps come together: {listing([names[j] for j in columns])} are missing at once in "
-        f"{whole(rows)} of the {whole(len(look.X))} {shown}."
+        f"Gaps come together: {listing([names[j] for j in columns])} are missing at once, with or "
+        f"without others, in {whole(rows)} of the {whole(len(look.X))} {shown}; chance would give "
+        f"about {number(expected, 2)}."
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.linalg import Array
-from eigengap.reporting.colours import Colour, colour_of, is_none
+from eigengap.reporting.colours import Colour, colour_of, in_words, is_none
 from eigengap.reporting.distances import RowDistances
 from eigengap.reporting.look import Look
 from eigengap.reporting.reading import Label
@@ -98,8 +98,9 @@ def _colour(colour: Colour) -> dict[str, Any]:
             "codes": list(colour.codes),
             "note": colour.note,
         }
-    values = [None if v is None else rounded(v, 4) for v in colour.values]
-    return {"name": colour.name, "values": values}
+    digits = 9 if colour.dates else 4
+    values = [None if v is None else rounded(v, digits) for v in colour.values]
+    return {"name": colour.name, "values": values, **({"dates": True} if colour.dates else {})}
 
 
 def _covariances(cov: Array | None) -> dict[str, Any] | None:
@@ -117,4 +118,4 @@ def _covariances(cov: Array | None) -> dict[str, Any] | None:
 
 
 def _text(value: Any) -> str:
-    return "" if is_none(value) else clean(value, 40)
+    return "" if is_none(value) else clean(in_words(value), 40)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaincinv, ndtri
+from scipy.special import bdtrc, betaincinv, ndtri
+from scipy.stats import kstest
 
 from eigengap.linalg import Array
 from eigengap.plots.numbers.steps import trace_numbers
@@ -14,9 +15,12 @@ from eigengap.reporting.distances import ALPHA, RowDistances
 from eigengap.reporting.look import Look
 from eigengap.reporting.section import Figure, Grid, Section
 from eigengap.reporting.subject import Subject
-from eigengap.reporting.words import count, number, p_value, percent, whole
+from eigengap.reporting.words import brief, count, number, p_value, percent, whole
 
 RARE = 0.001
+SURE = 0.01  # probability by chance below which rows are said not to follow the law,
+MANY = 0.1  # where this share of them lies outside the band too
+NEAREST = 0.01  # of its limit at which a distance is drawn where it is smaller
 ROWS_PER_COLUMN = 5  # below which the rows of a fit look more ordinary than they are
 MOST_STEPS = 400  # drawn
 TITLE = "How well it fits"
@@ -71,9 +75,9 @@ def section(
         words.append(distances)
     else:
         verdict = _on_odd(distances, look)
-        words += [verdict, _on_law(distances.p, look)]
+        words += [verdict, _on_law(distances.p, subject, look)]
         figures += [_t2_spe(distances, rows), _qq(distances.p)]
-        grids.append(_odd_rows(distances, rows, names))
+        grids.append(_odd_rows(distances, look, rows, names))
     return Section(
         "quality",
         TITLE,
@@ -153,26 +157,47 @@ def _on_odd(distances: RowDistances, look: Look) -> str:
     return f"{words}; of new rows {percent(ALPHA)} are to be expected."
 
 
-def _on_law(p: Array, look: Look) -> str:
-    found = quantiles(p)
-    share = np.mean(p[np.isfinite(p)] < ALPHA)
-    if found.outside <= 0.1:
-        return "Distances from the model follow the law that it predicts."
-    if share > 1.5 * ALPHA:
+def tail_is_heavy(p: Array) -> bool:
+    """Whether clearly more rows than expected are improbable, and more than chance explains."""
+    odd = int(np.sum(p < ALPHA))
+    return odd > 1.5 * ALPHA * len(p) and bool(bdtrc(odd - 1, len(p), ALPHA) < SURE)
+
+
+def bulk_departs(p: Array) -> bool:
+    """Whether p-values are farther from uniform than chance explains (Kolmogorov's test).
+
+    Points of the Q-Q plot leave their band together, so that their number alone says little.
+    """
+    return bool(kstest(p, "uniform").pvalue < SURE) and quantiles(p).outside > MANY
+
+
+def _on_law(p: Array, subject: Subject, look: Look) -> str:
+    known = p[np.isfinite(p)]
+    if tail_is_heavy(known):
         return (
             "Far rows are farther than the model predicts. Its components stay meaningful; "
             'p-values and intervals are to be taken as rough. Student noise (noise="student") '
             "would keep such rows from moving the fit."
         )
+    if not bulk_departs(known):
+        return "Distances from the model follow the law that it predicts, as far as chance goes."
     if look.n_rows < ROWS_PER_COLUMN * look.n_columns:
         return (
             "The rows lie closer to the model than new ones would: with "
             f"{count(look.n_rows, 'row')} for {count(look.n_columns, 'column')} the fit has bent "
             "itself to them."
         )
+    unequal = "" if subject.kind == "FactorAnalysis" else "noise that differs between columns, "
+    if np.median(known) > 0.5:
+        return (
+            "Distances depart from the law in their bulk: most rows are closer to the model than "
+            f"Gaussian rows would be. Outliers that widen the noise, {unequal}groups of rows, and "
+            "values that are counts or rounded can each do that; distances alone do not tell which."
+        )
     return (
-        "Distances depart from the law in their bulk: many rows are closer to the model than "
-        "Gaussian rows would be, as where values are counts, scores or rounded."
+        "Distances depart from the law in their bulk: most rows are a little farther from the "
+        f"model than Gaussian rows would be. Curved relations, {unequal}and groups of rows can "
+        "each do that; distances alone do not tell which."
     )
 
 
@@ -183,8 +208,8 @@ def _t2_spe(distances: RowDistances, rows: list[str]) -> Figure:
         away = np.where(distances.SPE[ok] > 0, distances.SPE[ok] / distances.SPE_limit[ok], np.nan)
     data = specs.records(
         row=[rows[i] for i in ok],
-        along=np.maximum(along, 0.01),
-        away=np.maximum(away, 0.01),
+        along=np.maximum(along, NEAREST),
+        away=np.maximum(away, NEAREST),
         p=distances.p[ok],
         odd=["p < 0.05" if odd else "ordinary" for odd in distances.p[ok] < ALPHA],
     )
@@ -243,7 +268,19 @@ def _t2_spe(distances: RowDistances, rows: list[str]) -> Figure:
         f"exceed{'s' if only_away == 1 else ''} that of SPE only: columns do not go together "
         "there as they do elsewhere.",
         spec,
-        "Dashed: what 5 % of ordinary new rows exceed.",
+        f"Dashed: what 5 % of ordinary new rows exceed.{_on_edge(along, away)}",
+    )
+
+
+def _on_edge(along: Array, away: Array) -> str:
+    """Rows too near to be drawn where they are, on axes of logarithms."""
+    near = int(np.sum((along < NEAREST) | (away < NEAREST)))
+    if not near:
+        return ""
+    verb = "lies" if near == 1 else "lie"
+    return (
+        f" {count(near, 'row')} with less than {percent(NEAREST)} of a limit {verb} on the edge, "
+        f"drawn at {NEAREST:g}."
     )
 
 
@@ -286,7 +323,14 @@ def _qq(p: Array) -> Figure:
     )
 
 
-def _odd_rows(distances: RowDistances, rows: list[str], names: tuple[str, ...]) -> Grid:
+def _odd_rows(distances: RowDistances, look: Look, rows: list[str], names: tuple[str, ...]) -> Grid:
+    why = zip(
+        distances.oddest,
+        distances.blamed,
+        distances.expected,
+        distances.expected_sd,
+        strict=True,
+    )
     lines = tuple(
         (
             rows[i],
@@ -294,14 +338,20 @@ def _odd_rows(distances: RowDistances, rows: list[str], names: tuple[str, ...]) 
             number(float(distances.SPE[i])),
             p_value(float(distances.p[i])),
             names[j],
+            brief(float(look.X[i, j])),
+            f"{brief(float(mean))} ± {number(float(sd), 2)}",
         )
-        for i, j in zip(distances.oddest, distances.blamed, strict=True)
+        for i, j, mean, sd in why
         if np.isfinite(distances.p[i])
     )
     return Grid(
         "The least probable rows",
-        ("row", "T²", "SPE", "p", "mostly because of"),
+        ("row", "T²", "SPE", "p", "mostly because of", "which is", "expected"),
         lines,
-        (False, True, True, True, False),
-        note="p: probability that an ordinary new row with the same gaps lies farther off.",
+        (False, True, True, True, False, True, True),
+        note=(
+            "p: probability that an ordinary new row with the same gaps lies farther off. The cell "
+            "named is the one that the other cells of its row lead one to expect least; beside it "
+            "is what they do."
+        ),
     )

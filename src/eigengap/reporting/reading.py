@@ -75,20 +75,20 @@ def source_for(subject: Subject, X: Any) -> Source:
         return source
 
 
-def labels_of(subject: Subject, X: Any, look: Look) -> tuple[Label, ...]:
-    """Columns beside those of the fit, and the index of a pandas frame."""
+def labels_of(subject: Subject, X: Any, look: Look, asked: str | None = None) -> tuple[Label, ...]:
+    """Columns beside those of the fit, the one asked for among them, and the index of a frame."""
     if isinstance(X, Source) or is_field(X) or is_field_path(X) or subject.is_pairwise:
         return ()
     if is_dask(X):
-        return _of_dask(subject, X, look)
+        return _of_dask(subject, X, look, asked)
     if library_of(X) is not None:
-        return _of_frame(subject, _eager(X), look.at)
+        return _of_frame(subject, _eager(X), look.at, asked)
     if isinstance(X, str | PathLike) and subject.names is not None:
-        return _of_file(subject, X, look)
+        return _of_file(subject, X, look, asked)
     return ()
 
 
-def _of_file(subject: Subject, X: Any, look: Look) -> tuple[Label, ...]:
+def _of_file(subject: Subject, X: Any, look: Look, asked: str | None) -> tuple[Label, ...]:
     """Other columns of one file, each read by itself; of a very long one none."""
     if look.n_rows > MOST_FILE_ROWS:
         return ()
@@ -96,7 +96,7 @@ def _of_file(subject: Subject, X: Any, look: Look) -> tuple[Label, ...]:
     names = all_names(source_for(subject, X))
     others = [name for name in names if name not in features and names.count(name) == 1]
     found = []
-    for name in others[:MOST_FILE_LABELS]:
+    for name in _few(others, MOST_FILE_LABELS, asked):
         values = one_column(X, name)
         found.append(Label(name, tuple(values[i] for i in look.at)))
     return tuple(found)
@@ -116,22 +116,33 @@ def all_names(source: Source) -> list[str]:
     return []
 
 
-def _of_frame(subject: Subject, X: Any, at: NDArray[np.intp]) -> tuple[Label, ...]:
+def _few(names: list[str], most: int, asked: str | None) -> list[str]:
+    """The first names, and the one that is asked for."""
+    kept = names[:most]
+    return [*kept, asked] if asked in names and asked not in kept else kept
+
+
+def _of_frame(
+    subject: Subject, X: Any, at: NDArray[np.intp], asked: str | None
+) -> tuple[Label, ...]:
     features = set(subject.names or ())
     names = _names(X)
     if subject.names is None:  # the columns were taken by position
         return _index(X, at)
-    others = [j for j, name in enumerate(names) if name not in features][:MOST_LABELS]
-    columns = (Label(names[j], _taken(_native_column(X, j), at)) for j in others)
+    others = _few([name for name in names if name not in features], MOST_LABELS, asked)
+    places = [j for j, name in enumerate(names) if name in set(others)]
+    columns = (Label(names[j], _taken(_native_column(X, j), at)) for j in places)
     return (*_index(X, at), *columns)
 
 
-def _of_dask(subject: Subject, X: Any, look: Look) -> tuple[Label, ...]:
+def _of_dask(subject: Subject, X: Any, look: Look, asked: str | None) -> tuple[Label, ...]:
     if subject.names is None or not hasattr(X, "columns") or look.n_rows > MOST_DASK_ROWS:
         return ()
     features = set(subject.names)
-    others = [name for name in X.columns if str(name) not in features][:MOST_LABELS]
-    return _of_frame(subject, X[others].compute(), look.at) if others else ()
+    names = [str(name) for name in X.columns]
+    kept = set(_few([name for name in names if name not in features], MOST_LABELS, asked))
+    others = [name for name in X.columns if str(name) in kept]
+    return _of_frame(subject, X[others].compute(), look.at, asked) if others else ()
 
 
 def _index(X: Any, at: NDArray[np.intp]) -> tuple[Label, ...]:

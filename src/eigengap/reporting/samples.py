@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from eigengap.reporting.colours import Colour, colour_of, is_none
+from eigengap.reporting.colours import Colour, asked_colour, in_words, is_none
 from eigengap.reporting.distances import RowDistances
 from eigengap.reporting.look import Look
 from eigengap.reporting.payload import cells_shown, colours_of, payload
@@ -41,7 +41,7 @@ def row_names(look: Look, labels: tuple[Label, ...]) -> list[str]:
     if own is None:
         return [whole(int(i)) for i in look.at]
     return [
-        f"{whole(int(i))} ({clean(value, LONGEST)})"
+        f"{whole(int(i))} ({clean(in_words(value), LONGEST)})"
         for i, value in zip(look.at, own.values, strict=True)
     ]
 
@@ -61,19 +61,23 @@ def chosen_colour(
         if color in (features or names):
             return None, names[(features or names).index(color)]
         if color in known:
-            return None, distinct([*names, *known])[len(names) + known.index(color)]
+            k = known.index(color)
+            found = asked_colour(color, labels[k].values)
+            shown = distinct([*names, *known])[len(names) + k]
+            return replace(found, name=shown), shown
         raise ValueError(
             f"color={quote(color)} is no column of X; its columns are "
             f"{', '.join(map(quote, [*names, *known][:12]))}"
         )
-    values = color.tolist() if hasattr(color, "tolist") else list(color)
+    dates = getattr(getattr(color, "dtype", None), "kind", "") == "M"  # tolist would make numbers
+    values = color.tolist() if hasattr(color, "tolist") and not dates else list(color)
     if len(values) != look.n_rows:
         raise ValueError(
             f"color has {len(values)} values, and X has {look.n_rows} rows; give one for each row"
         )
     name = clean(getattr(color, "name", None) or "given colour")
-    found = colour_of(name, [values[i] for i in look.at])
-    return found, "" if found is None else found.name
+    found = asked_colour(name, [values[i] for i in look.at])
+    return found, found.name
 
 
 def samples(
@@ -89,6 +93,8 @@ def samples(
     """All that the section on rows needs."""
     label_names = distinct([*names, *(label.name for label in labels)])[len(names) :]
     shown = cells_shown(look, weight)
+    if start in names:  # asked for, and hence at hand
+        shown = sorted({*shown, names.index(start)})
     colours = colours_of(labels, label_names, scores, given)
     beside = [(name, label.values) for name, label in zip(label_names, labels, strict=True)]
     beside.sort(key=lambda pair: not _names_rows(Label(pair[0], pair[1])))

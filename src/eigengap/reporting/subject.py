@@ -45,7 +45,7 @@ class Subject:
         inner = getattr(estimator, "estimator_", None) if kind in WRAPPERS else None
         shown = estimator if inner is None else inner
         if not (hasattr(shown, "transform") or hasattr(shown, "embedding_")):
-            raise TypeError(
+            raise ValueError(
                 f"{kind} places rows nowhere (it has no transform), so that there is nothing to "
                 "draw; report the PPCA, PCA, ... that was fitted to the same rows"
             )

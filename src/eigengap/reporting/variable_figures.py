@@ -24,7 +24,7 @@ LINE = 0.095  # height of a line of text beside the circle, whose radius is 1
 def circle(found: Variables, names: tuple[str, ...]) -> Figure:
     """Correlations with the first two components, as arrows."""
     r = found.r[:, :2]
-    length = (r**2).sum(axis=1)
+    length = found.shown(2)
     order = np.argsort(-length, kind="stable")[:MOST_ARROWS]
     named = set(order[:MOST_NAMED])
     angle = np.linspace(0, 2 * np.pi, 121)
@@ -91,7 +91,7 @@ def circle(found: Variables, names: tuple[str, ...]) -> Figure:
     d = len(r)
     note = "" if d <= MOST_ARROWS else f"The {MOST_ARROWS} of {whole(d)} columns shown best."
     if d > MOST_NAMED:
-        note += f" The {MOST_NAMED} longest arrows are named."
+        note += f" The {MOST_NAMED} of them shown best are named."
     return Figure(
         "circle",
         "Correlation circle",

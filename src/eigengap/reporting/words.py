@@ -86,6 +86,16 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:.{places}f}".replace("-", MINUS)
 
 
+def brief(value: float) -> str:
+    """A cell as it was written: four digits, and no zeros after them.
+
+    >>> brief(0.301), brief(-400.0), brief(27.0512)
+    ('0.301', '−400', '27.05')
+    """
+    text = number(value, 4)
+    return text.rstrip("0").rstrip(".") if "." in text and "×" not in text else text
+
+
 def fixed(value: float, places: int = 2) -> str:
     """A number to some decimals, as correlations are written.
 

@@ -39,6 +39,7 @@ class Biplot:
     points: Array  # (m, k)
     arrows: Array  # (d, k)
     scaling: Scaling
+    factor: Array  # (k,) points are so many times the scores
 
 
 def biplot_numbers(
@@ -56,7 +57,7 @@ def biplot_numbers(
     s = _spread(t) if view.density is None else _model_spread(view.covariances()[1], axes) * length
     s = np.where(s > 0.0, s, 1.0)
     power = {"rows": 0.0, "columns": 1.0, "symmetric": 0.5}[scaling]
-    return Biplot(t / s**power, u * s**power, scaling)
+    return Biplot(t / s**power, u * s**power, scaling, length / s**power)
 
 
 def _spread(t: Array) -> Array:

@@ -6,14 +6,14 @@ the d - q others, its noise variance: q + 1 values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import inner
-from eigengap.rank.choice import DoesNotApplyError
+from eigengap.rank.choice import DoesNotApplyError, RankChoice
 from eigengap.rank.information import largest_rank
 from eigengap.rank.spectral import largest_eigengap
 from eigengap.spectrum import Spectrum
@@ -31,6 +31,7 @@ class Gap:
     k: int
     size: float  # the ratio of the two, or their difference
     is_ratio: bool
+    is_partial: bool = False  # whether only some of the eigenvalues are known
 
     def __str__(self) -> str:
         what = f"ratio {self.size:.3g}" if self.is_ratio else f"difference {self.size:.3g}"
@@ -59,9 +60,29 @@ class Eigenvalues:
         return self.values / self.total
 
 
-def eigenvalues(estimator: Any) -> Eigenvalues:
-    """The eigenvalues behind a fitted estimator; AttributeError where there are none."""
+def eigenvalues(estimator: Any, choice: RankChoice | None = None) -> Eigenvalues:
+    """The eigenvalues behind a fitted estimator; AttributeError where there are none.
+
+    The gap is that of the criterion "eigengap" where a choice of rank has it, `choice` or the
+    estimator's own; else the largest among the eigenvalues that are known one by one.
+    """
     model = inner(estimator)
+    found = _eigenvalues(estimator, model)
+    for known in (choice, getattr(model, "rank_choice_", None)):
+        gap = _chosen_gap(known)
+        if gap is not None:
+            return replace(found, gap=gap)
+    return found
+
+
+def _chosen_gap(choice: RankChoice | None) -> Gap | None:
+    if choice is None or "eigengap" not in choice.criteria:
+        return None
+    k, curve = choice.criteria["eigengap"], dict(choice.curves.get("eigengap", {}))
+    return Gap(k, float(curve[k]), is_ratio=True) if k in curve else None
+
+
+def _eigenvalues(estimator: Any, model: Any) -> Eigenvalues:
     spectrum = getattr(model, "spectrum_", None)
     if isinstance(spectrum, Spectrum):
         return _of_spectrum(model, spectrum)
@@ -100,11 +121,11 @@ def _of_spectrum(model: Any, spectrum: Spectrum) -> Eigenvalues:
         noise=None if noise is None else float(noise),
         what="explained variance",
         standardised=model.scale_ is not None,
-        gap=_gap_of_spectrum(spectrum, rest),
+        gap=_gap_of_spectrum(spectrum),
     )
 
 
-def _gap_of_spectrum(spectrum: Spectrum, rest: float | None) -> Gap | None:
+def _gap_of_spectrum(spectrum: Spectrum) -> Gap | None:
     if spectrum.complete:
         try:
             most = largest_rank(spectrum.d, spectrum.sum_w)
@@ -112,8 +133,9 @@ def _gap_of_spectrum(spectrum: Spectrum, rest: float | None) -> Gap | None:
         except DoesNotApplyError:
             return None
         return Gap(k, curve[k], is_ratio=True)
-    lam = spectrum.lam if rest is None else np.append(spectrum.lam, rest)
-    return _largest_ratio(lam, len(lam) - 1)
+    # The mean of all others is no eigenvalue: the last known one over it is no gap.
+    found = _largest_ratio(spectrum.lam, len(spectrum.lam) - 1)
+    return None if found is None else replace(found, is_partial=True)
 
 
 def _of_pairs(model: Any, lam: Array, total: float | None, what: str | None = None) -> Eigenvalues:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.estimators._summary import has_stopped_early, objective_of
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import inner
 
@@ -28,11 +29,11 @@ class Steps:
     """The trace of a fit."""
 
     step: Array  # (k,) from 1
-    objective: Array  # (k,)
+    objective: Array  # (k,) of the data in their own units
     distance: Array  # (k,) |objective - that of the last step|
     change: Array  # (k,) size of each step, in the unit of tol
     tol: float | None  # at which the fit ends
-    converged: bool | None
+    converged: bool | None  # None where it was stopped early on purpose
     seconds: float
     what: str
 
@@ -52,7 +53,7 @@ def trace_numbers(estimator: Any) -> Steps:
             f"{name} was fitted at once, without any steps (complete data have a closed form): "
             "there is no trace to draw"
         )
-    objective = np.asarray(trace.objective, dtype=np.float64)
+    objective = objective_of(model)
     tol = getattr(model, "tol", None)
     return Steps(
         step=np.arange(1, len(objective) + 1, dtype=np.float64),
@@ -60,7 +61,7 @@ def trace_numbers(estimator: Any) -> Steps:
         distance=np.abs(objective - objective[-1]),
         change=np.asarray(trace.change, dtype=np.float64),
         tol=float(tol) if tol else None,
-        converged=getattr(model, "converged_", None),
+        converged=None if has_stopped_early(estimator) else getattr(model, "converged_", None),
         seconds=float(trace.seconds[-1]),
         what=next(
             (OBJECTIVES[c.__name__] for c in type(model).__mro__ if c.__name__ in OBJECTIVES),

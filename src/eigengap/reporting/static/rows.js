@@ -179,6 +179,11 @@ function table() {
   const from = rows.length ? state.at * PAGE + 1 : 0;
   const to = Math.min(rows.length, (state.at + 1) * PAGE);
   $("place").textContent = `${whole(from)} to ${whole(to)} of ${whole(rows.length)}`;
+  const n = state.selected.size;
+  const told = !n ? `${whole(count)} row${count === 1 ? "" : "s"}`
+    : rows.length < count ? `${whole(n)} of ${whole(count)} rows, the selected ones`
+    : `${whole(count)} rows, ${whole(n)} of them ticked`;
+  $("rows-caption").textContent = `${told}; rows are counted from 0`;
   $("before").disabled = state.at === 0;
   $("after").disabled = state.at >= last;
 }

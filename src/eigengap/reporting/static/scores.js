@@ -51,13 +51,31 @@ function valueOf(option, i) {
   return option.values ? option.values[i] : option.levels[option.codes[i]];
 }
 
+// Ends of a scale of colours: a few wild values must not make all others look alike.
+function ends(option) {
+  const known = option.values.filter((v) => v !== null).sort((a, b) => a - b);
+  if (!known.length) return { low: 0, high: 1, cut: false };
+  const [first, last] = [known[0], known[known.length - 1]];
+  const at = (share) => known[Math.round(share * (known.length - 1))];
+  let [low, high] = [at(0.01), at(0.99)];
+  if (!(low < high)) [low, high] = [first, last];
+  return { low, high, cut: first < low || last > high };
+}
+
+const DAY = 86400000;
+function dated(days) {
+  return new Date(Math.round(days * DAY)).toISOString().slice(0, days % 1 ? 16 : 10).replace("T", " ");
+}
+
 function points() {
   const option = colour();
   const found = [];
   for (let i = 0; i < count; i++) {
     const x = data.scores[state.x][i];
     const y = data.scores.length > 1 ? data.scores[state.y][i] : data.jitter[i];
-    found.push({ i, row: data.names[i], x, y, c: option ? valueOf(option, i) : "", s: status(i) });
+    const c = option ? valueOf(option, i) : "";
+    const said = option && option.dates && c !== null ? dated(c) : c;
+    found.push({ i, row: data.names[i], x, y, c, said, s: status(i) });
   }
   return found;
 }
@@ -130,7 +148,7 @@ function scoresSpec(height) {
       { field: "row", title: "row" },
       { field: "x", title: "across", format: ".3f" },
       ...(flat ? [] : [{ field: "y", title: "up", format: ".3f" }]),
-      ...(option ? [{ field: "c", title: "colour" }] : []),
+      ...(option ? [{ field: "said", title: "colour" }] : []),
     ],
   };
   if (option && option.levels) {
@@ -143,11 +161,18 @@ function scoresSpec(height) {
       scale: { domain: option.levels, range: option.levels.map((_, k) => SHAPES[k % SHAPES.length]) },
     };
   } else if (option) {
+    const { low, high } = ends(option);
+    const form = high - low > 3 ? "%Y-%m-%d" : "%m-%d %H:%M";
     encoding.color = {
       condition: { test: "datum.c === null", value: "var(--soft)" },
       field: "c", type: "quantitative", title: option.name,
-      scale: { range: page.ramp, interpolate: "rgb" },
-      legend: { orient: "bottom", direction: "horizontal", gradientLength: 180, titleLimit: 260 },
+      scale: { range: page.ramp, interpolate: "rgb", domain: [low, high], nice: false, clamp: true },
+      legend: {
+        orient: "bottom", direction: "horizontal", gradientLength: 240, titleLimit: 260,
+        ...(option.dates
+          ? { values: [low, (low + high) / 2, high], labelExpr: `utcFormat(datum.value * ${DAY}, '${form}')` }
+          : {}),
+      },
     };
   } else {
     encoding.color = { value: "var(--main)" };
@@ -227,7 +252,10 @@ function legend() {
   const box = $("legend");
   box.textContent = "";
   const option = colour();
-  $("legend-note").textContent = (option && option.note) || "";
+  const cut = option && option.values && ends(option).cut;
+  $("legend-note").textContent = cut
+    ? `The colours of ${option.name} run from its 1 % to its 99 % quantile; values beyond have those of the ends.`
+    : (option && option.note) || "";
   if (!option || !option.levels) return;
   const sizes = option.levels.map(() => 0);
   for (const code of option.codes) sizes[code] += 1;

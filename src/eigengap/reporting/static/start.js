@@ -24,13 +24,24 @@ function controls() {
   const names = [...data.options.map((option) => option.name), "(one colour)"];
   fill($("colour"), names, state.colour, (k) => { state.colour = k; drawScores(); });
   if (data.scores.length > 1) {
-    fill($("axis-x"), data.axes, 0, (k) => { state.x = k; unselect(); drawScores(); });
-    fill($("axis-y"), data.axes, 1, (k) => { state.y = k; unselect(); drawScores(); });
+    fill($("axis-x"), data.axes, 0, (k) => turn("x", "y", k));
+    fill($("axis-y"), data.axes, 1, (k) => turn("y", "x", k));
   }
   $("clear").addEventListener("click", unselect);
   $("only").addEventListener("change", () => { state.at = 0; table(); });
   $("before").addEventListener("click", () => { state.at -= 1; table(); });
   $("after").addEventListener("click", () => { state.at += 1; table(); });
+}
+
+// An axis against itself shows nothing: the one that was there goes to the other side.
+function turn(side, other, k) {
+  if (state[other] === k) {
+    state[other] = state[side];
+    $(`axis-${other}`).value = String(state[other]);
+  }
+  state[side] = k;
+  unselect();
+  drawScores();
 }
 
 function unselect() {
