@@ -175,7 +175,7 @@ def test_a_report_that_fails_leaves_the_old_file_and_no_debris(
     for model in (eg.PPCAClassifier().fit(X, [0, 1] * 10), eg.PPCARegressor().fit(X, X[:, 0])):
         with pytest.raises(ValueError, match="places rows nowhere"):
             report(model, X, path)
-    with pytest.raises(ValueError, match=r'color="id" has 645 different|it names rows'):
+    with pytest.raises(ValueError, match='color="id" has 699 different texts'):
         report(fitted, biopsies.assign(id=[f"b{i}" for i in range(699)]), path, color="id")
     with pytest.raises(FileNotFoundError, match="cannot write"):
         report(fitted, biopsies, tmp_path / "no" / "folder.html")
