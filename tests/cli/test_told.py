@@ -264,3 +264,31 @@ def test_a_colour_that_cannot_be_used_is_refused(model: Path) -> None:
     assert '--color "name"' in ran.err
     assert not Path("r.html").exists()
     assert call("report", "m.egap", "t.csv", "--color", "day", "-o", "r.html").code == 0
+
+
+def test_data_are_not_replaced_by_their_model(folder: Path) -> None:
+    """Also with --force, and under another name for the same file."""
+    Path("t.csv").write_bytes(as_csv(cells()))
+    before = Path("t.csv").read_bytes()
+    ran = call("fit", "t.csv", "-o", str(Path("t.csv").resolve()), "--force", "-k", "1")
+    assert ran.code == 2
+    assert "would replace the data" in ran.err
+    assert Path("t.csv").read_bytes() == before
+
+
+def test_columns_taken_in_order_for_want_of_names_are_told(model: Path) -> None:
+    """A table without names fits any model of as many columns."""
+    Path("n.csv").write_bytes(as_csv(cells()).split(b"\n", 1)[1])
+    ran = call("transform", str(model), "n.csv", "-o", "z.csv")
+    assert ran.code == 0, ran.err
+    assert "columns are taken in the order of the fit" in ran.err
+
+
+def test_a_closed_standard_output_is_told_before_the_work(folder: Path, monkeypatch) -> None:
+    """As `eigengap impute t.csv >&-` leaves it."""
+    from eigengap.cli.errors import FileTrouble
+    from eigengap.cli.files import check_output
+
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.raises(FileTrouble, match="standard output is closed"):
+        check_output("-", force=False)

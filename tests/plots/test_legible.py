@@ -138,3 +138,14 @@ def test_novelty_says_where_flags_come_from(pca: eg.PCA, wine: pd.DataFrame) -> 
     lines = next(rows for rows in chart.to_dict()["datasets"].values() if "line" in rows[0])
     written = {row["line"].split("p = ")[1].rstrip(")") for row in lines}
     assert all("e" not in p or float(p) < 1e-4 for p in written)
+
+
+def test_names_that_every_javascript_object_has(tmp_path):
+    """Vega keeps values in objects, where these names have a meaning already."""
+    names = ["constructor", "__proto__", "toString", "valueOf"]
+    X = np.random.default_rng(0).normal(size=(40, 4))
+    frame = pd.DataFrame(X, columns=names)
+    model = eg.PPCA(2).fit(frame)
+    for chart in (model.plot.contributions(frame), model.plot.cos2(frame)):
+        text = save(chart, tmp_path / "chart.svg").read_text(encoding="utf-8")
+        assert all(name in text for name in names)

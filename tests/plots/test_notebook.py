@@ -178,3 +178,11 @@ assert not {"vl_convert", "jinja2"} & {name.partition(".")[0] for name in sys.mo
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "drawing plots needs altair, which is not installed" in ran.stdout
     assert 'pip install "eigengap[cli]"' in ran.stdout
+
+
+def test_showing_a_degenerate_fit_does_not_fail():
+    """scikit-learn's table asks for every attribute; the predictive density of this one is none."""
+    model = eg.FactorAnalysis(1).fit(np.random.default_rng(0).normal(size=(30, 1)))
+    broken = type("Broken", (type(model),), {"predictive_": property(lambda self: 1 / 0)})
+    model.__class__ = broken
+    assert "eigengap-repr" in model._repr_html_()

@@ -60,7 +60,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     X = rng.normal(size=(80, 2)) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(80, 6))
     X[rng.random(X.shape) < 0.1] = np.nan
     frame = pd.DataFrame(X, columns=list(HOSTILE[:6]))
-    frame[HOSTILE[6]] = rng.choice(HOSTILE[:4], 80)
+    frame[HOSTILE[6]] = rng.choice([*HOSTILE[:4], "__proto__", "toString", HOSTILE[8]], 80)
     frame[HOSTILE[7]] = [f"{HOSTILE[0]}{i}" for i in range(80)]
     folder = tmp_path_factory.mktemp("<img src=x onerror=alert(1)>")
     model = eg.PPCA(2).fit(frame[list(HOSTILE[:6])])

@@ -12,9 +12,10 @@ HOSTILE = (
     '"><svg onload=window.__pwned=1>',
     "javascript:alert(1)",
     "a.b[0]['c']\\",
-    "line\nbreak\u2028\u202eturned",
+    "constructor",
     "x" * 10_000,
     "<!--<script>",
+    "line\nbreak\u2028\u202eturned",
 )
 
 

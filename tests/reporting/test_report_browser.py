@@ -242,7 +242,7 @@ def test_rows_are_sorted_by_a_column(page: Any) -> None:
 def test_hostile_names_of_axes_do_not_run(browser: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(40, 8))
-    frame = pd.DataFrame(X, columns=list(HOSTILE))
+    frame = pd.DataFrame(X, columns=list(HOSTILE[:8]))
     path = report(eg.Whitener(method="zca").fit(frame), frame, tmp_path / "w.html")
     with opened(browser, path) as page:  # its axes have the names of the columns
         assert "onerror" in page.locator("#scores svg").text_content()

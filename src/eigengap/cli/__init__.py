@@ -1,18 +1,26 @@
 """The command line. Nothing heavy is imported before a command runs."""
 
+import os
 import sys
 
-MISSING_EXTRA = 6  # exit code
+INTERRUPTED, MISSING_EXTRA = 1, 6  # exit codes
 
 
 def main() -> None:
     """Entry point of `eigengap` and `python -m eigengap`."""
+    if sys.stderr is None:  # closed by whoever started us: narration has nowhere to go
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, to the end of the process
     try:
         from eigengap.cli.ending import main as end_with
+
+        code = end_with(sys.argv[1:])
     except ModuleNotFoundError as error:
         _refuse_without_extra(error)
+    except KeyboardInterrupt:  # while modules were being loaded
+        sys.stderr.write("Interrupted. Nothing was written.\n")
+        sys.exit(INTERRUPTED)
     else:
-        sys.exit(end_with(sys.argv[1:]))
+        sys.exit(code)
 
 
 def _refuse_without_extra(error: ModuleNotFoundError) -> None:

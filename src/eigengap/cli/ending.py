@@ -27,7 +27,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and say how it ended."""
     try:
         _invoke(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return 0
     except BrokenPipeError:
         return _closed_pipe()
@@ -72,7 +73,8 @@ def _closed_pipe() -> int:
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
+            if stream is not None:
+                stream.flush()
         except OSError:
             os.dup2(null, stream.fileno())
     return CLOSED_PIPE

@@ -53,6 +53,8 @@ def require_one_stdin(*given: str) -> None:
 def check_output(path: str, force: bool, option: str = "-o FILE") -> None:
     """Refuse to write where something stands that must not be replaced, or where none can."""
     if path == DASH:
+        if sys.stdout is None:
+            raise FileTrouble(f"standard output is closed; name a file: {option}")
         return
     target = Path(path).expanduser()
     try:
@@ -83,9 +85,15 @@ def check_apart(*paths: str | None) -> None:
         raise WrongUsage("two outputs have the same name")
 
 
+def check_not_input(path: str, data: str, what: str) -> None:
+    """Refuse to put something else in place of the data, also with --force."""
+    if DASH not in (path, data) and os.path.realpath(path) == os.path.realpath(data):
+        raise WrongUsage(f"{what} would replace the data {shown(data)}; name another file with -o")
+
+
 def terminal_output(path: str, what: str) -> None:
     """Refuse bytes on somebody's screen."""
-    if path == DASH and sys.stdout.isatty():
+    if path == DASH and sys.stdout is not None and sys.stdout.isatty():
         raise WrongUsage(f"{what} is not for a terminal: pipe it on, or name a file with -o")
 
 

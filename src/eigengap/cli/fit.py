@@ -31,12 +31,13 @@ def command(data: str, output: str, force: bool, **given: Any) -> None:
     eigengap fit table.csv -m fa -k 3 --set rotation=varimax -o fa.egap
     eigengap fit table.csv -m classifier --target diagnosis
     """
-    from eigengap.cli.files import as_file, check_output, terminal_output
+    from eigengap.cli.files import as_file, check_not_input, check_output, terminal_output
     from eigengap.cli.fitting import Wanted, fitted
     from eigengap.cli.kept_models import provenance_for, save_kept
     from eigengap.cli.narration import Narrator, size
     from eigengap.cli.tables import Choice, open_table
 
+    check_not_input(output, data, "the model")
     check_output(output, force)
     if given["checkpoint"] is not None:
         check_output(given["checkpoint"], force=True, option="--checkpoint FILE")

@@ -167,18 +167,26 @@ def _gaps(missing: Any, rows: int, table: Table) -> str:
     total = int(missing.sum())
     if total == 0:
         return "no cell is missing"
-    share = 100.0 * total / (rows * len(missing))
-    told = f"{many(total, 'cell')} missing ({share:.2g} %)"
+    told = f"{many(total, 'cell')} missing ({_percent(total, rows * len(missing))})"
     with_gaps = [k for k in range(len(missing)) if missing[k]]
     names = [table.name(table.features[k]) for k in with_gaps]
     if len(names) <= 3:
         return f"{told}, all in {listing(names)}" if len(names) < len(missing) else told
     worst = max(with_gaps, key=lambda k: int(missing[k]))
-    most = 100.0 * int(missing[worst]) / rows
     return (
         f"{told} in {len(names)} columns, most in {listing([table.name(table.features[worst])])} "
-        f"({most:.2g} %)"
+        f"({_percent(int(missing[worst]), rows)})"
     )
+
+
+def _percent(part: int, whole: int) -> str:
+    """A share as people write it.
+
+    >>> _percent(16, 6291), _percent(60, 60)
+    ('0.25 %', '100 %')
+    """
+    share = 100.0 * part / whole
+    return f"{share:.2g} %" if share < 99.5 else f"{share:.0f} %"
 
 
 def tell_fit(model: Any, source: Any, narrator: Narrator) -> None:

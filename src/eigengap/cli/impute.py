@@ -85,6 +85,7 @@ def _model(
         with as_file(model, "--model") as model_path:
             kept = load_kept(model, model_path)
         table = kept.table(data, path, given["na"], given["ids"], given["columns"])
+        kept.tell_order(table, narrator)
         return table, kept.estimator
     name = given["name"] or "ppca"
     if name in WITH_TARGET:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eigengap.cli.errors import FileTrouble, WrongUsage, shown
+from eigengap.cli.narration import Narrator
 from eigengap.cli.tables import Choice, Table, table_for
 
 SUFFIX = ".egap"
@@ -68,6 +69,16 @@ class Kept:
         """A table for the model; `columns` are those that it is to take, in its order."""
         choice = replace(self.choice(na, ids), columns=columns)
         return table_for(given, path, self.features, choice, self.n_columns)
+
+    def tell_order(self, table: Table, narrator: Narrator) -> None:
+        """Say so where columns could not be found by name."""
+        has_names = hasattr(self.estimator, "feature_names_in_")
+        if has_names != (table.names is not None):
+            which, other = ("model", "table") if has_names else ("table", "model")
+            narrator.note(
+                f"the {which} has names of columns and the {other} has none: columns are taken in "
+                "the order of the fit"
+            )
 
 
 def load_kept(given: str, path: str, data: str | None = None) -> Kept:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -137,12 +138,17 @@ def named(name: str) -> str:
 
 
 def signed(number: float, digits: int = 2) -> str:
-    """A number with a true minus sign.
+    """A number with a true minus sign, where the terminal has one.
 
-    >>> signed(-14.118)
-    '−14.12'
+    >>> signed(-14.118) in ("−14.12", "-14.12")
+    True
     """
-    return f"{number:.{digits}f}".replace("-", "−")
+    text = f"{number:.{digits}f}"
+    try:
+        "−".encode(getattr(sys.stderr, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return text
+    return text.replace("-", "−")
 
 
 def figure(number: float, digits: int = 4) -> str:

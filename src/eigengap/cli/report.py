@@ -50,6 +50,7 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
         kept = load_kept(model, model_path, data)
         _require_rows_have_places(kept.estimator)
         table = kept.table(data, path, given["na"], (), given["columns"])
+        kept.tell_order(table, narrator)
         _require_color(table, given["color"])
         count = write_report(
             kept.estimator, table, output, narrator, color=given["color"], title=given["title"],

@@ -50,6 +50,7 @@ def command(model: str, data: str, output: str | None, force: bool, **given: Any
     with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
         kept = load_kept(model, model_path, data)
         table = kept.table(data, path, given["na"], given["ids"], given["columns"])
+        kept.tell_order(table, narrator)
         scores = Scores(kept.estimator, table, given["alpha"])
         write_rows(table, scores.names, scores.of, output, force, narrator)
         with narrator.hearing():

@@ -44,6 +44,7 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
     with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
         kept = load_kept(model, model_path, data)
         table = kept.table(data, path, given["na"], given["ids"], given["columns"])
+        kept.tell_order(table, narrator)
         names, of = coordinates(kept.estimator)
         write_rows(table, names, of, output, force, narrator)
     narrator.finish()

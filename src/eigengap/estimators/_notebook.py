@@ -51,6 +51,16 @@ class Shown:
     def _repr_html_inner(self) -> str:
         return str(super()._repr_html_inner()) + notebook_part(self)  # type: ignore[misc]
 
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """scikit-learn's table of attributes; it computes all of them, and one may not exist.
+
+        The predictive density of a degenerate fit is such a one, and nobody has asked for it here.
+        """
+        try:
+            return super()._get_fitted_attr_html(doc_link)  # type: ignore[misc]
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+            return ""
+
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         shown: dict[str, Any] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
         if "text/html" in shown:

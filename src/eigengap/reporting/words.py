@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from math import floor, isfinite, log10
 
+from eigengap.plots.numbers.names import safe_value
+
 LONGEST = 60  # characters of a name that are shown
 NARROW = "\u202f"  # between groups of three digits
 MINUS = "\u2212"
@@ -31,7 +33,7 @@ def clean(text: object, longest: int = LONGEST) -> str:
     if not shown:
         return "(empty)"
     cut = len(shown) > longest or len(str(text)) > 4 * longest
-    return shown[: longest - 1] + "…" if cut else shown
+    return shown[: longest - 1] + "…" if cut else safe_value(shown)
 
 
 def distinct(texts: Iterable[object]) -> tuple[str, ...]:

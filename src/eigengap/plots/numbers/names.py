@@ -12,6 +12,26 @@ from typing import Any
 LONGEST = 32  # characters of a name in a chart
 NAMELESS = "(no name)"
 
+# What every object of JavaScript has: Vega looks values up in objects, and would find these there.
+# A mark of no width behind such a name makes it another one that looks the same.
+OF_EVERY_OBJECT = frozenset(
+    {
+        "__defineGetter__",
+        "__defineSetter__",
+        "__lookupGetter__",
+        "__lookupSetter__",
+        "__proto__",
+        "constructor",
+        "hasOwnProperty",
+        "isPrototypeOf",
+        "propertyIsEnumerable",
+        "toLocaleString",
+        "toString",
+        "valueOf",
+    }
+)
+NO_WIDTH = "\u2060"
+
 
 def label(name: Any, longest: int = LONGEST) -> str:
     r"""A name on one line; what is not printable is escaped, what is too long is cut.
@@ -26,7 +46,12 @@ def label(name: Any, longest: int = LONGEST) -> str:
     shown = "".join(_escaped(char) for char in cut).strip()
     if len(text) > longest or len(shown) > longest:
         shown = shown[: longest - 1] + "…"
-    return shown or NAMELESS
+    return safe_value(shown) or NAMELESS
+
+
+def safe_value(text: str) -> str:
+    """A text that Vega can look up among others."""
+    return text + NO_WIDTH if text in OF_EVERY_OBJECT else text
 
 
 def labels(names: Iterable[Any], longest: int = LONGEST) -> list[str]:
