@@ -21,9 +21,11 @@ def draw(path: Path) -> None:
         x=alt.X("rows:Q", title="rows", scale=alt.Scale(type="log")).axis(
             values=[10**k for k in range(4, 8)], format="~s"
         ),
-        y=alt.Y("seconds:Q", title="seconds", scale=alt.Scale(type="log")),
+        y=alt.Y("seconds:Q", title="seconds", scale=alt.Scale(type="log")).axis(
+            values=[10.0**k for k in range(-2, 4)], format="~r"
+        ),
         color=alt.Color("memory:N", title=None, legend=alt.Legend(orient="top")),
-        shape=alt.Shape("memory:N", title=None),
+        shape=alt.Shape("memory:N", title=None, legend=alt.Legend(orient="top")),
     )
     chart = alt.layer(base.mark_line(), base.mark_point(filled=True, size=70))
     title = alt.Title(
