@@ -25,7 +25,7 @@ def draw(path: Path) -> None:
             values=[10.0**k for k in range(-2, 4)], format="~r"
         ),
         color=alt.Color("memory:N", title=None, legend=alt.Legend(orient="top")),
-        shape=alt.Shape("memory:N", title=None, legend=alt.Legend(orient="top")),
+        shape=alt.Shape("memory:N", title=None, legend=None),
     )
     chart = alt.layer(base.mark_line(), base.mark_point(filled=True, size=70))
     title = alt.Title(
