@@ -145,7 +145,7 @@ def signed(number: float, digits: int = 2) -> str:
     """
     text = f"{number:.{digits}f}"
     try:
-        "−".encode(getattr(sys.stderr, "encoding", None) or "ascii")
+        "−".encode(getattr(sys.stderr, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return text
     return text.replace("-", "−")
