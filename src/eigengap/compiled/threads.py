@@ -22,9 +22,6 @@ _pool: ThreadPoolExecutor | None = None
 _blas: ThreadpoolController | None = None
 _callers = 0  # Python threads that are inside `over_columns`
 _holding = 0  # Python threads that are inside `one_blas_thread`
-_crowd = 0  # Python threads that are inside `among_others`
-_crowd_holds = False  # whether they are more than one, or were when the last came
-_within = threading.local()  # whether this thread is one of them
 _released: list[int] = []  # threads of each BLAS before the first of them came
 
 
@@ -43,60 +40,22 @@ def one_blas_thread() -> Iterator[None]:
     The limit is the process's, so it is counted: the first to enter sets it, the last to leave
     restores it, whatever the order in which Python threads come and go.
     """
-    blas = _controllers()
-    with _lock:
-        _hold(blas)
-    try:
-        yield
-    finally:
-        with _lock:
-            _release(blas)
-
-
-@contextmanager
-def among_others() -> Iterator[None]:
-    """Hold BLAS to one thread once several Python threads are in here.
-
-    Eight of them, each with a BLAS of two threads, would spend their time waiting for each other.
-    The limit stays until all have left, for they come and go many times in a fit.
-    """
-    global _crowd, _crowd_holds
-    if getattr(_within, "depth", 0):  # this thread is counted already
-        yield
-        return
-    blas = _controllers()
-    with _lock:
-        _crowd += 1
-        if _crowd > 1 and not _crowd_holds:
-            _crowd_holds = True
-            _hold(blas)
-    _within.depth = 1
-    try:
-        yield
-    finally:
-        _within.depth = 0
-        with _lock:
-            _crowd -= 1
-            if _crowd == 0 and _crowd_holds:
-                _crowd_holds = False
-                _release(blas)
-
-
-def _hold(blas: list[Any]) -> None:
     global _holding, _released
-    _holding += 1
-    if _holding == 1:
-        _released = [library.num_threads or 1 for library in blas]
-        for library in blas:
-            library.set_num_threads(1)
-
-
-def _release(blas: list[Any]) -> None:
-    global _holding
-    _holding -= 1
-    if _holding == 0:
-        for library, threads in zip(blas, _released, strict=True):
-            library.set_num_threads(threads)
+    blas = _controllers()
+    with _lock:
+        _holding += 1
+        if _holding == 1:
+            _released = [library.num_threads or 1 for library in blas]
+            for library in blas:
+                library.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _lock:
+            _holding -= 1
+            if _holding == 0:
+                for library, threads in zip(blas, _released, strict=True):
+                    library.set_num_threads(threads)
 
 
 def _controllers() -> list[Any]:
@@ -155,9 +114,8 @@ def _executor() -> ThreadPoolExecutor:
 
 def _forget() -> None:
     """In a forked child: the parent's threads are not there, and its lock may have been held."""
-    global _lock, _pool, _callers, _holding, _crowd, _crowd_holds, _within
+    global _lock, _pool, _callers, _holding
     _lock, _pool, _callers, _holding = threading.Lock(), None, 0, 0
-    _crowd, _crowd_holds, _within = 0, False, threading.local()
 
 
 if hasattr(os, "register_at_fork"):

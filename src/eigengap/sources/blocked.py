@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.compiled.threads import among_others
 from eigengap.sources.base import S, Source
 from eigengap.sources.over import SourceOver
 
@@ -25,13 +24,11 @@ class BlockedSource(Source):
 
     def reduce(self, of: Callable[[Any], S]) -> S:
         self.passes += 1
-        with among_others():
-            return merge_stream(of(block) for block in self._blocks())
+        return merge_stream(of(block) for block in self._blocks())
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
-        with among_others():
-            parts = [fn(block) for block in self._blocks()]
+        parts = [fn(block) for block in self._blocks()]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def prepared(self, prepare: Callable[[Any], Any]) -> Source:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.compiled.threads import among_others
 from eigengap.linalg import Array
 from eigengap.memory import free_memory, require_memory
 from eigengap.sources.ahead import ahead
@@ -69,8 +68,7 @@ class StreamSource(MemoisedSource, BlockedSource):
 
     def _take(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
         self.passes += 1
-        with among_others():
-            return merge_stream(Several(tuple(of(b) for of in ofs)) for b in self._blocks()).parts
+        return merge_stream(Several(tuple(of(b) for of in ofs)) for b in self._blocks()).parts
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
