@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from eigengap.blas import one_blas_thread
 from eigengap.comparison.distance_moments import DistanceMoments
 from eigengap.comparison.embedding_arguments import coordinates, slices, table
 from eigengap.comparison.neighbour_ranks import (
@@ -27,7 +28,6 @@ from eigengap.comparison.pairwise import (
     given_pairs,
     pairs_of,
 )
-from eigengap.compiled.threads import one_blas_thread
 from eigengap.linalg import Array
 from eigengap.threads import in_threads
 

@@ -10,60 +10,21 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from eigengap.blas import cores, libraries
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
-_blas: ThreadpoolController | None = None
 _callers = 0  # Python threads that are inside `over_columns`
-_holding = 0  # Python threads that are inside `one_blas_thread`
-_released: list[int] = []  # threads of each BLAS before the first of them came
 
 
 def allowed() -> int:
     """As many threads as BLAS may use now: one limit (threadpoolctl, joblib, OMP_*) rules both."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    limits = [cores or 1, *(library.num_threads or 1 for library in _controllers())]
+    limits = [cores(), *(library.num_threads or 1 for library in libraries())]
     asked = os.environ.get("NUMBA_NUM_THREADS", "")
     return max(1, min([*limits, int(asked)] if asked.isdigit() else limits))
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: on matrices of a hundred columns a second one only waits.
-
-    The limit is the process's, so it is counted: the first to enter sets it, the last to leave
-    restores it, whatever the order in which Python threads come and go.
-    """
-    global _holding, _released
-    blas = _controllers()
-    with _lock:
-        _holding += 1
-        if _holding == 1:
-            _released = [library.num_threads or 1 for library in blas]
-            for library in blas:
-                library.set_num_threads(1)
-    try:
-        yield
-    finally:
-        with _lock:
-            _holding -= 1
-            if _holding == 0:
-                for library, threads in zip(blas, _released, strict=True):
-                    library.set_num_threads(threads)
-
-
-def _controllers() -> list[Any]:
-    global _blas
-    with _lock:
-        if _blas is None:
-            _blas = ThreadpoolController().select(user_api="blas")
-    return list(_blas.lib_controllers)
 
 
 def over_columns(work: Callable[[int, int], int], c: int, grain: int) -> int:
@@ -114,8 +75,8 @@ def _executor() -> ThreadPoolExecutor:
 
 def _forget() -> None:
     """In a forked child: the parent's threads are not there, and its lock may have been held."""
-    global _lock, _pool, _callers, _holding
-    _lock, _pool, _callers, _holding = threading.Lock(), None, 0, 0
+    global _lock, _pool, _callers
+    _lock, _pool, _callers = threading.Lock(), None, 0
 
 
 if hasattr(os, "register_at_fork"):

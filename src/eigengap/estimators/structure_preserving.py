@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.compiled.threads import one_blas_thread
+from eigengap.blas import one_blas_thread
 from eigengap.estimators._local_weights import local_weights
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
 from eigengap.estimators._neighbours import Search

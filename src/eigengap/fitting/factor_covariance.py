@@ -25,7 +25,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from eigengap.compiled.threads import one_blas_thread
+from eigengap.blas import one_blas_thread
 from eigengap.linalg import Array, sign_rule
 
 Mask = NDArray[np.bool_]

@@ -17,7 +17,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.compiled.threads import allowed, one_blas_thread
+from eigengap.blas import one_blas_thread
+from eigengap.compiled.threads import allowed
 from eigengap.fitting.ica_pairs import ROWS, turned_pairs
 from eigengap.fitting.ica_steps import (
     LARGEST_ANGLE,

@@ -27,7 +27,8 @@ from math import frexp, isfinite, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.compiled.threads import allowed, one_blas_thread
+from eigengap.blas import one_blas_thread
+from eigengap.compiled.threads import allowed
 from eigengap.fitting.krylov import block_width, top_eigenpairs
 from eigengap.fitting.mds import fit_distances
 from eigengap.fitting.symmetric import FEW, SMALL, Eigenpairs, double_centred, leading_eigenpairs

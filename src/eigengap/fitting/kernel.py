@@ -22,7 +22,8 @@ from typing import Literal
 
 import numpy as np
 
-from eigengap.compiled.threads import allowed, one_blas_thread
+from eigengap.blas import one_blas_thread
+from eigengap.compiled.threads import allowed
 from eigengap.fitting.krylov import block_width, top_eigenpairs
 from eigengap.fitting.symmetric import FEW, SMALL, Eigenpairs, double_centred, leading_eigenpairs
 from eigengap.linalg import Array, sign_rule

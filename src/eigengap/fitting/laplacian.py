@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eigengap.compiled.threads import one_blas_thread
+from eigengap.blas import one_blas_thread
 from eigengap.fitting.laplacian_graph import Laplacian, in_range
 from eigengap.fitting.laplacian_solver import NEIGHBOURS, Solver, beyond_null
 from eigengap.fitting.smallest import ANGLE

@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from eigengap.compiled.threads import one_blas_thread
+from eigengap.blas import one_blas_thread
 from eigengap.fitting.loop import Trace, Watch
 from eigengap.fitting.low_rank_certificate import Certificate, certify
 from eigengap.fitting.low_rank_descent import MEMORY

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eigengap.compiled.threads import allowed, one_blas_thread
+from eigengap.blas import one_blas_thread
+from eigengap.compiled.threads import allowed
 from eigengap.linalg import Array
 from eigengap.models.kernels import Kernel, KernelOverflowError, Rows
 from eigengap.threads import in_threads

@@ -22,6 +22,7 @@ import numpy as np
 from eigengap.compiled import factorise
 from eigengap.linalg import Array, pack_outer, packed_size, unpack
 from eigengap.models.seen_rows import SeenRows
+from eigengap.scratch import Scratch
 
 # Signal to noise beyond which r^T Psi^-1 r - z^T P z, a small difference of large numbers, is
 # computed from the residuals instead, and z refined by them: a few more products of size n d q.
@@ -91,15 +92,16 @@ class RowPosteriors:
 
 
 def row_posteriors(
-    rows: SeenRows, coefficients: Coefficients, passes: int = 1
+    rows: SeenRows, coefficients: Coefficients, passes: int = 1, scratch: Scratch | None = None
 ) -> Iterator[RowPosteriors]:
     """Posteriors of all rows of a block, chunk by chunk.
 
     `passes` is how often the caller expects to do this: it decides whether compiling pays.
+    With `scratch` a chunk's `S` and `work` are valid until the next one is asked for.
     """
     prepared = BlockCoefficients.of(rows, coefficients)
     for in_rows, in_mask in rows.chunks(coefficients.q):
-        yield chunk_posteriors(rows, in_rows, in_mask, prepared, passes)
+        yield chunk_posteriors(rows, in_rows, in_mask, prepared, passes, scratch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +125,19 @@ class BlockCoefficients:
 
 
 def chunk_posteriors(
-    rows: SeenRows, in_rows: slice, in_mask: slice, block: BlockCoefficients, passes: int = 1
+    rows: SeenRows,
+    in_rows: slice,
+    in_mask: slice,
+    block: BlockCoefficients,
+    passes: int = 1,
+    scratch: Scratch | None = None,
 ) -> RowPosteriors:
     """Posteriors of one of `rows.chunks`."""
     coefficients = block.all
-    sums = product(block.on_gappy, rows.M[in_mask])  # (K + q + 2, u)
+    out = None
+    if scratch is not None:
+        out = scratch.array("sums", (block.on_gappy.shape[1], in_mask.stop - in_mask.start))
+    sums = product(block.on_gappy, rows.M[in_mask], out)  # (K + q + 2, u)
     if block.everywhere is not None:
         sums += block.everywhere[:, None]
     projected = product(coefficients.on_values, rows.R[in_rows])  # (q + 1, c)
@@ -178,10 +188,13 @@ def _seen(rows: SeenRows, in_mask: slice) -> Array:
     return seen
 
 
-def product(coefficients: Array, rows: Any) -> Array:
-    """coefficients^T rows^T, (d, k) and (c, d) -> (k, c), C-contiguous float64."""
+def product(coefficients: Array, rows: Any, out: Array | None = None) -> Array:
+    """coefficients^T rows^T, (d, k) and (c, d) -> (k, c), C-contiguous float64.
+
+    Dense ones are written to `out`, if given.
+    """
     if isinstance(rows, np.ndarray):
-        return np.asarray(coefficients.T @ rows.T.astype(np.float64, copy=False))
+        return np.matmul(coefficients.T, rows.T.astype(np.float64, copy=False), out=out)
     return np.ascontiguousarray((rows @ coefficients).T)
 
 

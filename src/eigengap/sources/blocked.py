@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.blas import sharing
 from eigengap.sources.base import S, Source
 from eigengap.sources.over import SourceOver
 
@@ -24,11 +25,13 @@ class BlockedSource(Source):
 
     def reduce(self, of: Callable[[Any], S]) -> S:
         self.passes += 1
-        return merge_stream(of(block) for block in self._blocks())
+        with sharing():
+            return merge_stream(of(block) for block in self._blocks())
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
-        parts = [fn(block) for block in self._blocks()]
+        with sharing():
+            parts = [fn(block) for block in self._blocks()]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def prepared(self, prepare: Callable[[Any], Any]) -> Source:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.blas import sharing
 from eigengap.linalg import Array
 from eigengap.memory import free_memory, require_memory
 from eigengap.sources.ahead import ahead
@@ -68,17 +69,19 @@ class StreamSource(MemoisedSource, BlockedSource):
 
     def _take(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
         self.passes += 1
-        return merge_stream(Several(tuple(of(b) for of in ofs)) for b in self._blocks()).parts
+        with sharing():
+            return merge_stream(Several(tuple(of(b) for of in ofs)) for b in self._blocks()).parts
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
         parts: list[NDArray[Any]] = []
         rows = 0
-        for block in self._blocks():
-            parts.append(fn(block))
-            rows += block.n_rows
-            if len(parts) == 1:
-                self._require_room(parts[0].nbytes / max(rows, 1))
+        with sharing():
+            for block in self._blocks():
+                parts.append(fn(block))
+                rows += block.n_rows
+                if len(parts) == 1:
+                    self._require_room(parts[0].nbytes / max(rows, 1))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _require_room(self, bytes_per_row: float) -> None:

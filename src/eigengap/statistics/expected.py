@@ -18,6 +18,9 @@ import numpy as np
 from eigengap.linalg import Array, packed_size, unpack
 from eigengap.models.row_posterior import Coefficients, RowPosteriors, row_posteriors
 from eigengap.models.seen_rows import SeenRows
+from eigengap.scratch import Scratch
+
+_scratch = Scratch()
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +41,7 @@ class Expected:
     def of(cls, rows: SeenRows, coefficients: Coefficients, passes: int = 1) -> Expected:
         """Statistics of one block under the current parameters: an E-step."""
         sums = Sums(rows, coefficients.q)
-        for part in row_posteriors(rows, coefficients, passes):
+        for part in row_posteriors(rows, coefficients, passes, _scratch):
             w = None if rows.weight is None else rows.weight[part.rows]
             sums.add(part, w)
         return sums.expected(rows.squares, rows.cells)
@@ -117,16 +120,17 @@ def expected_products(part: RowPosteriors, w: Array | None, u: Array | None = No
     """Weighted E[z~ z~^T], packed: (K~, c), or summed over the rows of a shared pattern (K~, 1).
 
     With u (c,) E[u z~ z~^T] = [S + u z z^T | u z | u]: the covariance S / u times u is S again.
-    Made in place of the covariances: fresh memory of this size costs more than the arithmetic.
+    Made in place of the covariances.
     """
     q, c = part.Z.shape
     K = len(part.S)
     E = part.work
     uZ = part.Z if u is None else part.Z * u
     if E.shape[1] == c:
+        products = _scratch.array("products", (q, c))
         for i in range(q):
             row = i * (i + 1) // 2
-            E[row : row + i + 1] += uZ[i] * part.Z[: i + 1]
+            E[row : row + i + 1] += np.multiply(uZ[i], part.Z[: i + 1], out=products[: i + 1])
         E[K : K + q] = uZ
         E[K + q] = 1.0 if u is None else u
         if w is not None:

@@ -13,7 +13,8 @@ from typing import Self
 
 import numpy as np
 
-from eigengap.compiled.threads import allowed, one_blas_thread
+from eigengap.blas import one_blas_thread
+from eigengap.compiled.threads import allowed
 from eigengap.linalg import Array
 from eigengap.models.kernels import Kernel, Rows
 from eigengap.models.landmark import row_pieces

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.compiled.threads import one_blas_thread
+from eigengap.blas import one_blas_thread
 from eigengap.extras import MissingExtraError
 from eigengap.fitting.autodiff.adam import Adam
 from eigengap.fitting.autodiff.engine import double_precision

@@ -7,7 +7,6 @@
 | `forest.py` | the fixed tree of merges, whoever climbs it |
 | `cluster.py` | where tasks run, what is sent, what can go wrong |
 | `labels.py` | which partitions a task stands for, for messages |
-| `blas.py` | threads of BLAS while tasks share a process |
 | `rows.py` | rows that come back, in order |
 | `source.py` | `DaskSource` |
 | `prepared.py` | what an iterative fit keeps on the workers |

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from uuid import uuid4
 
@@ -19,8 +19,9 @@ import dask.base
 import dask.config
 from dask.delayed import Delayed, delayed
 
+from eigengap import blas
 from eigengap.memory import free_memory
-from eigengap.sources.dask import ClusterError, blas
+from eigengap.sources.dask import ClusterError
 from eigengap.sources.dask.forest import Forest
 from eigengap.sources.dask.labels import Labels
 
@@ -184,7 +185,7 @@ def most_kept() -> float:
 
 def run_here(sent: Sent, run: Callable[..., Any], *args: Any) -> Any:
     """On a worker: run(work, *args) with its share of the cores."""
-    with blas.shared_by(threads_of_worker()) if on_worker() else nullcontext():
+    with _share_of(threads_of_worker()) if on_worker() else nullcontext():
         return run(sent.opened(), *args)
 
 
@@ -279,8 +280,16 @@ def _told(client: Any, labels: Labels) -> Iterator[None]:
 
 @contextmanager
 def _local_threads() -> Iterator[None]:
-    with blas.shared_by(_local_workers()):
+    with _share_of(_local_workers()):
         yield
+
+
+def _share_of(tasks: int) -> AbstractContextManager[None]:
+    """Hold BLAS to what is for one of so many tasks at a time: each would start one a core.
+
+    A limit that is lower already (Dask's own OMP_NUM_THREADS=1 for workers of a nanny) stays.
+    """
+    return blas.at_most(max(1, blas.cores() // max(1, tasks)))
 
 
 def _local_workers() -> int:

@@ -12,27 +12,56 @@ TILE = 1 << 20  # bytes of the block that are written together, so that they sta
 LEAST_ROWS = 512  # of a tile, or calls would cost more than the copying
 
 
+class Blocks:
+    """Blocks of `rows` rows, filled in order, the last one as far as the table goes."""
+
+    def __init__(self, rows: int, d: int, dtype: np.dtype[Any]) -> None:
+        self._shape, self._dtype = (rows, d), dtype
+        self._made: list[NDArray[Any]] = []
+        self._filled = 0  # rows of the last one that are taken
+
+    def room(self, count: int) -> list[NDArray[Any]]:
+        """The next `count` rows, empty, to be written to: parts of one block or several."""
+        rows, views = self._shape[0], []
+        while count:
+            if not self._made or self._filled == rows:
+                self._made.append(np.empty(self._shape, dtype=self._dtype))
+                self._filled = 0
+            stop = min(rows, self._filled + count)
+            views.append(self._made[-1][self._filled : stop])
+            count -= stop - self._filled
+            self._filled = stop
+        return views
+
+    def full(self) -> Iterator[NDArray[Any]]:
+        """Blocks whose rows are all taken; they are let go here."""
+        while len(self._made) > 1 or (self._made and self._filled == self._shape[0]):
+            yield self._made.pop(0)
+
+    def rest(self) -> Iterator[NDArray[Any]]:
+        yield from self.full()
+        for block in self._made:
+            part = block[: self._filled]
+            yield part if 2 * self._filled > self._shape[0] else part.copy()
+
+
 def in_blocks(
     parts: Iterable[Sequence[NDArray[Any]]], rows: int, d: int, dtype: np.dtype[Any]
 ) -> Iterator[NDArray[Any]]:
     """Parts, each of d columns of equal length, as blocks of `rows` rows, the last one excepted."""
-    block: NDArray[Any] | None = None
-    filled = 0
+    blocks = Blocks(rows, d, dtype)
     for columns in parts:
-        length, taken = len(columns[0]), 0
-        while taken < length:
-            if block is None:
-                block, filled = np.empty((rows, d), dtype=dtype), 0
-            count = min(length - taken, rows - filled)
-            write_columns(
-                block[filled : filled + count], [c[taken : taken + count] for c in columns]
-            )
-            filled, taken = filled + count, taken + count
-            if filled == rows:
-                yield block
-                block = None
-    if block is not None:
-        yield block[:filled] if 2 * filled > rows else block[:filled].copy()
+        write_across(blocks.room(len(columns[0])), columns)
+        yield from blocks.full()
+    yield from blocks.rest()
+
+
+def write_across(views: Sequence[NDArray[Any]], columns: Sequence[NDArray[Any]]) -> None:
+    """The columns into parts of blocks that lie one below the other."""
+    start = 0
+    for view in views:
+        write_columns(view, [column[start : start + len(view)] for column in columns])
+        start += len(view)
 
 
 def write_columns(block: NDArray[Any], columns: Sequence[NDArray[Any]]) -> None:
@@ -51,6 +80,8 @@ def arrow_to_float(column: Any) -> NDArray[Any]:
     """
     import pyarrow as pa
 
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_null(column.type):

@@ -1,8 +1,14 @@
-"""Parquet: columns are read that are wanted, row group by row group, a batch of rows at a time."""
+"""Parquet: columns are read that are wanted, row group by row group.
+
+A row group lies in the file column after column. Where a whole one has room beside the blocks it
+is read so, some columns at a time; a larger one in batches of rows, with a buffer for each column.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +17,7 @@ from numpy.typing import NDArray
 from eigengap.extras import MissingExtraError
 from eigengap.sources.array import F4, F8
 from eigengap.sources.checks import resolve_columns
-from eigengap.sources.files.columns import arrow_to_float, foreign_kind, in_blocks
+from eigengap.sources.files.columns import Blocks, arrow_to_float, foreign_kind, write_across
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.refusal import choice, refuse_columns
 from eigengap.sources.reader import UnreadableError
@@ -23,10 +29,11 @@ BATCH = (1 << 20, 8 << 20)
 BUFFERED = (2 << 20, 16 << 20)
 LEAST_BATCH = 1024  # rows
 LEAST_BUFFER = 1 << 14  # bytes of one column
+WHOLE = 4  # blocks that a row group may fill and yet be read as a whole
 
 
 class ParquetReader(FileReader):
-    """One Parquet file. Each column has a buffer, so that no row group is ever read as a whole."""
+    """One Parquet file."""
 
     _bytes: int | None = None
 
@@ -90,42 +97,68 @@ class ParquetReader(FileReader):
 
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         block = 8 * rows * self.n_features
-        buffer = _within(block // 2, BUFFERED) // self.n_features
-        batch = _within(block // 4, BATCH) // (8 * self.n_features)
-        file = self._opened(max(LEAST_BUFFER, buffer))
+        batch = _within(block // 4, BATCH)
+        file = self._opened(0)
         try:
-            batches = self._batches(file, max(LEAST_BATCH, batch))
-            yield from in_blocks(batches, rows, self.n_features, self.dtype)
+            groups = _groups(file.metadata)
+            largest = 8 * self.n_features * max((stop - start for start, stop in groups), default=0)
+            if largest > WHOLE * block:
+                file.close()
+                file = self._opened(
+                    max(LEAST_BUFFER, _within(block // 2, BUFFERED) // self.n_features)
+                )
+            fill = self._in_batches if largest > WHOLE * block else self._as_a_whole
+            blocks = Blocks(rows, self.n_features, self.dtype)
+            for group, (start, stop) in enumerate(groups):
+                with self._told(group, start, stop):
+                    for _ in fill(file, group, stop - start, blocks, batch):
+                        yield from blocks.full()
+            yield from blocks.rest()
         finally:
             file.close()
 
-    def _batches(self, file: Any, rows: int) -> Iterator[list[NDArray[Any]]]:
+    def _as_a_whole(
+        self, file: Any, group: int, count: int, blocks: Blocks, batch: int
+    ) -> Iterator[None]:
+        """A row group, as many of its columns at a time as make a batch."""
+        assert self.names is not None
+        views = blocks.room(count)
+        width = max(1, batch // (8 * max(1, count)))
+        for first in range(0, self.n_features, width):
+            names = self.names[first : first + width]
+            columns = self._columns(file.read_row_group(group, columns=list(names)), names)
+            write_across([view[:, first : first + width] for view in views], columns)
+        yield
+
+    def _in_batches(
+        self, file: Any, group: int, count: int, blocks: Blocks, batch: int
+    ) -> Iterator[None]:
+        """A row group, as many of its rows at a time as make a batch; each with all columns."""
+        assert self.names is not None
+        rows = max(LEAST_BATCH, batch // (8 * self.n_features))
+        for part in file.iter_batches(rows, row_groups=[group], columns=list(self.names)):
+            write_across(blocks.room(part.num_rows), self._columns(part, self.names))
+            yield
+
+    def _columns(self, part: Any, names: Sequence[str]) -> list[NDArray[Any]]:
+        schema = part.schema  # a name with a dot in it may bring others along
+        return [arrow_to_float(part.column(schema.get_field_index(name))) for name in names]
+
+    @contextmanager
+    def _told(self, group: int, start: int, stop: int) -> Iterator[None]:
+        """What is wrong with a row group, in words."""
         import pyarrow as pa
 
-        assert self.names is not None
-        first = 0
-        for group in range(file.metadata.num_row_groups):
-            stop = first + file.metadata.row_group(group).num_rows
-            batches = file.iter_batches(
-                batch_size=rows, row_groups=[group], columns=list(self.names)
-            )
-            try:
-                for batch in batches:
-                    yield self._columns(batch)
-            except (pa.ArrowException, OSError, ValueError) as error:
-                if isinstance(error, UnreadableError):
-                    raise
-                raise UnreadableError(
-                    self.where,
-                    f"row group {group} (rows {first} to {stop - 1}) cannot be read "
-                    f"({_first_line(error)}); write the file anew, or leave those rows out",
-                ) from error
-            first = stop
-
-    def _columns(self, batch: Any) -> list[NDArray[Any]]:
-        assert self.names is not None
-        schema = batch.schema  # a name with a dot in it may bring others along
-        return [arrow_to_float(batch.column(schema.get_field_index(name))) for name in self.names]
+        try:
+            yield
+        except (pa.ArrowException, OSError, ValueError) as error:
+            if isinstance(error, UnreadableError):
+                raise
+            raise UnreadableError(
+                self.where,
+                f"row group {group} (rows {start} to {stop - 1}) cannot be read "
+                f"({_first_line(error)}); write the file anew, or leave those rows out",
+            ) from error
 
     @property
     def bytes_per_pass(self) -> int:
@@ -140,6 +173,14 @@ class ParquetReader(FileReader):
             finally:
                 file.close()
         return self._bytes
+
+
+def _groups(facts: Any) -> list[tuple[int, int]]:
+    """First row and end of each row group."""
+    ends = [0]
+    for group in range(facts.num_row_groups):
+        ends.append(ends[-1] + facts.row_group(group).num_rows)
+    return list(pairwise(ends))
 
 
 def _within(size: int, bounds: tuple[int, int]) -> int:

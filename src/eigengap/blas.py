@@ -1,0 +1,174 @@
+"""Threads of BLAS: they are the process's, so all who would have fewer keep one account.
+
+OpenBLAS, called from k threads at once with a thread a core for each, spends its time waiting for
+itself: eight fits side by side take several times as long as one after another. So passes over
+rows are counted, and share the cores; work on small matrices, and Dask's tasks, ask for fewer
+besides. The least that anybody asks for holds while he is there, whatever the order in which
+threads come and go, and when the last has left there is again what the first has found. Two
+accounts would not do: where they overlap, one restores what the other had set.
+
+Where BLAS is built upon OpenMP a limit holds for the Python thread that sets it, and each keeps its
+own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+
+class _Account:
+    """Who is inside, and what he asks for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wishes: list[int] = []  # threads that somebody would have at most
+        self._sharers = 0  # Python threads that share what there is
+        self._found: list[int] = []  # threads of each library before any were taken away
+        self._held = False  # whether some are taken away now
+        self.own = threading.local()  # .inside: this Python thread is one of them
+
+    def wish(self, threads: int) -> None:
+        with self._lock:
+            self._look()
+            self._wishes.append(threads)
+            self._set()
+
+    def unwish(self, threads: int) -> None:
+        with self._lock:
+            self._wishes.remove(threads)
+            self._set()
+
+    def join(self) -> int:
+        with self._lock:
+            self._look()
+            self._sharers += 1
+            self._set()
+            return self._sharers
+
+    def leave(self) -> None:
+        with self._lock:
+            self._sharers -= 1
+            self._set()
+
+    def _look(self) -> None:
+        if not self._held:
+            self._found = [library.num_threads or 1 for library in _of_process()]
+
+    def _set(self) -> None:
+        """Give to each library what is its own, or less where somebody asks for it."""
+        all_ = max(self._found, default=1)
+        most = max(1, min([*self._wishes, all_ // max(1, self._sharers)]))
+        hold = most < all_
+        if hold or self._held:
+            for library, threads in zip(_of_process(), self._found, strict=True):
+                _give(library, min(threads, most))
+        self._held = hold
+
+
+_account = _Account()
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Hold BLAS to one thread: on matrices of a hundred columns a second one only waits."""
+    return at_most(1)
+
+
+@contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """Hold BLAS to so many threads; a limit that is lower already stays."""
+    account = _account
+    account.wish(threads)
+    try:
+        with _own_at_most(threads):
+            yield
+    finally:
+        account.unwish(threads)
+
+
+@contextmanager
+def sharing() -> Iterator[None]:
+    """Be counted as one of the Python threads that use BLAS now: each has an equal share."""
+    account = _account
+    if getattr(account.own, "inside", False):
+        yield
+        return
+    sharers = account.join()
+    account.own.inside = True
+    try:
+        with _own_at_most(cores() // sharers):
+            yield
+    finally:
+        account.own.inside = False
+        account.leave()
+
+
+@contextmanager
+def _own_at_most(threads: int) -> Iterator[None]:
+    """The same for libraries whose limits are each Python thread's own."""
+    mine = _of_thread()
+    found = [library.num_threads or 1 for library in mine]
+    for library, most in zip(mine, found, strict=True):
+        library.set_num_threads(max(1, min(most, threads)))
+    try:
+        yield
+    finally:
+        for library, most in zip(mine, found, strict=True):
+            library.set_num_threads(most)
+
+
+def _give(library: Any, threads: int) -> None:
+    """Set the threads of one library of the process.
+
+    Recent threadpoolctl lets the Python thread that sets them first be the only one that may,
+    until it says that it is done. The last of ours to leave may be another.
+    """
+    library.set_num_threads(threads)
+    done = getattr(library, "clear_controlling_thread", None)
+    if done is not None:
+        done()
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def libraries() -> list[Any]:
+    """The BLAS libraries of this process, as threadpoolctl controls them."""
+    import scipy.linalg  # noqa: F401 - brings a BLAS of its own, which must be there to be held
+
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+@cache
+def _of_process() -> list[Any]:
+    return [library for library in libraries() if not _is_each_threads_own(library)]
+
+
+@cache
+def _of_thread() -> list[Any]:
+    return [library for library in libraries() if _is_each_threads_own(library)]
+
+
+def _is_each_threads_own(library: Any) -> bool:
+    return getattr(library, "threading_layer", None) == "openmp"
+
+
+def _forget() -> None:
+    """In a forked child: the parent's threads are not there, and its lock may have been held."""
+    global _account
+    _account = _Account()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
