@@ -135,6 +135,11 @@ def _give(library: Any, threads: int) -> None:
         done()
 
 
+def threads() -> int:
+    """Threads that BLAS may use now: one limit (threadpoolctl, joblib, OMP_*) rules all."""
+    return max(1, min([cores(), *(library.num_threads or 1 for library in libraries())]))
+
+
 def cores() -> int:
     """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):

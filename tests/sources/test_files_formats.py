@@ -17,6 +17,7 @@ import zarr
 
 from eigengap import MissingExtraError
 from eigengap.sources import as_source
+from eigengap.sources.files import parquet
 from eigengap.sources.opening import open_source
 from eigengap.sources.reader import UnreadableError
 from eigengap.statistics.moments import Moments
@@ -303,6 +304,21 @@ def test_parquet_reads_the_chosen_columns_only(tmp_path, X):
     whole, part = open_source(path), open_source(path, columns=["b"])
     whole.seen(), part.seen()
     assert 0 < part.bytes_read < 0.4 * whole.bytes_read < path.stat().st_size
+
+
+@pytest.mark.parametrize("rows", [3, 16, 200])
+@pytest.mark.parametrize("group", [1, 7, 40, 97])
+def test_parquet_row_groups_and_blocks_of_any_size(tmp_path, X, group, rows, monkeypatch):
+    """As a whole, a column or all of them at a time, and in batches: the same rows."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(table(X), path, row_group_size=group)
+    lengths = [min(rows, N - start) for start in range(0, N, rows)]
+    for whole, batch in ((100, 1 << 20), (100, 8), (0, 1 << 20)):
+        monkeypatch.setattr(parquet, "WHOLE", whole)
+        monkeypatch.setattr(parquet, "BATCH", (batch, batch))
+        blocks = list(parquet.ParquetReader(path).pieces(rows))
+        assert [len(block) for block in blocks] == lengths
+        np.testing.assert_array_equal(np.concatenate(blocks), X)
 
 
 def test_a_parquet_name_with_a_dot_and_its_beginning_are_two_columns(tmp_path):

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from eigengap.blas import cores, libraries
+from eigengap.blas import threads
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -21,10 +21,9 @@ _callers = 0  # Python threads that are inside `over_columns`
 
 
 def allowed() -> int:
-    """As many threads as BLAS may use now: one limit (threadpoolctl, joblib, OMP_*) rules both."""
-    limits = [cores(), *(library.num_threads or 1 for library in libraries())]
+    """As many threads as BLAS may use now: one limit rules both."""
     asked = os.environ.get("NUMBA_NUM_THREADS", "")
-    return max(1, min([*limits, int(asked)] if asked.isdigit() else limits))
+    return max(1, min(threads(), int(asked))) if asked.isdigit() else threads()
 
 
 def over_columns(work: Callable[[int, int], int], c: int, grain: int) -> int:

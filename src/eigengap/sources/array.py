@@ -25,7 +25,7 @@ from eigengap.sources.drawn import dense_rows, least_keys, seed_of
 from eigengap.sources.wording import show
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
-BLOCK_BYTES = 64 << 20  # large, for fits cut further to fit the cache
+BLOCK_BYTES = 16 << 20  # several threads have one each; fits cut further to fit the cache
 
 
 class ArraySource(BlockedSource):

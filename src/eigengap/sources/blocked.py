@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from itertools import islice
 from math import inf
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from eigengap.blas import sharing
 from eigengap.sources.base import S, Source
 from eigengap.sources.over import SourceOver
+from eigengap.sources.side_by_side import in_order
 
 
 class BlockedSource(Source):
@@ -26,12 +28,12 @@ class BlockedSource(Source):
     def reduce(self, of: Callable[[Any], S]) -> S:
         self.passes += 1
         with sharing():
-            return merge_stream(of(block) for block in self._blocks())
+            return merge_stream(in_order(of, iter(self._blocks()), self.n_features))
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
         with sharing():
-            parts = [fn(block) for block in self._blocks()]
+            parts = list(in_order(fn, iter(self._blocks()), self.n_features))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def prepared(self, prepare: Callable[[Any], Any]) -> Source:
@@ -53,20 +55,20 @@ class PreparedSource(SourceOver, BlockedSource):
         if self._complete:
             yield from self._kept
             return
-        for index, block in enumerate(self._parent._blocks()):
-            yield self._at(index, block)
+        done = len(self._kept)  # an interrupted pass has left the first ones
+        yield from self._kept
+        blocks = islice(self._parent._blocks(), done, None)
+        for ready in in_order(self._prepare, blocks, self.n_features):
+            self._keep(ready)
+            yield ready
         self._complete = self._kept_bytes <= self._most_kept
 
-    def _at(self, index: int, block: Any) -> Any:
-        if index < len(self._kept):  # an interrupted pass has left the first ones
-            return self._kept[index]
-        ready = self._prepare(block)
+    def _keep(self, ready: Any) -> None:
         if self._kept_bytes <= self._most_kept:
             self._kept_bytes += held_bytes(ready)
             self._kept.append(ready)
         if self._kept_bytes > self._most_kept:  # a part would not save the reading of the rest
             self._kept.clear()
-        return ready
 
 
 class DerivedSource(SourceOver):

@@ -26,6 +26,7 @@ from eigengap.sources.checks import (
 )
 from eigengap.sources.memo import MemoisedSource, Several
 from eigengap.sources.reader import Reader, UnreadableError
+from eigengap.sources.side_by_side import in_order
 from eigengap.sources.wording import whole
 
 BLOCK_BYTES = 32 << 20  # of float64 values; a fit holds some five of these at a time
@@ -70,18 +71,16 @@ class StreamSource(MemoisedSource, BlockedSource):
     def _take(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
         self.passes += 1
         with sharing():
-            return merge_stream(Several(tuple(of(b) for of in ofs)) for b in self._blocks()).parts
+            return merge_stream(in_order(_Each(ofs), self._blocks(), self.n_features)).parts
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
         parts: list[NDArray[Any]] = []
-        rows = 0
         with sharing():
-            for block in self._blocks():
-                parts.append(fn(block))
-                rows += block.n_rows
+            for part in in_order(fn, self._blocks(), self.n_features):
+                parts.append(part)
                 if len(parts) == 1:
-                    self._require_room(parts[0].nbytes / max(rows, 1))
+                    self._require_room(part.nbytes / max(len(part), 1))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _require_room(self, bytes_per_row: float) -> None:
@@ -147,6 +146,16 @@ class StreamSource(MemoisedSource, BlockedSource):
         check_not_empty((rows, self.n_features))
         if self.weight is not None and len(self.weight) != rows:
             raise ValueError(f"sample_weight has {len(self.weight)} entries but X has {rows} rows")
+
+
+class _Each:
+    """Several statistics of a block."""
+
+    def __init__(self, ofs: Sequence[Callable[[Any], Any]]) -> None:
+        self._ofs = ofs
+
+    def __call__(self, block: Block) -> Several:
+        return Several(tuple(of(block) for of in self._ofs))
 
 
 def recut(pieces: Iterator[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:

@@ -49,6 +49,7 @@ from eigengap.fitting.network_start import principal_axes, principal_weights, ra
 from eigengap.linalg import Array
 from eigengap.models.network import Architecture, Network, codes, penalty, reconstructions
 from eigengap.sources.base import Source
+from eigengap.sources.side_by_side import in_turn
 
 try:
     import jax
@@ -68,7 +69,8 @@ STAYED = 1e-12  # smallest gradient that a linear network is followed to
 def fit_autoencoder(source: Source, q: int, options: AutoencoderOptions) -> AutoencoderFit:
     """The network of q codes that gives the seen cells of the table back best."""
     # JAX has threads of its own; those of BLAS only wait for each other in the steps of L-BFGS.
-    with double_precision(), one_blas_thread():
+    # In turn: a step of Adam goes on from the block before, and JAX's precision is a thread's own.
+    with double_precision(), one_blas_thread(), in_turn():
         return _Fit(source, q, options).run()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 
-from eigengap.sources.files.csv_cells import Cells, has_decimal_comma
+from eigengap.sources.files.csv_cells import Cells
 from eigengap.sources.files.csv_dialect import Dialect, Row, rows_of
+from eigengap.sources.files.csv_looks import look_of
 from eigengap.sources.files.refusal import choice, refuse_columns
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import column, quote
@@ -31,7 +32,13 @@ def first_fault(
 def ragged(where: str, row: Row, dialect: Dialect) -> UnreadableError:
     have, want = len(row.cells), dialect.n_columns
     told = "the header has" if dialect.names is not None else "the first line has"
-    if have == want + 1 and row.line == dialect.line and dialect.names is not None:
+    if have == want + 1 and not row.cells[-1].strip():
+        mark = "a tab" if dialect.separator == "\t" else quote(dialect.separator)
+        way = (
+            f"It ends with {mark}. If all lines do so, add one at the end of line 1; if this one "
+            "alone does, take it off"
+        )
+    elif have == want + 1 and row.line == dialect.line and dialect.names is not None:
         way = "Names of rows, as R writes them? Give their column a name in the header"
     elif have > want:
         way = "Put cells that hold the separator in quotes"
@@ -65,7 +72,7 @@ class _Look:
     """What a column was seen to hold."""
 
     def __init__(self, cells: Cells) -> None:
-        self._cells = cells
+        self._cells, self.decimal = cells, cells.decimal
         self.text: str | None = None  # the first that is no number
         self.line = self.numbers = 0
         self.same = True  # all text is the same
@@ -85,25 +92,29 @@ class _Look:
 
 
 def _hint(looks: list[_Look]) -> str:
-    comma = next((look for look in looks if has_decimal_comma(look.text or "")), None)
-    if comma is not None:
-        return (
-            f". {quote(comma.text or '')} looks like a decimal comma; those are read where cells "
-            "are parted by semicolons"
+    hints = []
+    for look in looks:
+        found = look_of(look.text or "", look.decimal)
+        if found is not None and (found.is_sure or look.numbers):
+            hints.append(f". {quote(look.text or '')} {found}")
+    codes = [look.text for look in looks if look.text and look.numbers and look.same]
+    if codes:
+        after = " after all" if hints else ""
+        hints.append(
+            f". If {quote(codes[0])} stands for a missing cell{after}, pass "
+            f"missing_values={quote(codes[0])}"
         )
-    code = next((look.text for look in looks if look.numbers and look.same), None)
-    if code is None:
-        return ""
-    return f". If {quote(code)} stands for a missing cell, pass missing_values={quote(code)}"
+    return "".join(dict.fromkeys(hints))
 
 
 def _text(where: str, row: Row, j: int, dialect: Dialect, chosen: Sequence[int]) -> UnreadableError:
     shown = quote(_shown(row.cells[j]))
     others = [_label(dialect, k) for k in chosen if k != j]
     leave = f"; or leave the column out: columns={choice(others)}" if others else ""
-    way = f"If that stands for a missing cell, pass missing_values={shown}{leave}"
-    if has_decimal_comma(row.cells[j]) or (dialect.cells.decimal == "," and "." in row.cells[j]):
-        way = "Write all numbers of the file with the same decimal mark"
+    found = look_of(_shown(row.cells[j]), dialect.cells.decimal)
+    told = "" if found is None else f"It {found}. "
+    after = "" if found is None else " after all"
+    way = f"{told}If that stands for a missing cell{after}, pass missing_values={shown}{leave}"
     return UnreadableError(
         where, f"line {row.line}, column {column(dialect.names, j)} holds text, {shown}. {way}"
     )

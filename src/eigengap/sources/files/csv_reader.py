@@ -87,6 +87,12 @@ class CsvReader(FileReader):
         if columns is None and "" in chosen:
             nameless = names.index("")
             others = [j for j in self._chosen if names[j]]
+            if nameless == len(names) - 1 and self._is_empty(nameless):
+                raise UnreadableError(
+                    self.where,
+                    f"lines end with a separator, so that there is a column {nameless} without a "
+                    f"name and without a cell. Leave it out: columns={choice(others)}",
+                )
             raise UnreadableError(
                 self.where,
                 f"column {nameless} has no name in line 1. It may be the row numbers that pandas "
@@ -103,6 +109,11 @@ class CsvReader(FileReader):
                 f"{', '.join(map(str, at))}), and names must be unique. Rename them there, or "
                 f"choose by position: columns={choice(others)}",
             )
+
+    def _is_empty(self, j: int) -> bool:
+        """Whether nothing stands in a column, as far as was looked."""
+        head = self._dialect.head
+        return all(len(row.cells) > j and not row.cells[j].strip() for row in head)
 
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         size = min(MOST_CHUNK, max(LEAST_CHUNK, 8 * rows * self._dialect.n_columns))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,34 @@ CELLS = 1 << 17  # that are turned into text together
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-class CsvSink(FileSink):
-    """Comma-separated text, compressed where the name ends in .gz."""
+class TextSink(FileSink):
+    """Bytes of text, compressed where the name ends in .gz."""
+
+    _zip: Any = None
 
     def _begin(self) -> None:
         file = self._create()
-        self._zip: Any = None
         if self._target.name.lower().endswith(".gz"):
             # No name and no time inside: equal rows give equal bytes.
             self._zip = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
         self._text = self._zip or file
+
+    def _end(self) -> None:
+        if self._zip is not None:
+            self._zip.close()
+        self._close()
+
+    def _abandon(self) -> None:
+        if self._file is not None and self._zip is not None:
+            self._zip.fileobj = None  # or forgetting it would try to write once more
+        super()._abandon()
+
+
+class CsvSink(TextSink):
+    """Comma-separated text."""
+
+    def _begin(self) -> None:
+        super()._begin()
         if self.names is not None:
             self._text.write(header(self.names))
 
@@ -57,24 +76,21 @@ class CsvSink(FileSink):
         arrow_csv.write_csv(table, text, arrow_csv.WriteOptions(include_header=False))
         return memoryview(text.getvalue())
 
-    def _end(self) -> None:
-        if self._zip is not None:
-            self._zip.close()
-        self._close()
 
-    def _abandon(self) -> None:
-        if self._file is not None and self._zip is not None:
-            self._zip.fileobj = None  # or forgetting it would try to write once more
-        super()._abandon()
+def header(names: Sequence[str], separator: str = ",", newline: str = "\n") -> bytes:
+    """The line of column names; numbers are in quotes, so that they are read as names.
 
-
-def header(names: tuple[str, ...]) -> bytes:
-    """The line of column names; numbers are in quotes, so that they are read as names."""
+    >>> header(["a", "=1+1", "b,c"])
+    b'a,\\'=1+1,"b,c"\\n'
+    """
     written = io.StringIO(newline="")
     safe = ["'" + name if name.startswith(FORMULA) else name for name in names]
     told_apart = all(Cells().number(name) is not None for name in safe)
     quoted = told_apart or any("\r" in name for name in safe)
     csv.writer(
-        written, lineterminator="\n", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
+        written,
+        delimiter=separator,
+        lineterminator=newline,
+        quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL,
     ).writerow(safe)
     return written.getvalue().encode()
