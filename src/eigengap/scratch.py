@@ -24,6 +24,10 @@ class Scratch(threading.local):
     def __init__(self) -> None:
         self._kept: dict[str, Array] = {}
 
+    def __reduce__(self) -> tuple[type[Scratch], tuple[()]]:
+        """Nothing of it is sent to a worker, which begins with its own."""
+        return Scratch, ()
+
     def array(self, name: str, shape: tuple[int, ...]) -> Array:
         """Valid until this thread asks for the same name again."""
         size = prod(shape)

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from tests.cli.conftest import NAMES, as_csv, cells
 from tests.cli.running import call
+from tests.reporting.pages import Parsed
 
 import eigengap as eg
 from eigengap.persistence.model_file import load
+from eigengap.reporting import report
 from eigengap.sources.array import ArraySource
 
 
@@ -346,6 +348,24 @@ def test_parquet_keeps_its_types_where_nothing_is_filled(folder: Path) -> None:
         np.array(filled["a"].to_pylist())[seen],
         [cell for cell in table["a"].to_pylist() if cell is not None],
     )
+
+
+def test_a_report_counts_rows_as_score_does(model: Path) -> None:
+    """From 1: the row that is said to be odd is found under its number in the page."""
+    rows = cells()
+    rows[17][2] = "25"
+    Path("odd.csv").write_bytes(as_csv(rows))
+    found = json.loads(call("score", "m.egap", "odd.csv", "--json", "-q").out)["oddest"][0]
+    assert found["row"] == 18
+    assert call("report", "m.egap", "odd.csv", "-q").code == 0
+    page = Parsed(Path("report.html").read_text(encoding="utf-8"))
+    data = page.data["rows"]
+    assert (data["rows"], data["first"]) == (list(range(1, 41)), 1)
+    assert "rows are counted from 1" in page.text
+    assert data["p"].index(min(data["p"])) == 17
+    report(load("m.egap"), "odd.csv", "python.html")
+    data = Parsed(Path("python.html").read_text(encoding="utf-8")).data["rows"]
+    assert (data["rows"], data["first"]) == (list(range(40)), 0)
 
 
 def test_a_report_of_a_file_and_of_standard_input(model: Path) -> None:

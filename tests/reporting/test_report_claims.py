@@ -157,6 +157,23 @@ def test_departures_are_found_and_no_single_cause_is_named() -> None:
     assert quality.tail_is_heavy(heavy)
 
 
+@pytest.mark.parametrize("noise", ["gaussian", "student"])
+def test_student_noise_is_not_recommended_to_a_model_that_has_it(noise: str) -> None:
+    """Rows with heavy tails: a Gaussian model is told of Student noise, and one with Student noise
+    that this is what it is for."""
+    freedom = 1.5 if noise == "student" else 4.0
+    tails = np.random.default_rng(0).standard_t(freedom, size=(300, 6))
+    X = low_rank(0, n=300, noise=0.3) + tails
+    given = eg.FactorAnalysis(2, noise=noise) if noise == "student" else eg.PPCA(2)
+    subject, look = looked(given.fit(X), X)
+    distances = distances_of(subject, look)
+    assert isinstance(distances, RowDistances)
+    words = " ".join(quality.section(subject, look, distances, [""] * 300, tuple("abcdef")).words)
+    assert "Far rows are farther than the model predicts" in words
+    assert ('Student noise (noise="student") would keep' in words) == (noise == "gaussian")
+    assert ("Its Student noise expects such rows" in words) == (noise == "student")
+
+
 def test_gaps_at_random_in_many_columns_do_not_come_together() -> None:
     """30 columns have 435 pairs, and many more sets: one of them is odd in nearly every table."""
     told = 0

@@ -17,6 +17,8 @@ COMMANDS = {
     "rank": ("rank", "How many components a table has, by every criterion."),
     "compare": ("compare", "Models side by side on rows and cells that they have not seen."),
     "report": ("report", "One HTML file that shows a model and its data."),
+    "denoise": ("denoise", "Take the noise out of a picture."),
+    "inpaint": ("inpaint", "Fill in what is missing of a picture."),
     "inspect": ("inspect_model", "What is in a model file, without loading it."),
     "demo": ("demo", "Fit, fill and report the shipped table with its 16 gaps."),
     "doctor": ("doctor", "Versions, extras, threads and memory, for a bug report."),

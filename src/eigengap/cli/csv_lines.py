@@ -1,28 +1,35 @@
-"""Arrow tables as lines of CSV: bytes as they are, numbers so that they read back the same.
-
-A header cell that begins with = + - @ is a formula to a spreadsheet, and the name of a column may
-come from anywhere: an apostrophe in front makes it text again (OWASP, CSV injection).
-"""
+"""Arrow tables as lines of CSV: bytes as they are, numbers so that they read back the same."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from eigengap.sources.files.csv_cells import Cells
-from eigengap.sources.sinks.csv_sink import FORMULA
+from eigengap.sources.files.csv_dialect import BOM
+from eigengap.sources.sinks.csv_sink import header
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How CSV is written."""
+
+    separator: str = ","
+    decimal: str = "."
+    newline: str = "\n"
+    has_mark: bool = False  # of byte order, in front of all
 
 
 class Lines:
     """Makes lines; the first that it makes is the header, where there are names."""
 
-    def __init__(
-        self, names: Sequence[str] | None, separator: str, decimal: str, newline: str
-    ) -> None:
-        self._head = b"" if names is None else header(names, separator, newline)
-        self._separator, self._decimal, self._newline = separator, decimal, newline
+    def __init__(self, names: Sequence[str] | None, how: Manner) -> None:
+        self._separator, self._decimal, self._newline = how.separator, how.decimal, how.newline
+        self._head = BOM if how.has_mark else b""
+        if names is not None:
+            self._head += header(names, how.separator, how.newline)
 
     def of(self, table: Any) -> bytes:
         """All rows of the table, after the header if they are the first."""
@@ -71,22 +78,3 @@ class Lines:
         writer = csv.writer(written, delimiter=self._separator, lineterminator=self._newline)
         writer.writerows(zip(*cells, strict=True))
         return written.getvalue().encode("latin-1")
-
-
-def header(names: Sequence[str], separator: str = ",", newline: str = "\n") -> bytes:
-    """The line of column names; numbers are in quotes, so that they are read as names.
-
-    >>> header(["a", "=1+1", "b,c"])
-    b'a,\\'=1+1,"b,c"\\n'
-    """
-    safe = ["'" + name if name.startswith(FORMULA) else name for name in names]
-    quoted = all(Cells().number(name) is not None for name in safe)
-    quoted = quoted or any("\r" in name for name in safe)
-    written = io.StringIO(newline="")
-    csv.writer(
-        written,
-        delimiter=separator,
-        lineterminator=newline,
-        quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL,
-    ).writerow(safe)
-    return written.getvalue().encode()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from eigengap.sources.array import F8
 from eigengap.sources.files.columns import write_columns
 from eigengap.sources.files.csv_cells import GAPS
-from eigengap.sources.files.csv_dialect import Dialect, look_at
+from eigengap.sources.files.csv_dialect import BOM, Dialect, look_at, newline_of
 from eigengap.sources.files.csv_reader import CsvReader
 from eigengap.sources.files.csv_rows import chunks
 from eigengap.sources.files.file import FileReader
@@ -33,7 +33,8 @@ class CsvText(CsvReader):
         self._compression = compression
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
         head = self._head()
-        self.line_end = "\r\n" if b"\r\n" in head else "\n"
+        self.has_mark = head.startswith(BOM)
+        self.line_end = "\r\n" if b"\r\n" in head else newline_of(head).decode()
         self._dialect = look_at(self.where, head, GAPS | as_bytes)
         self.names = self._dialect.names
         self.n_rows, self.dtype = None, F8

@@ -16,7 +16,7 @@ from eigengap.cli import options
 
 BASE = ("numpy", "scipy", "scikit-learn", "numba", "threadpoolctl", "narwhals", "safetensors")
 EXTRAS = {
-    "cli": ("click", "rich", "pyarrow", "altair", "vl-convert-python", "jinja2"),
+    "cli": ("click", "rich", "pyarrow", "altair", "vl-convert-python", "jinja2", "pillow"),
     "files": ("pyarrow", "h5py", "zarr"),
     "dask": ("dask", "distributed"),
     "xarray": ("xarray", "zarr", "h5netcdf"),

@@ -85,6 +85,7 @@ def _extra(error: ImportError) -> Told | None:
         return MissingExtra(str(error))
     known = {
         "pyarrow": "cli", "altair": "cli", "vl_convert": "cli", "jinja2": "cli", "rich": "cli",
+        "PIL": "cli",
         "h5py": "files", "zarr": "files", "dask": "dask", "distributed": "dask",
         "xarray": "xarray", "jax": "autodiff",
     }  # fmt: skip

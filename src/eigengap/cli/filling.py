@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.cli.csv_lines import Manner
 from eigengap.cli.errors import Unfittable, WrongUsage, shown
 from eigengap.cli.mapped import tell_wrote, unique
 from eigengap.cli.models import CLASSES
 from eigengap.cli.narration import Narrator, figure, listing, many, spread, with_spread
-from eigengap.cli.outputs import NUMBERS, TEXT, Manner, form_of, open_output
+from eigengap.cli.outputs import NUMBERS, TEXT, form_of, open_output
 from eigengap.cli.pieces import Piece, pieces
 from eigengap.cli.progress import counting_rows
 from eigengap.cli.tables import Table
@@ -140,7 +141,8 @@ def _manner(table: Table, output: str) -> Manner | None:
     if table.kind != "csv" or output.lower().endswith(".tsv"):
         return None
     reader = table.readers[0]
-    return Manner(reader.dialect.separator, reader.dialect.cells.decimal, reader.line_end)
+    dialect = reader.dialect
+    return Manner(dialect.separator, dialect.cells.decimal, reader.line_end, reader.has_mark)
 
 
 # What is written ----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from eigengap.cli.tables import Table
 
 LOADED_SHARE = 0.1  # of the free memory that a table may take to be read once instead of often
 GROWS = {None: 2.0, "gzip": 10.0, "bz2": 12.0, "zstd": 10.0}  # bytes of numbers for one of the file
+MOST_NAMED = 8  # columns that one message lists
 ID_NAMES = {"id", "index", "row", "rowid", "row_id", "sample_id", "patient_id", "unnamed: 0"}
 
 
@@ -155,12 +156,32 @@ def tell_read(table: Table, source: Any, narrator: Narrator, model: Any = None) 
             table.name(j): int(missing[k]) for k, j in enumerate(table.features) if missing[k]
         },
     )
+    for sentence in table.notes:
+        narrator.note(sentence)
+    _require_seen(table, missing, rows)
     suspects = [table.name(j) for j in table.features if table.name(j).lower() in ID_NAMES]
     if suspects and table.names is not None:
         narrator.note(
             f"{listing(suspects)} looks like a name of rows, and is taken for a measurement; "
             f"--id {suspects[0]} keeps it out of the model"
         )
+
+
+def _require_seen(table: Table, missing: Any, rows: int) -> None:
+    """Refuse columns without a single cell here, where options can be named."""
+    from eigengap.cli.errors import Unfittable, shown
+    from eigengap.cli.text_columns import as_argument
+    from eigengap.sources.wording import quote
+
+    unseen = [j for k, j in enumerate(table.features) if rows and missing[k] == rows]
+    if not unseen:
+        return
+    told = ", ".join(quote(table.name(j)) for j in unseen[:MOST_NAMED])
+    told += f" and {len(unseen) - MOST_NAMED} more" if len(unseen) > MOST_NAMED else ""
+    raise Unfittable(
+        f"{shown(table.given)}: no cell is seen in column{'s' if len(unseen) > 1 else ''} {told}. "
+        f"Leave {'them' if len(unseen) > 1 else 'it'} out: --ignore {as_argument(table, unseen)}"
+    )
 
 
 def _gaps(missing: Any, rows: int, table: Table) -> str:
@@ -204,12 +225,20 @@ def tell_fit(model: Any, source: Any, narrator: Narrator) -> None:
         steps = many(facts["n_iter"], "step")
         parts += [steps, "converged" if facts["converged"] else "NOT converged"]
     told = ", ".join(parts)
-    if facts.get("log_likelihood_per_row") is not None:
-        told += f"; log-likelihood per row {signed(facts['log_likelihood_per_row'])}"
+    height = facts.get("log_likelihood_per_row")
+    if height == float("inf"):
+        told += "; the likelihood has no bound"
+    elif height is not None:
+        told += f"; log-likelihood per row {signed(height)}"
     if facts.get("explained_variance_ratio") is not None:
         share = 100.0 * facts["explained_variance_ratio"]
         told += f"; {share:.0f} % of the variance explained"
     narrator.say("Fit", told, **facts)
+    if height == float("inf") and not narrator.facts.get("notes"):
+        narrator.note(
+            "no noise is left beside the components, so that no finite likelihood, no p-value and "
+            "no standard deviation means anything: take fewer components (-k), or more rows"
+        )
 
 
 def facts_of(model: Any, source: Any) -> dict[str, Any]:

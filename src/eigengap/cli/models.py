@@ -102,7 +102,8 @@ def _components(text: str) -> int | float | str:
         share = -1.0
     if not 0.0 < share < 1.0:
         raise WrongUsage(
-            f"-k {text}: a number of components (3), a share of the variance (0.95), or auto"
+            f"-k {text}: it is a whole number of components (3), a share of the variance between "
+            "0 and 1 (0.95), or auto"
         )
     return share
 

@@ -82,6 +82,26 @@ fitting = stacked(
         help="Fit on the Dask cluster of this scheduler, e.g. tcp://host:8786.",
     ),
 )  # fmt: skip
+picture = click.argument("image", type=FILE, metavar="IMG")
+of_patches = stacked(
+    click.option(
+        "--sd", type=click.Path(), metavar="FILE",
+        help="Write the standard deviation of every sample too: exact in .tif, shades in .png.",
+    ),
+    click.option(
+        "--compare", type=click.Path(), is_flag=False, flag_value="<beside>", metavar="[FILE]",
+        help="Write before and after side by side too; NAME.compared.png if no name follows.",
+    ),
+    click.option(
+        "-m", "--model", "name", type=click.Choice(("mixture", "ppca")), default="mixture",
+        show_default=True, help="Of patches of the picture: a mixture of PPCA, or one.",
+    ),
+    click.option(
+        "-k", "--components", metavar="N|auto",
+        help="Components of a patch's model. [default: auto]",
+    ),
+    click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of what is random."),
+)  # fmt: skip
 model_name = click.option(
     "-m", "--model", "name", type=click.Choice(NAMES), default="ppca", show_default=True,
     metavar="MODEL", help=f"One of {', '.join(NAMES)}.",

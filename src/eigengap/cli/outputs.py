@@ -11,31 +11,22 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
 
-from eigengap.cli.csv_lines import Lines
+from eigengap.cli.csv_lines import Lines, Manner
 from eigengap.cli.errors import FileTrouble, WrongUsage, shown
 from eigengap.cli.files import DASH, write_to_stdout
 from eigengap.sources.sinks.base import FileSink
+from eigengap.sources.sinks.csv_sink import TextSink
 
 TEXT, COLUMNS, NUMBERS = "text", "columns", "numbers"
 SUFFIXES = {
     ".csv": TEXT, ".csv.gz": TEXT, ".tsv": TEXT, ".parquet": COLUMNS, ".pq": COLUMNS,
     ".npy": NUMBERS, ".h5": NUMBERS, ".hdf5": NUMBERS, ".zarr": NUMBERS,
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Manner:
-    """How CSV is written."""
-
-    separator: str = ","
-    decimal: str = "."
-    newline: str = "\n"
 
 
 class Output(Protocol):
@@ -84,7 +75,7 @@ class StandardOutput:
     """CSV on standard output."""
 
     def __init__(self, names: Sequence[str] | None, manner: Manner) -> None:
-        self._lines = Lines(names, manner.separator, manner.decimal, manner.newline)
+        self._lines = Lines(names, manner)
         self.n_rows = 0
 
     def write(self, table: Any) -> None:
@@ -141,37 +132,17 @@ class _TableSink(FileSink):
         raise NotImplementedError
 
 
-class CsvOutput(_TableSink):
+class CsvOutput(_TableSink, TextSink):
     """Text as it was, numbers in the fewest digits that read back as the same number."""
 
     def __init__(
         self, path: Path, names: Sequence[str] | None, force: bool, manner: Manner
     ) -> None:
         super().__init__(path, names, force)
-        self._lines = Lines(names, manner.separator, manner.decimal, manner.newline)
-
-    def _begin(self) -> None:
-        file = self._create()
-        self._zip: Any = None
-        if self._target.name.lower().endswith(".gz"):
-            import gzip
-
-            # No name and no time inside: equal rows give equal bytes.
-            self._zip = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
-        self._text = self._zip or file
+        self._lines = Lines(names, manner)
 
     def _write_table(self, table: Any) -> None:
         self._text.write(self._lines.of(table))
-
-    def _end(self) -> None:
-        if self._zip is not None:
-            self._zip.close()
-        self._close()
-
-    def _abandon(self) -> None:
-        if self._file is not None and self._zip is not None:
-            self._zip.fileobj = None  # or forgetting it would try to write once more
-        super()._abandon()
 
 
 class ParquetOutput(_TableSink):

@@ -51,6 +51,30 @@ def _rows(match: re.Match[str]) -> str:
     return f"the table has {match[1]} row{'' if match[1] == '1' else 's'}"
 
 
+def _more_steps(match: re.Match[str]) -> str:
+    return f"allow more: --set max_iter={10 * max(1, int(match[1]))}, or a larger --set tol=..."
+
+
+def _components(match: re.Match[str]) -> str:
+    """What -k may be, in place of Python's types and ranges."""
+    kind, allowed, got = match.groups()
+    least = re.search(r"int in the range \[(\d+),", allowed)
+    ways = [f"a whole number from {least[1] if least else 1} on (3)"]
+    ways += (
+        ["a share of the variance between 0 and 1 (0.95)"]
+        if "float in the range" in allowed
+        else []
+    )
+    ways += ["auto"] if "'auto'" in allowed else []
+    *first, last = ways
+    taken = f"{', '.join(first)} or {last}" if first else last
+    return f"-k {got.strip(chr(39))}: the number of components of {kind} is {taken}"
+
+
+def _rescale(match: re.Match[str]) -> str:
+    return f"{'divide' if match[1] == '/' else 'multiply'} them by {match[2]} beforehand"
+
+
 def _rules(*rules: tuple[str, str | Callable[[re.Match[str]], str]]) -> tuple[Rule, ...]:
     return tuple((re.compile(pattern), instead) for pattern, instead in rules)
 
@@ -60,12 +84,9 @@ RULES = _rules(
         rf"column ({_TEXT}) holds text(.*); or leave the column out: columns={_LIST}",
         lambda m: f"column {m[1]} holds text{m[2]}; or leave it out: --ignore {m[1]}",
     ),
-    (
-        r"every cell is NaN\. Drop (it|them) before fitting",
-        r"no cell is seen. Leave \1 out: --ignore",
-    ),
+    (r"every cell is NaN\. Drop (it|them) before fitting", r"no cell is seen. Leave \1 out"),
     # The library counts rows from 0, people from 1.
-    (r"\bat row (\d+)\b", lambda m: f"at row {int(m[1]) + 1}"),
+    (r"(\bat |\()row (\d+)\b", lambda m: f"{m[1]}row {int(m[2]) + 1}"),
     (rf"missing_values={_LIST}", _codes),
     (rf"missing_values=({_TEXT}|[^\s;,.]+(?:\.\d+)?)", r"--na \1"),
     (r"pass missing_values or set it to NaN", "treat it so: --na VALUE"),
@@ -78,16 +99,21 @@ RULES = _rules(
     (r"; pass force=True to replace it", ". Replace it with --force, or name another with -o"),
     (r"\bscale=True\b", "--scale"),
     (r"\bscale=False\b", "--no-scale"),
-    (r"raise max_iter=(\d+) or tol", r"raise --set max_iter=\1 or --set tol=..."),
+    (r"raise max_iter=(\d+) or tol", _more_steps),
     (r"raise max_iter\b", "raise --set max_iter=..."),
+    (r"The 'n_components' parameter of (\w+) must be (.*?)\. Got (.*?) instead\.?", _components),
     (r"The 'n_components' parameter", "-k"),
     (r"n_components=", "-k "),
     (r"\bn_components\b", "the number of components (-k)"),
     (r"The '(\w+)' parameter of (\w+)", r"--set \1 of \2"),
     (r"sample_weight \* .*$", ""),
+    (r"PPCA also takes a noise_variance", "-m ppca also takes --set noise_variance=..."),
+    (r"rescale the data, for instance divide that column by", "beforehand divide it by"),
+    (r"rescale the data, for instance X ([*/]) (\S+)", _rescale),
     (r"FactorAnalysis\(noise=\"student\"\)", "-m fa --set noise=student"),
     (r"noise that differs by column \(FactorAnalysis\)", "noise that differs by column (-m fa)"),
     (r", or pass the values without names, e\.g\. X\.to_numpy\(\)", ""),
+    (r"give sigma, its standard deviation, or a smaller patch", "give it: --sigma SD"),
     (r"eigengap\.stream\(method, X, path\)", "-o FILE"),
     (r"fit again with the same data, parameters and checkpoint", "run the same command again"),
     (r": explained_variance_ratio_ is zero", ""),

@@ -90,7 +90,7 @@ def write_report(estimator: Any, table: Any, output: str, narrator: Any, **how: 
             # A source has no other columns.
             how["color"] = _columns(table, [_position(table, how["color"], "--color")])[0]
         try:
-            written = Path(report(estimator, X, target, max_rows=shown_rows, **how))
+            written = Path(report(estimator, X, target, max_rows=shown_rows, first_row=1, **how))
         except ValueError as error:
             if not str(error).startswith("color"):
                 raise

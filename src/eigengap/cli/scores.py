@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from eigengap.cli.errors import WrongUsage
 from eigengap.cli.fitting import is_no_class
 from eigengap.cli.narration import Narrator, figure, many, signed, with_spread
+from eigengap.cli.phrases import in_options
 from eigengap.cli.pieces import Piece
 from eigengap.cli.tables import Table
 from eigengap.cli.views import given, names_of
+from eigengap.estimators._summary import cautions
 
 WORST = 5  # rows that are told
 ALPHA = 0.05
@@ -111,6 +113,8 @@ class Scores:
             rows=self.rows,
             log_likelihood_per_row=mean,
         )
+        for sentence in cautions(self._model):
+            narrator.note(in_options(sentence))
         if self._detector is None:
             narrator.note(why_alone(self._model))
             return

@@ -41,6 +41,7 @@ class Table:
     features: tuple[int, ...] = ()  # positions
     ids: tuple[int, ...] = ()
     target: int | None = None
+    notes: tuple[str, ...] = ()  # to be told when it has been read
     readers: tuple[Any, ...] = field(default=(), repr=False)  # of CSV
 
     @property
@@ -87,6 +88,10 @@ def open_table(given: str, path: str, choice: Choice) -> Table:
     ignored = set(_positions(table, choice.ignore, "--ignore"))
     target = None if choice.target is None else _position(table, choice.target, "--target")
     apart = {*ids, *ignored, target}
+    bare = None if choice.columns else _behind_last_separator(table)
+    if bare is not None and bare not in apart:
+        apart.add(bare)
+        table = replace(table, notes=(_left_out(table, bare),))
     if choice.columns:
         features = tuple(_positions(table, choice.columns, "--columns"))
     else:
@@ -229,6 +234,27 @@ def _numbers(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
 
     source = open_source(paths[0] if len(paths) == 1 else list(paths))
     return Table(given, paths, "numbers", source.names, source.n_features, na)
+
+
+def _behind_last_separator(table: Table) -> int | None:
+    """The last column, if it has neither a name nor, as far as was looked, a cell: every line ends
+    with a separator."""
+    if table.kind != "csv" or table.names is None or table.names[-1] or table.n_columns < 2:
+        return None
+    width = table.n_columns
+    rows = [row.cells for reader in table.readers for row in reader.dialect.head]
+    empty = all(len(cells) == width and not cells[-1].strip() for cells in rows)
+    return width - 1 if empty and rows else None
+
+
+def _left_out(table: Table, j: int) -> str:
+    separator = table.readers[0].dialect.separator
+    mark = {",": "a comma", ";": "a semicolon", "\t": "a tab"}.get(separator, quote(separator))
+    rows = len(table.readers[0].dialect.head)
+    return (
+        f"lines end with {mark}; the column behind it ({j}, the first being 0) has no name and is "
+        f"empty in the first {many(rows, 'row')}, and is left out"
+    )
 
 
 # Choosing -----------------------------------------------------------------------------------

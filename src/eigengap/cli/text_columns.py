@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eigengap.sources.files.csv_cells import has_decimal_comma
 from eigengap.sources.files.csv_faults import ragged
+from eigengap.sources.files.csv_looks import Look, look_of
 from eigengap.sources.wording import quote
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ MOST_ROWS = 3  # that a message names
 MOST_COLUMNS = 8
 MOST_CODES = 3  # different texts among numbers that may all stand for missing cells
 LONGEST_CODE = 40  # characters
+MOST_TEXTS = 100  # different texts of a column that are looked at
 WANTED = ", and the model was fitted to numbers there"
 
 
@@ -30,6 +31,7 @@ class Fault:
     sentence: str
     codes: tuple[str, ...] = ()  # that may stand for missing cells
     is_left_out: bool = False
+    by_hand: bool = False  # cells are to be written otherwise, which no option does
 
 
 def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
@@ -85,12 +87,9 @@ def _fault(
     codes = _codes(texts, len(cells), numbers)
     shown = " and ".join(quote(text) for text in (codes or texts[:1]))
     holds = f"column {quote(table.name(j))} holds text in {word} {where} ({shown})"
-    if has_decimal_comma(texts[0]):
-        return Fault(
-            j,
-            f"{holds}, which looks like a decimal comma; those are read where cells are parted by "
-            "semicolons",
-        )
+    looks = _looks(table, texts, numbers)
+    if looks:
+        return _by_hand(table, j, holds, looks, codes, can_ignore)
     if codes:
         it = "it" if len(codes) == 1 else "them"
         return Fault(j, f"{holds}. Treat {it} as missing: {_as_options(codes)}", codes)
@@ -100,6 +99,38 @@ def _fault(
     if not numbers:
         return Fault(j, f"{holds}. L{leave}", is_left_out=True)
     return Fault(j, f"{holds}, among numbers. Mend them, or l{leave}", is_left_out=True)
+
+
+def _looks(table: Table, texts: Sequence[str], numbers: int) -> dict[str, Look]:
+    """The texts that look like numbers written in another way."""
+    decimal = table.readers[0].dialect.cells.decimal
+    found = {text: look_of(text, decimal) for text in texts[:MOST_TEXTS]}
+    return {
+        text: look for text, look in found.items() if look is not None and (look.is_sure or numbers)
+    }
+
+
+def _by_hand(
+    table: Table,
+    j: int,
+    holds: str,
+    looks: dict[str, Look],
+    codes: Sequence[str],
+    can_ignore: bool,
+) -> Fault:
+    """Cells to be written otherwise; --na, or leaving the column out, is the second choice."""
+    text, look = next(iter(looks.items()))
+    alone = f"({quote(text)})"
+    told = f"{holds}, which {look}" if holds.endswith(alone) else f"{holds}. {quote(text)} {look}"
+    words = tuple(code for code in codes if code not in looks)
+    if words:
+        others = " and ".join(quote(word) for word in words)
+        told += f". Treat {others} as missing: {_as_options(words)}"
+    elif codes:
+        told += f". Or treat it as missing: {_as_options(codes)}"
+    elif can_ignore:
+        told += f". Or leave the column out: --ignore {as_argument(table, [j])}"
+    return Fault(j, told, words, by_hand=True)
 
 
 def _codes(texts: list[str], count: int, numbers: int) -> tuple[str, ...]:
@@ -147,7 +178,8 @@ def _told(table: Table, found: list[Fault]) -> list[str]:
     options = [f"--ignore {as_argument(table, leave)}"] if leave else []
     options += [_as_options(codes)] if codes else []
     if options and len(leave) < len(table.features):  # else nothing would be left
-        short.append(f"All of it at once: {' '.join(options)}")
+        by_hand = any(fault.by_hand for fault in found)
+        short.append(f"{'The others' if by_hand else 'All of it'} at once: {' '.join(options)}")
     return short
 
 

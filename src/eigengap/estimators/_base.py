@@ -26,7 +26,7 @@ from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.evidence import evidence_of
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
 from eigengap.fitting.plan import LARGEST_DENSE
-from eigengap.fitting.range import refuse_tiny_columns
+from eigengap.fitting.range import refuse_overflow, refuse_tiny_columns
 from eigengap.linalg import Array
 from eigengap.models.affine import AffineMap
 from eigengap.models.information import Evidence, Noise
@@ -70,6 +70,10 @@ class NoiseFloorWarning(UserWarning):
     """A noise variance fell to the least that the fit allows."""
 
 
+class UnboundedLikelihoodWarning(NoiseFloorWarning):
+    """The components leave no noise in the rows of the fit: the likelihood has no bound."""
+
+
 class UnitsWarning(UserWarning):
     """One noise variance is asked to serve columns of very different size."""
 
@@ -101,6 +105,7 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
     """Base class; subclasses give `_fit_model(source, keeper) -> GaussianFit` and `_prefix`."""
 
     _prefix = "PC"
+    _promises_density = True  # PCA is mostly used for its axes, which need none
     knows_cell_sd_ = False
 
     model_: LinearGaussian
@@ -209,6 +214,13 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
                 "cells mean little: there are more components than the seen cells determine, or "
                 "the data have no noise, or columns differ too much in size (scale=True helps)",
                 NoiseFloorWarning,
+            )
+        if self._promises_density and np.isposinf(fit.log_likelihood) and fit.spectrum.total > 0.0:
+            warn(
+                "the likelihood has no bound: the components leave no noise in the rows of the "
+                "fit, so that score_samples and standard deviations of filled cells mean nothing. "
+                "Take fewer components, or more rows",
+                UnboundedLikelihoodWarning,
             )
         if not fit.converged:
             warn(
@@ -521,6 +533,7 @@ def _sample_conditional(
 def _standard_deviations(source: Source) -> Array:
     """(d,) of the seen cells; 1 for a constant column, which has no scale to be undone."""
     variance = source.reduce(ColumnMoments.of).variance
+    refuse_overflow(float(np.sum(variance)), source)
     refuse_tiny_columns(source, variance)
     deviations = np.sqrt(variance)
     return np.where(deviations > 0, deviations, 1.0)

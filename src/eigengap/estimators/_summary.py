@@ -75,7 +75,7 @@ def summary_of(estimator: Any) -> Summary:
         tuple(_facts(estimator)),
         components,
         more,
-        tuple(_warnings(estimator)),
+        tuple(cautions(estimator)),
     )
 
 
@@ -233,10 +233,14 @@ def _convergence(estimator: Any, model: Any) -> Iterator[tuple[str, str]]:
     yield "fit", told
 
 
-def _warnings(estimator: Any) -> Iterator[str]:
+def cautions(estimator: Any) -> Iterator[str]:
+    """What makes the numbers of a fit mean less than they seem to."""
     model = _inner(estimator)
     if not getattr(model, "converged_", True) and not has_stopped_early(estimator):
         yield "the fit did not converge: raise max_iter, or tol"
+    height = getattr(model, "log_likelihood_", None)
+    if height is not None and np.ndim(height) == 0 and height == np.inf:
+        yield "the likelihood has no bound: no noise is left beside the components"
     at_floor = getattr(model, "heywood_", ())
     if at_floor:
         yield f"Heywood case: the factors explain {_columns(estimator, at_floor)} entirely"

@@ -22,6 +22,7 @@ from sklearn.utils.validation import (
 
 from eigengap.estimators._base import (
     NoiseFloorWarning,
+    UnboundedLikelihoodWarning,
     UnitsWarning,
     _on_dense,
     _standard_deviations,
@@ -216,8 +217,10 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
 
     @property
     def _settled(self) -> tuple[type[Warning], ...]:
-        """Codes were told of all rows; a standardised column may well hardly vary in a class."""
-        return (SentinelWarning, UnitsWarning) if self.scale else (SentinelWarning,)
+        """Codes were told of all rows; a standardised column may well hardly vary in a class; and
+        a class without a density is dealt with here."""
+        settled = (SentinelWarning, UnboundedLikelihoodWarning)
+        return (*settled, UnitsWarning) if self.scale else settled
 
     @property
     def _adapts(self) -> bool:

@@ -94,6 +94,7 @@ class PCA(PartialFit):
     (6, 1)
     """
 
+    _promises_density = False
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
         **CHECKPOINT_CONSTRAINTS,

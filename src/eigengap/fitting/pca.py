@@ -93,7 +93,7 @@ def _by_covariance(source: Source, q: Rank, fit_mean: bool) -> PCAFit:
 
 
 def _of_moments(source: Source, moments: Moments, q: Rank, fit_mean: bool) -> PCAFit:
-    _refuse_not_finite(moments.n_gaps, moments.mean)
+    _refuse_not_finite(source, moments.n_gaps, moments.mean)
     scatter = moments.scatter if fit_mean else moments.second_moment
     total = float(scatter.trace()) / moments.sum_w
     refuse_out_of_range(source, total, fit_mean)
@@ -130,13 +130,13 @@ def _by_gram(source: Source, q: Rank, fit_mean: bool) -> PCAFit:
     X = X if isinstance(X, np.ndarray) else X.tocsc()
     with np.errstate(over="ignore", invalid="ignore"):
         mean = _wide_shift(X, w, sum_w) if fit_mean else np.zeros(d)
-        _refuse_not_finite(_count_gaps(X, mean), mean)
+        _refuse_not_finite(source, _count_gaps(X, mean), mean)
         shift = mean if _far_from_zero(X, mean) else None
         G, rest = _gram(X, w, shift, sum_w, fit_mean)
         if shift is None and mean @ mean > 1e2 * G.trace() / sum_w:  # the sample did not show it
             shift = mean
             G, rest = _gram(X, w, shift, sum_w, fit_mean)
-        _refuse_not_finite(_count_gaps(X, G), G)
+        _refuse_not_finite(source, _count_gaps(X, G), G)
     total = float(G.trace()) / sum_w
     refuse_out_of_range(source, total, fit_mean)
     lam, V = np.linalg.eigh(G)
@@ -250,15 +250,15 @@ def _column_moments(source: Source) -> ColumnMoments:
         columns = source.reduce(ColumnMoments.of)
     most = int(columns.counts.max(initial=0))
     gaps = int(np.sum(most - columns.counts)) or int(most == 0)
-    _refuse_not_finite(gaps, columns.mean)
-    _refuse_not_finite(0, columns.m2)
+    _refuse_not_finite(source, gaps, columns.mean)
+    _refuse_not_finite(source, 0, columns.m2)
     return columns
 
 
-def _refuse_not_finite(n_gaps: int, sums: Array) -> None:
+def _refuse_not_finite(source: Source, n_gaps: int, sums: Array) -> None:
     if n_gaps:
         raise HasGaps
-    refuse_overflow(float(sums.sum()))
+    refuse_overflow(float(sums.sum()), source)
 
 
 def _centred(block: Block, mean: Array) -> Block:

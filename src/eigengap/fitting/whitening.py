@@ -73,7 +73,7 @@ class RankError(ValueError):
 def fit_columns(source: Source, method: ColumnMethod, ddof: int) -> Whitening:
     """Centring or normalising, each column by its seen cells."""
     columns = source.reduce(ColumnMoments.of)
-    refuse_overflow(float(np.sum(columns.m2)))
+    refuse_overflow(float(np.sum(columns.m2)), source)
     if method == "normalise":
         refuse_tiny_columns(source, columns.variance)
     counted = np.maximum(columns.sum_w - ddof, np.finfo(np.float64).tiny)
@@ -98,7 +98,7 @@ def column_units(source: Source, method: MixingMethod) -> Array | None:
     if method not in BY_CORRELATION:
         return None
     variance = source.reduce(ColumnMoments.of).variance
-    refuse_overflow(float(np.sum(variance)))
+    refuse_overflow(float(np.sum(variance)), source)
     refuse_tiny_columns(source, variance)
     return np.where(variance > 0.0, np.sqrt(variance), 1.0)
 

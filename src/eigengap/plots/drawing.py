@@ -188,13 +188,14 @@ def coloured(colour: Colour | None) -> Mapping[str, Any]:
     if colour is None:
         return {}
     if colour.categories is None:
+        how = _dates(colour.values) if colour.are_days else {}
         return {
             "color": alt.Color(
                 field="colour",
                 type="quantitative",
                 title=colour.title or None,
                 scale=alt.Scale(range="ramp"),
-                legend=alt.Legend(gradientLength=140),
+                legend=alt.Legend(gradientLength=140, **how),
             )
         }
     scale = alt.Scale(domain=colour.categories)
@@ -206,6 +207,17 @@ def coloured(colour: Colour | None) -> Mapping[str, Any]:
         "shape": alt.Shape(
             field="colour", type="nominal", title=colour.title or None, scale=scale, legend=legend
         ),
+    }
+
+
+def _dates(days: Sequence[float | None]) -> dict[str, Any]:
+    """A legend of days since 1970-01-01: the first, the last and the one between, as dates."""
+    seen = [day for day in days if day is not None]
+    low, high = min(seen, default=0.0), max(seen, default=0.0)
+    form = "%Y-%m-%d" if high - low > 3 else "%m-%d %H:%M"
+    return {
+        "labelExpr": f"utcFormat(datum.value * 86400000, '{form}')",
+        "values": [low, (low + high) / 2, high],
     }
 
 

@@ -22,6 +22,7 @@ from eigengap.plots.drawing import (
     upper,
 )
 from eigengap.plots.numbers.colour import Colour, colour_of
+from eigengap.plots.numbers.dates import as_date
 from eigengap.plots.numbers.eigenvalues import eigenvalues
 from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
 from eigengap.plots.numbers.scores import (
@@ -158,7 +159,11 @@ def points(
     said = {"row": "#row", "x": "#" + titles[0], "y": "#" + titles[1], "gaps": "#cells missing"}
     if colour is not None:
         columns["colour"] = colour.values
-        said["colour"] = "#" + colour.title if colour.categories is None else colour.title
+        if colour.are_days:
+            columns["date"] = [None if day is None else as_date(day) for day in colour.values]
+            said["date"] = colour.title
+        else:
+            said["colour"] = "#" + colour.title if colour.categories is None else colour.title
     opacity = 0.8 if len(T) <= 1000 else 0.45
     return (
         alt.Chart(data(**columns))

@@ -19,6 +19,7 @@ def report(
     color: Any = None,
     title: str | None = None,
     max_rows: int = 2000,
+    first_row: int = 0,
     provenance: Mapping[str, Any] | None = None,
     random_state: int = 0,
 ) -> Path:
@@ -44,6 +45,8 @@ def report(
     max_rows : int, default=2000
         Most rows that the file holds. Of a longer table so many are drawn at random, and the page
         says what is of all rows and what is of those.
+    first_row : int, default=0
+        What the first row is called: 0 as in Python, 1 as `eigengap score` and spreadsheets count.
     provenance : mapping, default=None
         Where the data came from, to be shown: command, file, SHA-256, time
         (`eigengap.persistence.provenance.provenance_of`). None takes what a loaded model carries.
@@ -76,6 +79,8 @@ def report(
     """
     if not isinstance(max_rows, Integral) or max_rows < 1:
         raise ValueError(f"max_rows, the rows to be shown, must be at least 1, got {max_rows!r}")
+    if not isinstance(first_row, Integral) or first_row < 0:
+        raise ValueError(f"first_row must be a whole number of at least 0, got {first_row!r}")
     if not isinstance(random_state, Integral) or random_state < 0:
         raise ValueError(f"random_state must be a whole number of at least 0, got {random_state!r}")
     from eigengap.persistence.atomic import require_writable, write_atomically
@@ -89,6 +94,7 @@ def report(
         color=color,
         title=title,
         max_rows=int(max_rows),
+        first_row=int(first_row),
         provenance=provenance,
         seed=int(random_state),
     )

@@ -6,25 +6,19 @@ which nearly every value is different names the rows: it is shown beside them an
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from math import isfinite
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-
+from eigengap.plots.numbers.dates import days_of, in_words, is_none
 from eigengap.reporting.words import clean, distinct
 from eigengap.sources.wording import quote
 
 MOST_LEVELS = 8  # colours that can be told apart, by the colour-blind too
 FEW_NUMBERS = 8  # different whole numbers that are still categories
 NAMING = 0.5  # share of different values from which a text names rows
-EPOCH = date(1970, 1, 1).toordinal()
-ISO_DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}(?!\d)")
 OTHER = "(other)"
 MISSING = "(missing)"
 
@@ -86,35 +80,6 @@ def asked_colour(name: str, values: Sequence[Any]) -> Colour:
     )
 
 
-def days_of(values: Sequence[Any]) -> tuple[float | None, ...] | None:
-    """Dates, also those written as 2024-05-31, as days since 1970-01-01; None where not all are."""
-    found = [None if is_none(value) else _day(value) for value in values]
-    right = all(day is not None or is_none(v) for day, v in zip(found, values, strict=True))
-    return tuple(found) if right else None
-
-
-def _day(value: Any) -> float | None:
-    if isinstance(value, str):
-        if not ISO_DATE.match(value):
-            return None
-        try:
-            value = datetime.fromisoformat(value.strip())
-        except ValueError:
-            return None
-    elif isinstance(value, np.datetime64):
-        return float((value - np.datetime64(0, "s")) / np.timedelta64(1, "D"))
-    if not isinstance(value, date):  # a datetime is one, and so is a Timestamp of pandas
-        return None
-    whole = float(value.toordinal() - EPOCH)
-    if not isinstance(value, datetime):
-        return whole
-    zone = value.utcoffset()
-    late = timedelta(hours=value.hour, minutes=value.minute, seconds=value.second) - (
-        zone or timedelta()
-    )
-    return whole + late / timedelta(days=1)
-
-
 def _category(name: str, texts: Sequence[str | None], order: Any) -> Colour:
     counts = Counter(text for text in texts if text is not None)
     levels = sorted(counts, key=lambda text: (order(text), text))
@@ -131,21 +96,6 @@ def _category(name: str, texts: Sequence[str | None], order: Any) -> Colour:
     places = {level: k for k, level in enumerate(levels)}
     codes = tuple(places[MISSING if text is None else text] for text in texts)
     return Colour(name, distinct(levels), codes, note=note)
-
-
-def is_none(value: Any) -> bool:
-    """Whether a cell of a column of any kind holds nothing: null, NaN, NaT or infinite."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    if isinstance(value, np.datetime64):
-        return bool(np.isnat(value))
-    return isinstance(value, Real) and not isfinite(float(value))
-
-
-def in_words(value: Any) -> str:
-    """A value of any kind; a date without its midnight."""
-    text = str(value)
-    return text.removesuffix(" 00:00:00") if isinstance(value, datetime) else text
 
 
 def _is_number(value: Any) -> bool:

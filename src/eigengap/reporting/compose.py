@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def compose(
     color: Any,
     title: str | None,
     max_rows: int,
+    first_row: int = 0,
     provenance: Mapping[str, Any] | None,
     seed: int,
 ) -> str:
@@ -46,7 +48,7 @@ def compose(
     if provenance is None:
         provenance = getattr(estimator, "provenance_", None) or {}
     with listening() as told, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        look = read(subject, X, max_rows, seed)
+        look = replace(read(subject, X, max_rows, seed), first_row=first_row)
         names = _names(subject, look)
         labels = labels_of(subject, X, look, color if isinstance(color, str) else None)
         given, start = chosen_colour(color, look, labels, names, subject.names)

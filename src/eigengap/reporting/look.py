@@ -83,6 +83,12 @@ class Look:
     gaps: Gaps  # of all rows
     mean: Array  # (d,) of the seen cells of all rows
     sd: Array  # (d,) likewise
+    first_row: int = 0  # what the first row of the table is called
+
+    @property
+    def numbers(self) -> NDArray[np.intp]:
+        """(m,) by which the rows that are shown go."""
+        return self.at + self.first_row
 
     @property
     def n_rows(self) -> int:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from eigengap.linalg import Array
-from eigengap.reporting.colours import Colour, colour_of, in_words, is_none
+from eigengap.plots.numbers.dates import in_words, is_none
+from eigengap.reporting.colours import Colour, colour_of
 from eigengap.reporting.distances import RowDistances
 from eigengap.reporting.look import Look
 from eigengap.reporting.reading import Label
@@ -62,7 +63,8 @@ def payload(
     """The JSON of the interactive part."""
     missing = np.isnan(look.X).sum(axis=1)
     return {
-        "rows": [int(i) for i in look.at],
+        "rows": [int(i) for i in look.numbers],
+        "first": look.first_row,
         "axes": list(scores.axes),
         "scores": [_column(scores.Z[:, k]) for k in range(scores.Z.shape[1])],
         "cov": _covariances(scores.cov),

@@ -176,8 +176,7 @@ def _on_law(p: Array, subject: Subject, look: Look) -> str:
     if tail_is_heavy(known):
         return (
             "Far rows are farther than the model predicts. Its components stay meaningful; "
-            'p-values and intervals are to be taken as rough. Student noise (noise="student") '
-            "would keep such rows from moving the fit."
+            f"p-values and intervals are to be taken as rough. {_on_student_noise(subject)}"
         )
     if not bulk_departs(known):
         return "Distances from the model follow the law that it predicts, as far as chance goes."
@@ -199,6 +198,13 @@ def _on_law(p: Array, subject: Subject, look: Look) -> str:
         f"model than Gaussian rows would be. Curved relations, {unequal}and groups of rows can "
         "each do that; distances alone do not tell which."
     )
+
+
+def _on_student_noise(subject: Subject) -> str:
+    if subject.student is not None:
+        return "Its Student noise expects such rows, and they have moved the fit little."
+    whose = "" if subject.kind in ("PPCA", "FactorAnalysis") else "PPCA with "
+    return f'{whose}Student noise (noise="student") would keep such rows from moving the fit.'
 
 
 def _t2_spe(distances: RowDistances, rows: list[str]) -> Figure:

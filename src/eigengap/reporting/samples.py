@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.reporting.colours import Colour, asked_colour, in_words, is_none
+from eigengap.plots.numbers.dates import in_words, is_none
+from eigengap.reporting.colours import Colour, asked_colour
 from eigengap.reporting.distances import RowDistances
 from eigengap.reporting.look import Look
 from eigengap.reporting.payload import cells_shown, colours_of, payload
@@ -39,10 +40,10 @@ def row_names(look: Look, labels: tuple[Label, ...]) -> list[str]:
     """Positions, with the name that a column gives to every row where there is one."""
     own = next((label for label in labels if _names_rows(label)), None)
     if own is None:
-        return [whole(int(i)) for i in look.at]
+        return [whole(int(i)) for i in look.numbers]
     return [
         f"{whole(int(i))} ({clean(in_words(value), LONGEST)})"
-        for i, value in zip(look.at, own.values, strict=True)
+        for i, value in zip(look.numbers, own.values, strict=True)
     ]
 
 
@@ -115,7 +116,7 @@ def samples(
         rows=rows,
         note=_note(scores),
         features_note=features_note,
-        caption=f"{count(len(look.at), 'row')}; rows are counted from 0",
+        caption=f"{count(len(look.at), 'row')}; rows are counted from {look.first_row}",
         glance=_glance(look, scores),
     )
 

@@ -20,7 +20,6 @@ import numpy as np
 
 from eigengap.linalg import Array
 from eigengap.plots.numbers.linear import require_linear
-from eigengap.plots.numbers.rows import Table
 from eigengap.plots.numbers.scores import scores_of
 
 Scaling = Literal["rows", "columns", "symmetric"]
@@ -43,13 +42,13 @@ class Biplot:
 
 
 def biplot_numbers(
-    estimator: Any, table: Table, axes: tuple[int, ...], scaling: Scaling = "rows"
+    estimator: Any, X: Any, axes: tuple[int, ...] = (0, 1), scaling: Scaling = "rows"
 ) -> Biplot:
     """Points of rows and arrows of columns along some components (positions)."""
     if scaling not in get_args(Scaling):
         raise ValueError(f'scaling must be "rows", "columns" or "symmetric", got {scaling!r}')
     view = require_linear(estimator, "biplot")
-    T = scores_of(estimator, table.X)[:, axes]
+    T = scores_of(estimator, X)[:, axes]
     L = view.L[:, axes]
     length = np.sqrt(np.sum(L**2, axis=0))
     length = np.where(length > 0.0, length, 1.0)

@@ -16,7 +16,7 @@ from eigengap.linalg import Array, sign_rule
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.mixture import MixtureOfLinearGaussians
 from eigengap.plots.numbers.names import labels
-from eigengap.plots.numbers.rows import bare
+from eigengap.plots.numbers.rows import all_rows, bare
 from eigengap.plots.numbers.scores import ScoreEllipses
 
 
@@ -33,9 +33,10 @@ class Clusters:
 
 
 def mixture_numbers(
-    estimator: Any, X: Array, axes: tuple[int, ...] = (0, 1), level: float = 0.95
+    estimator: Any, X: Any, axes: tuple[int, ...] = (0, 1), level: float = 0.95
 ) -> Clusters:
     """Rows X (m, d) and the components of a fitted mixture, projected."""
+    X = all_rows(X, estimator).X
     mixture, unit, names = _parts(estimator)
     mu = mixture.mean() / unit
     models = [model.gaussian.rescaled(1.0 / unit) for model in mixture.models]

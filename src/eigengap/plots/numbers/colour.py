@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.plots.numbers.dates import days_of, in_words
 from eigengap.plots.numbers.names import label, labels, listed
 from eigengap.plots.numbers.one_column import one_column
 from eigengap.plots.numbers.rows import Table
 
 MOST_CATEGORIES = 8  # colours and shapes that can be told apart
 UNKNOWN = "missing"
+NO_NUMBERS = (str, bytes, bool, np.bool_, np.datetime64, np.timedelta64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +27,7 @@ class Colour:
     title: str
     categories: list[str] | None  # in the order of the legend; None for numbers
     note: str = ""  # what was put together
+    are_days: bool = False  # numbers are days since 1970-01-01
 
 
 def colour_of(color: Any, X: Any, table: Table) -> Colour | None:
@@ -48,13 +51,16 @@ def colour_of(color: Any, X: Any, table: Table) -> Colour | None:
     if numbers is not None and not _few(numbers):
         found = [None if np.isnan(v) else float(v) for v in numbers[table.at]]
         return Colour(found, title, None)
+    days = days_of(values) if numbers is None else None
+    if days is not None and len({day for day in days if day is not None}) > MOST_CATEGORIES:
+        return Colour([days[i] for i in table.at], title, None, are_days=True)
     if numbers is not None:
         shown = [None if np.isnan(v) else f"{v:g}" for v in numbers[table.at]]
     return _categories(shown, title)
 
 
 def _categories(values: Sequence[Any], title: str) -> Colour:
-    keys = [None if _is_unknown(value) else str(value) for value in values]
+    keys = [None if _is_unknown(value) else in_words(value) for value in values]
     count = Counter(key for key in keys if key is not None)
     order = sorted(count, key=_natural)
     note = ""
@@ -73,6 +79,8 @@ def _categories(values: Sequence[Any], title: str) -> Colour:
 
 
 def _listed(color: Any) -> list[Any]:
+    if getattr(getattr(color, "dtype", None), "kind", "") == "M" and isinstance(color, np.ndarray):
+        return list(color)  # tolist would make numbers of them
     for method in ("to_list", "to_pylist", "tolist"):  # polars and pandas, pyarrow, NumPy
         if hasattr(color, method):
             color = getattr(color, method)()
@@ -87,7 +95,7 @@ def _listed(color: Any) -> list[Any]:
 def _numbers(values: Sequence[Any]) -> Any:
     """As float64 where all are numbers, else None."""
     known = [value for value in values if not _is_unknown(value)]
-    if not known or any(isinstance(v, str | bytes | bool | np.bool_) for v in known):
+    if not known or any(isinstance(v, NO_NUMBERS) for v in known):
         return None
     try:
         found = np.array([np.nan if _is_unknown(v) else float(v) for v in values])

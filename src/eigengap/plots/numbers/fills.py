@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from eigengap.linalg import Array
-from eigengap.plots.numbers.rows import bare
+from eigengap.plots.numbers.rows import all_rows, bare
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Calibration:
         return np.array([np.mean(deviation <= special.ndtri(0.5 + p / 2.0)) for p in levels])
 
 
-def fills(estimator: Any, X: Array, level: float = 0.95) -> Fills:
+def fills(estimator: Any, X: Any, level: float = 0.95) -> Fills:
     """Every unseen cell of X (m, d) with its interval."""
     if not hasattr(estimator, "impute"):
         raise AttributeError(
@@ -60,7 +60,7 @@ def fills(estimator: Any, X: Array, level: float = 0.95) -> Fills:
         )
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-    model = bare(estimator)
+    X, model = all_rows(X, estimator).X, bare(estimator)
     row, column = np.nonzero(np.isnan(X))
     value, std = (np.asarray(table, dtype=float) for table in model.impute(X, return_std=True))
     reach = special.ndtri(0.5 + level / 2.0) * std
@@ -73,7 +73,7 @@ def fills(estimator: Any, X: Array, level: float = 0.95) -> Fills:
 
 def calibration(
     estimator: Any,
-    X: Array,
+    X: Any,
     *,
     truth: Array | None = None,
     share: float = 0.1,
@@ -87,6 +87,7 @@ def calibration(
         return _of_known(found, known)
     if not 0.0 < share < 1.0:
         raise ValueError(f"held_out, the share of cells to hide, must lie in (0, 1), got {share!r}")
+    X = all_rows(X, estimator).X
     hidden = (np.random.default_rng(seed).random(X.shape) < share) & ~np.isnan(X)
     # A row keeps at least one of its cells: of nothing nothing is predicted.
     hidden[~np.any(~np.isnan(X) & ~hidden, axis=1)] = False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.plots.numbers.rows import Table
+from eigengap.plots.numbers.rows import MOST_READ, table_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +41,9 @@ class Missingness:
         return int(np.sum(self.rows[~self.patterns.any(axis=1)]))
 
 
-def missingness_summary(table: Table, most: int = 20) -> Missingness:
+def missingness_summary(X: Any, most: int = 20) -> Missingness:
     """Count the patterns of gaps in a table; no more than `most` of them are listed."""
+    table = table_of(X, most=MOST_READ)
     gaps = np.isnan(table.X)
     packed = np.packbits(gaps, axis=1)
     _, first, which = np.unique(packed, axis=0, return_index=True, return_inverse=True)

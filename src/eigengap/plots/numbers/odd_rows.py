@@ -18,7 +18,7 @@ from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.novelty import Distances, noise_ratios
 from eigengap.models.reference import Reference
 from eigengap.models.student import StudentLinearGaussian
-from eigengap.plots.numbers.rows import bare
+from eigengap.plots.numbers.rows import all_rows, bare
 
 HALVINGS = 80  # of the search for a limit
 
@@ -38,9 +38,9 @@ class OddRows:
     alpha: float
 
 
-def odd_rows(detector: Any, X: Array, *, most: int = 6, alpha: float | None = None) -> OddRows:
+def odd_rows(detector: Any, X: Any, *, most: int = 6, alpha: float | None = None) -> OddRows:
     """The statistics of rows X (m, d) under a detector, or a model that can serve as one."""
-    detector = detector_for(detector)
+    X, detector = all_rows(X, detector).X, detector_for(detector)
     level = float(detector.alpha) if alpha is None else alpha
     plain = bare(detector)
     found = plain.statistics(X)

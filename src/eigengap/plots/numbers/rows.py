@@ -81,6 +81,11 @@ def table_of(X: Any, estimator: Any = None, *, most: int = MOST_ROWS, **how: Any
     )
 
 
+def all_rows(X: Any, estimator: Any = None) -> Table:
+    """Every row of X, for the numbers of rows; a table that was read already is taken as it is."""
+    return table_of(X, estimator, most=np.iinfo(np.intp).max)
+
+
 def source_for(estimator: Any, X: Any, **how: Any) -> Source:
     """X as a source with the columns of the fit."""
     if isinstance(X, Source):

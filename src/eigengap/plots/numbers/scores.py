@@ -21,7 +21,7 @@ from scipy import special
 from eigengap.linalg import Array
 from eigengap.models.posterior import Posterior
 from eigengap.plots.numbers.linear import linear_view
-from eigengap.plots.numbers.rows import bare, inner
+from eigengap.plots.numbers.rows import all_rows, bare, inner
 
 OUTLINE = 33  # points of an ellipse, the last one the first
 
@@ -50,8 +50,9 @@ class ScoreEllipses:
         return self.centre[:, 0] - reach, self.centre[:, 0] + reach
 
 
-def scores_of(estimator: Any, X: Array) -> Array:
+def scores_of(estimator: Any, X: Any) -> Array:
     """transform(X) of rows (m, d): (m, q), float64."""
+    X = all_rows(X, estimator).X
     return np.asarray(bare(inner(estimator)).transform(X), dtype=np.float64)
 
 
@@ -76,8 +77,8 @@ def check_axes(axes: Any, q: int, name: str) -> tuple[int, ...]:
 
 def score_ellipses(
     estimator: Any,
-    X: Array,
-    axes: tuple[int, ...],
+    X: Any,
+    axes: tuple[int, ...] = (0, 1),
     *,
     level: float = 0.95,
     most: int = 200,
@@ -86,7 +87,7 @@ def score_ellipses(
 
     Of more than `most` such rows those that are least sure are taken. `axes` are positions.
     """
-    model = inner(estimator)
+    X, model = all_rows(X, estimator).X, inner(estimator)
     gappy = np.flatnonzero(np.isnan(X).any(axis=1))
     if not hasattr(model, "posterior") or len(gappy) == 0:
         return None

@@ -27,12 +27,13 @@ from eigengap.plots.numbers.linear import (
     orthonormal_axes,
     require_linear,
 )
-from eigengap.plots.numbers.rows import Table, inner
+from eigengap.plots.numbers.rows import MOST_READ, Table, all_rows, inner, table_of
 from eigengap.plots.numbers.scores import scores_of
 
 
-def correlations(estimator: Any, table: Table | None = None) -> Array:
+def correlations(estimator: Any, X: Any = None) -> Array:
     """Correlation of every column with every component: (d, q); 0 for a constant column."""
+    table = None if X is None else table_of(X, estimator, most=MOST_READ)
     view = linear_view(estimator)
     if table is not None and table.is_complete:
         return _sample_correlations(table.X, scores_of(estimator, table.X))
@@ -58,25 +59,25 @@ def variable_contributions(estimator: Any) -> Array:
     return 100.0 * squares / np.where(total > 0.0, total, 1.0)
 
 
-def row_contributions(estimator: Any, table: Table) -> Array:
+def row_contributions(estimator: Any, X: Any) -> Array:
     """Share of every row in every component, in per cent: (m, q), columns sum to 100."""
-    T = _orthogonal_scores(estimator, table, "contributions of rows")[0]
+    T = _orthogonal_scores(estimator, X, "contributions of rows")[0]
     total = np.sum(T**2, axis=0)
     return np.asarray(100.0 * T**2 / np.where(total > 0.0, total, 1.0))
 
 
-def variable_cos2(estimator: Any, table: Table | None = None) -> Array:
+def variable_cos2(estimator: Any, X: Any = None) -> Array:
     """Share of every column's variance along every component: (d, q)."""
-    return correlations(estimator, table) ** 2
+    return correlations(estimator, X) ** 2
 
 
-def row_cos2(estimator: Any, table: Table) -> Array:
+def row_cos2(estimator: Any, X: Any) -> Array:
     """Share of every row's squared distance from the mean along every component: (m, q)."""
-    T, distance = _orthogonal_scores(estimator, table, "cos2 of rows")
+    T, distance = _orthogonal_scores(estimator, X, "cos2 of rows")
     return np.asarray(T**2 / np.where(distance > 0.0, distance, 1.0)[:, None])
 
 
-def _orthogonal_scores(estimator: Any, table: Table, what: str) -> tuple[Array, Array]:
+def _orthogonal_scores(estimator: Any, X: Any, what: str) -> tuple[Array, Array]:
     """Projections on orthonormal axes (m, q), and expected squared distances (m,)."""
     U, view = orthonormal_axes(estimator), linear_view(estimator)
     if U is None or view is None or view.density is None:
@@ -84,7 +85,7 @@ def _orthogonal_scores(estimator: Any, table: Table, what: str) -> tuple[Array, 
             f"{type(estimator).__name__} has no {what}: that needs components which are "
             "orthogonal directions. PCA, PPCA and BayesianPCA have them"
         )
-    Y, unknown = _filled(view, table.X)
+    Y, unknown = _filled(view, all_rows(X, estimator).X)
     return Y @ U, np.sum(Y**2 + unknown, axis=1)
 
 

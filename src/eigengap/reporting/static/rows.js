@@ -183,7 +183,7 @@ function table() {
   const told = !n ? `${whole(count)} row${count === 1 ? "" : "s"}`
     : rows.length < count ? `${whole(n)} of ${whole(count)} rows, the selected ones`
     : `${whole(count)} rows, ${whole(n)} of them ticked`;
-  $("rows-caption").textContent = `${told}; rows are counted from 0`;
+  $("rows-caption").textContent = `${told}; rows are counted from ${data.first}`;
   $("before").disabled = state.at === 0;
   $("after").disabled = state.at >= last;
 }

@@ -1,4 +1,7 @@
-"""From columns, as Arrow has them, to blocks of rows, as fits want them: written once, in place."""
+"""From columns, as Arrow has them, to blocks of rows: written once, in place.
+
+Blocks are in Fortran's order: products with them are as fast, and columns are copied as they are.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class Blocks:
         rows, views = self._shape[0], []
         while count:
             if not self._made or self._filled == rows:
-                self._made.append(np.empty(self._shape, dtype=self._dtype))
+                self._made.append(np.empty(self._shape, dtype=self._dtype, order="F"))
                 self._filled = 0
             stop = min(rows, self._filled + count)
             views.append(self._made[-1][self._filled : stop])
@@ -42,7 +45,7 @@ class Blocks:
         yield from self.full()
         for block in self._made:
             part = block[: self._filled]
-            yield part if 2 * self._filled > self._shape[0] else part.copy()
+            yield part if 2 * self._filled > self._shape[0] else part.copy(order="F")
 
 
 def in_blocks(
@@ -65,8 +68,11 @@ def write_across(views: Sequence[NDArray[Any]], columns: Sequence[NDArray[Any]])
 
 
 def write_columns(block: NDArray[Any], columns: Sequence[NDArray[Any]]) -> None:
-    """The columns (m,) into block (m, d), which is in C order, a few rows of all columns a time."""
-    step = max(LEAST_ROWS, TILE // max(1, block.itemsize * block.shape[1]))
+    """The columns (m,) into block (m, d); in C order, a few rows of all columns at a time."""
+    if block.strides[0] == block.itemsize:
+        step = max(1, len(block))
+    else:
+        step = max(LEAST_ROWS, TILE // max(1, block.itemsize * block.shape[1]))
     for start in range(0, len(block), step):
         tile = block[start : start + step]
         for j, column in enumerate(columns):

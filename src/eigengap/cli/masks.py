@@ -1,0 +1,108 @@
+"""Which samples of a picture are missing: a picture says so, chance does, or NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.cli.errors import Unfittable, WrongUsage, shown
+from eigengap.cli.files import as_file
+from eigengap.cli.narration import Narrator
+from eigengap.cli.pictures import Picture, read_picture
+
+RANDOM = "random:"
+
+
+def hides(mask: str | None) -> bool:
+    """Whether what the mask takes away is known: random:SHARE damages the picture itself."""
+    return mask is not None and mask.startswith(RANDOM)
+
+
+def share_of(mask: str) -> float:
+    """SHARE of random:SHARE, which is refused before anything is read."""
+    text = mask.removeprefix(RANDOM)
+    try:
+        share = float(text.rstrip("%")) / (100.0 if text.endswith("%") else 1.0)
+    except ValueError:
+        share = -1.0
+    if not 0.0 < share < 1.0:
+        raise WrongUsage(
+            f"--mask {mask}: the share of samples to hide lies between 0 and 1, e.g. random:0.8"
+        )
+    return share
+
+
+def missing_of(mask: str | None, picture: Picture, seed: int) -> NDArray[Any]:
+    """Which samples are missing, of the shape of the picture's pixels."""
+    pixels = picture.pixels
+    gone = np.isnan(pixels.astype(np.float64, copy=False))
+    if mask is None:
+        if not gone.any():
+            raise WrongUsage(
+                f"nothing of {shown(picture.given)} is missing. Say what is: --mask PICTURE, in "
+                "which what is not black is missing, or --mask random:0.8 to try it"
+            )
+    elif hides(mask):
+        gone = gone | (np.random.default_rng(seed).random(pixels.shape) < share_of(mask))
+    else:
+        gone = gone | _of_picture(mask, picture)
+    if gone.all():
+        raise Unfittable(
+            f"all of {shown(picture.given)} is missing. In a mask what is not black is missing and "
+            "what is black is seen: is it the other way round?"
+        )
+    return gone
+
+
+def quality(
+    mask: str | None,
+    picture: Picture,
+    filled: NDArray[Any],
+    missing: NDArray[Any],
+    narrator: Narrator,
+) -> str:
+    """How near the truth, where it is known: the ratio of peak to noise, in decibels."""
+    if not hides(mask):
+        return ""
+    known = ~np.isnan(picture.pixels.astype(np.float64))
+    error = np.where(known, filled.astype(np.float64) - picture.pixels, 0.0)
+    over_all = _decibels(error[known], picture.top)
+    over_gaps = _decibels(error[known & missing], picture.top)
+    narrator.facts.update(psnr=over_all, psnr_of_hidden=over_gaps)
+    return f"; PSNR {over_all:.2f} dB, of what was hidden alone {over_gaps:.2f} dB"
+
+
+def _decibels(error: NDArray[Any], top: float) -> float:
+    mean = float(np.mean(error**2)) if error.size else 0.0
+    return float("inf") if mean == 0.0 else float(10.0 * np.log10(top**2 / mean))
+
+
+def _of_picture(mask: str, picture: Picture) -> NDArray[Any]:
+    with as_file(mask, "--mask") as path:
+        found = read_picture(mask, path)
+        lossy = _is_jpeg(path)
+    if found.pixels.shape[:2] != picture.pixels.shape[:2]:
+        (h, w), (height, width) = found.pixels.shape[:2], picture.pixels.shape[:2]
+        raise Unfittable(
+            f"the mask {shown(mask)} is {w} x {h} pixels, and {shown(picture.given)} is {width} x "
+            f"{height}; they must be of the same size"
+        )
+    # JPEG does not keep black black: there it is the darker half.
+    marked: NDArray[Any] = np.asarray(found.pixels > (found.top / 2 if lossy else 0))
+    if marked.ndim == 3:
+        marked = np.asarray(marked.any(axis=2))
+    if found.opacity is not None:  # what is seen through is not painted over
+        marked = marked & (found.opacity > 0)
+    if not marked.any():
+        raise WrongUsage(
+            f"the mask {shown(mask)} is black all over, so that nothing is missing: what is not "
+            "black is"
+        )
+    return marked if picture.pixels.ndim == 2 else np.repeat(marked[..., None], 3, axis=2)
+
+
+def _is_jpeg(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(3) == b"\xff\xd8\xff"

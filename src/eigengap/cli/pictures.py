@@ -1,0 +1,235 @@
+"""What `denoise` and `inpaint` share: a picture in, a picture out, and maps and comparisons."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.cli.errors import WrongUsage, shown
+from eigengap.cli.files import (
+    DASH,
+    check_apart,
+    check_not_input,
+    check_output,
+    copy_to_stdout,
+    terminal_output,
+)
+from eigengap.cli.narration import Narrator, figure, size
+
+BESIDE = "<beside>"  # --compare without a name
+SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """The samples of a picture; opacity is kept apart and comes back as it was."""
+
+    given: str
+    pixels: NDArray[Any]  # (h, w) or (h, w, c), c of colour
+    opacity: NDArray[Any] | None  # (h, w)
+
+    @property
+    def top(self) -> float:
+        """The largest sample that there can be: of floats, the largest that there is."""
+        if self.pixels.dtype.kind == "u":
+            return float(np.iinfo(self.pixels.dtype).max)
+        return float(np.nanmax(self.pixels, initial=1.0))
+
+    def whole(self, pixels: NDArray[Any]) -> NDArray[Any]:
+        if self.opacity is None:
+            return pixels
+        return np.dstack([pixels, self.opacity])
+
+    def facts(self) -> dict[str, Any]:
+        h, w = self.pixels.shape[:2]
+        channels = 1 if self.pixels.ndim == 2 else self.pixels.shape[2]
+        return {
+            "image": self.given, "width": w, "height": h, "channels": channels,
+            "type": str(self.pixels.dtype),
+        }  # fmt: skip
+
+    def in_words(self) -> str:
+        h, w = self.pixels.shape[:2]
+        depth = {1: "8 bits", 2: "16 bits"}.get(self.pixels.dtype.itemsize, "floats")
+        colour = "grey" if self.pixels.ndim == 2 else "colour"
+        return f"{shown(self.given)}, {w} x {h} pixels, {colour}, {depth}"
+
+
+def read_picture(given: str, path: str) -> Picture:
+    from eigengap.images.files import read_image
+
+    pixels = np.asarray(read_image(path))
+    if pixels.ndim == 3 and pixels.shape[2] in (2, 4):
+        opacity, pixels = pixels[..., -1], pixels[..., :-1]
+    else:
+        opacity = None
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[..., 0]
+    return Picture(given, np.ascontiguousarray(pixels), opacity)
+
+
+def how_of(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of a model of patches, as `denoise_image` and `inpaint_image` take them."""
+    return {
+        "model": given["name"],
+        "n_components": _components(given["components"]),
+        "random_state": given["seed"],
+    }
+
+
+def _components(text: str | None) -> int | str:
+    if text is None or text == "auto":
+        return "auto"
+    if text.isascii() and text.isdecimal() and int(text) >= 1:
+        return int(text)
+    raise WrongUsage(f"-k {text}: it is a whole number of components from 1 on (20), or auto")
+
+
+# Names ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be written where; refused before the work where it cannot be."""
+
+    image: str
+    word: str  # what is done to it
+    output: str | None  # None until the picture is known: beside it
+    sd: str | None
+    compare: str | None
+    force: bool
+
+    @classmethod
+    def of(
+        cls, image: str, word: str, output: str | None, force: bool, given: dict[str, Any]
+    ) -> Self:
+        if output == DASH and given["as_json"]:
+            raise WrongUsage("--json wants standard output: name a file with -o")
+        terminal_output(output or "", "a picture")
+        compare = given["compare"]
+        if compare == BESIDE:
+            compare = beside(image, "compared")
+        plan = cls(image, word, output, given["sd"], compare, force)
+        plan._require_names()
+        return plan
+
+    def for_picture(self, picture: Picture) -> Self:
+        """With a name for what is written; floats have no place in PNG."""
+        suffix = ".tif" if picture.pixels.dtype.kind == "f" else ".png"
+        plan = self
+        if self.output is None:
+            plan = replace(self, output=beside(self.image, self.word, suffix))
+            plan._require_names()
+        plan._require_holds(picture)
+        return plan
+
+    def _require_names(self) -> None:
+        for option, path in (("-o", self.output), ("--sd", self.sd), ("--compare", self.compare)):
+            if path is None:
+                continue
+            if path == DASH and option != "-o":
+                raise WrongUsage(f"{option} -: only the picture itself goes to standard output")
+            if path != DASH and Path(path).suffix.lower() not in SUFFIXES:
+                raise WrongUsage(
+                    f"{option} {shown(path)} ends in none of {', '.join(SUFFIXES)}, and the suffix "
+                    "tells what to write"
+                )
+            check_not_input(path, self.image, "what is written")
+            check_output(path, self.force, option=f"{option} FILE")
+        check_apart(self.output, self.sd, self.compare)
+
+    def _require_holds(self, picture: Picture) -> None:
+        """Refuse a format that has no place for the samples."""
+        from eigengap.images.files import _pixels, format_of
+
+        assert self.output is not None
+        if self.output == DASH:
+            return
+        one = picture.whole(picture.pixels)[:1, :1]
+        try:
+            _pixels(one, format_of(self.output), self.output)
+        except ValueError as error:
+            said = str(error).removeprefix(f"{self.output}: ")
+            said = said.replace(", or give array[..., :-1]", "")
+            raise WrongUsage(f"-o {shown(self.output)}: {said}") from None
+
+    def write(
+        self,
+        narrator: Narrator,
+        picture: Picture,
+        found: Any,
+        **known: Any,
+    ) -> None:
+        """All that was asked for; `known` is the mask and the original, for the comparison."""
+        assert self.output is not None
+        count = write_picture(self.output, picture.whole(found.image), self.force)
+        tell_written(narrator, self.output, count, wrote=self.output, bytes=count)
+        if self.sd is not None:
+            write_sd(self.sd, found.sd, self.force, narrator)
+        if self.compare is not None:
+            write_compared(self.compare, picture, found, known, self.force, narrator)
+
+
+def beside(given: str, word: str, suffix: str = ".png") -> str:
+    """
+    >>> beside("pictures/photo.jpg", "denoised")
+    'pictures/photo.denoised.png'
+    """
+    if given == DASH:
+        return word + suffix
+    return str(Path(given).with_name(f"{Path(given).stem}.{word}{suffix}"))
+
+
+# Writing -------------------------------------------------------------------------------------
+
+
+def write_picture(path: str, pixels: NDArray[Any], force: bool) -> int:
+    """Write it, to standard output as PNG or TIFF, and say how many bytes it has."""
+    from eigengap.images.files import write_image
+
+    if path != DASH:
+        target = os.path.expanduser(path)
+        write_image(target, pixels, force=force)
+        return os.path.getsize(target)
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="eigengap-") as folder:
+        kept = os.path.join(folder, "picture.tif" if pixels.dtype.kind == "f" else "picture.png")
+        write_image(kept, pixels)
+        copy_to_stdout(kept)
+        return os.path.getsize(kept)
+
+
+def tell_written(narrator: Narrator, path: str, count: int, what: str = "", **facts: Any) -> None:
+    where = "standard output" if path == DASH else shown(path)
+    narrator.say("Wrote", f"{where} ({size(count)}){what}", **facts)
+
+
+def write_sd(path: str, sd: NDArray[Any], force: bool, narrator: Narrator) -> None:
+    """Standard deviations of the samples: in TIFF as they are, elsewhere as shades of grey."""
+    largest = float(np.max(sd, initial=0.0))
+    if path != DASH and Path(path).suffix.lower() in (".tif", ".tiff"):
+        count = write_picture(path, sd.astype(np.float32), force)
+        told = f": standard deviations, 0 to {figure(largest)}"
+    else:
+        shades = np.round(sd * (255.0 / (largest or 1.0))).astype(np.uint8)
+        count = write_picture(path, shades, force)
+        told = f": standard deviations, black is 0 and white {figure(largest)}"
+    tell_written(narrator, path, count, told, sd=path, largest_sd=largest)
+
+
+def write_compared(
+    path: str, picture: Picture, found: Any, known: dict[str, Any], force: bool, narrator: Narrator
+) -> None:
+    """Before and after side by side, in eight bits."""
+    from eigengap.images.comparing import before_and_after
+
+    count = write_picture(path, before_and_after(picture.pixels, found, **known), force)
+    first = "original, damaged" if "original" in known else "as it was"
+    told = f": {first}, restored, standard deviation"
+    tell_written(narrator, path, count, told, compared=path)

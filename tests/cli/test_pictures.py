@@ -1,0 +1,231 @@
+"""`denoise` and `inpaint`: pictures in and out, what is kept to the last bit, what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.cli.running import call
+
+from eigengap.images import denoise_image, inpaint_image
+from eigengap.images.comparing import before_and_after
+from eigengap.images.files import read_image, write_image
+
+H, W, SIGMA = 28, 32, 12.0
+QUICK = ("-m", "ppca", "-k", "6")
+
+
+def clean(channels: int = 1) -> np.ndarray:
+    """Waves, of 8 bits."""
+    y, x = np.mgrid[:H, :W]
+    waves = [120 + 70 * np.sin(x / (5.0 + k)) * np.cos(y / (6.0 - k)) for k in range(channels)]
+    return np.rint(waves[0] if channels == 1 else np.stack(waves, axis=2)).astype(np.uint8)
+
+
+def noisy(channels: int = 1) -> np.ndarray:
+    picture = clean(channels)
+    noise = np.random.default_rng(0).normal(0.0, SIGMA, picture.shape)
+    return np.clip(np.rint(picture + noise), 0, 255).astype(np.uint8)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def facts(*arguments: str) -> dict[str, Any]:
+    ran = call(*arguments, "--json", "-q")
+    assert ran.code == 0, ran.err
+    assert ran.err == ""
+    return json.loads(ran.out)
+
+
+# denoise -------------------------------------------------------------------------------------
+
+
+def test_denoise_writes_what_the_library_makes(place: Path) -> None:
+    """Beside the picture, under its name; noise is learned, and nearer the truth is what comes."""
+    write_image("photo.png", noisy())
+    found = facts("denoise", "photo.png")
+    expected = denoise_image(noisy(), random_state=0)
+    np.testing.assert_array_equal(read_image("photo.denoised.png"), expected.image)
+    assert found["noise_sd"] == pytest.approx(expected.noise_sd)
+    assert found["noise_sd"] == pytest.approx(SIGMA, rel=0.15)
+    assert (found["wrote"], found["width"], found["height"]) == ("photo.denoised.png", W, H)
+    before, after = (np.std(one - clean().astype(float)) for one in (noisy(), expected.image))
+    assert after < 0.5 * before
+    given = call("denoise", "photo.png", "--sigma", "12", "-o", "given.png", *QUICK)
+    assert "noise of standard deviation 12 (given)" in given.err
+
+
+@pytest.mark.parametrize("kind", ["16 bits", "colour", "opacity", "floats", "jpeg"])
+def test_pictures_keep_their_kind(place: Path, kind: str) -> None:
+    """Depth, channels, opacity to the last bit; floats need TIFF, and JPEG is read."""
+    picture = noisy(3 if kind in ("colour", "opacity", "jpeg") else 1)
+    name = {"floats": "p.tif", "jpeg": "p.jpg"}.get(kind, "p.png")
+    if kind == "16 bits":
+        picture = picture.astype(np.uint16) * np.uint16(257)
+    elif kind == "floats":
+        picture = (picture / 255.0).astype(np.float32)
+    elif kind == "opacity":
+        seen = np.random.default_rng(0).integers(0, 256, (H, W, 1)).astype(np.uint8)
+        picture = np.concatenate([picture, seen], axis=2)
+    write_image(name, picture)
+    found = facts("denoise", name, *QUICK)
+    assert found["wrote"] == ("p.denoised.tif" if kind == "floats" else "p.denoised.png")
+    written = read_image(found["wrote"])
+    assert (written.dtype, written.shape) == (picture.dtype, picture.shape)
+    if kind == "opacity":
+        np.testing.assert_array_equal(written[..., 3], picture[..., 3])
+    assert not np.array_equal(written, picture)
+
+
+def test_maps_and_comparisons(place: Path) -> None:
+    """Standard deviations are exact in TIFF and shades in PNG; before and after stand side by
+    side; everything is told."""
+    write_image("p.png", noisy())
+    ran = call("denoise", "p.png", *QUICK, "--sd", "sd.tif", "--compare")
+    assert ran.code == 0, ran.err
+    assert "p.compared.png" in ran.err
+    assert ": as it was, restored, standard deviation" in ran.err
+    expected = denoise_image(noisy(), model="ppca", n_components=6, random_state=0)
+    np.testing.assert_array_equal(read_image("sd.tif"), expected.sd)
+    both = read_image("p.compared.png")
+    np.testing.assert_array_equal(both, before_and_after(noisy(), expected))
+    np.testing.assert_array_equal(both[8 : 8 + H, 8 : 8 + W, 0], noisy())
+    ran = call("denoise", "p.png", *QUICK, "--sd", "sd.png", "-o", "q.png")
+    shades = read_image("sd.png")
+    assert shades.max() == 255
+    np.testing.assert_allclose(shades / 255.0, expected.sd / expected.sd.max(), atol=0.003)
+    assert "black is 0 and white" in ran.err
+
+
+def test_standard_input_and_output(place: Path) -> None:
+    """A picture comes in, a picture goes out."""
+    write_image("p.png", noisy())
+    ran = call("denoise", "-", "-o", "-", *QUICK, stdin=Path("p.png").read_bytes())
+    assert ran.code == 0, ran.err
+    expected = denoise_image(noisy(), model="ppca", n_components=6, random_state=0)
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(ran.out))), expected.image)
+    assert [path.name for path in place.iterdir()] == ["p.png"]
+
+
+# inpaint -------------------------------------------------------------------------------------
+
+
+def test_hidden_samples_are_found_again_and_the_error_is_told(place: Path) -> None:
+    """random:SHARE hides single samples, the same ones for a seed; PSNR by hand."""
+    write_image("p.png", clean())
+    found = facts("inpaint", "p.png", "--mask", "random:0.5", "--compare", "c.png", *QUICK)
+    written = read_image("p.inpainted.png")
+    error = written.astype(float) - clean()
+    hidden = np.random.default_rng(0).random(error.shape) < 0.5
+    assert found["missing"] == found["filled"] == hidden.sum()
+    assert not error[~hidden].any()
+    assert found["psnr"] == pytest.approx(10 * np.log10(255**2 / np.mean(error**2)))
+    of_hidden = 10 * np.log10(255**2 / np.mean(error[hidden] ** 2))
+    assert found["psnr_of_hidden"] == pytest.approx(of_hidden)
+    assert found["psnr"] > 30
+    panels = read_image("c.png")[8 : 8 + H, :, 0]
+    np.testing.assert_array_equal(panels[:, 8 : 8 + W], clean())
+    np.testing.assert_array_equal(panels[:, 24 + 2 * W : 24 + 3 * W], written)
+    again = facts("inpaint", "p.png", "--mask", "random:50%", *QUICK, "--force")
+    assert again["psnr"] == found["psnr"]
+
+
+@pytest.mark.parametrize("kind", ["white", "one", "colour", "opacity", "jpeg"])
+def test_what_is_not_black_in_a_mask_is_missing(place: Path, kind: str) -> None:
+    """White, or any other value; of a colour in any channel; what is transparent is not painted
+    over; JPEG, which does not keep black, by halves. Seen pixels stay to the last bit."""
+    picture = clean(3 if kind == "white" else 1)
+    write_image("p.png", picture)
+    gone = np.zeros((H, W), bool)
+    gone[8:16, 8:12] = gone[20:24, 24:30] = True
+    mask: Any = gone.astype(np.uint8) * np.uint8(1 if kind == "one" else 255)
+    if kind == "colour":
+        mask = np.stack([0 * mask, mask // 9, 0 * mask], axis=2)
+    elif kind == "opacity":
+        mask = np.dstack([np.full((H, W, 3), 200, np.uint8), mask])
+    name = "m.jpg" if kind == "jpeg" else "m.png"
+    write_image(name, mask)
+    ran = call("inpaint", "p.png", "--mask", name, *QUICK, "--sd", "sd.tif")
+    assert ran.code == 0, ran.err
+    assert "PSNR" not in ran.err
+    written, sd = read_image("p.inpainted.png"), read_image("sd.tif")
+    np.testing.assert_array_equal(written[~gone], picture[~gone])
+    assert (sd[gone] > 0).all()
+    assert not sd[~gone].any()
+    if kind == "white":
+        how = {"model": "ppca", "n_components": 6, "random_state": 0}
+        np.testing.assert_array_equal(written, inpaint_image(picture, gone, **how).image)
+
+
+def test_nan_of_a_tiff_is_missing_without_a_mask(place: Path) -> None:
+    picture = clean().astype(np.float32)
+    picture[10:14, 10:14] = np.nan
+    write_image("p.tif", picture)
+    found = facts("inpaint", "p.tif", *QUICK)
+    assert found["missing"] == 16
+    written = read_image("p.inpainted.tif")
+    assert np.isfinite(written).all()
+    seen = np.isfinite(picture)
+    np.testing.assert_array_equal(written[seen], picture[seen])
+
+
+# What is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("denoise", "not-there.png"), 4, "not-there.png"),
+        (("denoise", "text.png"), 4, "no picture"),
+        (("denoise", "cut.png"), 4, "damaged"),
+        (("denoise", "p.png", "-o", "there.png"), 3, "--force"),
+        (("denoise", "p.png", "--compare", "there.png"), 3, "--compare FILE"),
+        (("denoise", "p.png", "-o", "p.png", "--force"), 2, "would replace"),
+        (("denoise", "p.png", "-o", "x.gif"), 2, "ends in none of .png"),
+        (("denoise", "p.png", "-o", "x.png", "--sd", "x.png"), 2, "same name"),
+        (("denoise", "p.png", "--sd", "-"), 2, "--sd -"),
+        (("denoise", "deep.png", "-o", "x.jpg"), 2, "JPEG holds 8 bits"),
+        (("denoise", "p.png", "-o", "-", "--json"), 2, "--json"),
+        (("denoise", "p.png", "-o", "no/x.png"), 4, "no folder"),
+        (("denoise", "p.png", "-k", "0"), 2, "-k 0: it is a whole number"),
+        (("denoise", "p.png", "-k", "0.5"), 2, "or auto"),
+        (("denoise", "p.png", "-k", "5000"), 5, "64 entries of a patch"),
+        (("denoise", "p.png", "--sigma", "0"), 2, "--sigma"),
+        (("inpaint", "p.png"), 2, "--mask"),
+        (("inpaint", "p.png", "--mask", "random:1.5"), 2, "between 0 and 1"),
+        (("inpaint", "p.png", "--mask", "random:x"), 2, "random:0.8"),
+        (("inpaint", "p.png", "--mask", "small.png"), 5, "is 8 x 8 pixels"),
+        (("inpaint", "p.png", "--mask", "black.png"), 2, "black all over"),
+        (("inpaint", "p.png", "--mask", "white.png"), 5, "other way round"),
+        (("inpaint", "p.png", "--mask", "not-there.png"), 4, "not-there.png"),
+        (("inpaint", "-", "--mask", "-"), 2, "standard input"),
+    ],
+    ids=lambda value: " ".join(value[:5]).replace("/", "_") if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_done_is_told(
+    place: Path, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    """With the exit codes of all commands, in one sentence, and nothing is written."""
+    write_image("p.png", clean())
+    write_image("there.png", clean())
+    write_image("deep.png", clean().astype(np.uint16))
+    write_image("small.png", clean()[:8, :8])
+    write_image("black.png", np.zeros((H, W), np.uint8))
+    write_image("white.png", np.full((H, W), 255, np.uint8))
+    Path("text.png").write_text("no picture")
+    Path("cut.png").write_bytes(Path("p.png").read_bytes()[:200])
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    ran = call(*arguments)
+    assert ran.code == code, ran.err
+    assert says in ran.err
+    assert "Error: " in ran.err
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before

@@ -1,0 +1,250 @@
+"""What a command refuses, and the way out that it names: followed, each of them leads on."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import NAMES, as_csv, cells
+from tests.cli.running import call
+
+import eigengap as eg
+from eigengap.persistence.model_file import load
+
+FIT = ("fit", "t.csv", "-k", "1", "-o", "t.egap", "--force")
+
+
+def table(rows: list[list[str]], names=NAMES, name: str = "t.csv") -> None:
+    Path(name).write_bytes(as_csv(rows, names))
+
+
+# Cells that look like numbers ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cell", "like", "instead"),
+    [
+        ("1_000", "underscores", "1000"),
+        ("\u22121.5", "minus sign (U+2212)", "-1.5"),
+        ("5%", "percentage", "0.05"),
+        ("0x1F", "hexadecimal", "31"),
+        ('"1,5"', "decimal comma", "1.5"),
+        ("1 000", "spaces", "1000"),
+        ("1\u00a0000", "spaces", "1000"),
+        ("$5", "money", "5"),
+        ("12kg", "unit (kg)", "12"),
+        ("<0.01", "bound", "0.01"),
+    ],
+    ids=[
+        "underscore",
+        "minus",
+        "percent",
+        "hex",
+        "comma",
+        "space",
+        "nbsp",
+        "money",
+        "unit",
+        "bound",
+    ],
+)
+@pytest.mark.parametrize("late", [False, True], ids=["early", "late"])
+def test_a_number_in_other_clothes_is_told_with_its_likeness(
+    folder: Path, cell: str, like: str, instead: str, late: bool
+) -> None:
+    """Also where the cell stands beyond the rows that are looked at first. --na comes second, and
+    the number that is proposed is one that can be read."""
+    rows = cells(n=1100 if late else 40, gaps=0.0)
+    rows[1060 if late else 4][1] = cell
+    table(rows)
+    ran = call(*FIT)
+    assert ran.code == 5
+    assert "looks like " in ran.err
+    assert like in ran.err
+    assert f"write {instead}" in ran.err or f"for instance {instead}" in ran.err
+    second = " --ignore b" if not cell.isprintable() and not late else " --na "
+    assert ran.err.index("looks like") < ran.err.index(second)
+    rows[1060 if late else 4][1] = instead
+    table(rows)
+    assert call(*FIT).code == 0
+
+
+def test_words_for_missing_cells_are_still_told_by_na_alone(folder: Path) -> None:
+    """Text that looks like no number; and beside one that does, each has its own way out."""
+    rows = cells(gaps=0.0)
+    rows[4][1] = "?"
+    table(rows)
+    ran = call(*FIT)
+    assert 'holds text in row 5 ("?"). Treat it as missing: --na "?"\n' in ran.err
+    rows[9][1] = "1_000"
+    table(rows)
+    ran = call(*FIT)
+    assert '"1_000" looks like a number with underscores: write 1000' in ran.err
+    assert 'Treat "?" as missing: --na "?"\n' in ran.err
+    assert "--na 1_000" not in ran.err
+
+
+def test_a_column_of_percentages_is_not_only_to_be_left_out(folder: Path) -> None:
+    """Where no cell is a number as we read it, leaving the column out is the second choice. Codes
+    such as 12A, which are no numbers with units, are text."""
+    table([[f"{i}%", f"{i}A", *row[2:]] for i, row in enumerate(cells(gaps=0.0))])
+    ran = call(*FIT)
+    first, second = ran.err.splitlines()[:2]
+    assert re.search(
+        r"looks like a percentage: write .* Or leave the column out: --ignore a$", first
+    )
+    assert second.strip().endswith("Leave it out: --ignore b")
+
+
+# Separators at the ends of lines -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"], ids=["comma", "semicolon", "tab"])
+def test_a_separator_at_the_end_of_every_line_is_no_column(folder: Path, separator: str) -> None:
+    """The table is read as if it were not there, by all commands; impute keeps it."""
+    rows = cells()
+    plain = as_csv(rows, separator=separator)
+    trailing = as_csv([[*row, ""] for row in rows], [*NAMES, ""], separator=separator)
+    Path("plain.csv").write_bytes(plain)
+    Path("t.csv").write_bytes(trailing)
+    ran = call(*FIT)
+    assert ran.code == 0, ran.err
+    assert ran.err.count("lines end with a ") == 1
+    assert "(4, the first being 0) has no name and is empty in the first 40 rows" in ran.err
+    assert list(load("t.egap").feature_names_in_) == list(NAMES)
+    assert call("score", "t.egap", "t.csv").code == 0
+    filled = call("impute", "t.csv", "-k", "1", "-q").text
+    expected = call("impute", "plain.csv", "-k", "1", "-q").text
+    assert filled == "".join(line + separator + "\n" for line in expected.splitlines())
+
+
+def test_a_nameless_last_column_that_holds_something_is_not_left_out(folder: Path) -> None:
+    table([[*row, "" if i else "7"] for i, row in enumerate(cells())], [*NAMES, ""])
+    ran = call(*FIT)
+    assert ran.code == 4
+    assert "column 4 (the first is 0) has no name" in ran.err
+
+
+def test_lines_that_end_with_a_separator_under_a_header_that_does_not(folder: Path) -> None:
+    """Refused, with the way out; which is taken."""
+    table([[*row, ""] for row in cells()])
+    ran = call(*FIT)
+    assert ran.code == 4
+    assert 'It ends with ",". If all lines do so, add one at the end of line 1' in ran.err
+    text = Path("t.csv").read_text().replace("\n", ",\n", 1)
+    Path("t.csv").write_text(text)
+    assert call(*FIT).code == 0
+
+
+# Options -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", ["0", "-1", "1.5", "abc", "0.0", "1.0", "nan"])
+def test_k_is_refused_in_the_words_of_the_command_line(folder: Path, k: str) -> None:
+    """What was given, what is allowed, no word of Python, and no look at the file."""
+    ran = call("fit", "not-there.csv", "-k", k)
+    if ran.code == 4:  # a file that is not there may be told first
+        ran = call("fit", "table.csv", "-k", k)
+    assert ran.code == 2
+    assert f"-k {k}: " in ran.err
+    assert "whole number" in ran.err
+    assert "between 0 and 1 (0.95)" in ran.err
+    assert "auto" in ran.err
+    assert not re.search(r"n_components|int |float|instance|range|None|str\b", ran.err)
+    assert call("compare", "table.csv", "-m", f"ppca:{k}", "-m", "fa").code == 2
+
+
+def test_k_of_a_model_that_takes_less(folder: Path) -> None:
+    """No share of the variance is offered where there is none; a mixture may have 0."""
+    ran = call("fit", "table.csv", "-m", "isomap", "-k", "0.95")
+    assert ran.code == 2
+    assert (
+        "-k 0.95: the number of components of Isomap is a whole number from 1 on (3)\n" in ran.err
+    )
+    ran = call("fit", "table.csv", "-m", "mixture", "-k", "-1")
+    assert "a whole number from 0 on (3) or auto" in ran.err
+    assert call("fit", "table.csv", "-m", "mixture", "-k", "0").code == 0
+
+
+def test_more_steps_are_ten_times_those_that_were_used(folder: Path) -> None:
+    """Not the number again that was too small."""
+    ran = call("fit", "table.csv", "-m", "fa", "-k", "1", "--set", "max_iter=2")
+    assert "allow more: --set max_iter=20, or a larger --set tol=..." in ran.err
+    assert "max_iter=2 " not in ran.err
+
+
+# Columns -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["fit", "impute", "rank", "compare"])
+def test_empty_columns_are_told_with_the_option_that_leaves_them_out(
+    folder: Path, command: str
+) -> None:
+    """To be copied, whatever the name."""
+    names = ["a", "my, col", "c", "d", "n" * 70]
+    rows = [[row[0], "", *row[2:], ""] for row in cells()]
+    table(rows, ["a", '"my, col"', "c", "d", names[-1]])
+    ran = call(command, "t.csv")
+    assert ran.code == 5
+    assert "no cell is seen in columns" in ran.err
+    options = shlex.split(ran.err.rstrip().partition("Leave them out: ")[2])
+    assert options[0] == "--ignore"
+    mended = call(command, "t.csv", *options)
+    assert mended.code == 0, mended.err
+
+
+@pytest.mark.parametrize("scale", ["--scale", "--no-scale"])
+@pytest.mark.parametrize("gaps", [0.0, 0.1], ids=["complete", "gaps"])
+def test_numbers_too_large_to_be_squared_are_told_with_their_column(
+    folder: Path, scale: str, gaps: float
+) -> None:
+    rows = [[row[0], *row[1:3], row[3] and f"{row[3]}e200"] for row in cells(gaps=gaps)]
+    table(rows)
+    for model in ("ppca", "pca", "fa"):
+        ran = call(*FIT, scale, "-m", model)
+        assert ran.code == 5
+        assert re.search(r'column "d" holds values up to \d\.\d+e\+200 in size', ran.err)
+        assert "beforehand divide it by 1e200\n" in ran.err
+
+
+# Likelihoods without bound -------------------------------------------------------------------
+
+
+def test_as_many_rows_as_leave_no_noise_are_told(folder: Path) -> None:
+    """Two rows and one component: the density grows without bound as the noise goes to zero."""
+    table(cells(n=2, gaps=0.0))
+    ran = call(*FIT, "--json")
+    assert ran.code == 0, ran.err
+    assert " inf" not in ran.err
+    assert "Note   the likelihood has no bound" in ran.err
+    assert json.loads(ran.out)["log_likelihood_per_row"] is None
+    assert "the likelihood has no bound" in str(load("t.egap").summary())
+    ran = call("score", "t.egap", "t.csv")
+    assert ran.code == 5
+    assert "the model has no density" in ran.err
+    assert "--set noise_variance=" in ran.err
+    ran = call(*FIT, "-m", "pca")
+    assert "Note   no noise is left beside the components" in ran.err
+    table(cells(n=4, gaps=0.0))
+    assert "no bound" not in call(*FIT).err
+
+
+def test_a_fit_with_its_noise_at_the_floor_is_told_again_when_it_scores(folder: Path) -> None:
+    table(cells(n=2, gaps=0.0))
+    assert "Heywood case" in call(*FIT, "-m", "fa").err
+    assert "Note   Heywood case" in call("score", "t.egap", "t.csv").err
+
+
+def test_the_library_warns_where_a_likelihood_has_no_bound() -> None:
+    """A density that is asked for; PCA, which is mostly fitted for its axes, says nothing."""
+    X = [[1.0, 2.0, 3.0], [2.0, 1.0, 4.0]]
+    with pytest.warns(eg.NoiseFloorWarning, match="no bound"):
+        eg.PPCA(1).fit(X)
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", eg.NoiseFloorWarning)
+        eg.PCA(1).fit(X)
