@@ -15,7 +15,7 @@ endif
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all bench clean
+.PHONY: help demo test test-all docs bench clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -30,12 +30,18 @@ test: $(VENV)/.stamp-test  ## style, types, import rules, doctests and tests
 test-all: $(VENV)/.stamp-test  ## the same with slow cases; a case that cannot run fails
 	@export EIGENGAP_REQUIRE_ALL=1; $(CHECKS)
 
-bench: $(VENV)/.stamp-bench  ## side by side with other packages; writes benchmarks/results/
+docs: $(VENV)/.stamp-test $(VENV)/.stamp-docs  ## the pages, their code and links, every script of the gallery
+	@$(THREADS) $(BIN)/python -m pytest -q $(SPREAD) tests/docs
+	@$(BIN)/sphinx-build -W --keep-going -n -q docs docs/_build/html
+	@echo "Wrote docs/_build/html/index.html"
+
+bench: $(VENV)/.stamp-bench  ## side by side with other packages; writes benchmarks/results/ and the README
 	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks.speed_table
 
 clean:  ## remove .venv, caches and what the demo wrote
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
-	  .hypothesis breast_cancer_filled.csv report.html
+	  .hypothesis breast_cancer_filled.csv report.html docs/_build docs/auto_api docs/auto_gallery
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One step after another, each named, stopping at the first that fails.
@@ -55,9 +61,10 @@ endef
 
 $(VENV)/.stamp-cli:   EXTRAS := cli
 $(VENV)/.stamp-test:  EXTRAS := all,test
+$(VENV)/.stamp-docs:  EXTRAS := all,docs
 $(VENV)/.stamp-bench: EXTRAS := all,bench
 
-$(VENV)/.stamp-cli $(VENV)/.stamp-test $(VENV)/.stamp-bench: pyproject.toml | $(VENV)/.stamp-venv
+$(VENV)/.stamp-cli $(VENV)/.stamp-test $(VENV)/.stamp-docs $(VENV)/.stamp-bench: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "Installing eigengap[$(EXTRAS)] into $(VENV) (once; a minute or two) ..." >&2
 	@$(BIN)/python -m pip install -qq --editable '.[$(EXTRAS)]'
 	@touch $@

@@ -1,0 +1,114 @@
+"""The role behind single backticks, and the promise that every public name is in the reference.
+
+Docstrings write `PCA` and `X`; the first becomes a link to its page, the second plain code.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.errors import SphinxError
+
+import eigengap
+import eigengap.images
+import eigengap.plots
+
+PUBLIC = frozenset([*eigengap.__all__, *eigengap.images.__all__, "plots", "images"])
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_role("eigengap-name", _role)
+    app.connect("builder-inited", _complete, priority=100)  # before the gallery is run
+    app.connect("doctree-read", _link_literals)
+    app.connect("missing-reference", _nearest)
+    app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-docstring", _plain, priority=900)  # after numpydoc
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _role(name, rawtext, text, lineno, inliner, options=None, content=None):
+    """`PCA`, `eigengap.PCA` and `PCA.fit` as links where they are public; anything else as code."""
+    return [_linked(nodes.literal(rawtext, text))], []
+
+
+def _linked(code: nodes.literal) -> nodes.Node:
+    short = re.sub(r"\(.*\)$", "", code.astext().removeprefix("eigengap.").removeprefix("eg."))
+    if short.split(".")[0] not in PUBLIC or not re.fullmatch(r"[\w.]+", short):
+        return code
+    return addnodes.pending_xref(
+        code.rawsource,
+        code,
+        refdomain="py",
+        reftype="obj",
+        reftarget=f"eigengap.{short}",
+        refexplicit=True,
+        guessed=True,
+    )
+
+
+def _nearest(app: Sphinx, env: Any, node: addnodes.pending_xref, code: nodes.Node) -> Any:
+    """`PCA.mean_` has no entry of its own: the class tells of it. Else it stays plain code."""
+    if not node.get("guessed"):
+        return None
+    name = node["reftarget"].removeprefix("eigengap.")
+    page = node.get("refdoc", env.docname)
+    domain = env.get_domain("py")
+    for target in (f"eigengap.images.{name}", f"eigengap.{name.rpartition('.')[0]}"):
+        found = domain.resolve_xref(env, page, app.builder, "obj", target, node, code)
+        if found is not None:
+            return found
+    return code
+
+
+def _link_literals(app: Sphinx, doctree: nodes.document) -> None:
+    """In Markdown pages too: code that is a public name, outside titles and links."""
+    barred = (nodes.reference, nodes.title, addnodes.pending_xref, nodes.comment)
+    for code in list(doctree.findall(nodes.literal)):
+        around, inside = code.parent, False
+        while around is not None and not inside:
+            inside, around = isinstance(around, barred), around.parent
+        if not inside and type(code) is nodes.literal and "download" not in code["classes"]:
+            code.replace_self(_linked(code.deepcopy()))
+
+
+def _complete(app: Sphinx) -> None:
+    """Fail where api.rst leaves out a public name, or has one that is gone."""
+    page = (app.srcdir / "api.rst").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^   (?:eigengap\.)?(?:images\.)?([\w.]+)$", page, flags=re.M))
+    public = {*eigengap.__all__, *eigengap.images.__all__}
+    public |= {f"plots.{name}" for name in eigengap.plots.__all__}
+    if missing := sorted(public - listed):
+        raise SphinxError(f"docs/api.rst does not list {', '.join(missing)}")
+    if gone := sorted(listed - public):
+        raise SphinxError(f"docs/api.rst lists {', '.join(gone)}, which are not public")
+
+
+def _skip(app, what, name, obj, skip, options):
+    """Leave out fields, which the class docstring tells, and requests for metadata."""
+    if re.fullmatch(r"set_\w+_request", name) or not getattr(obj, "__doc__", None):
+        return True
+    return None
+
+
+_UNDERSCORE = re.compile(r"(?<![`\\\w])([A-Za-z]\w*)_(?![\w`])")
+
+
+def _plain(app, what, name, obj, options, lines) -> None:
+    """Docstrings are written to be read as text: mean_ is a name, |x| a length, *.csv a pattern."""
+    for k, line in enumerate(lines):
+        if line.lstrip().startswith((">>>", "...", "..", "+", "=")):
+            continue
+        parts = re.split(r"(``.*?``|`[^`]*`)", line)  # what stands in backticks is code already
+        parts[::2] = [_escaped(part) for part in parts[::2]]
+        lines[k] = "".join(parts)
+
+
+def _escaped(text: str) -> str:
+    text = re.sub(r"\bdocs/([\w-]+)\.md", r":doc:`/\1`", text)  # the page, by its title
+    text = _UNDERSCORE.sub(r"\1\\_", text)
+    text = re.sub(r"(?<!\\)\|", r"\\|", text)
+    return re.sub(r"(?<![*\\\w])\*(?=[\w.])(?!\w+\*)", r"\\*", text)
