@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         FewCellsWarning,
         ForgottenCellSdWarning,
         NoiseFloorWarning,
+        UnboundedLikelihoodWarning,
         UnitsWarning,
     )
     from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
     from eigengap.fitting.ica_whitening import NoSignalError
     from eigengap.fitting.neighbourhood import DisconnectedError
     from eigengap.fitting.whitening import RankError
+    from eigengap.images.denoising import denoise_image
+    from eigengap.images.inpainting import inpaint_image
+    from eigengap.images.restored import Restored
     from eigengap.intervals import Intervals
     from eigengap.matrices.approximation import LowRank, low_rank
     from eigengap.matrices.decomposition import SVD, svd
@@ -163,6 +167,7 @@ __all__ = [
     "RankChoice",
     "RankDeficientWarning",
     "RankError",
+    "Restored",
     "SampledWarning",
     "SentinelWarning",
     "SingularModelError",
@@ -170,6 +175,7 @@ __all__ = [
     "StructurePreservingEmbedding",
     "StructureWarning",
     "StudentLinearGaussian",
+    "UnboundedLikelihoodWarning",
     "UncertainNeighboursWarning",
     "UnitsWarning",
     "UnreadableError",
@@ -180,7 +186,9 @@ __all__ = [
     "compare",
     "confidence_intervals",
     "continuity",
+    "denoise_image",
     "embedding_quality",
+    "inpaint_image",
     "likelihood_ratio_test",
     "load",
     "low_rank",
@@ -264,6 +272,7 @@ _HOME = {
     "RankChoice": "eigengap.rank.choice",
     "RankDeficientWarning": "eigengap.estimators.whitener",
     "RankError": "eigengap.fitting.whitening",
+    "Restored": "eigengap.images.restored",
     "SVD": "eigengap.matrices.decomposition",
     "SampledWarning": "eigengap.estimators._whole",
     "SentinelWarning": "eigengap.sources.sentinels",
@@ -272,6 +281,7 @@ _HOME = {
     "StructurePreservingEmbedding": "eigengap.estimators.structure_preserving",
     "StructureWarning": "eigengap.estimators.structure_preserving",
     "StudentLinearGaussian": "eigengap.models.student",
+    "UnboundedLikelihoodWarning": "eigengap.estimators._base",
     "UncertainNeighboursWarning": "eigengap.estimators._manifold",
     "UnitsWarning": "eigengap.estimators._base",
     "UnreadableError": "eigengap.sources.reader",
@@ -282,7 +292,9 @@ _HOME = {
     "compare": "eigengap.comparison.compare",
     "confidence_intervals": "eigengap.estimators.intervals",
     "continuity": "eigengap.comparison.embedding",
+    "denoise_image": "eigengap.images.denoising",
     "embedding_quality": "eigengap.comparison.embedding",
+    "inpaint_image": "eigengap.images.inpainting",
     "likelihood_ratio_test": "eigengap.comparison.likelihood_ratio",
     "load": "eigengap.persistence.model_file",
     "low_rank": "eigengap.matrices.approximation",
