@@ -25,6 +25,7 @@ TITLES = {
     "pca": "PCA of complete tables",
     "first_use": "First use",
     "closed_form_vs_em": "Closed form against EM (002 section 4.1)",
+    "images": "Pictures with noise and with gaps",
     "noise": "Noise beyond one Gaussian",
     "bayesian": "Bayesian PCA",
     "mixture": "Mixtures of PPCA",

@@ -1,0 +1,146 @@
+"""Before and after in one picture: panels side by side, each with its name below.
+
+Intensities of a panel are shown as they are where they are bytes, and otherwise by the range of the
+picture that the panels belong to; standard deviations from black (none) to white (the largest, or
+the 99th percentile).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.extras import MissingExtraError
+from eigengap.images.restored import Restored
+
+Bytes = NDArray[np.uint8]  # (h, w, 3)
+
+GAP = 8  # pixels between panels
+PAPER, INK = 255, 40
+MISSING = (255, 0, 200)  # a colour that pictures hardly have
+
+
+def before_and_after(
+    damaged: Any, restored: Restored, *, original: Any = None, mask: Any = None
+) -> Bytes:
+    """Original (if known), damaged, restored and standard deviation, side by side.
+
+    Parameters
+    ----------
+    damaged : array
+        What was restored. Entries that are missing are shown black, whole pixels in magenta.
+    restored : Restored
+        The outcome.
+    original : array, default=None
+        The picture before it was damaged.
+    mask : array of shape (h, w) or (h, w, c), default=None
+        True where an entry was missing.
+
+    Returns
+    -------
+    uint8 array of shape (H, W, 3)
+    """
+    damaged = np.asarray(damaged)
+    low, high = _range(np.asarray(restored))
+    panels = [] if original is None else [("original", _shown(np.asarray(original), low, high))]
+    largest = _largest(restored.sd)
+    spread = _shown(np.asarray(restored.sd, dtype=np.float64), 0.0, largest)
+    unit = "" if restored.dtype.kind == "f" else " levels"
+    panels += [
+        ("damaged", _with_gaps(damaged, mask, low, high)),
+        ("restored", _shown(np.asarray(restored), low, high)),
+        (f"standard deviation, white = {largest:.2g}{unit}", spread),
+    ]
+    return side_by_side(panels)
+
+
+def side_by_side(panels: Sequence[tuple[str, NDArray[Any]]]) -> Bytes:
+    """Pictures of bytes, (h, w) or (h, w, 3), in a row, each with its caption below."""
+    Image, ImageDraw, ImageFont = _pillow()
+    coloured = [_colour(np.asarray(one)) for _, one in panels]
+    height = max(one.shape[0] for one in coloured)
+    size = int(np.clip(height // 18, 11, 28))
+    font = ImageFont.load_default(size)
+    width = sum(one.shape[1] for one in coloured) + GAP * (len(coloured) + 1)
+    sheet = Image.new("RGB", (width, height + size + 3 * GAP), (PAPER,) * 3)
+    pen = ImageDraw.Draw(sheet)
+    left = GAP
+    for (caption, _), one in zip(panels, coloured, strict=True):
+        sheet.paste(Image.fromarray(one), (left, GAP))
+        words = _fitting(caption, one.shape[1], pen, font)
+        pen.text((left, height + 2 * GAP - 2), words, fill=(INK,) * 3, font=font)
+        left += one.shape[1] + GAP
+    return np.asarray(sheet)
+
+
+def _fitting(caption: str, width: int, pen: Any, font: Any) -> str:
+    """As much of the caption as the panel is wide."""
+    while caption and pen.textlength(caption, font=font) > width:
+        caption = caption[:-1]
+    return caption.rstrip(" ,=")
+
+
+def _range(picture: NDArray[Any]) -> tuple[float, float]:
+    if picture.dtype.kind == "u":
+        return 0.0, float(np.iinfo(picture.dtype).max)
+    low, high = float(np.nanmin(picture)), float(np.nanmax(picture))
+    if low >= 0.0 and high <= 1.0:
+        return 0.0, 1.0
+    return low, high if high > low else low + 1.0
+
+
+def _largest(sd: NDArray[np.float32]) -> float:
+    some = sd[sd > 0]
+    return float(np.quantile(some, 0.99)) if some.size else 1.0
+
+
+def _shown(picture: NDArray[Any], low: float, high: float) -> Bytes:
+    values = _without_opacity(picture).astype(np.float64)
+    scaled = np.clip((np.nan_to_num(values, nan=low) - low) / (high - low), 0.0, 1.0)
+    return _colour(np.rint(255.0 * scaled).astype(np.uint8))
+
+
+def _with_gaps(picture: NDArray[Any], mask: Any, low: float, high: float) -> Bytes:
+    shown = _shown(picture, low, high).copy()
+    gaps = _gaps(_without_opacity(picture), mask)
+    whole = np.asarray(gaps.all(axis=2, keepdims=True))  # (h, w, 1)
+    # A picture that is mostly gaps would be mostly magenta.
+    shown[whole[..., 0]] = MISSING if gaps.mean() < 0.5 else (0, 0, 0)
+    if gaps.shape[2] == 3:
+        shown[gaps & ~whole] = 0
+    return shown
+
+
+def _gaps(picture: NDArray[Any], mask: Any) -> NDArray[np.bool_]:
+    """(h, w, c) True where an entry is missing."""
+    plain = picture[..., None] if picture.ndim == 2 else picture
+    gaps = np.isnan(plain) if plain.dtype.kind == "f" else np.zeros(plain.shape, dtype=bool)
+    if mask is None:
+        return np.asarray(gaps)
+    given = np.asarray(np.asarray(mask) != 0)
+    wide = given[..., None] if given.ndim == 2 else given[..., : plain.shape[2]]
+    return np.asarray(gaps | wide)
+
+
+def _without_opacity(picture: NDArray[Any]) -> NDArray[Any]:
+    if picture.ndim == 3 and picture.shape[2] in (2, 4):
+        return picture[..., :-1]
+    return picture
+
+
+def _colour(picture: NDArray[Any]) -> Bytes:
+    if picture.ndim == 3 and picture.shape[2] >= 3:
+        return np.ascontiguousarray(picture[..., :3], dtype=np.uint8)
+    grey = picture if picture.ndim == 2 else picture[..., 0]
+    return np.repeat(grey[..., None], 3, axis=2).astype(np.uint8)
+
+
+def _pillow() -> tuple[Any, Any, Any]:
+    try:
+        from PIL import Image, ImageDraw, ImageFont
+    except ImportError:
+        raise MissingExtraError("drawing pictures side by side", "pillow", "cli") from None
+    return Image, ImageDraw, ImageFont

@@ -1,0 +1,207 @@
+"""A mixture of PPCAs of complete patches in white noise of known variance.
+
+    x = U_k z + mu_k + noise,  z ~ N(0, diag(lam_k - sigma2)),  noise ~ N(0, sigma2 I)
+
+with weight pi_k, U_k orthonormal: Tipping and Bishop's mixture (1999) with one noise for all,
+which Houdard, Bouveyron and Delon (2018, "High-dimensional mixture models for unsupervised image
+denoising") fit to the noisy patches themselves. The noise being known, so is the rank of each
+component: as many eigenvalues as stand above the edge of the spectrum of pure noise, sigma2
+(1 + sqrt(d / n_k))^2 (Marchenko and Pastur 1967), each put back to what it is without the noise of
+the sample (Baik and Silverstein 2006).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from eigengap.fitting.kmeans import kmeans
+from eigengap.images.parallel import in_parallel
+from eigengap.linalg import Array
+
+Patches = NDArray[Any]  # (n, d), float32 or, where the noise is faint, float64
+
+STEPS = 12  # of EM
+COORDINATES = 12  # leading axes in which k-means finds the first clusters
+PIECE = 2048  # patches whose responsibilities are found at a time
+FEW = 1e-3  # responsibility that counts for nothing
+MARGIN = 1.02  # above the edge, in variance, that an axis has to stand
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """One PPCA of a mixture."""
+
+    log_weight: float
+    mu: Patches  # (d,)
+    U: Patches  # (d, q) orthonormal
+    lam: Array  # (q,) variances along U, noise included
+
+    @property
+    def q(self) -> int:
+        return len(self.lam)
+
+
+@dataclass(frozen=True, eq=False)
+class PatchMixture:
+    """Components that share the noise variance sigma2."""
+
+    components: tuple[Component, ...]
+    sigma2: float
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return tuple(one.q for one in self.components)
+
+    def log_joint(self, X: Patches) -> Patches:
+        """ln pi_k p_k(x) up to a constant: (n, K)."""
+        s2 = self.sigma2
+        axes = np.concatenate([one.U for one in self.components], axis=1)
+        means = np.stack([one.mu for one in self.components])
+        Z = X @ axes  # of all components at once, (n, sum of ranks)
+        squares = np.einsum("ij,ij->i", X, X)[:, None] - 2.0 * (X @ means.T)
+        squares += np.einsum("kj,kj->k", means, means)  # |x - mu_k|^2
+        joint = np.empty(squares.shape, X.dtype)
+        first = 0
+        for k, one in enumerate(self.components):
+            z = Z[:, first : first + one.q] - one.mu @ one.U
+            first += one.q
+            saved = (1.0 / s2 - 1.0 / one.lam).astype(X.dtype)
+            constant = one.log_weight - 0.5 * float(np.sum(np.log(one.lam))) + 0.5 * one.q * log(s2)
+            joint[:, k] = constant - 0.5 * (squares[:, k] / s2 - (z * z) @ saved)
+        return joint
+
+    def responsibilities(self, X: Patches) -> Patches:
+        """(n, K)."""
+        return _normalised(self.log_joint(X))
+
+    def posterior(self, X: Patches) -> tuple[Patches, Patches]:
+        """Mean and variance of each entry of the clean patch: (n, d), (n, d).
+
+        Under one component the mean is mu + U diag(1 - sigma2 / lam) U^T (x - mu) and the variance
+        the same for all patches; over components by the law of total variance.
+        """
+        resp = self.responsibilities(X)
+        resp[resp < FEW] = 0.0
+        resp /= resp.sum(axis=1, keepdims=True)
+        mean, second = np.zeros_like(X), np.zeros_like(X)
+        for k, one in enumerate(self.components):
+            at = np.flatnonzero(resp[:, k])
+            if len(at) == 0:
+                continue
+            gain = (1.0 - self.sigma2 / one.lam).astype(X.dtype)  # Wiener's
+            estimate = ((X[at] - one.mu) @ one.U * gain) @ one.U.T  # less mu
+            variance = X.dtype.type(self.sigma2) * (one.U**2 @ gain)
+            r = resp[at, k][:, None]
+            estimate += one.mu
+            mean[at] += r * estimate
+            second[at] += r * (variance + estimate**2)
+        return mean, np.maximum(second - mean**2, X.dtype.type(1e-4 * self.sigma2))
+
+
+def fit_mixture(
+    X: Patches,
+    sigma2: float,
+    K: int,
+    rank: int | None,  # None: by the edge of the noise
+    rng: np.random.Generator,
+    steps: int = STEPS,
+) -> PatchMixture:
+    """Maximum likelihood by EM from k-means; components that lose their patches are dropped."""
+    resp = _first_clusters(X, K, rng)
+    mixture = _maximised(X, resp, sigma2, rank)
+    for _ in range(steps if K > 1 else 0):
+        resp = np.concatenate(in_parallel(mixture.responsibilities, _pieces(X)))
+        mixture = _maximised(X, resp, sigma2, rank)
+    return mixture
+
+
+def _pieces(X: Patches) -> list[Patches]:
+    return [X[start : start + PIECE] for start in range(0, len(X), PIECE)]
+
+
+def _first_clusters(X: Patches, K: int, rng: np.random.Generator) -> Patches:
+    """Responsibilities (n, K') of k-means in the leading coordinates, the largest tamed."""
+    if K == 1:
+        return np.ones((len(X), 1), X.dtype)
+    centred = X - X.mean(axis=0)
+    lam, U = np.linalg.eigh((centred.T @ centred / len(X)).astype(np.float64))
+    leading = slice(-1, -1 - COORDINATES, -1)
+    Z = centred @ U[:, leading].astype(X.dtype)
+    tamed = Z / np.maximum(lam[leading], 1e-12) ** 0.25
+    labels = kmeans(tamed.astype(np.float64), np.ones(len(X)), K, rng)
+    return np.eye(int(labels.max()) + 1, dtype=X.dtype)[labels]
+
+
+def _maximised(X: Patches, resp: Patches, sigma2: float, rank: int | None) -> PatchMixture:
+    """The M-step."""
+    n, d = X.shape
+    counts = resp.sum(axis=0, dtype=np.float64)
+    least = 0.5 * d if resp.shape[1] > 1 else 0.0
+    kept = [int(k) for k in np.flatnonzero(counts >= min(least, counts.max()))]
+    components = in_parallel(
+        lambda k: _component(X, resp[:, k], float(counts[k]), n, sigma2, rank), kept
+    )
+    return PatchMixture(tuple(components), sigma2)
+
+
+def _component(
+    X: Patches, resp: Patches, count: float, n: int, sigma2: float, rank: int | None
+) -> Component:
+    at = np.flatnonzero(resp > FEW)
+    weight = resp[at][:, None]
+    mu = (X[at] * weight).sum(axis=0) / X.dtype.type(count)
+    centred = (X[at] - mu) * np.sqrt(weight)
+    gamma = len(mu) / count
+    edge = max(sigma2 * (1.0 + sqrt(gamma)) ** 2, MARGIN * sigma2)
+    lam, U = _leading((centred.T @ centred).astype(np.float64) / count, edge, rank)
+    return Component(
+        log_weight=log(count / n),
+        mu=mu,
+        U=np.ascontiguousarray(U, dtype=X.dtype),
+        lam=unbiased(lam, sigma2, gamma),
+    )
+
+
+def _leading(S: Array, edge: float, rank: int | None) -> tuple[Array, Array]:
+    """Eigenvalues of S above the edge, or as many as the rank, descending; and their vectors."""
+    d = len(S)
+    if rank is None:
+        lam, U = scipy.linalg.eigh(S, subset_by_value=(edge, np.inf))
+    if rank is not None or len(lam) == 0:
+        lam, U = scipy.linalg.eigh(S, subset_by_index=(d - (rank or 1), d - 1))
+    return lam[::-1], U[:, ::-1]
+
+
+def unbiased(lam: Array, sigma2: float, gamma: float) -> Array:
+    """Population variances of spikes whose sample variances are lam, gamma = d / n.
+
+    The sample has l = s (1 + gamma / (s - 1)) for s = spike / sigma2: solved for s.
+    """
+    l = lam / sigma2
+    b = l + 1.0 - gamma
+    spike = 0.5 * (b + np.sqrt(np.maximum(b * b - 4.0 * l, 0.0)))
+    return np.asarray(sigma2 * np.maximum(spike, 1.001))
+
+
+def _normalised(log_joint: Patches) -> Patches:
+    log_joint -= log_joint.max(axis=1, keepdims=True)
+    resp = np.exp(log_joint)
+    return np.asarray(resp / resp.sum(axis=1, keepdims=True))
+
+
+def sample_rows(n: int, most: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Up to `most` of n numbers, in order."""
+    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+
+
+def in_words(ranks: Sequence[int]) -> str:
+    """Ranks of a mixture, shortly."""
+    low, high = min(ranks), max(ranks)
+    return f"rank {low}" if low == high else f"ranks {low} to {high}"

@@ -1,0 +1,80 @@
+"""What `denoise_image` and `inpaint_image` return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Restored:
+    """A restored picture; np.asarray gives it.
+
+    Attributes
+    ----------
+    image : array of the shape and type of the one given
+    sd : float32 array of the same shape
+        Standard deviation of each entry, in the units of the image; 0 where it is as it was given.
+    noise_sd : float
+        Standard deviation of the noise, learned or given, in the units of the image.
+    model : str
+        What was fitted to the patches, in words.
+    n_mixture : int
+        Number of components.
+    ranks : tuple of int
+        Rank of each, by falling weight; the number of entries of a patch where it was left free.
+    patch, stride : int
+        Side of a patch, and pixels from one to the next.
+    n_missing : int
+        Entries that were filled.
+    sd_scale : float
+        By what the model's own standard deviations were multiplied so that 95 % intervals of seen
+        entries that were hidden for a trial hold 95 % of them; 1 where nothing was hidden.
+    tiles : int
+        Pieces in which the patches were worked on: memory does not grow with them.
+    """
+
+    image: NDArray[Any]
+    sd: NDArray[np.float32]
+    noise_sd: float
+    model: str
+    n_mixture: int
+    ranks: tuple[int, ...]
+    patch: int
+    stride: int
+    n_missing: int = 0
+    sd_scale: float = 1.0
+    tiles: int = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.image.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.image.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.image.ndim
+
+    @property
+    def size(self) -> int:
+        return self.image.size
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False and dtype is not None and np.dtype(dtype) != self.dtype:
+            raise ValueError(f"an array of type {np.dtype(dtype)} cannot be had without a copy")
+        array = self.image if dtype is None else self.image.astype(dtype, copy=False)
+        return array.copy() if copy else array
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.shape))
+        filled = f", {self.n_missing} entries filled" if self.n_missing else ""
+        return f"Restored({size} {self.dtype}; {self.model}; noise sd {self.noise_sd:.3g}{filled})"
