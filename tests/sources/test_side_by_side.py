@@ -9,9 +9,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import eigengap as eg
-from eigengap import blas
-from eigengap.sources import as_source, side_by_side
-from eigengap.sources.side_by_side import in_order
+from eigengap import blas, side_by_side
+from eigengap.side_by_side import in_order
+from eigengap.sources import as_source
 from eigengap.statistics.moments import Moments
 
 THREADS = 3

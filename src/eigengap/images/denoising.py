@@ -12,11 +12,11 @@ from eigengap.images.filling import fill
 from eigengap.images.inpainting import as_it_is
 from eigengap.images.mixture import PatchMixture, fit_mixture, in_words, sample_rows
 from eigengap.images.noise import noise_sd
-from eigengap.images.parallel import few_at_a_time
 from eigengap.images.patches import Canvas, Grid, patches_at
 from eigengap.images.picture import Picture, as_picture
 from eigengap.images.restored import Restored
 from eigengap.linalg import Array
+from eigengap.side_by_side import in_order
 
 LEARNED_FROM = 30_000  # patches at most
 ASKED_FOR_NOISE = 40_000
@@ -155,7 +155,7 @@ def _restored(values: Array, mixture: PatchMixture, how: Settings) -> tuple[Arra
     def posterior(tile: slice) -> tuple[NDArray[Any], NDArray[Any]]:
         return mixture.posterior(patches_at(single, y[tile], x[tile], how.patch))
 
-    for tile, (mean, variance) in zip(tiles, few_at_a_time(posterior, tiles), strict=True):
+    for tile, (mean, variance) in zip(tiles, in_order(posterior, iter(tiles)), strict=True):
         canvas.add(mean, 1.0 / variance, y[tile], x[tile])
     return canvas.mean(), np.sqrt(canvas.variance()), len(tiles)
 

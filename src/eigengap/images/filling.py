@@ -25,10 +25,10 @@ from eigengap.images.gaussians import (
 )
 from eigengap.images.learning import Recipe, fit_gaussians
 from eigengap.images.mixture import sample_rows
-from eigengap.images.parallel import few_at_a_time
 from eigengap.images.patches import Canvas, Grid, patches_at
 from eigengap.images.pyramid import doubled, halved, pull_push
 from eigengap.linalg import Array
+from eigengap.side_by_side import in_order
 
 Bools = NDArray[np.bool_]
 Window = tuple[slice, slice]
@@ -171,7 +171,7 @@ def _painted(
         patches = GappyPatches.of(patches_at(picture, y[tile], x[tile], how.patch))
         return _opinions(patches, gaussians, sigma**2)
 
-    for tile, (mean, variance) in zip(tiles, few_at_a_time(opinions, tiles), strict=True):
+    for tile, (mean, variance) in zip(tiles, in_order(opinions, iter(tiles)), strict=True):
         canvas.add(mean, 1.0 / variance, y[tile], x[tile])
     return canvas, len(tiles)
 

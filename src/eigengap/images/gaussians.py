@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.compiled.subsets import forms, solutions
-from eigengap.images.parallel import in_parallel
 from eigengap.linalg import Array
+from eigengap.side_by_side import in_order
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
@@ -80,7 +80,7 @@ class Moments:
 def energies(patches: GappyPatches, gaussians: list[Gaussian], sigma2: float) -> Array:
     """-2 ln pi_k p_k(x_o), but for a constant of the patch: (n, K)."""
     of_one = partial(_energy, patches, sigma2=sigma2)
-    return np.stack(in_parallel(of_one, gaussians), axis=1)
+    return np.stack(list(in_order(of_one, iter(gaussians))), axis=1)
 
 
 def _energy(patches: GappyPatches, one: Gaussian, sigma2: float) -> Array:

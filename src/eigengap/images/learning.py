@@ -26,9 +26,9 @@ from eigengap.images.gaussians import (
     moments,
     responsibilities,
 )
-from eigengap.images.parallel import in_parallel
 from eigengap.linalg import Array
 from eigengap.rank.choose import choose_rank
+from eigengap.side_by_side import in_order
 
 FIRST_STEPS = 6  # of the one Gaussian
 COORDINATES = 16  # leading axes in which k-means finds the first clusters
@@ -145,7 +145,7 @@ def _stepped(
         sums = moments(patches.take(at), resp[at, k], gaussians[k], recipe.sigma2)
         return _updated(gaussians[k], sums, shape, d / 2.0, n, recipe.rank, eta)
 
-    following = in_parallel(updated, [int(k) for k in alive])
+    following = list(in_order(updated, iter([int(k) for k in alive])))
     total = np.logaddexp.reduce([one.log_weight for one in following])
     return [replace(one, log_weight=one.log_weight - total) for one in following]
 

@@ -22,8 +22,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from eigengap.fitting.kmeans import kmeans
-from eigengap.images.parallel import in_parallel
 from eigengap.linalg import Array
+from eigengap.side_by_side import in_order
 
 Patches = NDArray[Any]  # (n, d), float32 or, where the noise is faint, float64
 
@@ -117,7 +117,7 @@ def fit_mixture(
     resp = _first_clusters(X, K, rng)
     mixture = _maximised(X, resp, sigma2, rank)
     for _ in range(steps if K > 1 else 0):
-        resp = np.concatenate(in_parallel(mixture.responsibilities, _pieces(X)))
+        resp = np.concatenate(list(in_order(mixture.responsibilities, iter(_pieces(X)))))
         mixture = _maximised(X, resp, sigma2, rank)
     return mixture
 
@@ -145,9 +145,11 @@ def _maximised(X: Patches, resp: Patches, sigma2: float, rank: int | None) -> Pa
     counts = resp.sum(axis=0, dtype=np.float64)
     least = 0.5 * d if resp.shape[1] > 1 else 0.0
     kept = [int(k) for k in np.flatnonzero(counts >= min(least, counts.max()))]
-    components = in_parallel(
-        lambda k: _component(X, resp[:, k], float(counts[k]), n, sigma2, rank), kept
-    )
+
+    def of(k: int) -> Component:
+        return _component(X, resp[:, k], float(counts[k]), n, sigma2, rank)
+
+    components = list(in_order(of, iter(kept)))
     return PatchMixture(tuple(components), sigma2)
 
 

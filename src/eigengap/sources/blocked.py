@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.blas import sharing
+from eigengap.side_by_side import in_order
 from eigengap.sources.base import S, Source
 from eigengap.sources.over import SourceOver
-from eigengap.sources.side_by_side import in_order
 
 
 class BlockedSource(Source):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from eigengap.blas import sharing
 from eigengap.linalg import Array
 from eigengap.memory import free_memory, require_memory
+from eigengap.side_by_side import in_order
 from eigengap.sources.ahead import ahead
 from eigengap.sources.base import Block
 from eigengap.sources.blocked import BlockedSource, merge_stream
@@ -26,7 +27,6 @@ from eigengap.sources.checks import (
 )
 from eigengap.sources.memo import MemoisedSource, Several
 from eigengap.sources.reader import Reader, UnreadableError
-from eigengap.sources.side_by_side import in_order
 from eigengap.sources.wording import whole
 
 BLOCK_BYTES = 32 << 20  # of float64 values; a fit holds some five of these at a time

@@ -48,8 +48,8 @@ from eigengap.fitting.network_standard import Standard
 from eigengap.fitting.network_start import principal_axes, principal_weights, random_weights
 from eigengap.linalg import Array
 from eigengap.models.network import Architecture, Network, codes, penalty, reconstructions
+from eigengap.side_by_side import in_turn
 from eigengap.sources.base import Source
-from eigengap.sources.side_by_side import in_turn
 
 try:
     import jax

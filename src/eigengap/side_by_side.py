@@ -1,9 +1,9 @@
-"""Several blocks of a table at a time, each by a thread of its own with one thread of BLAS.
+"""Several pieces of work at a time, each by a thread of its own with one thread of BLAS.
 
-Products with a block are thin, and two threads of BLAS in one of them wait for each other; in two
-of them they do not. What is made of the blocks comes out in their order, whoever is done first, so
-that nothing depends on the number of threads. What learns from one block to the next is asked for
-`in_turn`.
+Products with a block of a table, or with a patch of a picture, are thin, and two threads of BLAS in
+one of them wait for each other; in two of them they do not. What is made of the pieces comes out in
+their order, whoever is done first, so that nothing depends on the number of threads. What learns
+from one block to the next is asked for `in_turn`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def in_turn() -> Iterator[None]:
         _in_turn.reset(token)
 
 
-def in_order(fn: Callable[[B], T], blocks: Iterator[B], d: int) -> Iterator[T]:
-    """fn(block) of every block of d columns; a lone one has all threads of BLAS."""
+def in_order(fn: Callable[[B], T], blocks: Iterator[B], d: int = 0) -> Iterator[T]:
+    """fn(block) of every block of d columns; a lone or wide one has all threads of BLAS."""
     several = 1 if _in_turn.get() else min(MOST, threads())  # before `blocks` take threads
     first = next(blocks, None)
     second = None if first is None else next(blocks, None)
