@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -23,56 +24,72 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 
+class _Asked:
+    """That somebody is inside; forgotten, however he left, when nobody holds it any more."""
+
+    def __init__(self, threads: int | None) -> None:
+        self.threads = threads  # that he would have at most; None for an equal share
+
+
 class _Account:
     """Who is inside, and what he asks for."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._wishes: list[int] = []  # threads that somebody would have at most
-        self._sharers = 0  # Python threads that share what there is
-        self._found: list[int] = []  # threads of each library before any were taken away
-        self._held = False  # whether some are taken away now
-        self.own = threading.local()  # .inside: this Python thread is one of them
+    def __init__(self, found: list[int], held: bool) -> None:
+        self._lock = threading.RLock()  # what is forgotten may be so while it is held
+        self._inside: dict[int, tuple[weakref.ref[_Asked], int | None]] = {}
+        self._found = found  # threads of each library before any were taken away
+        self._held = held  # whether some are taken away now
+        self._leaving: set[int] = set()
+        self.own = threading.local()  # .inside: this Python thread shares already
 
-    def wish(self, threads: int) -> None:
+    def enter(self, asked: _Asked) -> int:
+        """How many share now."""
+        key = id(asked)
         with self._lock:
-            self._look()
-            self._wishes.append(threads)
+            if not self._held:
+                self._found = [library.num_threads or 1 for library in _of_process()]
+            self._leaving.discard(key)  # of one before, whose leaving was interrupted
+            self._inside[key] = weakref.ref(asked, lambda _: self._leave(key)), asked.threads
             self._set()
+            return sum(threads is None for _, threads in self._inside.copy().values())
 
-    def unwish(self, threads: int) -> None:
+    def leave(self, asked: _Asked) -> None:
+        self._leave(id(asked))
+
+    def _leave(self, key: int) -> None:
         with self._lock:
-            self._wishes.remove(threads)
-            self._set()
-
-    def join(self) -> int:
-        with self._lock:
-            self._look()
-            self._sharers += 1
-            self._set()
-            return self._sharers
-
-    def leave(self) -> None:
-        with self._lock:
-            self._sharers -= 1
-            self._set()
-
-    def _look(self) -> None:
-        if not self._held:
-            self._found = [library.num_threads or 1 for library in _of_process()]
+            if key in self._inside:
+                self._leaving.add(key)
+                self._set()
+                del self._inside[key]  # only now: an interrupt before leaves it to be forgotten
+                self._leaving.discard(key)
 
     def _set(self) -> None:
         """Give to each library what is its own, or less where somebody asks for it."""
         all_ = max(self._found, default=1)
-        most = max(1, min([*self._wishes, all_ // max(1, self._sharers)]))
-        hold = most < all_
-        if hold or self._held:
+        most = self._most(all_)
+        while self._held or most < all_:
+            self._held = True  # until it is known to be otherwise
             for library, threads in zip(_of_process(), self._found, strict=True):
                 _give(library, min(threads, most))
-        self._held = hold
+            given, most = most, self._most(all_)
+            if given == most:  # else somebody was forgotten meanwhile
+                self._held = most < all_
+                return
+
+    def _most(self, all_: int) -> int:
+        asked = [
+            threads for key, (_, threads) in self._inside.copy().items() if key not in self._leaving
+        ]
+        wishes = [threads for threads in asked if threads is not None]
+        return max(1, min([*wishes, all_ // max(1, len(asked) - len(wishes))]))
+
+    def after_fork(self) -> _Account:
+        """In a child, where nobody is inside: the first who comes and goes gives all back."""
+        return _Account(self._found, self._held)
 
 
-_account = _Account()
+_account = _Account([], held=False)
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
@@ -83,13 +100,13 @@ def one_blas_thread() -> AbstractContextManager[None]:
 @contextmanager
 def at_most(threads: int) -> Iterator[None]:
     """Hold BLAS to so many threads; a limit that is lower already stays."""
-    account = _account
-    account.wish(threads)
+    account, asked = _account, _Asked(threads)
     try:
+        account.enter(asked)
         with _own_at_most(threads):
             yield
     finally:
-        account.unwish(threads)
+        account.leave(asked)
 
 
 @contextmanager
@@ -99,14 +116,15 @@ def sharing() -> Iterator[None]:
     if getattr(account.own, "inside", False):
         yield
         return
-    sharers = account.join()
-    account.own.inside = True
+    asked = _Asked(None)
     try:
+        sharers = account.enter(asked)
+        account.own.inside = True
         with _own_at_most(cores() // sharers):
             yield
     finally:
         account.own.inside = False
-        account.leave()
+        account.leave(asked)
 
 
 @contextmanager
@@ -172,7 +190,7 @@ def _is_each_threads_own(library: Any) -> bool:
 def _forget() -> None:
     """In a forked child: the parent's threads are not there, and its lock may have been held."""
     global _account
-    _account = _Account()
+    _account = _account.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -9,7 +9,7 @@ from one block to the next is asked for `in_turn`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
@@ -38,16 +38,31 @@ def in_turn() -> Iterator[None]:
         _in_turn.reset(token)
 
 
-def in_order(fn: Callable[[B], T], blocks: Iterator[B], d: int = 0) -> Iterator[T]:
+def in_order(fn: Callable[[B], T], blocks: Iterator[B], d: int = 0) -> Generator[T, None, None]:
     """fn(block) of every block of d columns; a lone or wide one has all threads of BLAS."""
     several = 1 if _in_turn.get() else min(MOST, threads())  # before `blocks` take threads
-    first = next(blocks, None)
-    second = None if first is None else next(blocks, None)
-    if second is None or several == 1 or d >= WIDE:
-        yield from map(fn, chain(_present(first, second), blocks))
-        return
-    with one_blas_thread(), ThreadPoolExecutor(several, "eigengap-block") as pool:
-        yield from _spread(fn, chain(_present(first, second), blocks), several, pool)
+    with closed_at_end(blocks):
+        first = next(blocks, None)
+        second = None if first is None else next(blocks, None)
+        every = chain(_present(first, second), blocks)
+        del first
+        if second is None or several == 1 or d >= WIDE:
+            yield from map(fn, every)
+            return
+        del second
+        with one_blas_thread(), ThreadPoolExecutor(several, "eigengap-block") as pool:
+            yield from _spread(fn, every, several, pool)
+
+
+@contextmanager
+def closed_at_end(blocks: Iterator[Any]) -> Iterator[None]:
+    """Close the blocks in the end: whoever keeps an exception would keep their threads too."""
+    try:
+        yield
+    finally:
+        close = getattr(blocks, "close", None)
+        if close is not None:
+            close()
 
 
 def _present(*blocks: Any) -> Iterator[Any]:

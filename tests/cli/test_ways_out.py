@@ -13,6 +13,7 @@ from tests.cli.running import call
 
 import eigengap as eg
 from eigengap.persistence.model_file import load
+from eigengap.sources.files.csv_looks import look_of
 
 FIT = ("fit", "t.csv", "-k", "1", "-o", "t.egap", "--force")
 
@@ -248,3 +249,14 @@ def test_the_library_warns_where_a_likelihood_has_no_bound() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", eg.NoiseFloorWarning)
         eg.PCA(1).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("cell", "meant"), [("5k", "5000"), ("1.5M", "1500000"), ("-2bn", "-2000000000")]
+)
+def test_multiples_are_not_said_to_be_units(cell: str, meant: str) -> None:
+    """To write 5 for 5k would be wrong by a thousand."""
+    look = look_of(cell)
+    assert look is not None
+    assert "multiple" in look.like
+    assert meant in look.way

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import threading
 from types import SimpleNamespace
 
@@ -176,6 +178,52 @@ def test_a_forked_child_starts_a_new_account():
         child = os.fork()
         if child == 0:
             with blas.sharing():  # the parent's wish is not counted here
-                os._exit(0 if not blas._account._wishes else 1)
+                inside = set(blas_threads())
+            os._exit(0 if inside == set(blas_threads()) == {4} else 1)
         _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_an_interrupt_at_any_moment_leaves_no_limit_behind():
+    """Ctrl-C comes between any two instructions, also while a limit is set or taken back."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    rng = np.random.default_rng(0)
+    try:
+        for _ in range(300):
+            after = float(rng.uniform(1e-4, 6e-4))
+            try:
+                signal.setitimer(signal.ITIMER_REAL, after)
+                while True:
+                    with blas.one_blas_thread(), blas.sharing():
+                        pass
+            except KeyboardInterrupt:
+                pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    gc.collect()
+    assert not blas._account._inside
+    assert set(blas_threads()) == {4}
+
+
+def test_who_keeps_an_exception_keeps_no_threads():
+    """As a notebook does, for `%debug`."""
+
+    def fails(block):
+        if block.start == 2:
+            raise ValueError("block 2")
+        return block.values
+
+    kept = []
+    for source in (as_source(np.eye(6), block_rows=1), as_source(np.eye(6), block_rows=1)):
+        try:
+            source.prepared(lambda block: block).map(fails)
+        except ValueError as error:
+            kept.append(error)
+    assert len(kept) == 2
+    assert set(blas_threads()) == {4}
+    assert not [one for one in threading.enumerate() if one.name.startswith("eigengap-block")]

@@ -11,6 +11,7 @@ import pytest
 
 import eigengap as eg
 from eigengap.plots import numbers, scores
+from eigengap.plots.numbers.dates import as_date, days_of
 from eigengap.plots.numbers.rows import table_of
 
 FEATURES = list("abcde")
@@ -108,3 +109,21 @@ def test_a_few_dates_are_categories(table: pd.DataFrame, model: Any) -> None:
     spec = scores(model, table, color=few).to_dict()
     legend = spec["layer"][-1]["encoding"]["color"]["scale"]["domain"]
     assert legend == ["2024-01-03", "2024-01-04", "2024-01-06"]
+
+
+def test_rows_whose_colour_is_not_known_are_drawn_in_grey() -> None:
+    """Vega-Lite leaves points without a colour out, unless told otherwise."""
+    import vl_convert
+
+    X = np.random.default_rng(0).normal(size=(40, 4))
+    values = X[:, 0].copy()
+    values[::2] = np.nan
+    chart = scores(eg.PPCA(2).fit(X), X, color=values).to_dict()
+    assert "without a value in grey" in " ".join(chart["title"]["subtitle"])
+    drawn = vl_convert.vegalite_to_svg(chart)
+    assert drawn.count('fill="#8a8a8a"') >= len(values[::2])
+
+
+def test_midnight_in_a_zone_is_no_evening_before() -> None:
+    days = pd.Series(pd.date_range("2021-03-01", periods=3, freq="D", tz="Europe/Berlin"))
+    assert as_date(days_of(list(days))[0]) == "2021-03-01"

@@ -91,14 +91,14 @@ def test_the_first_error_comes_out_and_blas_is_let_go():
     assert [next(found), next(found)] == [0, 1]
     with pytest.raises(ValueError, match="block 2"):
         next(found)
-    assert not blas._account._wishes
+    assert not blas._account._inside
 
 
 def test_whoever_stops_half_way_leaves_nothing_behind():
     found = in_order(lambda k: k, iter(range(10)), 5)
     assert next(found) == 0
     found.close()
-    assert not blas._account._wishes
+    assert not blas._account._inside
 
 
 def test_warnings_and_errstate_are_those_of_the_caller():

@@ -75,6 +75,7 @@ DARK = Ink(
     diverging=("#ffab70", "#c9743b", "#6b4127", "#262c33", "#1f4a66", "#3588ba", "#8ccdf5"),
 )
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke", "wedge")
+NO_VALUE = "#8a8a8a"  # colour of points whose number is not known, on light and dark
 FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', sans-serif"
 
 
@@ -121,7 +122,8 @@ def configuration(dark: bool = False) -> dict[str, Any]:
         "bar": {"color": ink.main},
         "rect": {"color": ink.main},
         "line": {"color": ink.main, "strokeWidth": 1.8},
-        "point": {"color": ink.main},
+        "point": {"color": ink.main, "invalid": "show"},
+        "scale": {"invalid": {name: {"value": NO_VALUE} for name in ("color", "fill", "stroke")}},
         "text": {"color": ink.text, "fontSize": 11.5},
         "rule": {"color": ink.muted},
         "style": _styles(ink),

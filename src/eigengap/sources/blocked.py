@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import islice
 from math import inf
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.blas import sharing
-from eigengap.side_by_side import in_order
+from eigengap.side_by_side import closed_at_end, in_order
 from eigengap.sources.base import S, Source
 from eigengap.sources.over import SourceOver
 
@@ -27,13 +28,13 @@ class BlockedSource(Source):
 
     def reduce(self, of: Callable[[Any], S]) -> S:
         self.passes += 1
-        with sharing():
-            return merge_stream(in_order(of, iter(self._blocks()), self.n_features))
+        with sharing(), closing(in_order(of, iter(self._blocks()), self.n_features)) as parts:
+            return merge_stream(parts)
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
-        with sharing():
-            parts = list(in_order(fn, iter(self._blocks()), self.n_features))
+        with sharing(), closing(in_order(fn, iter(self._blocks()), self.n_features)) as made:
+            parts = list(made)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def prepared(self, prepare: Callable[[Any], Any]) -> Source:
@@ -57,10 +58,11 @@ class PreparedSource(SourceOver, BlockedSource):
             return
         done = len(self._kept)  # an interrupted pass has left the first ones
         yield from self._kept
-        blocks = islice(self._parent._blocks(), done, None)
-        for ready in in_order(self._prepare, blocks, self.n_features):
-            self._keep(ready)
-            yield ready
+        blocks = _after_first(done, iter(self._parent._blocks()))
+        with closing(in_order(self._prepare, blocks, self.n_features)) as made:
+            for ready in made:
+                self._keep(ready)
+                yield ready
         self._complete = self._kept_bytes <= self._most_kept
 
     def _keep(self, ready: Any) -> None:
@@ -115,6 +117,11 @@ class _After:
 
     def __call__(self, block: Any) -> Any:
         return self.then(self.first(block))
+
+
+def _after_first(count: int, blocks: Iterator[Any]) -> Iterator[Any]:
+    with closed_at_end(blocks):
+        yield from islice(blocks, count, None)
 
 
 def merge_stream(parts: Iterable[S]) -> S:

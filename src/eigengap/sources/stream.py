@@ -7,6 +7,7 @@ shorter since the last pass, is an error that names the file and the row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -70,14 +71,14 @@ class StreamSource(MemoisedSource, BlockedSource):
 
     def _take(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
         self.passes += 1
-        with sharing():
-            return merge_stream(in_order(_Each(ofs), self._blocks(), self.n_features)).parts
+        with sharing(), closing(in_order(_Each(ofs), self._blocks(), self.n_features)) as parts:
+            return merge_stream(parts).parts
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
         parts: list[NDArray[Any]] = []
-        with sharing():
-            for part in in_order(fn, self._blocks(), self.n_features):
+        with sharing(), closing(in_order(fn, self._blocks(), self.n_features)) as made:
+            for part in made:
                 parts.append(part)
                 if len(parts) == 1:
                     self._require_room(part.nbytes / max(len(part), 1))

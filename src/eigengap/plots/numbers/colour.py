@@ -50,13 +50,23 @@ def colour_of(color: Any, X: Any, table: Table) -> Colour | None:
     shown = [values[i] for i in table.at]
     if numbers is not None and not _few(numbers):
         found = [None if np.isnan(v) else float(v) for v in numbers[table.at]]
-        return Colour(found, title, None)
+        return Colour(found, title, None, _grey(found, title))
     days = days_of(values) if numbers is None else None
     if days is not None and len({day for day in days if day is not None}) > MOST_CATEGORIES:
-        return Colour([days[i] for i in table.at], title, None, are_days=True)
+        of_rows = [days[i] for i in table.at]
+        return Colour(of_rows, title, None, _grey(of_rows, title), are_days=True)
     if numbers is not None:
         shown = [None if np.isnan(v) else f"{v:g}" for v in numbers[table.at]]
     return _categories(shown, title)
+
+
+def _grey(values: Sequence[float | None], title: str) -> str:
+    """What is said of rows whose number is not known."""
+    count = sum(value is None for value in values)
+    if count == 0:
+        return ""
+    rows = "a row" if count == 1 else f"{count} rows"
+    return f"{rows} without {title or 'a value'} in grey"
 
 
 def _categories(values: Sequence[Any], title: str) -> Colour:

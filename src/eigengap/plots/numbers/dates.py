@@ -37,10 +37,8 @@ def _day(value: Any) -> float | None:
     whole = float(value.toordinal() - EPOCH)
     if not isinstance(value, datetime):
         return whole
-    zone = value.utcoffset()
-    late = timedelta(hours=value.hour, minutes=value.minute, seconds=value.second) - (
-        zone or timedelta()
-    )
+    # The time of its own zone, as it is written: midnight there is no evening before.
+    late = timedelta(hours=value.hour, minutes=value.minute, seconds=value.second)
     return whole + late / timedelta(days=1)
 
 

@@ -14,6 +14,7 @@ from eigengap.sources.wording import quote
 MINUS = "\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d"  # signs and dashes that look like one
 SPACES = " \u00a0\u2007\u2009\u202f"
 MONEY = "$€£¥₹¢₽₩₪₫฿"
+MULTIPLES = {"k": 10**3, "K": 10**3, "M": 10**6, "Mio": 10**6, "bn": 10**9, "B": 10**9, "G": 10**9}
 LONGEST = 40  # characters
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 
@@ -185,6 +186,13 @@ def _with_unit(text: str) -> Look | None:
     found = re.fullmatch(rf"({_NUMBER})[{SPACES}]?([^\W\d_]{{1,4}}|°[CF]?)", text)
     if found is None:
         return None
+    if found[2] in MULTIPLES:
+        times = MULTIPLES[found[2]]
+        return Look(
+            f"a multiple of {times:,d}".replace(",", " "),
+            f"write it out, {float(found[1]) * times:.15g} if that is meant",
+            False,
+        )
     return Look(f"a number with a unit ({quote(found[2])[1:-1]})", f"write {found[1]}", False)
 
 
