@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.table import Row, against, limit
-from benchmarks.timing import THREADS, in_new_process, interleaved, seconds
+from benchmarks.timing import in_new_process, interleaved, seconds
 
 TARGET = 1.3
 SLOW_DOWN = 1.2
@@ -58,8 +58,6 @@ def _client(keeps_memory: bool = False) -> Iterator[Any]:
             threads_per_worker=1,
             dashboard_address=":0",
             memory_limit=0,
-            # Dask's own default for its workers; the variables of this run would replace it.
-            env=dict.fromkeys(THREADS, "1"),
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

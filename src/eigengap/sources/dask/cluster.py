@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -36,11 +37,12 @@ PATIENCE = 300.0  # seconds without any worker before giving up
 class Sent:
     """A function on its way to the workers: pickled once, however many tasks carry it."""
 
-    def __init__(self, work: Any = None, payload: bytes | None = None) -> None:
+    def __init__(self, work: Any = None, beside: int = 1, payload: bytes | None = None) -> None:
         self._work, self._payload = work, payload
+        self.beside = beside  # tasks that one machine runs at a time, at most
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Sent, (None, self.payload)
+        return Sent, (None, self.beside, self.payload)
 
     @property
     def payload(self) -> bytes:
@@ -60,8 +62,11 @@ def send(work: Any, tasks: int) -> Sent | Delayed:
     A large one becomes a task of its own, so that the scheduler sends it once and the workers pass
     it on; should its holder die it is made again.
     """
-    sent = Sent(work)
-    if current_client() is None or len(sent.payload) * tasks <= INLINE_BYTES:
+    client = current_client()
+    if client is None:
+        return Sent(work)
+    sent = Sent(work, most_on_one_machine(workers(client)))
+    if len(sent.payload) * tasks <= INLINE_BYTES:
         return sent
     return task(_itself, "parameters")(sent)
 
@@ -150,6 +155,18 @@ def workers(client: Any) -> dict[str, int]:
         return dict(client.nthreads())
 
 
+def most_on_one_machine(threads: Mapping[str, int]) -> int:
+    """Threads of all workers of a machine together, by their addresses; of the fullest one.
+
+    >>> most_on_one_machine({"tcp://a:1": 2, "tcp://a:2": 2, "tcp://b:1": 3, "tls://[::1]:5": 1})
+    4
+    """
+    machines: Counter[str] = Counter()
+    for address, count in threads.items():
+        machines[address.partition("://")[2].rpartition(":")[0]] += count
+    return max(machines.values(), default=1)
+
+
 def places(parts: Sequence[Delayed]) -> list[str | None]:
     """The worker that holds each part already (`X.persist()`); None where nobody does."""
     client = current_client()
@@ -185,7 +202,7 @@ def most_kept() -> float:
 
 def run_here(sent: Sent, run: Callable[..., Any], *args: Any) -> Any:
     """On a worker: run(work, *args) with its share of the cores."""
-    with _share_of(threads_of_worker()) if on_worker() else nullcontext():
+    with _share_of(max(sent.beside, threads_of_worker())) if on_worker() else nullcontext():
         return run(sent.opened(), *args)
 
 
