@@ -33,6 +33,7 @@ COMPILED = "(EIGENGAP_COMPILED=always)"
 BEST = "time to the likelihood of its best start"
 ICA = "fit to gradient 1e-06"
 BIG = "2000000 x 500, 8 GB"
+CSV = "100000 x 50 CSV (34 MB), 10 % of the cells missing"
 
 CHOSEN = (
     Chosen(
@@ -282,6 +283,22 @@ CHOSEN = (
         "seconds a row",
         "IncrementalPCA",
         "PCA of a stream, row by row, a model after each",
+        "",
+    ),
+    Chosen(
+        "command_line",
+        CSV,
+        "filled, end to end",
+        "R pcaMethods",
+        "`eigengap impute` of a CSV file, 100 000 × 50, 10 % missing, whole process, equal error",
+        "a CSV file filled, 100 000 × 50",
+    ),
+    Chosen(
+        "command_line",
+        CSV,
+        "filled, end to end",
+        "pandas and IterativeImputer",
+        "the same; the peer's error is 3 % smaller",
         "",
     ),
     Chosen(
