@@ -229,7 +229,7 @@ DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(days=k) for k in range(30
         list(pd.to_datetime(DAYS).to_numpy()),
         [
             datetime.datetime(
-                d.year, d.month, d.day, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2))
+                d.year, d.month, d.day, tzinfo=datetime.timezone(datetime.timedelta(hours=2))
             )
             for d in DAYS
         ],
