@@ -127,3 +127,27 @@ def test_fits_do_not_depend_on_the_number_of_threads(model, monkeypatch):
     several = model.fit(as_source(X, block_rows=30)).score_samples(X)
     monkeypatch.setattr(side_by_side, "threads", lambda: 1)
     np.testing.assert_array_equal(model.fit(as_source(X, block_rows=30)).score_samples(X), several)
+
+
+def _ugly(name):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(60, 6))
+    if name == "constant":
+        X[:, 4] = 5.0
+        return X
+    X[rng.random(X.shape) < 0.15] = np.nan
+    if name == "one cell":
+        X[7], X[7, 2] = np.nan, 1.0
+    return {"offset": X + 1e8, "float32": X.astype(np.float32), "wide": X[:5]}.get(name, X)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rows", [1, 17])
+@pytest.mark.parametrize("name", ["offset", "constant", "one cell", "float32", "wide"])
+def test_ugly_tables_do_not_depend_on_the_number_of_threads(name, rows, monkeypatch):
+    X = _ugly(name)
+    several = eg.PPCA(1).fit(as_source(X, block_rows=rows)).score_samples(X)
+    monkeypatch.setattr(side_by_side, "threads", lambda: 1)
+    alone = eg.PPCA(1).fit(as_source(X, block_rows=rows)).score_samples(X)
+    np.testing.assert_array_equal(several, alone)
+    assert np.all(np.isfinite(several))

@@ -145,14 +145,14 @@ class Plan:
 
     def _require_holds(self, picture: Picture) -> None:
         """Refuse a format that has no place for the samples."""
-        from eigengap.images.files import _pixels, format_of
+        from eigengap.images.files import format_of, pixels_for
 
         assert self.output is not None
         if self.output == DASH:
             return
         one = picture.whole(picture.pixels)[:1, :1]
         try:
-            _pixels(one, format_of(self.output), self.output)
+            pixels_for(one, format_of(self.output), self.output)
         except ValueError as error:
             said = str(error).removeprefix(f"{self.output}: ")
             said = said.replace(", or give array[..., :-1]", "")

@@ -163,7 +163,7 @@ def write_image(path: str | os.PathLike[str], array: Any, *, force: bool = False
     """
     target = Path(path).expanduser()
     form = format_of(path)
-    pixels = _pixels(array, form, os.fspath(path))
+    pixels = pixels_for(array, form, os.fspath(path))
     if target.exists() and not force:
         raise FileExistsError(f"{path} exists; name another file, or replace it with force=True")
     write_atomically(target, _encoded(pixels, form))
@@ -180,7 +180,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
     return form
 
 
-def _pixels(array: Any, form: str, where: str) -> NDArray[Any]:
+def pixels_for(array: Any, form: str, where: str) -> NDArray[Any]:
     """The array, if the format holds it."""
     pixels = np.asarray(array)
     if pixels.ndim == 3 and pixels.shape[2] == 1:
