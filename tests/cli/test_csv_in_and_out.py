@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 import tracemalloc
 from pathlib import Path
 
@@ -153,3 +154,34 @@ def test_many_rows_in_little_memory(folder: Path, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_allclose(*numbers, rtol=1e-9, atol=1e-12)
     for before, after in zip(rows, filled[1:], strict=True):
         assert all(new == cell for cell, new in zip(before, after, strict=True) if cell)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["unix", "windows"])
+@pytest.mark.parametrize(
+    "options", [("--skip-rows", "2"), ("--comment", "#")], ids=["skip", "comment"]
+)
+def test_what_stands_above_a_table_is_kept(folder: Path, options, newline: str) -> None:
+    """Filled cells apart every byte is as it was; the model is that of the table alone, and the
+    command that is named next can be run."""
+    above = newline.join(['# logger 5" of, "north', "# begun; 2024", ""]).encode()
+    bare = as_csv(cells(), newline=newline)
+    Path("log.csv").write_bytes(above + bare)
+    Path("bare.csv").write_bytes(bare)
+    assert "--comment" in call("impute", "log.csv", "-q").err
+    assert call("impute", "log.csv", "--comment", "").code == 2
+    filled = call("impute", "log.csv", *options, "-k", "1", "-q")
+    assert filled.out == above + call("impute", "bare.csv", "-k", "1", "-q").out
+    ran = call("fit", "log.csv", *options, "-k", "1", "-o", "m.egap")
+    then = shlex.split(ran.err.rstrip().rpartition("Next   eigengap ")[2])
+    assert call(*(word for word in then if word != "--open"), "-q").code == 0
+    scored = call("score", "m.egap", "log.csv", *options).err
+    assert scored == call("score", "m.egap", "bare.csv").err
+
+
+def test_comments_between_rows_are_counted_where_they_are_lost(folder: Path) -> None:
+    lines = as_csv(cells()).decode().splitlines()
+    lines[20:20] = ["# pause", "# of two"]
+    Path("log.csv").write_text("\n".join(["# logger", *lines]))
+    ran = call("impute", "log.csv", "--comment", "#", "-k", "1", "-o", "out.csv")
+    assert "Note   2 comments between rows cannot stand in out.csv" in ran.err
+    assert Path("out.csv").read_text().splitlines()[:2] == ["# logger", "a,b,c,d"]

@@ -46,8 +46,9 @@ def test_nothing_is_overwritten_without_force_and_before_the_work(model: Path) -
     before = model.read_bytes()
     Path("out.csv").write_text("precious")
     Path("report.html").write_text("precious")
+    Path("empty.csv").touch()
     for arguments in (
-        ("fit", "nowhere.csv", "-o", "m.egap"),  # told before the data are looked at
+        ("fit", "empty.csv", "-o", "m.egap"),  # told before the data are looked at
         ("transform", "m.egap", "table.csv", "-o", "out.csv"),
         ("impute", "table.csv", "--model", "m.egap", "-o", "out.csv"),
         ("score", "m.egap", "table.csv", "-o", "out.csv"),

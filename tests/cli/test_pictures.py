@@ -64,21 +64,24 @@ def test_denoise_writes_what_the_library_makes(place: Path) -> None:
     assert "noise of standard deviation 12 (given)" in given.err
 
 
-@pytest.mark.parametrize("kind", ["16 bits", "colour", "opacity", "floats", "jpeg"])
+@pytest.mark.parametrize(
+    "kind", ["16 bits", "colour", "opacity", "float32", "float64", "5 channels", "jpeg"]
+)
 def test_pictures_keep_their_kind(place: Path, kind: str) -> None:
-    """Depth, channels, opacity to the last bit; floats need TIFF, and JPEG is read."""
-    picture = noisy(3 if kind in ("colour", "opacity", "jpeg") else 1)
-    name = {"floats": "p.tif", "jpeg": "p.jpg"}.get(kind, "p.png")
+    """Depth, channels, opacity to the last bit; some need TIFF, and JPEG is read."""
+    picture = noisy({"colour": 3, "opacity": 3, "jpeg": 3, "5 channels": 5}.get(kind, 1))
+    needs_tiff = kind in ("float32", "float64", "5 channels")
+    name = "p.tif" if needs_tiff else "p.jpg" if kind == "jpeg" else "p.png"
     if kind == "16 bits":
         picture = picture.astype(np.uint16) * np.uint16(257)
-    elif kind == "floats":
-        picture = (picture / 255.0).astype(np.float32)
+    elif kind in ("float32", "float64"):
+        picture = (picture / 255.0).astype(kind)
     elif kind == "opacity":
         seen = np.random.default_rng(0).integers(0, 256, (H, W, 1)).astype(np.uint8)
         picture = np.concatenate([picture, seen], axis=2)
     write_image(name, picture)
     found = facts("denoise", name, *QUICK)
-    assert found["wrote"] == ("p.denoised.tif" if kind == "floats" else "p.denoised.png")
+    assert found["wrote"] == ("p.denoised.tif" if needs_tiff else "p.denoised.png")
     written = read_image(found["wrote"])
     assert (written.dtype, written.shape) == (picture.dtype, picture.shape)
     if kind == "opacity":
@@ -103,6 +106,7 @@ def test_maps_and_comparisons(place: Path) -> None:
     shades = read_image("sd.png")
     assert shades.max() == 255
     np.testing.assert_allclose(shades / 255.0, expected.sd / expected.sd.max(), atol=0.003)
+    np.testing.assert_array_equal(both[8 : 8 + H, 24 + 2 * W : 24 + 3 * W, 0], shades)
     assert "black is 0 and white" in ran.err
 
 
@@ -114,6 +118,24 @@ def test_standard_input_and_output(place: Path) -> None:
     expected = denoise_image(noisy(), model="ppca", n_components=6, random_state=0)
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(ran.out))), expected.image)
     assert [path.name for path in place.iterdir()] == ["p.png"]
+
+
+def test_of_several_pages_the_first_is_read_and_that_is_noted(place: Path) -> None:
+    """In a line like any other, also of standard input and of a mask."""
+    first, mask = Image.fromarray(noisy()), np.zeros((H, W), np.uint8)
+    mask[8:12, 8:12] = 255
+    first.save("p.tif", save_all=True, append_images=[Image.fromarray(clean())] * 2)
+    Image.fromarray(mask).save("m.tif", save_all=True, append_images=[first])
+    ran = call("inpaint", "-", "--mask", "m.tif", *QUICK, stdin=Path("p.tif").read_bytes())
+    assert ran.code == 0, ran.err
+    assert ran.err.startswith(
+        "Note   standard input holds 3 pictures; the first is read\n"
+        "Note   m.tif holds 2 pictures; the first is read\n"
+        f"Read   standard input, {W} x {H} pixels, grey, 8 bits; 1.79 % of its samples are missing"
+    )
+    assert facts("denoise", "p.tif", *QUICK)["notes"] == [
+        "p.tif holds 3 pictures; the first is read"
+    ]
 
 
 # inpaint -------------------------------------------------------------------------------------
@@ -157,6 +179,7 @@ def test_what_is_not_black_in_a_mask_is_missing(place: Path, kind: str) -> None:
     ran = call("inpaint", "p.png", "--mask", name, *QUICK, "--sd", "sd.tif")
     assert ran.code == 0, ran.err
     assert "PSNR" not in ran.err
+    assert ("Note   the mask m.jpg is a JPEG" in ran.err) == (kind == "jpeg")
     written, sd = read_image("p.inpainted.png"), read_image("sd.tif")
     np.testing.assert_array_equal(written[~gone], picture[~gone])
     assert (sd[gone] > 0).all()
@@ -198,8 +221,20 @@ def test_nan_of_a_tiff_is_missing_without_a_mask(place: Path) -> None:
         (("denoise", "p.png", "-o", "no/x.png"), 4, "no folder"),
         (("denoise", "p.png", "-k", "0"), 2, "-k 0: it is a whole number"),
         (("denoise", "p.png", "-k", "0.5"), 2, "or auto"),
-        (("denoise", "p.png", "-k", "5000"), 5, "64 entries of a patch"),
+        (("denoise", "p.png", "-k", "5000"), 5, "-k 5000 is more than the 64 entries of a patch"),
         (("denoise", "p.png", "--sigma", "0"), 2, "--sigma"),
+        (("denoise", "p.png", "--sigma", "nan"), 2, "--sigma nan: it is a standard deviation"),
+        (("inpaint", "p.png", "--sigma", "inf"), 2, "--sigma inf"),
+        (("denoise", "float.tif", "-o", "x.png"), 2, "Name a .tif file, which keeps floats"),
+        (("denoise", "opaque.png", "-o", "x.jpg"), 2, "Name a .png or .tif file"),
+        (("denoise", "five.tif", "--sd", "x.png"), 2, "--sd x.png: PNG holds up to 4 channels"),
+        (("denoise", "gaps.tif"), 5, "give it with --sigma SD"),
+        (("denoise", "void.tif"), 5, "nothing to learn from"),
+        (("inpaint", "void.tif"), 5, "all of void.tif is missing"),
+        (("denoise", "infinite.tif"), 5, "at row 6, column 5, channel 1, and in 2 more places"),
+        (("denoise", "red.tif"), 5, "channel 1 is missing throughout"),
+        (("denoise", "signed.tif"), 4, "run from -5 to 4, and whole numbers are kept from 0"),
+        (("inpaint", "p.png", "--mask", "random"), 2, "e.g. random:0.8"),
         (("inpaint", "p.png"), 2, "--mask"),
         (("inpaint", "p.png", "--mask", "random:1.5"), 2, "between 0 and 1"),
         (("inpaint", "p.png", "--mask", "random:x"), 2, "random:0.8"),
@@ -221,6 +256,16 @@ def test_what_cannot_be_done_is_told(
     write_image("small.png", clean()[:8, :8])
     write_image("black.png", np.zeros((H, W), np.uint8))
     write_image("white.png", np.full((H, W), 255, np.uint8))
+    write_image("opaque.png", np.zeros((H, W, 4), np.uint8))
+    write_image("five.tif", clean(5))
+    write_image("float.tif", clean().astype(np.float32))
+    write_image("gaps.tif", np.where(np.indices((H, W)).sum(axis=0) % 2, np.nan, clean()))
+    write_image("void.tif", np.full((H, W), np.nan))
+    for name, value in (("infinite.tif", np.inf), ("red.tif", np.nan)):
+        bad = clean(3).astype(np.float64)
+        bad[(5, 4) if name == "infinite.tif" else (..., 0)] = value
+        write_image(name, bad)
+    Image.fromarray(np.arange(-5, 5, dtype=np.int32).reshape(2, 5)).save("signed.tif")
     Path("text.png").write_text("no picture")
     Path("cut.png").write_bytes(Path("p.png").read_bytes()[:200])
     before = {path.name: path.read_bytes() for path in place.iterdir()}
@@ -228,4 +273,6 @@ def test_what_cannot_be_done_is_told(
     assert ran.code == code, ran.err
     assert says in ran.err
     assert "Error: " in ran.err
+    for word in ("array", "n_components", "~mask", "imread", "give sigma", "counted from"):
+        assert word not in ran.err
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before

@@ -103,23 +103,28 @@ def test_a_column_of_percentages_is_not_only_to_be_left_out(folder: Path) -> Non
 # Separators at the ends of lines -------------------------------------------------------------
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("separator", [",", ";", "\t"], ids=["comma", "semicolon", "tab"])
-def test_a_separator_at_the_end_of_every_line_is_no_column(folder: Path, separator: str) -> None:
-    """The table is read as if it were not there, by all commands; impute keeps it."""
+def test_separators_at_the_end_of_every_line_are_no_columns(
+    folder: Path, separator: str, count: int
+) -> None:
+    """The table is read as if they were not there, by all commands; impute keeps them."""
     rows = cells()
     plain = as_csv(rows, separator=separator)
-    trailing = as_csv([[*row, ""] for row in rows], [*NAMES, ""], separator=separator)
+    bare = [""] * count
+    trailing = as_csv([[*row, *bare] for row in rows], [*NAMES, *bare], separator=separator)
     Path("plain.csv").write_bytes(plain)
     Path("t.csv").write_bytes(trailing)
     ran = call(*FIT)
     assert ran.code == 0, ran.err
-    assert ran.err.count("lines end with a ") == 1
-    assert "(4, the first being 0) has no name and is empty in the first 40 rows" in ran.err
+    assert ran.err.count("lines end with ") == 1
+    at = ", ".join(map(str, range(4, 4 + count)))
+    assert re.search(rf"\({at}, the first being 0\) ha.* empty in the first 40 rows", ran.err)
     assert list(load("t.egap").feature_names_in_) == list(NAMES)
     assert call("score", "t.egap", "t.csv").code == 0
     filled = call("impute", "t.csv", "-k", "1", "-q").text
     expected = call("impute", "plain.csv", "-k", "1", "-q").text
-    assert filled == "".join(line + separator + "\n" for line in expected.splitlines())
+    assert filled == "".join(line + separator * count + "\n" for line in expected.splitlines())
 
 
 def test_a_nameless_last_column_that_holds_something_is_not_left_out(folder: Path) -> None:
@@ -127,6 +132,19 @@ def test_a_nameless_last_column_that_holds_something_is_not_left_out(folder: Pat
     ran = call(*FIT)
     assert ran.code == 4
     assert "column 4 (the first is 0) has no name" in ran.err
+    assert "row numbers" not in ran.err
+    assert call(*FIT, "--ignore", "4").code == 0
+    with pytest.raises(ValueError, match=r"column 4 has no name in line 1\. Leave it out"):
+        eg.open_source("t.csv")
+
+
+def test_the_library_tells_empty_columns_from_row_numbers(folder: Path) -> None:
+    table([[*row, "", ""] for row in cells()], [*NAMES, "", ""])
+    with pytest.raises(ValueError, match=r"lines end with 2 separators.*\[0, 1, 2, 3\]"):
+        eg.open_source("t.csv")
+    table([[str(i), *row] for i, row in enumerate(cells())], ["", *NAMES])
+    with pytest.raises(ValueError, match=r"column 0 .* may be the row numbers"):
+        eg.open_source("t.csv")
 
 
 def test_lines_that_end_with_a_separator_under_a_header_that_does_not(folder: Path) -> None:
@@ -138,6 +156,10 @@ def test_lines_that_end_with_a_separator_under_a_header_that_does_not(folder: Pa
     text = Path("t.csv").read_text().replace("\n", ",\n", 1)
     Path("t.csv").write_text(text)
     assert call(*FIT).code == 0
+    table([[*row, "", ""] for row in cells()])
+    assert 'It ends with 2 times ",". If all lines do so, add as many' in call(*FIT).err
+    table(cells(), [*NAMES, "", ""])
+    assert "Behind its last name line 1 has separators that name nothing" in call(*FIT).err
 
 
 # Options -------------------------------------------------------------------------------------
@@ -221,6 +243,7 @@ def test_as_many_rows_as_leave_no_noise_are_told(folder: Path) -> None:
     assert ran.code == 0, ran.err
     assert " inf" not in ran.err
     assert "Note   the likelihood has no bound" in ran.err
+    assert "mean nothing. Add rows\n" in ran.err
     assert json.loads(ran.out)["log_likelihood_per_row"] is None
     assert "the likelihood has no bound" in str(load("t.egap").summary())
     ran = call("score", "t.egap", "t.csv")
@@ -229,6 +252,11 @@ def test_as_many_rows_as_leave_no_noise_are_told(folder: Path) -> None:
     assert "--set noise_variance=" in ran.err
     ran = call(*FIT, "-m", "pca")
     assert "Note   no noise is left beside the components" in ran.err
+    assert "means anything: add rows\n" in ran.err
+    table([[a, a] for a, *_ in cells(gaps=0.0)], ["a", "b"])
+    for model in ("ppca", "pca"):
+        assert "columns that follow from others\n" in call(*FIT, "-m", model).err
+    assert "no bound" not in call(*FIT, "--ignore", "b").err
     table(cells(n=4, gaps=0.0))
     assert "no bound" not in call(*FIT).err
 
@@ -242,8 +270,10 @@ def test_a_fit_with_its_noise_at_the_floor_is_told_again_when_it_scores(folder: 
 def test_the_library_warns_where_a_likelihood_has_no_bound() -> None:
     """A density that is asked for; PCA, which is mostly fitted for its axes, says nothing."""
     X = [[1.0, 2.0, 3.0], [2.0, 1.0, 4.0]]
-    with pytest.warns(eg.NoiseFloorWarning, match="no bound"):
+    with pytest.warns(eg.NoiseFloorWarning, match=r"no bound.*\. Add rows$"):
         eg.PPCA(1).fit(X)
+    with pytest.warns(eg.NoiseFloorWarning, match=r"Take fewer components or add rows$"):
+        eg.PPCA(2).fit([*X, [0.0, 1.0, 1.0]])
     import warnings
 
     with warnings.catch_warnings():

@@ -85,7 +85,7 @@ def test_the_same_seed_gives_the_same_picture():
 def test_pieces_do_not_show(monkeypatch):
     image, mask = scene(20, 24), hidden((20, 24, 3))
     whole = inpaint_image(image, mask, **FAST)
-    monkeypatch.setattr("eigengap.images.filling.TILE", 37)
+    monkeypatch.setattr("eigengap.images.painting.TILE", 37)
     monkeypatch.setattr("eigengap.images.denoising.TILE", 37)
     pieces = inpaint_image(image, mask, **FAST)
     assert pieces.tiles > whole.tiles
@@ -192,7 +192,9 @@ def test_posterior_of_one_component_is_wieners():
     gain = C @ np.linalg.inv(C + 0.25 * np.eye(12))
     mean, variance = mixture.posterior(X[:50])
     np.testing.assert_allclose(mean, one.mu + (X[:50] - one.mu) @ gain.T, atol=1e-8)
-    np.testing.assert_allclose(variance, np.tile(np.diag(C - gain @ C), (50, 1)), atol=1e-8)
+    learned = 0.25 * (1 + 3) / 4000  # mu and three axes, each known from so many patches
+    expected = np.diag(C - gain @ C) + learned
+    np.testing.assert_allclose(variance, np.tile(expected, (50, 1)), atol=1e-8)
     expected = -0.5 * np.einsum(
         "ij,jk,ik->i", X - one.mu, np.linalg.inv(C + 0.25 * np.eye(12)), X - one.mu
     )
@@ -252,9 +254,9 @@ def test_tiny_pictures_shrink_the_patch():
     assert np.isfinite(restored.image).all()
     image[0, 0] = np.nan
     tiny = inpaint_image(image[:3, :3], random_state=0)
-    assert tiny.patch == 3
+    assert tiny.patch == 2
     assert np.isfinite(tiny.image).all()
-    assert denoise_image(scene(6, 40), random_state=0).patch == 6
+    assert denoise_image(scene(6, 40), random_state=0).patch == 4
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,17 @@ DAYS = pd.date_range("2024-01-03", periods=60, freq="36h")
 
 @pytest.mark.parametrize(
     "color",
-    [DAYS, pd.Series(DAYS), DAYS.to_numpy(), list(DAYS), [str(day) for day in DAYS], "when"],
-    ids=["index", "series", "numpy", "timestamps", "texts", "column"],
+    [
+        DAYS,
+        pd.Series(DAYS),
+        DAYS.to_numpy(),
+        list(DAYS),
+        [str(day) for day in DAYS],
+        "when",
+        pd.Series(DAYS.to_period("h")),
+        list(DAYS.strftime("%d.%m.%Y %H:%M")),
+    ],
+    ids=["index", "series", "numpy", "timestamps", "texts", "column", "periods", "pointed"],
 )
 def test_dates_colour_as_a_scale_of_days(table: pd.DataFrame, model: Any, color: Any) -> None:
     """However they are given: numbers of days since 1970, a legend and a tooltip of dates."""
@@ -99,9 +108,24 @@ def test_dates_colour_as_a_scale_of_days(table: pd.DataFrame, model: Any, color:
     assert [row["date"] for row in shown[:2]] == ["2024-01-03", "2024-01-04 12:00"]
     colour = points["encoding"]["color"]
     assert colour["type"] == "quantitative"
+    assert colour["title"] == ("when" if isinstance(color, str) else "date")
     assert "utcFormat" in colour["legend"]["labelExpr"]
     assert colour["legend"]["values"] == pytest.approx([days[0], days[[0, -1]].mean(), days[-1]])
     assert {tip["field"] for tip in points["encoding"]["tooltip"]} >= {"date"}
+
+
+@pytest.mark.parametrize("texts", ["31.13.2024", "5/6/2024", "1.2.3", "31.05.2024x"])
+def test_what_is_no_date_or_has_two_meanings_stays_text(texts: str) -> None:
+    assert days_of([texts]) is None
+
+
+def test_a_truth_value_is_no_number_of_rows(table: pd.DataFrame, model: Any) -> None:
+    """Python counts True as 1."""
+    for wrong in (True, 2.5, 0):
+        with pytest.raises(ValueError, match=r"max_rows.* must be a whole number of at least 1"):
+            scores(model, table, max_rows=wrong)
+    with pytest.raises(ValueError, match="counted from 1"):
+        scores(model, table, axes=(True, 2))
 
 
 def test_a_few_dates_are_categories(table: pd.DataFrame, model: Any) -> None:

@@ -227,6 +227,8 @@ DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(days=k) for k in range(30
         [day.isoformat() for day in DAYS],
         list(pd.to_datetime(DAYS)),
         list(pd.to_datetime(DAYS).to_numpy()),
+        list(pd.to_datetime(DAYS).to_period("D")),
+        [day.strftime("%d.%m.%Y") for day in DAYS],
         [
             datetime.datetime(
                 d.year, d.month, d.day, tzinfo=datetime.timezone(datetime.timedelta(hours=2))
@@ -234,7 +236,7 @@ DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(days=k) for k in range(30
             for d in DAYS
         ],
     ],
-    ids=["dates", "texts", "timestamps", "numpy", "zoned"],
+    ids=["dates", "texts", "timestamps", "numpy", "periods", "pointed", "zoned"],
 )
 def test_dates_are_a_number_line_of_days(values: list[Any]) -> None:
     found = colour_of("day", [*values, None])

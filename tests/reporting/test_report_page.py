@@ -171,6 +171,9 @@ def test_a_report_that_fails_leaves_the_old_file_and_no_debris(
         report(fitted, biopsies, path, color=[1, 2, 3])
     with pytest.raises(ValueError, match="max_rows"):
         report(fitted, biopsies, path, max_rows=0)
+    for name in ("max_rows", "first_row", "random_state"):
+        with pytest.raises(ValueError, match=f"{name}.* whole number of at least .*, got True"):
+            report(fitted, biopsies, path, **{name: True})
     X = np.random.default_rng(0).normal(size=(20, 3))
     for model in (eg.PPCAClassifier().fit(X, [0, 1] * 10), eg.PPCARegressor().fit(X, X[:, 0])):
         with pytest.raises(ValueError, match="places rows nowhere"):

@@ -48,7 +48,7 @@ def command(data: str, names: tuple[str, ...], **given: Any) -> None:
     models = _models(names or ("pca", "ppca", "fa", "bayesian-pca"), given)
     for model in models.values():
         model._validate_params()
-    choice = Choice(given["columns"], given["ignore"], given["ids"], None, given["na"])
+    choice = Choice.of(given)
     with as_file(data, "DATA") as path, narrator.hearing():
         table = open_table(data, path, choice)
         source = loaded(table)

@@ -20,6 +20,7 @@ class Manner:
     decimal: str = "."
     newline: str = "\n"
     has_mark: bool = False  # of byte order, in front of all
+    above: bytes = b""  # lines above the table, with that mark
 
 
 class Lines:
@@ -27,7 +28,7 @@ class Lines:
 
     def __init__(self, names: Sequence[str] | None, how: Manner) -> None:
         self._separator, self._decimal, self._newline = how.separator, how.decimal, how.newline
-        self._head = BOM if how.has_mark else b""
+        self._head = how.above or (BOM if how.has_mark else b"")
         if names is not None:
             self._head += header(names, how.separator, how.newline)
 

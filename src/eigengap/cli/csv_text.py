@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from eigengap.sources.array import F8
 from eigengap.sources.files.columns import write_columns
+from eigengap.sources.files.csv_aside import NOTHING, Aside
 from eigengap.sources.files.csv_cells import GAPS
 from eigengap.sources.files.csv_dialect import BOM, Dialect, look_at, newline_of
-from eigengap.sources.files.csv_reader import CsvReader
+from eigengap.sources.files.csv_reader import HEAD, CsvReader
 from eigengap.sources.files.csv_rows import chunks
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.reader import UnreadableError
@@ -28,9 +29,15 @@ CHUNK = 8 << 20  # bytes that are parsed together
 class CsvText(CsvReader):
     """One file, looked at before its columns are chosen."""
 
-    def __init__(self, path: Path, texts: frozenset[str], compression: str | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        texts: frozenset[str],
+        compression: str | None,
+        aside: Aside = NOTHING,
+    ) -> None:
         FileReader.__init__(self, path)  # not CsvReader's, which wants to know the columns at once
-        self._compression = compression
+        self._compression, self._aside = compression, aside
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
         head = self._head()
         self.has_mark = head.startswith(BOM)
@@ -39,10 +46,22 @@ class CsvText(CsvReader):
         self.names = self._dialect.names
         self.n_rows, self.dtype = None, F8
         self._chosen, self.n_features = [], self._dialect.n_columns
+        self.n_lost = 0  # comments between rows, where a pass has counted them
 
     @property
     def dialect(self) -> Dialect:
         return self._dialect
+
+    def above(self) -> bytes:
+        """The lines aside that stand above the table, as they are."""
+        count, newline, found = self._dialect.first - 1, self._dialect.newline, b""
+        if not self._aside or count == 0:
+            return b""
+        with self._raw() as stream:
+            while found.count(newline) < count and (data := bytes(stream.read(HEAD))):
+                found += data
+        below = found.split(newline, count)[-1]
+        return found[: len(found) - len(below)]
 
     def with_text(self, chosen: Sequence[int]) -> Iterator[tuple[NDArray[Any], Any]]:
         """The chosen columns as numbers (c, d), and all columns as an Arrow table of bytes."""
@@ -60,6 +79,7 @@ class CsvText(CsvReader):
                     raise UnreadableError(self.where, f"lines from {line} on cannot be read")
                 if len(numbers):
                     yield numbers, text
+            self.n_lost = sum(at > dialect.first for at in stream.comments) if self._aside else 0
         self.require_unchanged()
 
     def _block(self, parts: list[list[NDArray[Any]]]) -> NDArray[Any]:

@@ -13,8 +13,8 @@ from eigengap.cli import options
 @options.picture
 @options.output(None, "the picture (NAME.denoised.png if left out)")
 @click.option(
-    "--sigma", type=click.FloatRange(0, min_open=True), metavar="SD",
-    help="Standard deviation of the noise, in units of the samples (25 of 255). [default: learned]",
+    "--sigma", type=click.FloatRange(0, min_open=True), metavar="SD", show_default="learned",
+    help="Standard deviation of the noise, in units of the samples (25 of 255).",
 )  # fmt: skip
 @options.of_patches
 @options.forcing
@@ -22,39 +22,30 @@ from eigengap.cli import options
 def command(image: str, output: str | None, force: bool, **given: Any) -> None:
     """Take the noise out of a picture.
 
-    IMG is PNG, JPEG or TIFF, grey or colour, of 8 or 16 bits or floats, or - for standard input.
-    How strong the noise is, is learned from the picture unless --sigma says so.
+    IMG is a picture, grey or colour, of 8 or 16 bits or (TIFF) floats, or - for standard input;
+    PNG, JPEG, TIFF, BMP, GIF, WebP and PPM are read. How strong the noise is, is learned from the
+    picture unless --sigma says so. NaN of a TIFF is missing, and is filled in.
 
     \b
     eigengap denoise photo.png
     eigengap denoise photo.png --sigma 25 -o clean.png --sd sd.png --compare both.png
     """
-    import time
-
     from eigengap.cli import pictures
-    from eigengap.cli.files import as_file
-    from eigengap.cli.narration import Narrator, figure
-    from eigengap.cli.progress import waiting
+    from eigengap.cli.narration import figure
     from eigengap.images import denoise_image
 
     how = pictures.how_of(given)
-    plan = pictures.Plan.of(image, "denoised", output, force, given)
-    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
-    with as_file(image, "IMG") as path:
-        picture = pictures.read_picture(image, path)
-    plan = plan.for_picture(picture)
+    picture, plan, narrator = pictures.opened(image, "denoised", output, force, given)
     narrator.say("Read", picture.in_words(), **picture.facts())
-    began = time.perf_counter()
-    with narrator.hearing(), waiting(narrator, "Denoising"):
-        found = denoise_image(picture.pixels, sigma=given["sigma"], opacity=False, **how)
-    learned = "learned" if given["sigma"] is None else "given"
+    found, seconds = pictures.restored(narrator, "Denoising", denoise_image, picture.pixels, **how)
+    learned = "learned" if how["sigma"] is None else "given"
     narrator.say(
         "Fit",
         f"{found.model}; noise of standard deviation {figure(found.noise_sd)} ({learned})",
         model=found.model,
         noise_sd=found.noise_sd,
         filled=found.n_missing,
-        seconds=time.perf_counter() - began,
+        seconds=seconds,
     )
     plan.write(narrator, picture, found)
     narrator.finish()

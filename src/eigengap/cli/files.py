@@ -45,6 +45,19 @@ def as_file(given: str, what: str) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def require_inputs(data: str, model: str | None = None) -> None:
+    """Refuse inputs that are not there, before anything is said of outputs."""
+    from eigengap.cli.kept_models import require_model
+    from eigengap.sources.fields.places import is_field_path
+    from eigengap.sources.files.address import find
+
+    if model is not None:
+        require_one_stdin(data, model)
+        require_model(model, data)
+    if data != DASH and not is_field_path(data):
+        find(data)
+
+
 def require_one_stdin(*given: str) -> None:
     if given.count(DASH) > 1:
         raise WrongUsage("only one of the inputs can be standard input (-)")

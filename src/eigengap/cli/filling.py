@@ -84,6 +84,9 @@ def write_filled(
         written = sink.n_rows
     filled.tell(narrator, draws)
     tell_wrote(output, written, layout.n_columns, narrator)
+    lost = sum(reader.n_lost for reader in table.readers)
+    if lost:
+        narrator.note(f"{many(lost, 'comment')} between rows cannot stand in {shown(output)}")
     return filled
 
 
@@ -142,7 +145,9 @@ def _manner(table: Table, output: str) -> Manner | None:
         return None
     reader = table.readers[0]
     dialect = reader.dialect
-    return Manner(dialect.separator, dialect.cells.decimal, reader.line_end, reader.has_mark)
+    return Manner(
+        dialect.separator, dialect.cells.decimal, reader.line_end, reader.has_mark, reader.above()
+    )
 
 
 # What is written ----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -31,13 +32,20 @@ def command(data: str, output: str, force: bool, **given: Any) -> None:
     eigengap fit table.csv -m fa -k 3 --set rotation=varimax -o fa.egap
     eigengap fit table.csv -m classifier --target diagnosis
     """
-    from eigengap.cli.files import as_file, check_not_input, check_output, terminal_output
+    from eigengap.cli.files import (
+        as_file,
+        check_not_input,
+        check_output,
+        require_inputs,
+        terminal_output,
+    )
     from eigengap.cli.fitting import Wanted, fitted
     from eigengap.cli.kept_models import provenance_for, save_kept
     from eigengap.cli.narration import Narrator, size
     from eigengap.cli.tables import Choice, open_table
 
     check_not_input(output, data, "the model")
+    require_inputs(data)
     check_output(output, force)
     if given["checkpoint"] is not None:
         check_output(given["checkpoint"], force=True, option="--checkpoint FILE")
@@ -49,7 +57,7 @@ def command(data: str, output: str, force: bool, **given: Any) -> None:
         given["name"], given["components"], given["settings"], given["scale"], given["seed"],
         given["checkpoint"], given["scheduler"],
     )  # fmt: skip
-    choice = Choice(given["columns"], given["ignore"], given["ids"], given["target"], given["na"])
+    choice = Choice.of(given)
     began = time.perf_counter()
     with as_file(data, "DATA") as path:
         table = open_table(data, path, choice)
@@ -64,7 +72,7 @@ def command(data: str, output: str, force: bool, **given: Any) -> None:
         seconds=time.perf_counter() - began,
     )
     if output != "-" and data != "-" and (output + data).isprintable():
-        _tell_next(model, output, data, narrator)
+        _tell_next(model, output, data, table, narrator)
     narrator.finish()
 
 
@@ -74,7 +82,7 @@ def _shown(output: str) -> str:
     return "the model to standard output" if output == "-" else shown(output)
 
 
-def _tell_next(model: Any, output: str, data: str, narrator: Any) -> None:
+def _tell_next(model: Any, output: str, data: str, table: Any, narrator: Any) -> None:
     kind = type(model).__name__
     if kind in ("PPCAClassifier", "PPCARegressor"):
         then = f"eigengap transform {shlex.join([output, data])} -o predicted.csv"
@@ -84,4 +92,16 @@ def _tell_next(model: Any, output: str, data: str, narrator: Any) -> None:
         then = f"eigengap impute {shlex.join([data])} --model {shlex.quote(output)} -o filled.csv"
     else:
         then = f"eigengap report {shlex.join([output, data])} --open"
+    then += "".join(f" {option}" for option in _of_this_file(table))
     narrator.say("Next", then, next=then)
+
+
+def _of_this_file(table: Any) -> Iterator[str]:
+    """What has to be said of the file again, for no model knows it."""
+    names = table.names or ()
+    if any(names.count(names[j]) > 1 for j in table.features if names):
+        yield f"--columns {','.join(map(str, table.features))}"
+    if table.aside.first:
+        yield f"--skip-rows {table.aside.first}"
+    if table.aside.mark:
+        yield f"--comment {shlex.quote(table.aside.mark)}"

@@ -56,9 +56,10 @@ def fitted(wanted: Wanted, table: Table, narrator: Narrator) -> Any:
         with narrator.hearing(), waiting(narrator, "Reading"):
             tell_read(table, source, narrator, model)
         given = () if table.target is None else (target_of(table, wanted.name),)
+        before = narrator.n_notes
         with narrator.hearing(), showing_steps(narrator):
             model.fit(source, *given)
-        tell_fit(model, source, narrator)
+        tell_fit(model, source, narrator, narrator.n_notes > before)
     return model
 
 
@@ -165,6 +166,24 @@ def tell_read(table: Table, source: Any, narrator: Narrator, model: Any = None) 
             f"{listing(suspects)} looks like a name of rows, and is taken for a measurement; "
             f"--id {suspects[0]} keeps it out of the model"
         )
+    if rows > 1:
+        _tell_constant(table, source, narrator)
+
+
+def _tell_constant(table: Table, source: Any, narrator: Narrator) -> None:
+    from eigengap.cli.text_columns import as_argument
+    from eigengap.statistics.moments import ColumnMoments
+
+    variance = source.reduce(ColumnMoments.of).variance
+    constant = [j for k, j in enumerate(table.features) if variance[k] == 0.0]
+    if constant and len(constant) < len(
+        table.features
+    ):  # else the fit says that all rows are equal
+        holds, it = ("hold", "them") if len(constant) > 1 else ("holds", "it")
+        narrator.note(
+            f"{listing([table.name(j) for j in constant])} {holds} one number throughout, which "
+            f"tells no row from another; leave {it} out: --ignore {as_argument(table, constant)}"
+        )
 
 
 def _require_seen(table: Table, missing: Any, rows: int) -> None:
@@ -210,7 +229,8 @@ def _percent(part: int, whole: int) -> str:
     return f"{share:.2g} %" if share < 99.5 else f"{share:.0f} %"
 
 
-def tell_fit(model: Any, source: Any, narrator: Narrator) -> None:
+def tell_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> None:
+    """What came of the fit; `is_warned` is whether it had something to say itself."""
     choice = getattr(model, "rank_choice_", None)
     chosen = getattr(model, "choice_", None)
     if choice is not None:
@@ -234,10 +254,13 @@ def tell_fit(model: Any, source: Any, narrator: Narrator) -> None:
         share = 100.0 * facts["explained_variance_ratio"]
         told += f"; {share:.0f} % of the variance explained"
     narrator.say("Fit", told, **facts)
-    if height == float("inf") and not narrator.facts.get("notes"):
+    if height == float("inf") and not is_warned:
+        from eigengap.estimators._base import ways_to_noise
+
+        ways = ways_to_noise(facts.get("n_components") or 0, source.seen().sum_w)
         narrator.note(
             "no noise is left beside the components, so that no finite likelihood, no p-value and "
-            "no standard deviation means anything: take fewer components (-k), or more rows"
+            f"no standard deviation means anything: {ways}"
         )
 
 

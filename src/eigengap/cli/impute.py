@@ -39,12 +39,12 @@ def command(data: str, model: str | None, output: str, force: bool, **given: Any
     eigengap impute new.csv --model model.egap --std -o filled.parquet
     cat table.csv | eigengap impute - -k 3 --na -999 > filled.csv
     """
-    from eigengap.cli.files import as_file, check_output, require_one_stdin
+    from eigengap.cli.files import as_file, check_output, require_inputs
     from eigengap.cli.filling import require_fills, write_filled
     from eigengap.cli.narration import Narrator
     from eigengap.cli.outputs import form_of
 
-    require_one_stdin(data, model or "")
+    require_inputs(data, model)
     check_output(output, force)
     if given["checkpoint"] is not None:
         check_output(given["checkpoint"], force=True, option="--checkpoint FILE")
@@ -83,9 +83,9 @@ def _model(
         if given["ignore"]:
             raise WrongUsage("the columns are those of --model: leave out --ignore")
         with as_file(model, "--model") as model_path:
-            kept = load_kept(model, model_path)
-        table = kept.table(data, path, given["na"], given["ids"], given["columns"])
-        kept.tell_order(table, narrator)
+            kept = load_kept(model_path)
+        table = kept.table(data, path, Choice.of(given))
+        kept.tell_how(table, given["na"], narrator)
         return table, kept.estimator
     name = given["name"] or "ppca"
     if name in WITH_TARGET:
@@ -95,6 +95,6 @@ def _model(
         given["checkpoint"], given["scheduler"],
     )  # fmt: skip
     require_can_fill(name)
-    choice = Choice(given["columns"], given["ignore"], given["ids"], None, given["na"])
+    choice = Choice.of(given)
     table = open_table(data, path, choice)
     return table, fitted(wanted, table, narrator)

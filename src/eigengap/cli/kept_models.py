@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from eigengap.cli.errors import FileTrouble, WrongUsage, shown
-from eigengap.cli.narration import Narrator
+from eigengap.cli.files import DASH
+from eigengap.cli.narration import Narrator, listing
 from eigengap.cli.tables import Choice, Table, table_for
 
 SUFFIX = ".egap"
@@ -23,6 +24,7 @@ class Kept:
 
     estimator: Any
     provenance: dict[str, Any]
+    codes: tuple[str, ...] = ()  # for missing cells, that the estimator itself was given
 
     @property
     def features(self) -> list[str | int]:
@@ -35,12 +37,18 @@ class Kept:
             return [int(j) for j in positions]
         return list(range(int(self.estimator.n_features_in_)))
 
-    def choice(self, na: tuple[str, ...], ids: tuple[str, ...]) -> Choice:
+    @property
+    def na(self) -> tuple[str, ...]:
+        """What stood for a missing cell in the fit, as --na takes it."""
+        return self._texts("na") or self.codes
+
+    def choice(self, options: Choice) -> Choice:
         """What options say of a new table, and what the fit said where they say nothing."""
         target = self.provenance.get("target")
-        return Choice(
-            na=na or self._texts("na"),
-            ids=ids or self._texts("ids"),
+        return replace(
+            options,
+            na=options.na or self.na,
+            ids=options.ids or self._texts("ids"),
             target=target if isinstance(target, str) else None,
         )
 
@@ -58,20 +66,17 @@ class Kept:
         found = self.provenance.get("columns")
         return found if isinstance(found, int) else int(self.estimator.n_features_in_)
 
-    def table(
-        self,
-        given: str,
-        path: str,
-        na: tuple[str, ...],
-        ids: tuple[str, ...],
-        columns: tuple[str, ...] = (),
-    ) -> Table:
-        """A table for the model; `columns` are those that it is to take, in its order."""
-        choice = replace(self.choice(na, ids), columns=columns)
-        return table_for(given, path, self.features, choice, self.n_columns)
+    def table(self, given: str, path: str, options: Choice) -> Table:
+        """A table for the model; `options.columns` are those that it is to take, in its order."""
+        return table_for(given, path, self.features, self.choice(options), self.n_columns)
 
-    def tell_order(self, table: Table, narrator: Narrator) -> None:
-        """Say so where columns could not be found by name."""
+    def tell_how(self, table: Table, na: tuple[str, ...], narrator: Narrator) -> None:
+        """Say what was taken from the fit for want of options or of names."""
+        if not na and self.na:
+            narrator.note(
+                f"{listing(self.na)} stand{'s' * (len(self.na) == 1)} for a missing cell, as in "
+                "the fit; --na says otherwise"
+            )
         has_names = hasattr(self.estimator, "feature_names_in_")
         if has_names != (table.names is not None):
             which, other = ("model", "table") if has_names else ("table", "model")
@@ -81,19 +86,40 @@ class Kept:
             )
 
 
-def load_kept(given: str, path: str, data: str | None = None) -> Kept:
-    """The model of a file."""
-    from eigengap.persistence.model_file import load
-
-    if data is not None and data.endswith(SUFFIX) and not given.endswith(SUFFIX):
+def require_model(given: str, data: str) -> None:
+    """Refuse a model that is not there, or one in the place of the data."""
+    if data.endswith(SUFFIX) and not given.endswith(SUFFIX):
         raise WrongUsage(f"the model comes first: {shown(data)} {shown(given)}")
-    if not Path(path).exists():
+    if given != DASH and not Path(given).exists():
         raise FileTrouble(
             f"{shown(given)} does not exist. Make it with: eigengap fit DATA -o {shown(given)}"
         )
+
+
+def load_kept(path: str) -> Kept:
+    """The model of a file."""
+    from eigengap.persistence.model_file import load
+
     estimator = load(path)
     provenance = getattr(estimator, "provenance_", None)
-    return Kept(estimator, dict(provenance) if isinstance(provenance, dict) else {})
+    facts = dict(provenance) if isinstance(provenance, dict) else {}
+    return Kept(estimator, facts, _codes_of(estimator))
+
+
+def _codes_of(estimator: Any) -> tuple[str, ...]:
+    """Its `missing_values`, taken over: cells are read by us, and reach it as NaN."""
+    from math import nan
+
+    from eigengap.sources.opening import codes_of
+
+    found: dict[str, None] = {}
+    inner: Any = getattr(estimator, "estimator_", None)
+    for one in (estimator, inner):
+        if hasattr(one, "missing_values"):
+            texts, numbers = codes_of(one.missing_values)
+            found |= dict.fromkeys([*sorted(texts), *(f"{code:.17g}" for code in numbers)])
+            one.missing_values = nan
+    return tuple(found)
 
 
 def provenance_for(table: Table, rows: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,16 @@ def hides(mask: str | None) -> bool:
     return mask is not None and mask.startswith(RANDOM)
 
 
+def require_sense(mask: str | None) -> None:
+    """Refuse what can be refused before anything is read."""
+    if mask == RANDOM.rstrip(":") and not os.path.exists(mask):
+        raise WrongUsage("--mask random: say what share of the samples to hide, e.g. random:0.8")
+    if mask is not None and hides(mask):
+        share_of(mask)
+
+
 def share_of(mask: str) -> float:
-    """SHARE of random:SHARE, which is refused before anything is read."""
+    """SHARE of random:SHARE."""
     text = mask.removeprefix(RANDOM)
     try:
         share = float(text.rstrip("%")) / (100.0 if text.endswith("%") else 1.0)
@@ -34,7 +43,7 @@ def share_of(mask: str) -> float:
     return share
 
 
-def missing_of(mask: str | None, picture: Picture, seed: int) -> NDArray[Any]:
+def missing_of(mask: str | None, picture: Picture, seed: int, narrator: Narrator) -> NDArray[Any]:
     """Which samples are missing, of the shape of the picture's pixels."""
     pixels = picture.pixels
     gone = np.isnan(pixels.astype(np.float64, copy=False))
@@ -47,11 +56,15 @@ def missing_of(mask: str | None, picture: Picture, seed: int) -> NDArray[Any]:
     elif hides(mask):
         gone = gone | (np.random.default_rng(seed).random(pixels.shape) < share_of(mask))
     else:
-        gone = gone | _of_picture(mask, picture)
+        gone = gone | _of_picture(mask, picture, narrator)
     if gone.all():
+        inverted = (
+            ". In a mask what is not black is missing and what is black is seen: is it the other "
+            "way round?"
+        )
         raise Unfittable(
-            f"all of {shown(picture.given)} is missing. In a mask what is not black is missing and "
-            "what is black is seen: is it the other way round?"
+            f"all of {shown(picture.given)} is missing"
+            + ("" if mask is None or hides(mask) else inverted)
         )
     return gone
 
@@ -75,13 +88,13 @@ def quality(
 
 
 def _decibels(error: NDArray[Any], top: float) -> float:
-    mean = float(np.mean(error**2)) if error.size else 0.0
-    return float("inf") if mean == 0.0 else float(10.0 * np.log10(top**2 / mean))
+    mean = float(np.mean((error / top) ** 2)) if error.size else 0.0
+    return float("inf") if mean == 0.0 else float(-10.0 * np.log10(mean))
 
 
-def _of_picture(mask: str, picture: Picture) -> NDArray[Any]:
+def _of_picture(mask: str, picture: Picture, narrator: Narrator) -> NDArray[Any]:
     with as_file(mask, "--mask") as path:
-        found = read_picture(mask, path)
+        found = read_picture(mask, path, narrator)
         lossy = _is_jpeg(path)
     if found.pixels.shape[:2] != picture.pixels.shape[:2]:
         (h, w), (height, width) = found.pixels.shape[:2], picture.pixels.shape[:2]
@@ -89,18 +102,24 @@ def _of_picture(mask: str, picture: Picture) -> NDArray[Any]:
             f"the mask {shown(mask)} is {w} x {h} pixels, and {shown(picture.given)} is {width} x "
             f"{height}; they must be of the same size"
         )
-    # JPEG does not keep black black: there it is the darker half.
     marked: NDArray[Any] = np.asarray(found.pixels > (found.top / 2 if lossy else 0))
+    if lossy:
+        narrator.note(
+            f"the mask {shown(mask)} is a JPEG, which does not keep black black: what is brighter "
+            "than half is taken to be missing. PNG keeps a mask as it is"
+        )
     if marked.ndim == 3:
         marked = np.asarray(marked.any(axis=2))
     if found.opacity is not None:  # what is seen through is not painted over
         marked = marked & (found.opacity > 0)
     if not marked.any():
         raise WrongUsage(
-            f"the mask {shown(mask)} is black all over, so that nothing is missing: what is not "
-            "black is"
+            f"the mask {shown(mask)} is {'darker than half' if lossy else 'black'} all over, so "
+            "that nothing is missing: what is brighter is"
         )
-    return marked if picture.pixels.ndim == 2 else np.repeat(marked[..., None], 3, axis=2)
+    if picture.pixels.ndim == 2:
+        return marked
+    return np.repeat(marked[..., None], picture.pixels.shape[2], axis=2)
 
 
 def _is_jpeg(path: str) -> bool:

@@ -42,6 +42,10 @@ class Narrator:
         self.facts.update(facts)
         self.console.print(Text.assemble((f"{label:<{INDENT}}", "bold cyan"), sentence))
 
+    @property
+    def n_notes(self) -> int:
+        return len(self._told)
+
     def note(self, sentence: str) -> None:
         """Something to mind, once."""
         from rich.text import Text

@@ -39,9 +39,19 @@ ids = click.option(
     "--id", "ids", multiple=True, metavar="COL",
     help="A column that names the rows: kept beside them in outputs, not a feature.",
 )  # fmt: skip
-missing = click.option(
-    "--na", multiple=True, metavar="VALUE",
-    help='What stands for a missing cell besides empty ones and NA, e.g. --na "?" --na -999.',
+cells = stacked(
+    click.option(
+        "--na", multiple=True, metavar="VALUE",
+        help='What stands for a missing cell besides empty ones and NA, e.g. --na "?" --na -999.',
+    ),
+    click.option(
+        "--skip-rows", type=click.IntRange(0), default=0, metavar="N",
+        help="Lines of CSV above the header that are no rows.",
+    ),
+    click.option(
+        "--comment", metavar="TEXT",
+        help="Lines of CSV that begin with this are no rows, e.g. --comment '#'.",
+    ),
 )  # fmt: skip
 taken = click.option(
     "--columns", multiple=True, metavar="COLS",
@@ -55,7 +65,7 @@ columns = stacked(
     click.option(
         "--columns", multiple=True, metavar="COLS", help="The features, and no others: a,b."
     ),
-    missing,
+    cells,
 )  # fmt: skip
 
 components = click.option(
@@ -94,11 +104,11 @@ of_patches = stacked(
     ),
     click.option(
         "-m", "--model", "name", type=click.Choice(("mixture", "ppca")), default="mixture",
-        show_default=True, help="Of patches of the picture: a mixture of PPCA, or one.",
+        show_default=True, help="What patches of the picture follow: a mixture of PPCAs, or one.",
     ),
     click.option(
-        "-k", "--components", metavar="N|auto",
-        help="Components of a patch's model. [default: auto]",
+        "-k", "--components", metavar="N|auto", default="auto", show_default=True,
+        help="Components of each PPCA.",
     ),
     click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of what is random."),
 )  # fmt: skip

@@ -24,6 +24,8 @@ def in_options(message: str) -> str:
     "Choose the numeric ones: --columns 'a,b c'"
     >>> in_options("columns differ too much in size (scale=True helps)")
     'columns differ too much in size (--scale helps)'
+    >>> in_options('"t.csv": line 3 is empty'), in_options('"t.cvs" does not exist')
+    ('t.csv: line 3 is empty', 't.cvs does not exist')
     """
     for pattern, instead in RULES:
         message = pattern.sub(instead, message)
@@ -41,6 +43,15 @@ def _columns(match: re.Match[str]) -> str:
     items = [f'"{item}"' if "," in item else item for item in _items(match[1])]
     more = ",..." if match[1].rstrip().endswith("...") else ""
     return "--columns " + shlex.quote(",".join(items) + more)
+
+
+def _paths(match: re.Match[str]) -> str:
+    """Files of a message as the command line shows them: bare where their names are plain."""
+    from eigengap.cli.errors import shown
+
+    return match[1] + re.sub(
+        _TEXT, lambda one: one[0] if "\\" in one[0] else shown(one[0][1:-1]), match[2]
+    )
 
 
 def _codes(match: re.Match[str]) -> str:
@@ -79,6 +90,12 @@ def _rules(*rules: tuple[str, str | Callable[[re.Match[str]], str]]) -> tuple[Ru
     return tuple((re.compile(pattern), instead) for pattern, instead in rules)
 
 
+# Where the library names files: a message begins with one, or speaks of one in these words.
+_FILES = (
+    r"(^|\bno file matches |\bdid you mean |\bcolumns are not those of |\brow \d+ of "
+    rf"|\bafter the path: )({_TEXT}(?: or {_TEXT})*)"
+)
+
 RULES = _rules(
     (
         rf"column ({_TEXT}) holds text(.*); or leave the column out: columns={_LIST}",
@@ -86,13 +103,15 @@ RULES = _rules(
     ),
     (r"every cell is NaN\. Drop (it|them) before fitting", r"no cell is seen. Leave \1 out"),
     # The library counts rows from 0, people from 1.
-    (r"(\bat |\()row (\d+)\b", lambda m: f"{m[1]}row {int(m[2]) + 1}"),
+    (r"(\bat |\bis |\()row (\d+)\b", lambda m: f"{m[1]}row {int(m[2]) + 1}"),
     (rf"missing_values={_LIST}", _codes),
     (rf"missing_values=({_TEXT}|[^\s;,.]+(?:\.\d+)?)", r"--na \1"),
     (r"pass missing_values or set it to NaN", "treat it so: --na VALUE"),
     (r"\bmissing_values\b", "--na"),
     (rf"open_source\(path, columns={_LIST}\)", "--columns"),
     (rf"columns={_LIST}", _columns),
+    (r"\bskip_rows=(\d+)", r"--skip-rows \1"),
+    (rf"\bcomment=({_TEXT})", r"--comment \1"),
     (r"columns=(?=\s|$)", "--columns "),
     (r"columns= chooses", "--columns chooses"),
     (r"columns chooses", "--columns names"),
@@ -130,4 +149,5 @@ RULES = _rules(
         r"Found array with (\d+) sample\(s\)(?: \((?:[^()]|\([^)]*\))*\))?(?: while a minimum .*)?",
         _rows,
     ),
+    (_FILES, _paths),
 )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,6 +16,7 @@ from numpy.typing import NDArray
 from eigengap.cli.errors import WrongUsage, shown
 from eigengap.cli.files import (
     DASH,
+    as_file,
     check_apart,
     check_not_input,
     check_output,
@@ -20,9 +24,10 @@ from eigengap.cli.files import (
     terminal_output,
 )
 from eigengap.cli.narration import Narrator, figure, size
+from eigengap.cli.picture_phrases import in_options, of_options
+from eigengap.cli.progress import waiting
 
 BESIDE = "<beside>"  # --compare without a name
-SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +61,37 @@ class Picture:
     def in_words(self) -> str:
         h, w = self.pixels.shape[:2]
         depth = {1: "8 bits", 2: "16 bits"}.get(self.pixels.dtype.itemsize, "floats")
-        colour = "grey" if self.pixels.ndim == 2 else "colour"
+        channels = 1 if self.pixels.ndim == 2 else self.pixels.shape[2]
+        colour = {1: "grey", 3: "colour"}.get(channels, f"{channels} channels")
         return f"{shown(self.given)}, {w} x {h} pixels, {colour}, {depth}"
 
 
-def read_picture(given: str, path: str) -> Picture:
+def opened(
+    image: str, word: str, output: str | None, force: bool, given: dict[str, Any]
+) -> tuple[Picture, Plan, Narrator]:
+    """The picture, read when all that can be refused without it has been, and where results go."""
+    plan = Plan.of(image, word, output, force, given)
+    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
+    with as_file(image, "IMG") as path:
+        picture = read_picture(image, path, narrator)
+    return picture, plan.for_picture(picture), narrator
+
+
+def restored(
+    narrator: Narrator, label: str, restore: Callable[..., Any], *arrays: Any, **how: Any
+) -> tuple[Any, float]:
+    """What the library makes of the arrays, and the seconds that it took."""
+    began = time.perf_counter()
+    with narrator.hearing(), of_options(), waiting(narrator, label):
+        found = restore(*arrays, opacity=False, **how)
+    return found, time.perf_counter() - began
+
+
+def read_picture(given: str, path: str, narrator: Narrator) -> Picture:
     from eigengap.images.files import read_image
 
-    pixels = np.asarray(read_image(path))
+    with narrator.hearing(), of_options():
+        pixels = np.asarray(read_image(path))
     if pixels.ndim == 3 and pixels.shape[2] in (2, 4):
         opacity, pixels = pixels[..., -1], pixels[..., :-1]
     else:
@@ -75,16 +103,22 @@ def read_picture(given: str, path: str) -> Picture:
 
 def how_of(given: dict[str, Any]) -> dict[str, Any]:
     """The options of a model of patches, as `denoise_image` and `inpaint_image` take them."""
+    sigma = given["sigma"]
+    if sigma is not None and not isfinite(sigma):
+        raise WrongUsage(
+            f"--sigma {sigma}: it is a standard deviation in units of the samples (25)"
+        )
     return {
         "model": given["name"],
         "n_components": _components(given["components"]),
+        "sigma": sigma,
         "random_state": given["seed"],
     }
 
 
-def _components(text: str | None) -> int | str:
-    if text is None or text == "auto":
-        return "auto"
+def _components(text: str) -> int | str:
+    if text == "auto":
+        return text
     if text.isascii() and text.isdecimal() and int(text) >= 1:
         return int(text)
     raise WrongUsage(f"-k {text}: it is a whole number of components from 1 on (20), or auto")
@@ -119,44 +153,46 @@ class Plan:
         return plan
 
     def for_picture(self, picture: Picture) -> Self:
-        """With a name for what is written; floats have no place in PNG."""
-        suffix = ".tif" if picture.pixels.dtype.kind == "f" else ".png"
+        """With a name for what is written."""
         plan = self
         if self.output is None:
+            suffix = suffix_for(picture.whole(picture.pixels))
             plan = replace(self, output=beside(self.image, self.word, suffix))
             plan._require_names()
         plan._require_holds(picture)
         return plan
 
     def _require_names(self) -> None:
+        from eigengap.images.files import format_of
+
         for option, path in (("-o", self.output), ("--sd", self.sd), ("--compare", self.compare)):
             if path is None:
                 continue
             if path == DASH and option != "-o":
                 raise WrongUsage(f"{option} -: only the picture itself goes to standard output")
-            if path != DASH and Path(path).suffix.lower() not in SUFFIXES:
-                raise WrongUsage(
-                    f"{option} {shown(path)} ends in none of {', '.join(SUFFIXES)}, and the suffix "
-                    "tells what to write"
-                )
+            if path != DASH:
+                try:
+                    format_of(path)
+                except ValueError as error:
+                    raise WrongUsage(f"{option} {error}") from None
             check_not_input(path, self.image, "what is written")
             check_output(path, self.force, option=f"{option} FILE")
         check_apart(self.output, self.sd, self.compare)
 
     def _require_holds(self, picture: Picture) -> None:
-        """Refuse a format that has no place for the samples."""
+        """Refuse a format that has no place for the samples, or for shades of all channels."""
         from eigengap.images.files import format_of, pixels_for
 
-        assert self.output is not None
-        if self.output == DASH:
-            return
         one = picture.whole(picture.pixels)[:1, :1]
-        try:
-            pixels_for(one, format_of(self.output), self.output)
-        except ValueError as error:
-            said = str(error).removeprefix(f"{self.output}: ")
-            said = said.replace(", or give array[..., :-1]", "")
-            raise WrongUsage(f"-o {shown(self.output)}: {said}") from None
+        shade = np.zeros_like(picture.pixels[:1, :1], dtype=np.uint8)
+        for option, path, pixels in (("-o", self.output, one), ("--sd", self.sd, shade)):
+            if path is None or path == DASH:
+                continue
+            try:
+                pixels_for(pixels, format_of(path), path)
+            except ValueError as error:
+                said = in_options(str(error).removeprefix(f"{path}: "))
+                raise WrongUsage(f"{option} {shown(path)}: {said}") from None
 
     def write(
         self,
@@ -185,6 +221,12 @@ def beside(given: str, word: str, suffix: str = ".png") -> str:
     return str(Path(given).with_name(f"{Path(given).stem}.{word}{suffix}"))
 
 
+def suffix_for(pixels: NDArray[Any]) -> str:
+    """PNG has no place for floats, and none for five channels."""
+    many = pixels.ndim == 3 and pixels.shape[2] > 4
+    return ".tif" if many or pixels.dtype.kind == "f" else ".png"
+
+
 # Writing -------------------------------------------------------------------------------------
 
 
@@ -199,7 +241,7 @@ def write_picture(path: str, pixels: NDArray[Any], force: bool) -> int:
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="eigengap-") as folder:
-        kept = os.path.join(folder, "picture.tif" if pixels.dtype.kind == "f" else "picture.png")
+        kept = os.path.join(folder, "picture" + suffix_for(pixels))
         write_image(kept, pixels)
         copy_to_stdout(kept)
         return os.path.getsize(kept)
@@ -212,14 +254,17 @@ def tell_written(narrator: Narrator, path: str, count: int, what: str = "", **fa
 
 def write_sd(path: str, sd: NDArray[Any], force: bool, narrator: Narrator) -> None:
     """Standard deviations of the samples: in TIFF as they are, elsewhere as shades of grey."""
+    from eigengap.images.comparing import shades
+    from eigengap.images.files import format_of
+
     largest = float(np.max(sd, initial=0.0))
-    if path != DASH and Path(path).suffix.lower() in (".tif", ".tiff"):
-        count = write_picture(path, sd.astype(np.float32), force)
+    if format_of(path) == "TIFF":
+        count = write_picture(path, sd, force)
         told = f": standard deviations, 0 to {figure(largest)}"
     else:
-        shades = np.round(sd * (255.0 / (largest or 1.0))).astype(np.uint8)
-        count = write_picture(path, shades, force)
-        told = f": standard deviations, black is 0 and white {figure(largest)}"
+        grey, white = shades(sd)
+        count = write_picture(path, grey, force)
+        told = f": standard deviations, black is 0 and white {figure(white)}"
     tell_written(narrator, path, count, told, sd=path, largest_sd=largest)
 
 

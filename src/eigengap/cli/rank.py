@@ -43,7 +43,7 @@ def command(data: str, **given: Any) -> None:
     if unknown:
         raise WrongUsage(f"--criterion {unknown[0]}: the criteria are {', '.join(NAMES)}")
     narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
-    choice = Choice(given["columns"], given["ignore"], given["ids"], None, given["na"])
+    choice = Choice.of(given)
     with as_file(data, "DATA") as path:
         table = open_table(data, path, choice)
         with _opened(table, given["scheduler"]) as source, narrator.hearing():

@@ -24,7 +24,7 @@ from eigengap.cli import options
     help="Most rows that are shown; of more a sample is drawn.",
 )  # fmt: skip
 @options.taken
-@options.missing
+@options.cells
 @options.forcing
 @options.talking
 def command(model: str, data: str, output: str, force: bool, **given: Any) -> None:
@@ -34,11 +34,12 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
     eigengap report model.egap table.csv --color diagnosis --open
     """
     from eigengap.cli.errors import WrongUsage, shown
-    from eigengap.cli.files import as_file, check_output, require_one_stdin, terminal_output
+    from eigengap.cli.files import as_file, check_output, require_inputs, terminal_output
     from eigengap.cli.kept_models import load_kept
     from eigengap.cli.narration import Narrator, size
+    from eigengap.cli.tables import Choice
 
-    require_one_stdin(model, data)
+    require_inputs(data, model)
     check_output(output, force)
     terminal_output(output, "a report")
     if output == "-" and (given["opens"] or given["as_json"]):
@@ -47,10 +48,10 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
         raise WrongUsage(f"-o {shown(output)}: a report is HTML; name a file that ends in .html")
     narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
     with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
-        kept = load_kept(model, model_path, data)
+        kept = load_kept(model_path)
         _require_rows_have_places(kept.estimator)
-        table = kept.table(data, path, given["na"], (), given["columns"])
-        kept.tell_order(table, narrator)
+        table = kept.table(data, path, Choice.of(given))
+        kept.tell_how(table, given["na"], narrator)
         _require_color(table, given["color"])
         count = write_report(
             kept.estimator, table, output, narrator, color=given["color"], title=given["title"],
@@ -104,7 +105,8 @@ def as_drawn(table: Any, estimator: Any) -> Any:
     """The table as the report takes it.
 
     The path itself where it can be read without knowing more, for then rows are read in blocks and
-    other columns are at hand. With --na only we know what is missing: then as columns in memory.
+    other columns are at hand. With --na, --skip-rows or --comment only we know how to read it: then
+    as columns in memory.
     Without names on either side, the features alone.
     """
     from eigengap.cli.views import names_of, source_for
@@ -112,7 +114,7 @@ def as_drawn(table: Any, estimator: Any) -> Any:
     names = names_of(estimator)
     if names is None or table.names is None or len(set(table.names)) < len(table.names):
         return source_for(estimator, table)
-    if len(table.paths) == 1 and not table.na and table.feature_names == names:
+    if len(table.paths) == 1 and not table.na and not table.aside and table.feature_names == names:
         return table.paths[0]
     import numpy as np
     import pyarrow as pa

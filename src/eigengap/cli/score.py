@@ -19,7 +19,7 @@ from eigengap.cli import options
 )  # fmt: skip
 @options.ids
 @options.taken
-@options.missing
+@options.cells
 @options.forcing
 @options.talking
 def command(model: str, data: str, output: str | None, force: bool, **given: Any) -> None:
@@ -33,14 +33,15 @@ def command(model: str, data: str, output: str | None, force: bool, **given: Any
     eigengap score model.egap new.csv
     eigengap score novelty.egap new.csv -o odd.csv
     """
-    from eigengap.cli.files import as_file, check_output, require_one_stdin
+    from eigengap.cli.files import as_file, check_output, require_inputs
     from eigengap.cli.kept_models import load_kept
     from eigengap.cli.mapped import write_rows
     from eigengap.cli.narration import Narrator
     from eigengap.cli.outputs import form_of
     from eigengap.cli.scores import Scores
+    from eigengap.cli.tables import Choice
 
-    require_one_stdin(model, data)
+    require_inputs(data, model)
     if output is not None:
         check_output(output, force)
         form_of(output)
@@ -48,9 +49,9 @@ def command(model: str, data: str, output: str | None, force: bool, **given: Any
         raise click.UsageError("--json and -o - both want standard output")
     narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
     with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
-        kept = load_kept(model, model_path, data)
-        table = kept.table(data, path, given["na"], given["ids"], given["columns"])
-        kept.tell_order(table, narrator)
+        kept = load_kept(model_path)
+        table = kept.table(data, path, Choice.of(given))
+        kept.tell_how(table, given["na"], narrator)
         scores = Scores(kept.estimator, table, given["alpha"])
         write_rows(table, scores.names, scores.of, output, force, narrator)
         with narrator.hearing():

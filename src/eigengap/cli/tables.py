@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
 from eigengap.cli.narration import listing, many
+from eigengap.sources.files.csv_aside import NOTHING, Aside
 from eigengap.sources.wording import quote
 
 
@@ -26,6 +27,17 @@ class Choice:
     ids: tuple[str, ...] = ()
     target: str | None = None
     na: tuple[str, ...] = ()
+    aside: Aside = NOTHING
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Choice:
+        """From the options of a command, as far as it has them."""
+        if given["comment"] is not None and not given["comment"].strip():
+            raise WrongUsage("--comment is empty: give what comments begin with, e.g. '#'")
+        return cls(
+            given.get("columns", ()), given.get("ignore", ()), given.get("ids", ()),
+            given.get("target"), given["na"], Aside.of(given["skip_rows"], given["comment"]),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +55,7 @@ class Table:
     target: int | None = None
     notes: tuple[str, ...] = ()  # to be told when it has been read
     readers: tuple[Any, ...] = field(default=(), repr=False)  # of CSV
+    aside: Aside = NOTHING
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -67,6 +80,8 @@ class Table:
             self.paths[0] if len(self.paths) == 1 else list(self.paths),
             columns=None if every else columns,
             missing_values=self.missing_values,
+            skip_rows=self.aside.first,
+            comment=self.aside.mark,
         )
 
     @property
@@ -83,15 +98,14 @@ class Table:
 
 def open_table(given: str, path: str, choice: Choice) -> Table:
     """Look at the header of a table and decide which columns are what."""
-    table = _looked_at(given, path, choice.na)
+    table = _looked_at(given, path, choice)
     ids = tuple(_positions(table, choice.ids, "--id"))
     ignored = set(_positions(table, choice.ignore, "--ignore"))
     target = None if choice.target is None else _position(table, choice.target, "--target")
     apart = {*ids, *ignored, target}
-    bare = None if choice.columns else _behind_last_separator(table)
-    if bare is not None and bare not in apart:
-        apart.add(bare)
-        table = replace(table, notes=(_left_out(table, bare),))
+    bare = [] if choice.columns else [j for j in _bare(table) if j not in apart]
+    if bare:
+        apart |= set(bare)
     if choice.columns:
         features = tuple(_positions(table, choice.columns, "--columns"))
     else:
@@ -106,7 +120,11 @@ def open_table(given: str, path: str, choice: Choice) -> Table:
         )
     table = replace(table, features=features, ids=ids, target=target)
     _require_numbers(table, can_ignore=True)
-    return table
+    notes = [_left_out(table, bare)] if bare else []
+    truths = _truths(table)
+    if truths:
+        notes.append(f"true and false in {listing(truths)} are read as 1 and 0")
+    return replace(table, notes=tuple(notes))
 
 
 def table_for(
@@ -117,7 +135,7 @@ def table_for(
     Where there are no names on either side they go by position, and then the table has to have as
     many columns as that of the fit (`n_columns`), unless --columns says which are meant.
     """
-    table = _looked_at(given, path, choice.na)
+    table = _looked_at(given, path, choice)
     if choice.columns:
         found = _positions(table, choice.columns, "--columns")
         if len(found) != len(features):
@@ -158,7 +176,7 @@ def _require_as_many(table: Table, features: Sequence[str | int], n_columns: int
 
 def _of_model(table: Table, features: Sequence[str]) -> list[int]:
     assert table.names is not None
-    places = {name: j for j, name in enumerate(table.names)}
+    places = {name: j for j, name in reversed(list(enumerate(table.names)))}  # the first of each
     missing = [name for name in features if name not in places]
     if missing:
         raise FileTrouble(
@@ -168,25 +186,32 @@ def _of_model(table: Table, features: Sequence[str]) -> list[int]:
     counts = Counter(table.names)
     twice = next((name for name in features if counts[name] > 1), None)
     if twice is not None:
-        raise FileTrouble(f"{shown(table.given)} has two columns named {quote(twice)}; rename one")
+        raise FileTrouble(
+            f"{shown(table.given)} has {counts[twice]} columns named {quote(twice)}. Rename them, "
+            "or say by position which columns are meant, in the order of the fit (the first is 0): "
+            f"--columns {','.join(str(places[name]) for name in features)}"
+        )
     return [places[name] for name in features]
 
 
 # Looking ------------------------------------------------------------------------------------
 
 
-def _looked_at(given: str, path: str, na: tuple[str, ...]) -> Table:
+def _looked_at(given: str, path: str, choice: Choice) -> Table:
     from eigengap.sources.fields.places import is_field_path
     from eigengap.sources.files.address import find
     from eigengap.sources.files.formats import format_of
 
+    na = choice.na
     if is_field_path(path):
         return _numbers(given, (path,), na)
     addresses = [part for address in find(path) for part in _parts(address)]
     kinds = {format_of(address.path).name for address in addresses}
     paths = tuple(str(a.path) if a.member is None else f"{a.path}::{a.member}" for a in addresses)
     if kinds == {"csv"} and not any(a.member for a in addresses):
-        return _csv(given, paths, na)
+        return _csv(given, paths, choice)
+    if choice.aside:
+        raise WrongUsage(f"{shown(given)} has no lines: --skip-rows and --comment are for CSV")
     if kinds == {"parquet"} and not any(a.member for a in addresses):
         return _parquet(given, paths, na)
     return _numbers(given, paths, na)
@@ -201,12 +226,15 @@ def _parts(address: Any) -> list[Any]:
     return parts_of_folder(address) if is_folder else [address]
 
 
-def _csv(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
+def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
     from eigengap.cli.csv_text import CsvText
     from eigengap.sources.files.formats import format_of
 
-    texts = frozenset(code.strip() for code in na)
-    readers = tuple(CsvText(Path(path), texts, format_of(Path(path)).compression) for path in paths)
+    texts, na = frozenset(code.strip() for code in choice.na), choice.na
+    readers = tuple(
+        CsvText(Path(path), texts, format_of(Path(path)).compression, choice.aside)
+        for path in paths
+    )
     if not any(reader.dialect.head for reader in readers):
         raise FileTrouble(f"{shown(given)}: it has a header and no rows")
     first = readers[0]
@@ -216,7 +244,9 @@ def _csv(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
                 f"{shown(other.where)} has other columns than {shown(first.where)}; files that "
                 "are read as one table have the same columns in the same order"
             )
-    return Table(given, paths, "csv", first.names, first.n_features, na, readers=readers)
+    return Table(
+        given, paths, "csv", first.names, first.n_features, na, readers=readers, aside=choice.aside
+    )
 
 
 def _parquet(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
@@ -236,25 +266,44 @@ def _numbers(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
     return Table(given, paths, "numbers", source.names, source.n_features, na)
 
 
-def _behind_last_separator(table: Table) -> int | None:
-    """The last column, if it has neither a name nor, as far as was looked, a cell: every line ends
-    with a separator."""
-    if table.kind != "csv" or table.names is None or table.names[-1] or table.n_columns < 2:
-        return None
-    width = table.n_columns
-    rows = [row.cells for reader in table.readers for row in reader.dialect.head]
-    empty = all(len(cells) == width and not cells[-1].strip() for cells in rows)
-    return width - 1 if empty and rows else None
+def _bare(table: Table) -> tuple[int, ...]:
+    """Columns behind the separators with which every line of every file ends."""
+    return min((reader.dialect.bare for reader in table.readers), key=len, default=())
 
 
-def _left_out(table: Table, j: int) -> str:
+def _left_out(table: Table, bare: Sequence[int]) -> str:
     separator = table.readers[0].dialect.separator
-    mark = {",": "a comma", ";": "a semicolon", "\t": "a tab"}.get(separator, quote(separator))
-    rows = len(table.readers[0].dialect.head)
+    mark = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}[separator]
+    rows = many(len(table.readers[0].dialect.head), "row")
+    at = f"({', '.join(map(str, bare))}, the first being 0)"
+    if len(bare) == 1:
+        return (
+            f"lines end with a {mark}; the column behind it {at} has no name and is empty in the "
+            f"first {rows}, and is left out"
+        )
     return (
-        f"lines end with {mark}; the column behind it ({j}, the first being 0) has no name and is "
-        f"empty in the first {many(rows, 'row')}, and is left out"
+        f"lines end with {len(bare)} {mark}s; the columns behind them {at} have no names and are "
+        f"empty in the first {rows}, and are left out"
     )
+
+
+def _truths(table: Table) -> list[str]:
+    """Features that hold true or false: in the first rows of CSV, or by their type in Parquet."""
+    if table.kind == "csv":
+        from eigengap.sources.files.csv_cells import TRUTH
+
+        rows = [row.cells for reader in table.readers for row in reader.dialect.head]
+        found = [j for j in table.features if any(row[j].strip().lower() in TRUTH for row in rows)]
+    elif table.kind == "parquet":
+        import pyarrow as pa
+
+        from eigengap.cli.parquet_rows import schema_of
+
+        schema = schema_of(table.paths[0])
+        found = [j for j in table.features if pa.types.is_boolean(schema.field(j).type)]
+    else:
+        found = []
+    return [table.name(j) for j in found]
 
 
 # Choosing -----------------------------------------------------------------------------------

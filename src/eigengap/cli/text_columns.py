@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eigengap.sources.files.csv_faults import ragged
+from eigengap.cli.narration import listing
+from eigengap.sources.files.csv_faults import on_units, ragged, units
 from eigengap.sources.files.csv_looks import Look, look_of
 from eigengap.sources.wording import quote
 
@@ -31,6 +32,7 @@ class Fault:
     sentence: str
     codes: tuple[str, ...] = ()  # that may stand for missing cells
     is_left_out: bool = False
+    is_text: bool = False  # and no number
     by_hand: bool = False  # cells are to be written otherwise, which no option does
 
 
@@ -41,7 +43,6 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
     """
     reader = table.readers[0]
     dialect = reader.dialect
-    _require_names(table)
     found: dict[int, list[tuple[int, str]]] = {}  # (row, text) of each column that holds any
     numbers: Counter[int] = Counter()
     for k, row in enumerate(dialect.head):
@@ -54,7 +55,11 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
                 found.setdefault(j, []).append((k + 1, text))
             elif not dialect.cells.is_gap(cell):
                 numbers[j] += 1
-    return _told(table, [_fault(table, j, found[j], numbers[j], can_ignore) for j in sorted(found)])
+    _require_names(table)
+    in_units = units(dialect, table.features) if found else []
+    others = [j for j in sorted(found) if j not in in_units]
+    told = _told(table, [_fault(table, j, found[j], numbers[j], can_ignore) for j in others])
+    return [on_units(dialect, in_units), *told] if in_units else told
 
 
 def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
@@ -69,6 +74,7 @@ def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
             f"column {quote(table.name(j))} is not numeric ({kinds[j]})"
             + (f". Leave it out: --ignore {as_argument(table, [j])}" if can_ignore else WANTED),
             is_left_out=can_ignore,
+            is_text=can_ignore,
         )
         for j in table.features
         if kinds[j]
@@ -97,7 +103,7 @@ def _fault(
         return Fault(j, holds + WANTED)
     leave = f"eave it out: --ignore {as_argument(table, [j])}"
     if not numbers:
-        return Fault(j, f"{holds}. L{leave}", is_left_out=True)
+        return Fault(j, f"{holds}. L{leave}", is_left_out=True, is_text=True)
     return Fault(j, f"{holds}, among numbers. Mend them, or l{leave}", is_left_out=True)
 
 
@@ -128,7 +134,7 @@ def _by_hand(
         told += f". Treat {others} as missing: {_as_options(words)}"
     elif codes:
         told += f". Or treat it as missing: {_as_options(codes)}"
-    elif can_ignore:
+    elif can_ignore and len(table.features) > 1:
         told += f". Or leave the column out: --ignore {as_argument(table, [j])}"
     return Fault(j, told, words, by_hand=True)
 
@@ -167,6 +173,9 @@ def as_argument(table: Table, columns: Sequence[int]) -> str:
 
 def _told(table: Table, found: list[Fault]) -> list[str]:
     """A sentence for each, and where there are many, the options that mend all at once."""
+    if found and len(found) == len(table.features) and all(fault.is_text for fault in found):
+        names = listing([table.name(fault.column) for fault in found])
+        return [f"no column holds numbers: {names} {'hold' if len(found) > 1 else 'holds'} text"]
     told = [fault.sentence for fault in found]
     if len(told) <= 2:
         return told
@@ -187,22 +196,26 @@ def _require_names(table: Table) -> None:
     """Refuse features without a name, or with another's."""
     from eigengap.cli.errors import FileTrouble, shown
 
-    names = table.names
+    names, line = table.names, table.readers[0].dialect.first
     if names is None:
         return
     nameless = next((j for j in table.features if not names[j]), None)
     if nameless is not None:
         raise FileTrouble(
-            f"{shown(table.given)}: column {nameless} (the first is 0) has no name in line 1. It "
-            "may be the row numbers that pandas and R write along; leave them out by position: "
-            f"--ignore {nameless}, or keep them beside the rows: --id {nameless}"
+            f"{shown(table.given)}: column {nameless} (the first is 0) has no name in line {line}. "
+            + (
+                "It may be the row numbers that pandas and R write along; leave them out by "
+                "position: --ignore 0, or keep them beside the rows: --id 0"
+                if nameless == 0
+                else f"Give it one there, or leave it out by position: --ignore {nameless}"
+            )
         )
     counts = Counter(names[j] for j in table.features)
     twice = next((name for name, count in counts.items() if count > 1), None)
     if twice is not None:
         at = [str(j) for j in table.features if names[j] == twice]
         raise FileTrouble(
-            f"{shown(table.given)}: line 1 names {len(at)} columns {quote(twice)} (positions "
+            f"{shown(table.given)}: line {line} names {len(at)} columns {quote(twice)} (positions "
             f"{', '.join(at)}, the first being 0), and names must be unique. Rename them there, or "
             f"leave all but one out by position: --ignore {','.join(at[1:])}"
         )

@@ -15,7 +15,7 @@ from eigengap.cli import options
 @options.output("-", "the rows")
 @options.ids
 @options.taken
-@options.missing
+@options.cells
 @options.forcing
 @options.talking
 def command(model: str, data: str, output: str, force: bool, **given: Any) -> None:
@@ -28,23 +28,24 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
     \b
     eigengap transform model.egap new.csv -o scores.csv
     """
-    from eigengap.cli.files import as_file, check_output, require_one_stdin
+    from eigengap.cli.files import as_file, check_output, require_inputs
     from eigengap.cli.kept_models import load_kept
     from eigengap.cli.mapped import write_rows
     from eigengap.cli.narration import Narrator
     from eigengap.cli.outputs import form_of
+    from eigengap.cli.tables import Choice
     from eigengap.cli.views import coordinates
 
-    require_one_stdin(model, data)
+    require_inputs(data, model)
     check_output(output, force)
     form_of(output)
     if output == "-" and given["as_json"]:
         raise click.UsageError("--json wants standard output: name a file with -o")
     narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
     with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
-        kept = load_kept(model, model_path, data)
-        table = kept.table(data, path, given["na"], given["ids"], given["columns"])
-        kept.tell_order(table, narrator)
+        kept = load_kept(model_path)
+        table = kept.table(data, path, Choice.of(given))
+        kept.tell_how(table, given["na"], narrator)
         names, of = coordinates(kept.estimator)
         write_rows(table, names, of, output, force, narrator)
     narrator.finish()

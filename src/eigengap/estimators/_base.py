@@ -219,7 +219,7 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
             warn(
                 "the likelihood has no bound: the components leave no noise in the rows of the "
                 "fit, so that score_samples and standard deviations of filled cells mean nothing. "
-                "Take fewer components, or more rows",
+                + ways_to_noise(fit.model.q, fit.spectrum.sum_w).capitalize(),
                 UnboundedLikelihoodWarning,
             )
         if not fit.converged:
@@ -546,6 +546,18 @@ def _refuse_overflow(X: Array, found: Array, start: int) -> None:
         j = int(np.nanargmax(np.abs(X[i]))) if not np.isnan(X[i]).all() else 0
         if abs(X[i, j]) > LARGEST_CELL:
             raise OverflowingCellError(float(X[i, j]), start + int(i), j)
+
+
+def ways_to_noise(q: int, rows: float) -> str:
+    """What to do where q components leave no noise: so many rows always lie in them, or not.
+
+    >>> ways_to_noise(1, 2), ways_to_noise(2, 3)
+    ('add rows', 'take fewer components or add rows')
+    >>> ways_to_noise(1, 50)
+    'leave out columns that follow from others'
+    """
+    fewer = "take fewer components or " if q > 1 else ""
+    return fewer + ("add rows" if rows <= q + 1 else "leave out columns that follow from others")
 
 
 def _not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:

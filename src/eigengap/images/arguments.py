@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from math import isfinite
 from numbers import Integral, Real
 from typing import Any
@@ -23,6 +24,12 @@ class Settings:
     rank: int | None
     rng: np.random.Generator
 
+    def shrunk_to(self, shape: tuple[int, ...]) -> Settings:
+        """The same for a smaller picture of shape (h, w, c)."""
+        h, w, c = shape
+        side = _side(self.patch, (h, w, c))
+        return replace(self, patch=side, stride=min(self.stride, side))
+
 
 def settings(
     shape: tuple[int, int, int],
@@ -33,8 +40,8 @@ def settings(
     n_components: Any,
     random_state: Any,
 ) -> Settings:
-    """Check; a patch that is larger than the picture shrinks to it."""
-    side = min(_whole(patch, "patch", 2), *shape[:2])
+    """Check; a picture with few patches of this side gets smaller ones."""
+    side = _side(_whole(patch, "patch", 2), shape)
     step = _whole(stride, "stride", 1)
     if step > side:
         raise ValueError(
@@ -59,6 +66,15 @@ def settings(
     )
 
 
+def _side(most: int, shape: tuple[int, int, int]) -> int:
+    """The largest side of which there are as many patches as entries in one: at least 2."""
+    h, w, c = shape
+    for side in range(min(most, h, w), 2, -1):
+        if (h - side + 1) * (w - side + 1) >= side * side * c:
+            return side
+    return 2
+
+
 def noise_of(sigma: Any, name: str = "sigma") -> float:
     """A standard deviation that was given."""
     if isinstance(sigma, Real) and not isinstance(sigma, bool):
@@ -79,4 +95,10 @@ def _whole(value: Any, name: str, least: int, more: str = "") -> int:
 def _generator(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(int(random_state.randint(2**31 - 1)))
-    return np.random.default_rng(random_state)
+    if not isinstance(random_state, bool):
+        with suppress(TypeError, ValueError):
+            return np.random.default_rng(random_state)
+    raise ValueError(
+        f"random_state is {random_state!r}; it has to be a whole number from 0 up, a Generator, a "
+        "RandomState or None"
+    )

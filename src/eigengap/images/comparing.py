@@ -1,13 +1,12 @@
 """Before and after in one picture: panels side by side, each with its name below.
 
 Intensities of a panel are shown as they are where they are bytes, and otherwise by the range of the
-picture that the panels belong to; standard deviations from black (none) to white (the largest, or
-the 99th percentile).
+picture that the panels belong to; standard deviations from black (none) to white (the largest).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from eigengap.images.restored import Restored
 Bytes = NDArray[np.uint8]  # (h, w, 3)
 
 GAP = 8  # pixels between panels
+LEADING = 3  # and between lines of a caption
 PAPER, INK = 255, 40
 MISSING = (255, 0, 200)  # a colour that pictures hardly have
 
@@ -35,7 +35,7 @@ def before_and_after(
     restored : Restored
         The outcome.
     original : array, default=None
-        The picture before it was damaged.
+        The picture before it was damaged. Without it what was restored is shown "as it was".
     mask : array of shape (h, w) or (h, w, c), default=None
         True where an entry was missing.
 
@@ -46,15 +46,20 @@ def before_and_after(
     damaged = np.asarray(damaged)
     low, high = _range(np.asarray(restored))
     panels = [] if original is None else [("original", _shown(np.asarray(original), low, high))]
-    largest = _largest(restored.sd)
-    spread = _shown(np.asarray(restored.sd, dtype=np.float64), 0.0, largest)
+    spread, largest = shades(restored.sd)
     unit = "" if restored.dtype.kind == "f" else " levels"
     panels += [
-        ("damaged", _with_gaps(damaged, mask, low, high)),
+        ("as it was" if original is None else "damaged", _with_gaps(damaged, mask, low, high)),
         ("restored", _shown(np.asarray(restored), low, high)),
-        (f"standard deviation, white = {largest:.2g}{unit}", spread),
+        (f"standard deviation, white = {_figure(largest)}{unit}", spread),
     ]
     return side_by_side(panels)
+
+
+def shades(sd: NDArray[Any]) -> tuple[NDArray[np.uint8], float]:
+    """Standard deviations from black, 0, to white, the largest; and what that is."""
+    largest = float(np.max(sd, initial=0.0)) or 1.0
+    return np.rint(255.0 * (np.asarray(sd, dtype=np.float64) / largest)).astype(np.uint8), largest
 
 
 def side_by_side(panels: Sequence[tuple[str, NDArray[Any]]]) -> Bytes:
@@ -64,42 +69,61 @@ def side_by_side(panels: Sequence[tuple[str, NDArray[Any]]]) -> Bytes:
     height = max(one.shape[0] for one in coloured)
     size = int(np.clip(height // 18, 11, 28))
     font = ImageFont.load_default(size)
+    captions = [
+        "\n".join(_lines(caption, one.shape[1], font.getlength))
+        for (caption, _), one in zip(panels, coloured, strict=True)
+    ]
+    below = (size + LEADING) * max(caption.count("\n") for caption in captions) + size + 2 * GAP
     width = sum(one.shape[1] for one in coloured) + GAP * (len(coloured) + 1)
-    sheet = Image.new("RGB", (width, height + size + 3 * GAP), (PAPER,) * 3)
+    sheet = Image.new("RGB", (width, GAP + height + below), (PAPER,) * 3)
     pen = ImageDraw.Draw(sheet)
     left = GAP
-    for (caption, _), one in zip(panels, coloured, strict=True):
+    for caption, one in zip(captions, coloured, strict=True):
         sheet.paste(Image.fromarray(one), (left, GAP))
-        words = _fitting(caption, one.shape[1], pen, font)
-        pen.text((left, height + 2 * GAP - 2), words, fill=(INK,) * 3, font=font)
+        place = (left, height + 2 * GAP - 2)
+        pen.multiline_text(place, caption, fill=(INK,) * 3, font=font, spacing=LEADING)
         left += one.shape[1] + GAP
     return np.asarray(sheet)
 
 
-def _fitting(caption: str, width: int, pen: Any, font: Any) -> str:
-    """As much of the caption as the panel is wide."""
-    while caption and pen.textlength(caption, font=font) > width:
-        caption = caption[:-1]
-    return caption.rstrip(" ,=")
+def _lines(caption: str, width: float, length: Callable[[str], float]) -> list[str]:
+    """The caption in lines no longer than the panel is wide, broken at spaces where there are any.
+
+    >>> _lines("restored picture", 9, len), _lines("deviation", 4, len)
+    (['restored', 'picture'], ['devi', 'atio', 'n'])
+    """
+    lines = []
+    while caption:
+        fits = max(k for k in range(1, len(caption) + 1) if k == 1 or length(caption[:k]) <= width)
+        if fits < len(caption) and " " in caption[: fits + 1]:
+            fits = caption[: fits + 1].rindex(" ")
+        lines.append(caption[:fits])
+        caption = caption[fits:].lstrip()
+    return lines
+
+
+def _figure(number: float) -> str:
+    """Two digits, and all that stand before the point.
+
+    >>> _figure(7.66), _figure(2073.4), _figure(2.5e-9)
+    ('7.7', '2073', '2.5e-09')
+    """
+    return f"{number:.0f}" if 100 <= number < 1e6 else f"{number:.2g}"
 
 
 def _range(picture: NDArray[Any]) -> tuple[float, float]:
     if picture.dtype.kind == "u":
         return 0.0, float(np.iinfo(picture.dtype).max)
     low, high = float(np.nanmin(picture)), float(np.nanmax(picture))
-    if low >= 0.0 and high <= 1.0:
+    if low >= 0.0 and 1.0 / 255.0 < high <= 1.0:  # of less, nothing would be seen
         return 0.0, 1.0
     return low, high if high > low else low + 1.0
 
 
-def _largest(sd: NDArray[np.float32]) -> float:
-    some = sd[sd > 0]
-    return float(np.quantile(some, 0.99)) if some.size else 1.0
-
-
 def _shown(picture: NDArray[Any], low: float, high: float) -> Bytes:
     values = _without_opacity(picture).astype(np.float64)
-    scaled = np.clip((np.nan_to_num(values, nan=low) - low) / (high - low), 0.0, 1.0)
+    seen = np.nan_to_num(values, nan=low)
+    scaled = np.clip((seen / 2 - low / 2) / (high / 2 - low / 2), 0.0, 1.0)  # half is finite
     return _colour(np.rint(255.0 * scaled).astype(np.uint8))
 
 

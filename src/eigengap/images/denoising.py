@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,19 +11,16 @@ from numpy.typing import NDArray
 from eigengap.images.arguments import Settings, noise_of, settings
 from eigengap.images.filling import fill
 from eigengap.images.inpainting import as_it_is
-from eigengap.images.mixture import PatchMixture, fit_mixture, in_words, sample_rows
-from eigengap.images.noise import noise_sd
+from eigengap.images.mixture import PatchMixture, fit_mixture, in_order, in_words, sample_rows
+from eigengap.images.noise import learned_noise, limits, unclipped
 from eigengap.images.patches import Canvas, Grid, patches_at
 from eigengap.images.picture import Picture, as_picture
 from eigengap.images.restored import Restored
+from eigengap.images.wild import put_back, tamed
 from eigengap.linalg import Array
-from eigengap.side_by_side import in_order
 
 LEARNED_FROM = 30_000  # patches at most
-ASKED_FOR_NOISE = 40_000
 TILE = 4096  # patches that are restored at a time
-ENOUGH = 80  # complete patches for each of their entries from which to learn the noise
-SMALLEST, FEWEST = 3, 30  # side of patches, and number, that have to do where there are no more
 FAINT = 0.02  # noise, likewise, below which seven digits do not tell it from rounding
 NONE = 1e-6  # noise, relative to the standard deviation of the picture, that counts as none
 
@@ -48,7 +46,8 @@ def denoise_image(
     Parameters
     ----------
     image : array of shape (h, w) or (h, w, c)
-        uint8, uint16, float32 or float64. NaN is missing, and is filled.
+        uint8, uint16, float32 or float64. NaN is missing, and is filled. Single entries that are
+        too far from their neighbours for any noise are told of and stay as they are.
     patch : int, default=8
         Side of the patches; a smaller picture makes it smaller.
     stride : int, default=1
@@ -62,7 +61,7 @@ def denoise_image(
         the edge of the spectrum of the noise.
     sigma : float, default=None
         Standard deviation of the noise, in the units of the image. None learns it from the
-        spectrum of the patches.
+        spectrum of the patches, of which there have to be 30: some 7 x 7 pixels.
     opacity : bool, default=None
         Whether the last channel is opacity, which stays as it is. None: where there are 2 or 4.
     random_state : int, Generator, RandomState or None, default=None
@@ -88,21 +87,37 @@ def denoise_image(
     """
     picture = as_picture(image, None, opacity)
     how = settings(picture.shape, patch, stride, model, n_mixture, n_components, random_state)
-    given = None if sigma is None else noise_of(sigma) / picture.unit
-    if picture.is_flat:
+    given = None if sigma is None else noise_of(sigma)
+    calm, wild = tamed(picture, (given or 0.0) / picture.unit)
+    if calm.is_flat:
+        return put_back(_flat(calm, how, given or 0.0), picture.given, wild)
+    noise = learned_noise(calm.values, how.patch, how.rng) if given is None else given / calm.unit
+    if calm.missing.any():
+        return put_back(_with_gaps(calm, how, noise), picture.given, wild)
+    if noise < NONE:
         return as_it_is(picture, how.patch, how.stride)
-    noise = learned_noise(picture.values, how) if given is None else given
-    if noise < NONE and not picture.missing.any():
-        return as_it_is(picture, how.patch, how.stride)
-    if picture.missing.any():
-        return _with_gaps(picture, how, noise)
+    return put_back(_without_noise(calm, how, noise), picture.given, wild)
+
+
+def _flat(picture: Picture, how: Settings, sigma: float) -> Restored:
+    """One intensity throughout, which as many noisy entries as were seen tell."""
+    error = sigma / np.sqrt(np.sum(~picture.missing))
+    return replace(
+        as_it_is(picture, how.patch, how.stride),
+        sd=picture.spread(np.full(picture.shape, error / picture.unit)),
+        noise_sd=sigma,
+    )
+
+
+def _without_noise(picture: Picture, how: Settings, noise: float) -> Restored:
     mixture = _learned(picture.values, how, noise)
     values, sd, tiles = _restored(picture.values, mixture, how)
+    values, sd = unclipped(values, sd, limits(picture.values), noise)
     K = len(mixture.components)
     kind = "PPCA" if K == 1 else f"mixture of {K} PPCAs"
     return Restored(
         image=picture.restored(values),
-        sd=picture.spread(sd),
+        sd=picture.spread(np.minimum(sd, 1.0)),  # of one that is its mean throughout
         noise_sd=noise * picture.unit,
         model=f"{kind}, {in_words(mixture.ranks)}, on {how.patch} x {how.patch} patches",
         n_mixture=K,
@@ -110,28 +125,6 @@ def denoise_image(
         patch=how.patch,
         stride=how.stride,
         tiles=tiles,
-    )
-
-
-def learned_noise(values: Array, how: Settings) -> float:
-    """Standard deviation of the noise of (h, w, c), from its patches without gaps.
-
-    Patches are as large as `how.patch` where there are enough: the eigenvalues of a covariance of
-    few rows are spread, and the smallest of them too small.
-    """
-    h, w, c = values.shape
-    for side in range(how.patch, 1, -1):
-        y, x = Grid(h, w, side, 1).corners()
-        at = sample_rows(len(y), ASKED_FOR_NOISE, how.rng)
-        patches = patches_at(values, y[at], x[at], side)
-        complete = patches[~np.isnan(patches).any(axis=1)]
-        if len(complete) >= ENOUGH * complete.shape[1]:
-            return noise_sd(complete, c)
-        if side <= SMALLEST and len(complete) >= FEWEST:
-            return noise_sd(complete, c)
-    raise ValueError(
-        f"only {len(complete)} patches of {side} x {side} pixels are complete, too few to learn "
-        "the noise from: give sigma, its standard deviation"
     )
 
 
@@ -155,7 +148,7 @@ def _restored(values: Array, mixture: PatchMixture, how: Settings) -> tuple[Arra
     def posterior(tile: slice) -> tuple[NDArray[Any], NDArray[Any]]:
         return mixture.posterior(patches_at(single, y[tile], x[tile], how.patch))
 
-    for tile, (mean, variance) in zip(tiles, in_order(posterior, iter(tiles)), strict=True):
+    for tile, (mean, variance) in zip(tiles, in_order(posterior, tiles), strict=True):
         canvas.add(mean, 1.0 / variance, y[tile], x[tile])
     return canvas.mean(), np.sqrt(canvas.variance()), len(tiles)
 

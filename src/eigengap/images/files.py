@@ -1,13 +1,14 @@
-"""Pictures in files, to arrays and back: PNG, JPEG and TIFF through Pillow.
+"""Pictures in files, to arrays and back: TIFF where it holds numbers, the rest through Pillow.
 
-What is read keeps its depth: uint8, uint16 or float32, (h, w) where grey, (h, w, 3) where in
-colour, (h, w, 2) and (h, w, 4) where the last channel is opacity. Palettes become the colours that
-they stand for; a camera's note on how it was held is obeyed. A file is written completely or not at
-all, and over another one only where that is asked for.
+What is read keeps its depth: uint8, uint16, float32 or float64, (h, w) where grey, (h, w, 3) where
+in colour, (h, w, 2) and (h, w, 4) where the last channel is opacity. Palettes become the colours
+that they stand for; a camera's note on how it was held is obeyed. A file is written completely or
+not at all, and over another one only where that is asked for.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Callable
@@ -18,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
-from eigengap.images.deep import plain_tiff, png_bytes, sixteen_bits, tiff_bytes
+from eigengap.images.deep import png_bytes, sixteen_bits
+from eigengap.images.tiff import ELSEWHERE, read_tiff, tiff_bytes, trouble
 from eigengap.persistence.atomic import write_atomically
 from eigengap.sources.reader import UnreadableError
 from eigengap.warn import warn
@@ -26,6 +28,9 @@ from eigengap.warn import warn
 READABLE = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
 SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".tif": "TIFF", ".tiff": "TIFF"}
 JPEG_QUALITY = 95
+NO_PICTURE = f"it is no picture that can be read here. Give a file of {', '.join(READABLE)}"
+# What Pillow raises of files that are damaged; its documents do not tell.
+FAULTS = (OSError, SyntaxError, ValueError, EOFError, TypeError)
 KEPT = ("L", "LA", "RGB", "RGBA")  # modes of Pillow that are arrays of bytes as they stand
 
 
@@ -35,49 +40,58 @@ def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
     Parameters
     ----------
     path : str or path
-        A PNG, JPEG, TIFF, BMP, GIF, WebP or PPM file. Of several pages the first is read.
+        A PNG, JPEG, TIFF, BMP, GIF, WebP or PPM file. Of several pages the first is read, with a
+        warning.
 
     Returns
     -------
     array of shape (h, w) or (h, w, c)
-        uint8; uint16 where the file holds 16 bits a sample; float32 where it holds floats (TIFF),
-        NaN included. c is 2 (grey, opacity), 3 (red, green, blue) or 4 (with opacity).
+        uint8; uint16 where the file holds more bits a sample; float32 or float64 where it holds
+        floats (TIFF), NaN included. c is 2 (grey, opacity), 3 (red, green, blue) or 4 (with
+        opacity), and of TIFF any number.
 
     Raises
     ------
     UnreadableError
-        The file is no picture, is damaged, or is of a kind that has no such array.
+        The file is no picture, is damaged, or is of a kind that has no such array: the message
+        says what is in it.
     FileNotFoundError, PermissionError, IsADirectoryError
         As opening any file.
     """
     Image = _pillow()
-    where = os.fspath(path)
-    data = Path(path).read_bytes()
+    where = os.fsdecode(path)
+    data = Path(os.path.expanduser(where)).read_bytes()
+    tiff = read_tiff(data)
+    if tiff is not None:
+        _tell_pages(where, tiff.pages)
+        return _upright(_kept(tiff.pixels, where), tiff.orientation)
 
     def opened() -> Any:
         return Image.open(io.BytesIO(data), formats=READABLE)
 
-    plain = plain_tiff(data)  # among them kinds that Pillow has no place for: floats in colour
-    if plain is not None:
-        return plain
     try:
         with opened() as picture:
-            if getattr(picture, "n_frames", 1) > 1 and picture.format != "MPO":
-                warn(f"{where} holds {picture.n_frames} pictures; the first is read", UserWarning)
-                picture.seek(0)
-            return _upright(_array(picture, opened, where), picture)
+            if picture.format != "MPO":  # a camera's preview of itself is no page
+                _tell_pages(where, getattr(picture, "n_frames", 1))
+            picture.seek(0)
+            pixels = _array(picture, opened, where)
+            # Pillow has turned a TIFF already by the time it is loaded, and taken the note away.
+            return _upright(pixels, picture.getexif().get(274, 1))
     except UnreadableError:
         raise
     except Image.UnidentifiedImageError:
-        raise UnreadableError(
-            where, "it is no picture that can be read here. Give a PNG, JPEG or TIFF file"
-        ) from None
+        raise UnreadableError(where, trouble(data) or NO_PICTURE) from None
     except Image.DecompressionBombError as error:
         raise UnreadableError(
             where, f"{error}. If you trust it raise PIL.Image.MAX_IMAGE_PIXELS"
         ) from None
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
+    except FAULTS as error:
         raise UnreadableError(where, f"the picture in it is damaged ({error})") from error
+
+
+def _tell_pages(where: str, pages: int) -> None:
+    if pages > 1:
+        warn(f"{where} holds {pages} pictures; the first is read", UserWarning)
 
 
 def _array(picture: Any, opened: Callable[[], Any], where: str) -> NDArray[Any]:
@@ -91,7 +105,7 @@ def _array(picture: Any, opened: Callable[[], Any], where: str) -> NDArray[Any]:
     if mode == "F":
         return np.asarray(picture).astype(np.float32)
     if mode == "I":
-        return _whole_numbers(np.asarray(picture), where)
+        return _kept(np.asarray(picture), where)
     if mode in ("P", "PA"):
         mode = "RGBA" if "transparency" in picture.info or mode == "PA" else "RGB"
         return np.array(picture.convert(mode))
@@ -113,19 +127,23 @@ def _rawmode(picture: Any) -> str:
     return str(args[0] if isinstance(args, tuple) else args)
 
 
-def _whole_numbers(values: NDArray[Any], where: str) -> NDArray[Any]:
-    """32-bit samples are kept where 16 bits hold them."""
-    low, high = int(values.min()), int(values.max())
+def _kept(samples: NDArray[Any], where: str) -> NDArray[Any]:
+    """Samples of the types that pictures have here: the narrowest that holds their kind."""
+    if samples.dtype in (np.uint8, np.uint16, np.float32, np.float64):
+        return samples
+    if samples.dtype.kind == "f":
+        return samples.astype(np.float32)  # from 16 bits
+    low, high = int(samples.min()), int(samples.max())
     if low < 0 or high > 65535:
         raise UnreadableError(
             where,
-            f"its samples run from {low} to {high}, beyond 16 bits; read it with another package "
-            "and give the array as float64",
+            f"its samples run from {low} to {high}, and whole numbers are kept from 0 to 65535; "
+            f"{ELSEWHERE} as float64",
         )
-    return values.astype(np.uint16)
+    return samples.astype(np.uint16)
 
 
-def _upright(pixels: NDArray[Any], picture: Any) -> NDArray[Any]:
+def _upright(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
     """Turned and mirrored as the camera's note on its orientation (EXIF 274) says."""
     turns: dict[int, Callable[[NDArray[Any]], NDArray[Any]]] = {
         2: np.fliplr,
@@ -136,8 +154,7 @@ def _upright(pixels: NDArray[Any], picture: Any) -> NDArray[Any]:
         7: lambda a: np.rot90(np.swapaxes(a, 0, 1), 2),
         8: np.rot90,
     }
-    # Pillow has turned a TIFF already by the time it is loaded, and taken the note away.
-    turn = turns.get(picture.getexif().get(274, 1))
+    turn = turns.get(orientation)
     return np.ascontiguousarray(turn(pixels) if turn else pixels)
 
 
@@ -149,8 +166,8 @@ def write_image(path: str | os.PathLike[str], array: Any, *, force: bool = False
     path : str or path
         Ends in .png, .jpg, .jpeg, .tif or .tiff.
     array : array of shape (h, w) or (h, w, c)
-        uint8 (any format), uint16 (PNG, TIFF), float32 or float64 (TIFF, as float32); c is 1 to 4,
-        an even c ends in opacity, for which JPEG has no place.
+        uint8 (any format), uint16 (PNG, TIFF), float32 or float64 (TIFF). c is 1 to 4, in TIFF any
+        number; of 2 or 4 the last is opacity, for which JPEG has no place.
     force : bool, default=False
         Whether to replace a file that is there.
 
@@ -158,15 +175,31 @@ def write_image(path: str | os.PathLike[str], array: Any, *, force: bool = False
     ------
     FileExistsError
         There is a file of that name, and force is False.
+    FileNotFoundError
+        There is no such folder.
     ValueError
         The format cannot hold the array: the message says which can.
     """
-    target = Path(path).expanduser()
-    form = format_of(path)
-    pixels = pixels_for(array, form, os.fspath(path))
-    if target.exists() and not force:
-        raise FileExistsError(f"{path} exists; name another file, or replace it with force=True")
-    write_atomically(target, _encoded(pixels, form))
+    where = os.fsdecode(path)
+    form = format_of(where)
+    pixels = pixels_for(array, form, where)
+    target = os.path.expanduser(where)
+    _require_place(target, where, force)
+    try:
+        write_atomically(target, _encoded(pixels, form))
+    except OSError as error:  # which names a part of the file that nobody has heard of
+        raise type(error)(error.errno, error.strerror, where) from error
+
+
+def _require_place(target: str, where: str, force: bool) -> None:
+    if os.path.exists(target) and not force:
+        raise FileExistsError(f"{where} exists; name another file, or replace it with force=True")
+    real = os.path.realpath(target)
+    if os.path.islink(real):  # links that lead to one another, and to no file
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), where)
+    if not os.path.isdir(os.path.dirname(real)):
+        folder, name = os.path.split(where)
+        raise FileNotFoundError(f"there is no folder {folder} to write {name} to")
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
@@ -185,23 +218,26 @@ def pixels_for(array: Any, form: str, where: str) -> NDArray[Any]:
     pixels = np.asarray(array)
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]
-    if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] > 4):
+    if pixels.ndim not in (2, 3):
         raise ValueError(
-            f"{where}: an array of shape {np.shape(array)} is no picture; "
-            "give (h, w) or (h, w, c) with c up to 4"
+            f"{where}: an array of shape {np.shape(array)} is no picture; give (h, w) or (h, w, c)"
+        )
+    if pixels.ndim == 3 and pixels.shape[2] > 4 and form != "TIFF":
+        raise ValueError(
+            f"{where}: {form} holds up to 4 channels, and there are {pixels.shape[2]}. Name a .tif "
+            "file"
         )
     if 0 in pixels.shape:
         raise ValueError(f"{where}: an array of shape {pixels.shape} has no pixels")
     if pixels.dtype == bool:
         pixels = pixels.astype(np.uint8) * np.uint8(255)
-    if pixels.dtype == np.float64:
-        pixels = pixels.astype(np.float32)
-    if pixels.dtype not in (np.uint8, np.uint16, np.float32):
+    pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
+    if pixels.dtype not in (np.uint8, np.uint16, np.float32, np.float64):
         raise ValueError(
             f"{where}: samples of type {pixels.dtype} have no place in a picture; "
-            "give uint8, uint16 or (for TIFF) float32"
+            "give uint8, uint16 or (for TIFF) float32 or float64"
         )
-    if pixels.dtype == np.float32 and form != "TIFF":
+    if pixels.dtype.kind == "f" and form != "TIFF":
         raise ValueError(
             f"{where}: {form} holds whole numbers. Name a .tif file, which keeps floats, or scale "
             "the array to 0 .. 255 and give uint8"

@@ -14,13 +14,15 @@ A[o, o]^-1, each in its place, for sum cov[x] = n C - C G C.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.blas import one_blas_thread
 from eigengap.compiled.subsets import forms, solutions
 from eigengap.linalg import Array
 from eigengap.side_by_side import in_order
@@ -28,7 +30,11 @@ from eigengap.side_by_side import in_order
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
 
+K = TypeVar("K")
+T = TypeVar("T")
+
 FEW = 0.01  # responsibility that counts for nothing
+MANY = 500  # patches
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +86,12 @@ class Moments:
 def energies(patches: GappyPatches, gaussians: list[Gaussian], sigma2: float) -> Array:
     """-2 ln pi_k p_k(x_o), but for a constant of the patch: (n, K)."""
     of_one = partial(_energy, patches, sigma2=sigma2)
-    return np.stack(list(in_order(of_one, iter(gaussians))), axis=1)
+    return np.stack(of_each(of_one, gaussians, len(patches)), axis=1)
+
+
+def of_each(fn: Callable[[K], T], components: list[K], n: int) -> list[T]:
+    """fn of every component, side by side where they have patches enough to repay the threads."""
+    return list(in_order(fn, iter(components)) if n >= MANY else map(fn, components))
 
 
 def _energy(patches: GappyPatches, one: Gaussian, sigma2: float) -> Array:
@@ -92,10 +103,10 @@ def _energy(patches: GappyPatches, one: Gaussian, sigma2: float) -> Array:
             quadratic, log_det = forms(A, r, patches.seen[at])
         else:
             L = _inverse(A)
-            b = r @ L
+            b = product(r, L)
             reduction, log_det = forms(L, b, ~patches.seen[at])
             quadratic = np.einsum("nj,nj->n", r, b) - reduction
-            log_det += np.linalg.slogdet(A)[1]
+            log_det += _log_det(A)
         result[at] = quadratic + log_det - 2.0 * one.log_weight
     return result
 
@@ -118,14 +129,15 @@ def moments(patches: GappyPatches, weight: Array, one: Gaussian, sigma2: float) 
             G += inverses
         else:
             L = _inverse(A)
-            s, _, inverses = solutions(L, r @ L, ~patches.seen[at], w)
-            a = (r - s) @ L
-            G += float(np.sum(w)) * L - L @ inverses @ L
-        mean = a @ one.C
-        first += w @ mean
-        second += (mean * w[:, None]).T @ mean
+            s, _, inverses = solutions(L, product(r, L), ~patches.seen[at], w)
+            a = product(r - s, L)
+            G += float(np.sum(w)) * L - product(product(L, inverses), L)
+        mean = product(a, one.C)
+        first += product(w, mean)
+        second += product((mean * w[:, None]).T, mean)
     total = float(np.sum(weight))
-    return Moments(total, first, second + total * one.C - one.C @ G @ one.C)
+    explained = product(product(one.C, G), one.C)
+    return Moments(total, first, second + total * one.C - explained)
 
 
 def conditional(patches: GappyPatches, one: Gaussian, sigma2: float) -> Conditional:
@@ -140,13 +152,13 @@ def conditional(patches: GappyPatches, one: Gaussian, sigma2: float) -> Conditio
             outside[at] = np.where(o, 0.0, np.diag(A) - spread)
         else:
             L = _inverse(A)
-            s, spread, _ = solutions(L, r @ L, ~o, explained=True)
-            a[at] = np.where(o, (r - s) @ L, 0.0)
+            s, spread, _ = solutions(L, product(r, L), ~o, explained=True)
+            a[at] = np.where(o, product(r - s, L), 0.0)
             inside[at] = np.where(o, np.diag(L) - spread, 0.0)
             outside[at] = np.where(o, 0.0, spread)
     seen = patches.seen
     variance = np.where(seen, sigma2 - sigma2**2 * inside, outside - sigma2)
-    return Conditional(a @ one.C + one.mu, np.maximum(variance, 0.0))
+    return Conditional(product(a, one.C) + one.mu, np.maximum(variance, 0.0))
 
 
 def _halves(patches: GappyPatches) -> Iterator[tuple[Ints, bool]]:
@@ -168,5 +180,17 @@ def _noisy(C: Array, sigma2: float) -> Array:
 
 
 def _inverse(A: Array) -> Array:
-    inverse = np.linalg.inv(A)
+    with one_blas_thread():
+        inverse = np.linalg.inv(A)
     return np.asarray(0.5 * (inverse + inverse.T))
+
+
+def _log_det(A: Array) -> float:
+    with one_blas_thread():
+        return float(np.linalg.slogdet(A)[1])
+
+
+def product(A: Array, B: Array) -> Array:
+    """A B by one thread: several would add in another order, and the picture tell how many."""
+    with one_blas_thread():
+        return np.asarray(A @ B)

@@ -9,7 +9,8 @@ import numpy as np
 from eigengap.images.arguments import noise_of, settings
 from eigengap.images.filling import fill
 from eigengap.images.picture import Picture, as_picture
-from eigengap.images.restored import Restored
+from eigengap.images.restored import Restored, mixture_of
+from eigengap.images.trials import FEWEST
 
 
 def inpaint_image(
@@ -38,7 +39,7 @@ def inpaint_image(
     mask : array of shape (h, w) or (h, w, c), default=None
         True where a whole pixel, or a single entry, is missing.
     patch : int, default=6
-        Side of the patches; a smaller picture makes it smaller.
+        Side of the patches, at most: less where a picture has fewer of them than one has entries.
     stride : int, default=1
         Pixels from one patch to the next. More is faster, and loses a little.
     model : {"mixture", "ppca"}, default="mixture"
@@ -59,7 +60,8 @@ def inpaint_image(
     Returns
     -------
     Restored
-        The picture, of the shape and type of `image`, and the standard deviation of every entry.
+        The picture, of the shape and type of `image`, and the standard deviation of every entry:
+        NaN where fewer than 19 entries were seen and all of them are equal.
 
     Examples
     --------
@@ -82,7 +84,7 @@ def inpaint_image(
     filled = fill(picture.values, how, noise / picture.unit)
     d = len(filled.gaussians[0].mu)
     K = len(filled.gaussians)
-    kind = "PPCA" if model == "ppca" else f"mixture of {K} Gaussians"
+    kind = "PPCA" if model == "ppca" else mixture_of(K, "Gaussian")
     return Restored(
         image=picture.restored(filled.values, keep_seen=noise == 0.0),
         sd=picture.spread(filled.sd),
@@ -99,11 +101,16 @@ def inpaint_image(
 
 
 def as_it_is(picture: Picture, patch: int, stride: int) -> Restored:
-    """A picture with nothing to restore, or with one intensity throughout."""
+    """A picture with nothing to restore, or with one intensity throughout.
+
+    If all of n seen entries are equal so is the next with probability (n + 1) / (n + 2) (Laplace's
+    rule): 95 % from FEWEST on. Of fewer nothing is known about the others.
+    """
     values = np.where(picture.missing, 0.0, picture.values)
+    unknown = np.nan if np.count_nonzero(~picture.missing) < FEWEST else 0.0
     return Restored(
         image=picture.restored(values, keep_seen=True),
-        sd=picture.spread(np.zeros(picture.shape)),
+        sd=picture.spread(np.where(picture.missing, unknown, 0.0)),
         noise_sd=0.0,
         model="one intensity" if picture.is_flat else "nothing to restore",
         n_mixture=1,

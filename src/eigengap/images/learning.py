@@ -24,16 +24,18 @@ from eigengap.images.gaussians import (
     conditional,
     energies,
     moments,
+    of_each,
+    product,
     responsibilities,
 )
 from eigengap.linalg import Array
 from eigengap.rank.choose import choose_rank
-from eigengap.side_by_side import in_order
 
 FIRST_STEPS = 6  # of the one Gaussian
 COORDINATES = 16  # leading axes in which k-means finds the first clusters
 FLAT = 0.3  # how much of a patch's mean counts in them: structure should, brightness less
 FLOOR = 3e-4  # least eigenvalue of a covariance, relative to the mean variance of an entry
+LEAST = 1e-8  # the same relative to all patches, for components of patches of one intensity
 RANK_FROM = 5000  # patches from which the rank of one PPCA is chosen
 LEFT_OUT = 0.005  # share of the variance that it leaves out
 SMOOTH = 5.0  # patches' worth of a smooth picture that regularise the one Gaussian
@@ -79,7 +81,7 @@ def _one(patches: GappyPatches, filled: Array, channels: int, recipe: Recipe) ->
     d = filled.shape[1]
     smooth = smooth_covariance(d, channels)
     centred = filled - filled.mean(axis=0)
-    C = centred.T @ centred / len(filled)
+    C = product(centred.T, centred) / len(filled)
     size = max(float(np.trace(C)) / d, 1e-12)
     # A filled picture is too smooth: its small eigenvalues would take EM many steps to raise.
     C = C + 0.01 * size * np.eye(d) + SMOOTH / (len(filled) + SMOOTH) * size * smooth
@@ -96,8 +98,8 @@ def _one(patches: GappyPatches, filled: Array, channels: int, recipe: Recipe) ->
 
 def _rank(expected: Array) -> int:
     """Of one PPCA: the axes that hold nearly all the variance of the patches as expected."""
-    some = expected[:RANK_FROM]
-    choice = choose_rank(some, criteria=["tolerance"], tolerance=LEFT_OUT)
+    with one_blas_thread():
+        choice = choose_rank(expected[:RANK_FROM], criteria=["tolerance"], tolerance=LEFT_OUT)
     return max(choice.n_components, 1)
 
 
@@ -115,15 +117,16 @@ def _several(
     by_channel = means.reshape(len(means), -1, channels)
     flat = by_channel.mean(axis=1, keepdims=True)
     shape = (by_channel - (1.0 - FLAT) * flat).reshape(means.shape)
-    lam, U = np.linalg.eigh(shape.T @ shape / len(shape))
-    leading = slice(-1, -1 - min(COORDINATES, d), -1)
-    tamed = shape @ U[:, leading] / np.maximum(lam[leading], 1e-12) ** 0.25
-    labels = kmeans(tamed, np.ones(len(means)), K, rng)
+    with one_blas_thread():
+        lam, U = np.linalg.eigh(shape.T @ shape / len(shape))
+        leading = slice(-1, -1 - min(COORDINATES, d), -1)
+        tamed = shape @ U[:, leading] / np.maximum(lam[leading], 1e-12) ** 0.25
+        labels = kmeans(tamed, np.ones(len(means)), K, rng)
     gaussians = []
     for k in range(int(labels.max()) + 1):
         own = means[labels == k]
         centred = own - own.mean(axis=0)
-        S = centred.T @ centred
+        S = product(centred.T, centred)
         prior = first.C * (np.trace(S) / max(len(own), 1) / np.trace(first.C))
         C = (S + d * prior) / (len(own) + d) + 0.003 * np.trace(first.C) / d * np.eye(d)
         mu = first.mu + own.mean(axis=0)
@@ -145,7 +148,7 @@ def _stepped(
         sums = moments(patches.take(at), resp[at, k], gaussians[k], recipe.sigma2)
         return _updated(gaussians[k], sums, shape, d / 2.0, n, recipe.rank, eta)
 
-    following = list(in_order(updated, iter([int(k) for k in alive])))
+    following = of_each(updated, [int(k) for k in alive], n)
     total = np.logaddexp.reduce([one.log_weight for one in following])
     return [replace(one, log_weight=one.log_weight - total) for one in following]
 
@@ -159,7 +162,8 @@ def _updated(
     size = np.trace(S) / sums.weight
     C = (S + nu * size / np.trace(shape) * shape) / (sums.weight + nu)
     C = one.C + eta * (C - one.C)
-    C = _positive(0.5 * (C + C.T), FLOOR * size / d, rank)
+    floor = max(FLOOR * size, LEAST * np.trace(shape)) / d
+    C = _positive(0.5 * (C + C.T), floor, rank)
     return Gaussian(log(max(sums.weight / n, 1e-12)), one.mu + eta * shift, C)
 
 
@@ -174,7 +178,7 @@ def _positive(C: Array, floor: float, rank: int | None) -> Array:
     lam = np.maximum(lam, floor)
     if rank is not None and rank < len(lam):
         lam[: len(lam) - rank] = np.mean(lam[: len(lam) - rank])
-    return np.asarray((U * lam) @ U.T)
+    return product(U * lam, U.T)
 
 
 def smooth_covariance(d: int, channels: int) -> Array:

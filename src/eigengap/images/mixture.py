@@ -12,20 +12,24 @@ the sample (Baik and Silverstein 2006).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import log, sqrt
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from eigengap.blas import one_blas_thread
 from eigengap.fitting.kmeans import kmeans
 from eigengap.linalg import Array
-from eigengap.side_by_side import in_order
+from eigengap.side_by_side import in_order as in_threads
 
 Patches = NDArray[Any]  # (n, d), float32 or, where the noise is faint, float64
+
+B = TypeVar("B")
+T = TypeVar("T")
 
 STEPS = 12  # of EM
 COORDINATES = 12  # leading axes in which k-means finds the first clusters
@@ -39,6 +43,7 @@ class Component:
     """One PPCA of a mixture."""
 
     log_weight: float
+    count: float  # patches that taught it
     mu: Patches  # (d,)
     U: Patches  # (d, q) orthonormal
     lam: Array  # (q,) variances along U, noise included
@@ -85,7 +90,9 @@ class PatchMixture:
         """Mean and variance of each entry of the clean patch: (n, d), (n, d).
 
         Under one component the mean is mu + U diag(1 - sigma2 / lam) U^T (x - mu) and the variance
-        the same for all patches; over components by the law of total variance.
+        the same for all patches; over components by the law of total variance. To what is left of
+        the noise in z comes that in mu and the q axes, which n_k noisy patches told: an entry is
+        regressed on q coordinates and a constant, so (1 + q) sigma2 / n_k.
         """
         resp = self.responsibilities(X)
         resp[resp < FEW] = 0.0
@@ -97,7 +104,8 @@ class PatchMixture:
                 continue
             gain = (1.0 - self.sigma2 / one.lam).astype(X.dtype)  # Wiener's
             estimate = ((X[at] - one.mu) @ one.U * gain) @ one.U.T  # less mu
-            variance = X.dtype.type(self.sigma2) * (one.U**2 @ gain)
+            learned = (1 + one.q) / one.count
+            variance = X.dtype.type(self.sigma2) * (one.U**2 @ gain + X.dtype.type(learned))
             r = resp[at, k][:, None]
             estimate += one.mu
             mean[at] += r * estimate
@@ -114,12 +122,24 @@ def fit_mixture(
     steps: int = STEPS,
 ) -> PatchMixture:
     """Maximum likelihood by EM from k-means; components that lose their patches are dropped."""
-    resp = _first_clusters(X, K, rng)
+    with one_blas_thread():
+        resp = _first_clusters(X, K, rng)
     mixture = _maximised(X, resp, sigma2, rank)
     for _ in range(steps if K > 1 else 0):
-        resp = np.concatenate(list(in_order(mixture.responsibilities, iter(_pieces(X)))))
+        resp = np.concatenate(list(in_order(mixture.responsibilities, _pieces(X))))
         mixture = _maximised(X, resp, sigma2, rank)
     return mixture
+
+
+def in_order(fn: Callable[[B], T], blocks: list[B]) -> Iterator[T]:
+    """fn of every block, with one thread of BLAS each, so that sums do not depend on their number.
+
+    A lone block, too: where several threads share a product its last digits are others.
+    """
+    if len(blocks) > 1:
+        return in_threads(fn, iter(blocks))
+    with one_blas_thread():
+        return iter([fn(block) for block in blocks])
 
 
 def _pieces(X: Patches) -> list[Patches]:
@@ -149,7 +169,7 @@ def _maximised(X: Patches, resp: Patches, sigma2: float, rank: int | None) -> Pa
     def of(k: int) -> Component:
         return _component(X, resp[:, k], float(counts[k]), n, sigma2, rank)
 
-    components = list(in_order(of, iter(kept)))
+    components = list(in_order(of, kept))
     return PatchMixture(tuple(components), sigma2)
 
 
@@ -165,6 +185,7 @@ def _component(
     lam, U = _leading((centred.T @ centred).astype(np.float64) / count, edge, rank)
     return Component(
         log_weight=log(count / n),
+        count=count,
         mu=mu,
         U=np.ascontiguousarray(U, dtype=X.dtype),
         lam=unbiased(lam, sigma2, gamma),

@@ -5,59 +5,248 @@ noisy patches are those of the noise alone: sigma2, as in PPCA. How many they ar
 values themselves (Chen, Zhu and Heng 2015, "An efficient statistical method for image noise level
 estimation"): noise is spread evenly about its mean, so the largest are dropped until mean and
 median of the rest agree. Patches with much texture fill the whole space and would be taken for
-noise; the half with the least variance after averaging over 2 x 2 pixels are asked (the weak
+noise; the quarter with the least variance after averaging over 2 x 2 pixels are asked (the weak
 textures of Liu, Tanaka and Okutomi 2012), and only about what these averages leave: in white noise
 the two are independent, so that asking the calm ones does not make the noise smaller.
+
+For the same reason the averages may choose where nothing was clipped. Many entries that equal the
+least or the largest of a picture tell that it was; patches whose averages keep clear of these
+limits are asked then, and what clipping has still taken from noise at their distance is given back:
+a normal z with mean a, clipped at 0, keeps of its variance 1
+
+    (a^2 + 1) Phi(a) + a phi(a) - m^2,   with mean   m = a Phi(a) + phi(a).
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from eigengap.blas import one_blas_thread
+from eigengap.images.mixture import sample_rows
+from eigengap.images.patches import Grid, patches_at
 from eigengap.linalg import Array
 
-CALM = 0.5  # share of the patches that are asked
-EVEN = 1.01  # mean over median of eigenvalues of noise alone, which few patches spread a little
+Bools = NDArray[np.bool_]
+
+ASKED = 40_000  # patches at most
+ENOUGH = 5  # patches for each of their entries
+FEWEST = 30  # patches of 2 x 2 pixels that have to do where there are no more
+MOVING = (
+    0.25  # share of the patches that have to be without still areas if these are to be left out
+)
+CALM, LEAST_CALM = 0.25, 10  # share of the patches that are asked; at least so many an entry
+EVEN = 1.01  # mean over median of eigenvalues of noise alone
+TIED = 1e-4  # share of the entries that equal the least, or the largest, if they were clipped there
+STEPS, SETTLED = 4, 2e-3  # at most: how far from the limits is far depends on the noise
 
 
-def noise_sd(patches: NDArray[np.floating], channels: int) -> float:
-    """Standard deviation of the noise in complete patches (n, p * p * channels), p >= 2."""
-    coarse, detail = coarse_and_detail(patches, channels)
-    spread = coarse.var(axis=1).sum(axis=1)
-    keep = max(int(CALM * len(patches)), min(len(patches), 4 * patches.shape[1]))
-    calm = detail[np.sort(np.argpartition(spread, keep - 1)[:keep])]
-    lam = np.asarray(np.linalg.eigvalsh(covariance(calm))[::-1], dtype=np.float64)
-    return float(np.sqrt(noise_eigenvalue(lam[: 3 * detail.shape[1] // 4])))  # others are 0
+def learned_noise(values: Array, patch: int, rng: np.random.Generator) -> float:
+    """Standard deviation of the noise of (h, w, c), from its patches without gaps.
 
-
-def coarse_and_detail(
-    patches: NDArray[np.floating], channels: int
-) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """Means over 2 x 2 pixels (n, blocks, c), and the rest (n, d'), of which a quarter is 0.
-
-    Of an odd patch the last row and column are left out.
+    They are as large as `patch` where there are enough: the eigenvalues of a covariance of few
+    rows are spread, and the smallest of them too small.
     """
+    h, w, c = values.shape
+    low, high = limits(values)
+    unmoved = still(values)
+    for side in range(patch - patch % 2, 1, -2):
+        y, x = Grid(h, w, side, 1).corners()
+        at = sample_rows(len(y), ASKED, rng)
+        patches = patches_at(values, y[at], x[at], side)
+        complete = ~np.isnan(patches).any(axis=1)
+        moving = complete & ~patches_at(unmoved, y[at], x[at], side).any(axis=1)
+        enough = ENOUGH * patches.shape[1] if side > 2 else FEWEST
+        asked = moving if moving.sum() >= max(enough, MOVING * len(patches)) else complete
+        if asked.sum() >= enough:
+            with one_blas_thread():
+                return noise_sd(patches[asked], c, low, high)
+    raise ValueError(
+        f"only {int(complete.sum())} patches of 2 x 2 pixels are there without gaps, and the noise "
+        f"is learned from {FEWEST} at least: give sigma, its standard deviation"
+    )
+
+
+def still(values: Array) -> Bools:
+    """(h, w, c) entries that equal all eight around them, which noise would not leave so."""
+    equal = np.zeros(values.shape, dtype=bool)
+    if min(values.shape[:2]) >= 3:
+        around = sliding_window_view(values, (3, 3), axis=(0, 1))
+        equal[1:-1, 1:-1] = around.min(axis=(3, 4)) == around.max(axis=(3, 4))
+    return equal
+
+
+def limits(values: Array) -> tuple[Array, Array]:
+    """Least and largest entry of every channel (c,) if it was clipped there, else -inf and inf."""
+    low, high = np.nanmin(values, axis=(0, 1)), np.nanmax(values, axis=(0, 1))
+    most = max(TIED * values.shape[0] * values.shape[1], 1.0)  # that may be equal by chance
+    return (
+        np.where((values == low).sum(axis=(0, 1)) > most, low, -np.inf),
+        np.where((values == high).sum(axis=(0, 1)) > most, high, np.inf),
+    )
+
+
+def noise_sd(patches: Array, channels: int, low: Array, high: Array) -> float:
+    """Standard deviation of the noise in complete patches (n, p * p * channels), p even.
+
+    `low` and `high` (channels,) are where entries were clipped.
+    """
+    joint = _asked(patches, channels, low, high)
+    sd = joint.noise_sd()
+    if not np.isfinite([low, high]).any():
+        return sd
+    single = _asked(*_by_channel(patches, channels, low, high))
+    # What to ask, how far from the limits (in sd), and the share of it that is enough. Channels by
+    # themselves keep clear of the limits more often, and tell noise from texture less well.
+    choices = [(joint, 2.0, 0.3), (single, 2.0, 0.1), (single, 1.0, 0.03)]
+    for _ in range(STEPS):
+        clear = (some.clear(far * sd, share) for some, far, share in choices)
+        chosen = next((some for some in clear if some is not None), None)
+        if chosen is None:
+            break
+        before, sd = sd, chosen.noise_sd(sd)
+        if abs(sd - before) < SETTLED * sd:
+            break
+    return sd
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Patches as averages over 2 x 2 pixels, and what these leave."""
+
+    coarse: Array  # (n, blocks, c)
+    detail: Array  # (n, d), of which a quarter is 0
+    low: Array  # (n, 1, c) limits
+    high: Array
+
+    def clear(self, room: float, share: float) -> Asked | None:
+        """Those that keep `room` from the limits, if they are this share and enough."""
+        inside = (self.coarse >= self.low + room) & (self.coarse <= self.high - room)
+        far = np.flatnonzero(inside.reshape(len(inside), -1).all(axis=1))
+        enough = max(share * len(inside), LEAST_CALM * self.detail.shape[1])
+        return self.take(far) if len(far) >= enough else None
+
+    def take(self, at: NDArray[np.intp]) -> Asked:
+        return Asked(self.coarse[at], self.detail[at], self.low[at], self.high[at])
+
+    def calm(self) -> Asked:
+        """Those that vary least, averaged."""
+        n, blocks, _ = self.coarse.shape
+        if blocks == 1:  # one average does not vary
+            return self
+        spread = self.coarse.var(axis=1).sum(axis=1)
+        keep = max(int(CALM * n), min(n, LEAST_CALM * self.detail.shape[1]))
+        return self.take(np.sort(np.argpartition(spread, keep - 1)[:keep]))
+
+    def noise_sd(self, sd: float | None = None) -> float:
+        """Standard deviation of the noise; `sd`, a first guess, tells what clipping has taken."""
+        calm = self.calm()
+        n, d = calm.detail.shape
+        lam = np.asarray(np.linalg.eigvalsh(covariance(calm.detail))[::-1], dtype=np.float64)
+        lam = lam[: 3 * d // 4]  # others are 0
+        variance = noise_eigenvalue(lam, EVEN + len(lam) / (3.0 * n))
+        if sd is None or sd == 0.0:
+            return float(np.sqrt(variance))
+        left = left_by_clipping((calm.coarse - calm.low) / sd)
+        left += left_by_clipping((calm.high - calm.coarse) / sd) - 1.0
+        return float(np.sqrt(variance / left.mean()))
+
+
+def _asked(patches: Array, channels: int, low: Array, high: Array) -> Asked:
+    coarse, detail = coarse_and_detail(patches, channels)
+    shape = (len(patches), 1, channels)
+    return Asked(
+        coarse, detail, *(np.broadcast_to(x.reshape(-1, 1, channels), shape) for x in (low, high))
+    )
+
+
+def _by_channel(
+    patches: Array, channels: int, low: Array, high: Array
+) -> tuple[Array, int, Array, Array]:
+    """Every channel of every patch as a patch by itself."""
+    n = len(patches)
+    single = patches.reshape(n, -1, channels).transpose(2, 0, 1).reshape(n * channels, -1)
+    return single, 1, np.repeat(low, n), np.repeat(high, n)
+
+
+def coarse_and_detail(patches: Array, channels: int) -> tuple[Array, Array]:
+    """Means over 2 x 2 pixels (n, blocks, c), and the rest (n, d), of which a quarter is 0."""
     n, d = patches.shape
-    side = round((d / channels) ** 0.5)
-    half = side // 2
-    square = patches.reshape(n, side, side, channels)[:, : 2 * half, : 2 * half]
-    blocks = square.reshape(n, half, 2, half, 2, channels)
+    half = round((d / channels) ** 0.5) // 2
+    blocks = patches.reshape(n, half, 2, half, 2, channels)
     means = blocks.mean(axis=(2, 4), keepdims=True)
     return means.reshape(n, half * half, channels), (blocks - means).reshape(n, -1)
 
 
-def noise_eigenvalue(descending: Array) -> float:
-    """Mean of the smallest eigenvalues that are spread about their mean as noise is."""
+def noise_eigenvalue(descending: Array, even: float = EVEN) -> float:
+    """Mean of the smallest eigenvalues that are spread about their mean as noise is.
+
+    `even` is how much the mean of noise may exceed its median; of n rows that are nothing but
+    noise it does by the share d / 3n (Marchenko and Pastur 1967).
+    """
     values = np.maximum(descending, 0.0)
     for first in range(len(values)):
         rest = values[first:]
-        if np.mean(rest) <= EVEN * np.median(rest):
+        if np.mean(rest) <= even * np.median(rest):
             return float(np.mean(rest))
     return float(values[-1])
 
 
-def covariance(patches: NDArray[np.floating]) -> Array:
+def left_by_clipping(distance: Array) -> Array:
+    """Variance left of noise of variance 1 whose mean, after clipping, is so far from the limit."""
+    normal = _clipped_normal()
+    return np.interp(distance, normal.mean, normal.variance)
+
+
+def unclipped(
+    mean: Array, sd: Array, limits: tuple[Array, Array], noise: float
+) -> tuple[Array, Array]:
+    """Means of (h, w, c) before clipping, from those after it, and their standard deviations.
+
+    What was clipped keeps away from the limit: black in noise of 25 is 10 on average. The mean
+    before is taken to have been within the limits.
+    """
+    low, high = limits
+    below, above = (mean - low) / noise, (high - mean) / noise
+    true = mean + noise * (_pushed(above) - _pushed(below))
+    return true, sd * _steeper(below) * _steeper(above)
+
+
+def _pushed(distance: Array) -> Array:
+    """How much further from the limit clipping has put the mean."""
+    normal = _clipped_normal(0.0)
+    return np.minimum(np.interp(distance, normal.mean, normal.mean - normal.a), distance)
+
+
+def _steeper(distance: Array) -> Array:
+    """By how much the mean before clipping moves faster than that after it."""
+    normal = _clipped_normal(0.0)
+    return np.interp(distance, normal.mean, 1.0 / ndtr(normal.a))
+
+
+class _Clipped(NamedTuple):
+    """Of normals of variance 1 with means a, clipped at 0."""
+
+    a: Array
+    mean: Array
+    variance: Array
+
+
+@cache
+def _clipped_normal(least: float = -4.0) -> _Clipped:
+    a = np.linspace(least, 8.0, 601)
+    above, density = ndtr(a), np.exp(-0.5 * a**2) / np.sqrt(2.0 * np.pi)
+    mean = a * above + density
+    return _Clipped(a, mean, (a**2 + 1.0) * above + a * density - mean**2)
+
+
+def covariance(patches: Array) -> Array:
     """Covariance (d, d) of the rows, divisor n."""
     centred = patches - patches.mean(axis=0)
     return np.asarray(centred.T @ centred / len(patches), dtype=np.float64)

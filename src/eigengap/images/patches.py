@@ -57,6 +57,14 @@ def patches_at(picture: NDArray[Any], y: Ints, x: Ints, patch: int) -> NDArray[A
     return np.ascontiguousarray(windows[y, x].transpose(0, 2, 3, 1)).reshape(len(y), -1)
 
 
+def counts(flags: NDArray[np.bool_], patch: int) -> NDArray[np.int64]:
+    """How many of (h, w, c) are True in the patch at each corner: (h - p + 1, w - p + 1)."""
+    table = np.zeros((flags.shape[0] + 1, flags.shape[1] + 1), dtype=np.int64)
+    table[1:, 1:] = flags.sum(axis=2).cumsum(axis=0).cumsum(axis=1)
+    p = patch
+    return table[p:, p:] - table[:-p, p:] - table[p:, :-p] + table[:-p, :-p]
+
+
 class Canvas:
     """A picture in the making: sums of weighted patches, and of their weights."""
 

@@ -2,11 +2,12 @@
 
 Inside it is (h, w, c) float64 with NaN where an entry is missing, opacity set aside, centred and
 scaled by the mean and the standard deviation of what was seen: what is done to it then does not
-depend on the unit of the intensities.
+depend on the unit of the intensities, be it 1e-150 or 1e155.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 
 TYPES = ("uint8", "uint16", "float32", "float64")
+FLOAT32 = 1e-30, 1e30  # units of which float32 holds standard deviations, small ones too
+SMALLEST = float(np.nextafter(0.0, 1.0))
+MOST_CHANNELS_FIRST, MANY_CHANNELS = 4, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,10 +27,16 @@ class Picture:
     """What was given."""
 
     given: NDArray[Any]  # (h, w) or (h, w, c)
-    values: Array  # (h, w, c') without opacity; NaN where missing, else (x - centre) / unit
-    centre: float
-    unit: float  # 0 < unit; 1 where all seen entries are the same
-    is_flat: bool  # whether they are
+    values: Array  # (h, w, c') without opacity; NaN where missing, else (x / power - mean) / sd
+    power: float  # of two, about the largest |x|: no square of x / power overflows or vanishes
+    mean: float  # of what was seen of x / power
+    sd: float  # likewise; 1 where all of it is the same
+    is_flat: bool  # whether it is
+
+    @property
+    def unit(self) -> float:
+        """What 1 is in the units of what was given; more than 0."""
+        return max(self.sd * self.power, SMALLEST)
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -42,19 +52,18 @@ class Picture:
 
         `keep_seen` puts back the seen entries to the last bit.
         """
-        values = values * self.unit + self.centre
-        if self.given.dtype.kind == "u":
-            values = np.clip(np.rint(values), 0, np.iinfo(self.given.dtype).max)
-        result = values.astype(self.given.dtype)
+        result = _within(values * self.sd + self.mean, self.power, self.given.dtype)
         if keep_seen:
             before = self.given[..., None] if self.given.ndim == 2 else self.given
             result = np.where(self.missing, result, before[..., : result.shape[2]])
         return self._with_opacity(result, self.given)
 
-    def spread(self, sd: Array) -> NDArray[np.float32]:
+    def spread(self, sd: Array) -> NDArray[np.floating]:
         """Standard deviations (h, w, c') in the units of what was given; 0 for opacity."""
-        in_units = (sd * self.unit).astype(np.float32)
-        return self._with_opacity(in_units, np.zeros(self.given.shape, np.float32))
+        low, high = FLOAT32
+        dtype = np.float32 if low < self.unit < high else np.float64
+        in_units = _within(sd, self.unit, np.dtype(dtype))
+        return self._with_opacity(in_units, np.zeros(self.given.shape, dtype))
 
     def _with_opacity(self, values: NDArray[Any], whole: NDArray[Any]) -> NDArray[Any]:
         if self.given.ndim == 2:
@@ -64,29 +73,72 @@ class Picture:
         return result
 
 
+def _within(values: Array, unit: float, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The values times the unit, as the nearest that the type has."""
+    with np.errstate(over="ignore"):
+        in_units = values * unit
+    if dtype.kind == "u":
+        return np.clip(np.rint(in_units), 0, np.iinfo(dtype).max).astype(dtype)
+    most = np.finfo(dtype).max
+    return np.clip(in_units, -most, most).astype(dtype)
+
+
 def as_picture(image: Any, mask: Any, opacity: bool | None) -> Picture:
     """Check what was given; `mask` is True where an entry, or a whole pixel, is missing."""
-    if isinstance(image, np.ma.MaskedArray):
-        hidden = np.ma.getmaskarray(image)
-        mask = hidden if mask is None else hidden | _per_entry(mask, image.shape)
-        image = image.filled(0)
-    given = np.asarray(image)
+    if isinstance(image, str | bytes | os.PathLike):
+        raise TypeError(
+            f"an image is an array, and {image!r} is the name of a file: read it first, with "
+            "eigengap.images.files.read_image"
+        )
+    hidden = np.ma.getmaskarray(image) if isinstance(image, np.ma.MaskedArray) else None
+    given = np.asarray(image if hidden is None else image.filled(0))
     _require_shape(given)
     _require_type(given)
-    has_opacity = given.ndim == 3 and given.shape[2] in (2, 4) if opacity is None else opacity
-    if has_opacity and (given.ndim == 2 or given.shape[2] == 1):
-        raise ValueError(f"opacity=True, but an image of shape {given.shape} has no such channel")
     values = given[..., None] if given.ndim == 2 else given
-    gaps = np.zeros(values.shape, bool) if mask is None else _per_entry(mask, given.shape)
+    gaps = np.zeros(values.shape, bool)
+    for one in (hidden, mask):
+        if one is not None:
+            gaps = gaps | _per_entry(one, given.shape)
     if given.dtype.kind == "f":
         gaps = gaps | np.isnan(values)
         _require_finite(values, gaps)
-    if has_opacity:
+    if _has_opacity(given, opacity):
         values, gaps = values[..., :-1], gaps[..., :-1]
-    if gaps.all():
+    _require_seen(gaps, mask is not None)
+    return _normalised(given, values.astype(np.float64), gaps)
+
+
+def _normalised(given: NDArray[Any], work: Array, gaps: NDArray[np.bool_]) -> Picture:
+    power = float(np.ldexp(0.5, np.frexp(np.abs(work[~gaps]).max())[1]))
+    scaled = np.where(gaps, np.nan, work) / power  # which rounds nothing
+    seen = scaled[~gaps]
+    is_flat = bool(np.all(seen == seen[0]))
+    mean, sd = (float(seen[0]), 1.0) if is_flat else (float(np.mean(seen)), float(np.std(seen)))
+    return Picture(given, (scaled - mean) / sd, power, mean, sd, is_flat)
+
+
+def _has_opacity(given: NDArray[Any], opacity: bool | None) -> bool:
+    if opacity is None:
+        return given.ndim == 3 and given.shape[2] in (2, 4)
+    if not isinstance(opacity, bool | np.bool_):
         raise ValueError(
-            "every entry of the image is missing: there is nothing to learn from. A mask is True "
-            "where an entry is MISSING; if yours is True where it was seen, give ~mask"
+            f"opacity is {opacity!r}; it has to be True where the last channel is opacity, False "
+            "where it is not, or None"
+        )
+    if opacity and (given.ndim == 2 or given.shape[2] == 1):
+        raise ValueError(f"opacity=True, but an image of shape {given.shape} has no such channel")
+    return bool(opacity)
+
+
+def _require_seen(gaps: NDArray[np.bool_], masked: bool) -> None:
+    if gaps.all():
+        way_out = (
+            ". A mask is True where an entry is MISSING; if yours is True where it was seen, give "
+            "~mask"
+        )
+        raise ValueError(
+            "every entry of the image is missing: there is nothing to learn from"
+            + (way_out if masked else "")
         )
     unseen = np.flatnonzero(gaps.all(axis=(0, 1)))
     if len(unseen):
@@ -94,14 +146,6 @@ def as_picture(image: Any, mask: Any, opacity: bool | None) -> Picture:
             f"channel {unseen[0]} is missing throughout, and nothing tells its intensities: "
             "leave it out"
         )
-    work = values.astype(np.float64)
-    seen = work[~gaps]
-    centre, unit = float(np.mean(seen)), float(np.std(seen))
-    is_flat = bool(np.all(seen == seen[0]))
-    if is_flat:
-        centre, unit = float(seen[0]), 1.0
-    work = np.where(gaps, np.nan, (work - centre) / unit)
-    return Picture(given, work, centre, unit, is_flat)
 
 
 def _require_shape(given: NDArray[Any]) -> None:
@@ -110,10 +154,17 @@ def _require_shape(given: NDArray[Any]) -> None:
             f"an image has the shape (h, w) or (h, w, c), not {given.shape}: restore the pictures "
             "of a stack one by one, and give a line of samples to PPCA as a table of windows"
         )
-    if (given.ndim == 3 and given.shape[2] == 0) or min(given.shape[:2]) < 2:
+    if given.ndim == 3 and given.shape[0] <= MOST_CHANNELS_FIRST < MANY_CHANNELS < given.shape[2]:
         raise ValueError(
-            f"an image of shape {given.shape} has no patches: 2 x 2 pixels are the least"
+            f"an image of shape {given.shape} seems to have its channels first: give "
+            "np.moveaxis(image, 0, 2). If it does have so few rows and so many channels, give "
+            "np.swapaxes(image, 0, 1), and swap what comes back"
         )
+    if 0 in given.shape:
+        raise ValueError(f"an image of shape {given.shape} has no entries")
+    h, w = given.shape[:2]
+    if min(h, w) < 2:
+        raise ValueError(f"an image of {w} x {h} pixels has no patches: 2 x 2 are the least")
 
 
 def _require_type(given: NDArray[Any]) -> None:
@@ -134,9 +185,12 @@ def _require_finite(values: NDArray[Any], gaps: NDArray[np.bool_]) -> None:
     infinite = np.isinf(values) & ~gaps
     if infinite.any():
         y, x, channel = np.argwhere(infinite)[0]
+        of = f", channel {channel}" if values.shape[2] > 1 else ""
+        count = int(infinite.sum())
+        more = f", and in {count - 1} more {'place' if count == 2 else 'places'}"
         raise ValueError(
-            f"the image is infinite at row {y}, column {x}, channel {channel} "
-            f"({int(infinite.sum())} such entries): put NaN there to have them filled"
+            f"the image is infinite at row {y}, column {x}{of}, counted from 0"
+            f"{more if count > 1 else ''}: put NaN where it is infinite to have that filled"
         )
 
 

@@ -16,8 +16,9 @@ class Restored:
     Attributes
     ----------
     image : array of the shape and type of the one given
-    sd : float32 array of the same shape
+    sd : array of the same shape
         Standard deviation of each entry, in the units of the image; 0 where it is as it was given.
+        float32, or float64 where the intensities of the image are beyond what float32 holds.
     noise_sd : float
         Standard deviation of the noise, learned or given, in the units of the image.
     model : str
@@ -38,7 +39,7 @@ class Restored:
     """
 
     image: NDArray[Any]
-    sd: NDArray[np.float32]
+    sd: NDArray[np.floating]
     noise_sd: float
     model: str
     n_mixture: int
@@ -76,5 +77,15 @@ class Restored:
 
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.shape))
-        filled = f", {self.n_missing} entries filled" if self.n_missing else ""
+        entries = "1 entry" if self.n_missing == 1 else f"{self.n_missing} entries"
+        filled = f", {entries} filled" if self.n_missing else ""
         return f"Restored({size} {self.dtype}; {self.model}; noise sd {self.noise_sd:.3g}{filled})"
+
+
+def mixture_of(K: int, what: str) -> str:
+    """A mixture of so many, in words; of one, that one.
+
+    >>> mixture_of(1, "Gaussian"), mixture_of(16, "Gaussian")
+    ('Gaussian', 'mixture of 16 Gaussians')
+    """
+    return what if K == 1 else f"mixture of {K} {what}s"

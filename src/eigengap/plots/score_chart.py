@@ -22,6 +22,7 @@ from eigengap.plots.drawing import (
     upper,
 )
 from eigengap.plots.numbers.colour import Colour, colour_of
+from eigengap.plots.numbers.counts import count_of
 from eigengap.plots.numbers.dates import as_date
 from eigengap.plots.numbers.eigenvalues import eigenvalues
 from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
@@ -119,7 +120,9 @@ def _rows(estimator: Any, X: Any, color: Any, most: int) -> tuple[Table, Array, 
         )
     d = estimator.n_features_in_ if hasattr(estimator, "n_features_in_") else 0
     n = len(embedding)
-    at = np.sort(np.random.default_rng(0).choice(n, min(most, n), replace=False))
+    at = np.sort(
+        np.random.default_rng(0).choice(n, min(count_of("max_rows", most), n), replace=False)
+    )
     table = Table(np.zeros((len(at), 0)), at, n, np.zeros(d, dtype=np.intp), None)
     return table, np.asarray(embedding, dtype=float)[at], colour_of(color, None, table)
 

@@ -22,6 +22,7 @@ from eigengap.plots.drawing import (
     words,
 )
 from eigengap.plots.numbers.colour import Colour
+from eigengap.plots.numbers.counts import count_of
 from eigengap.plots.numbers.names import names_of
 from eigengap.plots.numbers.rows import MOST_READ, MOST_ROWS, Table, table_of
 from eigengap.plots.numbers.scores import check_axes, score_names, scores_of
@@ -75,7 +76,7 @@ def contributions(
         share, names = row_contributions(estimator, table), [f"row {i}" for i in table.at]
     positions = _some(axes, share.shape[1], estimator)
     titles = [score_names(estimator, share.shape[1])[a] for a in positions]
-    order = np.argsort(-share[:, positions].sum(axis=1), kind="stable")[: max(int(top), 1)]
+    order = np.argsort(-share[:, positions].sum(axis=1), kind="stable")[: count_of("top", top)]
     even = 100.0 / len(share)
     panels = [
         _bars([names[j] for j in order], share[order, a], title, even, first=k == 0)
@@ -147,7 +148,7 @@ def cos2(
     titles = [score_names(estimator, quality.shape[1])[a] for a in positions]
     names = names_of(estimator, len(quality))
     plane = quality[:, positions].sum(axis=1)
-    order = np.argsort(-plane, kind="stable")[: max(int(top), 1)]
+    order = np.argsort(-plane, kind="stable")[: count_of("top", top)]
     chart = _stack([names[j] for j in order], quality[order][:, positions], titles)
     return finish(
         chart,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +76,13 @@ def report(
     ...     print(written.name, written.stat().st_size < 3_000_000)
     report.html True
     """
-    if not isinstance(max_rows, Integral) or max_rows < 1:
-        raise ValueError(f"max_rows, the rows to be shown, must be at least 1, got {max_rows!r}")
-    if not isinstance(first_row, Integral) or first_row < 0:
-        raise ValueError(f"first_row must be a whole number of at least 0, got {first_row!r}")
-    if not isinstance(random_state, Integral) or random_state < 0:
-        raise ValueError(f"random_state must be a whole number of at least 0, got {random_state!r}")
     from eigengap.persistence.atomic import require_writable, write_atomically
+    from eigengap.plots.numbers.counts import count_of
     from eigengap.reporting.compose import compose
 
+    max_rows = count_of("max_rows, the rows to be shown,", max_rows)
+    first_row = count_of("first_row", first_row, least=0)
+    seed = count_of("random_state", random_state, least=0)
     target = Path(os.fspath(path))
     require_writable(target)
     html = compose(
@@ -93,10 +90,10 @@ def report(
         X,
         color=color,
         title=title,
-        max_rows=int(max_rows),
-        first_row=int(first_row),
+        max_rows=max_rows,
+        first_row=first_row,
         provenance=provenance,
-        seed=int(random_state),
+        seed=seed,
     )
     write_atomically(target, html.encode("utf-8", "replace"))
     return target

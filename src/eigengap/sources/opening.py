@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from eigengap.sources.cells import is_number
 from eigengap.sources.checks import as_weight, check_not_empty, missing_codes
 from eigengap.sources.fields.places import is_field, is_field_path
 from eigengap.sources.files.address import Address, find
+from eigengap.sources.files.csv_aside import Aside
 from eigengap.sources.files.formats import KNOWN, format_of
 from eigengap.sources.reader import Reader, UnreadableError
 from eigengap.sources.stream import BLOCK_BYTES, StreamSource
@@ -35,6 +37,8 @@ def open_source(
     *,
     columns: Any = None,
     missing_values: Any = nan,
+    skip_rows: int = 0,
+    comment: str | None = None,
     sample_weight: Any = None,
     sample_dim: Hashable | None = None,
     variable: Hashable | None = None,
@@ -58,6 +62,10 @@ def open_source(
     missing_values : NaN, number, str or list of them, default=nan
         What stands for an unseen cell besides NaN and null. In CSV empty cells and the spellings
         that pandas takes (NA, NaN, null, n/a, ...) are unseen; text such as "?" can be added.
+    skip_rows : int, default=0
+        Of CSV: lines above the header, or above the first row, that are none.
+    comment : str, default=None
+        Of CSV: lines that begin with this text, such as "#", are no rows.
     sample_weight : array-like of shape (n_rows,), default=None
         How often each row counts; a row of weight 0 is as if absent.
     sample_dim, variable : names, default=None
@@ -101,9 +109,12 @@ def open_source(
            [ 2.5,  nan]])
     >>> folder.cleanup()
     """
+    aside = Aside.of(skip_rows, comment)
     if is_field(path) or is_field_path(path):
         from eigengap.sources.fields.opening import field_source
 
+        if aside:
+            raise ValueError(f"{aside} is for CSV files, and this is a labelled field")
         return field_source(
             path,
             sample_dim=sample_dim,
@@ -119,9 +130,9 @@ def open_source(
             "sample_dim and variable choose in a labelled field (a DataArray, NetCDF, or a Zarr "
             "group with named dimensions), and this is a plain table"
         )
-    texts, codes = _missing(missing_values)
-    addresses = find(path)
-    readers = [r for address in addresses for r in _readers(address, columns, texts)]
+    texts, codes = codes_of(missing_values)
+    how = _How(columns, texts, aside)
+    readers = [r for address in find(path) for r in _readers(address, how)]
     if len(readers) == 1:
         reader = readers[0]
         _require_rows(reader)
@@ -138,26 +149,37 @@ def open_source(
     )
 
 
-def _readers(address: Address, columns: Any, texts: frozenset[str]) -> Iterable[Reader]:
+@dataclass(frozen=True)
+class _How:
+    """How every file is read."""
+
+    columns: Any
+    texts: frozenset[str]  # that stand for a missing cell
+    aside: Aside
+
+
+def _readers(address: Address, how: _How) -> Iterable[Reader]:
     kind = format_of(address.path)
     if kind.name == "folder":
-        return [_reader(part, columns, texts) for part in _parts(address)]
-    return [_reader(address, columns, texts)]
+        return [_reader(part, how) for part in _parts(address)]
+    return [_reader(address, how)]
 
 
-def _reader(address: Address, columns: Any, texts: frozenset[str]) -> Reader:
+def _reader(address: Address, how: _How) -> Reader:
     path, member = address.path, address.member
     kind = format_of(path)
     if member is not None and kind.name not in ("npz", "hdf5", "zarr"):
         raise UnreadableError(str(path), f"it is one table; leave out ::{member}")
-    if texts and kind.name != "csv":
+    if how.aside and kind.name != "csv":
+        raise UnreadableError(str(path), f"it has no lines: {how.aside} is for CSV files")
+    if how.texts and kind.name != "csv":
         raise UnreadableError(
             str(path),
-            f"missing_values={quote(min(texts))} is text, and the file holds numbers; text is "
+            f"missing_values={quote(min(how.texts))} is text, and the file holds numbers; text is "
             "looked for in CSV files",
         )
     try:
-        reader = _of_kind(kind.name, kind.compression, address, columns, texts)
+        reader = _of_kind(kind.name, kind.compression, address, how)
         check_not_empty((1, reader.n_features))
     except UnreadableError:
         raise
@@ -175,14 +197,12 @@ def _require_rows(reader: Reader) -> None:
             raise UnreadableError(reader.where, str(error)) from None
 
 
-def _of_kind(
-    kind: str, compression: str | None, address: Address, columns: Any, texts: frozenset[str]
-) -> Reader:
-    path, member = address.path, address.member
+def _of_kind(kind: str, compression: str | None, address: Address, how: _How) -> Reader:
+    path, member, columns = address.path, address.member, how.columns
     if kind == "csv":
         from eigengap.sources.files.csv_reader import CsvReader
 
-        return CsvReader(path, columns, texts, compression)
+        return CsvReader(path, columns, how.texts, compression, how.aside)
     if kind == "parquet":
         from eigengap.sources.files.parquet import ParquetReader
 
@@ -247,7 +267,7 @@ def _together(path: Any, readers: list[Reader]) -> str:
     return str(path)
 
 
-def _missing(missing_values: Any) -> tuple[frozenset[str], tuple[float, ...]]:
+def codes_of(missing_values: Any) -> tuple[frozenset[str], tuple[float, ...]]:
     """Text and numbers that stand for a missing cell."""
     given = missing_values
     if isinstance(given, str) or not isinstance(given, list | tuple | set | frozenset):

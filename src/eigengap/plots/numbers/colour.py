@@ -54,7 +54,7 @@ def colour_of(color: Any, X: Any, table: Table) -> Colour | None:
     days = days_of(values) if numbers is None else None
     if days is not None and len({day for day in days if day is not None}) > MOST_CATEGORIES:
         of_rows = [days[i] for i in table.at]
-        return Colour(of_rows, title, None, _grey(of_rows, title), are_days=True)
+        return Colour(of_rows, title or "date", None, _grey(of_rows, title), are_days=True)
     if numbers is not None:
         shown = [None if np.isnan(v) else f"{v:g}" for v in numbers[table.at]]
     return _categories(shown, title)

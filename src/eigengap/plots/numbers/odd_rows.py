@@ -18,6 +18,7 @@ from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.novelty import Distances, noise_ratios
 from eigengap.models.reference import Reference
 from eigengap.models.student import StudentLinearGaussian
+from eigengap.plots.numbers.counts import count_of
 from eigengap.plots.numbers.rows import all_rows, bare
 
 HALVINGS = 80  # of the search for a limit
@@ -47,7 +48,7 @@ def odd_rows(detector: Any, X: Any, *, most: int = 6, alpha: float | None = None
     seen, rank = found.D2.dof, found.T2.dof
     law = detector.reference_
     log_p = found.D2.log_p
-    oddest = np.argsort(log_p, kind="stable")[:most]
+    oddest = np.argsort(log_p, kind="stable")[: count_of("most", most)]
     return OddRows(
         T2=found.T2.value,
         SPE=found.SPE.value,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
+from eigengap.plots.numbers.counts import count_of
 from eigengap.sources import as_source, in_memory_table
 from eigengap.sources.base import Block, SeenCells, Source
 from eigengap.sources.drawn import Drawn, dense_rows, least_keys
@@ -66,10 +67,9 @@ def table_of(X: Any, estimator: Any = None, *, most: int = MOST_ROWS, **how: Any
     """
     if isinstance(X, Table):
         return X
-    if most < 1:
-        raise ValueError(f"max_rows, the rows to be shown, must be a positive number, got {most}")
+    k = count_of("max_rows, the rows to be shown,", most)
     source = source_for(estimator, X, **how)
-    found = source.reduce(partial(_of, k=most))
+    found = source.reduce(partial(_of, k=k))
     positions = found.drawn.rows[:, 0].astype(np.intp)
     order = np.argsort(positions)
     return Table(

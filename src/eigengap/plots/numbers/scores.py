@@ -68,7 +68,7 @@ def score_names(estimator: Any, q: int) -> list[str]:
 def check_axes(axes: Any, q: int, name: str) -> tuple[int, ...]:
     """Positions of the components asked for, which are counted from 1."""
     asked = tuple(axes) if np.ndim(axes) else (axes,)
-    wrong = [a for a in asked if int(a) != a or not 1 <= a <= q]
+    wrong = [a for a in asked if isinstance(a, bool) or int(a) != a or not 1 <= a <= q]
     if wrong or not asked:
         has = f"{q} component{'s' if q != 1 else ''}, counted from 1"
         raise ValueError(f"axes={axes!r}: {name} has {has}")

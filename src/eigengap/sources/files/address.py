@@ -75,7 +75,7 @@ def _beside(text: str) -> str:
     except (OSError, ValueError):
         return ""
     by_case = {one.lower(): one for one in there}
-    close = get_close_matches(name.lower(), list(by_case), n=3, cutoff=0.6)
+    close = get_close_matches(name.lower(), list(by_case), n=3, cutoff=0.75)
     if not close:
         return ""
     return f"; did you mean {' or '.join(quote(by_case[one]) for one in close)}?"

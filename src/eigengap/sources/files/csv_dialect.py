@@ -38,6 +38,22 @@ class Dialect:
     start: int  # bytes before the first row of numbers
     line: int  # number of its line
     head: tuple[Row, ...]  # the first rows of numbers
+    first: int = 1  # number of the line on which the header or, without one, the first row stands
+
+    @property
+    def bare(self) -> tuple[int, ...]:
+        """The last columns, if they have neither a name nor, as far as was looked, a cell.
+
+        Every line ends with so many separators.
+        """
+        stop = self.n_columns
+        while stop > 1 and self.names is not None and self._is_bare(stop - 1):
+            stop -= 1
+        return tuple(range(stop, self.n_columns))
+
+    def _is_bare(self, j: int) -> bool:
+        cells = (row.cells[j] if len(row.cells) > j else "ragged" for row in self.head)
+        return self.names is not None and not self.names[j] and not any(map(str.strip, cells))
 
 
 def look_at(where: str, head: bytes, gaps: frozenset[str]) -> Dialect:
@@ -56,7 +72,7 @@ def look_at(where: str, head: bytes, gaps: frozenset[str]) -> Dialect:
     decimal = _decimal(where, rows, separator)
     cells = Cells(gaps, decimal)
     names = None
-    start, line = 0, rows[0].line
+    start, line, first = 0, 1, rows[0].line
     if _is_header(rows, cells, text):
         names = _decoded(where, rows[0].cells)
         start, line = rows[0].stop, _line_after(text, rows[0])
@@ -70,6 +86,7 @@ def look_at(where: str, head: bytes, gaps: frozenset[str]) -> Dialect:
         skipped + start,
         line,
         tuple(rows),
+        first,
     )
 
 

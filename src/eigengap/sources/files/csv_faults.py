@@ -12,6 +12,9 @@ from eigengap.sources.files.refusal import choice, refuse_columns
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import column, quote
 
+MOST_UNITS = 4  # that a message shows
+MARKS = ("#", "%", "//", "!", "*")  # with which comments begin
+
 
 def first_fault(
     where: str, chunk: bytes, line: int, dialect: Dialect, chosen: Sequence[int]
@@ -32,21 +35,84 @@ def first_fault(
 def ragged(where: str, row: Row, dialect: Dialect) -> UnreadableError:
     have, want = len(row.cells), dialect.n_columns
     told = "the header has" if dialect.names is not None else "the first line has"
-    if have == want + 1 and not row.cells[-1].strip():
+    extra = have - want
+    if extra > 0 and not any(map(str.strip, row.cells[want:])):
         mark = "a tab" if dialect.separator == "\t" else quote(dialect.separator)
+        many, one, it = (f"{extra} times ", "as many", "them") if extra > 1 else ("", "one", "it")
         way = (
-            f"It ends with {mark}. If all lines do so, add one at the end of line 1; if this one "
-            "alone does, take it off"
+            f"It ends with {many}{mark}. If all lines do so, add {one} at the end of line "
+            f"{dialect.first}; if this one alone does, take {it} off"
         )
-    elif have == want + 1 and row.line == dialect.line and dialect.names is not None:
+    elif extra < 0 and dialect.names is not None and not any(dialect.names[have:]):
+        way = (
+            f"Behind its last name line {dialect.first} has separators that name nothing: take "
+            "them off"
+        )
+    elif (aside := _aside(row, dialect)) is not None:
+        way = aside
+    elif extra == 1 and row.line == dialect.line and dialect.names is not None:
         way = "Names of rows, as R writes them? Give their column a name in the header"
-    elif have > want:
+    elif extra > 0:
         way = "Put cells that hold the separator in quotes"
     else:
         way = "Complete the line, or take it out"
     shown = quote(dialect.separator.join(row.cells).encode("latin-1").decode("utf-8", "replace"))
     return UnreadableError(
         where, f"line {row.line} has {_cells(have)}, and {told} {want}: {shown}. {way}"
+    )
+
+
+def _aside(row: Row, dialect: Dialect) -> str | None:
+    """The way out where a ragged row belongs to lines above the table; None where it does not.
+
+    The table begins where all further rows that were looked at are equally long. A single line
+    above is its header, though it is too short or too long, unless another one follows.
+    """
+    if dialect.names is None:
+        return None
+    header = Row(list(dialect.names), dialect.first, 0)
+    rows = [header, *dialect.head]
+    width, k = len(rows[-1].cells), len(rows)
+    while k > 0 and len(rows[k - 1].cells) == width:
+        k -= 1
+    if not 0 < k < len(rows) - 1 or width < 2 or row.line > rows[k].line:
+        return None
+    if dialect.n_columns == width:  # the header is the table's, and the row alone is ragged
+        return None
+    if k == 1 and any(dialect.cells.number(cell) is not None for cell in rows[1].cells):
+        return None
+    mark = next((mark for mark in MARKS if header.cells[0].startswith(mark)), None)
+    if mark is not None and all(r.cells[0].startswith(mark) for r in rows[1:k]):
+        return f"If lines that begin with {quote(mark)} are comments, pass comment={quote(mark)}"
+    begins = rows[k].line
+    return f"If the table begins in line {begins}, pass skip_rows={begins - 1}"
+
+
+def units(dialect: Dialect, chosen: Sequence[int]) -> list[int]:
+    """Columns of numbers that hold text in the first row alone; empty unless most of them do.
+
+    So a line of units looks, which some write below the header.
+    """
+    if dialect.names is None or len(dialect.head) < 2:
+        return []
+    first, *rows = (row.cells for row in dialect.head)
+    number = dialect.cells.number
+    found = [
+        j
+        for j in chosen
+        if number(first[j]) is None and all(number(row[j]) is not None for row in rows)
+    ]
+    return found if len(found) > 1 and 2 * len(found) >= len(chosen) else []
+
+
+def on_units(dialect: Dialect, found: Sequence[int]) -> str:
+    """What is said of a line of units."""
+    row = dialect.head[0]
+    told = ", ".join(quote(_shown(row.cells[j])) for j in found[:MOST_UNITS])
+    more = ", ..." if len(found) > MOST_UNITS else ""
+    return (
+        f"line {row.line} holds text in {len(found)} columns of numbers ({told}{more}), as a line "
+        "of units does. Take it out"
     )
 
 
@@ -63,6 +129,8 @@ def refuse_text_columns(
     refused = {j: look for j, look in looks.items() if look.text is not None}
     if not refused:
         return
+    if in_units := units(dialect, chosen):
+        raise UnreadableError(where, on_units(dialect, in_units))
     told = [f"{column(dialect.names, j)} ({look})" for j, look in refused.items()]
     numeric = [_label(dialect, j) for j in chosen if j not in refused]
     raise refuse_columns(where, told, numeric, _hint(list(refused.values())))

@@ -52,7 +52,7 @@ def look_of(cell: str, decimal: str = ".") -> Look | None:
         return _among_commas(text)
     for likeness in (
         _minus, _digits, _hexadecimal, _percentage, _money, _parted, _decimal_comma, _exponent,
-        _bound, _in_brackets, _with_unit,
+        _bound, _in_brackets, _with_unit, _several,
     ):  # fmt: skip
         found = likeness(text)
         if found is not None:
@@ -61,6 +61,8 @@ def look_of(cell: str, decimal: str = ".") -> Look | None:
 
 
 def _among_commas(text: str) -> Look | None:
+    if re.fullmatch(r"\d{1,2}\.\d{1,2}\.(?:\d{4}|\d{2})?", text, re.ASCII):
+        return None  # a date
     if "." in text and re.fullmatch(r"[+-]?[\d.,]*\d[\d.,]*(?:[eE][+-]?\d+)?", text, re.ASCII):
         return Look("a number with points", "write all numbers of the file with a decimal comma")
     found = look_of(text.replace(",", "."))
@@ -194,6 +196,17 @@ def _with_unit(text: str) -> Look | None:
             False,
         )
     return Look(f"a number with a unit ({quote(found[2])[1:-1]})", f"write {found[1]}", False)
+
+
+def _several(text: str) -> Look | None:
+    """A line whose cells are parted by spaces."""
+    cells = text.split()
+    if len(cells) < 2 or any(Cells().number(cell) is None for cell in cells):
+        return None
+    return Look(
+        f"{len(cells)} numbers parted by spaces",
+        "put a comma, a semicolon or a tab between the cells of all lines",
+    )
 
 
 def _plain(text: str) -> str | None:

@@ -17,9 +17,10 @@ from eigengap.extras import MissingExtraError
 from eigengap.sources.array import F8
 from eigengap.sources.checks import resolve_columns
 from eigengap.sources.files.columns import in_blocks
+from eigengap.sources.files.csv_aside import NOTHING, Aside, Beside
 from eigengap.sources.files.csv_cells import GAPS
 from eigengap.sources.files.csv_dialect import look_at, newline_of
-from eigengap.sources.files.csv_faults import first_fault, refuse_text_columns
+from eigengap.sources.files.csv_faults import first_fault, ragged, refuse_text_columns
 from eigengap.sources.files.csv_rows import chunks
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.refusal import choice
@@ -40,9 +41,10 @@ class CsvReader(FileReader):
         columns: Any = None,
         texts: frozenset[str] = frozenset(),
         compression: str | None = None,
+        aside: Aside = NOTHING,
     ) -> None:
         super().__init__(path)
-        self._compression = compression
+        self._compression, self._aside = compression, aside
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
         self._dialect = look_at(self.where, self._head(), GAPS | as_bytes)
         names, d = self._dialect.names, self._dialect.n_columns
@@ -57,6 +59,12 @@ class CsvReader(FileReader):
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
+        with self._raw() as stream:
+            yield Beside(stream, self._aside) if self._aside else stream
+
+    @contextmanager
+    def _raw(self) -> Iterator[Any]:
+        """The bytes of the file, lines aside included."""
         try:
             import pyarrow as pa
         except ImportError as error:
@@ -75,8 +83,10 @@ class CsvReader(FileReader):
             newline = newline_of(first)
             for chunk, _ in chunks(_after(first, stream.read), HEAD, newline, self.where):
                 head += chunk
-                if len(first) == HEAD and head.count(newline) >= 3:
+                if len(first) == HEAD and head.lstrip().count(newline) >= 3:
                     break
+        if self._aside and not head.strip():
+            raise UnreadableError(self.where, f"no line is left besides those of {self._aside}")
         return head
 
     def _require_names(self, columns: Any) -> None:
@@ -84,36 +94,40 @@ class CsvReader(FileReader):
         if names is None:
             return
         chosen = [names[j] for j in self._chosen]
+        head = self._dialect.head
+        if head and len(head[0].cells) != len(names):
+            raise ragged(self.where, head[0], self._dialect)
         if columns is None and "" in chosen:
-            nameless = names.index("")
             others = [j for j in self._chosen if names[j]]
-            if nameless == len(names) - 1 and self._is_empty(nameless):
-                raise UnreadableError(
-                    self.where,
-                    f"lines end with a separator, so that there is a column {nameless} without a "
-                    f"name and without a cell. Leave it out: columns={choice(others)}",
-                )
-            raise UnreadableError(
-                self.where,
-                f"column {nameless} has no name in line 1. It may be the row numbers that pandas "
-                f"and R write along; leave them out by position, columns={choice(others)}, or "
-                "give the column a name",
-            )
+            raise UnreadableError(self.where, self._nameless(names.index(""), choice(others)))
         twice = first_repeated(chosen)
         if twice is not None:
             at = [j for j in self._chosen if names[j] == twice]
             others = [j for j in self._chosen if j not in at[1:]]
             raise UnreadableError(
                 self.where,
-                f"line 1 names {len(at)} columns {quote(twice)} (positions "
+                f"line {self._dialect.first} names {len(at)} columns {quote(twice)} (positions "
                 f"{', '.join(map(str, at))}), and names must be unique. Rename them there, or "
                 f"choose by position: columns={choice(others)}",
             )
 
-    def _is_empty(self, j: int) -> bool:
-        """Whether nothing stands in a column, as far as was looked."""
-        head = self._dialect.head
-        return all(len(row.cells) > j and not row.cells[j].strip() for row in head)
+    def _nameless(self, j: int, others: str) -> str:
+        """What column j, the first without a name, probably is."""
+        bare = self._dialect.bare
+        if j in bare:
+            several = len(bare) > 1
+            return (
+                f"lines end with {f'{len(bare)} separators' if several else 'a separator'}, and "
+                f"behind {'them' if several else 'it'} stands neither a name nor a cell. Leave the "
+                f"empty column{'s' if several else ''} out: columns={others}"
+            )
+        may = "Leave it"
+        if j == 0:
+            may = "It may be the row numbers that pandas and R write along; leave them"
+        return (
+            f"column {j} has no name in line {self._dialect.first}. {may} out by position, "
+            f"columns={others}, or give the column a name"
+        )
 
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         size = min(MOST_CHUNK, max(LEAST_CHUNK, 8 * rows * self._dialect.n_columns))
@@ -128,10 +142,13 @@ class CsvReader(FileReader):
             blank: int | None = None  # line, of a table of one column, on which nothing stands
             for chunk, line in found:
                 if dialect.n_columns == 1:
-                    blank = self._refuse_blank(chunk, line, blank)
+                    aside = stream.comments if self._aside else set()
+                    blank = self._refuse_blank(chunk, line, blank, aside)
                 yield from self._numbers(chunk, line, slow)
 
-    def _refuse_blank(self, chunk: bytes, line: int, blank: int | None) -> int | None:
+    def _refuse_blank(
+        self, chunk: bytes, line: int, blank: int | None, aside: set[int]
+    ) -> int | None:
         """An empty line before others; the last one that is still followed by nothing."""
         for number, text in enumerate(chunk.split(self._dialect.newline)[:-1], line):
             if text.strip():
@@ -141,7 +158,7 @@ class CsvReader(FileReader):
                         f"line {blank} is empty, and in a table of one column that may be a "
                         "missing cell or nothing at all. Write NA there, or leave the line out",
                     )
-            elif blank is None:
+            elif blank is None and number > self._aside.first and number not in aside:
                 blank = number
         return blank
 

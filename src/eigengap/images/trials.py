@@ -1,0 +1,134 @@
+"""How far off filled entries are, told by seen ones that are hidden for a trial.
+
+A Gaussian's own standard deviations are as good as the Gaussian. So a few of the seen entries, the
+judges, are kept from learning and filled as if they were missing, and all standard deviations are
+multiplied by one number: that which makes 95 % intervals hold 95 % of the judges (split conformal
+prediction: Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018). Judges go the way the gaps do:
+where a gap takes all channels of a pixel, so does a judge.
+
+A large picture has judges enough in a few windows, and what was learned without them is as good as
+what all would teach. In a small one every entry is a judge in its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.images.arguments import Settings
+from eigengap.images.gaussians import Gaussian
+from eigengap.images.painting import Known, painted
+from eigengap.linalg import Array
+
+Bools = NDArray[np.bool_]
+Window = tuple[slice, slice]
+Learner = Callable[[Array], list[Gaussian]]  # from (h, w, c) with NaN
+
+SIDE, WINDOWS = 64, 6  # pixels, and number, of the windows in which seen entries are judges
+ROUNDS = 10  # in which a tenth of the seen entries each are the judges, if one is not enough
+ENOUGH = 100  # judges
+FEWEST = 19  # of which the worst bounds 95 % of what is to come
+LEVEL, NORMAL = 0.95, 1.959964
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What the judges say, and what was learned without them."""
+
+    gaussians: list[Gaussian]
+    scale: float  # of the standard deviations
+    least: float  # what no standard deviation should be below; 0 where there were judges enough
+
+
+def tried(known: Known, learn: Learner, how: Settings) -> Verdict:
+    """Learn, try, and learn again where the judges were needed for that."""
+    turn = _turns(known, how.rng)
+    windows = _windows(turn.shape, how.rng)
+    inside = np.zeros(turn.shape, dtype=bool)
+    for window in windows:
+        inside[window] = True
+    judges = inside & (turn == 0)
+    if np.count_nonzero(judges) >= ENOUGH:
+        gaussians = learn(known.without(judges).values)
+        return Verdict(gaussians, _scale(_misses(known, judges, windows, gaussians, how)), 0.0)
+    z = np.concatenate([np.empty(0), *_in_turn(known, turn, learn, how)])
+    # The picture has standard deviation 1: without judges nothing is known better than that.
+    return Verdict(learn(known.values), _scale(z), 0.0 if len(z) >= FEWEST else 1.0)
+
+
+def _turns(known: Known, rng: np.random.Generator) -> NDArray[np.intp]:
+    """(h, w, c) the round in which a seen entry is a judge; -1 for the others."""
+    gaps = np.isnan(known.values)
+    own = rng.integers(ROUNDS, size=gaps.shape)
+    of_pixel = rng.integers(ROUNDS, size=(*gaps.shape[:2], 1))
+    turn = np.where(rng.random(gaps.shape) < togetherness(gaps), of_pixel, own)
+    return np.where(gaps | (known.doubt > 0.0), -1, turn)
+
+
+def togetherness(gaps: Bools) -> float:
+    """How much the channels of a pixel go missing together: 0 each by itself, 1 all at once.
+
+    A judge takes each other channel of its pixel with it with this probability, so that the others
+    are as often unseen as where an entry is missing: p(other | this missing).
+    """
+    channels = gaps.shape[2]
+    k = gaps.sum(axis=2, dtype=float)
+    missing, seen = float(np.sum(k)), float(np.sum(channels - k))
+    if channels == 1 or missing == 0.0 or seen == 0.0:
+        return 0.0
+    if_missing = float(np.sum(k * (k - 1.0))) / (missing * (channels - 1.0))
+    if_seen = float(np.sum(k * (channels - k))) / (seen * (channels - 1.0))
+    return max((if_missing - if_seen) / (1.0 - if_seen), 0.0) if if_seen < 1.0 else 0.0
+
+
+def _windows(shape: tuple[int, ...], rng: np.random.Generator) -> list[Window]:
+    h, w = shape[:2]
+    return [
+        (_stretch(h, rng), _stretch(w, rng)) for _ in range(1 if max(h, w) <= SIDE else WINDOWS)
+    ]
+
+
+def _stretch(length: int, rng: np.random.Generator) -> slice:
+    start = int(rng.integers(max(length - SIDE, 0) + 1))
+    return slice(start, min(start + SIDE, length))
+
+
+def _in_turn(
+    known: Known, turn: NDArray[np.intp], learn: Learner, how: Settings
+) -> Iterator[Array]:
+    """Errors of the judges of one round after another, as many as it takes."""
+    everywhere = [(slice(None), slice(None))]
+    judged, seen = 0, int(np.count_nonzero(turn >= 0))
+    for one in range(ROUNDS):
+        judges = turn == one
+        n = int(np.count_nonzero(judges))
+        if judged >= ENOUGH or n == 0 or n == seen:
+            continue
+        judged += n
+        yield _misses(known, judges, everywhere, learn(known.without(judges).values), how)
+
+
+def _misses(
+    known: Known, judges: Bools, windows: list[Window], gaussians: list[Gaussian], how: Settings
+) -> Array:
+    """|error| in standard deviations, of every judge in every window."""
+    z = [np.empty(0)]
+    for window in windows:
+        here = judges[window]
+        if here.any():
+            told = painted(known.within(window).without(here), gaussians, how)
+            error = known.values[window][here] - told.mean[here]
+            z.append(np.abs(error) / np.hypot(told.sd[here], known.sigma))
+    return np.concatenate(z)
+
+
+def _scale(z: Array) -> float:
+    """What makes 95 % intervals hold 95 % of what is to come; all that was seen if that is less."""
+    if len(z) == 0:
+        return 1.0
+    rank = min(ceil(LEVEL * (len(z) + 1)), len(z))
+    return float(np.partition(z, rank - 1)[rank - 1] / NORMAL)

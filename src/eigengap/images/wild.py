@@ -1,0 +1,103 @@
+"""Single entries that no white noise explains: hot pixels, dead ones, salt and pepper.
+
+One value of a million among hundreds outweighs all others in a covariance, and what is learned from
+the patches that hold it is learned from it. An entry is wild if it lies further from all of its
+eight neighbours but one than many times what neighbours usually differ by: edges and lines have
+more neighbours of their kind. The median of the neighbours stands for it while the rest of the
+picture is restored. Whether it is a fault or a star nobody here can tell, so it stays as it was
+given, and is told of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.images.picture import Picture
+from eigengap.images.restored import Restored
+from eigengap.linalg import Array
+from eigengap.warn import warn
+
+Bools = NDArray[np.bool_]
+
+ABSURD = 50.0  # standard deviations of the noise, or of what neighbours differ by
+NORMAL = 1.4826  # standard deviation of a normal over its median absolute deviation
+AROUND = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]
+
+
+class WildEntriesWarning(UserWarning):
+    """Entries of a picture that are neither like their neighbours nor noise stay as they are."""
+
+
+def tamed(picture: Picture, noise: float) -> tuple[Picture, Bools]:
+    """The picture with medians instead of its wild entries, centred anew; and where they are.
+
+    `noise` is its standard deviation as far as it is known, in units of the picture; else 0.
+    """
+    values, wild = without_wild(picture.values, noise)
+    if not wild.any():
+        return picture, wild
+    y, x, channel = np.argwhere(wild)[0]
+    lie = "1 entry lies" if wild.sum() == 1 else f"{wild.sum()} entries lie"
+    first = "" if wild.sum() == 1 else "the first "
+    warn(
+        f"{lie} over {ABSURD:g} standard deviations of the noise from all neighbours but one "
+        f"({first}at row {y}, column {x}, channel {channel}). What is no noise is kept from "
+        "learning and stays as it was; put NaN there to have it filled",
+        WildEntriesWarning,
+    )
+    centre, unit = float(np.nanmean(values)), float(np.nanstd(values))
+    is_flat = unit == 0.0
+    calm = replace(
+        picture,
+        values=(values - centre) / (1.0 if is_flat else unit),
+        mean=picture.mean + centre * picture.sd,
+        sd=picture.sd * (1.0 if is_flat else unit),
+        is_flat=is_flat,
+    )
+    return calm, wild
+
+
+def put_back(restored: Restored, given: NDArray[np.generic], wild: Bools) -> Restored:
+    """The same with its wild entries as they were given, each with the noise for its error."""
+    if not wild.any():
+        return restored
+    at = wild[..., 0] if given.ndim == 2 else _widened(wild, given.shape)
+    return replace(
+        restored,
+        image=np.where(at, given, restored.image),
+        sd=np.where(at, restored.sd.dtype.type(restored.noise_sd), restored.sd),
+    )
+
+
+def _widened(wild: Bools, shape: tuple[int, ...]) -> Bools:
+    """With a channel of opacity where there is one: nothing of it is wild."""
+    return np.pad(wild, [(0, 0), (0, 0), (0, shape[2] - wild.shape[2])])
+
+
+def without_wild(values: Array, noise: float) -> tuple[Array, Bools]:
+    """(h, w, c) with medians of their neighbours instead of wild entries, and where these are."""
+    steps = np.abs(np.diff(values, axis=1))
+    usual = NORMAL * float(np.median(steps[~np.isnan(steps)])) / 2**0.5 if steps.size else 0.0
+    far = ABSURD * max(usual, noise)
+    wild = np.zeros(values.shape, dtype=bool)
+    if far == 0.0 or np.isnan(far):
+        return values, wild
+    wide = np.pad(values, [(1, 1), (1, 1), (0, 0)], mode="reflect")  # lines go on beyond the edge
+    jump = steps > far
+    at = np.zeros(values.shape, dtype=bool)
+    at[:, 1:] |= jump
+    at[:, :-1] |= jump
+    y, x, k = np.nonzero(at)  # few: the others are like a neighbour
+    around = np.sort([wide[y + 1 + i, x + 1 + j, k] for i, j in AROUND], axis=0)  # NaN come last
+    seen = 8 - np.isnan(around).sum(axis=0)
+    own, column = values[y, x, k], np.arange(len(y))
+    middle = 0.5 * (around[(seen - 1) // 2, column] + around[seen // 2, column])
+    below, above = around[1], around[np.maximum(seen - 2, 0), column]
+    odd = (seen >= 3) & ((own < below - far) | (own > above + far))
+    wild[y[odd], x[odd], k[odd]] = True
+    calm = values.copy()
+    calm[wild] = middle[odd]
+    return calm, wild

@@ -1,0 +1,169 @@
+"""Standard deviations of filled entries, from holes to whole pixels to tiny pictures."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from eigengap.images import inpaint_image
+from eigengap.images.gaussians import GappyPatches, Gaussian
+from eigengap.images.painting import _carried
+from eigengap.images.trials import _scale, togetherness
+
+
+def mosaic(h=48, w=48, seed=0):
+    """A picture of no model: smooth ground, sharp patches, fine grain; grey, in 0 .. 255."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:h, :w].astype(float)
+    ground = 110 + 50 * np.sin(x / 7.0 + rng.random()) * np.cos(y / 9.0)
+    for _ in range(6):
+        top, left = rng.integers(h - 8), rng.integers(w - 8)
+        ground[top : top + rng.integers(6, 20), left : left + rng.integers(6, 20)] += rng.normal(
+            0, 25
+        )
+    return ground + rng.normal(0, 2.0, (h, w))
+
+
+def coverage(image, mask, **options):
+    restored = inpaint_image(image, mask, random_state=0, **options)
+    gaps = np.broadcast_to(mask.reshape(mask.shape + (1,) * (image.ndim - mask.ndim)), image.shape)
+    return np.mean(np.abs(restored.image - image)[gaps] <= 1.96 * restored.sd[gaps])
+
+
+# Laws ---------------------------------------------------------------------------------------
+
+
+def test_doubt_is_carried_as_the_dense_gain_says():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(7, 7))
+    one = Gaussian(0.0, rng.normal(size=7), A @ A.T + np.eye(7))
+    seen = np.array([[True, True, False, True, False, False, True]])
+    doubt = np.where(seen, [[0.0, 2.0, 9.0, 0.5, 9.0, 9.0, 0.0]], 0.0)
+    o = seen[0]
+    gain = one.C[:, o] @ np.linalg.inv(one.C[np.ix_(o, o)])
+    found = _carried(doubt, seen, np.ones((1, 1)), [one], 0.0)
+    np.testing.assert_allclose(found[0], gain @ doubt[0, o], atol=1e-10)
+    assert isinstance(GappyPatches.of(np.where(seen, 1.0, np.nan)), GappyPatches)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.8])
+def test_how_much_channels_go_together_is_told_by_the_mask(share):
+    rng = np.random.default_rng(0)
+    alone = rng.random((200, 200, 3)) < share
+    together = np.repeat(rng.random((200, 200, 1)) < share, 3, axis=2)
+    assert togetherness(alone) < 0.05
+    assert togetherness(together) == 1.0
+    half = np.where(np.arange(200)[:, None, None] < 100, alone, together)
+    assert 0.2 < togetherness(half) < 0.9
+    assert togetherness(alone[..., :1]) == togetherness(np.zeros((4, 4, 3), bool)) == 0.0
+
+
+@pytest.mark.parametrize("n", [19, 99, 1000])
+def test_the_scale_bounds_what_is_to_come_as_often_as_it_says(n):
+    rng = np.random.default_rng(n)
+    held = []
+    for _ in range(400):
+        z = np.abs(rng.normal(0, 3.0, n + 1))
+        held.append(z[-1] <= 1.959964 * _scale(z[:-1]))
+    assert np.mean(held) > 0.95 - 3 * (0.95 * 0.05 / 400) ** 0.5
+    assert _scale(np.empty(0)) == 1.0
+
+
+# Pictures -----------------------------------------------------------------------------------
+
+
+def test_intervals_in_a_hole_hold_near_its_rim_and_in_its_middle():
+    image, inside, where = mosaic(64, 64), [], []
+    for seed in range(2):
+        top, left = 12 + 9 * seed, 20 - 6 * seed
+        mask = np.zeros(image.shape, bool)
+        mask[top : top + 18, left : left + 22] = True
+        restored = inpaint_image(image, mask, patch=4, n_mixture=3, random_state=0)
+        y, x = np.nonzero(mask)
+        depth = np.minimum.reduce([y - top + 1, top + 18 - y, x - left + 1, left + 22 - x])
+        inside.append((np.abs(restored.image - image) <= 1.96 * restored.sd)[mask])
+        where.append(depth)
+        sd = restored.sd[mask]
+        assert sd[depth >= 6].mean() > 1.5 * sd[depth == 1].mean()
+    inside, where = np.concatenate(inside), np.concatenate(where)
+    for ring in (where <= 2, (where > 2) & (where <= 5), where > 5):
+        assert inside[ring].mean() > 0.85
+
+
+def test_whole_pixels_whose_channels_agree():
+    grey = mosaic(40, 40)
+    mask = np.random.default_rng(1).random(grey.shape) < 0.5
+    image = np.stack([grey] * 3, axis=2)
+    assert coverage(image, mask, patch=4, n_mixture=2) > 0.9
+
+
+@pytest.mark.parametrize(("side", "channels"), [(4, 1), (6, 3), (8, 1), (10, 3), (12, 1)])
+def test_small_pictures(side, channels):
+    held = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        top, left = rng.integers(48 - side, size=2)
+        image = mosaic(seed=seed)[top : top + side, left : left + side]
+        if channels > 1:
+            image = np.stack([image, 0.8 * image + 3, 255 - image], axis=2)
+            image = image + rng.normal(0, 2.0, image.shape)
+        mask = rng.random(image.shape) < 0.4
+        held.append(coverage(image, mask))
+    assert np.mean(held) > 0.85
+
+
+def test_patches_of_small_pictures_are_smaller():
+    image = mosaic()[:9, :9]
+    image[2, 3] = np.nan
+    assert inpaint_image(image, random_state=0).patch == 5
+    assert inpaint_image(image[:3, :3], random_state=0).patch == 2
+
+
+def test_what_is_equal_says_so_only_if_enough_of_it_was_seen():
+    image = np.full((20, 20), 7.0)
+    mask = np.ones(image.shape, bool)
+    mask[:2, :10] = False
+    restored = inpaint_image(image, mask)
+    assert np.all(restored.image == 7.0)
+    assert np.all(restored.sd == 0.0)
+    mask[:2, 1:10] = True
+    restored = inpaint_image(image, mask)
+    assert np.all(restored.image == 7.0)
+    np.testing.assert_array_equal(np.isnan(restored.sd), mask)
+
+
+def test_components_of_one_intensity_do_no_harm():
+    image = np.full((20, 24), 255.0)
+    image[:, 16:] = mosaic()[:20, :8]
+    mask = np.random.default_rng(0).random(image.shape) < 0.4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        restored = inpaint_image(image, mask, patch=2, random_state=0)
+    flat = mask.copy()
+    flat[:, 14:] = False
+    np.testing.assert_allclose(restored.image[flat], 255.0, atol=0.5)
+
+
+def test_no_standard_deviation_is_beyond_reason():
+    for seed in range(6):
+        image = mosaic(seed=seed)[:6, 20:26]
+        mask = np.random.default_rng(seed).random(image.shape) < 0.4
+        restored = inpaint_image(image, mask, patch=2, random_state=0)
+        assert restored.sd.max() <= 2.001 * image[~mask].std()
+
+
+@pytest.mark.parametrize("options", [{}, {"model": "ppca"}, {"sigma": 4.0}])
+def test_the_number_of_threads_does_not_show(options):
+    image = np.stack([mosaic(24, 28), mosaic(24, 28, 1)], axis=2)
+    mask = np.random.default_rng(0).random(image.shape) < 0.6
+    results = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            results.append(
+                inpaint_image(image, mask, n_mixture=3, opacity=False, random_state=0, **options)
+            )
+    np.testing.assert_array_equal(results[0].image, results[1].image)
+    np.testing.assert_array_equal(results[0].sd, results[1].sd)
