@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from eigengap.images.denoising import denoise_image
     from eigengap.images.inpainting import inpaint_image
     from eigengap.images.restored import Restored
+    from eigengap.images.wild import WildEntriesWarning
     from eigengap.intervals import Intervals
     from eigengap.matrices.approximation import LowRank, low_rank
     from eigengap.matrices.decomposition import SVD, svd
@@ -181,6 +182,7 @@ __all__ = [
     "UnreadableError",
     "UnsavableError",
     "Whitener",
+    "WildEntriesWarning",
     "align",
     "choose_rank",
     "compare",
@@ -287,6 +289,7 @@ _HOME = {
     "UnreadableError": "eigengap.sources.reader",
     "UnsavableError": "eigengap.persistence.encoding",
     "Whitener": "eigengap.estimators.whitener",
+    "WildEntriesWarning": "eigengap.images.wild",
     "align": "eigengap.comparison.procrustes",
     "choose_rank": "eigengap.rank.choose",
     "compare": "eigengap.comparison.compare",

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from eigengap.images import inpaint_image
+from eigengap.images import denoise_image, inpaint_image
 from eigengap.images.gaussians import GappyPatches, Gaussian
 from eigengap.images.painting import _carried
-from eigengap.images.trials import _scale, togetherness
+from eigengap.images.trials import _scale, thickness, togetherness
+from eigengap.images.wild import WildEntriesWarning
 
 
 def mosaic(h=48, w=48, seed=0):
@@ -59,6 +60,32 @@ def test_how_much_channels_go_together_is_told_by_the_mask(share):
     half = np.where(np.arange(200)[:, None, None] < 100, alone, together)
     assert 0.2 < togetherness(half) < 0.9
     assert togetherness(alone[..., :1]) == togetherness(np.zeros((4, 4, 3), bool)) == 0.0
+
+
+def test_how_thick_gaps_are_is_told_by_the_mask():
+    rng = np.random.default_rng(0)
+    for share in (0.1, 0.8):
+        assert thickness(rng.random((100, 100, 1)) < share) == 1
+    squares = (rng.random((25, 25, 1)) < 0.2).repeat(4, axis=0).repeat(4, axis=1)
+    assert 3 <= thickness(squares) <= 5
+    assert thickness(np.indices((20, 20)).sum(axis=0)[..., None] % 2 == 0) == 1
+    hole = np.zeros((60, 60, 3), bool)
+    hole[20:40, 20:40] = True
+    assert thickness(hole) > 10
+    assert thickness(np.zeros((4, 4, 1), bool)) == thickness(np.ones((4, 4, 1), bool)) == 1
+
+
+@pytest.mark.parametrize("restore", [denoise_image, inpaint_image])
+@pytest.mark.parametrize("sigma", [1e6, 1e200])
+def test_noise_that_drowns_the_picture_leaves_its_mean(restore, sigma):
+    image = mosaic(24, 24)
+    image[3, 4] = np.nan
+    restored = restore(image, sigma=sigma, patch=4, n_mixture=2, random_state=0)
+    assert restored.noise_sd == sigma
+    spread = np.nanstd(image)
+    assert np.all(np.abs(restored.image - np.nanmean(image)) < 3 * spread)
+    assert np.all(restored.sd > 0.01 * spread)
+    assert np.all(restored.sd <= 2.001 * spread)
 
 
 @pytest.mark.parametrize("n", [19, 99, 1000])
@@ -145,6 +172,21 @@ def test_components_of_one_intensity_do_no_harm():
     flat = mask.copy()
     flat[:, 14:] = False
     np.testing.assert_allclose(restored.image[flat], 255.0, atol=0.5)
+
+
+def test_a_hot_pixel_spoils_nothing_but_itself():
+    image = mosaic(32, 32)
+    mask = np.random.default_rng(0).random(image.shape) < 0.3
+    options = {"patch": 4, "n_mixture": 2, "random_state": 0}
+    calm = inpaint_image(image, mask, **options)
+    y, x = np.argwhere(~mask[5:-5, 5:-5])[40] + 5
+    image[y, x] = 1e6
+    with pytest.warns(WildEntriesWarning, match=f"row {y}, column {x}"):
+        hot = inpaint_image(image, mask, **options)
+    assert hot.image[y, x] == 1e6
+    assert hot.sd[y, x] == 0.0
+    assert np.abs(hot.image - calm.image)[mask].mean() < 0.2 * calm.sd[mask].mean()
+    assert hot.sd.max() < 2 * calm.sd.max()
 
 
 def test_no_standard_deviation_is_beyond_reason():

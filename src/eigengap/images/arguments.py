@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+DROWNED = 1e6  # noise in standard deviations of the picture, and more makes no difference
 MODELS = ("mixture", "ppca")
 
 
@@ -84,6 +85,11 @@ def noise_of(sigma: Any, name: str = "sigma") -> float:
     raise ValueError(
         f"{name} is {sigma!r}; it is a standard deviation in the units of the image, not negative"
     )
+
+
+def relative(sigma: float, unit: float) -> float:
+    """A standard deviation in units of the picture; what drowns it does so, however much it is."""
+    return min(sigma / unit, DROWNED)
 
 
 def _whole(value: Any, name: str, least: int, more: str = "") -> int:

@@ -57,9 +57,11 @@ def before_and_after(
 
 
 def shades(sd: NDArray[Any]) -> tuple[NDArray[np.uint8], float]:
-    """Standard deviations from black, 0, to white, the largest; and what that is."""
-    largest = float(np.max(sd, initial=0.0)) or 1.0
-    return np.rint(255.0 * (np.asarray(sd, dtype=np.float64) / largest)).astype(np.uint8), largest
+    """Standard deviations from black, 0, to white, the largest or not known; and what that is."""
+    known = np.asarray(sd, dtype=np.float64)
+    largest = float(np.nanmax(known, initial=0.0)) or 1.0
+    share = np.where(np.isnan(known), 1.0, known / largest)
+    return np.rint(255.0 * share).astype(np.uint8), largest
 
 
 def side_by_side(panels: Sequence[tuple[str, NDArray[Any]]]) -> Bytes:

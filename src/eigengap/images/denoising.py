@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.images.arguments import Settings, noise_of, settings
+from eigengap.images.arguments import Settings, noise_of, relative, settings
 from eigengap.images.filling import fill
 from eigengap.images.inpainting import as_it_is
 from eigengap.images.mixture import PatchMixture, fit_mixture, in_order, in_words, sample_rows
 from eigengap.images.noise import learned_noise, limits, unclipped
 from eigengap.images.patches import Canvas, Grid, patches_at
 from eigengap.images.picture import Picture, as_picture
-from eigengap.images.restored import Restored
-from eigengap.images.wild import put_back, tamed
+from eigengap.images.restored import Restored, mixture_of
+from eigengap.images.wild import beyond_noise, put_back, tamed
 from eigengap.linalg import Array
 
 LEARNED_FROM = 30_000  # patches at most
@@ -88,33 +88,39 @@ def denoise_image(
     picture = as_picture(image, None, opacity)
     how = settings(picture.shape, patch, stride, model, n_mixture, n_components, random_state)
     given = None if sigma is None else noise_of(sigma)
-    calm, wild = tamed(picture, (given or 0.0) / picture.unit)
-    if calm.is_flat:
-        return put_back(_flat(calm, how, given or 0.0), picture.given, wild)
-    noise = learned_noise(calm.values, how.patch, how.rng) if given is None else given / calm.unit
-    if calm.missing.any():
-        return put_back(_with_gaps(calm, how, noise), picture.given, wild)
-    if noise < NONE:
-        return as_it_is(picture, how.patch, how.stride)
-    return put_back(_without_noise(calm, how, noise), picture.given, wild)
+    far = beyond_noise(picture.values, relative(given or 0.0, picture.unit))
+    calm, wild = tamed(picture, far)
+    restored = put_back(_restored(calm, how, given), picture.given, wild)
+    return restored if given is None else replace(restored, noise_sd=given)
+
+
+def _restored(picture: Picture, how: Settings, sigma: float | None) -> Restored:
+    if picture.is_flat:
+        return _flat(picture, how, sigma or 0.0)
+    if sigma is None:
+        noise = learned_noise(picture.values, how.patch, how.rng)
+    else:
+        noise = relative(sigma, picture.unit)
+    if picture.missing.any():
+        return _with_gaps(picture, how, noise)
+    return as_it_is(picture, how.patch, how.stride) if noise < NONE else _clean(picture, how, noise)
 
 
 def _flat(picture: Picture, how: Settings, sigma: float) -> Restored:
     """One intensity throughout, which as many noisy entries as were seen tell."""
+    found = as_it_is(picture, how.patch, how.stride)
+    if sigma == 0.0:
+        return found
     error = sigma / np.sqrt(np.sum(~picture.missing))
-    return replace(
-        as_it_is(picture, how.patch, how.stride),
-        sd=picture.spread(np.full(picture.shape, error / picture.unit)),
-        noise_sd=sigma,
-    )
+    return replace(found, sd=picture.spread(np.full(picture.shape, error / picture.unit)))
 
 
-def _without_noise(picture: Picture, how: Settings, noise: float) -> Restored:
+def _clean(picture: Picture, how: Settings, noise: float) -> Restored:
     mixture = _learned(picture.values, how, noise)
-    values, sd, tiles = _restored(picture.values, mixture, how)
+    values, sd, tiles = _painted(picture.values, mixture, how)
     values, sd = unclipped(values, sd, limits(picture.values), noise)
     K = len(mixture.components)
-    kind = "PPCA" if K == 1 else f"mixture of {K} PPCAs"
+    kind = mixture_of(K, "PPCA")
     return Restored(
         image=picture.restored(values),
         sd=picture.spread(np.minimum(sd, 1.0)),  # of one that is its mean throughout
@@ -137,7 +143,7 @@ def _learned(values: Array, how: Settings, noise: float) -> PatchMixture:
     return fit_mixture(patches, noise**2, K, how.rank, how.rng)
 
 
-def _restored(values: Array, mixture: PatchMixture, how: Settings) -> tuple[Array, Array, int]:
+def _painted(values: Array, mixture: PatchMixture, how: Settings) -> tuple[Array, Array, int]:
     """Clean picture (h, w, c), its standard deviations, and in how many pieces it was made."""
     single = _digits(values, mixture.sigma2**0.5)
     h, w, c = values.shape
@@ -166,7 +172,7 @@ def _with_gaps(picture: Picture, how: Settings, noise: float) -> Restored:
         image=picture.restored(filled.values),
         sd=picture.spread(filled.sd),
         noise_sd=noise * picture.unit,
-        model=f"mixture of {K} Gaussians in noise on {how.patch} x {how.patch} patches",
+        model=f"{mixture_of(K, 'Gaussian')} in noise on {how.patch} x {how.patch} patches",
         n_mixture=K,
         ranks=(how.rank or d,) * K,
         patch=how.patch,

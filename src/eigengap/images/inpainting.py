@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.images.arguments import noise_of, settings
+from eigengap.images.arguments import noise_of, relative, settings
 from eigengap.images.filling import fill
 from eigengap.images.picture import Picture, as_picture
 from eigengap.images.restored import Restored, mixture_of
 from eigengap.images.trials import FEWEST
+from eigengap.images.wild import beyond_range, put_back, tamed
 
 
 def inpaint_image(
@@ -79,15 +80,18 @@ def inpaint_image(
     how = settings(picture.shape, patch, stride, model, n_mixture, n_components, random_state)
     noise = noise_of(sigma)
     n_missing = int(picture.missing.sum())
-    if picture.is_flat or (n_missing == 0 and noise == 0.0):
+    if n_missing == 0 and noise == 0.0:
         return as_it_is(picture, how.patch, how.stride)
-    filled = fill(picture.values, how, noise / picture.unit)
+    calm, wild = tamed(picture, beyond_range(picture.values))
+    if calm.is_flat:
+        return as_it_is(calm, how.patch, how.stride)
+    filled = fill(calm.values, how, relative(noise, calm.unit))
     d = len(filled.gaussians[0].mu)
     K = len(filled.gaussians)
     kind = "PPCA" if model == "ppca" else mixture_of(K, "Gaussian")
-    return Restored(
-        image=picture.restored(filled.values, keep_seen=noise == 0.0),
-        sd=picture.spread(filled.sd),
+    restored = Restored(
+        image=calm.restored(filled.values, keep_seen=noise == 0.0),
+        sd=calm.spread(filled.sd),
         noise_sd=noise,
         model=f"{kind} on {how.patch} x {how.patch} patches",
         n_mixture=K,
@@ -98,6 +102,7 @@ def inpaint_image(
         sd_scale=filled.scale,
         tiles=filled.tiles,
     )
+    return put_back(restored, picture.given, wild)
 
 
 def as_it_is(picture: Picture, patch: int, stride: int) -> Restored:

@@ -15,6 +15,8 @@ limits are asked then, and what clipping has still taken from noise at their dis
 a normal z with mean a, clipped at 0, keeps of its variance 1
 
     (a^2 + 1) Phi(a) + a phi(a) - m^2,   with mean   m = a Phi(a) + phi(a).
+
+The same m, solved for a, puts the restored picture back to what it was before clipping.
 """
 
 from __future__ import annotations

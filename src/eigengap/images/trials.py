@@ -4,7 +4,7 @@ A Gaussian's own standard deviations are as good as the Gaussian. So a few of th
 judges, are kept from learning and filled as if they were missing, and all standard deviations are
 multiplied by one number: that which makes 95 % intervals hold 95 % of the judges (split conformal
 prediction: Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018). Judges go the way the gaps do:
-where a gap takes all channels of a pixel, so does a judge.
+where a gap takes all channels of a pixel, or its neighbours, with it, so does a judge.
 
 A large picture has judges enough in a few windows, and what was learned without them is as good as
 what all would teach. In a small one every entry is a judge in its turn.
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,42 +47,66 @@ class Verdict:
 
 def tried(known: Known, learn: Learner, how: Settings) -> Verdict:
     """Learn, try, and learn again where the judges were needed for that."""
-    turn = _turns(known, how.rng)
+    turn = _turns(known, how.patch, how.rng)
     windows = _windows(turn.shape, how.rng)
     inside = np.zeros(turn.shape, dtype=bool)
     for window in windows:
         inside[window] = True
     judges = inside & (turn == 0)
+    # A noisy judge errs by its noise too, and cannot tell that it errs by less.
+    least = 0.0 if known.sigma == 0.0 else 1.0
     if np.count_nonzero(judges) >= ENOUGH:
         gaussians = learn(known.without(judges).values)
-        return Verdict(gaussians, _scale(_misses(known, judges, windows, gaussians, how)), 0.0)
+        z = _misses(known, judges, windows, gaussians, how)
+        return Verdict(gaussians, max(_scale(z), least), 0.0)
     z = np.concatenate([np.empty(0), *_in_turn(known, turn, learn, how)])
     # The picture has standard deviation 1: without judges nothing is known better than that.
-    return Verdict(learn(known.values), _scale(z), 0.0 if len(z) >= FEWEST else 1.0)
+    return Verdict(learn(known.values), max(_scale(z), least), 0.0 if len(z) >= FEWEST else 1.0)
 
 
-def _turns(known: Known, rng: np.random.Generator) -> NDArray[np.intp]:
+def _turns(known: Known, patch: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """(h, w, c) the round in which a seen entry is a judge; -1 for the others."""
     gaps = np.isnan(known.values)
-    own = rng.integers(ROUNDS, size=gaps.shape)
-    of_pixel = rng.integers(ROUNDS, size=(*gaps.shape[:2], 1))
-    turn = np.where(rng.random(gaps.shape) < togetherness(gaps), of_pixel, own)
+    h, w, c = gaps.shape
+    side = min(thickness(gaps), patch)
+    squares = (-(-h // side), -(-w // side))
+    together = rng.random((*squares, c)) < togetherness(gaps)
+    of_all, of_each = (rng.integers(ROUNDS, size=(*squares, k)) for k in (1, c))
+    turn = _paved(np.where(together, of_all, of_each), side, gaps.shape)
     return np.where(gaps | (known.doubt > 0.0), -1, turn)
 
 
-def togetherness(gaps: Bools) -> float:
-    """How much the channels of a pixel go missing together: 0 each by itself, 1 all at once.
+def _paved(drawn: NDArray[Any], side: int, shape: tuple[int, ...]) -> NDArray[Any]:
+    """(h, w, ...) paved with squares of this side, one for each number drawn."""
+    return drawn.repeat(side, axis=0).repeat(side, axis=1)[: shape[0], : shape[1]]
 
-    A judge takes each other channel of its pixel with it with this probability, so that the others
-    are as often unseen as where an entry is missing: p(other | this missing).
-    """
-    channels = gaps.shape[2]
+
+def togetherness(gaps: Bools) -> float:
+    """How much the channels of a pixel go missing together: 0 each by itself, 1 all at once."""
+    others = gaps.shape[2] - 1.0
     k = gaps.sum(axis=2, dtype=float)
-    missing, seen = float(np.sum(k)), float(np.sum(channels - k))
-    if channels == 1 or missing == 0.0 or seen == 0.0:
+    missing, seen = float(np.sum(k)), float(np.sum(others + 1.0 - k))
+    if others == 0.0 or missing == 0.0 or seen == 0.0:
         return 0.0
-    if_missing = float(np.sum(k * (k - 1.0))) / (missing * (channels - 1.0))
-    if_seen = float(np.sum(k * (channels - k))) / (seen * (channels - 1.0))
+    beside_missing, beside_seen = np.sum(k * (k - 1.0)), np.sum(k * (others + 1.0 - k))
+    return _more_often(beside_missing / (missing * others), beside_seen / (seen * others))
+
+
+def thickness(gaps: Bools) -> int:
+    """Pixels across, about, of what goes missing together; 1 where each goes by itself."""
+    shares = []
+    for this, other in ((gaps[:, :-1], gaps[:, 1:]), (gaps[:-1], gaps[1:])):
+        if this.all() or not this.any():
+            return 1
+        shares.append(_more_often(float(np.mean(other[this])), float(np.mean(other[~this]))))
+    return round(1.0 / max(1.0 - min(shares), 1e-3))
+
+
+def _more_often(if_missing: float, if_seen: float) -> float:
+    """With what probability a judge has to take another entry with it.
+
+    That one is then as often unseen as it is beside a missing entry.
+    """
     return max((if_missing - if_seen) / (1.0 - if_seen), 0.0) if if_seen < 1.0 else 0.0
 
 

@@ -1,16 +1,17 @@
 """Single entries that no white noise explains: hot pixels, dead ones, salt and pepper.
 
 One value of a million among hundreds outweighs all others in a covariance, and what is learned from
-the patches that hold it is learned from it. An entry is wild if it lies further from all of its
-eight neighbours but one than many times what neighbours usually differ by: edges and lines have
-more neighbours of their kind. The median of the neighbours stands for it while the rest of the
-picture is restored. Whether it is a fault or a star nobody here can tell, so it stays as it was
-given, and is told of.
+the patches that hold it is learned from it. An entry is wild if it lies too far from all of its
+eight neighbours but one: edges and lines have more neighbours of their kind. In a noisy picture too
+far is many times what neighbours usually differ by; one without noise has sharp dots of its own,
+and there it is many times the range of all intensities. The median of the neighbours stands for a
+wild entry while the rest of the picture is restored. Whether it is a fault or a star nobody here
+can tell, so it stays as it was given, and is told of.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from eigengap.warn import warn
 Bools = NDArray[np.bool_]
 
 ABSURD = 50.0  # standard deviations of the noise, or of what neighbours differ by
+RANGES = 10.0  # that hold 98 % of the entries
 NORMAL = 1.4826  # standard deviation of a normal over its median absolute deviation
 AROUND = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]
 
@@ -31,21 +33,40 @@ class WildEntriesWarning(UserWarning):
     """Entries of a picture that are neither like their neighbours nor noise stay as they are."""
 
 
-def tamed(picture: Picture, noise: float) -> tuple[Picture, Bools]:
-    """The picture with medians instead of its wild entries, centred anew; and where they are.
+@dataclass(frozen=True)
+class Far:
+    """How far from its neighbours an entry is wild; 0 if none is."""
 
-    `noise` is its standard deviation as far as it is known, in units of the picture; else 0.
-    """
-    values, wild = without_wild(picture.values, noise)
+    distance: float
+    in_words: str
+
+
+def beyond_noise(values: Array, sigma: float) -> Far:
+    """In noise of standard deviation sigma, as far as that is known; else 0."""
+    steps = np.abs(np.diff(values, axis=1))
+    seen = steps[~np.isnan(steps)]
+    usual = NORMAL * float(np.median(seen)) / 2**0.5 if len(seen) else 0.0
+    return Far(ABSURD * max(usual, sigma), f"over {ABSURD:g} standard deviations of the noise")
+
+
+def beyond_range(values: Array) -> Far:
+    """In a picture without noise."""
+    low, high = np.nanpercentile(values, [1.0, 99.0])
+    return Far(RANGES * float(high - low), f"over {RANGES:g} times the range of the others")
+
+
+def tamed(picture: Picture, far: Far) -> tuple[Picture, Bools]:
+    """The picture with medians instead of its wild entries, centred anew; and where they are."""
+    values, wild = without_wild(picture.values, far.distance)
     if not wild.any():
         return picture, wild
     y, x, channel = np.argwhere(wild)[0]
     lie = "1 entry lies" if wild.sum() == 1 else f"{wild.sum()} entries lie"
     first = "" if wild.sum() == 1 else "the first "
     warn(
-        f"{lie} over {ABSURD:g} standard deviations of the noise from all neighbours but one "
-        f"({first}at row {y}, column {x}, channel {channel}). What is no noise is kept from "
-        "learning and stays as it was; put NaN there to have it filled",
+        f"{lie} {far.in_words} from all neighbours but one ({first}at row {y}, column {x}, "
+        f"channel {channel}, counted from 0). That is kept from learning and stays as it was; put "
+        "NaN there to have it filled",
         WildEntriesWarning,
     )
     centre, unit = float(np.nanmean(values)), float(np.nanstd(values))
@@ -77,16 +98,13 @@ def _widened(wild: Bools, shape: tuple[int, ...]) -> Bools:
     return np.pad(wild, [(0, 0), (0, 0), (0, shape[2] - wild.shape[2])])
 
 
-def without_wild(values: Array, noise: float) -> tuple[Array, Bools]:
+def without_wild(values: Array, far: float) -> tuple[Array, Bools]:
     """(h, w, c) with medians of their neighbours instead of wild entries, and where these are."""
-    steps = np.abs(np.diff(values, axis=1))
-    usual = NORMAL * float(np.median(steps[~np.isnan(steps)])) / 2**0.5 if steps.size else 0.0
-    far = ABSURD * max(usual, noise)
     wild = np.zeros(values.shape, dtype=bool)
-    if far == 0.0 or np.isnan(far):
+    if far == 0.0:
         return values, wild
     wide = np.pad(values, [(1, 1), (1, 1), (0, 0)], mode="reflect")  # lines go on beyond the edge
-    jump = steps > far
+    jump = np.abs(np.diff(values, axis=1)) > far
     at = np.zeros(values.shape, dtype=bool)
     at[:, 1:] |= jump
     at[:, :-1] |= jump
