@@ -103,6 +103,8 @@ def quantity(value: float | None, unit: str) -> str:
         return "-"
     if unit == "s" and value < 0.1:
         return f"{1e3 * value:.3g} ms"
+    if unit == "dB":
+        return f"{value:.2f} dB"
     return f"{value:.3g} {unit}"
 
 

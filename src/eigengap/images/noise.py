@@ -40,9 +40,7 @@ Bools = NDArray[np.bool_]
 ASKED = 40_000  # patches at most
 ENOUGH = 5  # patches for each of their entries
 FEWEST = 30  # patches of 2 x 2 pixels that have to do where there are no more
-MOVING = (
-    0.25  # share of the patches that have to be without still areas if these are to be left out
-)
+MOVING = 0.25  # share of the patches without still areas from which on the others are left out
 CALM, LEAST_CALM = 0.25, 10  # share of the patches that are asked; at least so many an entry
 EVEN = 1.01  # mean over median of eigenvalues of noise alone
 TIED = 1e-4  # share of the entries that equal the least, or the largest, if they were clipped there
