@@ -7,6 +7,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from eigengap.images import denoise_image
+from eigengap.images.channels import own_channels
 from eigengap.images.noise import learned_noise, left_by_clipping, limits, still, unclipped
 from eigengap.images.wild import WildEntriesWarning, beyond_noise, beyond_range, without_wild
 
@@ -87,8 +88,9 @@ def test_what_is_wild():
 def test_nothing_is_wild_where_nothing_is_usual():
     flat = np.zeros((9, 9, 1))
     flat[4, 4] = 1e9
-    assert beyond_noise(flat, 0.0).distance == beyond_range(flat[:4]).distance == 0.0
+    assert beyond_noise(flat[:4], 0.0).distance == beyond_range(flat[:4]).distance == 0.0
     assert not without_wild(flat, 0.0)[1].any()
+    assert not without_wild(flat, beyond_noise(flat, 0.0).distance)[1].any()
     assert without_wild(flat, beyond_noise(flat, 1.0).distance)[1].sum() == 1
     alone = np.full((5, 5, 1), np.nan)
     alone[::2, ::2] = 1.0  # no two side by side
@@ -254,3 +256,77 @@ def test_threads_change_no_bit(model):
     assert one.noise_sd == two.noise_sd
     np.testing.assert_array_equal(one.image, two.image)
     np.testing.assert_array_equal(one.sd, two.sd)
+
+
+def rooms(h=40, w=48):
+    """A grey scene without a plain colour in it."""
+    y, x = np.mgrid[:h, :w]
+    return 100.0 + 40.0 * np.sin(x / 7.0) * np.cos(y / 6.0) + 30.0 * (x > y)
+
+
+@pytest.mark.parametrize(
+    "colours", [np.ones(3), np.array([1.05, 0.9, 0.7]), np.array([1.0, 0.0, 0.0])],
+    ids=["grey", "sepia", "red"],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+def test_channels_that_say_the_same_are_denoised_as_one(colours, dtype):
+    clean = rooms()
+    grey = (clean + np.random.default_rng(0).normal(0, 12.0, clean.shape)).clip(0, 240)
+    truth = clean[..., None] * colours
+    given = (grey[..., None] * colours).astype(dtype)
+    restored = denoise_image(given, random_state=0)
+    expected = 12.0 * np.sqrt(np.mean(colours**2))
+    assert abs(restored.noise_sd / expected - 1) < 0.1
+    error = np.asarray(restored, float) - truth
+    told = colours > 0
+    assert np.std(error[..., told]) < 0.5 * 12.0
+    assert np.mean(np.abs(error) <= 1.96 * restored.sd + 1e-9 + (dtype == "uint8")) > 0.85
+    given_sigma = denoise_image(given, sigma=expected, random_state=0)
+    assert given_sigma.noise_sd == expected
+    assert np.std((np.asarray(given_sigma, float) - truth)[..., told]) < 0.5 * 12.0
+
+
+def test_channels_of_their_own_stay():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(9, 9, 3))
+    np.testing.assert_array_equal(own_channels(values, 0.0).own(values), values)
+    agreeing = values[..., :2] @ rng.normal(size=(2, 3)) + [5.0, -3.0, 8.0]
+    channels = own_channels(agreeing, 0.0)
+    own = channels.own(agreeing)
+    assert own.shape == (9, 9, 2)
+    np.testing.assert_allclose(channels.all(own), agreeing, atol=1e-12)
+    assert channels.more == pytest.approx(1.5**0.5)
+    agreeing[0, 0, 0] = np.nan
+    assert own_channels(agreeing, 0.0).axes.shape == (3, 2)
+
+
+@pytest.mark.parametrize("brightness", [1e3, 1e4])
+def test_a_lamp_does_not_keep_the_noise_in_the_rest(brightness):
+    clean = rooms(64, 64)
+    noisy_picture = clean + np.random.default_rng(0).normal(0, 5.0, clean.shape)
+    y, x = np.mgrid[:64, :64]
+    lamp = np.hypot(y - 30, x - 30) < 4
+    restored = denoise_image(noisy_picture + brightness * lamp, sigma=5.0, random_state=0)
+    far = np.hypot(y - 30, x - 30) > 14
+    assert np.std((restored.image - clean)[far]) < 0.6 * 5.0
+
+
+@pytest.mark.parametrize("side", [8, 16, 24])
+@pytest.mark.parametrize("dtype", ["uint8", "float64"])
+def test_what_is_drawn_has_no_noise(side, dtype):
+    icon = np.zeros((side, side, 3))
+    icon[side // 4 : -side // 4, side // 4 : -side // 4] = [200, 30, 60]
+    icon[side // 2 :, side // 2 :, 1] = 120
+    icon = icon.astype(dtype)
+    restored = denoise_image(icon, random_state=0)
+    assert restored.noise_sd == 0.0
+    np.testing.assert_array_equal(restored.image, icon)
+
+
+def test_a_border_without_noise_hides_no_hot_pixel():
+    image = np.zeros((40, 40))
+    image[12:28] = 100 + np.random.default_rng(0).normal(0, 12, (16, 40))
+    image[20, 20] = 1e6
+    with pytest.warns(WildEntriesWarning, match="row 20, column 20"):
+        restored = denoise_image(image, random_state=0)
+    assert np.std(restored.image[14:26] - 100, where=restored.image[14:26] < 1e5) < 8

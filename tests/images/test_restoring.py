@@ -188,7 +188,8 @@ def test_posterior_of_one_component_is_wieners():
     mixture = fit_mixture(X, 0.25, 1, None, rng)
     assert mixture.ranks == (3,)
     (one,) = mixture.components
-    C = (one.U * (one.lam - 0.25)) @ one.U.T
+    beside = np.eye(12) - one.U @ one.U.T
+    C = (one.U * (one.lam - 0.25)) @ one.U.T + (one.rest - 0.25) * beside
     gain = C @ np.linalg.inv(C + 0.25 * np.eye(12))
     mean, variance = mixture.posterior(X[:50])
     np.testing.assert_allclose(mean, one.mu + (X[:50] - one.mu) @ gain.T, atol=1e-8)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.images.arguments import Settings, noise_of, relative, settings
+from eigengap.images.channels import own_channels
 from eigengap.images.filling import fill
 from eigengap.images.inpainting import as_it_is
 from eigengap.images.mixture import PatchMixture, fit_mixture, in_order, in_words, sample_rows
@@ -97,13 +98,39 @@ def denoise_image(
 def _restored(picture: Picture, how: Settings, sigma: float | None) -> Restored:
     if picture.is_flat:
         return _flat(picture, how, sigma or 0.0)
-    if sigma is None:
-        noise = learned_noise(picture.values, how.patch, how.rng)
-    else:
-        noise = relative(sigma, picture.unit)
     if picture.missing.any():
-        return _with_gaps(picture, how, noise)
-    return as_it_is(picture, how.patch, how.stride) if noise < NONE else _clean(picture, how, noise)
+        return _with_gaps(picture, how, _noise(picture.values, how, sigma, picture.unit))
+    step = 1.0 / picture.unit if picture.given.dtype.kind == "u" else 0.0
+    channels = own_channels(picture.values, step)
+    values = channels.own(picture.values)
+    noise = _noise(values, how, sigma, picture.unit / channels.more)
+    if noise < NONE:
+        return as_it_is(picture, how.patch, how.stride)
+    mixture = _learned(values, how, noise)
+    mean, sd, tiles = _painted(values, mixture, how)
+    mean, sd = unclipped(mean, sd, limits(values), noise)
+    return Restored(
+        image=picture.restored(channels.all(mean)),
+        sd=picture.spread(np.minimum(channels.spread(sd), 1.0)),  # of its mean throughout
+        noise_sd=noise / channels.more * picture.unit,
+        model=f"{_model(mixture)} on {how.patch} x {how.patch} patches",
+        n_mixture=len(mixture.components),
+        ranks=mixture.ranks,
+        patch=how.patch,
+        stride=how.stride,
+        tiles=tiles,
+    )
+
+
+def _noise(values: Array, how: Settings, sigma: float | None, unit: float) -> float:
+    """Of the values, learned or given."""
+    if sigma is None:
+        return learned_noise(values, how.patch, how.rng)
+    return relative(sigma, unit)
+
+
+def _model(mixture: PatchMixture) -> str:
+    return f"{mixture_of(len(mixture.components), 'PPCA')}, {in_words(mixture.ranks)},"
 
 
 def _flat(picture: Picture, how: Settings, sigma: float) -> Restored:
@@ -113,25 +140,6 @@ def _flat(picture: Picture, how: Settings, sigma: float) -> Restored:
         return found
     error = sigma / np.sqrt(np.sum(~picture.missing))
     return replace(found, sd=picture.spread(np.full(picture.shape, error / picture.unit)))
-
-
-def _clean(picture: Picture, how: Settings, noise: float) -> Restored:
-    mixture = _learned(picture.values, how, noise)
-    values, sd, tiles = _painted(picture.values, mixture, how)
-    values, sd = unclipped(values, sd, limits(picture.values), noise)
-    K = len(mixture.components)
-    kind = mixture_of(K, "PPCA")
-    return Restored(
-        image=picture.restored(values),
-        sd=picture.spread(np.minimum(sd, 1.0)),  # of one that is its mean throughout
-        noise_sd=noise * picture.unit,
-        model=f"{kind}, {in_words(mixture.ranks)}, on {how.patch} x {how.patch} patches",
-        n_mixture=K,
-        ranks=mixture.ranks,
-        patch=how.patch,
-        stride=how.stride,
-        tiles=tiles,
-    )
 
 
 def _learned(values: Array, how: Settings, noise: float) -> PatchMixture:

@@ -1,13 +1,14 @@
 """A mixture of PPCAs of complete patches in white noise of known variance.
 
-    x = U_k z + mu_k + noise,  z ~ N(0, diag(lam_k - sigma2)),  noise ~ N(0, sigma2 I)
+    x = U_k z + u + mu_k + noise,  z ~ N(0, diag(lam_k - sigma2)),  noise ~ N(0, sigma2 I)
 
-with weight pi_k, U_k orthonormal: Tipping and Bishop's mixture (1999) with one noise for all,
-which Houdard, Bouveyron and Delon (2018, "High-dimensional mixture models for unsupervised image
-denoising") fit to the noisy patches themselves. The noise being known, so is the rank of each
-component: as many eigenvalues as stand above the edge of the spectrum of pure noise, sigma2
-(1 + sqrt(d / n_k))^2 (Marchenko and Pastur 1967), each put back to what it is without the noise of
-the sample (Baik and Silverstein 2006).
+with weight pi_k, U_k orthonormal, and u beside U_k of variance rest_k - sigma2 in every direction:
+Tipping and Bishop's mixture (1999) with one noise for all, which Houdard, Bouveyron and Delon
+(2018, "High-dimensional mixture models for unsupervised image denoising") fit to the noisy patches
+themselves. The noise being known, so is the rank of each component: as many eigenvalues as stand
+above the edge of the spectrum of pure noise, sigma2 (1 + sqrt(d / n_k))^2 (Marchenko and Pastur
+1967), each put back to what it is without the noise of the sample (Baik and Silverstein 2006). What
+the axes below the edge have beyond the noise no axis tells, but their mean does: that is u.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Component:
     mu: Patches  # (d,)
     U: Patches  # (d, q) orthonormal
     lam: Array  # (q,) variances along U, noise included
+    rest: float  # variance along all other axes, noise included
 
     @property
     def q(self) -> int:
@@ -66,7 +68,6 @@ class PatchMixture:
 
     def log_joint(self, X: Patches) -> Patches:
         """ln pi_k p_k(x) up to a constant: (n, K)."""
-        s2 = self.sigma2
         axes = np.concatenate([one.U for one in self.components], axis=1)
         means = np.stack([one.mu for one in self.components])
         Z = X @ axes  # of all components at once, (n, sum of ranks)
@@ -77,9 +78,10 @@ class PatchMixture:
         for k, one in enumerate(self.components):
             z = Z[:, first : first + one.q] - one.mu @ one.U
             first += one.q
-            saved = (1.0 / s2 - 1.0 / one.lam).astype(X.dtype)
-            constant = one.log_weight - 0.5 * float(np.sum(np.log(one.lam))) + 0.5 * one.q * log(s2)
-            joint[:, k] = constant - 0.5 * (squares[:, k] / s2 - (z * z) @ saved)
+            saved = (1.0 / one.rest - 1.0 / one.lam).astype(X.dtype)
+            log_det = float(np.sum(np.log(one.lam))) + (X.shape[1] - one.q) * log(one.rest)
+            constant = one.log_weight - 0.5 * log_det
+            joint[:, k] = constant - 0.5 * (squares[:, k] / one.rest - (z * z) @ saved)
         return joint
 
     def responsibilities(self, X: Patches) -> Patches:
@@ -89,8 +91,9 @@ class PatchMixture:
     def posterior(self, X: Patches) -> tuple[Patches, Patches]:
         """Mean and variance of each entry of the clean patch: (n, d), (n, d).
 
-        Under one component the mean is mu + U diag(1 - sigma2 / lam) U^T (x - mu) and the variance
-        the same for all patches; over components by the law of total variance. To what is left of
+        Under one component the mean is mu + U diag(1 - sigma2 / lam) U^T (x - mu), with what lies
+        beside U shrunk by 1 - sigma2 / rest, and the variance the same for all patches; over
+        components by the law of total variance. To what is left of
         the noise in z comes that in mu and the q axes, which n_k noisy patches told: an entry is
         regressed on q coordinates and a constant, so (1 + q) sigma2 / n_k.
         """
@@ -102,12 +105,13 @@ class PatchMixture:
             at = np.flatnonzero(resp[:, k])
             if len(at) == 0:
                 continue
-            gain = (1.0 - self.sigma2 / one.lam).astype(X.dtype)  # Wiener's
-            estimate = ((X[at] - one.mu) @ one.U * gain) @ one.U.T  # less mu
-            learned = (1 + one.q) / one.count
-            variance = X.dtype.type(self.sigma2) * (one.U**2 @ gain + X.dtype.type(learned))
+            beside = X.dtype.type(1.0 - self.sigma2 / one.rest)
+            gain = (1.0 - self.sigma2 / one.lam).astype(X.dtype) - beside  # Wiener's, beyond that
+            centred = X[at] - one.mu
+            estimate = (centred @ one.U * gain) @ one.U.T + beside * centred + one.mu
+            learned = X.dtype.type((1 + one.q) / one.count)
+            variance = X.dtype.type(self.sigma2) * (one.U**2 @ gain + beside + learned)
             r = resp[at, k][:, None]
-            estimate += one.mu
             mean[at] += r * estimate
             second[at] += r * (variance + estimate**2)
         return mean, np.maximum(second - mean**2, X.dtype.type(1e-4 * self.sigma2))
@@ -155,15 +159,21 @@ def _first_clusters(X: Patches, K: int, rng: np.random.Generator) -> Patches:
     leading = slice(-1, -1 - COORDINATES, -1)
     Z = centred @ U[:, leading].astype(X.dtype)
     tamed = Z / np.maximum(lam[leading], 1e-12) ** 0.25
-    labels = kmeans(tamed.astype(np.float64), np.ones(len(X)), K, rng)
+    # A lamp in the dark is far from all and would take every seed: few patches are no cluster.
+    labels = kmeans(tamed.astype(np.float64), np.ones(len(X)), K, rng, _least(X.shape[1]))
     return np.eye(int(labels.max()) + 1, dtype=X.dtype)[labels]
+
+
+def _least(d: int) -> float:
+    """Patches of d entries that make a component."""
+    return 0.5 * d
 
 
 def _maximised(X: Patches, resp: Patches, sigma2: float, rank: int | None) -> PatchMixture:
     """The M-step."""
     n, d = X.shape
     counts = resp.sum(axis=0, dtype=np.float64)
-    least = 0.5 * d if resp.shape[1] > 1 else 0.0
+    least = _least(d) if resp.shape[1] > 1 else 0.0
     kept = [int(k) for k in np.flatnonzero(counts >= min(least, counts.max()))]
 
     def of(k: int) -> Component:
@@ -182,13 +192,16 @@ def _component(
     centred = (X[at] - mu) * np.sqrt(weight)
     gamma = len(mu) / count
     edge = max(sigma2 * (1.0 + sqrt(gamma)) ** 2, MARGIN * sigma2)
-    lam, U = _leading((centred.T @ centred).astype(np.float64) / count, edge, rank)
+    S = (centred.T @ centred).astype(np.float64) / count
+    lam, U = _leading(S, edge, rank)
+    rest = (np.trace(S) - np.sum(lam)) / max(len(S) - len(lam), 1)
     return Component(
         log_weight=log(count / n),
         count=count,
         mu=mu,
         U=np.ascontiguousarray(U, dtype=X.dtype),
         lam=unbiased(lam, sigma2, gamma),
+        rest=max(float(rest), sigma2),
     )
 
 

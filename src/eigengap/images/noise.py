@@ -42,6 +42,7 @@ ENOUGH = 5  # patches for each of their entries
 FEWEST = 30  # patches of 2 x 2 pixels that have to do where there are no more
 MOVING = 0.25  # share of the patches without still areas from which on the others are left out
 CALM, LEAST_CALM = 0.25, 10  # share of the patches that are asked; at least so many an entry
+DRAWN = 0.5  # share of neighbours that are equal in a picture without noise
 EVEN = 1.01  # mean over median of eigenvalues of noise alone
 TIED = 1e-4  # share of the entries that equal the least, or the largest, if they were clipped there
 STEPS, SETTLED = 4, 2e-3  # at most: how far from the limits is far depends on the noise
@@ -65,12 +66,26 @@ def learned_noise(values: Array, patch: int, rng: np.random.Generator) -> float:
         enough = ENOUGH * patches.shape[1] if side > 2 else FEWEST
         asked = moving if moving.sum() >= max(enough, MOVING * len(patches)) else complete
         if asked.sum() >= enough:
+            if _is_drawn(patches[asked].reshape(-1, side, side, c), low, high):
+                return 0.0
             with one_blas_thread():
                 return noise_sd(patches[asked], c, low, high)
     raise ValueError(
         f"only {int(complete.sum())} patches of 2 x 2 pixels are there without gaps, and the noise "
         f"is learned from {FEWEST} at least: give sigma, its standard deviation"
     )
+
+
+def _is_drawn(patches: Array, low: Array, high: Array) -> bool:
+    """Whether most neighbours in patches (n, p, p, c) are equal, and not clipped: no noise does so.
+
+    Icons and charts are drawn in areas of one colour. Whole numbers with noise of 0.5 are equal to
+    their neighbours every other time.
+    """
+    here = patches[:, :, :-1]
+    inside = (here > low) & (here < high)
+    equal = (here == patches[:, :, 1:]) & inside
+    return int(np.count_nonzero(equal)) > DRAWN * max(int(np.count_nonzero(inside)), 1)
 
 
 def still(values: Array) -> Bools:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,14 +46,15 @@ class Verdict:
 
 def tried(known: Known, learn: Learner, how: Settings) -> Verdict:
     """Learn, try, and learn again where the judges were needed for that."""
-    turn = _turns(known, how.patch, how.rng)
+    down, across = thickness(np.isnan(known.values))
+    turn = _turns(known, min(down, how.patch), min(across, how.patch), how.rng)
     windows = _windows(turn.shape, how.rng)
     inside = np.zeros(turn.shape, dtype=bool)
     for window in windows:
         inside[window] = True
     judges = inside & (turn == 0)
-    # A noisy judge errs by its noise too, and cannot tell that it errs by less.
-    least = 0.0 if known.sigma == 0.0 else 1.0
+    # Judges that are noisy, or smaller than the gaps, cannot tell that these are better known.
+    least = 1.0 if known.sigma > 0.0 or max(down, across) > how.patch else 0.0
     if np.count_nonzero(judges) >= ENOUGH:
         gaussians = learn(known.without(judges).values)
         z = _misses(known, judges, windows, gaussians, how)
@@ -64,21 +64,15 @@ def tried(known: Known, learn: Learner, how: Settings) -> Verdict:
     return Verdict(learn(known.values), max(_scale(z), least), 0.0 if len(z) >= FEWEST else 1.0)
 
 
-def _turns(known: Known, patch: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """(h, w, c) the round in which a seen entry is a judge; -1 for the others."""
+def _turns(known: Known, height: int, width: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """(h, w, c) the round in which a seen entry is a judge, with its neighbours; -1 for others."""
     gaps = np.isnan(known.values)
     h, w, c = gaps.shape
-    side = min(thickness(gaps), patch)
-    squares = (-(-h // side), -(-w // side))
-    together = rng.random((*squares, c)) < togetherness(gaps)
-    of_all, of_each = (rng.integers(ROUNDS, size=(*squares, k)) for k in (1, c))
-    turn = _paved(np.where(together, of_all, of_each), side, gaps.shape)
+    stones = (-(-h // height), -(-w // width))  # with which the picture is paved
+    together = rng.random((*stones, c)) < togetherness(gaps)
+    of_all, of_each = (rng.integers(ROUNDS, size=(*stones, k)) for k in (1, c))
+    turn = np.where(together, of_all, of_each).repeat(height, axis=0).repeat(width, axis=1)[:h, :w]
     return np.where(gaps | (known.doubt > 0.0), -1, turn)
-
-
-def _paved(drawn: NDArray[Any], side: int, shape: tuple[int, ...]) -> NDArray[Any]:
-    """(h, w, ...) paved with squares of this side, one for each number drawn."""
-    return drawn.repeat(side, axis=0).repeat(side, axis=1)[: shape[0], : shape[1]]
 
 
 def togetherness(gaps: Bools) -> float:
@@ -92,14 +86,17 @@ def togetherness(gaps: Bools) -> float:
     return _more_often(beside_missing / (missing * others), beside_seen / (seen * others))
 
 
-def thickness(gaps: Bools) -> int:
-    """Pixels across, about, of what goes missing together; 1 where each goes by itself."""
-    shares = []
-    for this, other in ((gaps[:, :-1], gaps[:, 1:]), (gaps[:-1], gaps[1:])):
-        if this.all() or not this.any():
-            return 1
-        shares.append(_more_often(float(np.mean(other[this])), float(np.mean(other[~this]))))
-    return round(1.0 / max(1.0 - min(shares), 1e-3))
+def thickness(gaps: Bools) -> tuple[int, int]:
+    """Pixels down and across, about, that go missing together; 1 where each goes by itself."""
+    down = _run(gaps[:-1], gaps[1:])
+    return down, _run(gaps[:, :-1], gaps[:, 1:])
+
+
+def _run(this: Bools, following: Bools) -> int:
+    if this.all() or not this.any():
+        return 1
+    share = _more_often(float(np.mean(following[this])), float(np.mean(following[~this])))
+    return round(1.0 / max(1.0 - share, 1e-3))
 
 
 def _more_often(if_missing: float, if_seen: float) -> float:

@@ -24,6 +24,7 @@ from eigengap.warn import warn
 Bools = NDArray[np.bool_]
 
 ABSURD = 50.0  # standard deviations of the noise, or of what neighbours differ by
+USUAL = 0.05  # share of steps that are not 0 if they tell what is usual
 RANGES = 10.0  # that hold 98 % of the entries
 NORMAL = 1.4826  # standard deviation of a normal over its median absolute deviation
 AROUND = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]
@@ -44,8 +45,9 @@ class Far:
 def beyond_noise(values: Array, sigma: float) -> Far:
     """In noise of standard deviation sigma, as far as that is known; else 0."""
     steps = np.abs(np.diff(values, axis=1))
-    seen = steps[~np.isnan(steps)]
-    usual = NORMAL * float(np.median(seen)) / 2**0.5 if len(seen) else 0.0
+    moving = steps[steps > 0.0]  # a border without noise says nothing of it
+    enough = USUAL * np.count_nonzero(~np.isnan(steps))
+    usual = NORMAL * float(np.median(moving)) / 2**0.5 if len(moving) > enough else 0.0
     return Far(ABSURD * max(usual, sigma), f"over {ABSURD:g} standard deviations of the noise")
 
 

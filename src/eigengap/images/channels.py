@@ -1,0 +1,62 @@
+"""Channels that say the same: grey stored as red, green and blue, or tinted, or one colour alone.
+
+Their noise is the same too, and so is no white noise over all entries: in the directions in which
+the channels always agree there is none, and what is learned from those is that there is none at
+all. Such a picture is restored in as many channels as it has, coordinates along the axes of the
+c x c covariance of its pixels, and comes back in all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eigengap.linalg import Array
+
+AGREE = 1e-10  # variance along an axis, relative to the largest, that is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Channels:
+    """The r axes in which pixels of c channels vary, and where they lie beside them."""
+
+    axes: Array  # (c, r) orthonormal
+    beside: Array  # (c,)
+
+    @property
+    def more(self) -> float:
+        """What noise of 1 in each of c channels is in each of the r that they come to."""
+        c, r = self.axes.shape
+        return float((c / r) ** 0.5)
+
+    def own(self, values: Array) -> Array:
+        """(h, w, c) to (h, w, r)."""
+        return values @ self.axes
+
+    def all(self, own: Array) -> Array:
+        """(h, w, r) to (h, w, c)."""
+        return own @ self.axes.T + self.beside
+
+    def spread(self, sd: Array) -> Array:
+        """Standard deviations (h, w, r) to (h, w, c)."""
+        return np.sqrt(sd**2 @ (self.axes**2).T)
+
+
+def own_channels(values: Array, step: float) -> Channels:
+    """Those of (h, w, c): all as they are if all vary.
+
+    `step` is that between whole numbers, or 0: agreeing channels differ by rounding.
+    """
+    c = values.shape[2]
+    pixels = values.reshape(-1, c)
+    pixels = pixels[~np.isnan(pixels).any(axis=1)]
+    as_they_are = Channels(np.eye(c), np.zeros(c))
+    if c == 1 or len(pixels) < 2:
+        return as_they_are
+    lam, V = np.linalg.eigh(np.cov(pixels, rowvar=False))
+    varies = lam > max(AGREE * lam[-1], 0.25 * step**2)
+    if varies.all():
+        return as_they_are
+    axes, mean = V[:, varies], pixels.mean(axis=0)
+    return Channels(axes, mean - axes @ (axes.T @ mean))
