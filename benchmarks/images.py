@@ -139,13 +139,16 @@ def whole_pixels(pictures: dict[str, np.ndarray], quick: bool) -> list[Row]:
 
 
 def biharmonic(damaged: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """scikit-image's, channel by channel, for each has its own gaps."""
+    """scikit-image's: all channels at once where they have the same gaps, else one by one."""
     from skimage.restoration import inpaint_biharmonic
 
-    channels = [
-        inpaint_biharmonic(
-            np.ascontiguousarray(damaged[..., k]) / 255.0, np.ascontiguousarray(mask[..., k])
+    scaled = damaged / 255.0
+    if (mask == mask[..., :1]).all():
+        return 255.0 * inpaint_biharmonic(
+            scaled, np.ascontiguousarray(mask[..., 0]), channel_axis=-1
         )
+    channels = [
+        inpaint_biharmonic(np.ascontiguousarray(scaled[..., k]), np.ascontiguousarray(mask[..., k]))
         for k in range(mask.shape[2])
     ]
     return 255.0 * np.stack(channels, axis=2)

@@ -27,6 +27,12 @@ def clean(channels: int = 1) -> np.ndarray:
     return np.rint(waves[0] if channels == 1 else np.stack(waves, axis=2)).astype(np.uint8)
 
 
+def in_panel(sheet: np.ndarray, k: int) -> np.ndarray:
+    """The k-th picture of a sheet, whose pixels are squares of 4 x 4."""
+    left = 8 + k * (4 * W + 8)
+    return sheet[8 : 8 + 4 * H : 4, left : left + 4 * W : 4, 0]
+
+
 def noisy(channels: int = 1) -> np.ndarray:
     picture = clean(channels)
     noise = np.random.default_rng(0).normal(0.0, SIGMA, picture.shape)
@@ -95,19 +101,43 @@ def test_maps_and_comparisons(place: Path) -> None:
     write_image("p.png", noisy())
     ran = call("denoise", "p.png", *QUICK, "--sd", "sd.tif", "--compare")
     assert ran.code == 0, ran.err
-    assert "p.compared.png" in ran.err
+    assert "p.denoised.compared.png" in ran.err
     assert ": as it was, restored, standard deviation" in ran.err
     expected = denoise_image(noisy(), model="ppca", n_components=6, random_state=0)
     np.testing.assert_array_equal(read_image("sd.tif"), expected.sd)
-    both = read_image("p.compared.png")
+    low, high = (f"{one:.4g}" for one in (expected.sd.min(), expected.sd.max()))
+    assert f": standard deviations, {low} to {high}" in ran.err
+    both = read_image("p.denoised.compared.png")
     np.testing.assert_array_equal(both, before_and_after(noisy(), expected))
-    np.testing.assert_array_equal(both[8 : 8 + H, 8 : 8 + W, 0], noisy())
+    np.testing.assert_array_equal(in_panel(both, 0), noisy())
     ran = call("denoise", "p.png", *QUICK, "--sd", "sd.png", "-o", "q.png")
     shades = read_image("sd.png")
     assert shades.max() == 255
     np.testing.assert_allclose(shades / 255.0, expected.sd / expected.sd.max(), atol=0.003)
-    np.testing.assert_array_equal(both[8 : 8 + H, 24 + 2 * W : 24 + 3 * W, 0], shades)
+    np.testing.assert_array_equal(in_panel(both, 2), shades)
     assert "black is 0 and white" in ran.err
+
+
+def test_comparisons_of_two_commands_have_two_names(place: Path) -> None:
+    write_image("p.png", noisy())
+    for command in (("denoise", "p.png"), ("inpaint", "p.png", "--mask", "random:0.3")):
+        assert call(*command, *QUICK, "--compare").code == 0
+    names = {path.name for path in place.iterdir()}
+    assert {"p.denoised.compared.png", "p.inpainted.compared.png"} < names
+
+
+def test_what_is_missing_of_a_noisy_picture_and_what_is_kept_are_told(place: Path) -> None:
+    picture = noisy().astype(np.float32)
+    picture[10:14, 10:17] = np.nan
+    write_image("p.tif", picture)
+    write_image("q.png", np.dstack([noisy(), np.full((H, W), 200, np.uint8)]))
+    ran = call("denoise", "p.tif", *QUICK)
+    assert f"p.tif, {W} x {H} pixels, grey, floats; 3.12 % of its samples are missing" in ran.err
+    assert "Filled 28 samples\n" in ran.err
+    ran = call("denoise", "q.png", *QUICK)
+    assert f"q.png, {W} x {H} pixels, grey, 8 bits, opacity kept as it is\n" in ran.err
+    assert "Filled" not in ran.err
+    assert "missing" not in ran.err
 
 
 def test_standard_input_and_output(place: Path) -> None:
@@ -154,9 +184,8 @@ def test_hidden_samples_are_found_again_and_the_error_is_told(place: Path) -> No
     of_hidden = 10 * np.log10(255**2 / np.mean(error[hidden] ** 2))
     assert found["psnr_of_hidden"] == pytest.approx(of_hidden)
     assert found["psnr"] > 30
-    panels = read_image("c.png")[8 : 8 + H, :, 0]
-    np.testing.assert_array_equal(panels[:, 8 : 8 + W], clean())
-    np.testing.assert_array_equal(panels[:, 24 + 2 * W : 24 + 3 * W], written)
+    np.testing.assert_array_equal(in_panel(read_image("c.png"), 0), clean())
+    np.testing.assert_array_equal(in_panel(read_image("c.png"), 2), written)
     again = facts("inpaint", "p.png", "--mask", "random:50%", *QUICK, "--force")
     assert again["psnr"] == found["psnr"]
 
@@ -187,6 +216,20 @@ def test_what_is_not_black_in_a_mask_is_missing(place: Path, kind: str) -> None:
     if kind == "white":
         how = {"model": "ppca", "n_components": 6, "random_state": 0}
         np.testing.assert_array_equal(written, inpaint_image(picture, gone, **how).image)
+
+
+@pytest.mark.parametrize("rows", [H // 2, H - 2], ids=["half", "most"])
+def test_a_mask_that_leaves_little_may_be_inverted(place: Path, rows: int) -> None:
+    """That is asked, of a picture and not of chance, and the work is done."""
+    write_image("p.png", clean())
+    mask = np.zeros((H, W), np.uint8)
+    mask[:rows] = 255
+    write_image("m.png", mask)
+    ran = call("inpaint", "p.png", "--mask", "m.png", *QUICK)
+    assert ran.code == 0, ran.err
+    asked = "Note   the mask m.png leaves 7.14 % of the picture"
+    assert (asked in ran.err) == ("other way round?" in ran.err) == (rows > H // 2)
+    assert "Note" not in call("inpaint", "p.png", "--mask", "random:0.9", *QUICK, "--force").err
 
 
 def test_nan_of_a_tiff_is_missing_without_a_mask(place: Path) -> None:
@@ -239,7 +282,18 @@ def test_nan_of_a_tiff_is_missing_without_a_mask(place: Path) -> None:
         (("inpaint", "p.png", "--mask", "random:1.5"), 2, "between 0 and 1"),
         (("inpaint", "p.png", "--mask", "random:x"), 2, "random:0.8"),
         (("inpaint", "p.png", "--mask", "small.png"), 5, "is 8 x 8 pixels"),
-        (("inpaint", "p.png", "--mask", "black.png"), 2, "black all over"),
+        (
+            ("inpaint", "p.png", "--mask", "black.png"),
+            2,
+            "the mask black.png is black all over, so that nothing is missing: paint white what is "
+            "missing, and black what is seen\n",
+        ),
+        (
+            ("inpaint", "p.png", "--mask", "drawn.png"),
+            2,
+            "black all over where it is opaque, so that nothing is missing: paint white what is "
+            "missing, and black what is seen; opacity alone marks nothing\n",
+        ),
         (("inpaint", "p.png", "--mask", "white.png"), 5, "other way round"),
         (("inpaint", "p.png", "--mask", "not-there.png"), 4, "not-there.png"),
         (("inpaint", "-", "--mask", "-"), 2, "standard input"),
@@ -257,6 +311,7 @@ def test_what_cannot_be_done_is_told(
     write_image("black.png", np.zeros((H, W), np.uint8))
     write_image("white.png", np.full((H, W), 255, np.uint8))
     write_image("opaque.png", np.zeros((H, W, 4), np.uint8))
+    write_image("drawn.png", np.dstack([np.zeros((H, W, 3), np.uint8), clean()]))
     write_image("five.tif", clean(5))
     write_image("float.tif", clean().astype(np.float32))
     write_image("gaps.tif", np.where(np.indices((H, W)).sum(axis=0) % 2, np.nan, clean()))

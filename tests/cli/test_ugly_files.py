@@ -25,7 +25,7 @@ def table(rows: list[list[str]], names=NAMES, name: str = "t.csv") -> None:
         ("a,b\nx,y\nz,y\n", "t.csv: no column holds numbers: a and b hold text"),
         ("a\nx\nz\n", "t.csv: no column holds numbers: a holds text"),
         ("d;x\n01.03.2024;1,5\n02.03.2024;1,6\n", 'row 1, 2 ("01.03.2024"). Leave it out'),
-        ("i,a,b\n,m,kg\n1,2,3\n2,3,4\n", 'line 2 holds text in 2 columns of numbers ("m", "kg")'),
+        ("i,a,b\n,m,kg\n1,2,3\n2,3,4\n", 'line 2 holds text where others hold numbers ("m", "kg")'),
     ],
     ids=["spaces", "text", "one", "dates", "units"],
 )

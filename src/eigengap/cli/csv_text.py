@@ -18,6 +18,7 @@ from eigengap.sources.files.columns import write_columns
 from eigengap.sources.files.csv_aside import NOTHING, Aside
 from eigengap.sources.files.csv_cells import GAPS
 from eigengap.sources.files.csv_dialect import BOM, Dialect, look_at, newline_of
+from eigengap.sources.files.csv_faults import require_even
 from eigengap.sources.files.csv_reader import HEAD, CsvReader
 from eigengap.sources.files.csv_rows import chunks
 from eigengap.sources.files.file import FileReader
@@ -43,6 +44,7 @@ class CsvText(CsvReader):
         self.has_mark = head.startswith(BOM)
         self.line_end = "\r\n" if b"\r\n" in head else newline_of(head).decode()
         self._dialect = look_at(self.where, head, GAPS | as_bytes)
+        require_even(self.where, self._dialect)
         self.names = self._dialect.names
         self.n_rows, self.dtype = None, F8
         self._chosen, self.n_features = [], self._dialect.n_columns

@@ -31,12 +31,14 @@ def command(image: str, output: str | None, force: bool, **given: Any) -> None:
     eigengap denoise photo.png --sigma 25 -o clean.png --sd sd.png --compare both.png
     """
     from eigengap.cli import pictures
-    from eigengap.cli.narration import figure
+    from eigengap.cli.narration import figure, many
     from eigengap.images import denoise_image
 
     how = pictures.how_of(given)
     picture, plan, narrator = pictures.opened(image, "denoised", output, force, given)
-    narrator.say("Read", picture.in_words(), **picture.facts())
+    missing = picture.missing()
+    gone = f"; {100.0 * missing.mean():.3g} % of its samples are missing" if missing.any() else ""
+    narrator.say("Read", picture.in_words() + gone, missing=int(missing.sum()), **picture.facts())
     found, seconds = pictures.restored(narrator, "Denoising", denoise_image, picture.pixels, **how)
     learned = "learned" if how["sigma"] is None else "given"
     narrator.say(
@@ -47,5 +49,7 @@ def command(image: str, output: str | None, force: bool, **given: Any) -> None:
         filled=found.n_missing,
         seconds=seconds,
     )
+    if found.n_missing:
+        narrator.say("Filled", many(found.n_missing, "sample"))
     plan.write(narrator, picture, found)
     narrator.finish()

@@ -14,6 +14,7 @@ from eigengap.cli.narration import Narrator
 from eigengap.cli.pictures import Picture, read_picture
 
 RANDOM = "random:"
+MUCH = 0.6  # of a picture, that a mask may hide before one asks whether it is inverted
 
 
 def hides(mask: str | None) -> bool:
@@ -46,7 +47,7 @@ def share_of(mask: str) -> float:
 def missing_of(mask: str | None, picture: Picture, seed: int, narrator: Narrator) -> NDArray[Any]:
     """Which samples are missing, of the shape of the picture's pixels."""
     pixels = picture.pixels
-    gone = np.isnan(pixels.astype(np.float64, copy=False))
+    gone = picture.missing()
     if mask is None:
         if not gone.any():
             raise WrongUsage(
@@ -79,7 +80,7 @@ def quality(
     """How near the truth, where it is known: the ratio of peak to noise, in decibels."""
     if not hides(mask):
         return ""
-    known = ~np.isnan(picture.pixels.astype(np.float64))
+    known = ~picture.missing()
     error = np.where(known, filled.astype(np.float64) - picture.pixels, 0.0)
     over_all = _decibels(error[known], picture.top)
     over_gaps = _decibels(error[known & missing], picture.top)
@@ -113,13 +114,26 @@ def _of_picture(mask: str, picture: Picture, narrator: Narrator) -> NDArray[Any]
     if found.opacity is not None:  # what is seen through is not painted over
         marked = marked & (found.opacity > 0)
     if not marked.any():
-        raise WrongUsage(
-            f"the mask {shown(mask)} is {'darker than half' if lossy else 'black'} all over, so "
-            "that nothing is missing: what is brighter is"
+        raise WrongUsage(_nothing_marked(mask, found, lossy))
+    if marked.mean() > MUCH:
+        narrator.note(
+            f"the mask {shown(mask)} leaves {100.0 - 100.0 * marked.mean():.3g} % of the picture: "
+            "in a mask what is not black is missing and what is black is seen. Is it the other way "
+            "round?"
         )
     if picture.pixels.ndim == 2:
         return marked
     return np.repeat(marked[..., None], picture.pixels.shape[2], axis=2)
+
+
+def _nothing_marked(mask: str, found: Picture, lossy: bool) -> str:
+    opaque = "" if found.opacity is None else " where it is opaque"
+    dark = "darker than half" if lossy else "black"
+    drawn = "" if found.opacity is None else "; opacity alone marks nothing"
+    return (
+        f"the mask {shown(mask)} is {dark} all over{opaque}, so that nothing is missing: paint "
+        f"white what is missing, and black what is seen{drawn}"
+    )
 
 
 def _is_jpeg(path: str) -> bool:

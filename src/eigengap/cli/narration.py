@@ -12,6 +12,7 @@ from typing import Any
 
 INDENT = 7
 MOST_NOTES = 8
+MOST_DECIMALS = 12
 
 
 class Narrator:
@@ -172,18 +173,43 @@ def spread(sd: float) -> str:
     """A standard deviation to two digits.
 
     >>> spread(512.3), spread(0.0234), spread(1.0), spread(2.4e12)
-    ('510', '0.023', '1', '2.4e+12')
+    ('510', '0.023', '1.0', '2.4e+12')
     """
     rounded = float(f"{sd:.2g}")
-    return f"{rounded:.0f}" if 100 <= abs(rounded) < 1e9 else f"{sd:.2g}"
+    return f"{rounded:.{_decimals(sd)}f}" if 1e-4 <= abs(rounded) < 1e9 else f"{sd:.2g}"
+
+
+def beside(value: float, sd: float) -> str:
+    """A number as far as the two digits of its standard deviation go.
+
+    >>> beside(1018.468, 0.412), beside(1367.2, 512.3), beside(-0.001, 1.9), beside(2.684, 0.0)
+    ('1018.47', '1367', '0.0', '2.684')
+    """
+    if not (isfinite(value) and isfinite(sd) and sd > 0.0):
+        return figure(value)
+    decimals = min(MOST_DECIMALS, _decimals(sd))
+    rounded = round(value, decimals)
+    if rounded and not 1e-4 <= abs(rounded) < 1e9:
+        return figure(value, min(15, max(1, _power(value) - _power(sd) + 2)))
+    return f"{rounded or 0.0:.{decimals}f}".replace("-", "−", 1)
+
+
+def _decimals(sd: float) -> int:
+    """Places behind the point that two digits take."""
+    return max(0, 1 - _power(sd)) if sd and isfinite(sd) else 0
+
+
+def _power(number: float) -> int:
+    """Of ten, in a number rounded to two digits."""
+    return int(f"{number:.1e}".partition("e")[2])
 
 
 def with_spread(value: float, sd: float) -> str:
     """
-    >>> with_spread(1367.2, 512.3)
-    '1367 ± 510'
+    >>> with_spread(1367.2, 512.3), with_spread(1018.468, 0.412)
+    ('1367 ± 510', '1018.47 ± 0.41')
     """
-    return f"{figure(value)} ± {spread(sd)}"
+    return f"{beside(value, sd)} ± {spread(sd)}"
 
 
 def many(count: int, what: str) -> str:

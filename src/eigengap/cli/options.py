@@ -50,7 +50,7 @@ cells = stacked(
     ),
     click.option(
         "--comment", metavar="TEXT",
-        help="Lines of CSV that begin with this are no rows, e.g. --comment '#'.",
+        help="Lines of CSV that begin with this, blanks apart, are no rows, e.g. --comment '#'.",
     ),
 )  # fmt: skip
 taken = click.option(
@@ -100,7 +100,8 @@ of_patches = stacked(
     ),
     click.option(
         "--compare", type=click.Path(), is_flag=False, flag_value="<beside>", metavar="[FILE]",
-        help="Write before and after side by side too; NAME.compared.png if no name follows.",
+        help="Write before and after side by side too; beside the picture, as "
+        "NAME.denoised.compared.png or NAME.inpainted.compared.png, if no name follows.",
     ),
     click.option(
         "-m", "--model", "name", type=click.Choice(("mixture", "ppca")), default="mixture",

@@ -45,6 +45,12 @@ def _columns(match: re.Match[str]) -> str:
     return "--columns " + shlex.quote(",".join(items) + more)
 
 
+def _comment(match: re.Match[str]) -> str:
+    import shlex
+
+    return "--comment " + shlex.quote(match[1][1:-1])
+
+
 def _paths(match: re.Match[str]) -> str:
     """Files of a message as the command line shows them: bare where their names are plain."""
     from eigengap.cli.errors import shown
@@ -111,7 +117,7 @@ RULES = _rules(
     (rf"open_source\(path, columns={_LIST}\)", "--columns"),
     (rf"columns={_LIST}", _columns),
     (r"\bskip_rows=(\d+)", r"--skip-rows \1"),
-    (rf"\bcomment=({_TEXT})", r"--comment \1"),
+    (rf"\bcomment=({_TEXT})", _comment),
     (r"columns=(?=\s|$)", "--columns "),
     (r"columns= chooses", "--columns chooses"),
     (r"columns chooses", "--columns names"),

@@ -63,7 +63,14 @@ class Picture:
         depth = {1: "8 bits", 2: "16 bits"}.get(self.pixels.dtype.itemsize, "floats")
         channels = 1 if self.pixels.ndim == 2 else self.pixels.shape[2]
         colour = {1: "grey", 3: "colour"}.get(channels, f"{channels} channels")
-        return f"{shown(self.given)}, {w} x {h} pixels, {colour}, {depth}"
+        kept = "" if self.opacity is None else ", opacity kept as it is"
+        return f"{shown(self.given)}, {w} x {h} pixels, {colour}, {depth}{kept}"
+
+    def missing(self) -> NDArray[np.bool_]:
+        """Which samples are NaN."""
+        if self.pixels.dtype.kind == "u":
+            return np.zeros(self.pixels.shape, dtype=bool)
+        return np.asarray(np.isnan(self.pixels))
 
 
 def opened(
@@ -147,7 +154,7 @@ class Plan:
         terminal_output(output or "", "a picture")
         compare = given["compare"]
         if compare == BESIDE:
-            compare = beside(image, "compared")
+            compare = beside(image, f"{word}.compared")
         plan = cls(image, word, output, given["sd"], compare, force)
         plan._require_names()
         return plan
@@ -257,10 +264,11 @@ def write_sd(path: str, sd: NDArray[Any], force: bool, narrator: Narrator) -> No
     from eigengap.images.comparing import shades
     from eigengap.images.files import format_of
 
-    largest = float(np.max(sd, initial=0.0))
+    known = sd[~np.isnan(sd)]
+    smallest, largest = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
     if format_of(path) == "TIFF":
         count = write_picture(path, sd, force)
-        told = f": standard deviations, 0 to {figure(largest)}"
+        told = f": standard deviations, {figure(smallest)} to {figure(largest)}"
     else:
         grey, white = shades(sd)
         count = write_picture(path, grey, force)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from eigengap.cli.errors import WrongUsage
 from eigengap.cli.fitting import is_no_class
-from eigengap.cli.narration import Narrator, figure, many, signed, with_spread
+from eigengap.cli.narration import Narrator, beside, many, signed, with_spread
 from eigengap.cli.phrases import in_options
 from eigengap.cli.pieces import Piece
 from eigengap.cli.tables import Table
@@ -227,9 +227,15 @@ def in_words(cell: Any) -> str:
         return "nothing was seen"
     side = "above" if cell.deviation > 0 else "below"
     return (
-        f"{_clean(cell.column)} = {figure(cell.value)}, expected "
+        f"{_clean(cell.column)} = {_seen(cell)}, expected "
         f"{with_spread(cell.expected, cell.std)} ({abs(cell.deviation):.1f} sd {side})"
     )
+
+
+def _seen(cell: Any) -> str:
+    """What was seen, as far as its standard deviation goes and without zeros at its end."""
+    text = beside(cell.value, cell.std)
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
 def detector_of(model: Any, alpha: float | None) -> Any:

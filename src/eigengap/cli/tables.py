@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
+from eigengap.cli.nameless import on_names
 from eigengap.cli.narration import listing, many
 from eigengap.sources.files.csv_aside import NOTHING, Aside
 from eigengap.sources.wording import quote
@@ -121,6 +122,8 @@ def open_table(given: str, path: str, choice: Choice) -> Table:
     table = replace(table, features=features, ids=ids, target=target)
     _require_numbers(table, can_ignore=True)
     notes = [_left_out(table, bare)] if bare else []
+    if why := on_names(table):
+        notes.append(f"columns have no names and go by position, the first being 0. {why}")
     truths = _truths(table)
     if truths:
         notes.append(f"true and false in {listing(truths)} are read as 1 and 0")
@@ -166,12 +169,18 @@ def _require_as_many(table: Table, features: Sequence[str | int], n_columns: int
         return
     whose = "this file" if table.names is None else "the model"
     taken = "" if len(features) == n_columns else f", of which it takes {len(features)}"
+    columns = ",".join(["a", "b"] if table.names else ["0", "1"])
     raise FileTrouble(
         f"{shown(table.given)} has {many(table.n_columns, 'column')}, and the model was fitted to "
-        f"a table of {n_columns}{taken}; {whose} has no names to find them by. Say which they are, "
-        f"in the order of the fit: --columns {','.join(['a', 'b'] if table.names else ['0', '1'])}"
-        ",..."
+        f"a table of {n_columns}{taken}; {whose} has no names to find them by"
+        f"{_why_nameless(table)}. Say which they are, in the order of the fit: "
+        f"--columns {columns},..."
     )
+
+
+def _why_nameless(table: Table) -> str:
+    why = on_names(table)
+    return f". {why}" if why else ""
 
 
 def _of_model(table: Table, features: Sequence[str]) -> list[int]:
@@ -350,7 +359,7 @@ def _position(table: Table, name: str, option: str) -> int:
     if table.names is None:
         raise WrongUsage(
             f"{option} {quote(name)}: {shown(table.given)} has no column names; columns go by "
-            f"position, 0 to {table.n_columns - 1}"
+            f"position, 0 to {table.n_columns - 1}" + _why_nameless(table)
         )
     raise WrongUsage(
         f"{option} {quote(name)}: {shown(table.given)} has no such column. {_hint(table, name)}"

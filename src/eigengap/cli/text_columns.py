@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eigengap.cli.narration import listing
-from eigengap.sources.files.csv_faults import on_units, ragged, units
+from eigengap.sources.files.csv_faults import labels, on_labels
 from eigengap.sources.files.csv_looks import Look, look_of
 from eigengap.sources.wording import quote
 
@@ -41,13 +41,11 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
 
     A model that is fitted wants its columns, and none of them can be left out.
     """
-    reader = table.readers[0]
-    dialect = reader.dialect
+    dialect = table.readers[0].dialect
+    count = labels(dialect, table.features)
     found: dict[int, list[tuple[int, str]]] = {}  # (row, text) of each column that holds any
     numbers: Counter[int] = Counter()
-    for k, row in enumerate(dialect.head):
-        if len(row.cells) != dialect.n_columns:
-            raise ragged(reader.where, row, dialect)
+    for k, row in enumerate(dialect.head[count:], count):
         for j in table.features:
             cell = row.cells[j]
             if dialect.cells.number(cell) is None:
@@ -56,10 +54,8 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
             elif not dialect.cells.is_gap(cell):
                 numbers[j] += 1
     _require_names(table)
-    in_units = units(dialect, table.features) if found else []
-    others = [j for j in sorted(found) if j not in in_units]
-    told = _told(table, [_fault(table, j, found[j], numbers[j], can_ignore) for j in others])
-    return [on_units(dialect, in_units), *told] if in_units else told
+    told = _told(table, [_fault(table, j, found[j], numbers[j], can_ignore) for j in sorted(found)])
+    return [on_labels(dialect, table.features, count), *told] if count else told
 
 
 def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:

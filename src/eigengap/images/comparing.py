@@ -2,6 +2,7 @@
 
 Intensities of a panel are shown as they are where they are bytes, and otherwise by the range of the
 picture that the panels belong to; standard deviations from black (none) to white (the largest).
+Pixels of a tiny picture are shown as squares.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from eigengap.images.restored import Restored
 
 Bytes = NDArray[np.uint8]  # (h, w, 3)
 
+TINY, WIDE, HIGH = 64, 120, 1200  # pixels: what is enlarged, to how much, and no higher
 GAP = 8  # pixels between panels
 LEADING = 3  # and between lines of a caption
 PAPER, INK = 255, 40
@@ -31,7 +33,8 @@ def before_and_after(
     Parameters
     ----------
     damaged : array
-        What was restored. Entries that are missing are shown black, whole pixels in magenta.
+        What was restored. Entries that are missing are shown black, whole pixels in magenta unless
+        they are most of it.
     restored : Restored
         The outcome.
     original : array, default=None
@@ -45,15 +48,29 @@ def before_and_after(
     """
     damaged = np.asarray(damaged)
     low, high = _range(np.asarray(restored))
+    with_gaps, missing = _with_gaps(damaged, mask, low, high)
     panels = [] if original is None else [("original", _shown(np.asarray(original), low, high))]
     spread, largest = shades(restored.sd)
     unit = "" if restored.dtype.kind == "f" else " levels"
     panels += [
-        ("as it was" if original is None else "damaged", _with_gaps(damaged, mask, low, high)),
+        (("as it was" if original is None else "damaged") + missing, with_gaps),
         ("restored", _shown(np.asarray(restored), low, high)),
         (f"standard deviation, white = {_figure(largest)}{unit}", spread),
     ]
-    return side_by_side(panels)
+    times = _enlargement(*damaged.shape[:2])
+    return side_by_side([(name, _enlarged(one, times)) for name, one in panels])
+
+
+def _enlargement(h: int, w: int) -> int:
+    """
+    >>> _enlargement(8, 8), _enlargement(50, 64), _enlargement(900, 8)
+    (15, 1, 1)
+    """
+    return max(min(-(-WIDE // w), HIGH // h), 1) if w < TINY else 1
+
+
+def _enlarged(panel: NDArray[Any], times: int) -> NDArray[Any]:
+    return panel.repeat(times, axis=0).repeat(times, axis=1)
 
 
 def shades(sd: NDArray[Any]) -> tuple[NDArray[np.uint8], float]:
@@ -129,15 +146,19 @@ def _shown(picture: NDArray[Any], low: float, high: float) -> Bytes:
     return _colour(np.rint(255.0 * scaled).astype(np.uint8))
 
 
-def _with_gaps(picture: NDArray[Any], mask: Any, low: float, high: float) -> Bytes:
+def _with_gaps(picture: NDArray[Any], mask: Any, low: float, high: float) -> tuple[Bytes, str]:
+    """The picture, its gaps in colour, and words for that."""
     shown = _shown(picture, low, high).copy()
     gaps = _gaps(_without_opacity(picture), mask)
     whole = np.asarray(gaps.all(axis=2, keepdims=True))  # (h, w, 1)
     # A picture that is mostly gaps would be mostly magenta.
-    shown[whole[..., 0]] = MISSING if gaps.mean() < 0.5 else (0, 0, 0)
+    in_magenta = whole.any() and gaps.mean() < 0.5
+    shown[whole[..., 0]] = MISSING if in_magenta else (0, 0, 0)
     if gaps.shape[2] == 3:
         shown[gaps & ~whole] = 0
-    return shown
+    if not gaps.any():
+        return shown, ""
+    return shown, f", missing in {'magenta' if in_magenta else 'black'}"
 
 
 def _gaps(picture: NDArray[Any], mask: Any) -> NDArray[np.bool_]:

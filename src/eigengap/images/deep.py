@@ -1,7 +1,8 @@
 """Sixteen bits a channel in colour, which Pillow itself cannot hold.
 
 Reading: Pillow decodes such samples, and keeps the upper byte of each. The same bytes declared to
-be of the other byte order give the lower byte instead: two readings are the whole.
+be of the other byte order give the lower byte instead: two readings are the whole. Grey it keeps
+whole, and a PPM in colour is a grey one three times as wide.
 Writing: PNG (ISO/IEC 15948) in its plainest form.
 """
 
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 
 Pixels = NDArray[Any]  # (h, w) or (h, w, c)
 
+TOP = 65535
+GREY_PPM = {b"P3": b"P2", b"P6": b"P5"}
 OTHER_ORDER = {"B": "L", "L": "B"}
 PNG_COLOUR = {1: 0, 2: 4, 3: 2, 4: 6}  # channels: colour type
 
@@ -23,8 +26,10 @@ PNG_COLOUR = {1: 0, 2: 4, 3: 2, 4: 6}  # channels: colour type
 def sixteen_bits(open_again: Any, rawmode: str) -> Pixels:
     """(h, w, c) uint16 of a colour picture whose samples have 16 bits, whatever its compression.
 
-    `open_again()` gives the picture, not yet loaded; `rawmode` is how Pillow would read it.
+    `open_again()` gives the picture, not yet loaded; `rawmode` is how Pillow would read it. Colours
+    that were multiplied by opacity, which it would divide byte by byte, stay as they are stored.
     """
+    rawmode = rawmode.replace("RGBa", "RGBA")
     if rawmode.startswith("LA;16"):  # grey, alpha: four bytes a pixel, read as four channels
         four = _loaded(open_again(), "RGBA").astype(np.uint16)
         return four[..., 0::2] << 8 | four[..., 1::2]
@@ -34,6 +39,25 @@ def sixteen_bits(open_again: Any, rawmode: str) -> Pixels:
     upper = _loaded(open_again(), rawmode[:-1] + order)
     lower = _loaded(open_again(), rawmode[:-1] + OTHER_ORDER[order])
     return upper.astype(np.uint16) << 8 | lower
+
+
+def ppm_in_grey(data: bytes, picture: Any) -> bytes | None:
+    """The file as a grey one three times as wide, if it is a PPM in colour of more than 8 bits."""
+    magic, args = data[:2], picture.tile[0].args if picture.tile else ()
+    if picture.format != "PPM" or magic not in GREY_PPM or not isinstance(args, tuple):
+        return None
+    most = args[-1]  # that a sample can be
+    if most < 256:
+        return None
+    w, h = picture.size
+    return b"%s %d %d %d\n" % (GREY_PPM[magic], 3 * w, h, most) + data[picture.tile[0].offset :]
+
+
+def with_opacity(pixels: Pixels, unseen: Any) -> Pixels:
+    """With a last channel that is 0 where a pixel has the colour that is to be seen through."""
+    deep = pixels[..., None] if pixels.ndim == 2 else pixels
+    seen = np.any(deep != np.asarray(unseen, np.uint16), axis=2, keepdims=True)
+    return np.concatenate([deep, seen * np.uint16(TOP)], axis=2)
 
 
 def _loaded(picture: Any, rawmode: str) -> Pixels:

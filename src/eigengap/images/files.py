@@ -2,8 +2,9 @@
 
 What is read keeps its depth: uint8, uint16, float32 or float64, (h, w) where grey, (h, w, 3) where
 in colour, (h, w, 2) and (h, w, 4) where the last channel is opacity. Palettes become the colours
-that they stand for; a camera's note on how it was held is obeyed. A file is written completely or
-not at all, and over another one only where that is asked for.
+that they stand for; a camera's note on how it was held is obeyed; 0 is black, also where a TIFF has
+it white; colours that a TIFF multiplied by their opacity are divided by it. A file is written
+completely or not at all, and over another one only where that is asked for.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Callable
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
-from eigengap.images.deep import png_bytes, sixteen_bits
-from eigengap.images.tiff import ELSEWHERE, read_tiff, tiff_bytes, trouble
+from eigengap.images.deep import png_bytes, ppm_in_grey, sixteen_bits, with_opacity
+from eigengap.images.tiff import (
+    ELSEWHERE,
+    EXTRA,
+    PHOTOMETRIC,
+    DamagedError,
+    as_seen,
+    count_pages,
+    is_tiff,
+    read_tiff,
+    tiff_bytes,
+    trouble,
+)
 from eigengap.persistence.atomic import write_atomically
 from eigengap.sources.reader import UnreadableError
 from eigengap.warn import warn
@@ -32,6 +47,7 @@ NO_PICTURE = f"it is no picture that can be read here. Give a file of {', '.join
 # What Pillow raises of files that are damaged; its documents do not tell.
 FAULTS = (OSError, SyntaxError, ValueError, EOFError, TypeError)
 KEPT = ("L", "LA", "RGB", "RGBA")  # modes of Pillow that are arrays of bytes as they stand
+_one_at_a_time = threading.Lock()
 
 
 def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
@@ -58,25 +74,34 @@ def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
     FileNotFoundError, PermissionError, IsADirectoryError
         As opening any file.
     """
-    Image = _pillow()
+    _pillow()
     where = os.fsdecode(path)
     data = Path(os.path.expanduser(where)).read_bytes()
+    try:
+        pixels, pages = _read(data, where)
+    except DamagedError as error:
+        raise UnreadableError(where, str(error)) from None
+    except MemoryError:
+        raise UnreadableError(where, "the picture in it needs more memory than there is") from None
+    if pages > 1:
+        warn(f"{where} holds {pages} pictures; the first is read", UserWarning)
+    return pixels
+
+
+def _read(data: bytes, where: str) -> tuple[NDArray[Any], int]:
+    """The first picture, and how many there are."""
     tiff = read_tiff(data)
     if tiff is not None:
-        _tell_pages(where, tiff.pages)
-        return _upright(_kept(tiff.pixels, where), tiff.orientation)
-
-    def opened() -> Any:
-        return Image.open(io.BytesIO(data), formats=READABLE)
-
+        pixels = _as_seen(tiff.pixels, tiff.photometric, tiff.extra, where)
+        return _upright(_kept(pixels, where), tiff.orientation), tiff.pages
+    Image = _pillow()
     try:
-        with opened() as picture:
-            if picture.format != "MPO":  # a camera's preview of itself is no page
-                _tell_pages(where, getattr(picture, "n_frames", 1))
+        with _in_silence(is_tiff(data)), _opened(data) as picture:
+            pages = _pages(picture, data)
             picture.seek(0)
-            pixels = _array(picture, opened, where)
+            pixels = _array(picture, data, where)
             # Pillow has turned a TIFF already by the time it is loaded, and taken the note away.
-            return _upright(pixels, picture.getexif().get(274, 1))
+            return _upright(pixels, picture.getexif().get(274, 1)), pages
     except UnreadableError:
         raise
     except Image.UnidentifiedImageError:
@@ -89,35 +114,81 @@ def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
         raise UnreadableError(where, f"the picture in it is damaged ({error})") from error
 
 
-def _tell_pages(where: str, pages: int) -> None:
-    if pages > 1:
-        warn(f"{where} holds {pages} pictures; the first is read", UserWarning)
+def _opened(data: bytes) -> Any:
+    return _pillow().open(io.BytesIO(data), formats=READABLE)
 
 
-def _array(picture: Any, opened: Callable[[], Any], where: str) -> NDArray[Any]:
+@contextmanager
+def _in_silence(silent: bool) -> Iterator[None]:
+    """Pillow warns of every tag of a damaged TIFF: it is read, or an error says why it is not.
+
+    The filters of warnings belong to the whole process, hence only where there is need, and one
+    thread at a time.
+    """
+    if not silent:
+        yield
+        return
+    with _one_at_a_time, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _pages(picture: Any, data: bytes) -> int:
+    if picture.format == "MPO":  # a camera's preview of itself is no page
+        return 1
+    return count_pages(data) if is_tiff(data) else getattr(picture, "n_frames", 1)
+
+
+def _array(picture: Any, data: bytes, where: str) -> NDArray[Any]:
     """The samples as they are stored."""
-    rawmode = _rawmode(picture)
-    if ";16" in rawmode and picture.mode in ("RGB", "RGBA"):
-        return sixteen_bits(opened, rawmode)
+    mode, rawmode = picture.mode, _rawmode(picture)
+    unseen = picture.info.get("transparency")  # one colour, or the opacities of a palette
+    grey = ppm_in_grey(data, picture)
+    if grey is not None:
+        with _opened(grey) as wide:
+            return np.asarray(wide).astype(np.uint16).reshape(*picture.size[::-1], 3)
+    if ";16" in rawmode and mode in ("RGB", "RGBA"):
+        stored = sixteen_bits(lambda: _opened(data), rawmode)
+    elif mode.startswith("I") or mode == "F":
+        stored = _kept(np.asarray(picture), where)
+    else:
+        return _of_bytes(picture, unseen, where)
+    deep = _of_tiff(stored, picture, where)
+    return deep if unseen is None else with_opacity(deep, unseen)
+
+
+def _of_bytes(picture: Any, unseen: Any, where: str) -> NDArray[Any]:
+    """Of a mode of Pillow with 8 bits or fewer."""
     mode = picture.mode
-    if mode.startswith("I;16"):
-        return np.asarray(picture).astype(np.uint16)
-    if mode == "F":
-        return np.asarray(picture).astype(np.float32)
-    if mode == "I":
-        return _kept(np.asarray(picture), where)
     if mode in ("P", "PA"):
-        mode = "RGBA" if "transparency" in picture.info or mode == "PA" else "RGB"
+        mode = "RGBA" if unseen is not None or mode == "PA" else "RGB"
         return np.array(picture.convert(mode))
     if mode == "1":
-        return np.array(picture.convert("L"))
+        return np.array(picture.convert("L" if unseen is None else "LA"))
     if mode in KEPT:
-        if "transparency" in picture.info:  # one colour that is to be seen through
+        if unseen is not None:
             return np.array(picture.convert("LA" if mode == "L" else "RGBA"))
         return np.array(picture)
     if mode in ("YCbCr", "CMYK", "RGBX", "RGBa", "La", "HSV"):
         return np.array(picture.convert({"RGBa": "RGBA", "La": "LA"}.get(mode, "RGB")))
     raise UnreadableError(where, f"its colours are {mode}; save it as grey or RGB first")
+
+
+def _of_tiff(samples: NDArray[Any], picture: Any, where: str) -> NDArray[Any]:
+    """What Pillow leaves as a TIFF has it: samples of more than 8 bits."""
+    if picture.format != "TIFF":
+        return samples
+    tags = picture.tag_v2
+    return _as_seen(samples, tags.get(PHOTOMETRIC, 0), tags.get(EXTRA, ()), where)
+
+
+def _as_seen(
+    samples: NDArray[Any], photometric: int, extra: tuple[int, ...], where: str
+) -> NDArray[Any]:
+    try:
+        return as_seen(samples, photometric, extra)
+    except ValueError as error:
+        raise UnreadableError(where, f"{error}; {ELSEWHERE}") from None
 
 
 def _rawmode(picture: Any) -> str:
@@ -167,7 +238,8 @@ def write_image(path: str | os.PathLike[str], array: Any, *, force: bool = False
         Ends in .png, .jpg, .jpeg, .tif or .tiff.
     array : array of shape (h, w) or (h, w, c)
         uint8 (any format), uint16 (PNG, TIFF), float32 or float64 (TIFF). c is 1 to 4, in TIFF any
-        number; of 2 or 4 the last is opacity, for which JPEG has no place.
+        number; of 2 or 4 the last is opacity, for which JPEG has no place. What a masked array
+        hides is NaN among floats, and whole numbers have nothing for it.
     force : bool, default=False
         Whether to replace a file that is there.
 
@@ -215,7 +287,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 def pixels_for(array: Any, form: str, where: str) -> NDArray[Any]:
     """The array, if the format holds it."""
-    pixels = np.asarray(array)
+    pixels = _with_nan(array, where) if isinstance(array, np.ma.MaskedArray) else np.asarray(array)
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]
     if pixels.ndim not in (2, 3):
@@ -250,6 +322,20 @@ def pixels_for(array: Any, form: str, where: str) -> NDArray[Any]:
             "give array[..., :-1]"
         )
     return pixels
+
+
+def _with_nan(array: np.ma.MaskedArray[Any, Any], where: str) -> NDArray[Any]:
+    """What is hidden as NaN; where there is none, nothing may be."""
+    if array.dtype.kind == "f":
+        return np.asarray(array.filled(np.nan))
+    hidden = int(np.ma.getmaskarray(array).sum())
+    if hidden:
+        raise ValueError(
+            f"{where}: {hidden} of the {array.size} samples are hidden by a mask, which whole "
+            "numbers have no place for: fill them in first, with inpaint_image(array) or "
+            "array.filled(0), or give float32 and name a .tif file, in which they are NaN"
+        )
+    return np.asarray(array.data)
 
 
 def _encoded(pixels: NDArray[Any], form: str) -> bytes:

@@ -91,7 +91,7 @@ def as_picture(image: Any, mask: Any, opacity: bool | None) -> Picture:
             "eigengap.images.files.read_image"
         )
     hidden = np.ma.getmaskarray(image) if isinstance(image, np.ma.MaskedArray) else None
-    given = np.asarray(image if hidden is None else image.filled(0))
+    given = np.asarray(image if hidden is None else image.data)  # whose opacity is not touched
     _require_shape(given)
     _require_type(given)
     values = given[..., None] if given.ndim == 2 else given

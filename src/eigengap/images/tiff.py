@@ -5,6 +5,9 @@ and other packages write. Read here are samples of 8 to 64 bits in either byte o
 tiles, channels beside or after one another, as they are or deflated, with or without a predictor,
 also in BigTIFF; palettes, other compressions and the like are left to Pillow. What is written is
 the plainest form: one deflated strip.
+
+A directory may say anything. Only the tags that are known here are looked at, and nothing takes
+more time or memory than a file of that length can need.
 """
 
 from __future__ import annotations
@@ -20,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Pixels = NDArray[Any]  # (h, w) or (h, w, c)
-Fields = dict[int, tuple[int, ...]]  # values by tag
 
 WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, STRIPS, ORIENTATION, CHANNELS = (
     256, 257, 258, 259, 262, 273, 274, 277
@@ -29,8 +31,13 @@ ROWS, STRIP_BYTES, PLANAR, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILES, TILE_BYTES
     278, 279, 284, 317, 322, 323, 324, 325
 )  # fmt: skip
 FILL_ORDER, EXTRA, NUMBER = 266, 338, 339
+KNOWN = {
+    WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, STRIPS, ORIENTATION, CHANNELS, ROWS, STRIP_BYTES,
+    PLANAR, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILES, TILE_BYTES, FILL_ORDER, EXTRA, NUMBER,
+}  # fmt: skip
+MOST_CHANNELS = 65535
 
-GREY, RGB = 1, 2
+WHITE_IS_ZERO, GREY, RGB = 0, 1, 2
 UNSPECIFIED, PREMULTIPLIED, OPACITY = 0, 1, 2  # what a channel beyond the colours is
 PLAIN, DEFLATE = 1, 8
 DEFLATED = (DEFLATE, 32946)  # Adobe's number, and an older one
@@ -41,37 +48,57 @@ KINDS = {1: "u", 2: "i", 3: "f"}
 TYPES = {(8 * n, k): f"{kind}{n}" for k, kind in KINDS.items() for n in (1, 2, 4, 8)}
 del TYPES[8, 3]  # no float has 8 bits
 METHODS = {5: "LZW", 7: "JPEG", 8: "deflating", 32773: "PackBits", 50000: "Zstandard"}
-VALUES = {1: "B", 3: "H", 4: "I", 16: "Q"}  # whole numbers in a directory
+VALUES = {1: "u1", 3: "u2", 4: "u4", 16: "u8"}  # whole numbers in a directory
+LENGTHS = dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), 1)) | {16: 8, 17: 8, 18: 8}
 VERSIONS = {42: ("H", "I", 4), 43: ("Q", "Q", 8)}  # types of counts and places; where the first is
+SMALLEST_PAGE = 18  # bytes of a directory with one entry
+SHARED = 4  # times the bytes of a file that all values together may have
 ELSEWHERE = "read it with another package, tifffile.imread for one, and give the array"
 FAULTS = (LookupError, ValueError, TypeError, OverflowError, struct.error, zlib.error)
 
 
+class DamagedError(ValueError):
+    """A TIFF whose directory is cut, or points beyond the file: nobody can read it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tiff:
-    """The first picture of a file."""
+    """The first picture of a file, its samples as they are stored."""
 
     pixels: Pixels
     pages: int
     orientation: int  # as in EXIF
+    photometric: int
+    extra: tuple[int, ...]  # what the last channels are
 
 
 def read_tiff(data: bytes) -> Tiff | None:
-    """The first picture of a TIFF; None where it is none, is damaged, or is one for Pillow."""
+    """The first picture of a TIFF; None where it is no TIFF, or is one for Pillow."""
+    if not is_tiff(data):
+        return None
+    fields = Directory.first_of(data)
     try:
-        fields, order, pages = _first_directory(data)
-        pixels = _pixels(data, fields, order)
+        return Tiff(
+            _pixels(fields),
+            count_pages(data),
+            fields.first(ORIENTATION, 1),
+            fields.first(PHOTOMETRIC),
+            fields.values(EXTRA, ()),
+        )
     except FAULTS:
         return None
-    return Tiff(pixels, pages, fields.get(ORIENTATION, (1,))[0])
+
+
+def is_tiff(data: bytes) -> bool:
+    return data[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
 def trouble(data: bytes) -> str:
     """Why a TIFF that nobody reads is not read: what it holds; "" for what is no TIFF."""
-    if data[:4] not in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+    if not is_tiff(data):
         return ""
     try:
-        fields, _, _ = _first_directory(data)
+        fields = Directory.first_of(data)
         held = _in_words(fields)
     except FAULTS:
         return "the TIFF in it is damaged"
@@ -82,95 +109,187 @@ def trouble(data: bytes) -> str:
     return f"it is {held}, and damaged"
 
 
-def _in_words(fields: Fields) -> str:
-    w, h = fields[WIDTH][0], fields[HEIGHT][0]
-    c, bits = fields.get(CHANNELS, (1,))[0], fields.get(BITS, (1,))[0]
-    kind = {2: " with signs", 3: " as floats"}.get(fields.get(NUMBER, (1,))[0], "")
-    how = fields.get(COMPRESSION, (PLAIN,))[0]
+def _in_words(fields: Directory) -> str:
+    w, h = fields.first(WIDTH), fields.first(HEIGHT)
+    c, bits = fields.first(CHANNELS, 1), fields.first(BITS, 1)
+    kind = {2: " with signs", 3: " as floats"}.get(fields.first(NUMBER, 1), "")
+    how = fields.first(COMPRESSION, PLAIN)
     packed = "not compressed" if how == PLAIN else f"compressed by {METHODS.get(how, how)}"
     samples = f"{c} sample{'s' * (c != 1)} a pixel of {bits} bit{'s' * (bits != 1)}{kind}"
     return f"a TIFF of {w} x {h} pixels, {samples}, {packed}"
 
 
+# Samples as they are seen --------------------------------------------------------------------
+
+
+def as_seen(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> Pixels:
+    """More is brighter, and colours are not darkened by what can be seen through them."""
+    if samples.ndim == 2 or len(extra) >= samples.shape[2]:
+        extra = ()
+    if photometric == WHITE_IS_ZERO:
+        samples = _black_is_zero(samples, extra)
+    if PREMULTIPLIED in extra:
+        samples = _divided(samples, extra)
+    return samples
+
+
+def _black_is_zero(samples: Pixels, extra: tuple[int, ...]) -> Pixels:
+    if samples.dtype.kind != "u":
+        raise ValueError(
+            f"0 is white in it, and of samples of type {samples.dtype.name} none is the largest, "
+            "which would be black"
+        )
+    inverted = np.iinfo(samples.dtype).max - samples
+    for k, what in enumerate(reversed(extra), 1):
+        if what in (PREMULTIPLIED, OPACITY):
+            inverted[..., -k] = samples[..., -k]
+    return inverted
+
+
+def _divided(samples: Pixels, extra: tuple[int, ...]) -> Pixels:
+    """Colours that were multiplied by opacity, divided by it; black where nothing is seen."""
+    colours = samples.shape[2] - len(extra)
+    opacity = samples[..., colours + extra.index(PREMULTIPLIED), None].astype(np.float64)
+    most = None if samples.dtype.kind == "f" else np.iinfo(samples.dtype).max
+    full = np.divide(most or 1.0, opacity, out=np.zeros_like(opacity), where=opacity != 0)
+    straight = samples[..., :colours] * full
+    divided = samples.copy()
+    divided[..., :colours] = straight if most is None else np.minimum(np.rint(straight), most)
+    return divided
+
+
 # Reading -------------------------------------------------------------------------------------
 
 
-def _first_directory(data: bytes) -> tuple[Fields, str, int]:
-    """Whole numbers by tag, the byte order, and how many pictures there are."""
+@dataclass(frozen=True, eq=False)
+class Directory:
+    """What is known of a picture by tag, unpacked only where it is asked for."""
+
+    data: bytes
+    order: str
+    entries: dict[int, tuple[str, int, int]]  # type, count and place of the values
+
+    @classmethod
+    def first_of(cls, data: bytes) -> Directory:
+        try:
+            order, count_type, place_type, start = _head(data)
+            return cls(data, order, _entries(data, start, order, count_type, place_type))
+        except FAULTS as error:
+            raise DamagedError("the TIFF in it is damaged") from error
+
+    def values(self, tag: int, *default: tuple[int, ...]) -> tuple[int, ...]:
+        """Of tags that have one, or one a channel."""
+        if tag not in self.entries and default:
+            return default[0]
+        return tuple(self.numbers(tag, MOST_CHANNELS).tolist())
+
+    def first(self, tag: int, *default: int) -> int:
+        return self.values(tag, *((one,) for one in default))[0]
+
+    def numbers(self, tag: int, most: int) -> NDArray[Any]:
+        kind, count, place = self.entries[tag]
+        if count > most:
+            raise ValueError("more values than there can be")
+        return np.frombuffer(self.data, self.order + kind, count, place)
+
+
+def count_pages(data: bytes) -> int:
+    """How many pictures a TIFF holds, as far as their directories follow one another."""
+    order, count_type, place_type, start = _head(data)
+    inside = struct.calcsize(f"={place_type}")
+    places: set[int] = set()
+    while start and start not in places and SMALLEST_PAGE * len(places) < len(data):
+        places.add(start)
+        try:
+            (count,) = struct.unpack_from(order + count_type, data, start)
+            end = start + struct.calcsize(f"={count_type}") + count * (4 + 2 * inside)
+            (start,) = struct.unpack_from(order + place_type, data, end)
+        except FAULTS:  # the first picture may be whole all the same
+            break
+    return len(places)
+
+
+def _head(data: bytes) -> tuple[str, str, str, int]:
+    """Byte order, types of counts and places, and where the first directory is."""
     order = {b"II": "<", b"MM": ">"}[data[:2]]
     (version,) = struct.unpack_from(f"{order}H", data, 2)
     count_type, place_type, first = VERSIONS[version]
     (start,) = struct.unpack_from(order + place_type, data, first)
-    fields, following = _directory(data, start, order, count_type, place_type)
-    places = {start}
-    while following and following not in places:
-        places.add(following)
-        try:
-            following = _directory(data, following, order, count_type, place_type)[1]
-        except FAULTS:  # the first picture may be whole all the same
-            break
-    return fields, order, len(places)
+    return order, count_type, place_type, start
 
 
-def _directory(
+def _entries(
     data: bytes, start: int, order: str, count_type: str, place_type: str
-) -> tuple[Fields, int]:
-    """Whole numbers by tag, and where the next directory is (0: nowhere)."""
+) -> dict[int, tuple[str, int, int]]:
+    """Type, count and place of the whole numbers of every tag that is known."""
     (count,) = struct.unpack_from(order + count_type, data, start)
     at = start + struct.calcsize(f"={count_type}")
     inside = struct.calcsize(f"={place_type}")  # bytes that an entry itself has room for
-    fields = {}
+    entries, total = {}, 0
     for _ in range(count):
         tag, kind, n = struct.unpack_from(f"{order}HH{place_type}", data, at)
-        at += 4 + inside
-        if kind in VALUES:
-            form = f"{order}{n}{VALUES[kind]}"
-            (elsewhere,) = struct.unpack_from(order + place_type, data, at)
-            place = at if struct.calcsize(form) <= inside else elsewhere
-            fields[tag] = struct.unpack_from(form, data, place)
-        at += inside
-    (following,) = struct.unpack_from(order + place_type, data, at)
-    return fields, following
+        (elsewhere,) = struct.unpack_from(order + place_type, data, at + 4 + inside)
+        size = n * LENGTHS.get(kind, 0)
+        place = at + 4 + inside if size <= inside else elsewhere
+        within = place + size <= len(data)
+        total += size if within else 0
+        if tag in KNOWN and kind in VALUES and n:
+            if not within:
+                raise DamagedError("values beyond the end")
+            entries[tag] = VALUES[kind], n, place
+        at += 4 + 2 * inside
+    if total > SHARED * len(data):  # which Pillow would read as often as they are named
+        raise DamagedError("the same bytes again and again")
+    return entries
 
 
-def _pixels(data: bytes, fields: Fields, order: str) -> Pixels:
-    w, h, c = fields[WIDTH][0], fields[HEIGHT][0], fields.get(CHANNELS, (1,))[0]
+def _pixels(fields: Directory) -> Pixels:
+    w, h, c = fields.first(WIDTH), fields.first(HEIGHT), fields.first(CHANNELS, 1)
     kind, how, predictor = _require_ours(fields)
-    dtype = np.dtype(order + kind)
-    if not 0 < w * h * c * dtype.itemsize <= RATIO * len(data):
-        raise ValueError("more than these bytes can hold")
-    apart = fields.get(PLANAR, (1,))[0] == 2  # channels one after another
+    dtype = np.dtype(fields.order + kind)
+    apart = fields.first(PLANAR, 1) == 2  # channels one after another
     planes, s = (c, 1) if apart else (1, c)
     # A strip is a tile as wide as the picture, and the last one ends with it.
-    tiled = TILES in fields
-    tw = fields[TILE_WIDTH][0] if tiled else w
-    th = fields[TILE_HEIGHT][0] if tiled else min(fields.get(ROWS, (h,))[0], h)
-    pieces = zip(
-        fields[TILES if tiled else STRIPS],
-        fields[TILE_BYTES if tiled else STRIP_BYTES],
-        product(range(planes), range(0, h, th), range(0, w, tw)),
-        strict=True,
-    )
+    tiled = TILES in fields.entries
+    tw = fields.first(TILE_WIDTH) if tiled else w
+    th = fields.first(TILE_HEIGHT) if tiled else min(fields.first(ROWS, h), h)
+    if not (th > 0 and tw > 0):
+        raise ValueError("strips or tiles of no pixels")
+    down, across = -(-h // th), -(-w // tw)
+    stored = planes * s * (down * th * across * tw if tiled else h * w)
+    if not 0 < stored * dtype.itemsize <= RATIO * len(fields.data):
+        raise ValueError("more than these bytes can hold")
+    pieces = _pieces(fields, tiled, planes * down * across)
+    corners = product(range(planes), range(0, h, th), range(0, w, tw))
     samples = np.empty((planes, h, w, s), dtype.newbyteorder("="))
-    for place, length, (plane, y, x) in pieces:
+    for (place, length), (plane, y, x) in zip(pieces, corners, strict=True):
         shape = (th if tiled else min(th, h - y), tw, s)
-        raw = _unpacked(data[place : place + length], how, prod(shape) * dtype.itemsize)
+        packed = fields.data[int(place) : int(place) + int(length)]
+        raw = _unpacked(packed, how, prod(shape) * dtype.itemsize)
         piece = _unpredicted(raw, shape, dtype, predictor)
         samples[plane, y : y + th, x : x + tw] = piece[: h - y, : w - x]
     pixels = np.moveaxis(samples[..., 0], 0, 2) if apart else samples[0]
     return np.ascontiguousarray(pixels[..., 0] if c == 1 else pixels)
 
 
-def _require_ours(fields: Fields) -> tuple[str, int, int]:
+def _pieces(fields: Directory, tiled: bool, n: int) -> NDArray[Any]:
+    """(n, 2) place and length of every strip or tile."""
+    places = fields.numbers(TILES if tiled else STRIPS, n)
+    lengths = fields.numbers(TILE_BYTES if tiled else STRIP_BYTES, n)
+    if not len(places) == len(lengths) == n:
+        raise ValueError("not as many strips or tiles as the picture has")
+    return np.column_stack([places.astype(np.uint64), lengths.astype(np.uint64)])
+
+
+def _require_ours(fields: Directory) -> tuple[str, int, int]:
     """Type of the samples, compression and predictor, if they are among those that are read."""
-    (bits,), (number,) = set(fields[BITS]), set(fields.get(NUMBER, (1,)))
-    how, predictor = (fields.get(tag, (1,))[0] for tag in (COMPRESSION, PREDICTOR))
+    (bits,), (number,) = set(fields.values(BITS)), set(fields.values(NUMBER, (1,)))
+    how, predictor = fields.first(COMPRESSION, PLAIN), fields.first(PREDICTOR, 1)
     if (
-        fields[PHOTOMETRIC][0] not in (GREY, RGB)
+        fields.first(PHOTOMETRIC) not in (WHITE_IS_ZERO, GREY, RGB)
         or how not in (PLAIN, *DEFLATED)
         or predictor not in (1, DIFFERENCES, OF_FLOATS)
-        or PREMULTIPLIED in fields.get(EXTRA, ())
-        or fields.get(FILL_ORDER, (1,))[0] != 1
+        or fields.first(FILL_ORDER, 1) != 1
     ):
         raise ValueError("of a kind for Pillow")
     return TYPES[bits, number], how, predictor

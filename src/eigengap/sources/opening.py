@@ -65,7 +65,8 @@ def open_source(
     skip_rows : int, default=0
         Of CSV: lines above the header, or above the first row, that are none.
     comment : str, default=None
-        Of CSV: lines that begin with this text, such as "#", are no rows.
+        Of CSV: lines that begin with this text, such as "#", or with blanks and then it, are no
+        rows.
     sample_weight : array-like of shape (n_rows,), default=None
         How often each row counts; a row of weight 0 is as if absent.
     sample_dim, variable : names, default=None

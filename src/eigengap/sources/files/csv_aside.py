@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+from eigengap.sources.files.csv_cells import GAPS
 from eigengap.sources.files.csv_dialect import BOM, newline_of
 from eigengap.sources.files.csv_rows import LONGEST_ROW
 from eigengap.sources.wording import quote
@@ -20,7 +21,7 @@ LEAST = 1 << 16  # bytes that are read together
 
 @dataclass(frozen=True)
 class Aside:
-    """Which lines are no rows: so many at the beginning, and all that begin with a mark."""
+    """Which lines are no rows: so many at the top, and all with a mark behind blanks at most."""
 
     first: int = 0
     mark: str | None = None
@@ -103,11 +104,27 @@ class Beside:
     def _without_comments(self, data: bytes) -> bytes:
         if self._aside.mark is None or (mark := self._aside.mark.encode()) not in data:
             return data
-        newline = re.escape(self._newline)
-        comment = re.compile(rb"(?:\A|(?<=" + newline + rb"))" + re.escape(mark) + rb"[^\r\n]*")
+        comment = _comment(mark, self._newline)
         line, at = self._line, 0
-        for match in comment.finditer(data):
+
+        def emptied(match: re.Match[bytes]) -> bytes:
+            nonlocal line, at
             line += data.count(self._newline, at, match.start())
             at = match.start()
             self.comments.add(line)
-        return comment.sub(b"", data)
+            return b""
+
+        return comment.sub(emptied, data)
+
+
+def _comment(mark: bytes, newline: bytes) -> re.Pattern[bytes]:
+    """Lines with the mark behind blanks.
+
+    Not those whose first cell is a gap such as #N/A, and where further tabs follow, which may part
+    cells, not those with a tab before the mark.
+    """
+    gaps = b"|".join(re.escape(gap.encode()) for gap in sorted(GAPS - {""}))
+    begin = rb"(?<![^" + newline + rb"])"
+    mark = rb"(?!(?:" + gaps + rb") *(?:[,;\t|\r\n]|\Z))" + re.escape(mark)
+    alone = rb"[ \t]*" + mark + rb"[^\t\r\n]*(?=[\r\n]|\Z)"
+    return re.compile(begin + rb"(?:" + alone + rb"| *" + mark + rb"[^\r\n]*)")

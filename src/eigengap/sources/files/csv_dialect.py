@@ -6,9 +6,10 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 
 from eigengap.sources.files.csv_cells import Cells, has_decimal_comma, has_decimal_point
+from eigengap.sources.files.csv_header import is_header
 from eigengap.sources.reader import UnreadableError
 
 LOOKED_AT = 1000  # rows
@@ -73,7 +74,7 @@ def look_at(where: str, head: bytes, gaps: frozenset[str]) -> Dialect:
     cells = Cells(gaps, decimal)
     names = None
     start, line, first = 0, 1, rows[0].line
-    if _is_header(rows, cells, text):
+    if is_header([row.cells for row in rows], cells) or _in_quotes(rows, text):
         names = _decoded(where, rows[0].cells)
         start, line = rows[0].stop, _line_after(text, rows[0])
         rows = rows[1:]
@@ -154,36 +155,11 @@ def _first(rows: list[Row], holds: object) -> tuple[int, str] | None:
     return next(((r.line, cell.strip()) for r in rows for cell in r.cells if holds(cell)), None)
 
 
-def _is_header(rows: list[Row], cells: Cells, text: str) -> bool:
-    """Unless every cell of line 1 is a number or a gap: then it is the first row.
-
-    Whole numbers that count up by one (0, 1, 2, or 2019, 2020, 2021) are names, if the line below
-    does not count up too.
-
-    Numbers in quotes are names, as R and `open_sink` write them, unless those below are in quotes
-    too.
-    """
-    first = rows[0].cells
-    if not all(cells.number(cell) is not None for cell in first):
-        return True
-    if len(rows) < 2:
-        return False
-    if _counts_up(first) and not _counts_up(rows[1].cells):
-        return True
+def _in_quotes(rows: list[Row], text: str) -> bool:
+    """Whether all of the first row is, and not all below: so R and `open_sink` write names."""
     above = text[: rows[0].stop].count('"')
-    below = text[rows[0].stop : rows[1].stop].count('"')
-    return above == 2 * len(first) and below < above
-
-
-def _counts_up(cells: list[str]) -> bool:
-    """Whether there are three whole numbers or more, each one more than the last.
-
-    So pandas names columns without names (0, 1, 2, ...), and so years follow each other.
-    """
-    if len(cells) < 3 or not all(cell.strip().isdecimal() for cell in cells):
-        return False
-    numbers = [int(cell) for cell in cells]
-    return all(b == a + 1 for a, b in pairwise(numbers))
+    below = text[rows[0].stop : rows[1].stop].count('"') if len(rows) > 1 else above
+    return above == 2 * len(rows[0].cells) and below < above
 
 
 def _decoded(where: str, cells: list[str]) -> tuple[str, ...]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 
+from eigengap.sources.files.csv_above import way_past
 from eigengap.sources.files.csv_cells import Cells
 from eigengap.sources.files.csv_dialect import Dialect, Row, rows_of
-from eigengap.sources.files.csv_looks import look_of
+from eigengap.sources.files.csv_looks import is_followed_by_comment, look_of
 from eigengap.sources.files.refusal import choice, refuse_columns
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import column, quote
 
 MOST_UNITS = 4  # that a message shows
-MARKS = ("#", "%", "//", "!", "*")  # with which comments begin
+MOST_LABELS = 4  # lines between names and numbers
 
 
 def first_fault(
@@ -32,6 +33,13 @@ def first_fault(
     return None
 
 
+def require_even(where: str, dialect: Dialect) -> None:
+    """Refuse a file among whose first rows one is ragged."""
+    for row in dialect.head:
+        if len(row.cells) != dialect.n_columns:
+            raise ragged(where, row, dialect)
+
+
 def ragged(where: str, row: Row, dialect: Dialect) -> UnreadableError:
     have, want = len(row.cells), dialect.n_columns
     told = "the header has" if dialect.names is not None else "the first line has"
@@ -48,8 +56,10 @@ def ragged(where: str, row: Row, dialect: Dialect) -> UnreadableError:
             f"Behind its last name line {dialect.first} has separators that name nothing: take "
             "them off"
         )
-    elif (aside := _aside(row, dialect)) is not None:
+    elif (aside := way_past(row, dialect)) is not None:
         way = aside
+    elif extra > 0 and is_followed_by_comment(row.cells[want - 1]):
+        way = "Comments stand on lines of their own"
     elif extra == 1 and row.line == dialect.line and dialect.names is not None:
         way = "Names of rows, as R writes them? Give their column a name in the header"
     elif extra > 0:
@@ -62,75 +72,64 @@ def ragged(where: str, row: Row, dialect: Dialect) -> UnreadableError:
     )
 
 
-def _aside(row: Row, dialect: Dialect) -> str | None:
-    """The way out where a ragged row belongs to lines above the table; None where it does not.
+def labels(dialect: Dialect, chosen: Sequence[int]) -> int:
+    """How many of the first rows are none: units and the like, between the names and the numbers.
 
-    The table begins where all further rows that were looked at are equally long. A single line
-    above is its header, though it is too short or too long, unless another one follows.
+    Such a row holds no number, and in most columns of numbers a text that does not occur again.
     """
-    if dialect.names is None:
-        return None
-    header = Row(list(dialect.names), dialect.first, 0)
-    rows = [header, *dialect.head]
-    width, k = len(rows[-1].cells), len(rows)
-    while k > 0 and len(rows[k - 1].cells) == width:
-        k -= 1
-    if not 0 < k < len(rows) - 1 or width < 2 or row.line > rows[k].line:
-        return None
-    if dialect.n_columns == width:  # the header is the table's, and the row alone is ragged
-        return None
-    if k == 1 and any(dialect.cells.number(cell) is not None for cell in rows[1].cells):
-        return None
-    mark = next((mark for mark in MARKS if header.cells[0].startswith(mark)), None)
-    if mark is not None and all(r.cells[0].startswith(mark) for r in rows[1:k]):
-        return f"If lines that begin with {quote(mark)} are comments, pass comment={quote(mark)}"
-    begins = rows[k].line
-    return f"If the table begins in line {begins}, pass skip_rows={begins - 1}"
+    rows, count = dialect.head, 0
+    while dialect.names is not None and count < min(MOST_LABELS, len(rows) - 1):
+        if not _is_label(rows[count].cells, rows[count + 1 :], dialect.cells, chosen):
+            break
+        count += 1
+    return count
 
 
-def units(dialect: Dialect, chosen: Sequence[int]) -> list[int]:
-    """Columns of numbers that hold text in the first row alone; empty unless most of them do.
-
-    So a line of units looks, which some write below the header.
-    """
-    if dialect.names is None or len(dialect.head) < 2:
-        return []
-    first, *rows = (row.cells for row in dialect.head)
-    number = dialect.cells.number
-    found = [
-        j
-        for j in chosen
-        if number(first[j]) is None and all(number(row[j]) is not None for row in rows)
-    ]
-    return found if len(found) > 1 and 2 * len(found) >= len(chosen) else []
+def _is_label(
+    first: Sequence[str], below: Sequence[Row], cells: Cells, chosen: Sequence[int]
+) -> bool:
+    texts = [j for j in chosen if cells.number(first[j]) is None]
+    if len(texts) < 2:
+        return False
+    numeric = {j for j in chosen if _most_are_numbers((row.cells[j] for row in below), cells)}
+    seen = [j for j in numeric if not cells.is_gap(first[j])]
+    new = [j for j in texts if j in numeric and all(row.cells[j] != first[j] for row in below)]
+    return len(new) == len(seen) > 1 and 2 * len(new) >= len(numeric)
 
 
-def on_units(dialect: Dialect, found: Sequence[int]) -> str:
-    """What is said of a line of units."""
-    row = dialect.head[0]
-    told = ", ".join(quote(_shown(row.cells[j])) for j in found[:MOST_UNITS])
-    more = ", ..." if len(found) > MOST_UNITS else ""
+def _most_are_numbers(column: Iterable[str], cells: Cells) -> bool:
+    found = [cells.number(cell) is not None for cell in column if not cells.is_gap(cell)]
+    return 2 * sum(found) > len(found)
+
+
+def on_labels(dialect: Dialect, chosen: Sequence[int], count: int) -> str:
+    """What is said of rows that are labels."""
+    rows = dialect.head[:count]
+    texts = [_shown(row.cells[j]) for row in rows for j in chosen if row.cells[j].strip()]
+    told = ", ".join(map(quote, texts[:MOST_UNITS])) + ", ..." * (len(texts) > MOST_UNITS)
+    if count == 1:
+        return (
+            f"line {rows[0].line} holds text where others hold numbers ({told}), as a line of "
+            "units does. Take it out"
+        )
+    *first, last = (str(row.line) for row in rows)
     return (
-        f"line {row.line} holds text in {len(found)} columns of numbers ({told}{more}), as a line "
-        "of units does. Take it out"
+        f"lines {', '.join(first)} and {last} hold text where others hold numbers ({told}), as "
+        "lines of units and labels do. Take them out"
     )
 
 
-def refuse_text_columns(
-    where: str, rows: Iterable[Row], dialect: Dialect, chosen: Sequence[int]
-) -> None:
+def refuse_text_columns(where: str, dialect: Dialect, chosen: Sequence[int]) -> None:
     """Refuse columns whose first rows hold text, all of them in one message."""
     looks = {j: _Look(dialect.cells) for j in chosen}
-    for row in rows:
-        if len(row.cells) != dialect.n_columns:
-            raise ragged(where, row, dialect)
+    for row in dialect.head:
         for j, look in looks.items():
             look.at(row.cells[j], row.line)
     refused = {j: look for j, look in looks.items() if look.text is not None}
     if not refused:
         return
-    if in_units := units(dialect, chosen):
-        raise UnreadableError(where, on_units(dialect, in_units))
+    if count := labels(dialect, chosen):
+        raise UnreadableError(where, on_labels(dialect, chosen, count))
     told = [f"{column(dialect.names, j)} ({look})" for j, look in refused.items()]
     numeric = [_label(dialect, j) for j in chosen if j not in refused]
     raise refuse_columns(where, told, numeric, _hint(list(refused.values())))

@@ -17,6 +17,7 @@ MONEY = "$€£¥₹¢₽₩₪₫฿"
 MULTIPLES = {"k": 10**3, "K": 10**3, "M": 10**6, "Mio": 10**6, "bn": 10**9, "B": 10**9, "G": 10**9}
 LONGEST = 40  # characters
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_COMMENT = re.compile(r"\s*(?:#|//|;)|\s+%(?=.)")  # behind a number; 5 % is a percentage
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ def look_of(cell: str, decimal: str = ".") -> Look | None:
     True
     """
     text = cell.strip()
+    if is_followed_by_comment(text):
+        number = _COMMENT.split(text)[0].strip()
+        return Look(
+            "a number with a comment", f"write {number}; comments stand on lines of their own"
+        )
     if not text or len(text) > LONGEST or Cells(decimal=decimal).number(text) is not None:
         return None
     if decimal == ",":
@@ -58,6 +64,14 @@ def look_of(cell: str, decimal: str = ".") -> Look | None:
         if found is not None:
             return found
     return None
+
+
+def is_followed_by_comment(cell: str) -> bool:
+    """Whether a mark of comments stands behind a number."""
+    number, *comment = _COMMENT.split(cell, maxsplit=1)
+    return (
+        bool(comment) and re.fullmatch(_NUMBER.replace(r"\.", "[.,]"), number.strip()) is not None
+    )
 
 
 def _among_commas(text: str) -> Look | None:

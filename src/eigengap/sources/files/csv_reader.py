@@ -20,7 +20,7 @@ from eigengap.sources.files.columns import in_blocks
 from eigengap.sources.files.csv_aside import NOTHING, Aside, Beside
 from eigengap.sources.files.csv_cells import GAPS
 from eigengap.sources.files.csv_dialect import look_at, newline_of
-from eigengap.sources.files.csv_faults import first_fault, ragged, refuse_text_columns
+from eigengap.sources.files.csv_faults import first_fault, refuse_text_columns, require_even
 from eigengap.sources.files.csv_rows import chunks
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.refusal import choice
@@ -47,10 +47,11 @@ class CsvReader(FileReader):
         self._compression, self._aside = compression, aside
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
         self._dialect = look_at(self.where, self._head(), GAPS | as_bytes)
+        require_even(self.where, self._dialect)
         names, d = self._dialect.names, self._dialect.n_columns
         self._chosen = list(range(d)) if columns is None else resolve_columns(columns, names, d)
         self._require_names(columns)
-        refuse_text_columns(self.where, self._dialect.head, self._dialect, self._chosen)
+        refuse_text_columns(self.where, self._dialect, self._chosen)
         self.names = None if names is None else tuple(names[j] for j in self._chosen)
         self.n_rows = (
             None if self._dialect.head else 0
@@ -94,9 +95,6 @@ class CsvReader(FileReader):
         if names is None:
             return
         chosen = [names[j] for j in self._chosen]
-        head = self._dialect.head
-        if head and len(head[0].cells) != len(names):
-            raise ragged(self.where, head[0], self._dialect)
         if columns is None and "" in chosen:
             others = [j for j in self._chosen if names[j]]
             raise UnreadableError(self.where, self._nameless(names.index(""), choice(others)))
