@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from eigengap.rank.choose import choose_rank
     from eigengap.reporting import report
     from eigengap.sources.dask import ClusterError
+    from eigengap.sources.fields.reader import RereadWarning
     from eigengap.sources.fields.table import FieldSource
     from eigengap.sources.opening import PartitionColumnWarning, open_source
     from eigengap.sources.reader import UnreadableError
@@ -168,6 +169,7 @@ __all__ = [
     "RankChoice",
     "RankDeficientWarning",
     "RankError",
+    "RereadWarning",
     "Restored",
     "SampledWarning",
     "SentinelWarning",
@@ -274,6 +276,7 @@ _HOME = {
     "RankChoice": "eigengap.rank.choice",
     "RankDeficientWarning": "eigengap.estimators.whitener",
     "RankError": "eigengap.fitting.whitening",
+    "RereadWarning": "eigengap.sources.fields.reader",
     "Restored": "eigengap.images.restored",
     "SVD": "eigengap.matrices.decomposition",
     "SampledWarning": "eigengap.estimators._whole",

@@ -88,7 +88,7 @@ def as_picture(image: Any, mask: Any, opacity: bool | None) -> Picture:
     if isinstance(image, str | bytes | os.PathLike):
         raise TypeError(
             f"an image is an array, and {image!r} is the name of a file: read it first, with "
-            "eigengap.images.files.read_image"
+            "eigengap.images.read_image"
         )
     hidden = np.ma.getmaskarray(image) if isinstance(image, np.ma.MaskedArray) else None
     given = np.asarray(image if hidden is None else image.data)  # whose opacity is not touched
