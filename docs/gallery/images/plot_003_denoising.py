@@ -9,10 +9,12 @@ parameter σ² was learned for this example."
 replace each by :math:`W \mu_i`, average: the noise goes, and its variance is learned along the
 way.
 
-**Result.** It does, and the noise is learned to within a few per cent. One PPCA for all patches,
-as in the text, removes most of the noise; a mixture of PPCA, which has flat patches, edges and
-texture apart, removes more and keeps edges sharper. The text's picture is not to be had; this is
-a part of one that comes with scikit-learn.
+**Result.** It does, and the noise is learned to within 2 %. One PPCA for all patches, as in the
+text, takes 61 % off the mean squared error; a mixture of PPCA, which models flat patches, edges
+and texture separately, 80 %, and blurs less: at the steepest tenth of the pixels it keeps 84 % of
+the slope where one PPCA keeps 67 %. Unlike 003, where :math:`\sigma^2` is learned with the model,
+`denoise_image` estimates it beforehand, from the patches that are calm. The text's picture is not
+available; this is a part of one that comes with scikit-learn.
 """
 
 import matplotlib.pyplot as plt
@@ -28,6 +30,15 @@ noisy = clean + 25.0 * rng.normal(size=clean.shape)
 
 def psnr(image):
     return 10 * np.log10(255**2 / np.mean((np.asarray(image) - clean) ** 2))
+
+
+def removed(image):
+    """Share of the mean squared error of the noisy picture that is gone."""
+    return 1 - np.mean((np.asarray(image) - clean) ** 2) / np.mean((noisy - clean) ** 2)
+
+
+def slope(image):
+    return np.hypot(*np.gradient(np.asarray(image)))
 
 
 one = eg.denoise_image(noisy, model="ppca", stride=2, random_state=0)
@@ -59,9 +70,21 @@ for ax, (title, image) in zip(axes, shown.items(), strict=True):
 fig.colorbar(drawn, ax=axes, shrink=0.8)
 
 covered = np.mean(abs(error) < 1.96 * mixture.sd)
+steep = slope(clean) > np.quantile(slope(clean), 0.9)
+kept = {
+    name: slope(image)[steep].mean() / slope(clean)[steep].mean()
+    for name, image in (("one PPCA", one), ("mixture", mixture))
+}
+print(one)
 print(mixture)
 print(f"noise learned: {one.noise_sd:.1f} and {mixture.noise_sd:.1f}; the truth 25")
-print(f"95 % intervals hold {covered:.0%} of the pixels")
-assert abs(mixture.noise_sd / 25 - 1) < 0.05
-assert psnr(one) > psnr(noisy) + 3
-assert psnr(mixture) > psnr(one)
+print(f"mean squared error removed: one PPCA {removed(one):.0%}, mixture {removed(mixture):.0%}")
+print("slope kept where it is steep: " + ", ".join(f"{n} {v:.0%}" for n, v in kept.items()))
+print(f"95 % intervals of the mixture hold {covered:.0%} of the pixels")
+assert abs(one.noise_sd / 25 - 1) < 0.02
+assert abs(mixture.noise_sd / 25 - 1) < 0.02
+assert 0.58 < removed(one) < 0.65
+assert 0.77 < removed(mixture) < 0.83
+assert psnr(mixture) > psnr(one) + 2 > psnr(noisy) + 5
+assert kept["mixture"] > kept["one PPCA"] + 0.1
+assert 0.93 < covered < 0.98

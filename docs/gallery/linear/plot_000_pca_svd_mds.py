@@ -2,14 +2,17 @@ r"""
 PCA, SVD and scaling are one
 ============================
 
-000 section 3: "PCA/SVD/MDS (all the same!)".
+000 sections 1, "PCA/SVD/MDS (all the same!)", and 3.
 
 **Claim.** :math:`U^\top X = D V^\top`: projections by the eigenvectors of the covariance, by the
 singular value decomposition, and by the eigenvectors of the Gram matrix are the same points.
 "When to use which method? Use MDS, if d > n; use PCA, if n > d or use SVD anyways!"
 
-**Result.** The same to rounding, up to the sign of each axis. Which is cheapest follows from the
-shape, as the text says, and `PCA` chooses by itself.
+**Result.** The same to rounding, up to the sign of each axis, from the Gram matrix as from the
+distances, of which it can be made. Which is cheapest follows from the shape, as the text says,
+and `PCA` chooses by itself. PCA also "decorrelates data" (section 2.4): the scores have the
+diagonal covariance :math:`U^\top C U = \Lambda`, and not :math:`\lambda I` as printed
+(:doc:`/errata`).
 """
 
 import matplotlib.pyplot as plt
@@ -23,15 +26,21 @@ wine = load_wine()
 X = StandardScaler().fit_transform(wine.data)
 
 by_pca = eg.PCA(2).fit_transform(X)
-U, s, _ = eg.svd(X - X.mean(axis=0), k=2)
+centred = X - X.mean(axis=0)
+U, s, _ = eg.svd(centred, k=2)
 by_svd = U * s
+by_gram = eg.ClassicalMDS(2, metric="gram").fit_transform(centred @ centred.T)
 distances = np.sqrt(((X[:, None] - X[None]) ** 2).sum(axis=2))
 by_mds = eg.ClassicalMDS(2, metric="precomputed").fit_transform(distances)
 
-fig, axes = plt.subplots(1, 3, figsize=(9, 3), sharex=True, sharey=True)
-for ax, name, Z in zip(
-    axes, ("PCA", "SVD", "scaling of distances"), (by_pca, by_svd, by_mds), strict=True
-):
+panels = {
+    "PCA": by_pca,
+    "SVD": by_svd,
+    "scaling, Gram matrix": by_gram,
+    "scaling, distances": by_mds,
+}
+fig, axes = plt.subplots(1, 4, figsize=(9, 2.6), sharex=True, sharey=True)
+for ax, (name, Z) in zip(axes, panels.items(), strict=True):
     signs = np.sign((Z * by_pca).sum(axis=0))
     for k in range(3):
         ax.scatter(*(Z * signs)[wine.target == k].T, s=8, color=f"C{k}")
@@ -43,6 +52,18 @@ for ax, name, Z in zip(
 # %%
 # Exercise 3.2, with points as columns: V = X'U D^-1.
 
-points = (X - X.mean(axis=0)).T
+points = centred.T
 U, D, Vt = np.linalg.svd(points, full_matrices=False)
 assert np.allclose(Vt.T, points.T @ U / D)
+
+# %%
+# The covariance of the scores, by all 13 axes: Lambda, each with its own variance.
+
+C = points @ points.T / len(X)
+new = U.T @ C @ U
+lam = np.linalg.eigvalsh(C)[::-1]
+print(f"largest covariance of two scores {abs(new - np.diag(np.diag(new))).max():.0e}")
+print(f"variances {lam[0]:.2f}, {lam[1]:.2f}, ..., {lam[-1]:.2f}")
+assert np.allclose(new, np.diag(lam), atol=1e-12)
+assert np.allclose(np.cov(by_pca.T, ddof=0), np.diag(lam[:2]), atol=1e-12)
+assert lam[0] > 10 * lam[-1]  # so that no multiple of I would do

@@ -7,8 +7,8 @@ From R3 to R2
 **Claim.** "For this data, most information (structure in the data) can be captured in R2": the
 plane of :math:`q_1, q_2`, and the new coordinates :math:`(x^\top q_1, x^\top q_2)`.
 
-**Result.** For a cloud near a plane two coordinates keep nearly all of the variance, and
-distances change little.
+**Result.** For a cloud near a plane two coordinates keep 99 % of the variance. Distances change
+little: half of them by less than 0.3 %, nine in ten by less than 5 %.
 """
 
 import matplotlib.pyplot as plt
@@ -40,6 +40,10 @@ right.set(xlabel="$x^\\top q_1$", ylabel="$x^\\top q_2$", aspect="equal", title=
 
 kept = model.explained_variance_ratio_.sum()
 shrunk = pdist(Z) / pdist(X)
-print(f"{kept:.1%} of the variance kept; distances shrink by {1 - np.median(shrunk):.2%} (median)")
-assert kept > 0.97
+half, most = 1 - np.quantile(shrunk, [0.5, 0.1])
+print(f"{kept:.1%} of the variance kept")
+print(f"distances shrink by {half:.2%} in the median; nine in ten by at most {most:.1%}")
+assert kept > 0.98
 assert (shrunk <= 1 + 1e-12).all()  # a projection never lengthens
+assert half < 0.003
+assert most < 0.05

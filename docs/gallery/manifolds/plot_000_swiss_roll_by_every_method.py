@@ -6,15 +6,15 @@ The swiss roll by every method
 maximum variance unfolding, topology constraint embedding, autoencoders; and the GPLVM of section
 5.
 
-**Claim.** (A list, and Table 1.) These methods reduce dimensions where PCA and kernel PCA, being
-about variance and about a kernel, do not follow the surface.
+**Claim.** (A list. Our reading of it:) these methods follow a curved surface, where PCA and
+kernel PCA, being about variance and about a kernel, do not.
 
 **Result.** On a roll whose true coordinates are known: Isomap, maximum variance unfolding and
-structure preserving embedding (000's "topology constraint embedding") lay it flat. Laplacian
-eigenmaps keep neighbours together and give the length along the roll twice over, as a curve. PCA,
-kernel PCA, and the GPLVM and the autoencoder, which start from PCA and have no graph to follow,
-leave it rolled up. With 350 points instead of 500 Isomap and unfolding fail too: neighbours then
-reach across the turns. How much is needed is measured in :doc:`/isomap` and :doc:`/unfolding`.
+structure preserving embedding (which we take 000's "topology constraint embedding" to be) lay it
+flat. Laplacian eigenmaps keep the length along the roll and give it twice over, as a curve,
+nothing of the width. PCA and kernel PCA leave it rolled up. So do the GPLVM (stopped after 50
+steps) and the autoencoder, which start from PCA and have no graph to follow: of these two the
+claim fails. How many points are needed is measured in :doc:`/isomap` and :doc:`/unfolding`.
 """
 
 import warnings
@@ -43,9 +43,7 @@ methods = {
     "autoencoder": eg.Autoencoder(2, hidden=(32, 16), max_iter=100, random_state=0),
 }
 found, told = {}, {}
-warnings.simplefilter(
-    "ignore", ConvergenceWarning
-)  # the GPLVM would go on for minutes, to no better map
+warnings.simplefilter("ignore", ConvergenceWarning)  # the GPLVM is stopped after 50 steps
 for name, method in methods.items():
     Z = np.asarray(method.fit_transform(X))
     quality = eg.embedding_quality(X, Z, n_neighbors=10)
@@ -77,5 +75,9 @@ flat = ("Isomap", "max. variance unfolding", "structure preserving")
 assert all(min(told[name][:2]) > 0.93 for name in flat)
 assert told["Laplacian eigenmaps"][0] > 0.95
 assert told["Laplacian eigenmaps"][1] < 0.2
-assert told["PCA"][0] < 0.5
-assert told["kernel PCA"][0] < 0.7
+assert all(told[name][0] < 0.3 for name in ("PCA", "kernel PCA", "GPLVM", "autoencoder"))
+first, second = found["Laplacian eigenmaps"].T
+curve = np.polyval(np.polyfit(first, second, 2), first)
+twice = 1 - ((second - curve) ** 2).sum() / ((second - second.mean()) ** 2).sum()
+print(f"second coordinate of Laplacian eigenmaps by a parabola of the first: R2 {twice:.2f}")
+assert twice > 0.95

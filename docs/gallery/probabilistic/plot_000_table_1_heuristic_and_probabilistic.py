@@ -8,8 +8,10 @@ Heuristic and probabilistic models
 methods and probabilistic methods".
 
 **Result.** The table, drawn: the heuristic gives a label or a point on a line, its probabilistic
-counterpart a density, and with it how sure it is. (Kernel PCA and the GPLVM, the other two of the
-table, are in the galleries on kernels and manifolds.)
+counterpart a density, and with it how sure it is. Of the other three of the table kernel PCA and
+the GPLVM are in the galleries on kernels and manifolds; kernel k-means is not in eigengap. That
+"GPLVM is a generalization of PPCA" (section 5) is checked at the end: with a linear kernel its
+latents are those of PPCA, up to the size of each axis.
 """
 
 import matplotlib.pyplot as plt
@@ -73,3 +75,13 @@ mass = {
 print({name: f"{value:.3f} of the mass lies in the frame" for name, value in mass.items()})
 assert all(0.97 < value < 1.001 for value in mass.values())
 assert np.allclose(abs(pca.components_), abs(ppca.components_))
+
+# %%
+# The GPLVM with a linear kernel against PPCA.
+
+wide = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 5)) + 0.3 * rng.normal(size=(200, 5))
+latents = eg.GPLVM(2, kernel="linear").fit_transform(wide)
+means = eg.PPCA(2).fit_transform(wide)
+agree = abs(np.corrcoef(latents.T, means.T)[:2, 2:])
+print(f"correlation of the latents of the GPLVM and of PPCA: {agree[0, 0]:.6f}, {agree[1, 1]:.6f}")
+assert np.allclose(agree, np.eye(2), atol=1e-8)

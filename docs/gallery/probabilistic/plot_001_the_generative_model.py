@@ -2,19 +2,21 @@ r"""
 The generative model
 ====================
 
-000 section 5, 001 and 004 section 3.1 ("an isotropic Gaussian spray can ... moving it across the
-principal subspace").
+000 section 5, 001 and 004 section 3.1 ("taking an isotropic Gaussian 'spray can' and moving it
+across the principle subspace spraying Gaussian ink").
 
 **Claim.** :math:`z \sim N(0, I)`, :math:`x \mid z \sim N(W z + \mu, \sigma^2 I)`; marginally
 :math:`x \sim N(\mu, W W^\top + \sigma^2 I)`.
 
-**Result.** Drawn, and checked against many samples. A fit to them finds W up to a rotation, and
-:math:`\sigma^2`.
+**Result.** Drawn, and checked against many samples. A fit to them finds :math:`\sigma^2`, and W
+up to a rotation of the latent space, which leaves :math:`W W^\top` and so the density as it is
+(004). With one latent that is a sign; with two it is shown at the end.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Circle, Ellipse
+from scipy.linalg import orthogonal_procrustes
 
 import eigengap as eg
 
@@ -61,3 +63,25 @@ print(f"W = (2, 1), fitted {fit.loadings_[:, 0].round(3)}")
 assert np.allclose(np.cov(many.T), C, atol=0.05)
 assert abs(fit.noise_variance_ - 0.25) < 0.005
 assert np.allclose(abs(fit.loadings_), abs(truth.W), atol=0.02)
+
+# %%
+# Two latents in five dimensions. W R has the same covariance for any rotation R; a fit finds one
+# of these, and after the best R it is W again.
+
+W = np.random.default_rng(2).normal(size=(5, 2))
+plane = eg.LinearGaussian(W=W, mu=np.zeros(5), psi=np.full(5, 0.25))
+turn = np.radians(40)
+R = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+turned = eg.LinearGaussian(W=W @ R, mu=np.zeros(5), psi=np.full(5, 0.25))
+rows = plane.sample(200_000, np.random.default_rng(3))
+fit = eg.PPCA(2).fit(rows)
+back, _ = orthogonal_procrustes(fit.loadings_, W)
+print(f"W R against W: {abs(W @ R - W).max():.2f} apart, their covariances ", end="")
+print(f"{abs(turned.covariance() - plane.covariance()).max():.0e}")
+print(f"fitted W {abs(fit.loadings_ - W).max():.2f} from W, ", end="")
+print(f"after a rotation {abs(fit.loadings_ @ back - W).max():.3f}")
+assert np.allclose(turned.covariance(), plane.covariance(), atol=1e-12)
+assert np.allclose(turned.covariance(), W @ W.T + 0.25 * np.eye(5))
+assert abs(W @ R - W).max() > 0.5
+assert abs(fit.loadings_ - W).max() > 0.1
+assert np.allclose(fit.loadings_ @ back, W, atol=0.02)

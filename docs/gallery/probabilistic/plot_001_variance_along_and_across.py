@@ -6,10 +6,13 @@ Variance along and across the subspace
 
 **Claim.** Along a retained eigenvector the model has exactly the variance of the data,
 :math:`u_i^\top C u_i = \lambda_i`; in every direction orthogonal to the subspace it has
-:math:`\sigma^2`, the mean of the discarded eigenvalues.
+:math:`\sigma^2`, the mean of the discarded eigenvalues. A point is written in the latent space as
+:math:`E[z \mid x] = M^{-1} W^\top (x - \bar x)`, :math:`M = W^\top W + \sigma^2 I`.
 
-**Result.** Both hold to rounding. (The text also says that columns of W are scaled by
-:math:`\lambda_i - \sigma^2`: it is the root of that, as its own formula has it; :doc:`/errata`.)
+**Result.** All hold to rounding; the last is checked against conditioning the joint Gaussian of x
+and z, which needs the inverse of the larger matrix C. (The text also says that columns of W are
+scaled by :math:`\lambda_i - \sigma^2`: it is the root of that, as its own formula has it;
+:doc:`/errata`.)
 """
 
 import matplotlib.pyplot as plt
@@ -65,3 +68,18 @@ assert np.allclose(np.einsum("ji,jk,ki->i", outside, C, outside), model.noise_va
 assert np.allclose(
     np.linalg.norm(model.loadings_, axis=0), np.sqrt(lam[:q] - model.noise_variance_)
 )
+
+# %%
+# E[z | x]: by M, 4 x 4, as in the text; by the joint Gaussian, whose C is 13 x 13; and by
+# `transform`.
+
+W, centred = model.loadings_, X - X.mean(axis=0)
+M = W.T @ W + model.noise_variance_ * np.eye(q)
+by_text = centred @ W @ np.linalg.inv(M)
+joint = np.block([[np.eye(q), W.T], [W, W @ W.T + model.noise_variance_ * np.eye(d)]])  # of (z, x)
+gain = joint[:q, q:] @ np.linalg.inv(joint[q:, q:])
+given = joint[:q, :q] - gain @ joint[q:, :q]  # the covariance of z given x
+print(f"E[z | x] by M and by the joint Gaussian: {abs(by_text - centred @ gain.T).max():.0e} apart")
+assert np.allclose(by_text, centred @ gain.T, atol=1e-10)
+assert np.allclose(by_text, model.transform(X), atol=1e-10)
+assert np.allclose(given, model.noise_variance_ * np.linalg.inv(M), atol=1e-10)

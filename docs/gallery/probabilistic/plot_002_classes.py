@@ -7,9 +7,11 @@ Class-conditional densities
 **Claim.** "In classification, PCA could be used to model class-conditional densities, thereby
 allowing the posterior probabilities of class membership to be computed."
 
-**Result.** It can: `PPCAClassifier` is a PPCA for each class and Bayes' rule. On digits it is on
-a par with the usual classifiers when rows are complete, and ahead of them when half of the pixels
-are gone, because nothing has to be filled.
+**Result.** It can: `PPCAClassifier` is a PPCA for each class and Bayes' rule. On digits it errs
+no more often than the usual classifiers when rows are complete (2.2 % against 3.1 and 4.9 %), and
+far less when half of the pixels are gone (7 % against 25 and 30 %), because nothing has to be
+filled. Its posterior probabilities are too sure there: rows whose class it gives 90 % or more,
+most of them, have 99.7 % on average, and 95 % are right.
 """
 
 import matplotlib.pyplot as plt
@@ -69,7 +71,15 @@ right.set(
 
 for name, errors in wrong.items():
     print(f"{name:24s}" + " ".join(f"{e:7.1%}" for e in errors))
-assert wrong["PPCAClassifier"][0] < 0.05
-assert all(
-    wrong["PPCAClassifier"][2] < 0.6 * wrong[name][2] for name in models if name != "PPCAClassifier"
-)
+sure = p.max(axis=1) >= 0.9
+right_share = np.mean(models["PPCAClassifier"].classes_[p[sure].argmax(axis=1)] == y_new[sure])
+print(f"half seen: {sure.mean():.0%} of the rows have 90 % or more, on average ", end="")
+print(f"{p[sure].max(axis=1).mean():.1%}; right {right_share:.1%}")
+ours, *usual = wrong.values()
+assert ours[0] < 0.03
+assert all(ours[0] <= other[0] for other in usual)
+assert all(ours[2] < 0.4 * other[2] for other in usual)
+assert 0.06 < ours[2] < 0.09
+assert sure.mean() > 0.9
+assert p[sure].max(axis=1).mean() > 0.99
+assert 0.93 < right_share < 0.97

@@ -2,7 +2,7 @@ r"""
 As σ² vanishes
 ==============
 
-004 section 3.2, 002 section 3.4 and 000 section 5: "for σ² → 0, we get standard PCA".
+004 section 3.2; also 002 section 3.4, and 000 section 5 ("for σ² → 0, we get standard PCA").
 
 **Claim** (004). As :math:`\sigma^2 \to 0`, :math:`W \to V`, :math:`F \to I` and the posterior
 means become :math:`V^\top x`, "an orthogonal projection of the data onto the column space of V,
@@ -10,8 +10,10 @@ as in classical PCA".
 
 **Result.** Not quite: :math:`W \to V \Lambda^{1/2}`, :math:`F \to \Lambda`, and the posterior
 means become *whitened* scores :math:`\Lambda^{-1/2} V^\top x`. The plane is that of PCA, the
-coordinates have variance 1. With :math:`\sigma^2 > 0` they are drawn towards the origin, as 002
-says, and its formula :math:`W (W^\top W)^{-1} M \langle x \rangle + \mu` undoes that exactly.
+coordinates have variance 1. With :math:`\sigma^2 > 0` they, and with them the points
+:math:`W \langle x \rangle + \mu`, are "skewed towards the origin" (002), the points by the factor
+:math:`1 - \sigma^2 / \lambda_j` along axis j, and 002's formula
+:math:`W (W^\top W)^{-1} M \langle x \rangle + \mu` undoes that exactly.
 """
 
 import matplotlib.pyplot as plt
@@ -58,7 +60,14 @@ for name, guess in (("posterior mean", drawn), ("mended", best), ("PCA", orthogo
     print(f"squared error, {name}: {((X - guess) ** 2).sum():.3f}")
 assert to_white[-1] < 1e-5
 assert to_scores[-1] > 0.5
+shrunk = pca.transform(drawn)
+factors = 1 - sigma2 / lam
+print("posterior mean over projection, axis by axis: " + ", ".join(f"{f:.3f}" for f in factors))
 assert np.allclose(best, orthogonal)
+assert np.allclose(shrunk, scores * factors)
+assert (abs(shrunk) < abs(scores)).all()
+assert 0.6 < factors[1] < factors[0] < 1
+assert ((X - drawn) ** 2).sum() > 1.05 * ((X - orthogonal) ** 2).sum()
 
 # %%
 # 004 section 3.3: with :math:`\sigma^2 = 0` EM is two least-squares problems in turn, and finds
