@@ -29,6 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     # our own, in _extensions/
     "mathml",  # equations that a browser sets by itself
+    "narrow_pages",  # boxes and tables that fit their page
     "public_names",  # `PCA` in a docstring links to it; every public name has a page
     "repository_links",  # links out of docs/ that work on GitHub work here too
 ]

@@ -23,6 +23,7 @@ PUBLIC = frozenset([*eigengap.__all__, *eigengap.images.__all__, "plots", "image
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("eigengap-name", _role)
     app.connect("builder-inited", _complete, priority=100)  # before the gallery is run
+    app.connect("source-read", _module_in_title)
     app.connect("doctree-read", _link_literals)
     app.connect("missing-reference", _nearest)
     app.connect("autodoc-skip-member", _skip)
@@ -73,6 +74,14 @@ def _link_literals(app: Sphinx, doctree: nodes.document) -> None:
             inside, around = isinstance(around, barred), around.parent
         if not inside and type(code) is nodes.literal and "download" not in code["classes"]:
             code.replace_self(_linked(code.deepcopy()))
+
+
+def _module_in_title(app: Sphinx, docname: str, source: list[str]) -> None:
+    """The page of plots.save is called that, beside that of save."""
+    if found := re.fullmatch(r"auto_api/eigengap\.(\w+\.\w+)", docname):
+        title = found[1].replace("_", r"\_")
+        body = re.sub(r"\A.+\n=+\n", "", source[0])
+        source[0] = f"{title}\n{'=' * len(title)}\n{body}"
 
 
 def _complete(app: Sphinx) -> None:

@@ -331,3 +331,101 @@ def test_what_cannot_be_done_is_told(
     for word in ("array", "n_components", "~mask", "imread", "give sigma", "counted from"):
         assert word not in ran.err
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+
+
+# What a newcomer found -----------------------------------------------------------------------
+
+
+def masked() -> np.ndarray:
+    mask = np.zeros((H, W), np.uint8)
+    mask[10:14, 12:18] = 255
+    return mask
+
+
+def test_the_mask_is_an_input_that_force_does_not_replace(place: Path) -> None:
+    write_image("p.png", clean())
+    write_image("m.png", masked())
+    ran = call("inpaint", "p.png", "--mask", "m.png", "-o", "m.png", "--force")
+    assert ran.code == 2
+    assert "would replace the data m.png" in ran.err
+    np.testing.assert_array_equal(read_image("m.png"), masked())
+    beside = call("inpaint", "p.png", "--mask", "m.png", "--sd", "p.png", "--force")
+    assert "name another file with --sd FILE" in beside.err
+
+
+def test_a_comparison_without_a_name_lies_beside_what_is_written(place: Path) -> None:
+    (place / "out").mkdir()
+    write_image("p.png", clean())
+    write_image("m.png", masked())
+    found = facts("inpaint", "p.png", "--mask", "m.png", "-o", "out/q.png", "--compare", *QUICK)
+    assert found["compared"] == "out/q.compared.png"
+    assert (place / "out" / "q.compared.png").exists()
+
+
+def test_masks_of_lossy_webp_and_of_nan_mark_what_was_meant(place: Path) -> None:
+    write_image("p.png", clean())
+    Image.fromarray(masked()).convert("RGB").save("m.webp", quality=40)
+    ran = call("inpaint", "p.png", "--mask", "m.webp", "-o", "a.png", *QUICK)
+    assert "is a lossy WebP" in ran.err
+    marked = masked().astype(bool)
+    Image.fromarray(masked()).convert("RGB").save("l.webp", lossless=True)
+    exact = facts("inpaint", "p.png", "--mask", "l.webp", "-o", "c.png", *QUICK)
+    assert exact["missing"] == marked.sum()
+    write_image("m.tif", np.where(marked, np.nan, 0.0).astype(np.float32))
+    found = facts("inpaint", "p.png", "--mask", "m.tif", "-o", "b.png", *QUICK)
+    assert found["missing"] == marked.sum()
+
+
+def test_pixels_erased_to_transparency_are_filled_and_seen_again(place: Path) -> None:
+    hole = masked() > 0
+    colours, opacity = clean(3), np.full((H, W), 255, np.uint8)
+    opacity[0, :3] = 77
+    opacity[hole] = 0
+    write_image("p.png", np.dstack([np.where(hole[..., None], 0, colours), opacity]))
+    refused = call("inpaint", "p.png")
+    assert "--mask transparent for its 24 transparent pixels" in refused.err
+    found = facts("inpaint", "p.png", "--mask", "transparent", "-o", "q.png", *QUICK)
+    assert found["missing"] == 3 * hole.sum()
+    result = read_image("q.png")
+    np.testing.assert_array_equal(result[..., 3], np.where(hole, 255, opacity))
+    np.testing.assert_array_equal(result[~hole][:, :3], colours[~hole])
+    assert np.abs(result[hole][:, :3].astype(float) - colours[hole]).mean() < 20
+    write_image("opaque.png", colours)
+    assert "is transparent. Erase" in call("inpaint", "opaque.png", "--mask", "transparent").err
+
+
+def test_channels_that_are_no_opacity_are_restored_and_come_back_as_such(place: Path) -> None:
+    four = np.stack([noisy().astype(np.float32) + k for k in range(4)], axis=2)
+    four += np.random.default_rng(2).normal(0.0, 3.0, four.shape).astype(np.float32)
+    write_image("four.tif", four, opacity=False)
+    found = facts("denoise", "four.tif", "-o", "q.tif", *QUICK)
+    assert found["channels"] == 4
+    changed = np.abs(read_image("q.tif") - four).mean(axis=(0, 1))
+    assert changed.min() > 0.5 * changed.max() > 0.1  # the last like the others
+    again = call("denoise", "q.tif", "-o", "r.png", *QUICK)
+    assert again.code == 2
+    write_image("rgba.tif", np.dstack([noisy(3), masked()]))
+    facts("denoise", "rgba.tif", "-o", "s.tif", *QUICK)
+    np.testing.assert_array_equal(read_image("s.tif")[..., 3], masked())
+
+
+def test_standard_deviations_that_are_not_known_are_told(place: Path) -> None:
+    write_image("black.png", np.zeros((12, 12), np.uint8))
+    mask = np.full((12, 12), 255, np.uint8)
+    mask[:2, :4] = 0
+    write_image("m.png", mask)
+    ran = call("inpaint", "black.png", "--mask", "m.png", "--sd", "sd.tif", "-o", "b.png")
+    assert "standard deviations; not known of 136 samples (NaN)" in ran.err
+    found = facts("inpaint", "black.png", "--mask", "m.png", "--sd", "sd.png", "-o", "c.png")
+    assert found["largest_sd"] is None
+    assert found["unknown_sd"] == 136
+
+
+def test_inks_are_told(place: Path) -> None:
+    Image.fromarray(noisy(3)).convert("CMYK").save("inks.jpg", quality=95)
+    assert "are CMYK, and are read as RGB" in call("denoise", "inks.jpg", "-o", "a.png", *QUICK).err
+
+
+def test_the_case_of_random_does_not_matter(place: Path) -> None:
+    write_image("p.png", clean())
+    assert facts("inpaint", "p.png", "--mask", "Random:0.3", "-o", "q.png", *QUICK)["psnr"] > 20

@@ -264,3 +264,43 @@ def test_pictures_of_any_unit_are_shown(unit):
     sheet = before_and_after(image, restored_of(image, np.ones(image.shape) * unit))
     shown = sheet[8:28, 8:78, 0]
     assert (shown.min(), shown.max()) == (0, 255)
+
+
+def test_gaps_in_what_is_taken_for_opacity_are_not_passed_over() -> None:
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[:30, :30]
+    two = np.dstack([np.sin(x / 5) + y / 30, np.cos(y / 7)]) + rng.normal(0, 0.1, (30, 30, 2))
+    two[10:13, 10:13] = np.nan
+    with pytest.raises(ValueError, match=r"taken to be opacity.*9 entries.*opacity=False"):
+        inpaint_image(two, random_state=0)
+    both = inpaint_image(two, opacity=False, random_state=0)
+    assert both.n_missing == 18
+    assert np.isfinite(both.image).all()
+    left = inpaint_image(two, opacity=True, random_state=0)
+    assert left.n_missing == 9
+    np.testing.assert_array_equal(np.isnan(left.sd[..., 1]), np.isnan(two[..., 1]))
+    seen = np.nan_to_num(two)
+    mask = np.zeros(seen.shape, bool)
+    mask[3:5, 3:5, 1] = True
+    with pytest.raises(ValueError, match=r"4 entries of it are missing"):
+        inpaint_image(seen, mask, random_state=0)
+    mask[3:5, 3:5] = True  # whole pixels: opacity is known there, and stays
+    whole = inpaint_image(seen, mask, random_state=0)
+    np.testing.assert_array_equal(whole.image[..., 1], seen[..., 1])
+
+
+def test_a_restored_picture_is_used_like_an_array() -> None:
+    image = np.random.default_rng(0).normal(10.0, 1.0, (24, 24))
+    restored = denoise_image(image, random_state=0)
+    for found, expected in (
+        (restored - 1.0, restored.image - 1.0),
+        (2.0 * restored, 2.0 * restored.image),
+        (restored - image, restored.image - image),
+        (image - restored, image - restored.image),
+        (restored - restored, np.zeros_like(image)),
+        (restored[3], restored.image[3]),
+        (np.sqrt(restored), np.sqrt(restored.image)),
+    ):
+        assert isinstance(found, np.ndarray)
+        np.testing.assert_array_equal(found, expected)
+    assert np.mean(restored) == restored.image.mean()

@@ -62,15 +62,25 @@ for ax, (title, image) in zip(axes.ravel(), panels.items(), strict=True):
 
 error = np.asarray(mixture) - clean
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.1))
-shown = {"standard deviation, grey levels": mixture.sd, "error, its size": abs(error)}
+shown = {"standard deviation": mixture.sd, "error, its size": abs(error)}
 for ax, (title, image) in zip(axes, shown.items(), strict=True):
-    drawn = ax.imshow(image, vmin=0, vmax=20)
+    drawn = ax.imshow(image, vmin=0, vmax=40)
     ax.set_title(title)
     ax.axis("off")
-fig.colorbar(drawn, ax=axes, shrink=0.8)
+fig.colorbar(drawn, ax=axes, shrink=0.8, extend="max", label="grey levels of 255")
 
-covered = np.mean(abs(error) < 1.96 * mixture.sd)
+inside = abs(error) < 1.96 * mixture.sd
 steep = slope(clean) > np.quantile(slope(clean), 0.9)
+covered, at_edges, elsewhere = inside.mean(), inside[steep].mean(), inside[~steep].mean()
+print(f"95 % intervals of the mixture hold {covered:.0%} of the pixels, ", end="")
+print(f"{at_edges:.0%} of the steepest tenth and {elsewhere:.0%} of the others")
+assert 0.94 < covered < 0.98
+assert 0.9 < at_edges < elsewhere
+
+# %%
+# It is, nearly: the 95 % intervals hold 96 % of all pixels and 93 % of the steepest tenth. The
+# standard deviation is smooth where the error is grainy: it says where errors are large, not which.
+
 kept = {
     name: slope(image)[steep].mean() / slope(clean)[steep].mean()
     for name, image in (("one PPCA", one), ("mixture", mixture))
@@ -80,11 +90,9 @@ print(mixture)
 print(f"noise learned: {one.noise_sd:.1f} and {mixture.noise_sd:.1f}; the truth 25")
 print(f"mean squared error removed: one PPCA {removed(one):.0%}, mixture {removed(mixture):.0%}")
 print("slope kept where it is steep: " + ", ".join(f"{n} {v:.0%}" for n, v in kept.items()))
-print(f"95 % intervals of the mixture hold {covered:.0%} of the pixels")
 assert abs(one.noise_sd / 25 - 1) < 0.02
 assert abs(mixture.noise_sd / 25 - 1) < 0.02
 assert 0.58 < removed(one) < 0.65
 assert 0.77 < removed(mixture) < 0.83
 assert psnr(mixture) > psnr(one) + 2 > psnr(noisy) + 5
 assert kept["mixture"] > kept["one PPCA"] + 0.1
-assert 0.93 < covered < 0.98

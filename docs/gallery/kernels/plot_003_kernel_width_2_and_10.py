@@ -29,23 +29,25 @@ angle = rng.uniform(0, 2 * np.pi, 450)
 radius = np.array([0.4, 2.0, 3.6])[ring] + 0.15 * rng.normal(size=450)
 X = np.c_[radius * np.cos(angle), radius * np.sin(angle)]
 
-fig, axes = plt.subplots(2, 3, figsize=(8.5, 5.6))
+fig, axes = plt.subplot_mosaic(
+    [["data", "printed 2", "printed 10"], ["data", "centred 2", "centred 10"]], figsize=(8.5, 5.6)
+)
 
 
-def show(ax, Z, title):
+def show(ax, Z, title, words):
     for k in range(3):
         ax.scatter(*Z[ring == k].T, s=7, color=f"C{k}")
-    ax.set(title=title, xticks=[], yticks=[])
+    ax.set(title=title, xticks=[], yticks=[], xlabel=f"{words} 1", ylabel=f"{words} 2")
 
 
 coordinates = {}
-for row, (words, printed) in enumerate(
-    (("as printed", {"center": False, "scaling": "eigenvalue"}), ("centred", {}))
-):
-    show(axes[row, 0], X, "data")
-    for ax, c in zip(axes[row, 1:], (2.0, 10.0), strict=True):
+show(axes["data"], X, "data", "column")
+axes["data"].set_aspect("equal")
+ways = {"as printed": {"center": False, "scaling": "eigenvalue"}, "centred": {}}
+for words, printed in ways.items():
+    for c in (2.0, 10.0):
         Z = eg.KernelPCA(2, kernel="rbf", b=1.0, c=c, **printed).fit_transform(X)
-        show(ax, Z, f"c = {c:g}, {words}")
+        show(axes[f"{words.split()[-1]} {c:g}"], Z, f"c = {c:g}, {words}", "coordinate")
         coordinates[words, c] = Z
 
 # %%

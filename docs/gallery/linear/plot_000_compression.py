@@ -65,7 +65,7 @@ ax.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
 ax.legend()
 
 # %%
-fig, axes = plt.subplots(1, 3, figsize=(7.5, 2.1))
+fig, axes = plt.subplots(1, 3, figsize=(7.5, 1.97))
 for ax, q in zip(axes, (1, 4, 16), strict=True):
     u = model.components_[:q]
     rebuilt = picture((patches - model.mean_) @ u.T @ u + model.mean_)

@@ -32,7 +32,7 @@ far = np.argsort(X @ [1, 0.4])
 colour = np.empty(300)
 colour[far] = np.linspace(0, 1, 300)
 
-fig, axes = plt.subplots(1, 5, figsize=(9, 2.4), sharex=False)
+fig, axes = plt.subplots(1, 5, figsize=(9, 2.1))
 for ax, (name, rows) in zip(axes, ways.items(), strict=True):
     ax.scatter(*rows.T, c=colour, s=5)
     ax.axhline(0, color="#8a9099", lw=0.6)

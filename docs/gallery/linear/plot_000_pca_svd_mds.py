@@ -44,10 +44,12 @@ for ax, (name, Z) in zip(axes, panels.items(), strict=True):
     signs = np.sign((Z * by_pca).sum(axis=0))
     for k in range(3):
         ax.scatter(*(Z * signs)[wine.target == k].T, s=8, color=f"C{k}")
-    ax.set(title=name, aspect="equal")
+    ax.set(title=name, xlabel="coordinate 1", aspect="equal")
     apart = abs(Z * signs - by_pca).max()
     print(f"{name}: {apart:.1e} from PCA at most, scores up to {abs(by_pca).max():.1f}")
     assert apart < 1e-8
+
+axes[0].set_ylabel("coordinate 2")
 
 # %%
 # Exercise 3.2, with points as columns: V = X'U D^-1.

@@ -25,7 +25,7 @@ X = digits.data[digits.target == 3]
 model = eg.PCA().fit(X)
 lam = model.explained_variance_ * (len(X) - 1) / len(X)  # divisor n, as in 000
 
-fig, axes = plt.subplots(1, 5, figsize=(7.5, 1.9))
+fig, axes = plt.subplots(1, 5, figsize=(7.5, 1.72))
 shown = [
     ("mean", model.mean_),
     *((f"$\\lambda_{k + 1}$ = {lam[k]:.0f}", model.components_[k]) for k in range(4)),
@@ -42,7 +42,7 @@ for ax, (title, image) in zip(axes, shown, strict=True):
 
 x = X[7]
 centred = x - model.mean_
-fig, axes = plt.subplots(1, 7, figsize=(7.5, 1.5))
+fig, axes = plt.subplots(1, 7, figsize=(7.5, 1.33))
 errors = []
 for ax, M in zip(axes, (1, 2, 5, 10, 20, 40, len(lam) + 1), strict=True):
     q = model.components_[: M - 1]
@@ -64,7 +64,8 @@ discarded = [lam[q:].sum() for q in (1, 4, 9, 19, 39)]
 fig, ax = plt.subplots(figsize=(7.5, 3))
 ax.plot(range(1, len(lam) + 1), lam.sum() - np.cumsum(lam), label="sum of discarded eigenvalues")
 ax.plot((1, 4, 9, 19, 39), whole, "o", label="squared error of the images")
-ax.set(xlabel="eigenvectors kept, M − 1", ylabel="grey levels squared", ylim=0, title="000, Eq. 10")
+ax.set(xlabel="eigenvectors kept, M − 1", ylabel="grey levels squared", ylim=0)
+ax.set_title("Error of all images and what Eq. 10 of 000 predicts")
 ax.legend()
 
 assert np.allclose(whole, discarded)

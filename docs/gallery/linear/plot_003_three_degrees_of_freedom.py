@@ -45,7 +45,8 @@ X = images.reshape(len(images), -1)
 fig, axes = plt.subplots(1, 8, figsize=(7.5, 1.2))
 for ax, image in zip(axes, images, strict=False):
     ax.imshow(image, cmap="gray_r")
-    ax.axis("off")
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set(visible=True, color="#8a9099", linewidth=0.6)
 
 # %%
 # How many numbers does each method need?
@@ -82,7 +83,8 @@ print(f"on average {r2.mean():.2f}; of three principal components {by_pca:.2f}")
 fig, axes = plt.subplots(1, 3, figsize=(7.5, 2.7))
 for ax, name, true, guess in zip(axes, names, freedom.T, found.T, strict=True):
     ax.scatter(true, guess, s=4)
-    ax.set(xlabel=name, title=f"{name}, from Isomap")
+    ax.set(xlabel=f"{name}, true", title=name)
+axes[0].set_ylabel("found by Isomap")
 
 assert needed > 10
 assert explained[2] < 0.75

@@ -26,7 +26,7 @@ groups = np.r_[
     rng.normal(size=(150, 2)) * [0.5, 1.0] + [4.2, 0.5],
 ]
 strip = rng.normal(size=(200, 1)) * [2.0, 1.2] + 0.55 * rng.normal(size=(200, 2))
-grid = np.stack(np.meshgrid(np.linspace(-6, 7.5, 140), np.linspace(-4.5, 5, 110)), axis=-1)
+grid = np.stack(np.meshgrid(np.linspace(-8.5, 8.5, 170), np.linspace(-6, 6, 120)), axis=-1)
 
 
 def shade(ax, density):
@@ -72,7 +72,8 @@ mass = {
     name: np.exp(m.score_samples(grid.reshape(-1, 2))).sum() * cell
     for name, m in (("mixture", mixture), ("PPCA", ppca))
 }
-print({name: f"{value:.3f} of the mass lies in the frame" for name, value in mass.items()})
+for name, value in mass.items():
+    print(f"{name}: {value:.3f} of the mass lies in the frame")
 assert all(0.97 < value < 1.001 for value in mass.values())
 assert np.allclose(abs(pca.components_), abs(ppca.components_))
 

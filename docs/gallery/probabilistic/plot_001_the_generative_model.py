@@ -24,16 +24,16 @@ truth = eg.LinearGaussian(W=[[2.0], [1.0]], mu=[1.0, 1.0], psi=[0.25, 0.25])
 z = np.linspace(-3, 3, 400)
 line = z[:, None] * truth.W.T + truth.mu
 
-fig, (a, b, c) = plt.subplots(1, 3, figsize=(9, 3.1))
+fig, (a, b, c) = plt.subplots(1, 3, figsize=(9, 2.55))
 a.fill_between(z, np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi), alpha=0.35)
 a.axvline(0.8, color="C1")
-a.set(xlabel="z", ylim=0, title="1. pick z from N(0, 1)")
+a.set(xlabel="z", ylabel="density", ylim=0, box_aspect=2 / 3, title="1. pick z from N(0, 1)")
 b.plot(*line.T, color="#8a9099")
 spot = np.array([0.8]) @ truth.W.T + truth.mu
 for reach in (1, 2):
     b.add_patch(Circle(spot, 0.5 * reach, color="C1", alpha=0.25, lw=0))
 b.plot(*spot, "o", color="C1", ms=4)
-b.set(title="2. go to W z + μ, spray with σ", xlim=(-5, 7), ylim=(-3, 5), aspect="equal")
+b.set(title="2. go to W z + μ, spray with σ", xlim=(-6.5, 8.5), ylim=(-4, 6), aspect="equal")
 X = truth.sample(600, np.random.default_rng(0))
 c.scatter(*X.T, s=5)
 C = truth.covariance()
@@ -50,7 +50,10 @@ for reach in (1, 2, 3):
             color="C1",
         )
     )
-c.set(title="3. many: N(μ, WWᵀ + σ²I)", xlim=(-5, 7), ylim=(-3, 5), aspect="equal")
+c.set(title="3. many: N(μ, WWᵀ + σ²I)", xlim=(-6.5, 8.5), ylim=(-4, 6), aspect="equal")
+
+for ax in (b, c):
+    ax.set(xlabel="$x_1$", ylabel="$x_2$")
 
 # %%
 # Is the marginal covariance what the formula says, and does a fit find its way back?

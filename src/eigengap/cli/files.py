@@ -98,10 +98,12 @@ def check_apart(*paths: str | None) -> None:
         raise WrongUsage("two outputs have the same name")
 
 
-def check_not_input(path: str, data: str, what: str) -> None:
+def check_not_input(path: str, data: str, what: str, option: str = "-o") -> None:
     """Refuse to put something else in place of the data, also with --force."""
     if DASH not in (path, data) and os.path.realpath(path) == os.path.realpath(data):
-        raise WrongUsage(f"{what} would replace the data {shown(data)}; name another file with -o")
+        raise WrongUsage(
+            f"{what} would replace the data {shown(data)}; name another file with {option}"
+        )
 
 
 def terminal_output(path: str, what: str) -> None:

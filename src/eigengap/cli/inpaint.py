@@ -12,10 +12,10 @@ from eigengap.cli import options
 @click.command("inpaint")
 @options.picture
 @click.option(
-    "--mask", type=options.FILE, metavar="PICTURE|random:SHARE",
+    "--mask", type=options.FILE, metavar="PICTURE|transparent|random:SHARE",
     help="What is missing: all that is not black in a picture of the same size (of a JPEG, all "
-    "that is brighter than half); or hide a share of the samples at random, 0.8 for instance, to "
-    "see how well they are found again.",
+    "that is brighter than half); transparent, the pixels of IMG that cannot be seen; or hide a "
+    "share of the samples at random, 0.8 for instance, to see how well they are found again.",
 )  # fmt: skip
 @options.output(None, "the picture (NAME.inpainted.png if left out)")
 @click.option(
@@ -44,7 +44,9 @@ def command(image: str, mask: str | None, output: str | None, force: bool, **giv
     require_one_stdin(image, mask or "")
     masks.require_sense(mask)
     how = pictures.how_of(given)
-    picture, plan, narrator = pictures.opened(image, "inpainted", output, force, given)
+    picture, plan, narrator = pictures.opened(
+        image, "inpainted", output, force, given | {"mask": mask}
+    )
     missing = masks.missing_of(mask, picture, given["seed"], narrator)
     gone = "are hidden at random" if masks.hides(mask) else "are missing"
     narrator.say(
@@ -60,5 +62,7 @@ def command(image: str, mask: str | None, output: str | None, force: bool, **giv
     quality = masks.quality(mask, picture, found.image, missing, narrator)
     narrator.say("Filled", many(found.n_missing, "sample") + quality, filled=found.n_missing)
     known = {"mask": missing} | ({"original": picture.pixels} if masks.hides(mask) else {})
+    if masks.is_transparent(mask):
+        picture = picture.made_opaque()
     plan.write(narrator, picture, found, **known)
     narrator.finish()

@@ -27,6 +27,10 @@ def stacked(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
 
 data = click.argument("data", type=FILE, metavar="DATA")
 model_file = click.argument("model", type=FILE, metavar="MODEL")
+seed = click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
+    help="Of what is random.",
+)  # fmt: skip
 
 talking = stacked(
     click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON."),
@@ -82,7 +86,7 @@ fitting = stacked(
         "--scale/--no-scale", default=None,
         help="Divide columns by their standard deviations (the default, where the model can).",
     ),
-    click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of what is random."),
+    seed,
     click.option(
         "--checkpoint", type=click.Path(), metavar="FILE",
         help="Keep the steps of the fit here; the same command goes on from there.",
@@ -100,8 +104,8 @@ of_patches = stacked(
     ),
     click.option(
         "--compare", type=click.Path(), is_flag=False, flag_value="<beside>", metavar="[FILE]",
-        help="Write before and after side by side too; beside the picture, as "
-        "NAME.denoised.compared.png or NAME.inpainted.compared.png, if no name follows.",
+        help="Write before and after side by side too; as NAME.compared.png beside what is "
+        "written if no name follows (put it behind IMG then).",
     ),
     click.option(
         "-m", "--model", "name", type=click.Choice(("mixture", "ppca")), default="mixture",
@@ -111,7 +115,7 @@ of_patches = stacked(
         "-k", "--components", metavar="N|auto", default="auto", show_default=True,
         help="Components of each PPCA.",
     ),
-    click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of what is random."),
+    seed,
 )  # fmt: skip
 model_name = click.option(
     "-m", "--model", "name", type=click.Choice(NAMES), default="ppca", show_default=True,

@@ -23,7 +23,7 @@ from eigengap.cli.files import (
     copy_to_stdout,
     terminal_output,
 )
-from eigengap.cli.narration import Narrator, figure, size
+from eigengap.cli.narration import Narrator, figure, many, size
 from eigengap.cli.picture_phrases import in_options, of_options
 from eigengap.cli.progress import waiting
 
@@ -49,6 +49,18 @@ class Picture:
         if self.opacity is None:
             return pixels
         return np.dstack([pixels, self.opacity])
+
+    @property
+    def has_opacity(self) -> bool:
+        return self.opacity is not None
+
+    def made_opaque(self) -> Picture:
+        """The same, to be seen wherever nothing was to be seen."""
+        if self.opacity is None:
+            return self
+        opacity = self.opacity.copy()
+        opacity[opacity == 0] = 1 if opacity.dtype.kind == "f" else np.iinfo(opacity.dtype).max
+        return replace(self, opacity=opacity)
 
     def facts(self) -> dict[str, Any]:
         h, w = self.pixels.shape[:2]
@@ -95,14 +107,13 @@ def restored(
 
 
 def read_picture(given: str, path: str, narrator: Narrator) -> Picture:
-    from eigengap.images.files import read_image
+    from eigengap.images.files import read_file
 
     with narrator.hearing(), of_options():
-        pixels = np.asarray(read_image(path))
-    if pixels.ndim == 3 and pixels.shape[2] in (2, 4):
+        found = read_file(path)
+    pixels, opacity = found.pixels, None
+    if found.has_opacity:
         opacity, pixels = pixels[..., -1], pixels[..., :-1]
-    else:
-        opacity = None
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]
     return Picture(given, np.ascontiguousarray(pixels), opacity)
@@ -144,6 +155,7 @@ class Plan:
     sd: str | None
     compare: str | None
     force: bool
+    mask: str | None = None  # another input
 
     @classmethod
     def of(
@@ -153,9 +165,11 @@ class Plan:
             raise WrongUsage("--json wants standard output: name a file with -o")
         terminal_output(output or "", "a picture")
         compare = given["compare"]
-        if compare == BESIDE:
+        if compare == BESIDE and output not in (None, DASH):
+            compare = beside(output, "compared")
+        elif compare == BESIDE:
             compare = beside(image, f"{word}.compared")
-        plan = cls(image, word, output, given["sd"], compare, force)
+        plan = cls(image, word, output, given["sd"], compare, force, given.get("mask"))
         plan._require_names()
         return plan
 
@@ -163,7 +177,7 @@ class Plan:
         """With a name for what is written."""
         plan = self
         if self.output is None:
-            suffix = suffix_for(picture.whole(picture.pixels))
+            suffix = suffix_for(picture.whole(picture.pixels), picture.has_opacity)
             plan = replace(self, output=beside(self.image, self.word, suffix))
             plan._require_names()
         plan._require_holds(picture)
@@ -182,7 +196,9 @@ class Plan:
                     format_of(path)
                 except ValueError as error:
                     raise WrongUsage(f"{option} {error}") from None
-            check_not_input(path, self.image, "what is written")
+            for read in (self.image, self.mask):
+                if read is not None:
+                    check_not_input(path, read, "what is written", f"{option} FILE")
             check_output(path, self.force, option=f"{option} FILE")
         check_apart(self.output, self.sd, self.compare)
 
@@ -192,11 +208,14 @@ class Plan:
 
         one = picture.whole(picture.pixels)[:1, :1]
         shade = np.zeros_like(picture.pixels[:1, :1], dtype=np.uint8)
-        for option, path, pixels in (("-o", self.output, one), ("--sd", self.sd, shade)):
+        for option, path, pixels, opacity in (
+            ("-o", self.output, one, picture.has_opacity),
+            ("--sd", self.sd, shade, False),
+        ):
             if path is None or path == DASH:
                 continue
             try:
-                pixels_for(pixels, format_of(path), path)
+                pixels_for(pixels, format_of(path), path, opacity)
             except ValueError as error:
                 said = in_options(str(error).removeprefix(f"{path}: "))
                 raise WrongUsage(f"{option} {shown(path)}: {said}") from None
@@ -210,7 +229,8 @@ class Plan:
     ) -> None:
         """All that was asked for; `known` is the mask and the original, for the comparison."""
         assert self.output is not None
-        count = write_picture(self.output, picture.whole(found.image), self.force)
+        whole = picture.whole(found.image)
+        count = write_picture(self.output, whole, self.force, picture.has_opacity)
         tell_written(narrator, self.output, count, wrote=self.output, bytes=count)
         if self.sd is not None:
             write_sd(self.sd, found.sd, self.force, narrator)
@@ -228,28 +248,28 @@ def beside(given: str, word: str, suffix: str = ".png") -> str:
     return str(Path(given).with_name(f"{Path(given).stem}.{word}{suffix}"))
 
 
-def suffix_for(pixels: NDArray[Any]) -> str:
-    """PNG has no place for floats, and none for five channels."""
-    many = pixels.ndim == 3 and pixels.shape[2] > 4
+def suffix_for(pixels: NDArray[Any], opacity: bool) -> str:
+    """PNG has no place for floats, nor for channels beyond colour and opacity."""
+    many = pixels.ndim == 3 and pixels.shape[2] - opacity not in (1, 3)
     return ".tif" if many or pixels.dtype.kind == "f" else ".png"
 
 
 # Writing -------------------------------------------------------------------------------------
 
 
-def write_picture(path: str, pixels: NDArray[Any], force: bool) -> int:
+def write_picture(path: str, pixels: NDArray[Any], force: bool, opacity: bool = False) -> int:
     """Write it, to standard output as PNG or TIFF, and say how many bytes it has."""
     from eigengap.images.files import write_image
 
     if path != DASH:
         target = os.path.expanduser(path)
-        write_image(target, pixels, force=force)
+        write_image(target, pixels, force=force, opacity=opacity)
         return os.path.getsize(target)
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="eigengap-") as folder:
-        kept = os.path.join(folder, "picture" + suffix_for(pixels))
-        write_image(kept, pixels)
+        kept = os.path.join(folder, "picture" + suffix_for(pixels, opacity))
+        write_image(kept, pixels, opacity=opacity)
         copy_to_stdout(kept)
         return os.path.getsize(kept)
 
@@ -264,16 +284,22 @@ def write_sd(path: str, sd: NDArray[Any], force: bool, narrator: Narrator) -> No
     from eigengap.images.comparing import shades
     from eigengap.images.files import format_of
 
-    known = sd[~np.isnan(sd)]
-    smallest, largest = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    unknown = int(np.isnan(sd).sum())
+    # Of what was seen it is 0; where all else is not known there is no largest.
+    largest = float(np.nanmax(sd)) if not unknown or np.nanmax(sd) > 0 else None
     if format_of(path) == "TIFF":
         count = write_picture(path, sd, force)
-        told = f": standard deviations, {figure(smallest)} to {figure(largest)}"
+        told = "" if largest is None else f", {figure(float(np.nanmin(sd)))} to {figure(largest)}"
+        gaps = "NaN"
     else:
         grey, white = shades(sd)
         count = write_picture(path, grey, force)
-        told = f": standard deviations, black is 0 and white {figure(white)}"
-    tell_written(narrator, path, count, told, sd=path, largest_sd=largest)
+        told = ", black is 0" + ("" if largest is None else f" and white {figure(white)}")
+        gaps = "white"
+    if unknown:
+        told += f"; not known of {many(unknown, 'sample')} ({gaps})"
+    facts = {"largest_sd": largest, "unknown_sd": unknown}
+    tell_written(narrator, path, count, f": standard deviations{told}", sd=path, **facts)
 
 
 def write_compared(

@@ -52,10 +52,11 @@ def before_and_after(
     panels = [] if original is None else [("original", _shown(np.asarray(original), low, high))]
     spread, largest = shades(restored.sd)
     unit = "" if restored.dtype.kind == "f" else " levels"
+    white = f"white = {_figure(largest)}{unit}" if np.nanmax(restored.sd) > 0 else "white: unknown"
     panels += [
         (("as it was" if original is None else "damaged") + missing, with_gaps),
         ("restored", _shown(np.asarray(restored), low, high)),
-        (f"standard deviation, white = {_figure(largest)}{unit}", spread),
+        (f"standard deviation, {white}", spread),
     ]
     times = _enlargement(*damaged.shape[:2])
     return side_by_side([(name, _enlarged(one, times)) for name, one in panels])
@@ -152,12 +153,14 @@ def _with_gaps(picture: NDArray[Any], mask: Any, low: float, high: float) -> tup
     gaps = _gaps(_without_opacity(picture), mask)
     whole = np.asarray(gaps.all(axis=2, keepdims=True))  # (h, w, 1)
     # A picture that is mostly gaps would be mostly magenta.
-    in_magenta = whole.any() and gaps.mean() < 0.5
+    in_magenta = bool(whole.any() and gaps.mean() < 0.5)
     shown[whole[..., 0]] = MISSING if in_magenta else (0, 0, 0)
     if gaps.shape[2] == 3:
         shown[gaps & ~whole] = 0
     if not gaps.any():
         return shown, ""
+    if (gaps & ~whole).any():
+        return shown, ", missing entries as 0" + ", pixels in magenta" * in_magenta
     return shown, f", missing in {'magenta' if in_magenta else 'black'}"
 
 

@@ -16,6 +16,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from eigengap.images.tiff import (
     as_seen,
     count_pages,
     is_tiff,
+    opacity_is_last,
     read_tiff,
     tiff_bytes,
     trouble,
@@ -48,6 +50,16 @@ NO_PICTURE = f"it is no picture that can be read here. Give a file of {', '.join
 FAULTS = (OSError, SyntaxError, ValueError, EOFError, TypeError)
 KEPT = ("L", "LA", "RGB", "RGBA")  # modes of Pillow that are arrays of bytes as they stand
 _one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """What a file holds."""
+
+    pixels: NDArray[Any]  # (h, w) or (h, w, c)
+    has_opacity: bool  # as its last channel
+    pages: int = 1
+    inks: bool = False  # whether it is stored as inks (CMYK), which pixels here are not
 
 
 def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
@@ -74,26 +86,36 @@ def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
     FileNotFoundError, PermissionError, IsADirectoryError
         As opening any file.
     """
+    return read_file(path).pixels
+
+
+def read_file(path: str | os.PathLike[str]) -> Read:
+    """The first picture in a file, as `read_image`, and whether its last channel is opacity."""
     _pillow()
     where = os.fsdecode(path)
     data = Path(os.path.expanduser(where)).read_bytes()
     try:
-        pixels, pages = _read(data, where)
+        found = _read(data, where)
     except DamagedError as error:
         raise UnreadableError(where, str(error)) from None
     except MemoryError:
         raise UnreadableError(where, "the picture in it needs more memory than there is") from None
-    if pages > 1:
-        warn(f"{where} holds {pages} pictures; the first is read", UserWarning)
-    return pixels
+    if found.inks:
+        warn(f"the colours of {where} are CMYK, and are read as RGB", UserWarning)
+    if found.pages > 1:
+        warn(f"{where} holds {found.pages} pictures; the first is read", UserWarning)
+    return found
 
 
-def _read(data: bytes, where: str) -> tuple[NDArray[Any], int]:
-    """The first picture, and how many there are."""
+def _read(data: bytes, where: str) -> Read:
     tiff = read_tiff(data)
     if tiff is not None:
         pixels = _as_seen(tiff.pixels, tiff.photometric, tiff.extra, where)
-        return _upright(_kept(pixels, where), tiff.orientation), tiff.pages
+        return Read(
+            _upright(_kept(pixels, where), tiff.orientation),
+            opacity_is_last(tiff.pixels, tiff.photometric, tiff.extra),
+            tiff.pages,
+        )
     Image = _pillow()
     try:
         with _in_silence(is_tiff(data)), _opened(data) as picture:
@@ -101,7 +123,9 @@ def _read(data: bytes, where: str) -> tuple[NDArray[Any], int]:
             picture.seek(0)
             pixels = _array(picture, data, where)
             # Pillow has turned a TIFF already by the time it is loaded, and taken the note away.
-            return _upright(pixels, picture.getexif().get(274, 1)), pages
+            upright = _upright(pixels, picture.getexif().get(274, 1))
+            seen_through = pixels.ndim == 3 and pixels.shape[2] in (2, 4)
+            return Read(upright, seen_through, pages, inks=picture.mode == "CMYK")
     except UnreadableError:
         raise
     except Image.UnidentifiedImageError:
@@ -229,7 +253,13 @@ def _upright(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
     return np.ascontiguousarray(turn(pixels) if turn else pixels)
 
 
-def write_image(path: str | os.PathLike[str], array: Any, *, force: bool = False) -> None:
+def write_image(
+    path: str | os.PathLike[str],
+    array: Any,
+    *,
+    force: bool = False,
+    opacity: bool | None = None,
+) -> None:
     """Write an array as a picture; the suffix tells the format.
 
     Parameters
@@ -237,11 +267,14 @@ def write_image(path: str | os.PathLike[str], array: Any, *, force: bool = False
     path : str or path
         Ends in .png, .jpg, .jpeg, .tif or .tiff.
     array : array of shape (h, w) or (h, w, c)
-        uint8 (any format), uint16 (PNG, TIFF), float32 or float64 (TIFF). c is 1 to 4, in TIFF any
-        number; of 2 or 4 the last is opacity, for which JPEG has no place. What a masked array
-        hides is NaN among floats, and whole numbers have nothing for it.
+        uint8 (any format), uint16 (PNG, TIFF), float32 or float64 (TIFF); booleans become 0 and
+        255. c is 1 to 4, in TIFF any number. What a masked array hides is NaN among floats, and
+        whole numbers have nothing for it.
     force : bool, default=False
         Whether to replace a file that is there.
+    opacity : bool, default=None
+        Whether the last channel is opacity, for which JPEG has no place. None: where there are 2
+        or 4. Two or four channels without it are for TIFF.
 
     Raises
     ------
@@ -254,11 +287,11 @@ def write_image(path: str | os.PathLike[str], array: Any, *, force: bool = False
     """
     where = os.fsdecode(path)
     form = format_of(where)
-    pixels = pixels_for(array, form, where)
+    pixels, seen_through = pixels_for(array, form, where, opacity)
     target = os.path.expanduser(where)
     _require_place(target, where, force)
     try:
-        write_atomically(target, _encoded(pixels, form))
+        write_atomically(target, _encoded(pixels, form, seen_through))
     except OSError as error:  # which names a part of the file that nobody has heard of
         raise type(error)(error.errno, error.strerror, where) from error
 
@@ -285,8 +318,10 @@ def format_of(path: str | os.PathLike[str]) -> str:
     return form
 
 
-def pixels_for(array: Any, form: str, where: str) -> NDArray[Any]:
-    """The array, if the format holds it."""
+def pixels_for(
+    array: Any, form: str, where: str, opacity: bool | None = None
+) -> tuple[NDArray[Any], bool]:
+    """The array, if the format holds it, and whether its last channel is opacity."""
     pixels = _with_nan(array, where) if isinstance(array, np.ma.MaskedArray) else np.asarray(array)
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]
@@ -316,12 +351,19 @@ def pixels_for(array: Any, form: str, where: str) -> NDArray[Any]:
         )
     if form == "JPEG" and pixels.dtype != np.uint8:
         raise ValueError(f"{where}: JPEG holds 8 bits a sample. Name a .png or .tif file")
-    if form == "JPEG" and pixels.ndim == 3 and pixels.shape[2] in (2, 4):
+    even = pixels.ndim == 3 and pixels.shape[2] in (2, 4)
+    seen_through = even if opacity is None else bool(opacity) and pixels.ndim == 3
+    if even and not seen_through and form != "TIFF":
+        raise ValueError(
+            f"{where}: {form} holds grey and colour, and the last of {pixels.shape[2]} channels as "
+            "opacity. Name a .tif file"
+        )
+    if form == "JPEG" and seen_through:
         raise ValueError(
             f"{where}: JPEG has no place for the opacity channel. Name a .png or .tif file, or "
             "give array[..., :-1]"
         )
-    return pixels
+    return pixels, seen_through
 
 
 def _with_nan(array: np.ma.MaskedArray[Any, Any], where: str) -> NDArray[Any]:
@@ -338,9 +380,9 @@ def _with_nan(array: np.ma.MaskedArray[Any, Any], where: str) -> NDArray[Any]:
     return np.asarray(array.data)
 
 
-def _encoded(pixels: NDArray[Any], form: str) -> bytes:
+def _encoded(pixels: NDArray[Any], form: str, opacity: bool) -> bytes:
     if form == "TIFF":
-        return tiff_bytes(pixels)
+        return tiff_bytes(pixels, opacity)
     if pixels.dtype == np.uint16:
         return png_bytes(pixels)
     buffer = io.BytesIO()

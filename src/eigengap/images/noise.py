@@ -71,8 +71,8 @@ def learned_noise(values: Array, patch: int, rng: np.random.Generator) -> float:
             with one_blas_thread():
                 return noise_sd(patches[asked], c, low, high)
     raise ValueError(
-        f"only {int(complete.sum())} patches of 2 x 2 pixels are there without gaps, and the noise "
-        f"is learned from {FEWEST} at least: give sigma, its standard deviation"
+        f"patches of 2 x 2 pixels without gaps: {int(complete.sum())}. The noise is learned from "
+        f"{FEWEST} at least: give sigma, its standard deviation"
     )
 
 

@@ -63,7 +63,10 @@ class Picture:
         low, high = FLOAT32
         dtype = np.float32 if low < self.unit < high else np.float64
         in_units = _within(sd, self.unit, np.dtype(dtype))
-        return self._with_opacity(in_units, np.zeros(self.given.shape, dtype))
+        left = np.zeros(self.given.shape, dtype)
+        if self.given.dtype.kind == "f":
+            left[np.isnan(self.given)] = np.nan  # of opacity: nobody has filled it
+        return self._with_opacity(in_units, left)
 
     def _with_opacity(self, values: NDArray[Any], whole: NDArray[Any]) -> NDArray[Any]:
         if self.given.ndim == 2:
@@ -103,6 +106,8 @@ def as_picture(image: Any, mask: Any, opacity: bool | None) -> Picture:
         gaps = gaps | np.isnan(values)
         _require_finite(values, gaps)
     if _has_opacity(given, opacity):
+        if opacity is None:
+            _require_opacity(given, None if mask is None else _per_entry(mask, given.shape))
         values, gaps = values[..., :-1], gaps[..., :-1]
     _require_seen(gaps, mask is not None)
     return _normalised(given, values.astype(np.float64), gaps)
@@ -128,6 +133,25 @@ def _has_opacity(given: NDArray[Any], opacity: bool | None) -> bool:
     if opacity and (given.ndim == 2 or given.shape[2] == 1):
         raise ValueError(f"opacity=True, but an image of shape {given.shape} has no such channel")
     return bool(opacity)
+
+
+def _require_opacity(given: NDArray[Any], mask: NDArray[np.bool_] | None) -> None:
+    """Refuse to guess where the channel taken for opacity has gaps that opacity does not have.
+
+    A mask of whole pixels marks it too; what it holds there is known, and stays.
+    """
+    gaps = np.isnan(given[..., -1]) if given.dtype.kind == "f" else np.zeros(given.shape[:2], bool)
+    if mask is not None:
+        gaps = gaps | (mask[..., -1] & ~mask[..., :-1].all(axis=2))
+    n = int(np.count_nonzero(gaps))
+    if n:
+        c = given.shape[2]
+        entries = "1 entry of it is" if n == 1 else f"{n} entries of it are"
+        raise ValueError(
+            f"the last of {c} channels is taken to be opacity, which stays as it is, but {entries} "
+            "missing. Give opacity=False to have that channel restored like the others, or "
+            "opacity=True to leave it as it is"
+        )
 
 
 def _require_seen(gaps: NDArray[np.bool_], masked: bool) -> None:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Restored:
-    """A restored picture; np.asarray gives it.
+class Restored(np.lib.mixins.NDArrayOperatorsMixin):
+    """A restored picture: np.asarray gives it, and arithmetic and indexing are those of `image`.
 
     Attributes
     ----------
@@ -68,6 +68,13 @@ class Restored:
 
     def __len__(self) -> int:
         return len(self.image)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.image[at]
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        arrays = [one.image if isinstance(one, Restored) else one for one in inputs]
+        return getattr(ufunc, method)(*arrays, **options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False and dtype is not None and np.dtype(dtype) != self.dtype:

@@ -133,6 +133,13 @@ def as_seen(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> Pixels
     return samples
 
 
+def opacity_is_last(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> bool:
+    """Whether the last of 2 or 4 channels is opacity: the file says so, or has one beside RGB."""
+    if samples.ndim == 2 or samples.shape[2] not in (2, 4) or len(extra) > 1:
+        return False
+    return extra[-1:] in ((PREMULTIPLIED,), (OPACITY,)) or photometric == RGB
+
+
 def _black_is_zero(samples: Pixels, extra: tuple[int, ...]) -> Pixels:
     if samples.dtype.kind != "u":
         raise ValueError(
@@ -321,17 +328,22 @@ def _unpredicted(
 # Writing -------------------------------------------------------------------------------------
 
 
-def tiff_bytes(pixels: Pixels) -> bytes:
-    """A TIFF of samples (h, w) or (h, w, c), uint8, uint16, float32 or float64."""
+def tiff_bytes(pixels: Pixels, opacity: bool) -> bytes:
+    """A TIFF of samples (h, w) or (h, w, c), uint8, uint16, float32 or float64.
+
+    `opacity` is whether the last channel is one.
+    """
     rows = pixels[..., None] if pixels.ndim == 2 else pixels
     h, w, c = rows.shape
     little = rows.astype(rows.dtype.newbyteorder("<"))
     strip = zlib.compress(little.tobytes(), 6)
     bits, number = 8 * rows.dtype.itemsize, 3 if rows.dtype.kind == "f" else 1
-    extra = {1: [], 2: [OPACITY], 3: [], 4: [OPACITY]}.get(c, [UNSPECIFIED] * (c - 1))
+    colours = c - opacity
+    basic = 3 if colours == 3 else 1  # that the photometric interpretation speaks of
+    extra = [UNSPECIFIED] * (colours - basic) + [OPACITY] * opacity
     fields: list[tuple[int, list[int], bool]] = [  # tag, values, whether they are long
         (WIDTH, [w], True), (HEIGHT, [h], True), (BITS, [bits] * c, False),
-        (COMPRESSION, [DEFLATE], False), (PHOTOMETRIC, [RGB if c in (3, 4) else GREY], False),
+        (COMPRESSION, [DEFLATE], False), (PHOTOMETRIC, [RGB if basic == 3 else GREY], False),
         (STRIPS, [8], True), (CHANNELS, [c], False), (ROWS, [h], True),
         (STRIP_BYTES, [len(strip)], True), (PLANAR, [1], False),
         *([(EXTRA, extra, False)] if extra else []), (NUMBER, [number] * c, False),

@@ -48,7 +48,7 @@ def beyond_noise(values: Array, sigma: float) -> Far:
     moving = steps[steps > 0.0]  # a border without noise says nothing of it
     enough = USUAL * np.count_nonzero(~np.isnan(steps))
     usual = NORMAL * float(np.median(moving)) / 2**0.5 if len(moving) > enough else 0.0
-    return Far(ABSURD * max(usual, sigma), f"over {ABSURD:g} standard deviations of the noise")
+    return Far(ABSURD * max(usual, sigma), f"over {ABSURD:g} times the usual step")
 
 
 def beyond_range(values: Array) -> Far:
@@ -64,11 +64,12 @@ def tamed(picture: Picture, far: Far) -> tuple[Picture, Bools]:
         return picture, wild
     y, x, channel = np.argwhere(wild)[0]
     lie = "1 entry lies" if wild.sum() == 1 else f"{wild.sum()} entries lie"
-    first = "" if wild.sum() == 1 else "the first "
+    first, that = ("", "It is") if wild.sum() == 1 else ("the first ", "They are")
+    it = "it" if wild.sum() == 1 else "them"
     warn(
         f"{lie} {far.in_words} from all neighbours but one ({first}at row {y}, column {x}, "
-        f"channel {channel}, counted from 0). That is kept from learning and stays as it was; put "
-        "NaN there to have it filled",
+        f"channel {channel}, counted from 0). {that} kept from learning and left as given; put NaN "
+        f"there to have {it} filled",
         WildEntriesWarning,
     )
     centre, unit = float(np.nanmean(values)), float(np.nanstd(values))
