@@ -315,7 +315,7 @@ def test_tiles_are_not_larger_than_a_file_can_fill():
 
 
 def test_what_does_not_fit_into_memory_is_told(tmp_path, monkeypatch):
-    def full(data):
+    def full(data, most_pixels):
         raise MemoryError
 
     write_image(tmp_path / "a.tif", picture("uint8", 3))

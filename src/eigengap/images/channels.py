@@ -15,6 +15,7 @@ import numpy as np
 from eigengap.linalg import Array
 
 AGREE = 1e-10  # variance along an axis, relative to the largest, that is rounding
+WHOLE = 0.5  # share of the pixels that have all channels, or too much would be lost by merging them
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +27,9 @@ class Channels:
 
     @property
     def more(self) -> float:
-        """What noise of 1 in each of c channels is in each of the r that they come to."""
-        c, r = self.axes.shape
-        return float((c / r) ** 0.5)
+        """What noise of 1 in each channel that varies is in each of the r that they come to."""
+        noisy = np.count_nonzero(np.any(np.abs(self.axes) > 1e-6, axis=1))
+        return float((noisy / self.axes.shape[1]) ** 0.5)
 
     def own(self, values: Array) -> Array:
         """(h, w, c) to (h, w, r)."""
@@ -50,13 +51,14 @@ def own_channels(values: Array, step: float) -> Channels:
     """
     c = values.shape[2]
     pixels = values.reshape(-1, c)
-    pixels = pixels[~np.isnan(pixels).any(axis=1)]
+    whole = ~np.isnan(pixels).any(axis=1)
     as_they_are = Channels(np.eye(c), np.zeros(c))
-    if c == 1 or len(pixels) < 2:
+    if c == 1 or np.count_nonzero(whole) < max(2.0, WHOLE * len(pixels)):
         return as_they_are
+    pixels = pixels[whole]
     lam, V = np.linalg.eigh(np.cov(pixels, rowvar=False))
     varies = lam > max(AGREE * lam[-1], 0.25 * step**2)
-    if varies.all():
+    if varies.all() or not varies.any():  # all, or one colour but for rounding
         return as_they_are
     axes, mean = V[:, varies], pixels.mean(axis=0)
     return Channels(axes, mean - axes @ (axes.T @ mean))

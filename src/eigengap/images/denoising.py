@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.images.arguments import Settings, noise_of, relative, settings
-from eigengap.images.channels import own_channels
+from eigengap.images.channels import Channels, own_channels
 from eigengap.images.filling import fill
 from eigengap.images.inpainting import as_it_is
 from eigengap.images.mixture import PatchMixture, fit_mixture, in_order, in_words, sample_rows
@@ -98,12 +98,12 @@ def denoise_image(
 def _restored(picture: Picture, how: Settings, sigma: float | None) -> Restored:
     if picture.is_flat:
         return _flat(picture, how, sigma or 0.0)
-    if picture.missing.any():
-        return _with_gaps(picture, how, _noise(picture.values, how, sigma, picture.unit))
     step = 1.0 / picture.unit if picture.given.dtype.kind == "u" else 0.0
     channels = own_channels(picture.values, step)
     values = channels.own(picture.values)
     noise = _noise(values, how, sigma, picture.unit / channels.more)
+    if picture.missing.any():
+        return _with_gaps(picture, channels, values, how, noise)
     if noise < NONE:
         return as_it_is(picture, how.patch, how.stride)
     mixture = _learned(values, how, noise)
@@ -172,14 +172,16 @@ def _digits(values: Array, noise: float) -> NDArray[Any]:
     return values if noise < FAINT else values.astype(np.float32)
 
 
-def _with_gaps(picture: Picture, how: Settings, noise: float) -> Restored:
+def _with_gaps(
+    picture: Picture, channels: Channels, values: Array, how: Settings, noise: float
+) -> Restored:
     """Entries that are missing are filled, the others freed from noise, by the same patches."""
-    filled = fill(picture.values, how, max(noise, NONE))
+    filled = fill(values, how, max(noise, NONE))
     K, d = len(filled.gaussians), len(filled.gaussians[0].mu)
     return Restored(
-        image=picture.restored(filled.values),
-        sd=picture.spread(filled.sd),
-        noise_sd=noise * picture.unit,
+        image=picture.restored(channels.all(filled.values)),
+        sd=picture.spread(channels.spread(filled.sd)),
+        noise_sd=noise / channels.more * picture.unit,
         model=f"{mixture_of(K, 'Gaussian')} in noise on {how.patch} x {how.patch} patches",
         n_mixture=K,
         ranks=(how.rank or d,) * K,

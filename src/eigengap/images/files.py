@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import struct
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -47,7 +48,7 @@ SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".tif": "TIFF", ".ti
 JPEG_QUALITY = 95
 NO_PICTURE = f"it is no picture that can be read here. Give a file of {', '.join(READABLE)}"
 # What Pillow raises of files that are damaged; its documents do not tell.
-FAULTS = (OSError, SyntaxError, ValueError, EOFError, TypeError)
+FAULTS = (OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError, struct.error)
 KEPT = ("L", "LA", "RGB", "RGBA")  # modes of Pillow that are arrays of bytes as they stand
 _one_at_a_time = threading.Lock()
 
@@ -108,7 +109,9 @@ def read_file(path: str | os.PathLike[str]) -> Read:
 
 
 def _read(data: bytes, where: str) -> Read:
-    tiff = read_tiff(data)
+    Image = _pillow()
+    limit = Image.MAX_IMAGE_PIXELS
+    tiff = read_tiff(data, None if limit is None else 2 * limit)  # where Pillow refuses, too
     if tiff is not None:
         pixels = _as_seen(tiff.pixels, tiff.photometric, tiff.extra, where)
         return Read(
@@ -116,7 +119,6 @@ def _read(data: bytes, where: str) -> Read:
             opacity_is_last(tiff.pixels, tiff.photometric, tiff.extra),
             tiff.pages,
         )
-    Image = _pillow()
     try:
         with _in_silence(is_tiff(data)), _opened(data) as picture:
             pages = _pages(picture, data)

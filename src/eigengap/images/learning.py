@@ -98,6 +98,8 @@ def _one(patches: GappyPatches, filled: Array, channels: int, recipe: Recipe) ->
 
 def _rank(expected: Array) -> int:
     """Of one PPCA: the axes that hold nearly all the variance of the patches as expected."""
+    if len(expected) < 3:  # of which no spectrum is to be had
+        return 1
     with one_blas_thread():
         choice = choose_rank(expected[:RANK_FROM], criteria=["tolerance"], tolerance=LEFT_OUT)
     return max(choice.n_components, 1)
@@ -141,10 +143,11 @@ def _stepped(
     resp = responsibilities(energies(patches, gaussians, recipe.sigma2))
     eta = _eta(patches)
     n, d = patches.values.shape
+    resp[(resp <= FEW) & (resp < resp.max(axis=1, keepdims=True))] = 0.0
     alive = np.flatnonzero(resp.sum(axis=0) >= min(d / 6.0, n / 2.0))
 
     def updated(k: int) -> Gaussian:
-        at = np.flatnonzero(resp[:, k] > FEW)
+        at = np.flatnonzero(resp[:, k])
         sums = moments(patches.take(at), resp[at, k], gaussians[k], recipe.sigma2)
         return _updated(gaussians[k], sums, shape, d / 2.0, n, recipe.rank, eta)
 

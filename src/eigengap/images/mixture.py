@@ -208,6 +208,7 @@ def _component(
 def _leading(S: Array, edge: float, rank: int | None) -> tuple[Array, Array]:
     """Eigenvalues of S above the edge, or as many as the rank, descending; and their vectors."""
     d = len(S)
+    rank = None if rank is None else min(rank, d)  # channels that agree have fewer entries
     if rank is None:
         lam, U = scipy.linalg.eigh(S, subset_by_value=(edge, np.inf))
     if rank is not None or len(lam) == 0:

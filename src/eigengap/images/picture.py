@@ -104,11 +104,12 @@ def as_picture(image: Any, mask: Any, opacity: bool | None) -> Picture:
             gaps = gaps | _per_entry(one, given.shape)
     if given.dtype.kind == "f":
         gaps = gaps | np.isnan(values)
-        _require_finite(values, gaps)
     if _has_opacity(given, opacity):
         if opacity is None:
             _require_opacity(given, None if mask is None else _per_entry(mask, given.shape))
         values, gaps = values[..., :-1], gaps[..., :-1]
+    if given.dtype.kind == "f":
+        _require_finite(values, gaps)
     _require_seen(gaps, mask is not None)
     return _normalised(given, values.astype(np.float64), gaps)
 

@@ -72,12 +72,17 @@ class Tiff:
     extra: tuple[int, ...]  # what the last channels are
 
 
-def read_tiff(data: bytes) -> Tiff | None:
-    """The first picture of a TIFF; None where it is no TIFF, or is one for Pillow."""
+def read_tiff(data: bytes, most_pixels: int | None = None) -> Tiff | None:
+    """The first picture of a TIFF; None where it is no TIFF, or is one for Pillow.
+
+    One of more than `most_pixels` is left to Pillow as well, which refuses it.
+    """
     if not is_tiff(data):
         return None
     fields = Directory.first_of(data)
     try:
+        if most_pixels is not None and fields.first(WIDTH) * fields.first(HEIGHT) > most_pixels:
+            return None
         return Tiff(
             _pixels(fields),
             count_pages(data),
@@ -85,6 +90,8 @@ def read_tiff(data: bytes) -> Tiff | None:
             fields.first(PHOTOMETRIC),
             fields.values(EXTRA, ()),
         )
+    except DamagedError:  # of our kind, and impossible: Pillow would only take longer to say so
+        raise
     except FAULTS:
         return None
 
@@ -265,13 +272,14 @@ def _pixels(fields: Directory) -> Pixels:
     down, across = -(-h // th), -(-w // tw)
     stored = planes * s * (down * th * across * tw if tiled else h * w)
     if not 0 < stored * dtype.itemsize <= RATIO * len(fields.data):
-        raise ValueError("more than these bytes can hold")
+        raise DamagedError("it claims more pixels than its bytes can hold")
     pieces = _pieces(fields, tiled, planes * down * across)
     corners = product(range(planes), range(0, h, th), range(0, w, tw))
     samples = np.empty((planes, h, w, s), dtype.newbyteorder("="))
+    data = memoryview(fields.data)  # of which slices are no copies
     for (place, length), (plane, y, x) in zip(pieces, corners, strict=True):
         shape = (th if tiled else min(th, h - y), tw, s)
-        packed = fields.data[int(place) : int(place) + int(length)]
+        packed = data[int(place) : int(place) + int(length)]
         raw = _unpacked(packed, how, prod(shape) * dtype.itemsize)
         piece = _unpredicted(raw, shape, dtype, predictor)
         samples[plane, y : y + th, x : x + tw] = piece[: h - y, : w - x]
@@ -285,6 +293,8 @@ def _pieces(fields: Directory, tiled: bool, n: int) -> NDArray[Any]:
     lengths = fields.numbers(TILE_BYTES if tiled else STRIP_BYTES, n)
     if not len(places) == len(lengths) == n:
         raise ValueError("not as many strips or tiles as the picture has")
+    if float(np.sum(lengths.astype(np.float64))) > SHARED * len(fields.data):
+        raise DamagedError("its strips or tiles are the same bytes again and again")
     return np.column_stack([places.astype(np.uint64), lengths.astype(np.uint64)])
 
 
@@ -302,7 +312,7 @@ def _require_ours(fields: Directory) -> tuple[str, int, int]:
     return TYPES[bits, number], how, predictor
 
 
-def _unpacked(packed: bytes, how: int, size: int) -> NDArray[np.uint8]:
+def _unpacked(packed: memoryview, how: int, size: int) -> NDArray[np.uint8]:
     """So many bytes, and not one more, whatever the packed ones would make."""
     raw = packed[:size] if how == PLAIN else zlib.decompressobj().decompress(packed, size)
     return np.frombuffer(raw, np.uint8)

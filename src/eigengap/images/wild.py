@@ -107,18 +107,30 @@ def without_wild(values: Array, far: float) -> tuple[Array, Bools]:
     if far == 0.0:
         return values, wild
     wide = np.pad(values, [(1, 1), (1, 1), (0, 0)], mode="reflect")  # lines go on beyond the edge
-    jump = np.abs(np.diff(values, axis=1)) > far
-    at = np.zeros(values.shape, dtype=bool)
-    at[:, 1:] |= jump
-    at[:, :-1] |= jump
-    y, x, k = np.nonzero(at)  # few: the others are like a neighbour
+    y, x, k = np.nonzero(_unlike_neighbours(values, far))
     around = np.sort([wide[y + 1 + i, x + 1 + j, k] for i, j in AROUND], axis=0)  # NaN come last
     seen = 8 - np.isnan(around).sum(axis=0)
     own, column = values[y, x, k], np.arange(len(y))
     middle = 0.5 * (around[(seen - 1) // 2, column] + around[seen // 2, column])
     below, above = around[1], around[np.maximum(seen - 2, 0), column]
-    odd = (seen >= 3) & ((own < below - far) | (own > above + far))
+    # An entry among gaps has no neighbours to be unlike: the whole picture is asked.
+    lonely, (low, high) = seen < 3, np.nanpercentile(values, [1.0, 99.0])
+    below, above = np.where(lonely, low, below), np.where(lonely, high, above)
+    odd = (own < below - far) | (own > above + far)
     wild[y[odd], x[odd], k[odd]] = True
     calm = values.copy()
-    calm[wild] = middle[odd]
+    calm[wild] = np.where(lonely, 0.5 * (low + high), middle)[odd]
     return calm, wild
+
+
+def _unlike_neighbours(values: Array, far: float) -> Bools:
+    """Seen entries that are far from the one beside, above or below them, or have a gap there."""
+    unlike = np.zeros(values.shape, dtype=bool)
+    for axis in (0, 1):
+        near = ~(np.abs(np.diff(values, axis=axis)) > far)
+        near &= ~np.isnan(np.diff(values, axis=axis))
+        first, last = [slice(None)] * 3, [slice(None)] * 3
+        first[axis], last[axis] = slice(None, -1), slice(1, None)
+        unlike[tuple(first)] |= ~near
+        unlike[tuple(last)] |= ~near
+    return np.asarray(unlike & ~np.isnan(values))
