@@ -15,7 +15,7 @@ import pytest
 
 from eigengap import UnreadableError
 from eigengap.images.files import read_image, write_image
-from eigengap.images.tiff import read_tiff, tiff_bytes
+from eigengap.images.tiff import DamagedError, read_tiff, tiff_bytes
 from eigengap.warn import listening
 
 PIL = pytest.importorskip("PIL.Image")
@@ -309,9 +309,11 @@ def test_tiles_are_not_larger_than_a_file_can_fill():
     assert read_tiff(honest).pixels.shape == (1, 1)
     tags = {258: [8] * 2, 277: [2], 284: [2], 324: [8] * 2, 325: [len(honest)] * 2, 339: [1] * 2}
     shared = by_another_hand(np.zeros((1, 1, 1), np.uint8), **one, tags=tags)
-    assert read_tiff(shared) is None
     rows = {257: [2**32 - 1], 278: [1]}
-    assert read_tiff(by_another_hand(np.zeros((1, 1, 1), np.uint8), tags=rows)) is None
+    tall = by_another_hand(np.zeros((1, 1, 1), np.uint8), tags=rows)
+    for impossible in (shared, tall):
+        with pytest.raises(DamagedError):
+            read_tiff(impossible)
 
 
 def test_what_does_not_fit_into_memory_is_told(tmp_path, monkeypatch):

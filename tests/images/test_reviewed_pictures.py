@@ -219,6 +219,7 @@ def test_sizes_that_no_such_file_can_have_are_refused_by_us(tmp_path) -> None:
         read_image(tmp_path / "a.tif")
 
 
+@pytest.mark.filterwarnings("ignore:.*the first is read")
 def test_damaged_animations_are_told_as_such(tmp_path) -> None:
     frames = [Image.fromarray(np.full((9, 9), k, np.uint8)) for k in (10, 200, 90)]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:], duration=50)
