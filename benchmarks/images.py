@@ -246,11 +246,12 @@ def dictionary(noisy: np.ndarray, atoms: int) -> np.ndarray:
     mean = patches.mean(axis=1, keepdims=True)
     centred = patches - mean
     some = np.random.default_rng(0).choice(len(centred), min(10_000, len(centred)), replace=False)
+    scaled = centred[some] / centred[some].std(axis=0)  # as there: alpha is of such units
     learner = MiniBatchDictionaryLearning(
         n_components=100, batch_size=200, alpha=1.0, max_iter=10, random_state=0,
         transform_algorithm="omp", transform_n_nonzero_coefs=atoms,
     )  # fmt: skip
-    learner.fit(centred[some])
+    learner.fit(scaled)
     code = learner.transform(centred)
     clean = (code @ learner.components_ + mean).reshape(-1, *side, 3)
     return reconstruct_from_patches_2d(clean, noisy.shape)
