@@ -127,8 +127,7 @@ def _unlike_neighbours(values: Array, far: float) -> Bools:
     """Seen entries that are far from the one beside, above or below them, or have a gap there."""
     unlike = np.zeros(values.shape, dtype=bool)
     for axis in (0, 1):
-        near = ~(np.abs(np.diff(values, axis=axis)) > far)
-        near &= ~np.isnan(np.diff(values, axis=axis))
+        near = np.abs(np.diff(values, axis=axis)) <= far  # which NaN is not
         first, last = [slice(None)] * 3, [slice(None)] * 3
         first[axis], last[axis] = slice(None, -1), slice(1, None)
         unlike[tuple(first)] |= ~near
