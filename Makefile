@@ -3,6 +3,7 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
+LOWEST := .venv-lowest
 # Names to try, newest first; `make PYTHON=/path/to/python3.12 test` decides by hand.
 PYTHON ?= python3.13 python3.12 python3.11 python3
 
@@ -15,11 +16,11 @@ endif
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all docs bench clean
+.PHONY: help demo test test-all test-lowest test-sdist docs bench clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.stamp-cli  ## fit the shipped table, fill its 16 gaps, write report.html
 	@$(BIN)/eigengap demo --force
@@ -29,6 +30,13 @@ test: $(VENV)/.stamp-test  ## style, types, import rules, doctests and tests
 
 test-all: $(VENV)/.stamp-test  ## the same with slow cases; a case that cannot run fails
 	@export EIGENGAP_REQUIRE_ALL=1; $(CHECKS)
+
+test-lowest: $(LOWEST)/.stamp  ## tests with the oldest versions that pyproject.toml allows
+	@$(THREADS) $(LOWEST)/bin/python -m pytest -q $(SPREAD)
+
+test-sdist: $(VENV)/.stamp-uv  ## build the source archive and run its own tests in an empty folder
+	@rm -rf build/sdist && $(BIN)/uv build -q --sdist --out-dir build/sdist
+	@cd build/sdist && tar -xzf eigengap-*.tar.gz && $(MAKE) -C eigengap-*/ test
 
 docs: $(VENV)/.stamp-test $(VENV)/.stamp-docs  ## the pages, their code and links, every script of the gallery
 	@$(THREADS) $(BIN)/python -m pytest -q $(SPREAD) tests/docs
@@ -40,7 +48,7 @@ bench: $(VENV)/.stamp-bench  ## side by side with other packages; writes benchma
 	@$(BIN)/python -m benchmarks.speed_table
 
 clean:  ## remove .venv, caches and what the demo wrote
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
+	@rm -rf $(VENV) $(LOWEST) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
 	  .hypothesis breast_cancer_filled.csv report.html docs/_build docs/auto_api docs/auto_gallery
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -67,6 +75,18 @@ $(VENV)/.stamp-bench: EXTRAS := all,bench
 $(VENV)/.stamp-cli $(VENV)/.stamp-test $(VENV)/.stamp-docs $(VENV)/.stamp-bench: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "Installing eigengap[$(EXTRAS)] into $(VENV) (once; a minute or two) ..." >&2
 	@$(BIN)/python -m pip install -qq --editable '.[$(EXTRAS)]'
+	@touch $@
+
+# uv is asked where pip cannot: the lowest versions, an archive built apart.
+$(VENV)/.stamp-uv: | $(VENV)/.stamp-venv
+	@$(BIN)/python -m pip install -qq uv
+	@touch $@
+
+$(LOWEST)/.stamp: pyproject.toml | $(VENV)/.stamp-uv
+	@echo "Installing the lowest versions into $(LOWEST) (once; a minute or two) ..." >&2
+	@$(BIN)/uv venv -q --clear --python $(BIN)/python $(LOWEST)
+	@$(BIN)/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct \
+	  --editable '.[all,test]'
 	@touch $@
 
 $(VENV)/.stamp-venv:
