@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from tests.cli.conftest import NAMES, as_csv, cells
 from tests.cli.running import call
@@ -316,6 +317,19 @@ def test_a_fit_on_a_cluster_is_the_same_fit(folder: Path) -> None:
     np.testing.assert_allclose(
         found["log_likelihood_per_row"], expected["log_likelihood_per_row"], rtol=1e-10
     )
+
+
+def test_the_index_of_a_pandas_frame_is_no_feature_and_stays(folder: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    X[4, 1] = np.nan
+    frame = pandas.DataFrame(X, columns=list("abc"), index=np.arange(900, 930) ** 2)
+    frame.to_parquet("t.parquet")
+    assert call("impute", "t.parquet", "-k", "1", "-o", "full.parquet").code == 0
+    full = pandas.read_parquet("full.parquet")
+    np.testing.assert_array_equal(full.pop("__index_level_0__"), frame.index)
+    frame.reset_index(drop=True).to_parquet("bare.parquet")
+    assert call("impute", "bare.parquet", "-k", "1", "-o", "expected.parquet").code == 0
+    pandas.testing.assert_frame_equal(full, pandas.read_parquet("expected.parquet"))
 
 
 def test_parquet_keeps_its_types_where_nothing_is_filled(folder: Path) -> None:

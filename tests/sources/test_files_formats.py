@@ -10,6 +10,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -278,6 +279,32 @@ def test_parquet_types(tmp_path):
     assert source.dtype == np.float64
     np.testing.assert_array_equal(source.collect(), expected)
     assert open_source(tmp_path / "x.parquet", columns=["single"]).dtype == np.float32
+
+
+INDICES = {
+    "filtered rows": lambda frame: frame.iloc[[7, 3, 11, 5]],
+    "labels": lambda frame: frame.set_axis(list("abcdefghijkl")),
+    "a named column": lambda frame: frame.set_index("z"),
+    "two levels": lambda frame: frame.set_index(["z", "y"]),
+    "0, 1, 2": lambda frame: frame,
+}
+
+
+@pytest.mark.parametrize("indexed", INDICES.values(), ids=INDICES)
+def test_the_index_of_a_pandas_frame_is_no_feature(tmp_path, indexed):
+    rng = np.random.default_rng(0)
+    frame = indexed(pandas.DataFrame(rng.normal(size=(12, 4)), columns=list("wxyz")))
+    frame.to_parquet(tmp_path / "x.parquet")
+    source = open_source(tmp_path / "x.parquet")
+    assert source.names == tuple(frame.columns)
+    np.testing.assert_array_equal(source.collect(), frame.to_numpy())
+
+
+def test_the_index_of_a_pandas_frame_can_be_asked_for(tmp_path):
+    frame = pandas.DataFrame({"x": [1.0, 2.0], "z": [5.0, 4.0]}).set_index("z")
+    frame.to_parquet(tmp_path / "x.parquet")
+    source = open_source(tmp_path / "x.parquet", columns=["z", "x"])
+    np.testing.assert_array_equal(source.collect(), [[5.0, 1.0], [4.0, 2.0]])
 
 
 def test_parquet_columns_that_are_no_numbers_are_told_together(tmp_path):

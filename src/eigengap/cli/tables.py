@@ -105,13 +105,12 @@ def open_table(given: str, path: str, choice: Choice) -> Table:
     target = None if choice.target is None else _position(table, choice.target, "--target")
     apart = {*ids, *ignored, target}
     bare = [] if choice.columns else [j for j in _bare(table) if j not in apart]
-    if bare:
-        apart |= set(bare)
+    apart |= {*bare, *_index(table)}
     if choice.columns:
         features = tuple(_positions(table, choice.columns, "--columns"))
     else:
         features = tuple(j for j in range(table.n_columns) if j not in apart)
-    clash = next((j for j in features if j in apart), None)
+    clash = next((j for j in features if j in {*ids, *ignored, target}), None)
     if clash is not None:
         raise WrongUsage(f"column {quote(table.name(clash))} is both a feature and left out")
     if not features:
@@ -278,6 +277,17 @@ def _numbers(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
 def _bare(table: Table) -> tuple[int, ...]:
     """Columns behind the separators with which every line of every file ends."""
     return min((reader.dialect.bare for reader in table.readers), key=len, default=())
+
+
+def _index(table: Table) -> list[int]:
+    """Columns of Parquet that hold the row labels of a pandas frame."""
+    if table.kind != "parquet" or table.names is None:
+        return []
+    from eigengap.cli.parquet_rows import schema_of
+    from eigengap.sources.files.parquet import index_columns
+
+    index = index_columns(schema_of(table.paths[0]))
+    return [j for j, name in enumerate(table.names) if name in index]
 
 
 def _left_out(table: Table, bare: Sequence[int]) -> str:

@@ -72,8 +72,9 @@ class ParquetReader(FileReader):
 
     def _numeric(self, schema: Any, columns: Any) -> list[int]:
         labels = list(schema.names)
+        index = index_columns(schema)
         chosen = (
-            list(range(len(labels)))
+            [j for j, label in enumerate(labels) if label not in index]
             if columns is None
             else resolve_columns(columns, labels, len(labels))
         )
@@ -173,6 +174,16 @@ class ParquetReader(FileReader):
             finally:
                 file.close()
         return self._bytes
+
+
+def index_columns(schema: Any) -> frozenset[str]:
+    """Columns that hold the index of a pandas frame: row labels, which are no features.
+
+    pandas writes an index other than 0, 1, 2, ... as columns, and says so in the metadata; it reads
+    them back as the index.
+    """
+    facts = schema.pandas_metadata or {}
+    return frozenset(one for one in facts.get("index_columns", ()) if isinstance(one, str))
 
 
 def _groups(facts: Any) -> list[tuple[int, int]]:
