@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,55 @@ def test_f1_a_worker_is_killed_half_way(client: Any) -> None:
     assert disturbed.log_likelihood == pytest.approx(undisturbed.log_likelihood, rel=1e-12)
     here = fit_ppca(as_source(table()), Q, method="em", options=EMOptions(tol=1e-8))
     assert disturbed.log_likelihood == pytest.approx(here.log_likelihood, rel=1e-10)
+
+
+def test_all_workers_die_and_others_come(client: Any) -> None:
+    """Rows kept on the workers are prepared again on those that replace them."""
+    undisturbed = fitted()
+    before = client.run(os.getpid)
+    killed: list[int] = []
+
+    def kill(progress: Progress) -> None:
+        if progress.iteration == 3 and not killed:
+            killed.extend(before.values())
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    disturbed = fitted(kill)
+    assert killed
+    assert set(client.run(os.getpid).values()).isdisjoint(killed)
+    assert len(disturbed.trace) == len(undisturbed.trace)
+    for name in ("W", "mu", "psi"):
+        np.testing.assert_array_equal(
+            getattr(disturbed.model, name), getattr(undisturbed.model, name)
+        )
+
+
+def test_a_task_that_never_returns_meets_a_limit(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "LOOK", 0.2)
+
+    def sleeping(block: Block) -> Moments:
+        if block.start == 300:
+            time.sleep(8)
+        return Moments.of(block)
+
+    with (
+        dask.config.set({"eigengap.task-timeout": "3s"}),
+        pytest.raises(ClusterError, match=r"has ended for 3 seconds.*partition 5"),
+    ):
+        as_dask_source(lazy()).reduce(sleeping)
+
+
+def test_workers_that_may_not_run_the_tasks(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "LOOK", 0.2)
+    monkeypatch.setattr(running, "PATIENCE", 1.0)
+    with (
+        dask.annotate(resources={"what no worker has": 1}),
+        pytest.raises(ClusterError, match="has workers, but has run no task for 1 seconds"),
+    ):
+        as_dask_source(lazy()).reduce(Moments.of)
 
 
 def test_f2_a_block_that_always_kills_its_worker(client: Any) -> None:

@@ -5,9 +5,11 @@ On Dask's local scheduler; a cluster of processes is in test_dask_cluster.py.
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +22,13 @@ from eigengap.fitting.mixture import fit_mixture
 from eigengap.fitting.pca import HasGaps, fit_pca
 from eigengap.fitting.ppca import fit_ppca
 from eigengap.memory import DoesNotFitError
+from eigengap.models.row_posterior import Coefficients
+from eigengap.models.seen_rows import prepare_rows
 from eigengap.sources import as_source
 from eigengap.sources.base import Block, SeenCells, merge_tree
 from eigengap.sources.dask import as_dask_source, is_dask
 from eigengap.sources.rescaled import Rescaled
+from eigengap.statistics.expected import Expected
 from eigengap.statistics.moments import ColumnMoments, Moments
 
 dask = pytest.importorskip("dask")
@@ -526,3 +531,27 @@ def test_looking_imports_no_dask() -> None:
         "assert 'dask' not in sys.modules and 'distributed' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("d", "q", "parts", "bundles"), [(20, 3, 8, 4), (40, 6, 16, 8)])
+def test_a_step_sends_what_the_documentation_says(d, q, parts, bundles):
+    """docs/dask.md: bytes of parameters and of statistics, and how many there are."""
+    from eigengap.sources.dask import cluster, tasks
+
+    rng = np.random.default_rng(0)
+    K = (q + 1) * (q + 2) // 2
+    coefficients = Coefficients.of(rng.normal(size=(d, q)), np.zeros(d), np.ones(d))
+    work = tasks.Statistics((partial(Expected.of, coefficients=coefficients),))
+    parameters = len(cluster.Sent(work).payload)
+    assert 0 < parameters - 8 * d * (K + 2 * q + 4) < 2000
+    X = rng.normal(size=(20, d))
+    X[0, 0] = np.nan
+    rows = [prepare_rows(X, None, np.zeros(d), None, q)]
+    sent = 0
+    for of_bundle in np.split(np.arange(parts), bundles):
+        ready = tasks.Ready(parts, dict.fromkeys(of_bundle.tolist(), rows))
+        forest = tasks.statistics_of(work, ready)
+        assert len(forest.trees) == 1
+        sent += len(pickle.dumps(forest))
+    statistic = 8 * d * (K + q + 2)
+    assert 0 < sent - bundles * statistic < 1000 * bundles

@@ -19,6 +19,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import dask.base
 import dask.config
 from dask.delayed import Delayed, delayed
+from dask.utils import parse_timedelta
 
 from eigengap import blas
 from eigengap.memory import free_memory
@@ -31,7 +32,10 @@ FAN_IN = 8  # forests that one task joins
 KEPT_SHARE = 0.25  # of the free memory of this machine that prepared blocks may fill
 KEPT_SHARE_OF_WORKERS = 0.6  # of theirs
 LOOK = 5.0  # seconds between two looks at whether there are workers at all
-PATIENCE = 300.0  # seconds without any worker before giving up
+PATIENCE = 300.0  # seconds without any worker, or without any task at work, before giving up
+# Seconds in which no task may end although some run; Dask's own setting of this name overrules it.
+# Hours are far beyond what one partition takes, so a task that is still at it will not return.
+TASK_TIMEOUT = ("eigengap.task-timeout", "2h")
 
 
 class Sent:
@@ -97,7 +101,7 @@ def compute(tasks: Sequence[Delayed], labels: Labels) -> list[Any]:
         with _local_threads():
             return list(dask.base.compute(*tasks))  # type: ignore[no-untyped-call]
     with _told(client, labels):
-        return _gathered(client, client.compute(list(tasks)))
+        return _gathered(client, client.compute(list(tasks)), labels)
 
 
 def stream(batches: Iterable[Sequence[Delayed]], labels: Labels) -> Iterator[list[Any]]:
@@ -110,24 +114,28 @@ def stream(batches: Iterable[Sequence[Delayed]], labels: Labels) -> Iterator[lis
     for batch in batches:
         with _told(client, labels):
             following = client.compute(list(batch))
-            done = None if running is None else _gathered(client, running)
+            done = None if running is None else _gathered(client, running, labels)
         running = following
         if done is not None:
             yield done
     with _told(client, labels):
-        done = _gathered(client, running)
+        done = _gathered(client, running, labels)
     yield done
 
 
-def persist(tasks: Sequence[Delayed], labels: Labels, place: str | None = None) -> list[Delayed]:
-    """The tasks with results that stay where they are computed: at `place`, if it lives."""
+def persist(tasks: Sequence[Delayed], labels: Labels) -> list[Delayed]:
+    """The tasks with results that stay where they are computed.
+
+    No worker is named. Dask keeps a task that was meant for a worker waiting for ever once all
+    workers are gone and others have come, and what goes into the task as well; by itself it
+    computes where the rows are.
+    """
     client = current_client()
     if client is None:
         with _local_threads():
             return list(dask.base.persist(*tasks))  # type: ignore[no-untyped-call]
-    where = {} if place is None else {"workers": [place], "allow_other_workers": True}
     with _told(client, labels):
-        return list(client.persist(list(tasks), **where))
+        return list(client.persist(list(tasks)))
 
 
 def current_client() -> Any:
@@ -229,11 +237,12 @@ def _together(*forests: Forest) -> Forest:
     return Forest.together(forests)
 
 
-def _gathered(client: Any, futures: list[Any]) -> list[Any]:
-    """The results, unless there is nobody left to compute them."""
+def _gathered(client: Any, futures: list[Any], labels: Labels) -> list[Any]:
+    """The results, unless nobody is left to compute them, or nobody gets on with it."""
     import distributed
 
-    alone_since: float | None = None
+    seen: Work | None = None
+    since = time.monotonic()
     while True:
         try:
             distributed.wait(futures, timeout=LOOK)  # type: ignore[no-untyped-call]
@@ -241,15 +250,46 @@ def _gathered(client: Any, futures: list[Any]) -> list[Any]:
         except TimeoutError:
             if client.status != "running":
                 raise ClusterError(_LOST) from None
-            alone = not workers(client)
-        now = time.monotonic()
-        alone_since = (alone_since or now) if alone else None
-        if alone_since is not None and now - alone_since >= PATIENCE:
-            raise ClusterError(
-                f"the Dask cluster has had no worker for {PATIENCE:.0f} seconds: they died, or "
-                "never came. Their logs say why (client.get_worker_logs()); too little memory is "
-                "the usual cause, and smaller partitions the way out"
-            )
+        work = _under_way(client)
+        if work != seen:
+            seen, since = work, time.monotonic()
+        _check_patience(work, time.monotonic() - since, labels)
+
+
+Work = dict[str, tuple[str, ...]]  # worker -> keys of the tasks that it was given
+
+
+def _under_way(client: Any) -> Work:
+    with _asked():
+        return {
+            worker: tuple(sorted(map(str, keys))) for worker, keys in client.processing().items()
+        }
+
+
+def _check_patience(work: Work, unchanged: float, labels: Labels) -> None:
+    """Whether the cluster may stay as it is, after so many seconds without a change."""
+    keys = [key for given in work.values() for key in given]
+    if not work and unchanged >= PATIENCE:
+        raise ClusterError(
+            f"the Dask cluster has had no worker for {PATIENCE:.0f} seconds: they died, or "
+            "never came. Their logs say why (client.get_worker_logs()); too little memory is "
+            "the usual cause, and smaller partitions the way out"
+        )
+    if work and not keys and unchanged >= PATIENCE:
+        raise ClusterError(
+            f"the Dask cluster has workers, but has run no task for {PATIENCE:.0f} seconds: they "
+            "are paused for want of memory, or not allowed to run these tasks. Their state stands "
+            "in client.scheduler_info(); smaller partitions or more workers are the way out"
+        )
+    name, default = TASK_TIMEOUT
+    limit = parse_timedelta(dask.config.get(name, default))
+    if keys and unchanged >= limit:
+        where = ", ".join(dict.fromkeys(labels[key] for key in keys))
+        raise ClusterError(
+            f"no task on the Dask cluster has ended for {limit:.0f} seconds; those of "
+            f"{where} still run. If they do need longer, allow it: "
+            f'dask.config.set({{"{name}": "12h"}})'
+        )
 
 
 _LOST = (

@@ -106,11 +106,11 @@ def kept(
         places = _dealt(len(units), threads)
     make = cluster.task(tasks.bundled, "bundle")
     bundles: list[Delayed] = []
-    for place, members in _by_place(places, threads):
+    for members in _by_place(places, threads):
         bundle = make(*(units[i] for i in members))
         labels[bundle.key] = ", ".join(labels[units[i].key] for i in members)
-        bundles += cluster.persist([bundle], labels, place)
-    return bundles
+        bundles.append(bundle)
+    return cluster.persist(bundles, labels)
 
 
 def _dealt(n: int, threads: dict[str, int]) -> list[str | None]:
@@ -119,13 +119,11 @@ def _dealt(n: int, threads: dict[str, int]) -> list[str | None]:
     return [slots[i * len(slots) // n] if slots else None for i in range(n)]
 
 
-def _by_place(
-    places: Sequence[str | None], threads: dict[str, int]
-) -> list[tuple[str | None, list[int]]]:
+def _by_place(places: Sequence[str | None], threads: dict[str, int]) -> list[list[int]]:
     """Units of the same worker in a few bundles of neighbours."""
-    bundles: list[tuple[str | None, list[int]]] = []
+    bundles: list[list[int]] = []
     for place in dict.fromkeys(places):
         own = np.array([i for i, other in enumerate(places) if other == place])
         count = min(len(own), BUNDLES_PER_THREAD * threads.get(place or "", 8))
-        bundles += [(place, part.tolist()) for part in np.array_split(own, count)]
+        bundles += [part.tolist() for part in np.array_split(own, count)]
     return bundles
