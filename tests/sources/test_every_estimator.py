@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.tolerance import assert_same_optimum
 
 import eigengap as eg
 
@@ -127,6 +128,7 @@ ESTIMATORS = {
     "NoveltyDetector": lambda: eg.NoveltyDetector(eg.PPCA(2)),
     "LowRankImputer": lambda: eg.LowRankImputer(eg.PPCA(2)),
 }
+ITERATIVE = {"PPCA-student", "FactorAnalysis", "BayesianPCA", "MixturePPCA"}  # complete rows too
 COVARIANT = {"PCA", "PCA-scaled", "PPCA", "PPCA-auto", "FactorAnalysis", "BayesianPCA"}
 
 
@@ -168,6 +170,9 @@ def test_the_numbers_are_those_of_the_table_in_memory(name, kind, gaps, in_memor
     wanted = in_memory(name, gaps)
     assert found.keys() == wanted.keys()
     for what, value in wanted.items():
+        if gaps or name in ITERATIVE:
+            assert_same_optimum(found[what], value, what)
+            continue
         size = np.max(np.abs(value))
         np.testing.assert_allclose(found[what], value, atol=1e-10 * size, rtol=1e-9, err_msg=what)
 
