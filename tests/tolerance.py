@@ -6,7 +6,7 @@ tolerance read off the screen of one machine therefore fails on the next. What h
 is a bound on the rounding itself, of three kinds here:
 
 * a sum of n terms, in any order (`of_sum`);
-* what follows from it by a map that magnifies errors by a condition number (`of_sum` times that);
+* what solves equations whose matrix magnifies errors by its condition number (`of_solution`);
 * the place of an optimum, which an objective that is rounded itself cannot tell apart from places
   nearby (`of_optimum`).
 
@@ -39,6 +39,16 @@ def of_sum(n: int, dtype=np.float64, *, per_term: int = 1) -> float:
     enough still; those of a wider dtype do not count.
     """
     return LIKELY * float(np.sqrt(n + per_term)) * unit(dtype)
+
+
+def of_solution(A, dtype=np.float64) -> float:
+    """What x in A x = b may be off by, relative to its size, by a stable method such as Cholesky's.
+
+    Its rounding is that of A x, magnified by cond(A) (Higham 2002, sections 7.2 and 10.1; here with
+    the likely size of rounding in place of its worst case). b' A^-1 b inherits it, and so do
+    log-densities of covariance A.
+    """
+    return of_sum(len(A), dtype) * float(np.linalg.cond(A))
 
 
 def of_optimum(dtype=np.float64, *, condition: float = 1.0) -> float:
