@@ -35,10 +35,12 @@ MACHINES = {"amd64": "x86_64", "aarch64": "arm64"}  # other names of the same
 FAMILY = {"Zen": "Haswell", "Cooperlake": "SkylakeX", "SapphireRapids": "SkylakeX"}
 
 TESTS = ("tests/laws", "tests/oracles", "tests/sources")
-# What lies there and computes nothing that could round: files and bytes, lines on a screen.
+# What lies there and computes nothing that could round: files and bytes, lines on a screen; and a
+# cluster, whose numbers are those of test_dask.py.
 WITHOUT_NUMBERS = (
     "tests/laws/test_progress_line.py",
     "tests/laws/test_tensor_files.py",
+    "tests/sources/test_dask_cluster.py",
     "tests/sources/test_files_aside.py",
     "tests/sources/test_files_csv.py",
     "tests/sources/test_files_formats.py",
