@@ -25,7 +25,7 @@ help:  ## show this list
 demo: $(VENV)/.stamp-cli  ## fit the shipped table, fill its 16 gaps, write report.html
 	@$(BIN)/eigengap demo --force
 
-test: $(VENV)/.stamp-test  ## style, types, import rules, doctests and tests
+test: $(VENV)/.stamp-test  ## style, types, import rules, doctests, tests; numbers on other BLAS kernels too
 	@$(CHECKS)
 
 test-all: $(VENV)/.stamp-test  ## the same with slow cases; a case that cannot run fails
@@ -55,14 +55,16 @@ clean:  ## remove .venv, caches and what the demo wrote
 # One step after another, each named, stopping at the first that fails.
 define CHECKS
 set -e; \
-step() { printf '%-14s' "$$1"; shift; "$$@"; }; \
+step() { printf '%-16s' "$$1"; shift; "$$@"; }; \
 step 'ruff check'  $(BIN)/ruff check; \
 step 'ruff format' $(BIN)/ruff format --check; \
 step 'mypy'        $(BIN)/mypy; \
-printf '%-14s' 'lint-imports'; \
+printf '%-16s' 'lint-imports'; \
 if report=$$($(BIN)/lint-imports --no-logo 2>&1); \
 then echo "$$report" | grep '^Contracts:'; else echo; echo "$$report"; exit 1; fi; \
-$(THREADS) $(BIN)/python -m pytest -q $(SPREAD)
+step 'pytest' $(BIN)/python -c 'from tests.kernels import described; print(described())'; \
+$(THREADS) $(BIN)/python -m pytest -q $(SPREAD); \
+$(THREADS) $(BIN)/python -m tests.kernels $(SPREAD)
 endef
 
 # --- installing ------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from tests.kernels import described
+
 REQUIRE_ALL = bool(os.environ.get("EIGENGAP_REQUIRE_ALL"))
 
 
@@ -46,6 +48,10 @@ def why_no_browser() -> str | None:
     if find_browser() is None:
         return "Chromium is not installed (Debian: apt install chromium)"
     return None
+
+
+def pytest_report_header() -> str:
+    return described()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

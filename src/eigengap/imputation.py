@@ -113,7 +113,9 @@ class HiddenError:
     ) -> HiddenError:
         w = np.ones(len(truth)) if weight is None else weight
         error = np.where(hidden, filled - np.where(hidden, truth, 0.0), 0.0)
-        return cls(squares=w @ error**2, counts=w @ hidden)
+        with np.errstate(over="ignore"):  # rounding of a huge constant, which is not asked for
+            squares = w @ error**2
+        return cls(squares=squares, counts=w @ hidden)
 
     def merge(self, other: HiddenError) -> HiddenError:
         return HiddenError(self.squares + other.squares, self.counts + other.counts)

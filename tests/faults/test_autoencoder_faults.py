@@ -165,9 +165,9 @@ def test_new_numbers_that_overflow_are_named(X):
     for of in (model.transform, model.reconstruct, model.score_samples):
         with pytest.raises(ValueError, match="row 3 has cells so large"):
             of(far)
-    with pytest.raises(ValueError, match="row 1 has codes so large"):
+    with pytest.raises(ValueError, match="row 1 has coordinates so large"):
         model.inverse_transform(np.array([[0.0, 0.0], [1.5e308, -1.5e308]]))
-    with pytest.raises(ValueError, match="code 2 of row 1 is -inf: codes have to be finite"):
+    with pytest.raises(ValueError, match="-inf at row 1, column 1: infinite values"):
         model.inverse_transform(np.array([[0.0, 0.0], [1.0, -np.inf]]))
 
 

@@ -77,14 +77,16 @@ def test_polishing_lowers_the_training_loss(X):
 
 
 def test_early_stopping_keeps_the_best_weights(X):
-    """At a rate that overshoots, the loss of held-out rows ends above its least."""
+    """Patience ends the fit after so many passes of which none was the best: by its own rule."""
+    patience = 10
     model = Autoencoder(
-        2, hidden=(16,), learning_rate=0.2, polish=False, max_iter=60, patience=40,
-        random_state=3,
+        2, hidden=(16,), learning_rate=0.05, polish=False, max_iter=1000, patience=patience,
+        tol=0.0, random_state=3,
     ).fit(X)  # fmt: skip
     curve = model.validation_curve_
+    assert model.stopped_early_
     assert len(curve) == model.n_epochs_
-    assert curve[-1] > curve.min()
+    assert np.argmin(curve) == len(curve) - 1 - patience
     held = HeldOut.of(len(X), 0.1, _seed(3))
     chosen = held.among(next(iter(_blocks(X))))
     assert chosen.sum() == model.n_held_out_ == 20

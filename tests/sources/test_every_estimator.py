@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.tolerance import assert_same_optimum
 
 import eigengap as eg
 
@@ -116,7 +117,9 @@ ESTIMATORS = {
     "PPCA": lambda: eg.PPCA(3),
     "PPCA-auto": lambda: eg.PPCA(),
     "PPCA-student": lambda: eg.PPCA(3, noise="student"),
-    "FactorAnalysis": lambda: eg.FactorAnalysis(3),
+    # With 3 factors it is a Heywood case, whose optimum is known to few digits: a covariance of
+    # condition number 1e7.
+    "FactorAnalysis": lambda: eg.FactorAnalysis(2),
     "BayesianPCA": lambda: eg.BayesianPCA(4),
     "MixturePPCA": lambda: eg.MixturePPCA(2, 2, random_state=0, max_iter=60, tol=1e-9),
     "Whitener": lambda: eg.Whitener(),
@@ -127,6 +130,7 @@ ESTIMATORS = {
     "NoveltyDetector": lambda: eg.NoveltyDetector(eg.PPCA(2)),
     "LowRankImputer": lambda: eg.LowRankImputer(eg.PPCA(2)),
 }
+ITERATIVE = {"PPCA-student", "FactorAnalysis", "BayesianPCA", "MixturePPCA"}  # complete rows too
 COVARIANT = {"PCA", "PCA-scaled", "PPCA", "PPCA-auto", "FactorAnalysis", "BayesianPCA"}
 
 
@@ -168,6 +172,9 @@ def test_the_numbers_are_those_of_the_table_in_memory(name, kind, gaps, in_memor
     wanted = in_memory(name, gaps)
     assert found.keys() == wanted.keys()
     for what, value in wanted.items():
+        if gaps or name in ITERATIVE:
+            assert_same_optimum(found[what], value, what)
+            continue
         size = np.max(np.abs(value))
         np.testing.assert_allclose(found[what], value, atol=1e-10 * size, rtol=1e-9, err_msg=what)
 

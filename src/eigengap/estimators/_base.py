@@ -597,6 +597,7 @@ def warn_of_units(source: Source, psi: Array) -> None:
     rows = source.sample(min(FEW_ROWS, source.seen().rows), np.random.default_rng(0))
     seen = np.count_nonzero(~np.isnan(rows), axis=0)
     judged = seen >= 10
+    judged[judged] = np.nanmax(rows[:, judged], axis=0) > np.nanmin(rows[:, judged], axis=0)
     if not judged.any():
         return
     variance = np.zeros(len(psi))

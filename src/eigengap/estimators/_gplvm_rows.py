@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._features import source_of_new
-from eigengap.estimators._latents import as_latents
+from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.back_constraint import BackMap
@@ -221,11 +221,14 @@ class PlacesRows(Shown, TransformerMixin, BaseEstimator):
         if not np.all(np.isfinite(Z)):
             row, k = np.argwhere(~np.isfinite(Z))[0]
             raise ValueError(f"inverse_transform got {Z[row, k]} at row {row}, column {k}")
+        found = decoded(Z, self._mean_and_std)
+        d = self.n_features_in_
+        return (found[:, :d], found[:, d:]) if return_std else found[:, :d]
+
+    def _mean_and_std(self, Z: Array) -> Array:
+        """(n, 2 d) at the latents Z: expected cells, then their standard deviations."""
         mean, variance = self._predictive.predict(Z.astype(np.float64))
-        kind = Z.dtype
-        if return_std:
-            return mean.astype(kind, copy=False), np.sqrt(variance).astype(kind, copy=False)
-        return mean.astype(kind, copy=False)
+        return np.hstack([mean, np.sqrt(variance)])
 
     def impute(self, X: Any, return_std: bool = False) -> Any:
         """Fill every gap with its expected value given what was seen of its row.

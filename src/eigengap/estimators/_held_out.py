@@ -163,10 +163,15 @@ class Search:
 
 
 def _means(X: Array, w: Array) -> Array:
-    """(d,) weighted means of the seen cells; 0 for a column without any."""
+    """(d,) weighted means of the seen cells; 0 for a column without any.
+
+    About the first seen cell of each, so that a constant has itself for its mean.
+    """
     seen = ~np.isnan(X)
     count = w @ seen
-    return np.asarray(w @ np.where(seen, X, 0.0) / np.where(count > 0, count, 1.0))
+    first = np.nan_to_num(X[np.argmax(seen, axis=0), np.arange(X.shape[1])])
+    rest = w @ np.where(seen, X - first, 0.0)
+    return np.asarray(first + rest / np.where(count > 0, count, 1.0))
 
 
 def _sampled(X: Array, weight: Array | None, seed: int) -> tuple[Array, Array | None]:

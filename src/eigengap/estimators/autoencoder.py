@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._features import check_features, keep_features, like_input
-from eigengap.estimators._latents import as_latents
+from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._network import (
     refuse_overflow,
     refuse_sparse,
@@ -312,13 +312,7 @@ class Autoencoder(Shown, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         Z = as_latents(X, self.n_components_, "codes")
-        if np.isinf(Z).any():
-            i, k = map(int, np.argwhere(np.isinf(Z))[0])
-            raise ValueError(f"code {k + 1} of row {i} is {Z[i, k]}: codes have to be finite")
-        with np.errstate(over="ignore", invalid="ignore"):  # told
-            rows = self.model_.decode(np.where(np.isnan(Z), 0.0, Z))
-        refuse_overflow(rows, 0, "codes")
-        return rows.astype(Z.dtype, copy=False)
+        return decoded(np.where(np.isnan(Z), Z.dtype.type(0.0), Z), self.model_.decode)
 
     def reconstruct(self, X: Any) -> Any:
         """Rows as the network gives them back, their gaps too.

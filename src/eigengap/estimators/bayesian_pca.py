@@ -18,6 +18,7 @@ from eigengap.estimators._base import (
     _log_jacobian,
 )
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
+from eigengap.estimators._latents import decoded
 from eigengap.estimators._rank import require_rank
 from eigengap.fitting.bayesian import BayesianFit, fit_bayesian
 from eigengap.fitting.gaussian_em import GaussianFit, Noise
@@ -186,7 +187,7 @@ class BayesianPCA(LinearGaussianEstimator):
         """Rows E[W] z + E[mu] at the latent coordinates X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
         Z = self._latents(X)
-        return (Z @ self.model_.W.T + self.model_.mu).astype(Z.dtype, copy=False)
+        return decoded(Z, lambda Z: Z @ self.model_.W.T + self.model_.mu)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draw new rows, each with parameters of its own from their posterior.

@@ -21,7 +21,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged
 from eigengap.estimators._distances import BLOCK_BYTES, METRICS, Metric, RowDistances, as_rows
 from eigengap.estimators._features import check_features, keep_features
-from eigengap.estimators._latents import as_latents
+from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import LOOSE, rank_from_fits
@@ -520,7 +520,7 @@ class ClassicalMDS(Shown, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         Z = as_latents(X, self.n_components_, "coordinates")
         assert isinstance(self.model_, AffineMap)
-        return self.model_.backward(Z).astype(Z.dtype, copy=False)
+        return decoded(Z, self.model_.backward)
 
     def stress(self, X: Any) -> float:
         """Kruskal's stress-1 of the embedding of X: 0 where it keeps all distances.

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS, NoiseFloorWarning
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
+from eigengap.estimators._latents import decoded
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, rank_from_fits
@@ -197,7 +198,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         """Rows at the factor scores X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
         Z = self._latents(X)
-        return (Z @ self.loadings_.T + self.model_.mu).astype(Z.dtype, copy=False)
+        return decoded(Z, lambda Z: Z @ self.loadings_.T + self.model_.mu)
 
     def posterior(self, X: Any, *, cell_sd: Any = None) -> Posterior:
         """Posterior of the (rotated) factors of every row, gaps marginalised."""

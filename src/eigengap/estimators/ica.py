@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOp
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._features import keep_features, source_of_new
-from eigengap.estimators._latents import as_latents
+from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators.pca import PCA
@@ -261,7 +261,7 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
         """Rows mean_ + mixing_ s at the sources X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
         S = as_latents(X, self.n_components_, "components")
-        return self.model_.backward(S).astype(S.dtype, copy=False)
+        return decoded(S, self.model_.backward)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the components: IC1, IC2, ..."""

@@ -24,6 +24,7 @@ from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._held_out import HeldOut, Search
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
+from eigengap.fitting.range import refuse_overflow
 from eigengap.imputation import ImputationChoice, Trial
 from eigengap.linalg import Array
 from eigengap.sources.array import present_rows
@@ -33,6 +34,7 @@ from eigengap.sources.frames import library_of, like
 from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
 from eigengap.sources.typed import boolean_columns, typed_like, whole_columns, with_new_columns
 from eigengap.sources.wording import column
+from eigengap.statistics.moments import ColumnMoments
 from eigengap.warn import without
 
 CARE = 4  # times as many cells are hidden where the search is to be thorough
@@ -179,6 +181,7 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
         source = present_rows(source)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
+        refuse_overflow(float(np.sum(source.reduce(ColumnMoments.of).variance)), source)
         values, weight = _dense(source), source.weight
         whole = self._whole(X, source, values)
         bounds = self._bounds(X, source, values)

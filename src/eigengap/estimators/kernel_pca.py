@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._features import check_features, keep_features
-from eigengap.estimators._latents import as_latents
+from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
 from eigengap.estimators.ppca import PPCA
@@ -554,20 +554,18 @@ callable or Kernel, default="linear"
         """
         check_is_fitted(self, "model_")
         Z = as_latents(X, self.n_components_, "components")
-        kind = Z.dtype
-        Z = Z.astype(np.float64)
         if not np.all(np.isfinite(Z)):
             row, k = np.argwhere(~np.isfinite(Z))[0]
             raise ValueError(f"inverse_transform got {Z[row, k]} at row {row}, column {k}")
         if self._regresses():
-            return self._ridge.backward(Z).astype(kind)
+            return decoded(Z, lambda Z: self._ridge.backward(Z.astype(np.float64)))
         at = self._complete_map()
         if not has_fixed_point(at.kernel):
             raise NotFittedError(
                 f"kernel={self.kernel!r} has no pre-image by fixed point: fit with "
                 "fit_inverse_transform=True to have one by ridge regression"
             )
-        return fixed_points(at, Z).astype(kind)
+        return decoded(Z, lambda Z: fixed_points(at, Z.astype(np.float64)))
 
     def _complete_map(self) -> LandmarkMap:
         """The map with landmarks at their expected values and the kernel itself."""

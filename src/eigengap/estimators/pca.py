@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
+from eigengap.estimators._latents import decoded
 from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, rank_from_fits, require_rank
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
@@ -158,8 +159,12 @@ class PCA(PartialFit):
         check_is_fitted(self, "model_")
         Z = self._latents(X)
         spread = np.sqrt(self.explained_variance_) if self.whiten else 1.0
-        rows = self.projection_.backward(Z * spread)
-        return (rows if self.scale_ is None else rows * self.scale_).astype(Z.dtype, copy=False)
+
+        def rows(Z: Array) -> Array:
+            found = self.projection_.backward(Z * spread)
+            return found if self.scale_ is None else found * self.scale_
+
+        return decoded(Z, rows)
 
     def _scores_of(self, block: Block) -> Array:
         values = block.values

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
+from eigengap.estimators._latents import decoded
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, Fit, rank_from_fits
@@ -183,7 +184,7 @@ class PPCA(PartialFit, NoisyEstimator):
         """Rows W z + mu at the latent coordinates X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
         Z = self._latents(X)
-        return (Z @ self.model_.W.T + self.model_.mu).astype(Z.dtype, copy=False)
+        return decoded(Z, lambda Z: Z @ self.model_.W.T + self.model_.mu)
 
     @property
     def _shares_noise(self) -> bool:

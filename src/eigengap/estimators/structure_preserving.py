@@ -77,7 +77,8 @@ class StructurePreservingEmbedding(GraphEstimator):
         mean squared distance of neighbours at the start; of thresholds, relative to the squared
         threshold.
     C : float, default=10.0
-        Price of missing a constraint, relative to what a constraint is usually worth.
+        Price of missing a constraint, relative to what a constraint is usually worth. Where it is
+        too low to keep edges from growing without end, it is raised.
     n_init : int, default=4
         Starts that are tried until one gives the whole graph back.
     metric : str or callable, default="minkowski"

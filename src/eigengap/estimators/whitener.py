@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._features import keep_features, source_of_new
-from eigengap.estimators._latents import as_latents
+from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import require_rank
@@ -295,8 +295,8 @@ class Whitener(Shown, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "result_")
         Z = as_latents(X, len(self._names()), "whitened columns")
         if self.result_.model is not None:
-            Z = np.nan_to_num(Z, nan=0.0, posinf=np.inf, neginf=-np.inf)
-        return self.result_.map.backward(Z).astype(Z.dtype, copy=False)
+            Z = np.where(np.isnan(Z), Z.dtype.type(0.0), Z)
+        return decoded(Z, self.result_.map.backward)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """PC1, PC2, ... for "pca" and "pca-cor"; the names of the columns for the others."""

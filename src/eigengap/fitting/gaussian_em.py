@@ -109,7 +109,8 @@ def fit_by_em(
     """Fit x = W z + mu + e to the seen cells of a source."""
     columns = source.reduce(ColumnMoments.of)
     total = float(np.sum(columns.variance))
-    about_zero = 0.0 if fit_mean else float(np.sum(columns.mean**2))
+    with np.errstate(over="ignore"):  # refused
+        about_zero = 0.0 if fit_mean else float(np.sum(columns.mean**2))
     refuse_out_of_range(source, total + about_zero, fit_mean)
     if noise == "diagonal":
         refuse_tiny_columns(source, columns.variance)

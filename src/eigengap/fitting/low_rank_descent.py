@@ -11,6 +11,9 @@ inverse of the convex part of the Hessian,
 as in the simulation of elastic bodies (Liu, Bouaziz and Kavan 2017), factorised where the graph
 allows it (`fitting.low_rank_metric`). Along a line every distance is a quadratic function of the
 step: the line search looks at pairs alone, and is exact.
+
+Where every constraint that grows along a line has a finite price, f may fall without end. Such a
+line ends the descent: no point along it is better than one further out.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ MEMORY = 15  # pairs of steps and gradients
 RENEW = 15  # steps after which the metric is made anew
 LINE_TOLERANCE = 0.05  # slope along the line that ends its search, relative to that at its start
 LINE_STEPS = 25
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,7 @@ class Descent:
     slope: float  # norm of the gradient relative to that of the gain
     finished: bool  # whether slope is as small as asked, or nothing more was to be gained
     steps: int
+    unbounded: bool = False  # whether a line was met along which the objective falls without end
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +68,9 @@ def _point(problem: Problem, penalty: Penalty, V: Array) -> _Point:
     t = penalty.at(s)[1]
     gradient = 2.0 * problem.back(problem.pull(t, E, Y) - CY)
     size = 2.0 * float(np.linalg.norm(problem.back(CY)))
-    slope = float(np.linalg.norm(gradient)) / size if size > 0.0 else 0.0
+    rounding = 2.0 * EPS * problem.gain.largest * float(np.linalg.norm(Y))  # what C Y may be off by
+    length = float(np.linalg.norm(gradient))
+    slope = length / size if length > rounding and size > 0.0 else 0.0
     return _Point(V, Y, E, CY, s, t, gradient, slope)
 
 
@@ -80,6 +87,8 @@ def descend(
             memory, age = _Memory(metrics.at(penalty, at.E, at.t)), 0
         direction = -memory.times_inverse(at.gradient)
         taken = _line_search(problem, penalty, at, direction)
+        if taken == np.inf:
+            return Descent(at.V, at.Y, at.t, at.slope, False, steps, unbounded=True)
         if taken == 0.0:
             if age == 0:  # nothing to be gained along the metric's own direction
                 return Descent(at.V, at.Y, at.t, at.slope, True, steps)
@@ -100,6 +109,11 @@ class _Memory:
         self._pairs: list[tuple[Array, Array, float]] = []
 
     def learn(self, step: Array, change: Array) -> None:
+        """Take the curvature along a step, in units of its length: it may be very short or long."""
+        length = float(np.max(np.abs(step), initial=0.0))
+        if not np.finfo(np.float64).tiny < length < np.inf:
+            return
+        step, change = step / length, change / length
         curvature = float(np.vdot(step, change))
         if curvature > 1e-12 * float(np.linalg.norm(step)) * float(np.linalg.norm(change)):
             self._pairs = [*self._pairs[-(MEMORY - 1) :], (step, change, 1.0 / curvature)]
@@ -118,7 +132,10 @@ class _Memory:
 
 
 def _line_search(problem: Problem, penalty: Penalty, at: _Point, direction: Array) -> float:
-    """The step at which the slope along the line is 0, to LINE_TOLERANCE; 0 if none descends."""
+    """The step at which the slope along the line is 0, to LINE_TOLERANCE.
+
+    0 if none descends, inf if the objective falls without end.
+    """
     P = problem.points(direction)
     F = np.asarray(problem.incidence @ P)
     once = 2.0 * problem.values(at.E, F, at.Y, P)  # s(x) = s + x once + x^2 twice
@@ -142,8 +159,9 @@ def _line_search(problem: Problem, penalty: Penalty, at: _Point, direction: Arra
         return 0.0
     x, low, high = 1.0, 0.0, np.inf
     for _ in range(LINE_STEPS):
-        value, rate, curvature = along(x)
-        if not value < first:  # also where it has overflown
+        with np.errstate(over="ignore", invalid="ignore"):  # such a step is too long
+            value, rate, curvature = along(x)
+        if not (value < first and np.isfinite([value, rate, curvature]).all()):
             high = x
             x = 0.5 * low + 0.5 * high if low > 0.0 else 0.2 * high
             continue
@@ -155,4 +173,13 @@ def _line_search(problem: Problem, penalty: Penalty, at: _Point, direction: Arra
             x = newton
         else:
             x = 3.0 * x if high == np.inf else 0.5 * (low + high)
+    if high == np.inf and _falls_without_end(problem, twice, gain_twice):
+        return np.inf
     return low
+
+
+def _falls_without_end(problem: Problem, twice: Array, gain_twice: float) -> bool:
+    """Whether far along a line the gain, x^2 gain_twice, exceeds the price of s = x^2 twice."""
+    low, high, cap = problem.bounds
+    missed = ((twice > 0.0) & np.isfinite(high)) | ((twice < 0.0) & np.isfinite(low))
+    return float(cap[missed] @ np.abs(twice[missed])) < gain_twice

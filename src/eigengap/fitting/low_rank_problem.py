@@ -23,6 +23,10 @@ from eigengap.models.graph import Ints
 class Gain(Protocol):
     """The matrix C of the objective, symmetric, with C 1 = 0."""
 
+    @property
+    def largest(self) -> float:
+        """A bound of C's eigenvalues by size."""
+
     def apply(self, Y: Array) -> Array:
         """C Y (n, r)."""
 
@@ -36,6 +40,10 @@ class Variance:
 
     weights: Array  # (n,) positive
     groups: Ints | None = None  # (n,)
+
+    @cached_property
+    def largest(self) -> float:
+        return float(np.max(self.weights))
 
     def apply(self, Y: Array) -> Array:
         w = self.weights[:, None]
@@ -58,6 +66,10 @@ class Affinity:
     """C = H A H with H = I - 1 1' / n: <C, K> = tr(K A) of a centred K."""
 
     A: scipy.sparse.csr_array  # (n, n) symmetric
+
+    @cached_property
+    def largest(self) -> float:
+        return float(np.max(abs(self.A).sum(axis=1), initial=0.0))
 
     def apply(self, Y: Array) -> Array:
         found = self.A @ (Y - np.mean(Y, axis=0))

@@ -51,6 +51,7 @@ class Solution:
     converged: bool
     stalled: bool  # constraints did not come nearer although the penalty grew
     steps: int  # of the descent, in all
+    unbounded: bool  # the price of missing constraints is below what can be gained without end
     history: tuple[Array, ...] = field(repr=False, default=())  # multipliers of the subproblems
 
 
@@ -86,6 +87,7 @@ def solve(
         "slope": np.array(FIRST_SLOPE),
         "steps": np.array(0),
         "gain": np.array(np.inf),
+        "unbounded": np.array(False),
     }
 
     kept: deque[Array] = deque(maxlen=KEPT)
@@ -105,7 +107,7 @@ def solve(
         still = found.slope <= small or (not patient and abs(gain - before) <= small * abs(gain))
         recent.append(violation)
         stalled = not patient and len(recent) == STALL and violation > HARDLY * recent[0]
-        done = (violation <= tol and still) or stalled
+        done = (violation <= tol and still) or stalled or found.unbounded
         stuck = violation > NEARER * float(state["violation"])
         if stuck and (found.finished or not patient) and weight < STEEPEST * usual:
             weight *= GROWTH
@@ -118,11 +120,14 @@ def solve(
             "slope": np.array(slope),
             "steps": np.array(int(state["steps"]) + found.steps),
             "gain": np.array(gain),
+            "unbounded": np.array(found.unbounded),
         }
         return Step(after, gain, violation, done)
 
     state, trace, ended = iterate(step, start, max_iter=max_iter, watch=watch)
     last = _float(state["V"])
+    unbounded = bool(state["unbounded"])
+    met = float(state["violation"]) <= tol
     return Solution(
         last,
         problem.points(last),
@@ -130,9 +135,10 @@ def solve(
         float(state["weight"]),
         float(state["violation"]),
         trace,
-        ended and float(state["violation"]) <= tol,
-        ended and float(state["violation"]) > tol,
+        ended and met and not unbounded,
+        ended and not met and not unbounded,
         int(state["steps"]),
+        unbounded,
         tuple(kept),
     )
 

@@ -114,7 +114,8 @@ def _of_triangle(
     mean = moments.mean if fit_mean else np.zeros_like(moments.mean)
     R = source.reduce(partial(Triangle.of, mean=mean)).R
     sum_w = _sum_w(moments)
-    total = float(np.sum(R * R)) / sum_w
+    with np.errstate(over="ignore"):  # refused
+        total = float(np.sum(R * R)) / sum_w
     refuse_out_of_range(source, total, fit_mean)
     _, s, Vt = np.linalg.svd(R, full_matrices=False)
     return _fit("svd", moments, s * s / sum_w, Vt.T, total, q, fit_mean)

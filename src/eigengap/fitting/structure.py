@@ -14,12 +14,15 @@ so that a graph which q dimensions cannot hold is met as nearly as they can.
 There are n^2 k constraints; those that are missed are added round after round (cutting planes), and
 `fitting.low_rank_sdp` solves for Y (n, q) itself. At so low a rank there are local optima: several
 starts are tried, and the one that recovers most is kept.
+
+The variance of points whose edges lengthen by x grows as x^2, and so does the price: a `cap` below
+1 / lambda_2 of the graph's Laplacian buys variance without end, and is raised where that shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -44,6 +47,7 @@ BLOCK = 1 << 20  # distances that are looked at at a time
 CONSTRAINT_BYTES = 300.0
 MOST_NODES = 20_000
 WAY_OUT = "Fit a sample of the rows, and give the others to transform"
+DEARER = 4.0  # factor of a price that was too low to bound the gain
 TIE = 1e-3  # of the margin: what is no nearer than this is not nearer
 
 
@@ -276,6 +280,9 @@ def embed(
             max_steps=steps,
             patient=careful,
         )
+        if found.unbounded:
+            structure = replace(structure, cap=DEARER * structure.cap)
+            continue
         work = work.after(found.multipliers)
         moved = float(np.linalg.norm(found.Y - Y) / max(float(np.linalg.norm(found.Y)), 1e-300))
         Y = found.Y

@@ -15,7 +15,7 @@ from eigengap.fitting.factor import fit_factor_analysis
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit, Noise
 from eigengap.fitting.pca import fit_pca
 from eigengap.fitting.ppca import fit_ppca
-from eigengap.fitting.range import refuse_tiny_columns
+from eigengap.fitting.range import refuse_out_of_range, refuse_tiny_columns
 from eigengap.linalg import Array
 from eigengap.rank import automatic, spectral
 from eigengap.rank.choice import Curve, DoesNotApplyError, RankChoice
@@ -116,6 +116,7 @@ def choose_rank(
     if source.n_features < 2:
         raise ValueError("X has 1 column: there is no number of components to choose")
     columns = source.reduce(ColumnMoments.of)
+    refuse_out_of_range(source, float(np.sum(columns.variance)), fit_mean=True)
     if not np.any(columns.variance > 0.0):
         raise ValueError("all rows of X are equal, so that there are no components")
     if scale:

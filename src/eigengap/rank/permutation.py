@@ -24,7 +24,8 @@ def permuted_parallel_analysis(
     """How many leading eigenvalues of X (n, d), NaN for gaps, exceed those of its permutations."""
     seen = ~np.isnan(X)
     centred = np.where(seen, X - np.nanmean(X, axis=0), 0.0)
-    length = np.sqrt(np.sum(centred**2, axis=0))
+    with np.errstate(over="ignore"):  # what rounding leaves of a huge constant, divided to 0
+        length = np.sqrt(np.sum(centred**2, axis=0))
     centred /= np.where(length > 0.0, length, 1.0)
     lam = _eigenvalues(centred, most)
     null = np.array([_eigenvalues(_permuted(centred, seen, rng), most) for _ in range(draws)])

@@ -57,7 +57,8 @@ def filled(values: Rows, shift: Array, unit: Array) -> Array:
 class Standardised:
     """A mean-filled, standardised table, by its correlations or, where it is wide, its rows.
 
-    Columns without variance are left out: they have no correlation.
+    Columns without variance are left out: they have no correlation. So are those whose squares
+    overflow, which fits refuse.
     """
 
     d: int  # columns that vary
@@ -71,9 +72,10 @@ class Standardised:
         columns = source.reduce(ColumnMoments.of)
         sum_w = source.seen().sum_w
         shift = columns.mean if fit_mean else np.zeros(len(columns.mean))
-        squares = columns.m2 + columns.sum_w * (columns.mean - shift) ** 2
-        varies = squares > 0
-        unit = np.where(varies, np.sqrt(squares / sum_w), np.inf)
+        with np.errstate(over="ignore"):  # such a column is left out
+            squares = columns.m2 + columns.sum_w * (columns.mean - shift) ** 2
+        varies = (squares > 0) & (squares < np.inf)
+        unit = np.where(varies, np.sqrt(np.where(varies, squares, 0.0) / sum_w), np.inf)
         d, n = source.n_features, source.n_rows
         if min(d, n or d) > LARGEST_SIDE:
             raise ValueError(

@@ -22,7 +22,6 @@ Both = Callable[[dict[str, Array]], tuple[object, Parameters]]  # -> value, slop
 MEMORY = 50  # pairs of steps and slopes: latents and kernel pull on each other in many directions
 WINDOW = 20  # steps whose gain is looked at
 SLOPE = 1e-3  # largest slope of what has converged, in units in which the function bends by about 1
-NOWHERE = 1e10  # the value where a matrix is singular to rounding: the search turns back
 
 
 def minimise_named(
@@ -54,10 +53,7 @@ def minimise_named(
     def function(flat: Array) -> tuple[float, Array]:
         value, slopes = both(named(flat))
         slope = np.concatenate([units[name] * np.ravel(slopes[name]) for name in shapes])
-        total = float(np.asarray(value))
-        if not (np.isfinite(total) and np.all(np.isfinite(slope))):
-            return NOWHERE, np.zeros_like(flat)
-        return total, slope
+        return float(np.asarray(value)), slope
 
     x = np.concatenate(
         [np.ravel(np.asarray(start[name], np.float64)) / units[name] for name in shapes]
@@ -90,10 +86,9 @@ def _persistent(
         again = descend(found.x, max_iter - found.n_iter)
         gain = found.value - again.value
         found = _joined(found, again)
-        if gain <= tol:
-            moved = found.n_iter > 0 and found.value < NOWHERE
+        if not gain > tol:  # nor where the start is not finite
             flat = float(np.max(np.abs(found.gradient), initial=0.0)) <= SLOPE
-            return replace(found, converged=moved and flat)
+            return replace(found, converged=found.n_iter > 0 and flat)
     return replace(found, converged=found.converged or settled.so)
 
 

@@ -1,0 +1,89 @@
+"""Tables whose squares leave the range of floating point: an error that names the column, or right.
+
+Never a raw RuntimeWarning on the way, nor another cause named.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import eigengap as eg
+
+
+def low_rank(n=30, d=4):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + 0.1 * rng.normal(size=(n, d))
+
+
+def with_gaps(X):
+    return np.where(np.random.default_rng(1).random(X.shape) < 0.1, np.nan, X)
+
+
+WAYS = {
+    "PPCA": lambda X: eg.PPCA().fit(X),
+    "PPCA about 0": lambda X: eg.PPCA(fit_mean=False).fit(X),
+    "FactorAnalysis": lambda X: eg.FactorAnalysis().fit(X),
+    "BayesianPCA": lambda X: eg.BayesianPCA().fit(X),
+    "choose_rank": lambda X: eg.choose_rank(X),
+    "LowRankImputer": lambda X: eg.LowRankImputer().fit(X),
+}
+ways = pytest.mark.parametrize("way", WAYS)
+
+
+@pytest.fixture(autouse=True)
+def raw_warnings_are_errors():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RuntimeWarning)
+        yield
+
+
+@ways
+@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [
+        pytest.param(1e155, "squares overflow: column", id="1e155"),
+        pytest.param(1e200, "squares overflow: column", id="1e200"),
+        pytest.param([1, 1e200, 1, 1], "squares overflow: column 1", id="one column"),
+        pytest.param(1e-200, "underflow", id="1e-200"),
+    ],
+)
+def test_values_out_of_range_are_named(way, gaps, scale, message):
+    X = low_rank() * scale
+    with pytest.raises(ValueError, match=message):
+        WAYS[way](with_gaps(X) if gaps else X)
+
+
+@ways
+def test_a_table_of_few_rows_too(way):
+    with pytest.raises(ValueError, match="squares overflow: column"):
+        WAYS[way](np.random.default_rng(2).normal(size=(6, 12)) * 1e200)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "PPCA about 0"])
+def test_a_huge_constant_is_a_constant(way):
+    """It has no variance, and changes nothing but its own column."""
+    X = low_rank()
+    X[:, 1] = 1e200
+    large = WAYS[way](X)
+    X[:, 1] = 1.0
+    small = WAYS[way](X)
+    if way == "LowRankImputer":
+        large, small = large.estimator_, small.estimator_
+    count = "n_components" if way == "choose_rank" else "n_components_"
+    assert getattr(large, count) == getattr(small, count)
+
+
+@pytest.mark.parametrize("constant", [0.1, 0.3, 1.7, 1e200])
+@pytest.mark.parametrize("model", [eg.PPCA, eg.BayesianPCA])
+def test_a_constant_is_not_said_to_drown_in_noise(model, constant):
+    """Rounding of its mean is no variance: 30 cells of 0.1 vary by 8e-34, as numpy computes it."""
+    X = low_rank()
+    X[:, 1] = constant
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", eg.UnitsWarning)
+        model().fit(X)
