@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from eigengap import PCA, PPCA, LinearGaussian
+from eigengap import PCA, PPCA, LinearGaussian, SingularModelError
 from eigengap.estimators._base import UnboundedLikelihoodWarning
 from eigengap.models.mixture import MixtureOfLinearGaussians
 from eigengap.models.student import StudentLinearGaussian
@@ -337,3 +337,55 @@ def test_given_noise_tends_to_pca(sigma2):
     assert_allclose(error, pca.reconstruction_error(), rtol=1e-12 + 10 * sigma2)
     scores = pca.transform(X) / np.sqrt(pca.spectrum_.lam[:2])
     assert_allclose(model.transform(X), scores, atol=1e-12 + 10 * sigma2)
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": True}, {"noise": "student"}])
+@pytest.mark.parametrize("sigma2", [1e-3, 1e-8, 1e-14])
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_likelihood_under_given_noise_is_that_of_the_rows(missing, sigma2, options):
+    """Below the floor of the EM steps too."""
+    rng = np.random.default_rng(16)
+    X = rng.normal(size=(60, 5)) @ rng.normal(size=(5, 5))
+    X = holes(X, 0.2, rng) if missing else X
+    weight = rng.integers(1, 4, size=60)
+    model = PPCA(2, noise_variance=sigma2, **options).fit(X, sample_weight=weight)
+    assert_allclose(model.log_likelihood_, weight @ model.score_samples(X), rtol=1e-8)
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": True}, {"noise": "student"}])
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_likelihood_without_noise_is_the_limit(missing, options):
+    rng = np.random.default_rng(17)
+    X = rng.normal(size=(60, 5)) @ rng.normal(size=(5, 5))
+    off = PPCA(2, noise_variance=0, **options).fit(holes(X, 0.2, rng) if missing else X)
+    assert off.log_likelihood_ == -np.inf
+    smaller = [
+        PPCA(2, noise_variance=sigma2, **options).fit(X).log_likelihood_
+        for sigma2 in (1e-2, 1e-4, 1e-6, 1e-8)
+    ]
+    assert np.all(np.diff(smaller) < 0)
+    with pytest.raises(SingularModelError, match=r"no density.*noise_variance above 0"):
+        off.score(X)
+
+
+def test_the_likelihood_of_rows_on_the_plane_has_no_bound():
+    rng = np.random.default_rng(18)
+    X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 5)) + 3.0
+    with pytest.warns(UnboundedLikelihoodWarning):
+        model = PPCA(2, noise_variance=0).fit(X)
+    assert model.log_likelihood_ == np.inf
+    assert np.all(np.isposinf(model.model_.log_likelihood_limit(model.reconstruct(X))))
+    assert np.all(np.isneginf(model.model_.log_likelihood_limit(X + rng.normal(size=X.shape))))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_given_noise_holds_for_equal_rows_too(missing):
+    X = np.tile([1.0, 2.0, 0.1], (10, 1))
+    if missing:
+        X[2, 0] = X[3, 1] = np.nan
+    with pytest.warns(UserWarning, match="all rows are equal"):
+        model = PPCA(1, noise_variance=2.0).fit(X)
+    assert model.noise_variance_ == 2.0
+    cells = np.count_nonzero(~np.isnan(X))
+    assert_allclose(model.log_likelihood_, -0.5 * cells * np.log(4 * np.pi), rtol=1e-12)
+    assert_allclose(model.log_likelihood_, model.score_samples(X).sum(), rtol=1e-12)

@@ -294,7 +294,7 @@ class LinearGaussian:
             W=self.W * scale[:, None],
             mu=self.mu * scale + shift,
             psi=self.psi * scale**2,
-            noise_unit=None if np.all(self.psi > 0) else self._unit() * np.abs(scale),
+            noise_unit=None if np.all(self.psi > 0) else self.unit * np.abs(scale),
         )
 
     def encoder(self) -> AffineMap:
@@ -334,7 +334,7 @@ class LinearGaussian:
             i, j = np.tril_indices(self.q)
             known = None if cell_sd is None else cell_sd**2
             for exact in near_exact.pattern_posteriors(
-                X, self.W, self.mu, self.psi, self._unit(), known
+                X, self.W, self.mu, self.psi, self.unit, known
             ):
                 S, norm = exact.S[i, j][:, None], np.array([exact.log_norm])
                 yield Part(exact.rows, exact.Z, S, norm, exact.distance)
@@ -362,8 +362,7 @@ class LinearGaussian:
             raise SingularModelError(
                 "the model has no density: its noise variance is zero where its "
                 f"{self.q} components leave directions without variance (row "
-                f"{int(part.at[0])}). Fit fewer components; PPCA also takes a "
-                "noise_variance"
+                f"{int(part.at[0])}). Fit fewer components, or give PPCA a noise_variance above 0"
             )
 
     def _diagonal(self) -> Array:
@@ -375,7 +374,7 @@ class LinearGaussian:
         if self.is_isotropic and self.noise_unit is None:
             return right_singular_vectors(self.W)
         exact, fixed = self._cells().constraints
-        by_exact = right_singular_vectors(self.W[exact] / self._unit()[exact][:, None])
+        by_exact = right_singular_vectors(self.W[exact] / self.unit[exact][:, None])
         by_exact = by_exact[:, : self.q - fixed.free.shape[1]]
         noise = np.sqrt(self.psi[~exact])[:, None]
         by_others = right_singular_vectors(self.W[~exact] @ fixed.free / noise)
@@ -383,14 +382,15 @@ class LinearGaussian:
 
     def _cells(self) -> near_exact.Cells:
         """All cells of a complete row."""
-        return near_exact.Cells(self.W, self.psi, self._unit(), self._is_exact)
+        return near_exact.Cells(self.W, self.psi, self.unit, self._is_exact)
 
     @property
     def _is_exact(self) -> bool:
         """Whether no feature has noise, as in PCA."""
         return bool(np.all(self.psi <= 0.0))
 
-    def _unit(self) -> Array:
+    @property
+    def unit(self) -> Array:
         """(d,) `noise_unit`."""
         return np.ones(self.d) if self.noise_unit is None else self.noise_unit
 
