@@ -185,7 +185,7 @@ def log_less_digamma(x: Any) -> Any:
     """ln x - psi(x) without cancellation for large x: Abramowitz and Stegun 6.3.18."""
     x = np.asarray(x, dtype=np.float64)
     large = np.maximum(x, 30.0)
-    y = 1.0 / large**2
+    y = (1.0 / large) ** 2  # large**2 may overflow
     series = 0.5 / large + y * (1 / 12 - y * (1 / 120 - y * (1 / 252 - y / 240)))
     return np.where(x >= 30.0, series, np.log(x) - digamma(x))
 
@@ -203,7 +203,7 @@ def _log_gamma_ratios(most: int, nu: float) -> Array:
         if nu < 1e3:
             first = gammaln(half + 0.5) - gammaln(half) - 0.5 * np.log(half)
         else:  # Tricomi and Erdelyi 1951
-            first = -1 / (8 * half) + 1 / (192 * half**3)
+            first = -1 / (8 * half) + (1 / half) ** 3 / 192
         ratios[1] = first
         ratios[3::2] = first + np.cumsum(steps[1::2])
     return ratios
