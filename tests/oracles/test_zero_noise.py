@@ -279,6 +279,11 @@ def test_kin_of_the_model_project_orthogonally(kind):
         assert_allclose(model.posterior_mean(X), X @ np.linalg.pinv(plain.W).T, atol=1e-13)
         assert_allclose(model.project(X), plain.project(X), atol=1e-13)
         assert np.all(model.row_weights(X) == 0.0)  # each row is infinitely far from the plane
+        wider = StudentLinearGaussian(W=W3[:, :1], mu=plain.mu, psi=plain.psi, nu=4.0)
+        with pytest.raises(SingularModelError):
+            wider.conditional(np.array([[1.0, 2.0, np.nan]]))
+        alone = wider.conditional(np.array([[1.0, np.nan, np.nan]]))[1]  # which has a density
+        assert_allclose(alone, 0.0, atol=1e-14)
     else:
         few = X.copy()
         few[:, 0] = np.nan  # two cells and two components: each component has a density

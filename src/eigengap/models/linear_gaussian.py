@@ -438,6 +438,8 @@ def _least_known(X: NDArray[Any], cell_sd: Array) -> Array:
 
 def right_singular_vectors(A: Array) -> Array:
     """(q, q) of A (d, q), by falling singular value; where q > d those of no length too."""
+    if 0 in A.shape:
+        return np.eye(A.shape[1])
     Vt = np.linalg.svd(A, full_matrices=A.shape[0] < A.shape[1])[2]
     return np.asarray(Vt.T)
 

@@ -134,16 +134,18 @@ class Cells:
         exact, fixed = self.constraints
         start = R[:, exact] @ fixed.inverse.T
         root = np.sqrt(self.psi[~exact])
-        free = fixed.free.shape[1]
+        log_det = fixed.log_det + 2.0 * float(np.sum(np.log(root)))
+        q, free = fixed.free.shape
+        if free == 0:  # the exact cells determine z
+            return start, np.zeros((q, q)), log_det
         A = np.vstack([self._left(~exact, fixed) / root[:, None], np.eye(free)])
         B = np.vstack([((R - start @ self.W.T)[:, ~exact] / root).T, np.zeros((free, len(R)))])
         by_size = np.argsort(-np.abs(A).max(axis=1, initial=0.0), kind="stable")
         Q, T, pivot = scipy.linalg.qr(A[by_size], mode="economic", pivoting=True)
-        inverse = scipy.linalg.solve_triangular(T, np.eye(free)) if free else np.zeros((0, 0))
-        root_S = fixed.free[:, pivot] @ inverse
+        root_S = fixed.free[:, pivot] @ scipy.linalg.solve_triangular(T, np.eye(free))
         Z = start + (root_S @ (Q.T @ B[by_size])).T
-        log_det = np.sum(np.log(self.psi[~exact])) + 2.0 * np.sum(np.log(np.abs(np.diag(T))))
-        return Z, root_S @ root_S.T, fixed.log_det + float(log_det)
+        log_det += 2.0 * float(np.sum(np.log(np.abs(np.diag(T)))))
+        return Z, root_S @ root_S.T, log_det
 
     @cached_property
     def constraints(self) -> tuple[NDArray[np.bool_], Constraints]:
@@ -186,12 +188,12 @@ def constraints(W: Array, unit: Array, size: Array) -> Constraints:
     `size` (m,) is that of the numbers which each row comes from, by which rounding is judged.
     """
     m, q = W.shape
-    if m == 0 or q == 0:
+    if not np.any(W):
         return Constraints(np.zeros((q, m)), np.eye(q), 0.0 if m == 0 else -inf)
     A = W / unit[:, None]
     by_size = np.argsort(-np.abs(A).max(axis=1), kind="stable")
     Q, T, pivot = scipy.linalg.qr(A[by_size], mode="economic", pivoting=True)
-    rank = _rank(Q, T, size[by_size], ROUNDING * max(m, q))
+    rank = max(_rank(Q, T, size[by_size], ROUNDING * max(m, q)), 1)
     across = np.empty((q, rank))
     across[pivot] = T[:rank].T
     V, L = np.linalg.qr(across, mode="complete")  # A = Q L^T V^T

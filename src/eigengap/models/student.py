@@ -9,7 +9,9 @@ delta = r^T C_oo^-1 r,
 
     E[u | x] = (nu + p) / (nu + delta),
 
-the weight of the row: far rows count little. nu -> infinity is the Gaussian.
+the weight of the row: far rows count little. nu -> infinity is the Gaussian. Without noise
+(psi = 0) a row off the model's plane is infinitely far: its weight is 0, means are the Gaussian's,
+and what depends on its scale (variances, draws) raises `SingularModelError`.
 """
 
 from __future__ import annotations
