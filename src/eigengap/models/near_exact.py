@@ -154,12 +154,20 @@ class Cells:
         Those without noise; and those of vanishing noise, unless they and others of little noise
         contradict each other, when it is their noise that decides between them.
         """
-        exact = self.psi <= 0.0
-        signal = np.einsum("jq,jq->j", self.W, self.W)
-        vanishing, little = self.psi <= VANISHING * signal, NEARLY_EXACT * self.psi <= signal
-        if np.any(vanishing & ~exact) and np.count_nonzero(little) <= self.W.shape[1]:
-            exact = vanishing if self._constraints(little).log_det > -inf else exact
+        exact, little = self.psi <= 0.0, NEARLY_EXACT * self.psi <= self.signal
+        if np.any(self.is_vanishing & ~exact) and np.count_nonzero(little) <= self.W.shape[1]:
+            exact = self.is_vanishing if self._constraints(little).log_det > -inf else exact
         return exact, self._constraints(exact)
+
+    @cached_property
+    def signal(self) -> Array:
+        """(k,) w^T w."""
+        return np.asarray(np.einsum("jq,jq->j", self.W, self.W))
+
+    @property
+    def is_vanishing(self) -> NDArray[np.bool_]:
+        """(k,) whether the noise is none, or next to none."""
+        return self.psi <= VANISHING * self.signal
 
     def _constraints(self, exact: NDArray[np.bool_]) -> Constraints:
         return constraints(self.W[exact], self.unit[exact], self._size(exact))
@@ -218,12 +226,15 @@ def _posterior(rows: NDArray[np.intp], X: Array, mu: Array, cells: Cells) -> Pat
     Z, S, log_det = cells.posterior(R)
     misfit = R - Z @ cells.W.T
     exact, fixed = cells.constraints
+    if fixed.log_det == -inf or np.any(cells.is_vanishing & ~exact):
+        # Where noise is below the rounding of the row, so are misfits that it explains.
+        size = np.abs(X) + np.abs(mu) + np.abs(Z) @ np.abs(cells.W.T)
+        is_rounding = np.abs(misfit) <= ROUNDING * max(cells.W.shape) * size
+        misfit[is_rounding & cells.is_vanishing] = 0.0
     noise = misfit[:, ~exact] / np.sqrt(cells.psi[~exact])
     distance = np.einsum("iq,iq->i", Z, Z) + np.einsum("ij,ij->i", noise, noise)
     if fixed.log_det == -inf:
-        size = np.abs(X) + np.abs(mu) + np.abs(Z) @ np.abs(cells.W.T)
-        off = np.abs(misfit) > ROUNDING * max(cells.W.shape) * size
-        distance[off[:, exact].any(axis=1)] = inf
+        distance[np.any(misfit[:, exact] != 0.0, axis=1)] = inf
     return PatternPosterior(
         rows=rows, S=S, Z=Z, log_norm=len(mu) * log(2 * pi) + log_det, distance=distance
     )
