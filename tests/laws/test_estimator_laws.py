@@ -248,8 +248,38 @@ def test_eq_10_of_000():
         error = np.mean(np.sum((X - back) ** 2, axis=1))
         assert_allclose(model.reconstruction_error(), error, rtol=1e-10)
         assert_allclose(model.reconstruct(X, kind="optimal"), back, atol=1e-10)
-        shrunk = np.mean(np.sum((X - model.reconstruct(X)) ** 2, axis=1))
+        assert_allclose(model.reconstruct(X), back, atol=1e-10)
+        shrunk = np.mean(np.sum((X - model.reconstruct(X, kind="posterior")) ** 2, axis=1))
         assert shrunk >= error * (1 - 1e-12)  # the projection is of least error
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("options", [{}, {"scale": True}, {"whiten": True}])
+def test_pca_reconstructs_by_its_scores(options, dtype, missing):
+    """The default is ordinary PCA's, also along axes of no more variance than the noise."""
+    X = table(np.random.default_rng(8)).astype(dtype)
+    X = X[:60] if missing else X
+    model = PCA(n_components=3, **options).fit(X)
+    rows = X.copy()
+    if missing:
+        rows[np.random.default_rng(9).random(X.shape) < 0.2] = np.nan
+    back = model.inverse_transform(model.transform(rows))
+    near = 1e-10 if dtype is np.float64 else 1e-4
+    assert_allclose(model.reconstruct(rows), back, atol=near)
+    assert model.reconstruct(rows).dtype == dtype
+    if not missing:
+        unit = X.std(axis=0) if model.scale else 1.0
+        error = np.mean(np.sum(((X - model.reconstruct(X)) / unit) ** 2, axis=1))
+        assert_allclose(error, model.reconstruction_error(), rtol=max(near, 1e-10))
+
+
+def test_pca_reconstructs_along_axes_that_are_no_stronger_than_the_noise():
+    X = np.vstack([np.eye(4), -np.eye(4)])  # all eigenvalues are equal: the density has W = 0
+    model = PCA(n_components=2).fit(X)
+    assert_allclose(model.reconstruct(X), model.inverse_transform(model.transform(X)), atol=1e-12)
+    error = np.mean(np.sum((X - model.reconstruct(X)) ** 2, axis=1))
+    assert_allclose(error, model.reconstruction_error(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("scale", [False, True])

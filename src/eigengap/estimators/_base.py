@@ -399,21 +399,20 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
             X with its gaps filled by one joint draw.
         """
         check_is_fitted(self, "model_")
-        if not isinstance(m, Integral) or m < 1:
-            raise ValueError(
-                f"m, the number of tables to draw, must be a positive integer, got {m}"
-            )
+        require_count("m", m, "tables")
         rng = _generator(random_state)
         predictive = self.predictive_
-        for _ in range(m):
-            drawn = predictive.draw(rng)
-            yield like_input(
-                self, X, self._map(X, partial(_sample_conditional, drawn, rng), cell_sd)
-            )
+
+        def drawn() -> Any:
+            sample = partial(_sample_conditional, predictive.draw(rng), rng)
+            return like_input(self, X, self._map(X, sample, cell_sd))
+
+        return (drawn() for _ in range(m))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draw new rows from the fitted density: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
+        require_count("n_samples", n_samples, "rows")
         return self.model_.sample(n_samples, _generator(random_state))
 
     def score_samples(self, X: Any, *, cell_sd: Any = None) -> Array:
@@ -618,6 +617,14 @@ def warn_of_units(source: Source, psi: Array) -> None:
 def _log_jacobian(fit: GaussianFit, unit: Array | None) -> float:
     """What standardising added to the log-likelihood, for complete and gappy data alike."""
     return 0.0 if unit is None else float(fit.seen_w @ np.log(unit))
+
+
+def require_count(name: str, value: Any, what: str) -> None:
+    """Refuse to draw no rows or tables, or a fraction of one."""
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(
+            f"{name}, the number of {what} to draw, must be a positive integer, got {value!r}"
+        )
 
 
 def _generator(random_state: Any) -> np.random.Generator:

@@ -16,6 +16,7 @@ from eigengap.estimators._base import (
     NoiseFloorWarning,
     _generator,
     _log_jacobian,
+    require_count,
 )
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._latents import decoded
@@ -195,6 +196,7 @@ class BayesianPCA(LinearGaussianEstimator):
         `bayesian_.draw` gives a whole model drawn from the posterior instead.
         """
         check_is_fitted(self, "model_")
+        require_count("n_samples", n_samples, "rows")
         return self.bayesian_.sample(n_samples, _generator(random_state))
 
     @property

@@ -19,7 +19,7 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._auto_models import AutoModels
-from eigengap.estimators._base import FewCellsWarning, NoiseFloorWarning, warn_of_few
+from eigengap.estimators._base import FewCellsWarning, NoiseFloorWarning, require_count, warn_of_few
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._held_out import HeldOut, Search
 from eigengap.estimators._notebook import Shown
@@ -360,12 +360,18 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
             `std_factors_`, reflected at the bounds and rounded where asked.
         """
         values, gaps = self._read(X)
+        require_count("m", m, "tables")
         low, high = self.bounds_
         filled = np.asarray(self.estimator_.impute(values))
-        for drawn in self.estimator_.sample_imputations(values, m, random_state=random_state):
+
+        def bounded(drawn: Any) -> Any:
             spread = filled + self.std_factors_ * (np.asarray(drawn) - filled)
             inside = np.where(gaps, _reflected(spread, low, high), values)
-            yield typed_like(X, self._within(inside.astype(values.dtype), gaps), gaps)
+            return typed_like(X, self._within(inside.astype(values.dtype), gaps), gaps)
+
+        return map(
+            bounded, self.estimator_.sample_imputations(values, m, random_state=random_state)
+        )
 
     def _fills_and_std(self, values: Array) -> tuple[Array, Array]:
         filled, std = map(np.asarray, self.estimator_.impute(values, return_std=True))

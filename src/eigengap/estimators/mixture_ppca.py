@@ -22,6 +22,7 @@ from eigengap.estimators._base import (
     _generator,
     _on_dense,
     _standard_deviations,
+    require_count,
     warn_of_units,
 )
 from eigengap.estimators._checkpoint import (
@@ -481,11 +482,15 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
             X with its gaps filled by one joint draw.
         """
         check_is_fitted(self, "model_")
+        require_count("m", m, "tables")
         rng = _generator(random_state)
         predictive = self.predictive_
-        for _ in range(m):
-            drawn = predictive.draw(rng)
-            yield like_input(self, X, self._map(X, partial(drawn.sample_conditional, rng=rng)))
+
+        def drawn() -> Any:
+            sample = partial(predictive.draw(rng).sample_conditional, rng=rng)
+            return like_input(self, X, self._map(X, sample))
+
+        return (drawn() for _ in range(m))
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None
@@ -500,6 +505,7 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
             order.
         """
         check_is_fitted(self, "model_")
+        require_count("n_samples", n_samples, "rows")
         return self.model_.sample(n_samples, _generator(random_state))
 
     # How good ----------------------------------------------------------------------------------

@@ -188,10 +188,49 @@ class PCA(PartialFit):
         least = variance[0] * (max(self.n_samples_, self.n_features_in_) * 2.3e-16) ** 2
         return np.where(variance > least, np.sqrt(variance), np.inf)
 
+    def reconstruct(self, X: Any, kind: str = "optimal", *, cell_sd: Any = None) -> Any:
+        """Rows projected onto the components.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a missing value.
+        kind : {"optimal", "posterior"}, default="optimal"
+            "optimal" is the orthogonal projection of ordinary PCA, of least squared error: missing
+            values are imputed first, and scores go through `inverse_transform`. "posterior" is
+            W E[z | x] + mu of the PPCA density `model_`, drawn towards the mean as its noise
+            demands.
+        cell_sd : table of X's shape, default=None
+            Known standard deviation of each cell, as in `posterior`; with kind="posterior" only.
+
+        Returns
+        -------
+        table of X's type, of shape (n_samples, n_features)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from eigengap import PCA
+        >>> X = np.array([[-1.0, -1], [-2, -1], [-3, -2], [1, 1], [2, 1], [3, 2]])
+        >>> pca = PCA(n_components=1).fit(X)
+        >>> errors = np.sum((X - pca.reconstruct(X)) ** 2, axis=1)
+        >>> bool(np.isclose(errors.mean(), pca.reconstruction_error()))
+        True
+        """
+        return super().reconstruct(X, kind, cell_sd=cell_sd)
+
+    def _project(self, X: Array) -> Array:
+        """Along the axes themselves: a direction of no more than the noise is none of `model_`."""
+        rows = self.model_.conditional_mean(X) if np.isnan(X).any() else X
+        unit = 1.0 if self.scale_ is None else self.scale_
+        scores = self.projection_.forward(rows / unit)
+        return np.asarray(self.projection_.backward(scores) * unit)
+
     def reconstruction_error(self) -> float:
         """Mean squared distance of a training row to its reconstruction (000, Eq. 10).
 
-        The sum of the discarded eigenvalues, in standardised units where scale=True.
+        The sum of the discarded eigenvalues, in standardised units where scale=True; what
+        `reconstruct` leaves of complete rows.
         """
         check_is_fitted(self, "model_")
         return self.spectrum_.discarded_variance(self.n_components_)

@@ -91,7 +91,9 @@ class PPCA(PartialFit, NoisyEstimator):
     degrees_of_freedom_ : float
         Given or learned; infinite under Gaussian noise.
     log_likelihood_ : float
-        Of all rows together; `score` gives it per row.
+        Of all rows together; `score` gives it per row. Where the model has no density (a noise
+        variance of 0) it is the limit: -inf if a row lies off the components, else inf; `score`
+        raises SingularModelError.
     trace_ : Trace
         `objective`, `change` and `seconds` of every EM step, as arrays.
     model_ : LinearGaussian

@@ -32,6 +32,7 @@ from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources.base import Source
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.known_variances import KnownVariances
+from eigengap.statistics.log_likelihood import LogLikelihood
 from eigengap.statistics.maximise import Constraints, Parameters, log_prior
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.statistics.student import LARGEST_NU, LEAST_NU
@@ -116,7 +117,7 @@ def fit_by_em(
         refuse_tiny_columns(source, columns.variance)
     kind = _kind(source, student)
     if total == 0.0 and fit_mean:
-        return _constant(columns, q, source.seen().sum_w, kind, student)
+        return _constant(source, columns, q, kind, noise_variance or 0.0, student)
     asked = _Asked(noise, noise_variance, fit_mean, loading_precision, student)
     problem = _Problem.of(source, columns, q, asked, kind)
     return problem.finish(problem.run(options))
@@ -354,12 +355,17 @@ class _Problem:
         if self.constraints.fixed_noise is not None:  # below the floor too: W is the limit's
             given = np.full(len(frame.unit), self.constraints.fixed_noise)
             model, at_floor = replace(model, psi=given), at_floor[:0]
+        is_below = bool(np.any(model.psi < parameters.psi))
         model = model.rescaled(frame.unit, frame.shift).canonical()
+        of_kind = self.kind.model(model, parameters.nu)
+        log_likelihood = run.objective - log_prior(parameters, self.constraints) - jacobian
+        if is_below:  # than the noise of the steps, so that theirs is another likelihood
+            log_likelihood = self.source.reduce(partial(LogLikelihood.of, model=of_kind)).value
         return GaussianFit(
-            model=self.kind.model(model, parameters.nu),
+            model=of_kind,
             axes=model.principal_axes()[0],
             spectrum=spectrum_of(model, frame.sum_w),
-            log_likelihood=run.objective - log_prior(parameters, self.constraints) - jacobian,
+            log_likelihood=log_likelihood,
             seen_w=frame.share_seen * frame.sum_w,
             sum_w=frame.sum_w,
             converged=run.converged,
@@ -444,22 +450,28 @@ def _continued(first: EMResult, second: EMResult) -> EMResult:
 
 
 def _constant(
-    columns: ColumnMoments, q: int, sum_w: float, kind: NoiseKind, student: StudentRows | None
+    source: Source,
+    columns: ColumnMoments,
+    q: int,
+    kind: NoiseKind,
+    noise_variance: float,
+    student: StudentRows | None,
 ) -> GaussianFit:
-    """All rows are equal in what was seen: no loadings, no noise, and no density."""
-    d = len(columns.mean)
-    model = LinearGaussian(W=np.zeros((d, q)), mu=columns.mean, psi=np.zeros(d))
+    """All rows are equal in what was observed: no loadings, and no noise but what is given."""
+    d, sum_w = len(columns.mean), source.seen().sum_w
+    model = LinearGaussian(W=np.zeros((d, q)), mu=columns.mean, psi=np.full(d, noise_variance))
     nu = LARGEST_NU if student is None or student.nu is None else student.nu
+    of_kind = kind.model(model, nu)
     return GaussianFit(
-        model=kind.model(model, nu),
+        model=of_kind,
         axes=np.eye(d, q),
-        spectrum=spectrum_of(model, sum_w),
-        log_likelihood=float("inf"),
+        spectrum=spectrum_of(replace(model, psi=np.zeros(d)), sum_w),
+        log_likelihood=source.reduce(partial(LogLikelihood.of, model=of_kind)).value,
         seen_w=columns.sum_w,
         sum_w=sum_w,
         converged=True,
         trace=Trace(),
-        at_floor=tuple(range(d)),
+        at_floor=() if noise_variance else tuple(range(d)),
     )
 
 

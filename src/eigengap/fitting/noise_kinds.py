@@ -134,7 +134,13 @@ class StudentNoise(GaussianNoise):
         return following, statistic.expected.log_likelihood
 
     def model(self, gaussian: LinearGaussian, nu: float) -> LinearGaussian:
-        return StudentLinearGaussian(W=gaussian.W, mu=gaussian.mu, psi=gaussian.psi, nu=nu)
+        return StudentLinearGaussian(
+            W=gaussian.W,
+            mu=gaussian.mu,
+            psi=gaussian.psi,
+            nu=nu,
+            noise_unit=gaussian.noise_unit,
+        )
 
 
 class KnownNoise(GaussianNoise):

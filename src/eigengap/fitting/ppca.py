@@ -8,7 +8,7 @@ eigenpairs of the covariance at divisor n, Eqs. 7 and 8 read
 
 from __future__ import annotations
 
-from math import log, pi
+from math import inf, log, pi
 from typing import Literal
 
 import numpy as np
@@ -95,7 +95,7 @@ def closed_form(pca: PCAFit, q: int, noise_variance: float | None = None) -> Gau
         model=model,
         axes=pca.U[:, :q],
         spectrum=spectrum,
-        log_likelihood=_log_likelihood(spectrum, q, sigma2),
+        log_likelihood=_log_likelihood(spectrum, q, sigma2, pca.n_rows),
         seen_w=np.full(spectrum.d, spectrum.sum_w),
         sum_w=spectrum.sum_w,
         converged=True,
@@ -112,13 +112,18 @@ def learned_noise(spectrum: Spectrum, q: int, n_rows: int) -> float:
     return sigma2 if sigma2 > rounding else 0.0
 
 
-def _log_likelihood(spectrum: Spectrum, q: int, sigma2: float) -> float:
-    """-sum_w / 2 (d ln 2 pi + ln|C| + tr C^-1 S), through the spectrum; inf where C is singular."""
+def _log_likelihood(spectrum: Spectrum, q: int, sigma2: float, n_rows: int) -> float:
+    """-sum_w / 2 (d ln 2 pi + ln|C| + tr C^-1 S), through the spectrum.
+
+    Where C is singular that is the limit: -inf if the rows leave its range, inf if they do not.
+    """
     lam = spectrum.lam[:q]
     along: Array = np.maximum(lam, sigma2)  # variance of C along the retained axes
     left = spectrum.d - q
+    if left and sigma2 <= 0.0 and learned_noise(spectrum, q, n_rows) > 0.0:
+        return -inf
     if np.any(along <= 0.0) or (left and sigma2 <= 0.0):
-        return float("inf")
+        return inf
     log_det = float(np.sum(np.log(along))) + (left * log(sigma2) if left else 0.0)
     trace = float(np.sum(lam / along)) + (spectrum.discarded_variance(q) / sigma2 if left else 0.0)
     return -0.5 * spectrum.sum_w * (spectrum.d * log(2 * pi) + log_det + trace)

@@ -5,14 +5,18 @@
 Probabilistic PCA is psi = sigma2 (1, ..., 1) (Tipping and Bishop 1999), factor analysis any
 psi >= 0. A value does not know how it was fitted. NaN marks an unseen cell; every method takes
 rows with gaps and marginalises over them exactly. No method but `covariance` and `precision`
-forms a d x d matrix. psi may hold zeros (PCA's limit sigma2 -> 0, Heywood cases): posteriors are
-then the limits, and densities exist as long as the covariance of what was seen is regular.
+forms a d x d matrix. psi may hold zeros (PCA's limit sigma2 -> 0, Heywood cases): everything is
+then the limit in which all of them vanish at one rate, psi_j = epsilon noise_unit_j^2
+(`near_exact`). Without any noise W E[z | x] is the orthogonal projection. Densities exist as long
+as the covariance of what was observed is regular; where it is not, the limit of ln p is -inf off
+the model's plane and inf on it, and `log_likelihood` raises `SingularModelError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Self
 
 import numpy as np
@@ -33,7 +37,7 @@ from eigengap.models.seen_rows import prepare_rows
 
 
 class SingularModelError(ValueError):
-    """The covariance of the seen cells is singular, so there is no density."""
+    """The covariance of the observed cells is singular, so there is no density."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +52,9 @@ class LinearGaussian:
         Mean.
     psi : array of shape (d,)
         Noise variance of each feature, not negative.
+    noise_unit : array of shape (d,), default=None
+        Units of the features in which noise variances of 0 are approached at one rate; None for 1.
+        It matters only where features without noise contradict each other.
 
     Examples
     --------
@@ -64,9 +71,11 @@ class LinearGaussian:
     W: Array
     mu: Array
     psi: Array
+    noise_unit: Array | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in ("W", "mu", "psi"):
+        given = ("W", "mu", "psi") if self.noise_unit is None else ("W", "mu", "psi", "noise_unit")
+        for name in given:
             value = np.array(getattr(self, name), dtype=np.float64, copy=True)
             if not np.all(np.isfinite(value)):
                 raise ValueError(f"{name} holds NaN or infinity")
@@ -80,6 +89,10 @@ class LinearGaussian:
             )
         if np.any(self.psi < 0):
             raise ValueError(f"psi is negative at feature {int(np.argmax(self.psi < 0))}")
+        if self.noise_unit is not None and (
+            self.noise_unit.shape != (d,) or np.any(self.noise_unit <= 0)
+        ):
+            raise ValueError(f"noise_unit must hold {d} positive numbers, one for each feature")
 
     @property
     def d(self) -> int:
@@ -134,12 +147,29 @@ class LinearGaussian:
         return mean
 
     def log_likelihood(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
-        """ln p(seen part of x) for every row: (n,); 0 for a row in which nothing was seen."""
+        """ln p(observed part of x) for every row: (n,); 0 for a row without observed values.
+
+        Raises SingularModelError where the observed part has no density.
+        """
         X = self._rows(X)
         result = np.empty(len(X))
         for part in self._parts(X, cell_sd):
             self._require_density(part)
-            result[part.at] = -0.5 * (part.log_norm + part.distance)
+            result[part.at] = self._log_density(part, X)
+        return result
+
+    def log_likelihood_limit(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
+        """`log_likelihood`, and where there is no density its limit as the noise vanishes: (n,).
+
+        That is -inf for a row off the model's plane, by more than rounding, and inf for one on it.
+        """
+        X = self._rows(X)
+        result = np.empty(len(X))
+        for part in self._parts(X, cell_sd):
+            if part.has_density:
+                result[part.at] = self._log_density(part, X)
+            else:
+                result[part.at] = np.where(np.isinf(part.distance), -inf, inf)
         return result
 
     # What the seen cells say about the others ----------------------------------------------
@@ -165,15 +195,11 @@ class LinearGaussian:
     def project(self, X: ArrayLike) -> Array:
         """The nearest point of the model's plane to every row, in units of the noise: (n, d).
 
-        W (W^T Psi^-1 W)^-1 W^T Psi^-1 (x - mu) + mu with gaps filled by their conditional mean:
-        for isotropic noise the orthogonal projection, T&B 1999's optimal reconstruction
-        W (W^T W)^-1 M E[z | x] + mu (002 section 3.4).
+        W (W^T Psi^-1 W)^-1 W^T Psi^-1 (x - mu) + mu with missing values at their conditional mean:
+        for isotropic noise, zero included, the orthogonal projection, T&B 1999's optimal
+        reconstruction W (W^T W)^-1 M E[z | x] + mu.
         """
-        weight = np.sqrt(self._noise_floor())
-        U, length, _ = np.linalg.svd(self.W / weight[:, None], full_matrices=False)
-        U = U[:, length > length.max(initial=0.0) * self.d * np.finfo(np.float64).eps]
-        R = (self.conditional_mean(X) - self.mu) / weight
-        return np.asarray((R @ U @ U.T) * weight + self.mu)
+        return self._cells().nearest(self.conditional_mean(X) - self.mu) + self.mu
 
     def conditional_mean(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
         """E[x | seen cells]: (n, d), seen cells as they are."""
@@ -201,12 +227,19 @@ class LinearGaussian:
         unseen = np.isnan(row[0])
         W = self.W[unseen]
         root = square_roots(unpack(S.T, self.q))[0]
-        return LinearGaussian(W=W @ root, mu=self.mu[unseen] + W @ Z[0], psi=self.psi[unseen])
+        return LinearGaussian(
+            W=W @ root,
+            mu=self.mu[unseen] + W @ Z[0],
+            psi=self.psi[unseen],
+            noise_unit=self._unit_at(unseen),
+        )
 
     def marginal(self, columns: ArrayLike) -> Self:
         """The model of some of the features, in the order asked for."""
         at = np.asarray(columns)
-        return replace(self, W=self.W[at], mu=self.mu[at], psi=self.psi[at])
+        return replace(
+            self, W=self.W[at], mu=self.mu[at], psi=self.psi[at], noise_unit=self._unit_at(at)
+        )
 
     # Draws, moments, forms -----------------------------------------------------------------
 
@@ -241,11 +274,7 @@ class LinearGaussian:
         W is determined up to a rotation of z; for isotropic noise this rotation makes W's columns
         the principal axes scaled by sqrt(lam - sigma2) (T&B 1999, Eq. 7 with R = I).
         """
-        weighted = self.W if self.is_isotropic else self.W / np.sqrt(self._noise_floor())[:, None]
-        _, _, Vt = np.linalg.svd(weighted, full_matrices=False)
-        if Vt.shape[0] < self.q:  # q > d: the other latent directions have no loadings
-            Vt = np.linalg.svd(weighted, full_matrices=True)[2]
-        W = self.W @ Vt.T
+        W = self.W @ self._rotation()
         return replace(self, W=W * sign_rule(W))
 
     def principal_axes(self) -> tuple[Array, Array]:
@@ -261,14 +290,17 @@ class LinearGaussian:
     def rescaled(self, scale: Array, shift: Array | float = 0.0) -> Self:
         """The model of scale * x + shift, column by column."""
         return replace(
-            self, W=self.W * scale[:, None], mu=self.mu * scale + shift, psi=self.psi * scale**2
+            self,
+            W=self.W * scale[:, None],
+            mu=self.mu * scale + shift,
+            psi=self.psi * scale**2,
+            noise_unit=None if np.all(self.psi > 0) else self.unit * np.abs(scale),
         )
 
     def encoder(self) -> AffineMap:
         """The affine map that takes a complete row to E[z | x], and back by W."""
         if near_exact.is_nearly_exact(self.W, self.psi):
-            centred = LinearGaussian(W=self.W, mu=np.zeros(self.d), psi=self.psi)
-            A: Array = centred.posterior_mean(np.eye(self.d)).T
+            A: Array = self._cells().gain()
         else:
             scaled = self.W / self.psi[:, None]
             A = np.asarray(np.linalg.solve(np.eye(self.q) + self.W.T @ scaled, scaled.T))
@@ -301,9 +333,11 @@ class LinearGaussian:
         if near_exact.is_nearly_exact(self.W, least):
             i, j = np.tril_indices(self.q)
             known = None if cell_sd is None else cell_sd**2
-            for exact in near_exact.pattern_posteriors(X, self.W, self.mu, self.psi, known):
+            for exact in near_exact.pattern_posteriors(
+                X, self.W, self.mu, self.psi, self.unit, known
+            ):
                 S, norm = exact.S[i, j][:, None], np.array([exact.log_norm])
-                yield Part(exact.rows, exact.Z, S, norm, exact.distance, exact.has_density)
+                yield Part(exact.rows, exact.Z, S, norm, exact.distance)
             return
         delta = np.zeros(self.d)
         if cell_sd is not None:
@@ -315,6 +349,10 @@ class LinearGaussian:
         for part in row_posteriors(rows, Coefficients.of(self.W, delta, self.psi)):
             yield Part.of(part, rows.order)
 
+    def _log_density(self, part: Part, X: NDArray[Any]) -> Array:
+        """(c,) ln p of rows that have a density."""
+        return np.asarray(-0.5 * (part.log_norm + part.distance))
+
     def _inflation(self, part: Part, X: NDArray[Any]) -> Array | None:
         """(c,) variances of these rows beside what their gaps alone say; None where they agree."""
         return None
@@ -324,27 +362,53 @@ class LinearGaussian:
             raise SingularModelError(
                 "the model has no density: its noise variance is zero where its "
                 f"{self.q} components leave directions without variance (row "
-                f"{int(part.at[0])}). Fit fewer components; PPCA also takes a "
-                "noise_variance"
+                f"{int(part.at[0])}). Fit fewer components, or give PPCA a noise_variance above 0"
             )
 
     def _diagonal(self) -> Array:
         """(d,) of W W^T + diag(psi)."""
         return np.asarray(np.einsum("jq,jq->j", self.W, self.W) + self.psi)
 
-    def _noise_floor(self) -> Array:
-        """psi with zeros replaced by a vanishing share of the feature's variance."""
-        variance = self._diagonal()
-        return np.maximum(self.psi, np.where(variance > 0, near_exact.VANISHING * variance, 1.0))
+    def _rotation(self) -> Array:
+        """(q, q) eigenvectors of W^T Psi^-1 W, by falling eigenvalue; those without noise first."""
+        if self.is_isotropic and self.noise_unit is None:
+            return right_singular_vectors(self.W)
+        exact, fixed = self._cells().constraints
+        by_exact = right_singular_vectors(self.W[exact] / self.unit[exact][:, None])
+        by_exact = by_exact[:, : self.q - fixed.free.shape[1]]
+        noise = np.sqrt(self.psi[~exact])[:, None]
+        by_others = right_singular_vectors(self.W[~exact] @ fixed.free / noise)
+        return np.hstack([by_exact, fixed.free @ by_others])
+
+    def _cells(self) -> near_exact.Cells:
+        """All cells of a complete row."""
+        return near_exact.Cells(self.W, self.psi, self.unit, self._is_exact)
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether no feature has noise, as in PCA."""
+        return bool(np.all(self.psi <= 0.0))
+
+    @property
+    def unit(self) -> Array:
+        """(d,) `noise_unit`."""
+        return np.ones(self.d) if self.noise_unit is None else self.noise_unit
+
+    def _unit_at(self, some: NDArray[Any]) -> Array | None:
+        return None if self.noise_unit is None else self.noise_unit[some]
 
     def _precision_near_exact(self) -> Array:
-        lam, U = np.linalg.eigh(self.covariance())
+        """Through the correlations, which do not depend on the features' units."""
+        size = np.sqrt(self._diagonal())
+        size = np.where(size > 0, size, 1.0)
+        scaled = self.W / size[:, None]
+        lam, U = np.linalg.eigh(scaled @ scaled.T + np.diag(self.psi / size**2))
         if lam[0] <= self.d * np.finfo(np.float64).eps * lam[-1]:
             raise SingularModelError(
-                "the covariance is singular, so it has no inverse: fit fewer components, or give "
-                "a noise variance"
+                "the covariance is singular to working precision, so it has no inverse: fit fewer "
+                "components, or give a noise variance"
             )
-        return np.asarray((U / lam) @ U.T)
+        return np.asarray((U / lam) @ U.T / np.outer(size, size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,8 +419,12 @@ class Part:
     Z: Array  # (c, q)
     S: Array  # (K, u) packed
     log_norm: Array  # (u,) ln |2 pi C_oo|
-    distance: Array  # (c,) r^T C_oo^-1 r
-    has_density: bool = True
+    distance: Array  # (c,) r^T C_oo^-1 r; inf where C_oo is singular and r not in its range
+
+    @property
+    def has_density(self) -> bool:
+        """Whether C_oo is regular."""
+        return bool(np.all(self.log_norm > -inf))
 
     @classmethod
     def of(cls, part: RowPosteriors, order: NDArray[np.intp]) -> Part:
@@ -366,6 +434,14 @@ class Part:
 def _least_known(X: NDArray[Any], cell_sd: Array) -> Array:
     """(d,) smallest known variance among the seen cells of each column."""
     return np.asarray(np.min(cell_sd, axis=0, where=~np.isnan(X), initial=np.inf) ** 2)
+
+
+def right_singular_vectors(A: Array) -> Array:
+    """(q, q) of A (d, q), by falling singular value; where q > d those of no length too."""
+    if 0 in A.shape:
+        return np.eye(A.shape[1])
+    Vt = np.linalg.svd(A, full_matrices=A.shape[0] < A.shape[1])[2]
+    return np.asarray(Vt.T)
 
 
 def square_roots(S: Array) -> Array:

@@ -150,7 +150,7 @@ class _Part:
     Z: Array  # (c, q)
     S: Array  # (K, c) packed, or (K, 1) where all share it
     W: Array  # (d, q)
-    psi: Array  # (d,) zeros replaced by what the posterior takes them for
+    psi: Array  # (d,) inf for 0: the residual there is of its order, and so is its square over it
 
     def residual(self, Z: Array) -> Array:
         """(c, d) r - W z, 0 where unseen."""
@@ -167,7 +167,7 @@ class _Nearest:
 
 
 def _parts(model: LinearGaussian, X: Array) -> Iterator[_Part]:
-    psi = model._noise_floor()
+    psi = np.where(model.psi > 0.0, model.psi, np.inf)
     for part in model._parts(X):
         model._require_density(part)
         rows = X[part.at]
@@ -179,6 +179,7 @@ def _parts(model: LinearGaussian, X: Array) -> Iterator[_Part]:
 def _explained(part: _Part) -> Array:
     """(c, d) w_j^T S w_j / psi_j, which is 1 - psi_j (C_oo^-1)_jj, where seen; below 1."""
     share = projected_variance(part.W, part.S).T / part.psi
+    share = np.where(np.isinf(part.psi), 1.0, share)
     return np.minimum(np.where(part.seen, share, 0.0), 1.0 - NO_NOISE)
 
 

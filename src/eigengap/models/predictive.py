@@ -74,10 +74,11 @@ class Predictive:
         noise = _with_few_told_by_others(model, evidence, model.psi / left)
         noise = noise / (1.0 - 2.0 / degrees)
         wider = LinearGaussian(W=model.W, mu=model.mu, psi=noise)
-        prior = _prior_precision(wider)
+        total = noise + evidence.known
+        prior = _prior_precision(wider, total)
         spread = _spread(wider, evidence, prior)
         for _ in range(SHRINKAGES):
-            spread = _spread(_shrunk(wider, spread), evidence, prior)
+            spread = _spread(_shrunk(wider, spread, total), evidence, prior)
         return cls(model, noise, degrees, spread, evidence.noise)
 
     def conditional(self, X: ArrayLike, cell_sd: Array | None = None) -> tuple[Array, Array]:
@@ -86,14 +87,20 @@ class Predictive:
         Seen cells are returned as they are, with variance 0.
         """
         rows = np.asarray(X)
-        if near_exact.is_nearly_exact(self.model.W, self.model.psi):
+        if self._is_certain:
             return self.model.conditional(rows, cell_sd)
         mean = self.model.conditional_mean(rows, cell_sd)
         variance = np.zeros(mean.shape)
-        gappy = np.flatnonzero(np.isnan(rows).any(axis=1))
+        gappy = np.isnan(rows).any(axis=1)
+        exact = gappy & self._has_exact_cells(rows, cell_sd)
+        for i in np.flatnonzero(exact):
+            variance[i] = self._variance_near_exact(
+                rows[i], None if cell_sd is None else cell_sd[i]
+            )
+        others = np.flatnonzero(gappy & ~exact)
         deviations = np.zeros(rows.shape) if cell_sd is None else cell_sd
-        for at, Z, S in self._latents(rows[gappy], None if cell_sd is None else cell_sd[gappy]):
-            part = gappy[at]
+        for at, Z, S in self._latents(rows[others], None if cell_sd is None else cell_sd[others]):
+            part = others[at]
             variance[part] = self._variance(rows[part], Z, S, deviations[part])
         inflation = self.model.row_inflation(rows[gappy])
         if inflation is not None:
@@ -116,6 +123,38 @@ class Predictive:
 
     # ---------------------------------------------------------------------------------------
 
+    @property
+    def _is_certain(self) -> bool:
+        """Whether the parameters are taken for known."""
+        return not np.any(self.spread) and np.array_equal(self.noise, self.model.psi)
+
+    def _has_exact_cells(self, X: NDArray[np.floating], cell_sd: Array | None) -> NDArray[np.bool_]:
+        """(n,) rows with an observed cell of too little noise for products."""
+        noise = self.noise if cell_sd is None else self.noise + cell_sd**2
+        signal = np.einsum("jq,jq->j", self.model.W, self.model.W)
+        little = (signal > near_exact.NEARLY_EXACT * noise) | (noise <= 0.0)
+        return np.asarray(np.any(little & ~np.isnan(X), axis=1))
+
+    def _variance_near_exact(self, x: NDArray[np.floating], cell_sd: Array | None) -> Array:
+        """(d,) as `_variance`, for one row with cells of (almost) no noise.
+
+        An error in cell j moves z by K_j times itself, K = S W^T Psi^-1: finite where psi_j is 0.
+        """
+        W, o = self.model.W, ~np.isnan(x)
+        noise = self.noise[o] if cell_sd is None else self.noise[o] + cell_sd[o] ** 2
+        cells = near_exact.Cells(W[o], noise, self.model.unit[o])
+        K_transposed, S, _ = cells.posterior(np.eye(len(noise)))
+        z = (x[o] - self.model.mu[o]) @ K_transposed
+        i, j = packed_indices(self.model.q)
+        moments = _second_moments(z[None], S[i, j][:, None])
+        from_parameters = (_twice_off_diagonal(self.spread.T) @ moments)[:, 0]
+        learned = np.divide(self.noise[o], noise, out=np.zeros(len(noise)), where=noise > 0)
+        residual = (x[o] - self.model.mu[o] - W[o] @ z) * learned
+        acting = from_parameters[o] + residual**2 * (2.0 / self.degrees[o])
+        wider = S + (K_transposed.T * acting) @ K_transposed
+        from_z = np.einsum("ja,ab,jb->j", W, wider, W)
+        return np.asarray(from_z + from_parameters + self.noise)
+
     def _latents(
         self, X: NDArray[np.floating], cell_sd: Array | None
     ) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
@@ -135,6 +174,7 @@ class Predictive:
         from_parameters = _twice_off_diagonal(self.spread.T) @ _second_moments(Z, S)  # (d, c)
         residual = np.where(seen, X.T - self.model.mu[:, None] - W @ Z.T, 0.0)
         noise = self.noise[:, None] + cell_sd.T**2  # what is known of it is not uncertain
+        noise = np.where(seen, noise, 1.0)  # which may be 0 where nothing is observed
         of_weights = (residual / noise * (self.noise[:, None] / noise)) ** 2
         of_weights *= (2.0 / self.degrees)[:, None]
         acting = np.where(seen, from_parameters / noise / noise + of_weights, 0.0)
@@ -185,20 +225,22 @@ def _degrees(known: Information, left: Array, kind: Noise) -> Array:
     return np.asarray(np.maximum(worth * left, LEAST_DEGREES))
 
 
-def _prior_precision(model: LinearGaussian) -> Array:
+def _prior_precision(model: LinearGaussian, noise: Array) -> Array:
     """(d, q + 1, q + 1) of (w_j, mu_j), as little as keeps what the data do not tell in bounds.
 
     A component of which they say nothing is held to load a feature, in units of its noise, as it
     loads features on average (the prior of automatic relevance determination); a mean to lie
-    within the feature's own spread.
+    within the feature's own standard deviation. Loadings that are all zero are infinitely well
+    known by this.
     """
     q = model.q
-    strength, T = np.linalg.eigh(model.W.T @ (model.W / model.psi[:, None]))
+    strength, T = np.linalg.eigh(model.W.T @ (model.W / noise[:, None]))
     typical = np.maximum(strength / model.d, LEAST_STRENGTH * float(np.mean(strength)) / model.d)
     prior = np.zeros((model.d, q + 1, q + 1))
+    prior[:, :q, :q] = np.inf
     if np.any(typical > 0):
-        prior[:, :q, :q] = (T / np.maximum(typical, 1e-300)) @ T.T / model.psi[:, None, None]
-    prior[:, q, q] = 1.0 / model.variances()
+        prior[:, :q, :q] = (T / np.maximum(typical, 1e-300)) @ T.T / noise[:, None, None]
+    prior[:, q, q] = 1.0 / (model.variances() - model.psi + noise)
     return prior
 
 
@@ -207,25 +249,28 @@ def _spread(model: LinearGaussian, evidence: Evidence, prior: Array) -> Array:
     q = model.q
     known = information(model, evidence).loadings + prior
     covariance = np.zeros_like(known)
-    size = q + 1 if evidence.fits_mean else q
-    covariance[:, :size, :size] = np.linalg.inv(known[:, :size, :size])
+    first = 0 if np.all(np.isfinite(prior)) else q
+    learned = slice(first, q + 1 if evidence.fits_mean else q)
+    covariance[:, learned, learned] = np.linalg.inv(known[:, learned, learned])
     i, j = packed_indices(q + 1)
     return np.ascontiguousarray(covariance[:, i, j].T)
 
 
-def _shrunk(model: LinearGaussian, spread: Array) -> LinearGaussian:
+def _shrunk(model: LinearGaussian, spread: Array, noise: Array) -> LinearGaussian:
     """The model with each component as strong as its loadings are without their errors.
 
     E[w w^T] = E[w] E[w]^T + V: loadings that are mostly error look like signal, and like a
-    well-known z. Component by component of W^T Psi^-1 W, the share of the strength that V explains
-    is taken off.
+    well-known z. Component by component of W^T Psi^-1 W, Psi the noise of the cells, the share of
+    the strength that V explains is taken off.
     """
     q = model.q
     V = unpack(spread.T, q + 1)[:, :q, :q]
-    strength, T = np.linalg.eigh(model.W.T @ (model.W / model.psi[:, None]))
+    strength, T = np.linalg.eigh(model.W.T @ (model.W / noise[:, None]))
     along = np.einsum("ak,jab,bk->jk", T, V, T)  # (d, q) variance of w_j^T t_k
-    by_chance = (1.0 / model.psi) @ along
-    share = np.clip(1.0 - by_chance / np.maximum(strength, by_chance), LEAST_STRENGTH, 1.0)
+    by_chance = (1.0 / noise) @ along
+    explained = np.maximum(strength, by_chance)
+    by_chance = np.divide(by_chance, explained, out=np.zeros(q), where=explained > 0)
+    share = np.clip(1.0 - by_chance, LEAST_STRENGTH, 1.0)
     W = (model.W @ (T * np.sqrt(share))) @ T.T
     return LinearGaussian(W=W, mu=model.mu, psi=model.psi)
 

@@ -9,7 +9,9 @@ delta = r^T C_oo^-1 r,
 
     E[u | x] = (nu + p) / (nu + delta),
 
-the weight of the row: far rows count little. nu -> infinity is the Gaussian.
+the weight of the row: far rows count little. nu -> infinity is the Gaussian. Without noise
+(psi = 0) a row off the model's plane is infinitely far: its weight is 0, means are the Gaussian's,
+and what depends on its scale (variances, draws) raises `SingularModelError`.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class StudentLinearGaussian(LinearGaussian):
     @property
     def gaussian(self) -> LinearGaussian:
         """The Gaussian of the same location and scatter: a row whose u is 1."""
-        return LinearGaussian(W=self.W, mu=self.mu, psi=self.psi)
+        return LinearGaussian(W=self.W, mu=self.mu, psi=self.psi, noise_unit=self.noise_unit)
 
     # What a row says -----------------------------------------------------------------------
 
@@ -81,16 +83,6 @@ class StudentLinearGaussian(LinearGaussian):
             inflation[part.at] = self._inflation(part, X)
         return inflation
 
-    def log_likelihood(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
-        """ln of the t density of what was seen of every row: (n,)."""
-        X = self._rows(X)
-        result = np.empty(len(X))
-        for part in self._parts(X, cell_sd):
-            self._require_density(part)
-            p = _cells(X, part.at)
-            result[part.at] = log_density(part.log_norm, part.distance, p, self.nu)
-        return result
-
     def sample_conditional(
         self, X: ArrayLike, rng: np.random.Generator, cell_sd: Array | None = None
     ) -> Array:
@@ -98,6 +90,7 @@ class StudentLinearGaussian(LinearGaussian):
         X = self._rows(X)
         drawn = np.empty(X.shape)
         for part in self._parts(X, cell_sd):
+            self._require_density(part)
             c = len(part.at)
             shape = (self.nu + _cells(X, part.at)) / 2
             u = rng.gamma(shape) * 2 / (self.nu + part.distance)
@@ -111,11 +104,16 @@ class StudentLinearGaussian(LinearGaussian):
         """The model of the unseen cells of one row given its seen ones: Student again."""
         row = self._rows(np.asarray(x, dtype=np.float64)[None, :])
         (part,) = self._parts(row)
+        self._require_density(part)
         p = int(_cells(row, part.at)[0])
         scale = (self.nu + float(part.distance[0])) / (self.nu + p)
         inner = super().given(x)
         return StudentLinearGaussian(
-            W=inner.W * np.sqrt(scale), mu=inner.mu, psi=inner.psi * scale, nu=self.nu + p
+            W=inner.W * np.sqrt(scale),
+            mu=inner.mu,
+            psi=inner.psi * scale,
+            nu=self.nu + p,
+            noise_unit=inner.noise_unit,
         )
 
     # Draws and moments ---------------------------------------------------------------------
@@ -151,11 +149,16 @@ class StudentLinearGaussian(LinearGaussian):
             )
         return super()._parts(X)
 
+    def _log_density(self, part: Part, X: NDArray[Any]) -> Array:
+        """(c,) ln of the t density."""
+        return log_density(part.log_norm, part.distance, _cells(X, part.at), self.nu)
+
     def _inflation(self, part: Part, X: NDArray[Any]) -> Array:
         """(nu + delta) / (nu + p - 2): a row that lies far out is less sure of its gaps.
 
         Infinite for nu + p <= 2.
         """
+        self._require_density(part)
         left = self.nu + _cells(X, part.at) - 2.0
         finite = (self.nu + part.distance) / np.where(left > 0, left, 1.0)
         return np.where(left > 0, finite, np.inf)
@@ -184,7 +187,7 @@ def log_less_digamma(x: Any) -> Any:
     """ln x - psi(x) without cancellation for large x: Abramowitz and Stegun 6.3.18."""
     x = np.asarray(x, dtype=np.float64)
     large = np.maximum(x, 30.0)
-    y = 1.0 / large**2
+    y = (1.0 / large) ** 2  # large**2 may overflow
     series = 0.5 / large + y * (1 / 12 - y * (1 / 120 - y * (1 / 252 - y / 240)))
     return np.where(x >= 30.0, series, np.log(x) - digamma(x))
 
@@ -202,7 +205,7 @@ def _log_gamma_ratios(most: int, nu: float) -> Array:
         if nu < 1e3:
             first = gammaln(half + 0.5) - gammaln(half) - 0.5 * np.log(half)
         else:  # Tricomi and Erdelyi 1951
-            first = -1 / (8 * half) + 1 / (192 * half**3)
+            first = -1 / (8 * half) + (1 / half) ** 3 / 192
         ratios[1] = first
         ratios[3::2] = first + np.cumsum(steps[1::2])
     return ratios

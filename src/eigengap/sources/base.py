@@ -21,6 +21,9 @@ from eigengap.sources.wording import column, first_repeated, quote
 Rows = Any  # ndarray (c, d) of float32 or float64, or a scipy.sparse CSR array of the same
 
 
+LARGEST_SUM = 1e300  # of weights: squares of the data still fit in beside it
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Consecutive rows of a table."""
@@ -182,7 +185,13 @@ class Source(ABC):
 
 
 def require_frequencies(sum_w: float) -> None:
-    """Refuse weights of rows that count once or less in all."""
+    """Refuse weights of rows that count once or less in all, or more often than can be summed."""
+    if sum_w > LARGEST_SUM:
+        raise ValueError(
+            f"sample_weight sums to {sum_w:g}, so that sums of squares overflow. Weights are "
+            "frequencies: scale them to sum to the number of rows, e.g. "
+            "sample_weight / sample_weight.mean()"
+        )
     if sum_w <= 1.0:
         raise ValueError(
             f"sample_weight sums to {sum_w:g}, but weights are frequencies: rows that count once "

@@ -14,6 +14,8 @@ from eigengap.sources.wording import column
 # Beside the smallest known variance of a column, a noise variance that is as good as none.
 NEGLIGIBLE = 1e-6
 
+SMALLEST = 1e-145  # deviation whose square, and the inverse of that, stay within float64
+
 
 @dataclass(frozen=True, eq=False)
 class KnownVariances:
@@ -30,7 +32,7 @@ class KnownVariances:
         shape = values.shape
         seen = ~np.isnan(values) if isinstance(values, np.ndarray) else np.ones(shape, dtype=bool)
         deviations = np.zeros(shape) if deviations is None else deviations
-        known = seen & (deviations > 0)
+        known = seen & (deviations > SMALLEST)
         unknown = seen & ~known
         precision = np.divide(1.0, deviations, out=np.zeros(shape), where=known)
         first = np.where(unknown.any(axis=0), block.start + np.argmax(unknown, axis=0), -1)
@@ -73,6 +75,7 @@ class KnownVariances:
             j = int(without[0])
             raise ValueError(
                 f"noise_variance=0 leaves cell_sd as the only noise, but row "
-                f"{int(self.first_unknown[j])}, column {column(names, j)} has none (0 or NaN). "
-                "Give it one, let noise_variance be learned (None), or set the cell to NaN"
+                f"{int(self.first_unknown[j])}, column {column(names, j)} has none (0, NaN, or "
+                "so small that its square underflows). Give it one, let noise_variance be learned "
+                "(None), or set the cell to NaN"
             )
