@@ -50,10 +50,10 @@ def rows_seen(source: Source) -> float:
 
 def require_rank(q: int, source: Source) -> None:
     """Refuse more components than rows or columns."""
-    sum_w, d = source.seen().sum_w, source.n_features
-    most = int(min(sum_w, d))
+    rows, d = source.seen().count, source.n_features
+    most = int(min(rows, d))
     if q > most:
         raise ValueError(
             f"n_components={q} must be at most {most}, the smaller of the number of rows "
-            f"({sum_w:g}) and of columns ({d})"
+            f"({rows:g}) and of columns ({d})"
         )

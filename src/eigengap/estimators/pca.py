@@ -179,9 +179,8 @@ class PCA(PartialFit):
 
     def _whitening(self) -> Array:
         """Standard deviation of each score; infinite where there is none, for a score of 0."""
-        variance = self.explained_variance_
-        least = variance[0] * (max(self.n_samples_, self.n_features_in_) * 2.3e-16) ** 2
-        return np.where(variance > least, np.sqrt(variance), np.inf)
+        varies = self.spectrum_.lam[: self.n_components_] > self.spectrum_.rounding
+        return np.where(varies, np.sqrt(self.explained_variance_), np.inf)
 
     def reconstruction_error(self) -> float:
         """Mean squared distance of a training row to its reconstruction (000, Eq. 10).
@@ -203,7 +202,7 @@ class PCA(PartialFit):
         if self.n_components == "mle":
             kept = minka_rank(pca.spectrum)
         elif self.n_components is None:
-            kept = pca.spectrum.rank() or pca.U.shape[1]
+            kept = pca.rank(source.dtype) or pca.U.shape[1]
         else:
             kept = pca.U.shape[1]
         return closed_form(pca, kept)
@@ -245,7 +244,7 @@ class PCA(PartialFit):
             raise ValueError('n_components="mle" needs complete data; use "auto", which takes gaps')
         if asked is not None:
             return asked
-        most = int(max(min(source.seen().sum_w, source.n_features) - 1, 1))
+        most = int(max(min(source.seen().count, source.n_features) - 1, 1))
         if most <= ALL_UNDER_GAPS:
             return most
         warn(

@@ -22,7 +22,7 @@ from eigengap.fitting.plan import LARGEST_DENSE, plan
 from eigengap.fitting.range import refuse_out_of_range, refuse_overflow
 from eigengap.linalg import Array, sign_rule
 from eigengap.sources.base import Block, Rows, Source
-from eigengap.spectrum import Spectrum
+from eigengap.spectrum import Spectrum, rounding_along
 from eigengap.statistics.moments import ColumnMoments, Moments, column_shift
 from eigengap.statistics.sketch import CovarianceProduct
 from eigengap.statistics.triangle import Triangle
@@ -52,6 +52,20 @@ class PCAFit:
     route: str
     n_rows: int  # rows of positive weight
     sum_w: float
+
+    def rank(self, stored: Any = np.float64) -> int:
+        """Number of axes up to the last along which the rows vary by more than rounding.
+
+        Two kinds of it: that of the solution, and that of the cells as they were `stored`, which
+        a large offset makes as large as small directions are.
+        """
+        lam = self.spectrum.lam[: self.U.shape[1]]
+        d, q = self.U.shape
+        left = self.spectrum.discarded_variance(q) / d  # of each column, about, beyond these axes
+        squares = self.mean**2 + (self.U**2) @ lam + left
+        cells = rounding_along(self.U, squares, float(np.finfo(stored).eps))
+        above = np.flatnonzero(lam > np.maximum(self.spectrum.rounding, cells))
+        return int(above[-1]) + 1 if len(above) else 0
 
 
 def fit_pca(
@@ -112,7 +126,7 @@ def _of_triangle(
 ) -> PCAFit:
     """Right singular vectors of the rows, through their triangular factor."""
     mean = moments.mean if fit_mean else np.zeros_like(moments.mean)
-    R = source.reduce(partial(Triangle.of, mean=mean)).R
+    R = source.reduce(partial(Triangle.of, mean=mean, centre=fit_mean)).R
     sum_w = _sum_w(moments)
     total = float(np.sum(R * R)) / sum_w
     refuse_out_of_range(source, total, fit_mean)

@@ -87,7 +87,7 @@ def fit_exact_spectrum(
 def closed_form(pca: PCAFit, q: int, noise_variance: float | None = None) -> GaussianFit:
     """T&B 1999, Eqs. 7 and 8; with sigma2 given, W for that sigma2."""
     spectrum = pca.spectrum
-    sigma2 = learned_noise(spectrum, q, pca.n_rows) if noise_variance is None else noise_variance
+    sigma2 = learned_noise(spectrum, q) if noise_variance is None else noise_variance
     lam = spectrum.lam[:q]
     W = pca.U[:, :q] * np.sqrt(np.maximum(lam - sigma2, 0.0))
     model = LinearGaussian(W=W, mu=pca.mean, psi=np.full(spectrum.d, sigma2))
@@ -104,12 +104,10 @@ def closed_form(pca: PCAFit, q: int, noise_variance: float | None = None) -> Gau
     )
 
 
-def learned_noise(spectrum: Spectrum, q: int, n_rows: int) -> float:
+def learned_noise(spectrum: Spectrum, q: int) -> float:
     """sigma2 (Eq. 8); exactly 0 where what is left is the rounding of the singular values."""
     sigma2 = spectrum.noise_variance(q)
-    largest = float(spectrum.lam[0]) if len(spectrum.lam) else 0.0
-    rounding = (max(n_rows, spectrum.d) * np.finfo(np.float64).eps) ** 2 * largest
-    return sigma2 if sigma2 > rounding else 0.0
+    return sigma2 if sigma2 > spectrum.rounding else 0.0
 
 
 def _log_likelihood(spectrum: Spectrum, q: int, sigma2: float) -> float:
