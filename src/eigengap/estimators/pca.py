@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from eigengap.estimators._base import SHARED_CONSTRAINTS
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._partial import PartialFit
-from eigengap.estimators._rank import LOOSE, rank_from_fits, require_rank
+from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits, require_rank
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
 from eigengap.fitting.loop import silenced
 from eigengap.fitting.ppca import closed_form, fit_exact_spectrum, fit_ppca
@@ -228,14 +228,14 @@ class PCA(PartialFit):
 
     def _fit_gaps(self, source: Source, options: EMOptions) -> GaussianFit:
         loose = replace(options, tol=LOOSE, watch=silenced(options.watch))
-        q, choice = rank_from_fits(
-            self._asked_under_gaps(source),
-            source,
-            lambda q: fit_ppca(source, q, options=loose),
-        )
+        asked = self._asked_under_gaps(source)
+        q, choice = rank_from_fits(asked, source, lambda q: fit_ppca(source, q, options=loose))
         if choice is not None:
             self.rank_choice_ = choice
-        return self._run(lambda how: fit_ppca(source, q, options=how), options)
+        return self._run(
+            lambda how: fit_reaching(asked, q, source, lambda q: fit_ppca(source, q, options=how)),
+            options,
+        )
 
     def _asked_under_gaps(self, source: Source) -> int | float | str:
         """n_components without what only complete data have: "mle", and None where it is many."""
