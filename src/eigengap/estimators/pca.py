@@ -16,6 +16,7 @@ from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits, require_rank
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
+from eigengap.fitting.krylov import ANGLE_TOLERANCE
 from eigengap.fitting.loop import silenced
 from eigengap.fitting.ppca import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.linalg import Array
@@ -48,9 +49,12 @@ class PCA(PartialFit):
         Divide the scores by their standard deviation. An output option: the density stays.
     svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}, default="auto"
         A route by scikit-learn's name. All are accurate: eigenvalues to 1e-10 of the largest, axes
-        to rounding or, by iteration, to about 1e-7.
+        to rounding or, by iteration, to `tol`, with a certificate.
     tol : float, default=0.0
-        Tolerance of the EM fit under gaps; 0.0 stands for 1e-6.
+        Sine of the largest angle between an axis that is found by iteration (both sides of the
+        table large, few components) and the exact one. 0.0 stands for 1e-7, with
+        svd_solver="arpack" for rounding; larger values than 1e-7 change nothing there. With missing
+        values the tolerance of the EM fit, where 0.0 stands for 1e-6.
     iterated_power, n_oversamples, power_iteration_normalizer
         Kept for scikit-learn's signature; iterative routes stop by a residual certificate.
     random_state : int, RandomState or None, default=None
@@ -198,7 +202,7 @@ class PCA(PartialFit):
         if source.has_gaps:
             return self._fit_gaps(source, options)
         asked = self._known_rank(source)
-        pca = fit_exact_spectrum(source, asked, solver=self.svd_solver)
+        pca = fit_exact_spectrum(source, asked, solver=self.svd_solver, angle=self._angle())
         if self.n_components == "mle":
             kept = minka_rank(pca.spectrum)
         elif self.n_components is None:
@@ -206,6 +210,11 @@ class PCA(PartialFit):
         else:
             kept = pca.U.shape[1]
         return closed_form(pca, kept)
+
+    def _angle(self) -> float:
+        """Sine of the angle that iterated axes may be off by; ARPACK's tol=0 asks for rounding."""
+        asked = self.tol if self.svd_solver == "arpack" else self.tol or ANGLE_TOLERANCE
+        return min(asked, ANGLE_TOLERANCE)
 
     def _em_tol(self) -> float:
         return self.tol or DEFAULT_TOL

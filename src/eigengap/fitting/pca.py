@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.krylov import top_eigenpairs
+from eigengap.fitting.krylov import ANGLE_TOLERANCE, top_eigenpairs
 from eigengap.fitting.plan import LARGEST_DENSE, plan
 from eigengap.fitting.range import refuse_out_of_range, refuse_overflow
 from eigengap.linalg import Array, sign_rule
@@ -74,10 +74,12 @@ def fit_pca(
     *,
     solver: str = "auto",
     fit_mean: bool = True,
+    angle: float = ANGLE_TOLERANCE,
 ) -> PCAFit:
     """The q leading principal axes of the rows of `source`, weighted as its blocks say.
 
-    q is a number of components, a share of the variance in (0, 1), or None for min(n, d).
+    q is a number of components, a share of the variance in (0, 1), or None for min(n, d). `angle`
+    is what axes that are iterated may be off by (see `top_eigenpairs`).
     Raises `HasGaps` where a cell is unseen.
     """
     if source.has_gaps:
@@ -91,7 +93,7 @@ def fit_pca(
     ).route
     if route == "krylov":
         assert wanted is not None  # the plan takes this route for a known q only
-        return _by_krylov(source, wanted, fit_mean)
+        return _by_krylov(source, wanted, fit_mean, angle)
     return _EXACT[route](source, q, fit_mean)
 
 
@@ -172,7 +174,7 @@ def _by_gram(source: Source, q: Rank, fit_mean: bool) -> PCAFit:
     return PCAFit(mean, U * sign_rule(U), spectrum, "gram", n_rows, sum_w)
 
 
-def _by_krylov(source: Source, q: int, fit_mean: bool) -> PCAFit:
+def _by_krylov(source: Source, q: int, fit_mean: bool, angle: float) -> PCAFit:
     columns = _column_moments(source)
     sum_w = float(columns.sum_w[0])
     d = source.n_features
@@ -188,7 +190,7 @@ def _by_krylov(source: Source, q: int, fit_mean: bool) -> PCAFit:
     def covariance(V: Array) -> Array:
         return rows.reduce(partial(CovarianceProduct.of, V=V, mean=shift)).value / sum_w
 
-    top = top_eigenpairs(covariance, d, q)
+    top = top_eigenpairs(covariance, d, q, angle=angle)
     if not top.certified:
         return _fallback(source, q, fit_mean, columns.n_rows)
     lam = np.maximum(top.lam, 0.0)
@@ -204,7 +206,7 @@ def _fallback(source: Source, q: int, fit_mean: bool, n: int) -> PCAFit:
         raise NotCertified(
             f"the {q} leading eigenvectors of this {n} x {d} table lie too close together to be "
             f"told apart, and its smaller side is too large for an exact solution; ask for "
-            f"another n_components, or fit a sample of the rows"
+            f"another n_components, fit a sample of the rows, or leave tol and svd_solver out"
         )
     route = "covariance" if d <= n else "gram"
     return replace(_EXACT[route](source, q, fit_mean), route=f"krylov+{route}")

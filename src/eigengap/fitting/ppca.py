@@ -20,6 +20,7 @@ from eigengap.fitting.gaussian_em import (
     StudentRows,
     fit_by_em,
 )
+from eigengap.fitting.krylov import ANGLE_TOLERANCE
 from eigengap.fitting.loop import Trace
 from eigengap.fitting.pca import PCAFit, fit_pca
 from eigengap.fitting.plan import LARGEST_DENSE
@@ -69,9 +70,10 @@ def fit_exact_spectrum(
     *,
     solver: str = "auto",
     fit_mean: bool = True,
+    angle: float = ANGLE_TOLERANCE,
 ) -> PCAFit:
     """PCA whose noise variance is right even where it is tiny beside the signal."""
-    pca = fit_pca(source, q, solver=solver, fit_mean=fit_mean)
+    pca = fit_pca(source, q, solver=solver, fit_mean=fit_mean, angle=angle)
     kept, lam = pca.U.shape[1], pca.spectrum.lam
     if pca.route not in ("covariance", "gram", "krylov"):
         return pca  # as accurate as can be
