@@ -9,6 +9,21 @@ import numpy as np
 
 from eigengap.linalg import Array
 
+EPS = float(np.finfo(np.float64).eps)
+# Error of a computed singular value in units of eps s_1. It does not grow with the number of rows
+# (below 5 from 4 to 10^6 rows and up to 300 columns), so a tolerance may not either.
+SOLUTION = 16.0
+CELLS = 4.0  # units in the last place of a cell, of which a sum of cells may be wrong
+
+
+def rounding_along(U: Array, squares: Array, precision: float) -> Array:
+    """(k,) variance along the axes U (d, k) that the rounding of the cells alone may have made.
+
+    squares : (d,) mean squares of the columns about 0, not about their mean: a cell is stored to
+    `precision` (machine epsilon of its type) times its own size.
+    """
+    return np.asarray((CELLS * precision) ** 2 * (squares @ U**2))
+
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
@@ -79,12 +94,19 @@ class Spectrum:
             log_det += (self.d - q) * log(sigma2)
         return -0.5 * self.sum_w * (self.d * (log(2 * pi) + 1.0) + log_det)
 
+    @property
+    def rounding(self) -> float:
+        """Eigenvalue up to which it may be the error of the solution alone.
+
+        The square of max(d, SOLUTION) eps s_1; neither the number of rows nor their weights
+        enter, for the error of a singular value does not grow with them.
+        """
+        largest = float(self.lam[0]) if len(self.lam) else 0.0
+        return (max(float(self.d), SOLUTION) * EPS) ** 2 * largest
+
     def rank(self) -> int:
-        """Number of known eigenvalues above rounding: of singular values, max(n, d) eps s_1."""
-        if len(self.lam) == 0:
-            return 0
-        rounding = (max(self.sum_w, self.d) * np.finfo(np.float64).eps) ** 2
-        return int(np.sum(self.lam > rounding * self.lam[0]))
+        """Number of known eigenvalues above `rounding`."""
+        return int(np.sum(self.lam > self.rounding))
 
     def rank_for_fraction(self, fraction: float) -> int:
         """Fewest components whose share of the total variance reaches `fraction`.

@@ -319,3 +319,19 @@ def test_the_same_call_gives_the_same_numbers():
     X, _ = noisy(np.random.default_rng(18))
     a, b = (low_rank(X, 3, n_init=3, random_state=7) for _ in range(2))
     assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-200, 1e-140, 1e140, 1e160, 1e300])
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("make", [np.asarray, scipy.sparse.csr_array], ids=["dense", "sparse"])
+def test_units_change_nothing_but_the_unit(scale, center, make):
+    rng = np.random.default_rng(0)
+    X = noisy(rng, 60, 12, missing=0.0)[0]
+    digits = 1e-10 if scale > 1e-300 else 1e-3  # subnormal cells have few
+    for k in (3, 0.95, "auto"):
+        plain, found = low_rank(X, k, center=center), low_rank(make(X * scale), k, center=center)
+        assert found.rank == plain.rank
+        assert_allclose(found.relative_error, plain.relative_error, rtol=digits)
+        assert_allclose(found.error / scale, plain.error, rtol=digits)
+        assert_allclose(found.s / scale, plain.s, rtol=digits)
+        assert_allclose(found.mean / scale, plain.mean, rtol=digits, atol=1e-3 * digits)

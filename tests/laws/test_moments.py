@@ -204,6 +204,6 @@ def test_triangle_squared_is_the_scatter(cuts):
     rng = np.random.default_rng(8)
     X, w = rng.normal(size=(80, 5)) + 1.0, rng.uniform(0, 2, 80)
     mean, scatter = dense_moments(X, w)
-    R = merge_tree([Triangle.of(b, mean) for b in cut(X, w, cuts)]).R
+    R = merge_tree([Triangle.of(b, mean, True) for b in cut(X, w, cuts)]).R
     assert R.shape == (5, 5)
     np.testing.assert_allclose(R.T @ R, scatter, rtol=1e-12, atol=1e-11)

@@ -6,6 +6,7 @@ import scipy.sparse
 from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA as PeerPCA
 
+from eigengap import PCA
 from eigengap.fitting import pca as pca_module
 from eigengap.fitting.krylov import TopEigenpairs, shortfall, top_eigenpairs
 from eigengap.fitting.pca import HasGaps, NotCertified, fit_pca
@@ -341,7 +342,7 @@ def test_shortfall_looks_at_the_gap():
 
 @pytest.mark.parametrize("shape", [(150, 120), (120, 150)])
 def test_without_a_certificate_the_exact_route_is_taken(monkeypatch, shape):
-    def never(apply, d, k):
+    def never(apply, d, k, angle):
         return TopEigenpairs(np.ones(k), np.eye(d, k), np.ones(k), 1, certified=False)
 
     monkeypatch.setattr(pca_module, "top_eigenpairs", never)
@@ -360,3 +361,31 @@ def test_passes():
     assert tall.passes == 1
     fit_pca(wide, 3)
     assert wide.passes <= 1
+
+
+@pytest.mark.parametrize(
+    ("solver", "tol", "allowed"),
+    [
+        ("auto", 0.0, 1e-7),
+        ("randomized", 0.0, 1e-7),
+        ("auto", 0.5, 1e-7),
+        ("auto", 1e-10, 1e-10),
+        ("arpack", 1e-9, 1e-9),
+        ("arpack", 0.0, 0.0),
+    ],
+)
+@pytest.mark.parametrize("shape", [(300, 300), (300, 420)])
+@pytest.mark.parametrize("power", [0.0, 0.7])
+def test_axes_keep_the_tolerance_asked_for(solver, tol, allowed, shape, power):
+    X = np.random.default_rng(0).standard_normal(shape) * np.arange(1, shape[1] + 1) ** -power
+    assert fit_pca(source(X), 5, solver=solver).route == "krylov"
+    pca = PCA(5, svd_solver=solver, tol=tol).fit(X)
+    centred = X - X.mean(axis=0)
+    _, s, Vt = np.linalg.svd(centred, full_matrices=False)
+    lam = s**2
+    gap = np.min(np.abs(np.diff(lam[:6])))
+    # Neither solution knows an axis better than rounding over its gap allows.
+    rounding = 1e-12 * lam[0] / gap
+    cos = np.sum(pca.components_ * Vt[:5], axis=1)
+    off = np.linalg.norm(pca.components_ - cos[:, None] * Vt[:5], axis=1)  # sines
+    assert np.max(off) <= allowed + rounding

@@ -8,13 +8,13 @@ from numbers import Integral
 import numpy as np
 
 from eigengap.fitting.gaussian_em import GaussianFit
-from eigengap.rank import RankChoice, automatic_rank, largest_rank, rank_for_fraction
+from eigengap.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
 from eigengap.sources.base import Source
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.warn import warn
 
 LOOSE = 1e-3  # tolerance of the fits that only compare ranks
 
-Fit = Callable[[int], GaussianFit]  # q -> a loose fit
+Fit = Callable[[int], GaussianFit]  # of q components
 
 
 def rank_from_fits(
@@ -27,33 +27,51 @@ def rank_from_fits(
 ) -> tuple[int, RankChoice | None]:
     """The number asked for, that of parallel analysis ("auto"), or that explains a fraction.
 
-    And why, for "auto", which takes no more than `most`.
+    And why, for "auto", which takes no more than `most`. `fit` may be loose: see `fit_reaching`.
     """
-    d = source.n_features
     if isinstance(asked, Integral):
         require_rank(int(asked), source)
         return int(asked), None
     if isinstance(asked, str):
         choice = automatic_rank(source, fit_mean=fit_mean, most=most)
         return choice.n_components, choice
-
-    def explained(q: int) -> float:
-        return float(np.sum(fit(q).spectrum.explained_ratio(q)))
-
-    return rank_for_fraction(explained, float(asked), largest_rank(d, rows_seen(source))), None
+    share, most = float(asked), most_components(source)
+    return rank_for_fraction(lambda q: explained(fit(q)), share, most), None
 
 
-def rows_seen(source: Source) -> float:
-    """Mean number of rows, by weight, in which a column was seen."""
-    return float(np.mean(source.reduce(ColumnMoments.of).sum_w))
+def fit_reaching(asked: int | float | str, q: int, source: Source, fit: Fit) -> GaussianFit:
+    """The fit of q components, or of as many more as the share that was asked for takes.
+
+    q comes from loose fits, which may come out short of it. Warns where it is out of reach.
+    """
+    if isinstance(asked, Integral | str):
+        return fit(q)
+    found = reaching(fit, explained, q, float(asked), most_components(source))
+    share = explained(found)
+    if share < asked and found.spectrum.total > 0.0:
+        warn(
+            f"n_components={asked:g} of the variance is out of reach: {found.model.q} components, "
+            f"the most that rows and columns allow, explain {share:.3g}",
+            UserWarning,
+        )
+    return found
+
+
+def explained(fit: GaussianFit) -> float:
+    """Share of the variance that the components of a fit explain."""
+    return float(np.sum(fit.spectrum.explained_ratio(fit.model.q)))
+
+
+def most_components(source: Source) -> int:
+    """The most that can be asked for: as many as rows, and as columns."""
+    return int(min(source.seen().count, source.n_features))
 
 
 def require_rank(q: int, source: Source) -> None:
     """Refuse more components than rows or columns."""
-    sum_w, d = source.seen().sum_w, source.n_features
-    most = int(min(sum_w, d))
+    rows, d, most = source.seen().count, source.n_features, most_components(source)
     if q > most:
         raise ValueError(
             f"n_components={q} must be at most {most}, the smaller of the number of rows "
-            f"({sum_w:g}) and of columns ({d})"
+            f"({rows:g}) and of columns ({d})"
         )

@@ -24,7 +24,7 @@ from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
-from eigengap.estimators._rank import LOOSE, rank_from_fits
+from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
 from eigengap.estimators._whole import whole_table
 from eigengap.fitting.gaussian_em import EMOptions
 from eigengap.fitting.mds import (
@@ -337,13 +337,14 @@ class ClassicalMDS(Shown, TransformerMixin, BaseEstimator):
         known = "auto" if asked is None else min(asked, most) if isinstance(asked, int) else asked
         q, _ = rank_from_fits(known, source, lambda q: fit_ppca(source, q, options=loose))
         try:
-            found = fit_ppca(source, q, options=options)
+            found = fit_reaching(known, q, source, lambda q: fit_ppca(source, q, options=options))
         finally:
             if isinstance(options.watch, ProgressLine):
                 options.watch.close()
         if not found.converged:
             warn(_not_converged("ClassicalMDS", found, self.max_iter), ConvergenceWarning)
-        fit = of_components(source, found, asked if isinstance(asked, int) else q, "ppca")
+        dimensions = asked if isinstance(asked, int) else found.model.q
+        fit = of_components(source, found, dimensions, "ppca")
         return _Found(fit, found.model, n_iter=max(found.n_iter, 1), converged=found.converged)
 
     def _fit_metric(self, source: Source, weight: Array) -> _Found:

@@ -228,8 +228,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
 
     def _require_rows(self, part: _Class) -> None:
         seen = part.source.seen()
-        n = max(seen.sum_w, float(seen.rows))
-        if n < 2:
+        if seen.count < 2:
             raise ValueError(
                 f"{part.name} has {seen.rows} row(s) (n_samples={seen.rows}), too few for a "
                 "density: leave the class out, or merge it with another"
@@ -242,10 +241,11 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
                 "or the class"
             )
         q = self.n_components
-        if self.estimator is None and isinstance(q, Integral) and q > n - 2:
+        if self.estimator is None and isinstance(q, Integral) and q > seen.count - 2:
             raise ValueError(
-                f"{part.name} has {n:g} rows, too few for n_components={q}: a density with {q} "
-                f'components needs {q + 2} rows. Give fewer, or "auto", which adapts to each class'
+                f"{part.name} has {seen.count:g} rows, too few for n_components={q}: a density "
+                f"with {q} components needs {q + 2} rows. Give fewer, or "
+                '"auto", which adapts to each class'
             )
 
     def _fit_classes(self, parts: list[_Class], settings: dict[str, Any]) -> list[Any]:

@@ -18,9 +18,9 @@ from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._latents import decoded
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._partial import PartialFit
-from eigengap.estimators._rank import LOOSE, rank_from_fits
+from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
 from eigengap.fitting.factor import fit_factor_analysis
-from eigengap.fitting.gaussian_em import EMOptions, GaussianFit, StudentRows
+from eigengap.fitting.gaussian_em import GaussianFit
 from eigengap.fitting.loop import silenced
 from eigengap.fitting.rotation import METHODS, Method, rotate
 from eigengap.linalg import Array
@@ -242,15 +242,20 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     def _fit_model(self, source: Source, keeper: FileKeeper | None = None) -> GaussianFit:
         options = self._options(self.tol, self.n_init, keeper)
         loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=silenced(options.watch))
+        asked = "auto" if self.n_components is None else self.n_components
+        fit_with = partial(fit_factor_analysis, source, student=self._student())
         q, choice = rank_from_fits(
-            "auto" if self.n_components is None else self.n_components,
+            asked,
             source,
-            lambda q: fit_factor_analysis(source, q, student=self._student(), options=loose),
+            lambda q: fit_with(q, options=loose),
             most=most_factors(source.n_features),
         )
         if choice is not None:
             self.rank_choice_ = choice
-        fit = self._run(partial(_fit_with, source, q, self._student()), options)
+        fit = self._run(
+            lambda how: fit_reaching(asked, q, source, lambda q: fit_with(q, options=how)),
+            options,
+        )
         self._note(source, fit)
         return fit
 
@@ -258,12 +263,6 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         self.heywood_ = fit.at_floor
         if fit.at_floor:
             warn(_heywood(rows, fit.at_floor), HeywoodWarning)
-
-
-def _fit_with(
-    source: Source, q: int, student: StudentRows | None, options: EMOptions
-) -> GaussianFit:
-    return fit_factor_analysis(source, q, student=student, options=options)
 
 
 def _heywood(source: Source, at_floor: tuple[int, ...]) -> str:

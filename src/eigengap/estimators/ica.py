@@ -315,7 +315,7 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
         self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
         if self.whiten is False:
             return self._as_they_are(source)
-        most = int(min(source.seen().sum_w, source.n_features))
+        most = int(min(source.seen().count, source.n_features))
         asked = self.n_components
         if isinstance(asked, Integral) and asked > most:
             warn(

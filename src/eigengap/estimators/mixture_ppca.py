@@ -259,7 +259,7 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
 
     def _ranks(self, source: Source) -> list[int] | None:
         """Ranks of the components as asked for, None where they are to be found."""
-        rows, d = source.seen().sum_w, source.n_features
+        rows, d = source.seen().count, source.n_features
         K = int(self.n_mixture)
         if rows < K:
             raise ValueError(

@@ -15,8 +15,9 @@ from eigengap.estimators._base import SHARED_CONSTRAINTS
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._latents import decoded
 from eigengap.estimators._partial import PartialFit
-from eigengap.estimators._rank import LOOSE, rank_from_fits, require_rank
+from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits, require_rank
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
+from eigengap.fitting.krylov import ANGLE_TOLERANCE
 from eigengap.fitting.loop import silenced
 from eigengap.fitting.ppca import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.linalg import Array
@@ -49,9 +50,12 @@ class PCA(PartialFit):
         Divide the scores by their standard deviation. An output option: the density stays.
     svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}, default="auto"
         A route by scikit-learn's name. All are accurate: eigenvalues to 1e-10 of the largest, axes
-        to rounding or, by iteration, to about 1e-7.
+        to rounding or, by iteration, to `tol`, with a certificate.
     tol : float, default=0.0
-        Tolerance of the EM fit under gaps; 0.0 stands for 1e-6.
+        Sine of the largest angle between an axis that is found by iteration (both sides of the
+        table large, few components) and the exact one. 0.0 stands for 1e-7, with
+        svd_solver="arpack" for rounding; larger values than 1e-7 change nothing there. With missing
+        values the tolerance of the EM fit, where 0.0 stands for 1e-6.
     iterated_power, n_oversamples, power_iteration_normalizer
         Kept for scikit-learn's signature; iterative routes stop by a residual certificate.
     random_state : int, RandomState or None, default=None
@@ -184,9 +188,8 @@ class PCA(PartialFit):
 
     def _whitening(self) -> Array:
         """Standard deviation of each score; infinite where there is none, for a score of 0."""
-        variance = self.explained_variance_
-        least = variance[0] * (max(self.n_samples_, self.n_features_in_) * 2.3e-16) ** 2
-        return np.where(variance > least, np.sqrt(variance), np.inf)
+        varies = self.spectrum_.lam[: self.n_components_] > self.spectrum_.rounding
+        return np.where(varies, np.sqrt(self.explained_variance_), np.inf)
 
     def reconstruct(self, X: Any, kind: str = "optimal", *, cell_sd: Any = None) -> Any:
         """Rows projected onto the components.
@@ -243,14 +246,19 @@ class PCA(PartialFit):
         if source.has_gaps:
             return self._fit_gaps(source, options)
         asked = self._known_rank(source)
-        pca = fit_exact_spectrum(source, asked, solver=self.svd_solver)
+        pca = fit_exact_spectrum(source, asked, solver=self.svd_solver, angle=self._angle())
         if self.n_components == "mle":
             kept = minka_rank(pca.spectrum)
         elif self.n_components is None:
-            kept = pca.spectrum.rank() or pca.U.shape[1]
+            kept = pca.rank(source.dtype) or pca.U.shape[1]
         else:
             kept = pca.U.shape[1]
         return closed_form(pca, kept)
+
+    def _angle(self) -> float:
+        """Sine of the angle that iterated axes may be off by; ARPACK's tol=0 asks for rounding."""
+        asked = self.tol if self.svd_solver == "arpack" else self.tol or ANGLE_TOLERANCE
+        return min(asked, ANGLE_TOLERANCE)
 
     def _em_tol(self) -> float:
         return self.tol or DEFAULT_TOL
@@ -273,14 +281,14 @@ class PCA(PartialFit):
 
     def _fit_gaps(self, source: Source, options: EMOptions) -> GaussianFit:
         loose = replace(options, tol=LOOSE, watch=silenced(options.watch))
-        q, choice = rank_from_fits(
-            self._asked_under_gaps(source),
-            source,
-            lambda q: fit_ppca(source, q, options=loose),
-        )
+        asked = self._asked_under_gaps(source)
+        q, choice = rank_from_fits(asked, source, lambda q: fit_ppca(source, q, options=loose))
         if choice is not None:
             self.rank_choice_ = choice
-        return self._run(lambda how: fit_ppca(source, q, options=how), options)
+        return self._run(
+            lambda how: fit_reaching(asked, q, source, lambda q: fit_ppca(source, q, options=how)),
+            options,
+        )
 
     def _asked_under_gaps(self, source: Source) -> int | float | str:
         """n_components without what only complete data have: "mle", and None where it is many."""
@@ -289,7 +297,7 @@ class PCA(PartialFit):
             raise ValueError('n_components="mle" needs complete data; use "auto", which takes gaps')
         if asked is not None:
             return asked
-        most = int(max(min(source.seen().sum_w, source.n_features) - 1, 1))
+        most = int(max(min(source.seen().count, source.n_features) - 1, 1))
         if most <= ALL_UNDER_GAPS:
             return most
         warn(

@@ -16,7 +16,7 @@ from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._latents import decoded
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._partial import PartialFit
-from eigengap.estimators._rank import LOOSE, Fit, rank_from_fits
+from eigengap.estimators._rank import LOOSE, Fit, fit_reaching, rank_from_fits
 from eigengap.fitting.gaussian_em import GaussianFit
 from eigengap.fitting.loop import silenced
 from eigengap.fitting.pca import fit_pca
@@ -218,7 +218,10 @@ class PPCA(PartialFit, NoisyEstimator):
         q, choice = self._rank(source, lambda q: fit(q, options=loose))
         if choice is not None:
             self.rank_choice_ = choice
-        return self._run(lambda how: fit(q, options=how), options)
+        return self._run(
+            lambda how: fit_reaching(self.n_components, q, source, lambda q: fit(q, options=how)),
+            options,
+        )
 
     def _has_closed_form(self, source: Source) -> bool:
         simple = self.noise == "gaussian" and not self.loading_precision

@@ -29,11 +29,11 @@ from eigengap.linalg import Array, sign_rule, unpack
 from eigengap.models.affine import AffineMap
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources.base import Block, Source
+from eigengap.spectrum import rounding_along
 from eigengap.statistics.score_moments import ScoreBlock, SecondMoment, places
 
 PIECE_BYTES = 1 << 24  # of products for rows with gaps at a time
 DOUBT = 4.0  # how fast a row loses its weight with what its gaps leave open
-ROUNDING = 4.0  # units in the last place of the means below which a direction is rounding
 ABOVE_FLOOR = 4.0  # times the least noise variance that a direction under gaps must have
 LEAST_WHITE = 1e-2  # variance of one direction beside another's, of scores that should be white
 LEAST_SIGNAL = 1e-3  # variance of a direction beyond that of the noise, beside the noise
@@ -186,10 +186,8 @@ def _axes(fit: GaussianFit, q: int) -> tuple[Array, Array]:
 def _above_rounding(
     U: Array, lam: Array, fit: GaussianFit, precision: float
 ) -> tuple[Array, Array]:
-    largest = float(lam.max(initial=0.0))
-    beside = max(fit.sum_w, fit.model.d) * precision
-    rounding = ROUNDING * precision * float(np.max(np.abs(fit.model.mu)))
-    kept = lam > max(beside**2 * largest, rounding**2)
+    squares = fit.model.mu**2 + fit.model.variances()
+    kept = lam > np.maximum(fit.spectrum.rounding, rounding_along(U, squares, precision))
     if fit.at_floor:  # of the fit under gaps: what lies there was not told from noise
         kept &= lam > ABOVE_FLOOR * float(fit.model.psi[0])
     if not kept.any():

@@ -127,7 +127,7 @@ def fit_rows(source: Source, q: Dimensions) -> tuple[ScalingFit, LinearGaussian]
     n, d = source.seen().rows, source.n_features
     asked = min(q, n, d) if isinstance(q, int) else q
     pca = fit_exact_spectrum(source, asked)
-    kept = pca.U.shape[1] if q is not None else max(pca.spectrum.rank(), 1)
+    kept = pca.U.shape[1] if q is not None else max(pca.rank(source.dtype), 1)
     fit = closed_form(pca, kept)
     return of_components(source, fit, q if isinstance(q, int) else kept, pca.route), fit.model
 

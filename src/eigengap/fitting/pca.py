@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.krylov import top_eigenpairs
+from eigengap.fitting.krylov import ANGLE_TOLERANCE, top_eigenpairs
 from eigengap.fitting.plan import LARGEST_DENSE, plan
 from eigengap.fitting.range import refuse_out_of_range, refuse_overflow
 from eigengap.linalg import Array, sign_rule
 from eigengap.sources.base import Block, Rows, Source
-from eigengap.spectrum import Spectrum
+from eigengap.spectrum import Spectrum, rounding_along
 from eigengap.statistics.moments import ColumnMoments, Moments, column_shift
 from eigengap.statistics.sketch import CovarianceProduct
 from eigengap.statistics.triangle import Triangle
@@ -53,6 +53,20 @@ class PCAFit:
     n_rows: int  # rows of positive weight
     sum_w: float
 
+    def rank(self, stored: Any = np.float64) -> int:
+        """Number of axes up to the last along which the rows vary by more than rounding.
+
+        Two kinds of it: that of the solution, and that of the cells as they were `stored`, which
+        a large offset makes as large as small directions are.
+        """
+        lam = self.spectrum.lam[: self.U.shape[1]]
+        d, q = self.U.shape
+        left = self.spectrum.discarded_variance(q) / d  # of each column, about, beyond these axes
+        squares = self.mean**2 + (self.U**2) @ lam + left
+        cells = rounding_along(self.U, squares, float(np.finfo(stored).eps))
+        above = np.flatnonzero(lam > np.maximum(self.spectrum.rounding, cells))
+        return int(above[-1]) + 1 if len(above) else 0
+
 
 def fit_pca(
     source: Source,
@@ -60,10 +74,12 @@ def fit_pca(
     *,
     solver: str = "auto",
     fit_mean: bool = True,
+    angle: float = ANGLE_TOLERANCE,
 ) -> PCAFit:
     """The q leading principal axes of the rows of `source`, weighted as its blocks say.
 
-    q is a number of components, a share of the variance in (0, 1), or None for min(n, d).
+    q is a number of components, a share of the variance in (0, 1), or None for min(n, d). `angle`
+    is what axes that are iterated may be off by (see `top_eigenpairs`).
     Raises `HasGaps` where a cell is unseen.
     """
     if source.has_gaps:
@@ -77,7 +93,7 @@ def fit_pca(
     ).route
     if route == "krylov":
         assert wanted is not None  # the plan takes this route for a known q only
-        return _by_krylov(source, wanted, fit_mean)
+        return _by_krylov(source, wanted, fit_mean, angle)
     return _EXACT[route](source, q, fit_mean)
 
 
@@ -112,7 +128,7 @@ def _of_triangle(
 ) -> PCAFit:
     """Right singular vectors of the rows, through their triangular factor."""
     mean = moments.mean if fit_mean else np.zeros_like(moments.mean)
-    R = source.reduce(partial(Triangle.of, mean=mean)).R
+    R = source.reduce(partial(Triangle.of, mean=mean, centre=fit_mean)).R
     sum_w = _sum_w(moments)
     with np.errstate(over="ignore"):  # refused
         total = float(np.sum(R * R)) / sum_w
@@ -159,7 +175,7 @@ def _by_gram(source: Source, q: Rank, fit_mean: bool) -> PCAFit:
     return PCAFit(mean, U * sign_rule(U), spectrum, "gram", n_rows, sum_w)
 
 
-def _by_krylov(source: Source, q: int, fit_mean: bool) -> PCAFit:
+def _by_krylov(source: Source, q: int, fit_mean: bool, angle: float) -> PCAFit:
     columns = _column_moments(source)
     sum_w = float(columns.sum_w[0])
     d = source.n_features
@@ -175,7 +191,7 @@ def _by_krylov(source: Source, q: int, fit_mean: bool) -> PCAFit:
     def covariance(V: Array) -> Array:
         return rows.reduce(partial(CovarianceProduct.of, V=V, mean=shift)).value / sum_w
 
-    top = top_eigenpairs(covariance, d, q)
+    top = top_eigenpairs(covariance, d, q, angle=angle)
     if not top.certified:
         return _fallback(source, q, fit_mean, columns.n_rows)
     lam = np.maximum(top.lam, 0.0)
@@ -191,7 +207,7 @@ def _fallback(source: Source, q: int, fit_mean: bool, n: int) -> PCAFit:
         raise NotCertified(
             f"the {q} leading eigenvectors of this {n} x {d} table lie too close together to be "
             f"told apart, and its smaller side is too large for an exact solution; ask for "
-            f"another n_components, or fit a sample of the rows"
+            f"another n_components, fit a sample of the rows, or leave tol and svd_solver out"
         )
     route = "covariance" if d <= n else "gram"
     return replace(_EXACT[route](source, q, fit_mean), route=f"krylov+{route}")

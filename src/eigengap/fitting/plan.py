@@ -22,7 +22,7 @@ SOLVERS = ("auto", *_NAMED, *get_args(Route))
 _SMALL = 64  # both sides at most: the SVD costs microseconds more and loses nothing
 LARGEST_DENSE = 20_000  # side of a square matrix that is still formed and diagonalised
 _EIGH = 9.0  # time of eigh of a d x d matrix, in units of d^3 multiplications of a product
-_PASSES = 20.0  # blocks that a Krylov space needs on a spectrum that is neither flat nor steep
+_PASSES = 25.0  # blocks that a Krylov space needs on a spectrum that is neither flat nor steep
 _THIN = 1.7  # how much slower a product with a thin block is, per multiplication
 
 

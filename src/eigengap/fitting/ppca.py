@@ -20,6 +20,7 @@ from eigengap.fitting.gaussian_em import (
     StudentRows,
     fit_by_em,
 )
+from eigengap.fitting.krylov import ANGLE_TOLERANCE
 from eigengap.fitting.loop import Trace
 from eigengap.fitting.pca import PCAFit, fit_pca
 from eigengap.fitting.plan import LARGEST_DENSE
@@ -69,9 +70,10 @@ def fit_exact_spectrum(
     *,
     solver: str = "auto",
     fit_mean: bool = True,
+    angle: float = ANGLE_TOLERANCE,
 ) -> PCAFit:
     """PCA whose noise variance is right even where it is tiny beside the signal."""
-    pca = fit_pca(source, q, solver=solver, fit_mean=fit_mean)
+    pca = fit_pca(source, q, solver=solver, fit_mean=fit_mean, angle=angle)
     kept, lam = pca.U.shape[1], pca.spectrum.lam
     if pca.route not in ("covariance", "gram", "krylov"):
         return pca  # as accurate as can be
@@ -87,7 +89,7 @@ def fit_exact_spectrum(
 def closed_form(pca: PCAFit, q: int, noise_variance: float | None = None) -> GaussianFit:
     """T&B 1999, Eqs. 7 and 8; with sigma2 given, W for that sigma2."""
     spectrum = pca.spectrum
-    sigma2 = learned_noise(spectrum, q, pca.n_rows) if noise_variance is None else noise_variance
+    sigma2 = learned_noise(spectrum, q) if noise_variance is None else noise_variance
     lam = spectrum.lam[:q]
     W = pca.U[:, :q] * np.sqrt(np.maximum(lam - sigma2, 0.0))
     model = LinearGaussian(W=W, mu=pca.mean, psi=np.full(spectrum.d, sigma2))
@@ -104,12 +106,10 @@ def closed_form(pca: PCAFit, q: int, noise_variance: float | None = None) -> Gau
     )
 
 
-def learned_noise(spectrum: Spectrum, q: int, n_rows: int) -> float:
+def learned_noise(spectrum: Spectrum, q: int) -> float:
     """sigma2 (Eq. 8); exactly 0 where what is left is the rounding of the singular values."""
     sigma2 = spectrum.noise_variance(q)
-    largest = float(spectrum.lam[0]) if len(spectrum.lam) else 0.0
-    rounding = (max(n_rows, spectrum.d) * np.finfo(np.float64).eps) ** 2 * largest
-    return sigma2 if sigma2 > rounding else 0.0
+    return sigma2 if sigma2 > spectrum.rounding else 0.0
 
 
 def _log_likelihood(spectrum: Spectrum, q: int, sigma2: float, n_rows: int) -> float:

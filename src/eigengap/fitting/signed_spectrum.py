@@ -61,11 +61,10 @@ class SignedSpectrum:
     def of_rows(cls, spectrum: Spectrum) -> SignedSpectrum:
         """Of the inner products of centred rows: sum_w times the spectrum of their covariance."""
         lam = spectrum.lam * spectrum.sum_w
-        first = float(lam[0]) if len(lam) else 0.0
-        rounding = (max(spectrum.sum_w, spectrum.d) * EPS) ** 2 * first
         rank = spectrum.rank()
         known = spectrum.complete or rank < len(lam)
         total = spectrum.total * spectrum.sum_w
+        rounding = spectrum.rounding * spectrum.sum_w
         return cls(lam, total, 0.0, 0.0, rounding, rank if known else None)
 
     @property

@@ -31,7 +31,7 @@ from eigengap.sources.base import Rows
 
 TOLERANCE = 1e-10  # residual, relative to s_1, up to which a triplet is taken
 DIGITS = 1e-4  # of a singular value itself, which a route that squares X must keep
-_SAFE = 1e100  # cells between its inverse and it can be squared
+SAFE = 1e100  # cells between its inverse and it can be squared
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ def singular_triplets(X: Matrix, k: int | None = None) -> Triplets:
     following ones.
     """
     largest = X.largest()
-    if largest > 0.0 and not 1.0 / _SAFE < largest < _SAFE:
+    if largest > 0.0 and not 1.0 / SAFE < largest < SAFE:
         return _rescaled(X, k, largest)
     n, d = X.shape
     if largest == 0.0 and (X.mean is None or not X.mean.any()):

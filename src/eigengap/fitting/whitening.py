@@ -125,7 +125,10 @@ def fit_whitening(
     if unit is not None:
         axes = axes.rescaled(unit)
     if axes.rank == 0:
-        raise RankError("all rows are equal in what was seen: there is no variance to whiten")
+        raise RankError(
+            "all rows are equal in what was observed, or vary by no more than the rounding of "
+            "their cells: there is no variance to whiten"
+        )
     k = _kept(axes, method, q, source)
     sum_w = axes.spectrum.sum_w
     variance = axes.spectrum.lam[:k] * (sum_w / (sum_w - ddof))
@@ -262,22 +265,11 @@ def _of_gaussian(
 
 
 def _rank_of(pca: PCAFit, rank_tol: float | None, stored: Any) -> int:
-    """Directions whose variance is not rounding, of those that `pca` has.
-
-    Singular values of the centred table, beside two kinds of rounding: that of the solution,
-    max(n, d) eps s_1, and that of the cells themselves as they were stored, of which the table
-    about zero holds eps ||X||_F: a large offset drowns small directions.
-    """
-    lam, sum_w = pca.spectrum.lam[: pca.U.shape[1]], pca.spectrum.sum_w
-    if len(lam) == 0 or lam[0] <= 0.0:
-        return 0
-    s = np.sqrt(sum_w * lam)
-    if rank_tol is not None:
-        return int(np.count_nonzero(s > rank_tol * s[0]))
-    solution = max(sum_w, pca.spectrum.d) * float(np.finfo(np.float64).eps) * s[0]
-    about_zero = pca.spectrum.total + float(np.sum(pca.mean**2))
-    cells = float(np.finfo(stored).eps) * float(np.sqrt(sum_w * about_zero))
-    return int(np.count_nonzero(s > max(solution, cells)))
+    """Directions whose variance is not rounding, of those that `pca` has."""
+    if rank_tol is None:
+        return pca.rank(stored)
+    s = np.sqrt(pca.spectrum.lam[: pca.U.shape[1]])
+    return int(np.count_nonzero(s > rank_tol * s[0])) if len(s) else 0
 
 
 def _kept(axes: _Axes, method: MixingMethod, q: int | float | None, source: Source) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import nan
+from dataclasses import dataclass, replace
+from math import frexp, nan
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.fitting.gaussian_em import EMOptions
-from eigengap.fitting.singular import Matrix, Triplets, singular_triplets
+from eigengap.fitting.range import refuse_overflow
+from eigengap.fitting.singular import SAFE, Matrix, Triplets, singular_triplets
 from eigengap.linalg import Array
 from eigengap.matrices.arguments import require_rank, seed_of
 from eigengap.matrices.completion import Completion, complete_matrix
@@ -20,6 +21,7 @@ from eigengap.rank import RankChoice, automatic_rank
 from eigengap.sources import as_source
 from eigengap.sources.base import Source
 from eigengap.sources.frames import like
+from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.moments import ColumnMoments
 
@@ -221,13 +223,28 @@ def low_rank(
         source.require_fit(min_rows=2)
         done = complete_matrix(source, asked, center, options)
         return _of_completion(done, missing_values)
-    columns = source.reduce(ColumnMoments.of)
-    mean = columns.mean if center else np.zeros(source.n_features)
+    power = _power(Matrix.of(source.collect()).largest())
+    if power == 0:
+        return _of_complete(source, asked, center)
+    small = Rescaled(source, np.full(source.n_features, 2.0**power))
+    return _times_two_to(_of_complete(small, asked, center), power)
+
+
+def _power(largest: float) -> int:
+    """Exponent of the power of two by which cells are divided so that squares stay in range."""
+    return 0 if largest == 0.0 or 1.0 / SAFE < largest < SAFE else frexp(largest)[1] - 1
+
+
+def _times_two_to(found: LowRank, power: int) -> LowRank:
+    with np.errstate(over="ignore"):
+        s, mean, error = (np.ldexp(value, power) for value in (found.s, found.mean, found.error))
+    refuse_overflow(float(s[0]))
+    return replace(found, s=s, mean=mean, error=float(error))
+
+
+def _of_complete(source: Source, asked: Rank, center: bool) -> LowRank:
+    mean = source.reduce(ColumnMoments.of).mean if center else np.zeros(source.n_features)
     matrix = Matrix.of(source.collect(), mean if center else None)
-    return _of_complete(source, matrix, asked, mean, center)
-
-
-def _of_complete(source: Source, matrix: Matrix, asked: Rank, mean: Array, center: bool) -> LowRank:
     n, d = matrix.shape
     choice = None
     if asked == "auto":

@@ -20,7 +20,7 @@ from eigengap.linalg import Array, sign_rule
 from eigengap.matrices.arguments import require_rank
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.predictive import Predictive
-from eigengap.rank import RankChoice, automatic_rank, largest_rank, rank_for_fraction
+from eigengap.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
 from eigengap.sources.base import Block, Source
 from eigengap.warn import warn
 
@@ -49,18 +49,17 @@ def complete_matrix(
 ) -> Completion:
     """Fit the seen cells of a source with gaps; `asked` as `k` of `low_rank`."""
     k, choice = _rank(source, asked, center, options)
-    fit = fit_ppca(source, k, fit_mean=center, options=options)
-    _tell(source, fit, k, options)
+    fit = _fit(source, asked, k, center, options)
+    _tell(source, fit, fit.model.q, options)
     predictive = Predictive.of(fit.model, evidence_of(source, fit, "isotropic", center))
     U, s, Vt = _factors(_scores(source, fit.model), fit.model.W)
-    of: Callable[[Block], CellErrors] = partial(CellErrors.of, predictive=predictive)
-    errors = source.reduce(of)
+    errors = _errors(source, fit.model, predictive)
     return Completion(
         U=U,
         s=s,
         Vt=Vt,
         error=float(np.sqrt(errors.left / errors.seen)),
-        relative_error=float(np.sqrt(errors.left / errors.size)) if errors.size > 0.0 else 0.0,
+        relative_error=float(np.sqrt(errors.left_out)),
         gap_error=float(np.sqrt(errors.expected / errors.gaps)),
         n_iter=fit.n_iter,
         converged=fit.converged,
@@ -76,16 +75,23 @@ class CellErrors:
     left: float  # x - E[W z + mu | x] over seen cells
     size: float  # x - mu over seen cells
     seen: int
-    expected: float  # variance given the seen cells, over gaps
+    expected: float  # variance given the seen cells, over gaps; 0 where it is not asked for
     gaps: int
 
+    @property
+    def left_out(self) -> float:
+        """Share of the squares of the seen cells, about mu, that the completed matrix leaves."""
+        return self.left / self.size if self.size > 0.0 else 0.0
+
     @classmethod
-    def of(cls, block: Block, predictive: Predictive) -> CellErrors:
-        model, values = predictive.model, block.values.astype(np.float64, copy=False)
+    def of(cls, block: Block, model: LinearGaussian, predictive: Predictive | None) -> CellErrors:
+        values = block.values.astype(np.float64, copy=False)
         centred = values - model.mu
         left = centred - model.posterior_mean(values) @ model.W.T
         gaps = int(np.count_nonzero(np.isnan(values)))
-        expected = float(np.sum(predictive.conditional(values)[1])) if gaps else 0.0
+        expected = 0.0
+        if predictive is not None and gaps:
+            expected = float(np.sum(predictive.conditional(values)[1]))
         return cls(
             float(np.nansum(left**2)),
             float(np.nansum(centred**2)),
@@ -129,12 +135,46 @@ def _rank(
         return require_rank(asked, seen.rows, d), None
     loose = replace(options, tol=max(LOOSE, options.tol))
 
-    def explained(q: int) -> float:
-        fit = fit_ppca(source, q, fit_mean=center, options=loose)
-        return float(np.sum(fit.spectrum.explained_ratio(q)))
+    def kept(q: int) -> float:
+        model = fit_ppca(source, q, fit_mean=center, options=loose).model
+        return 1.0 - _errors(source, model).left_out
 
-    most = largest_rank(d, float(np.mean(seen.per_column)))
-    return rank_for_fraction(explained, asked, most), None
+    return rank_for_fraction(kept, asked, min(seen.rows, d)), None
+
+
+def _fit(
+    source: Source, asked: int | float | str, k: int, center: bool, options: EMOptions
+) -> GaussianFit:
+    """The fit of rank k, or of the larger one that keeps the share asked for; warns if none does.
+
+    k comes from loose fits, which may come out short.
+    """
+
+    def fit(q: int) -> GaussianFit:
+        return fit_ppca(source, q, fit_mean=center, options=options)
+
+    if not isinstance(asked, float):
+        return fit(k)
+    most = min(source.seen().rows, source.n_features)
+
+    def kept_by(found: GaussianFit) -> float:
+        return 1.0 - _errors(source, found.model).left_out
+
+    found = reaching(fit, kept_by, k, asked, most)
+    if (kept := kept_by(found)) < asked:
+        warn(
+            f"k={asked:g} of the squares is out of reach: rank {found.model.q}, the largest that "
+            f"rows and columns allow, keeps {kept:.3g} of them",
+            UserWarning,
+        )
+    return found
+
+
+def _errors(
+    source: Source, model: LinearGaussian, predictive: Predictive | None = None
+) -> CellErrors:
+    of: Callable[[Block], CellErrors] = partial(CellErrors.of, model=model, predictive=predictive)
+    return source.reduce(of)
 
 
 def _tell(source: Source, fit: GaussianFit, k: int, options: EMOptions) -> None:

@@ -2,7 +2,7 @@
 
 from eigengap.rank.automatic import automatic_rank
 from eigengap.rank.choice import Curve, RankChoice
-from eigengap.rank.fraction import rank_for_fraction
+from eigengap.rank.fraction import rank_for_fraction, reaching
 from eigengap.rank.information import (
     factor_parameters,
     largest_rank,
@@ -21,4 +21,5 @@ __all__ = [
     "most_factors",
     "ppca_parameters",
     "rank_for_fraction",
+    "reaching",
 ]

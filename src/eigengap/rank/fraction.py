@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def rank_for_fraction(explained: Callable[[int], float], fraction: float, most: int) -> int:
@@ -17,3 +20,14 @@ def rank_for_fraction(explained: Callable[[int], float], fraction: float, most: 
         middle = (low + high) // 2
         low, high = (low, middle) if explained(middle) >= fraction else (middle, high)
     return high
+
+
+def reaching(
+    fit: Callable[[int], T], explained: Callable[[T], float], q: int, fraction: float, most: int
+) -> T:
+    """The fit of q components, or of more where they do not explain `fraction`, up to `most`."""
+    found = fit(q)
+    while explained(found) < fraction and q < most:
+        q += 1
+        found = fit(q)
+    return found

@@ -71,6 +71,12 @@ class SeenCells:
         gaps = 0 if complete else np.count_nonzero(np.isnan(values), axis=0)
         return cls(rows, block.sum_w, np.full(d, rows, dtype=np.intp) - gaps)
 
+    @property
+    def count(self) -> float:
+        """Rows as a limit of what can be asked for: integer weights stand for repeated rows, and
+        small ones take nothing away from those that there are."""
+        return max(self.sum_w, float(self.rows))
+
     def merge(self, other: SeenCells) -> SeenCells:
         return SeenCells(
             self.rows + other.rows, self.sum_w + other.sum_w, self.per_column + other.per_column

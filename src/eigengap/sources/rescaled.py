@@ -39,4 +39,6 @@ def _rescaled(block: Block, unit: Array) -> Block:
 def _divided(values: Rows, unit: Array) -> Rows:
     if isinstance(values, np.ndarray):
         return values / unit
-    return (values * (1.0 / unit)).tocsr()
+    rows = values.tocsr().astype(np.float64)
+    rows.data = rows.data / unit[rows.indices]  # 1 / unit may be out of range
+    return rows
