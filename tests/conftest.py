@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
@@ -63,3 +65,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.fail(f"EIGENGAP_REQUIRE_ALL is set, but {reason}", pytrace=False)
         if reason:
             pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The Chromium of the system, opened once."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
+        yield opened
+        opened.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.conftest import find_browser
 from tests.reporting.pages import HOSTILE, Parsed
 
 import eigengap as eg
@@ -67,13 +65,3 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     provenance = {"command": HOSTILE[0], "data": HOSTILE[2], HOSTILE[3]: HOSTILE[1]}
     path = folder / '"><svg onload=alert(1)>.html'
     return report(model, frame, path, color=HOSTILE[6], title=HOSTILE[0], provenance=provenance)
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
-        yield opened
-        opened.close()

@@ -19,8 +19,8 @@ from tests.reporting.pages import HOSTILE, Parsed
 
 import eigengap as eg
 from eigengap.extras import MissingExtraError
+from eigengap.plots.page import escaped_json
 from eigengap.reporting import page, report
-from eigengap.reporting.page import escaped_json
 from eigengap.reporting.words import clean, distinct
 
 MOST_BYTES = 3_000_000

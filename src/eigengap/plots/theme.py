@@ -9,6 +9,7 @@ from typing import Any
 
 from eigengap.extras import MissingExtraError
 from eigengap.persistence.atomic import require_writable, write_atomically
+from eigengap.plots.page import chart_page
 from eigengap.plots.palette import configuration
 
 SUFFIXES = (".png", ".svg", ".html", ".json")
@@ -64,7 +65,8 @@ def save(chart: Any, path: Any, *, dark: bool | None = None, scale: float = 2) -
 
     Notes
     -----
-    HTML holds all that it needs and opens without a network. JSON is the Vega-Lite specification.
+    HTML holds all that it needs and opens without a network; names of columns cannot run in it, and
+    its Content-Security-Policy allows no script but its own. JSON is the Vega-Lite specification.
 
     Examples
     --------
@@ -119,8 +121,8 @@ def rendered(chart: Any, suffix: str, scale: float = 2) -> bytes:
     if suffix == ".svg":
         drawn = vl_convert.vegalite_to_svg(spec, vl_version=version, allowed_base_urls=[])
         return str(drawn).encode()
-    page = vl_convert.vegalite_to_html(spec, vl_version=version, bundle=True, renderer="svg")
-    return str(page).encode()
+    bundle = vl_convert.javascript_bundle(vl_version=version)  # type: ignore[call-arg]
+    return chart_page(spec, str(bundle)).encode()
 
 
 def _vega_lite(vl_convert: Any) -> str:

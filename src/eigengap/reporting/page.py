@@ -7,16 +7,14 @@ and scripts, known by their SHA-256, count. Vega runs its expressions by an inte
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Sequence
 from functools import cache
-from hashlib import sha256
 from importlib import resources
 from typing import Any
 
 import eigengap
 from eigengap.extras import MissingExtraError
+from eigengap.plots.page import escaped_json, policy, require_closed, source_of
 from eigengap.reporting import theme
 from eigengap.reporting.bundle import SCHEMA, vega
 from eigengap.reporting.samples import ELLIPSES, Samples
@@ -32,10 +30,6 @@ LOCALE = {
     "minus": MINUS,
 }
 
-# In JSON and in scripts: what could end the element, or begin a comment in it. The two separators
-# are new lines to some parsers of JavaScript.
-ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-
 
 def page(
     sections: Sequence[Section],
@@ -48,11 +42,9 @@ def page(
     """The whole file as text."""
     css = theme.stylesheet() + _static("report.css")
     bundle, script = vega(), own_script()
-    for text in (bundle, script, css):
-        if "</script" in text.lower() or "</style" in text.lower() or "<!--" in text:
-            raise RuntimeError("a script or style of the report would end its own element")
+    require_closed(bundle, script, css)
     return _template().render(
-        policy=policy(scripts=(bundle, script), style=css),
+        policy=policy((bundle, script), source_of(css)),
         version=eigengap.__version__,
         title=title,
         subtitle=subtitle,
@@ -76,27 +68,6 @@ def own_script() -> str:
     return f'(() => {{\n"use strict";\n{parts}}})();'
 
 
-def policy(scripts: Sequence[str], style: str) -> str:
-    """The Content-Security-Policy: nothing, but these scripts and this style."""
-    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'sha256-{_digest(style)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def escaped_json(value: Any) -> str:
-    """JSON that no parser of HTML takes for anything else.
-
-    >>> escaped_json({"a": "</script>"})
-    '{"a":"\\\\u003c/script\\\\u003e"}'
-    """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for letter, escape in ESCAPES.items():
-        text = text.replace(letter, escape)
-    return text.encode("utf-8", "replace").decode()
-
-
 def _data(sections: Sequence[Section], samples: Samples | None) -> dict[str, Any]:
     charts = {
         f"chart-{figure.id}": figure.spec for section in sections for figure in section.figures
@@ -115,10 +86,6 @@ def _data(sections: Sequence[Section], samples: Samples | None) -> dict[str, Any
         "ellipses": ELLIPSES,
         "locale": LOCALE,
     }
-
-
-def _digest(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()
 
 
 def _static(name: str) -> str:

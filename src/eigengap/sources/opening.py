@@ -182,7 +182,7 @@ def _reader(address: Address, how: _How) -> Reader:
     try:
         reader = _of_kind(kind.name, kind.compression, address, how)
         check_not_empty((1, reader.n_features))
-    except UnreadableError:
+    except (UnreadableError, MemoryError):
         raise
     except ValueError as error:  # a column that is not there
         raise UnreadableError(str(path), str(error)) from None

@@ -6,6 +6,7 @@ only as values, and only in this form.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -31,6 +32,9 @@ OF_EVERY_OBJECT = frozenset(
     }
 )
 NO_WIDTH = "\u2060"
+# What a parser of HTML takes for the beginning or the end of an element, or for a comment. Altair
+# writes the specification into a script as it is, so that a name could end that script.
+MARKUP = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 def label(name: Any, longest: int = LONGEST) -> str:
@@ -46,12 +50,21 @@ def label(name: Any, longest: int = LONGEST) -> str:
     shown = "".join(_escaped(char) for char in cut).strip()
     if len(text) > longest or len(shown) > longest:
         shown = shown[: longest - 1] + "…"
-    return safe_value(shown) or NAMELESS
+    return not_markup(safe_value(shown)) or NAMELESS
 
 
 def safe_value(text: str) -> str:
     """A text that Vega can look up among others."""
     return text + NO_WIDTH if text in OF_EVERY_OBJECT else text
+
+
+def not_markup(text: str) -> str:
+    r"""A text that no parser of HTML takes for a tag: a mark of no width goes behind the "<".
+
+    >>> not_markup("</script>") == "<\u2060/script>", not_markup("x <5")
+    (True, 'x <5')
+    """
+    return MARKUP.sub(f"<{NO_WIDTH}", text)
 
 
 def labels(names: Iterable[Any], longest: int = LONGEST) -> list[str]:

@@ -18,6 +18,8 @@ from eigengap.extras import MissingExtraError
 from eigengap.sources.fields.grid import listed
 from eigengap.sources.files.address import INSIDE, find
 from eigengap.sources.files.file import Stamp, require_stamp
+from eigengap.sources.files.hdf5_outside import require_self_contained
+from eigengap.sources.files.zarr_metadata import require_sound
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import quote, whole
 
@@ -77,7 +79,10 @@ class FieldFile:
 
     @classmethod
     def at(cls, path: Path, variable: Hashable | None) -> FieldFile:
-        return cls(path, variable, Stamp.of(path))
+        """The file as it is now, if it can be opened without harm."""
+        stamp = Stamp.of(path)
+        _require_harmless(path, stamp.size)
+        return cls(path, variable, stamp)
 
     def require_unchanged(self) -> None:
         require_stamp(self.path, self.stamp, self.where)
@@ -205,6 +210,24 @@ def _open(path: Path) -> Any:
         ) from error
 
 
+def _require_harmless(path: Path, size: int) -> None:
+    """Refuse what xarray would follow to other files, or would read without end while opening."""
+    if path.is_dir():
+        require_sound(path)
+    elif _engine(path) == "h5netcdf" and find_spec("h5py") is not None:
+        import h5py
+
+        try:
+            with h5py.File(path, "r") as file:
+                require_self_contained(file, str(path), size)
+        except UnreadableError:
+            raise
+        except (OSError, ValueError, LookupError, RuntimeError, TypeError) as error:
+            raise UnreadableError(
+                str(path), f"it is not a whole NetCDF file ({_first_line(error)}); copy it anew"
+            ) from error
+
+
 def _engine(path: Path) -> str:
     with path.open("rb") as file:
         start = file.read(3)
@@ -242,7 +265,7 @@ def _has_dimensions(path: Path) -> bool:
 def _metadata(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

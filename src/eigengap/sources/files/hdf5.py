@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
 from eigengap.sources.checks import resolve_columns
+from eigengap.sources.files.claims import require_chunk, require_plausible
 from eigengap.sources.files.file import FileReader
+from eigengap.sources.files.hdf5_outside import outside_link, require_inside
 from eigengap.sources.files.members import choose_member, float_type, names_from
 from eigengap.sources.reader import UnreadableError
+from eigengap.sources.wording import quote
 
 MOST_CACHE = 256 << 20  # bytes of chunks that are kept decoded, so that none is decoded twice
 WHOLE_ROWS = 2 << 20  # bytes of rows of which some columns are chosen
@@ -30,12 +33,15 @@ class Hdf5Reader(FileReader):
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
         super().__init__(path)
         with self._opened(1 << 20) as file, self._told():
-            self._member = choose_member(self.where, _shapes(file), member)
+            self._member = self._choose(file, member)
             self.where = f"{path}::{self._member}"
             data = file[self._member]
+            require_inside(data, self.where)
             self.dtype = float_type(self.where, data.dtype, data.shape)
             self.n_rows, d = map(int, data.shape)
+            require_plausible(self.where, self.n_rows * d * data.dtype.itemsize, self._stamp.size)
             labels = _labels(data, d)
+            require_chunk(self.where, data.chunks, data.dtype.itemsize)
             self._band = _band_bytes(data)
         self._d = d
         self._chosen = None if columns is None else resolve_columns(columns, labels, d)
@@ -43,6 +49,19 @@ class Hdf5Reader(FileReader):
         self.names = labels
         if labels is not None and self._chosen is not None:
             self.names = tuple(labels[j] for j in self._chosen)
+
+    def _choose(self, file: Any, member: str | None) -> str:
+        try:
+            return choose_member(self.where, _shapes(file), member)
+        except UnreadableError as error:
+            link = outside_link(file)
+            if link is None:
+                raise
+            raise UnreadableError(
+                self.where,
+                f"{quote(link[0])} is a link to another file ({quote(link[1])}), which is not "
+                "followed; give the path of that file",
+            ) from error
 
     @contextmanager
     def _opened(self, cache: int) -> Iterator[Any]:
@@ -64,7 +83,7 @@ class Hdf5Reader(FileReader):
         """What h5py raises of a damaged file, with its name."""
         try:
             yield
-        except UnreadableError:
+        except (UnreadableError, MemoryError):
             raise
         except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise UnreadableError(self.where, f"it is damaged ({error}); copy it anew") from error

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
 from eigengap.sources.checks import resolve_columns
+from eigengap.sources.files.claims import require_chunk
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import choose_member, float_type, names_from
+from eigengap.sources.files.zarr_metadata import require_sound
 from eigengap.sources.reader import UnreadableError
 
 MOST_BAND = 256 << 20  # bytes of chunks side by side that are read together
@@ -27,6 +29,7 @@ class ZarrReader(FileReader):
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
         super().__init__(path)
         self._member: str | None = None
+        require_sound(path)
         node = self._opened()
         if not hasattr(node, "shape"):
             self._member = choose_member(self.where, dict(_shapes(node)), member)
@@ -44,6 +47,7 @@ class ZarrReader(FileReader):
         if labels is not None and self._chosen is not None:
             self.names = tuple(labels[j] for j in self._chosen)
         self._d = d
+        require_chunk(self.where, node.chunks, np.dtype(node.dtype).itemsize)
         self._chunk_rows, self._row_bytes = int(node.chunks[0]), d * np.dtype(node.dtype).itemsize
 
     def _opened(self) -> Any:
