@@ -23,6 +23,8 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from eigengap.control_groups import cpu_quota
+
 
 class _Asked:
     """That somebody is inside; forgotten, however he left, when nobody holds it any more."""
@@ -82,7 +84,9 @@ class _Account:
             threads for key, (_, threads) in self._inside.copy().items() if key not in self._leaving
         ]
         wishes = [threads for threads in asked if threads is not None]
-        return max(1, min([*wishes, all_ // max(1, len(asked) - len(wishes))]))
+        # BLAS knows of affinity, but not of what the container grants.
+        granted = min(all_, cpu_quota()) if asked else all_
+        return max(1, min([*wishes, int(granted) // max(1, len(asked) - len(wishes))]))
 
     def after_fork(self) -> _Account:
         """In a child, where nobody is inside: the first who comes and goes gives all back."""
@@ -159,10 +163,12 @@ def threads() -> int:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Cores that this process may use: by its affinity, and by the quota of its container."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    return int(min(count, cpu_quota()))
 
 
 @cache

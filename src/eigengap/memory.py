@@ -8,14 +8,17 @@ version 2 and version 1), and the limit on this process.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
+
+from eigengap import control_groups
 
 SHARE = 0.8  # of what is free that one fit may take
 _UNKNOWN = 8 << 30  # bytes, where the system does not tell
 _UNLIMITED = 1 << 62
-_CGROUP = Path("/sys/fs/cgroup")
-_PROC = Path("/proc")
+NAMES = {  # of a limit, of what is used, and of what was only read, by version of control groups
+    2: ("memory.max", "memory.current", "inactive_file"),
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
 
 
 class DoesNotFitError(MemoryError, ValueError):
@@ -44,7 +47,7 @@ def free_memory() -> int:
 
 def _free_of_system() -> int:
     try:
-        lines = (_PROC / "meminfo").read_text().splitlines()
+        lines = (control_groups.PROC / "meminfo").read_text().splitlines()
     except OSError:
         return _physical()
     found = dict(line.split(":", 1) for line in lines)
@@ -61,28 +64,9 @@ def _physical() -> int:
 def _free_of_container() -> int:
     """The least that is left in the groups of this process and the groups around them."""
     return min(
-        (_left(folder, *names) for folder, names in _groups()),
+        (_left(folder, *NAMES[version]) for folder, version in control_groups.groups("memory")),
         default=_UNLIMITED,
     )
-
-
-def _groups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
-    """Folders of the memory groups of this process, with the names that their version uses."""
-    two = ("memory.max", "memory.current", "inactive_file")
-    one = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-    try:
-        lines = (_PROC / "self/cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    inside = {c: path for _, c, path in (line.split(":", 2) for line in lines if ":" in line)}
-    for root, path, names in (
-        (_CGROUP, inside.get("", "/"), two),
-        (_CGROUP / "memory", inside.get("memory", "/"), one),
-    ):
-        parts = Path(path.lstrip("/")).parts
-        # In a container the path may be that of the host, and the root then is the group itself.
-        for k in range(len(parts) + 1):
-            yield root.joinpath(*parts[:k]), names
 
 
 def _left(folder: Path, limit: str, used: str, reclaimable: str) -> int:
@@ -113,7 +97,7 @@ def _free_of_process() -> int:
         most = resource.getrlimit(resource.RLIMIT_AS)[0]
         if most == resource.RLIM_INFINITY:
             return _UNLIMITED
-        pages = int((_PROC / "self/statm").read_text().split()[0])
+        pages = int((control_groups.PROC / "self/statm").read_text().split()[0])
         return max(most - pages * os.sysconf("SC_PAGE_SIZE"), 0)
     except (ImportError, OSError, ValueError):
         return _UNLIMITED

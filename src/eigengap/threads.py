@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
+
+from eigengap.blas import cores
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -16,7 +17,7 @@ def threads_for(n_jobs: int) -> int:
     """How many threads n_jobs asks for, in joblib's sense: -1 is one a core, -2 one less, ..."""
     if n_jobs == 0:
         raise ValueError("n_jobs=0 has no meaning; 1 is no threads, -1 is one a core")
-    return n_jobs if n_jobs > 0 else max((os.cpu_count() or 1) + 1 + n_jobs, 1)
+    return n_jobs if n_jobs > 0 else max(cores() + 1 + n_jobs, 1)
 
 
 def in_threads(fn: Callable[[T], R], items: Iterable[T], n_jobs: int | None) -> list[R]:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from eigengap import memory
+from eigengap import control_groups, memory
 from eigengap.memory import DoesNotFitError, require_pairs
 
 
@@ -21,7 +21,7 @@ def test_what_does_not_fit_is_refused_with_its_size(monkeypatch):
 
 
 def test_a_container_has_less_than_its_machine(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    monkeypatch.setattr(control_groups, "ROOT", tmp_path)
     alone = memory.free_memory()
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("400000\n")
@@ -35,8 +35,8 @@ def test_the_groups_around_a_group_limit_it_too(monkeypatch, tmp_path):
     proc = tmp_path / "proc" / "self"
     proc.mkdir(parents=True)
     (proc / "cgroup").write_text("4:memory:/outer/inner\n0::/\n")
-    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
-    monkeypatch.setattr(memory, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(control_groups, "ROOT", tmp_path)
+    monkeypatch.setattr(control_groups, "PROC", tmp_path / "proc")
     outer, inner = tmp_path / "memory/outer", tmp_path / "memory/outer/inner"
     inner.mkdir(parents=True)
     for group, most, used, read in ((outer, 5000, 4000, 100), (inner, 3000, 2500, 1000)):

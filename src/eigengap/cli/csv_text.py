@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.sources.array import F8
-from eigengap.sources.files.columns import write_columns
+from eigengap.sources.files.columns import Columns, write_columns
 from eigengap.sources.files.csv_aside import NOTHING, Aside
 from eigengap.sources.files.csv_cells import GAPS
 from eigengap.sources.files.csv_dialect import BOM, Dialect, look_at, newline_of
@@ -84,7 +84,7 @@ class CsvText(CsvReader):
             self.n_lost = sum(at > dialect.first for at in stream.comments) if self._aside else 0
         self.require_unchanged()
 
-    def _block(self, parts: list[list[NDArray[Any]]]) -> NDArray[Any]:
+    def _block(self, parts: list[Columns]) -> NDArray[Any]:
         rows = sum(len(columns[0]) for columns in parts)
         block = np.empty((rows, len(self._chosen)))
         start = 0

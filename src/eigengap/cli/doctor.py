@@ -44,6 +44,7 @@ def command(**given: Any) -> None:
 
 def facts() -> dict[str, Any]:
     import eigengap
+    from eigengap.blas import cores
     from eigengap.memory import free_memory
 
     return {
@@ -55,7 +56,7 @@ def facts() -> dict[str, Any]:
         "extras": {
             extra: {name: _version(name) for name in names} for extra, names in EXTRAS.items()
         },
-        "cores": _cores(),
+        "cores": cores(),
         "blas": _blas(),
         "memory_free": free_memory(),
         "compiled_kernels": _compiled(eigengap.__file__),
@@ -75,12 +76,6 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return "present" if find_spec(name.replace("-", "_")) is not None else None
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _blas() -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from eigengap.cli.errors import FileInTheWay, FileTrouble, WrongUsage, shown
+from eigengap.part_files import target_of
 
 DASH = "-"
 
@@ -69,7 +70,7 @@ def check_output(path: str, force: bool, option: str = "-o FILE") -> None:
         if sys.stdout is None:
             raise FileTrouble(f"standard output is closed; name a file: {option}")
         return
-    target = Path(path).expanduser()
+    target = Path(os.path.expanduser(path))
     try:
         if target.is_dir() and target.suffix != ".zarr":
             raise FileTrouble(f"{shown(path)} is a folder; name a file: {option}")
@@ -80,7 +81,7 @@ def check_output(path: str, force: bool, option: str = "-o FILE") -> None:
             raise FileInTheWay(
                 f"{shown(path)} exists. Overwrite it with --force, or name another: {option}"
             )
-        folder = Path(os.path.realpath(target)).parent
+        folder = _real(path, target).parent
         if not folder.is_dir():
             raise FileTrouble(
                 f"there is no folder {shown(target.parent)} to write {shown(target.name)} to"
@@ -89,6 +90,14 @@ def check_output(path: str, force: bool, option: str = "-o FILE") -> None:
             raise FileTrouble(f"the folder {shown(folder)} may not be written to")
     except ValueError as error:  # a null byte
         raise WrongUsage(f"{shown(path)} is no name of a file: {error}") from error
+
+
+def _real(path: str, target: Path) -> Path:
+    """The file behind links."""
+    try:
+        return target_of(target)
+    except OSError as error:
+        raise FileTrouble(f"{shown(path)} cannot be written: {error.strerror}") from error
 
 
 def check_apart(*paths: str | None) -> None:

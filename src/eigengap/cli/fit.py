@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,8 +99,8 @@ def _tell_next(model: Any, output: str, data: str, table: Any, narrator: Any) ->
 
 def _of_this_file(table: Any) -> Iterator[str]:
     """What has to be said of the file again, for no model knows it."""
-    names = table.names or ()
-    if any(names.count(names[j]) > 1 for j in table.features if names):
+    names, count = table.names, Counter(table.names or ())
+    if names is not None and any(count[names[j]] > 1 for j in table.features):
         yield f"--columns {','.join(map(str, table.features))}"
     if table.aside.first:
         yield f"--skip-rows {table.aside.first}"

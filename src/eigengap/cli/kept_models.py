@@ -151,7 +151,7 @@ def save_kept(estimator: Any, path: str, provenance: dict[str, Any]) -> int:
     from eigengap.persistence.model_file import save
 
     if path != "-":
-        return Path(save(estimator, Path(path).expanduser(), provenance=provenance)).stat().st_size
+        return os.stat(save(estimator, os.path.expanduser(path), provenance=provenance)).st_size
     import tempfile
 
     from eigengap.cli.files import copy_to_stdout

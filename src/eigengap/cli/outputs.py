@@ -63,7 +63,7 @@ def open_output(
     manner = manner or Manner("\t" if path.lower().endswith(".tsv") else ",")
     if path == DASH:
         return StandardOutput(names, manner)
-    target = Path(path).expanduser()
+    target = Path(os.path.expanduser(path))
     if form == TEXT:
         return CsvOutput(target, names, force, manner)
     if form == COLUMNS:

@@ -60,7 +60,7 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
     where = "standard output" if output == "-" else shown(output)
     narrator.say("Wrote", f"{where} ({size(count)})", wrote=output, bytes=count)
     if given["opens"]:
-        click.launch(Path(output).expanduser().resolve().as_uri())
+        click.launch(Path(os.path.expanduser(output)).resolve().as_uri())
     narrator.finish()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ def compile_cached(function: Callable[..., Any], signature: Any) -> tuple[Any, P
     """
     compiled = numba.njit(nogil=True, **OPTIONS)(function)
     try:
+        _require_place(function)
         compiled.enable_caching()
         compiled.compile(signature)
         return compiled, Path(compiled._cache._cache_file._index_path)
@@ -30,3 +32,13 @@ def compile_cached(function: Callable[..., Any], signature: Any) -> tuple[Any, P
         compiled = numba.njit(nogil=True, **OPTIONS)(function)
         compiled.compile(signature)
         return compiled, None
+
+
+def _require_place(function: Callable[..., Any]) -> None:
+    """Refuse a cache that numba would put into a new folder "~", for want of a home."""
+    if os.path.expanduser("~") != "~" or {"XDG_CACHE_HOME", "NUMBA_CACHE_DIR"} & set(os.environ):
+        return
+    folder = Path(function.__code__.co_filename).parent
+    beside = folder / "__pycache__"
+    if not os.access(beside if beside.exists() else folder, os.W_OK | os.X_OK):
+        raise RuntimeError("there is no place for a cache")

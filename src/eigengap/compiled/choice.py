@@ -19,6 +19,7 @@ from pathlib import Path
 
 from eigengap.compiled.posterior_numpy import LARGEST_SWEEP
 from eigengap.linalg import Array
+from eigengap.user_cache import user_cache
 
 LANES = 128  # columns that the kernel takes at a time; `posterior_numba` reads it from here
 VARIABLE = "EIGENGAP_COMPILED"
@@ -138,7 +139,9 @@ def _markers(module: str) -> Iterator[Path]:
     if asked:
         yield Path(asked) / name
     yield Path(__file__).parent / "__pycache__" / name
-    yield _user_cache() / "eigengap" / name
+    folder = user_cache()
+    if folder is not None:
+        yield folder / name
 
 
 def _key(module: str) -> str:
@@ -160,11 +163,3 @@ def _processor() -> str:
     except OSError:
         return platform.processor()
     return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
-
-
-def _user_cache() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from eigengap.compiled import choice, geodesics_scipy
-from eigengap.compiled.threads import allowed
+from eigengap.compiled.threads import workers_for
 from eigengap.linalg import Array
 from eigengap.threads import in_threads
 
@@ -182,7 +182,7 @@ def _in_groups(at: _Numbered, out: Array, n_jobs: int | None) -> None:
     in_threads(
         lambda first: rows(first, min(first + size, count)),
         range(0, count, size),
-        n_jobs or allowed(),
+        workers_for(n_jobs),
     )
 
 
@@ -196,5 +196,5 @@ def _one_by_one(at: _Numbered, sources: NDArray[Any], out: Array, n_jobs: int | 
             *at.graph, places, first, min(first + size, count), at.place, out
         ),
         range(0, count, size),
-        n_jobs or allowed(),
+        workers_for(n_jobs),
     )

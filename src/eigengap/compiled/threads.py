@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from eigengap.blas import threads
+from eigengap.blas import cores, threads
+from eigengap.threads import threads_for
 
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -24,6 +25,11 @@ def allowed() -> int:
     """As many threads as BLAS may use now: one limit rules both."""
     asked = os.environ.get("NUMBA_NUM_THREADS", "")
     return max(1, min(threads(), int(asked))) if asked.isdigit() else threads()
+
+
+def workers_for(n_jobs: int | None) -> int:
+    """As many threads as are asked for; by default as many as BLAS may use."""
+    return allowed() if n_jobs is None else threads_for(n_jobs)
 
 
 def over_columns(work: Callable[[int, int], int], c: int, grain: int) -> int:
@@ -67,7 +73,7 @@ def _executor() -> ThreadPoolExecutor:
     global _pool
     with _lock:
         if _pool is None:
-            workers = max(1, (os.cpu_count() or 2) - 1)
+            workers = max(1, cores() - 1)
             _pool = ThreadPoolExecutor(workers, thread_name_prefix="eigengap")
         return _pool
 

@@ -17,14 +17,13 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
-from eigengap.compiled.threads import allowed
+from eigengap.compiled.threads import workers_for
 from eigengap.estimators._distances import learned, nan_euclidean
 from eigengap.estimators._exhaustive import Exhaustive
 from eigengap.estimators._own_metric import Numbered, naming
 from eigengap.extras import MissingExtraError
 from eigengap.linalg import Array
 from eigengap.sources import as_source
-from eigengap.threads import threads_for
 
 TREE_DIMENSIONS = 12  # up to which SciPy's tree is faster than all distances
 WIDE = 30  # neighbours that the approximate search keeps while it improves them
@@ -257,8 +256,7 @@ class Neighbours:
     @property
     def _workers(self) -> int:
         """As many threads as are asked for, and otherwise as BLAS may use."""
-        asked = self.search.n_jobs
-        return allowed() if asked is None else threads_for(asked)
+        return workers_for(self.search.n_jobs)
 
     def _within(self, X: Any) -> scipy.sparse.csr_array:
         radius = self.search.radius
@@ -343,7 +341,7 @@ def _exact_index(search: Search, rows: Any) -> NearestNeighbors:
         metric=Numbered(search.metric) if callable(search.metric) else search.metric,
         p=search.p,
         metric_params=search.metric_params,
-        n_jobs=search.n_jobs,
+        n_jobs=None if search.n_jobs is None else workers_for(search.n_jobs),
     ).fit(rows)
     if search.metric_params and isinstance(search.metric, str):
         index.kneighbors(rows[:1], 1)  # which arguments it takes shows only now
@@ -369,7 +367,7 @@ def _approximate(search: Search, rows: Any) -> Any:
         metric_kwds={} if metric == "euclidean" else search.arguments,
         n_neighbors=max(search.n_neighbors + 1, WIDE),
         random_state=search.seed,
-        n_jobs=search.n_jobs or allowed(),
+        n_jobs=workers_for(search.n_jobs),
     )
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.blas import one_blas_thread
-from eigengap.compiled.threads import allowed
+from eigengap.compiled.threads import workers_for
 from eigengap.fitting.krylov import block_width, top_eigenpairs
 from eigengap.fitting.mds import fit_distances
 from eigengap.fitting.symmetric import FEW, SMALL, Eigenpairs, double_centred, leading_eigenpairs
@@ -169,7 +169,7 @@ class _Squares:
             work(slice(start, start + step), some)
 
         with one_blas_thread():
-            in_threads(piece, range(0, n, step), self.n_jobs or allowed())
+            in_threads(piece, range(0, n, step), workers_for(self.n_jobs))
 
 
 def _eigenpairs(squares: _Squares, q: int, dense: bool) -> tuple[Eigenpairs, int]:

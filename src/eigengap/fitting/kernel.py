@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 
 from eigengap.blas import one_blas_thread
-from eigengap.compiled.threads import allowed
+from eigengap.compiled.threads import workers_for
 from eigengap.fitting.krylov import block_width, top_eigenpairs
 from eigengap.fitting.symmetric import FEW, SMALL, Eigenpairs, double_centred, leading_eigenpairs
 from eigengap.linalg import Array, sign_rule
@@ -122,7 +122,7 @@ def fit_kernel_pca(
     total = float(np.diag(K) @ share) * sum_w
     if convention.centred:
         total -= sum_w * float(share @ means)
-    workers = n_jobs if n_jobs is not None and n_jobs > 0 else allowed()
+    workers = workers_for(n_jobs)
     system = _System(K, share if convention.centred else None, w, workers)
     pairs, lowest, passes = _solve(system, wanted, total, kernel.is_positive, dense=dense)
     lam = cleaned(pairs.lam, level if convention.centred else 0.0, n)
@@ -196,7 +196,7 @@ def pair_matrix(kernel: Kernel, X: Rows, n_jobs: int | None = None) -> Array:
         starts = range(0, n, STRIP)[::-1]  # the long ones first
         if isinstance(kernel, Function) or len(starts) == 1:
             n_jobs = 1
-        workers = n_jobs or allowed()  # one limit rules BLAS and our threads
+        workers = workers_for(n_jobs)
         with one_blas_thread():
             in_threads(strip, starts, workers)
     if not isinstance(kernel, Function):

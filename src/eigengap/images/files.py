@@ -9,7 +9,6 @@ completely or not at all, and over another one only where that is asked for.
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import struct
@@ -39,6 +38,7 @@ from eigengap.images.tiff import (
     tiff_bytes,
     trouble,
 )
+from eigengap.part_files import target_of
 from eigengap.persistence.atomic import write_atomically
 from eigengap.sources.reader import UnreadableError
 from eigengap.warn import warn
@@ -301,10 +301,7 @@ def write_image(
 def _require_place(target: str, where: str, force: bool) -> None:
     if os.path.exists(target) and not force:
         raise FileExistsError(f"{where} exists; name another file, or replace it with force=True")
-    real = os.path.realpath(target)
-    if os.path.islink(real):  # links that lead to one another, and to no file
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), where)
-    if not os.path.isdir(os.path.dirname(real)):
+    if not target_of(target).parent.is_dir():
         folder, name = os.path.split(where)
         raise FileNotFoundError(f"there is no folder {folder} to write {name} to")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eigengap.blas import one_blas_thread
-from eigengap.compiled.threads import allowed
+from eigengap.compiled.threads import workers_for
 from eigengap.linalg import Array
 from eigengap.models.kernels import Kernel, KernelOverflowError, Rows
 from eigengap.threads import in_threads
@@ -57,7 +57,7 @@ class LandmarkMap:
         pieces = row_pieces(X.shape[0], self.m)
         if len(pieces) == 1:
             return self._of_piece(X)
-        workers = n_jobs or allowed()  # one limit rules BLAS and our threads
+        workers = workers_for(n_jobs)
         with one_blas_thread():
             parts = in_threads(lambda rows: self._of_piece(X[rows]), pieces, workers)
         return np.concatenate(parts)

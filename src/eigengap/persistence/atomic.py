@@ -8,66 +8,54 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
-import time
 from contextlib import suppress
 from pathlib import Path
 
-SUFFIX = ".part"
-LONGEST = 50  # letters of a file's name in that of its part, for names have a largest length
-STALE = 60.0  # seconds after which a part that nobody has written to is what a crash has left
+from eigengap import part_files
+from eigengap.part_files import Part, target_of
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Put `data` under `path`, or leave what is there as it was and raise OSError."""
-    target = _target(path)
-    part = _part(target)
+    target = target_of(path)
+    part = Part(target)
     try:
         _write_through(part, data, _mode_of(target))
-        os.replace(part, target)
-    except BaseException:
+        part.publish()
+    except OSError as error:  # which names the part, or nothing where the disk is full
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
+    finally:
         with suppress(OSError):
-            part.unlink()
-        raise
+            part.remove()  # unless it has its name by now
+        part.release()
     _sync_folder(target.parent)
 
 
 def require_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a path that nothing can be written to, before work is done for it."""
-    target = _target(path)
-    part = _part(target)
     try:
+        target = target_of(path)
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file")
         target.exists()  # whether the name is one at all
-        _write_through(part, b"\0", None)
+        part = Part(target)
+        try:
+            _write_through(part, b"\0", None)
+        finally:
+            with suppress(OSError):
+                part.remove()
+            part.release()
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise type(error)(
             error.errno, f"cannot write {path}: {reason}. Give another path"
         ) from None
-    finally:
-        with suppress(OSError):
-            part.unlink()
 
 
 def sweep(path: str | os.PathLike[str]) -> None:
     """Remove what a process that was killed in the middle of writing has left beside `path`."""
-    target = _target(path)
     with suppress(OSError):
-        for part in target.parent.glob(f".{_literal(target.name[:LONGEST])}.*{SUFFIX}"):
-            with suppress(OSError):
-                if time.time() - part.stat().st_mtime > STALE:
-                    part.unlink()
-
-
-def _target(path: str | os.PathLike[str]) -> Path:
-    """The file itself where `path` is a link to it: a rename would replace the link."""
-    return Path(os.path.realpath(path))
-
-
-def _part(target: Path) -> Path:
-    return target.with_name(f".{target.name[:LONGEST]}.{secrets.token_hex(6)}{SUFFIX}")
+        part_files.sweep(target_of(path))
 
 
 def _mode_of(target: Path) -> int | None:
@@ -77,10 +65,9 @@ def _mode_of(target: Path) -> int | None:
         return None
 
 
-def _write_through(part: Path, data: bytes, mode: int | None) -> None:
-    """Write a new file to the disk; its mode is that of the umask, or the one given."""
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
-    with os.fdopen(os.open(part, flags, 0o666), "wb") as file:
+def _write_through(part: Part, data: bytes, mode: int | None) -> None:
+    """Write to the disk; the mode is that of the umask, or the one given."""
+    with os.fdopen(part.number, "wb", closefd=False) as file:
         if mode is not None and hasattr(os, "fchmod"):
             os.fchmod(file.fileno(), mode)
         file.write(data)
@@ -96,8 +83,3 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _literal(name: str) -> str:
-    """The name as a pattern of glob that matches it alone."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

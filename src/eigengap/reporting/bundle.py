@@ -8,14 +8,13 @@ those seconds again and nothing else.
 from __future__ import annotations
 
 import hashlib
-import os
-import sys
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 from eigengap.extras import MissingExtraError
 from eigengap.persistence.atomic import write_atomically
+from eigengap.user_cache import user_cache
 
 VEGA_LITE = "6.1"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name; nothing is fetched
@@ -27,7 +26,10 @@ def vega() -> str:
         maker = f"vl-convert-{version('vl-convert-python')}"
     except ModuleNotFoundError:
         raise MissingExtraError("the report", "vl-convert-python", "cli") from None
-    kept = cache_folder() / f"vega-lite-{VEGA_LITE}-{maker}.js"
+    folder = user_cache()
+    if folder is None:
+        return bundled()
+    kept = folder / f"vega-lite-{VEGA_LITE}-{maker}.js"
     found = _read(kept)
     if found is None:
         found = bundled()
@@ -42,20 +44,6 @@ def bundled() -> str:
     import vl_convert
 
     return str(vl_convert.javascript_bundle(vl_version=VEGA_LITE))  # type: ignore[call-arg]
-
-
-def cache_folder() -> Path:
-    """Where this user's programs keep what they can make again; EIGENGAP_CACHE_DIR rules."""
-    given = os.environ.get("EIGENGAP_CACHE_DIR")
-    if given:
-        return Path(given)
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "eigengap"
 
 
 def _read(path: Path) -> str | None:

@@ -6,7 +6,8 @@ The phrases about shape are scikit-learn's, because its estimator checks look fo
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from difflib import get_close_matches
 from math import isfinite, isnan
 from numbers import Real
@@ -154,15 +155,20 @@ def resolve_columns(columns: Any, names: Sequence[Any] | None, d: int) -> list[i
         if len(chosen) != d:
             raise ValueError(f"columns has {len(chosen)} truth values but X has {d} columns")
         return [int(j) for j in np.flatnonzero(chosen)]
-    found = [_position(c, names, d) for c in chosen]
-    twice = next((j for i, j in enumerate(found) if j in found[:i]), None)
+    places: dict[Any, list[int]] = {}
+    for j, name in enumerate(names or ()):
+        places.setdefault(name, []).append(j)
+    found = [_position(c, names, places, d) for c in chosen]
+    twice = next((j for j, count in Counter(found).items() if count > 1), None)
     if twice is not None:
         label = names[twice] if names is not None else twice
         raise ValueError(f"columns chooses {show(label)} more than once")
     return found
 
 
-def _position(choice: Any, names: Sequence[Any] | None, d: int) -> int:
+def _position(
+    choice: Any, names: Sequence[Any] | None, places: dict[Any, list[int]], d: int
+) -> int:
     if isinstance(choice, int | np.integer):
         j = operator.index(choice)
         if not -d <= j < d:
@@ -172,7 +178,7 @@ def _position(choice: Any, names: Sequence[Any] | None, d: int) -> int:
         raise ValueError(
             f"columns chooses {show(choice)} but X has no column names; use integer positions"
         )
-    matches = [j for j, name in enumerate(names) if name == choice]
+    matches = places.get(choice, []) if isinstance(choice, Hashable) else []
     if len(matches) > 1:
         raise ValueError(
             f"columns chooses {show(choice)}, which names {len(matches)} columns (positions "

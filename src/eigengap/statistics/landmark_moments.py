@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from eigengap.blas import one_blas_thread
-from eigengap.compiled.threads import allowed
+from eigengap.compiled.threads import workers_for
 from eigengap.linalg import Array
 from eigengap.models.kernels import Kernel, Rows
 from eigengap.models.landmark import row_pieces
@@ -51,7 +51,7 @@ class LandmarkMoments:
 
         step = -(-len(pieces) // GROUPS)
         groups = [pieces[i : i + step] for i in range(0, len(pieces), step)]
-        workers = n_jobs or allowed()  # one limit rules BLAS and our threads
+        workers = workers_for(n_jobs)
         with one_blas_thread():
             return merge_tree(in_threads(partial(cls._of_pieces, block, at), groups, workers))
 

@@ -6,10 +6,12 @@ Blocks are in Fortran's order: products with them are as fast, and columns are c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]  # an array holds them as its rows
 
 TILE = 1 << 20  # bytes of the block that are written together, so that they stay in cache
 LEAST_ROWS = 512  # of a tile, or calls would cost more than the copying
@@ -49,7 +51,7 @@ class Blocks:
 
 
 def in_blocks(
-    parts: Iterable[Sequence[NDArray[Any]]], rows: int, d: int, dtype: np.dtype[Any]
+    parts: Iterable[Columns], rows: int, d: int, dtype: np.dtype[Any]
 ) -> Iterator[NDArray[Any]]:
     """Parts, each of d columns of equal length, as blocks of `rows` rows, the last one excepted."""
     blocks = Blocks(rows, d, dtype)
@@ -59,16 +61,26 @@ def in_blocks(
     yield from blocks.rest()
 
 
-def write_across(views: Sequence[NDArray[Any]], columns: Sequence[NDArray[Any]]) -> None:
+def write_across(views: Sequence[NDArray[Any]], columns: Columns) -> None:
     """The columns into parts of blocks that lie one below the other."""
     start = 0
     for view in views:
-        write_columns(view, [column[start : start + len(view)] for column in columns])
-        start += len(view)
+        stop = start + len(view)
+        if isinstance(columns, np.ndarray):
+            write_columns(view, columns[:, start:stop])
+        else:
+            write_columns(view, [column[start:stop] for column in columns])
+        start = stop
 
 
-def write_columns(block: NDArray[Any], columns: Sequence[NDArray[Any]]) -> None:
-    """The columns (m,) into block (m, d); in C order, a few rows of all columns at a time."""
+def write_columns(block: NDArray[Any], columns: Columns) -> None:
+    """The columns (m,) into block (m, d); in C order, a few rows of all columns at a time.
+
+    Columns that are the rows of one array (d, m) are written in one step.
+    """
+    if isinstance(columns, np.ndarray):
+        block[...] = columns.T
+        return
     if block.strides[0] == block.itemsize:
         step = max(1, len(block))
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import nan
+from typing import Any
 
 # The spellings of "missing" that pandas takes by default, and a cell with nothing in it.
 GAPS = frozenset(
@@ -38,6 +39,19 @@ class Cells:
         if _NUMBER.fullmatch(text) or _INFINITE.fullmatch(text):
             return float(text)
         return TRUTH.get(text.lower())
+
+    def to_arrow(self, kinds: dict[str, Any]) -> Any:
+        """The same to pyarrow, for columns of these types."""
+        from pyarrow import csv
+
+        return csv.ConvertOptions(
+            column_types=kinds,
+            include_columns=list(kinds),
+            null_values=[gap.encode("latin-1").decode() for gap in sorted(self.gaps)],
+            strings_can_be_null=False,
+            decimal_point=self.decimal,
+            check_utf8=False,
+        )
 
     def is_gap(self, text: str) -> bool:
         return text.strip() in self.gaps

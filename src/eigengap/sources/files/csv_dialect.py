@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 from eigengap.sources.files.csv_cells import Cells, has_decimal_comma, has_decimal_point
 from eigengap.sources.files.csv_header import is_header
+from eigengap.sources.files.csv_rows import LONGEST_ROW
 from eigengap.sources.reader import UnreadableError
 
 LOOKED_AT = 1000  # rows
@@ -103,10 +105,40 @@ def rows_of(text: str, separator: str, line: int = 1) -> Iterator[Row]:
 
     reader = csv.reader(lines(), delimiter=separator)
     before = 0
-    for cells in reader:
-        if cells:
-            yield Row(cells, line + before, taken)
-        before = reader.line_num
+    with _long_fields:
+        for cells in reader:
+            if cells:
+                yield Row(cells, line + before, taken)
+            before = reader.line_num
+
+
+class _LongFields:
+    """Fields of any length: by a wrong separator a row of 20 000 columns is one of them.
+
+    The csv module has one limit for the whole process. The first who comes raises it, and the last
+    who leaves restores it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._found = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._found = csv.field_size_limit()
+                csv.field_size_limit(max(self._found, LONGEST_ROW))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                csv.field_size_limit(self._found)
+
+
+_long_fields = _LongFields()
 
 
 def newline_of(head: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from eigengap.sources.files.csv_above import way_past
@@ -131,7 +132,7 @@ def refuse_text_columns(where: str, dialect: Dialect, chosen: Sequence[int]) -> 
     if count := labels(dialect, chosen):
         raise UnreadableError(where, on_labels(dialect, chosen, count))
     told = [f"{column(dialect.names, j)} ({look})" for j, look in refused.items()]
-    numeric = [_label(dialect, j) for j in chosen if j not in refused]
+    numeric = _labels(dialect, [j for j in chosen if j not in refused])
     raise refuse_columns(where, told, numeric, _hint(list(refused.values())))
 
 
@@ -176,7 +177,7 @@ def _hint(looks: list[_Look]) -> str:
 
 def _text(where: str, row: Row, j: int, dialect: Dialect, chosen: Sequence[int]) -> UnreadableError:
     shown = quote(_shown(row.cells[j]))
-    others = [_label(dialect, k) for k in chosen if k != j]
+    others = _labels(dialect, [k for k in chosen if k != j])
     leave = f"; or leave the column out: columns={choice(others)}" if others else ""
     found = look_of(_shown(row.cells[j]), dialect.cells.decimal)
     told = "" if found is None else f"It {found}. "
@@ -187,10 +188,13 @@ def _text(where: str, row: Row, j: int, dialect: Dialect, chosen: Sequence[int])
     )
 
 
-def _label(dialect: Dialect, j: int) -> str | int:
-    """A column as `columns=` takes it: by name where that is its alone."""
+def _labels(dialect: Dialect, positions: Sequence[int]) -> list[str | int]:
+    """Columns as `columns=` takes them: each by name where that is its alone."""
     names = dialect.names
-    return names[j] if names is not None and names[j] and names.count(names[j]) == 1 else j
+    if names is None:
+        return list(positions)
+    count = Counter(names)
+    return [names[j] if names[j] and count[names[j]] == 1 else j for j in positions]
 
 
 def _shown(cell: str) -> str:

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from eigengap.extras import MissingExtraError
 from eigengap.sources.array import F8
 from eigengap.sources.checks import resolve_columns
-from eigengap.sources.files.columns import in_blocks
+from eigengap.sources.files.columns import Columns, in_blocks
 from eigengap.sources.files.csv_aside import NOTHING, Aside, Beside
 from eigengap.sources.files.csv_cells import GAPS
 from eigengap.sources.files.csv_dialect import look_at, newline_of
 from eigengap.sources.files.csv_faults import first_fault, refuse_text_columns, require_even
 from eigengap.sources.files.csv_rows import chunks
+from eigengap.sources.files.csv_wide import wide_rows
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.refusal import choice
 from eigengap.sources.reader import UnreadableError
@@ -30,6 +31,7 @@ from eigengap.sources.wording import first_repeated, quote
 HEAD = 1 << 18  # bytes that are looked at first
 LEAST_CHUNK, MOST_CHUNK = 1 << 16, 4 << 20  # bytes that are parsed together
 PARSED = 1 << 20  # bytes of them that one thread parses
+WIDE = 512  # columns from which on one long column is faster to parse than many short ones
 
 
 class CsvReader(FileReader):
@@ -131,7 +133,7 @@ class CsvReader(FileReader):
         size = min(MOST_CHUNK, max(LEAST_CHUNK, 8 * rows * self._dialect.n_columns))
         return in_blocks(self._parts(size), rows, self.n_features, self.dtype)
 
-    def _parts(self, size: int) -> Iterator[list[NDArray[Any]]]:
+    def _parts(self, size: int) -> Iterator[Columns]:
         dialect = self._dialect
         slow: set[int] = set()  # columns with cells that pyarrow does not read as numbers
         with self._opened() as stream:
@@ -160,9 +162,14 @@ class CsvReader(FileReader):
                 blank = number
         return blank
 
-    def _numbers(self, chunk: bytes, line: int, slow: set[int]) -> Iterator[list[NDArray[Any]]]:
+    def _numbers(self, chunk: bytes, line: int, slow: set[int]) -> Iterator[Columns]:
         import pyarrow as pa
 
+        if self._dialect.n_columns >= WIDE and not slow:
+            rows = wide_rows(chunk, self._dialect, self._chosen, PARSED)
+            if rows is not None:
+                yield rows.T
+                return
         try:
             table = self._parsed(chunk, slow)
         except pa.ArrowException as error:
@@ -182,7 +189,6 @@ class CsvReader(FileReader):
         import pyarrow as pa
         from pyarrow import csv
 
-        cells = self._dialect.cells
         single = as_text or b'"' in chunk or len(chunk) < 2 * PARSED
         kinds = {str(j): pa.binary() if j in as_text else pa.float64() for j in self._chosen}
         return csv.read_csv(
@@ -194,14 +200,7 @@ class CsvReader(FileReader):
             parse_options=csv.ParseOptions(
                 delimiter=self._dialect.separator, newlines_in_values=b'"' in chunk
             ),
-            convert_options=csv.ConvertOptions(
-                column_types=kinds,
-                include_columns=list(kinds),
-                null_values=[gap.encode("latin-1").decode() for gap in sorted(cells.gaps)],
-                strings_can_be_null=False,
-                decimal_point=cells.decimal,
-                check_utf8=False,
-            ),
+            convert_options=self._dialect.cells.to_arrow(kinds),
         )
 
     def _column(self, column: Any) -> NDArray[Any] | None:

@@ -53,6 +53,13 @@ def last_row_end(buffer: bytes, newline: bytes) -> int:
     return 0
 
 
+def outside_quotes(buffer: bytes, places: np.ndarray) -> np.ndarray:
+    """Those of the places in a buffer of whole rows that lie outside of fields in quotes."""
+    openings, ends = _quoted(buffer)
+    before = np.searchsorted(openings, places)  # fields in quotes that open before each place
+    return places[np.append(0, ends)[before] <= places]
+
+
 def _open_quote(buffer: bytes) -> int | None:
     """Where a quote opens that is not closed, if there is one."""
     if QUOTE not in buffer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def open_sink(path: Any, names: Sequence[str] | None = None, *, force: bool = Fa
     <BLANKLINE>
     >>> folder.cleanup()
     """
-    target = Path(path).expanduser()
+    target = Path(os.path.expanduser(path))
     name = target.name.lower()
     if name.endswith(".npy"):
         from eigengap.sources.sinks.npy import NpySink

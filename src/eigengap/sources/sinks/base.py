@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.part_files import Part, target_of
 from eigengap.sources.wording import first_repeated, quote, whole
 
 GATHERED = 8 << 20  # bytes of rows that are written together
@@ -30,16 +30,15 @@ class Sink(ABC):
 
     def __init__(self, path: Path, names: Sequence[str] | None, force: bool) -> None:
         self.path = path
-        self._target = Path(os.path.realpath(path))  # the file and not the link to it
+        self._target = target_of(path)
         self._force = force
         self.names = None if names is None else tuple(map(str, names))
         self.n_rows = 0
         self.n_features: int | None = None if self.names is None else len(self.names)
         self.dtype: np.dtype[Any] | None = None
         self._waiting: list[NDArray[Any]] = []
+        self._part: Part | None = None  # what is written to
         self._refuse()
-        tail = f".{secrets.token_hex(4)}.part"
-        self._temporary = self._target.with_name(f".{self._target.name[:200]}{tail}")
 
     @abstractmethod
     def _begin(self) -> None:
@@ -98,6 +97,8 @@ class Sink(ABC):
         except BaseException:
             self._discard()
             raise
+        assert self._part is not None
+        self._part.release()
 
     def _check(self, rows: NDArray[Any]) -> None:
         if rows.ndim != 2 or rows.dtype.kind not in "fiub":
@@ -157,18 +158,19 @@ class Sink(ABC):
 
     def _publish(self) -> None:
         """From the temporary name to the final one."""
+        assert self._part is not None
         if self._target.is_dir():
-            self._replace_folder()
+            self._replace_folder(self._part.path)
         else:
-            os.replace(self._temporary, self._target)
+            self._part.publish()
         _sync(self._target.parent)
 
-    def _replace_folder(self) -> None:
+    def _replace_folder(self, new: Path) -> None:
         """A folder cannot be replaced in one step: the old one makes way, or returns."""
-        aside = self._temporary.with_suffix(".old")
+        aside = new.with_suffix(".old")
         os.rename(self._target, aside)
         try:
-            os.rename(self._temporary, self._target)
+            os.rename(new, self._target)
         except BaseException:
             os.rename(aside, self._target)
             raise
@@ -179,10 +181,9 @@ class Sink(ABC):
         try:
             self._abandon()
         finally:
-            if self._temporary.is_dir():
-                shutil.rmtree(self._temporary, ignore_errors=True)
-            else:
-                self._temporary.unlink(missing_ok=True)
+            if self._part is not None:
+                self._part.remove()
+                self._part.release()
 
 
 class FileSink(Sink):
@@ -192,8 +193,9 @@ class FileSink(Sink):
 
     def _create(self) -> Any:
         """The temporary file, which must not be there yet, with the permissions of a new one."""
-        number = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        self._file = os.fdopen(number, "w+b")
+        self._part = Part(self._target)
+        # Closed before the part has its name, until when it has to be locked.
+        self._file = os.fdopen(self._part.number, "w+b", closefd=False)
         return self._file
 
     def _close(self) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
+from eigengap.part_files import Part
 from eigengap.sources.files.formats import ZARR
 from eigengap.sources.sinks.base import Sink
 
@@ -32,8 +33,9 @@ class ZarrSink(Sink):
         assert self.n_features is not None
         self._chunk = max(1, CHUNK // max(1, self.dtype.itemsize * self.n_features))
         self._rest: NDArray[Any] = np.empty((0, self.n_features), dtype=self.dtype)
+        self._part = Part(self._target, is_folder=True)
         self._array = zarr.open_array(
-            str(self._temporary),
+            str(self._part.path),
             mode="w-",
             shape=(0, self.n_features),
             chunks=(self._chunk, max(1, self.n_features)),
