@@ -25,7 +25,6 @@ from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.rank import factor_parameters, ppca_parameters
 from eigengap.sources import as_source
-from eigengap.sources.array import present_rows
 from eigengap.threads import in_threads
 from eigengap.warn import silence
 
@@ -145,7 +144,7 @@ class _Table:
                     "given models, not ones that choose"
                 )
         codes = getattr(smaller, "missing_values", nan)
-        source = present_rows(as_source(X, sample_weight=sample_weight, missing_values=codes))
+        source = as_source(X, sample_weight=sample_weight, missing_values=codes).present()
         return cls(source.collect(), getattr(source, "weight", None))
 
     def fit(self, model: Any, values: Any = None) -> Any:
