@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         UnitsWarning,
     )
     from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
+    from eigengap.estimators._noise import HeavyTailsWarning
     from eigengap.estimators._partial import ContinuedFitWarning, LostDigitsWarning
     from eigengap.estimators._whole import SampledWarning
     from eigengap.estimators.autoencoder import Autoencoder
@@ -136,6 +137,7 @@ __all__ = [
     "GeodesicMap",
     "GowerMap",
     "Graph",
+    "HeavyTailsWarning",
     "HeywoodWarning",
     "Intervals",
     "Isomap",
@@ -240,6 +242,7 @@ _HOME = {
     "GeodesicMap": "eigengap.models.geodesic",
     "GowerMap": "eigengap.models.distances",
     "Graph": "eigengap.models.graph",
+    "HeavyTailsWarning": "eigengap.estimators._noise",
     "HeywoodWarning": "eigengap.estimators.factor_analysis",
     "ICA": "eigengap.estimators.ica",
     "Intervals": "eigengap.intervals",

@@ -117,8 +117,93 @@ def test_one_component_too_few_is_found():
         (eg.PPCA(2, scale=True), eg.FactorAnalysis(2), "scale=True"),
         (eg.PPCA(1, loading_precision=1.0), eg.PPCA(2), "loading_precision"),
         (eg.PPCA("auto"), eg.PPCA(2), "n_components as a number"),
+        (eg.PPCA(1), eg.PPCA(2, scale=True), "estimated units"),
+        (eg.PPCA(1), eg.PPCA(2, noise_variance=0.5), "given noise_variance=0.5"),
+        (eg.PPCA(1, noise_variance=1.0), eg.PPCA(2, noise_variance=0.5), "the smaller one 1.0"),
+        (eg.PPCA(1), eg.PPCA(2, fit_mean=False), "fit_mean=False"),
+        (eg.PPCA(1, missing_values=-9.0), eg.FactorAnalysis(1), "different tables"),
+        (eg.PPCA(5), eg.PPCA(6), "same number of free parameters"),
+        (eg.FactorAnalysis(3), eg.FactorAnalysis(4), "same number of free parameters"),
+        (eg.PPCA(5), eg.FactorAnalysis(5), "same number of free parameters"),
+        (eg.PCA(1), eg.PCA(2), "got PCA"),
+        (eg.BayesianPCA(1), eg.PPCA(2), "got BayesianPCA"),
+        (eg.PPCA(1), eg.PPCA(2, noise="student"), "student"),
     ],
 )
 def test_what_is_no_test(smaller, larger, words):
     with pytest.raises(ValueError, match=words):
         likelihood_ratio_test(smaller, larger, table(50, np.random.default_rng(8)))
+
+
+@pytest.mark.parametrize(
+    ("smaller", "larger", "df"),
+    [
+        (eg.PPCA(4), eg.PPCA(5), 2),
+        (eg.PPCA(1, noise_variance=1.0), eg.PPCA(1), 1),
+        (eg.PPCA(5, noise_variance=0.1), eg.PPCA(6, noise_variance=0.1), 1),
+        (eg.PPCA(1, fit_mean=False), eg.PPCA(1), 6),
+        (eg.FactorAnalysis(2), eg.FactorAnalysis(3), 4),
+        (eg.PPCA(3), eg.FactorAnalysis(4), 5),
+    ],
+)
+def test_degrees_of_freedom_are_the_difference_of_dimensions(smaller, larger, df):
+    """The dimension of a family of covariances is the rank of its derivative, found numerically."""
+    X = table(60, np.random.default_rng(8))
+    found = likelihood_ratio_test(smaller, larger, X, method="chi2")
+    assert found.df == df == _dimension(larger) - _dimension(smaller)
+
+
+def _dimension(model):
+    rng, d, q = np.random.default_rng(0), 6, model.n_components
+
+    def covariance(theta):
+        W, noise = theta[: d * q].reshape(d, q), theta[d * q :]
+        return (W @ W.T + np.diag(np.broadcast_to(noise, d)))[np.tril_indices(d)]
+
+    diagonal = isinstance(model, eg.FactorAnalysis)
+    given = getattr(model, "noise_variance", None)
+    n_noise = d if diagonal else 1
+    theta = np.concatenate([rng.normal(size=d * q), 1.0 + rng.random(n_noise)])
+    free = d * q + (n_noise if given is None else 0)
+    step = 1e-5 * np.eye(len(theta))[:free]
+    derivative = [(covariance(theta + h) - covariance(theta - h)) / 2e-5 for h in step]
+    rank = int(np.linalg.matrix_rank(np.array(derivative), tol=1e-6))
+    return rank + (d if getattr(model, "fit_mean", True) else 0)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("pair", ["rank", "noise", "rank of scaled", "rank of factors"])
+def test_a_larger_fit_that_stops_short_goes_on_from_the_smaller_one(pair):
+    smaller, larger = {
+        "rank": (eg.PPCA(2), eg.PPCA(3, max_iter=1)),
+        "noise": (eg.PPCA(2), eg.FactorAnalysis(2, max_iter=1)),
+        "rank of scaled": (eg.PPCA(2, scale=True), eg.PPCA(3, max_iter=1, scale=True)),
+        "rank of factors": (eg.FactorAnalysis(2), eg.FactorAnalysis(3, max_iter=1)),
+    }[pair]
+    X = table(80, np.random.default_rng(3), missing=0.4) * [1.0, 2.0, 1.0, 3.0, 1.0, 1.0]
+    alone = [model.fit(X).log_likelihood_ for model in (smaller, larger)]
+    assert alone[1] < alone[0]
+    found = likelihood_ratio_test(smaller, larger, X, method="chi2")
+    assert found.log_likelihoods[0] == pytest.approx(alone[0])
+    assert 0.0 <= found.statistic < 10.0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("n", "seed"), [(60, 4), (200, 7)])
+def test_ranks_of_factors_with_most_values_missing(n, seed):
+    # Both fits of three factors end at a local maximum below that of two.
+    rng = np.random.default_rng(seed)
+    q = 2 if n == 60 else 1
+    X = rng.normal(size=(n, q)) @ rng.normal(size=(q, 6)) + rng.normal(size=(n, 6)) / q
+    X[rng.random(X.shape) < 0.6] = np.nan
+    found = likelihood_ratio_test(eg.FactorAnalysis(2), eg.FactorAnalysis(3), X, method="chi2")
+    assert found.log_likelihoods[1] >= found.log_likelihoods[0]
+
+
+def test_every_kind_of_random_state():
+    X = table(40, np.random.default_rng(1))
+    states = (None, np.random.default_rng(0), np.random.RandomState(0), 7)
+    for state in states:
+        found = likelihood_ratio_test(eg.PPCA(1), eg.PPCA(2), X, n_boot=2, random_state=state)
+        assert found.replicates.shape == (2,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -9,7 +11,7 @@ from scipy.optimize import approx_fprime
 from scipy.stats import kstest, multivariate_t
 from scipy.stats import t as student_t
 
-from eigengap import PPCA, FactorAnalysis, LinearGaussian
+from eigengap import PPCA, FactorAnalysis, HeavyTailsWarning, LinearGaussian
 from eigengap.fitting.gaussian_em import EMOptions, StudentRows, fit_by_em
 from eigengap.linalg import principal_angles
 from eigengap.models.student import StudentLinearGaussian
@@ -223,3 +225,62 @@ def test_closed_form_and_cell_sd_are_refused_with_words():
         PPCA(1, noise="student", degrees_of_freedom=0).fit(X)
     with pytest.raises(ValueError, match="positive and finite"):
         model(nu=-1.0)
+
+
+# Very heavy tails --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "nu"), [(PPCA, 0.4), (PPCA, 0.8), (FactorAnalysis, 0.8)])
+@pytest.mark.filterwarnings("ignore")
+def test_fewer_degrees_of_freedom_than_one_are_learned(kind, nu):
+    X = with_gaps(model(nu=nu, d=4, q=1).sample(300, np.random.default_rng(3)), 0.2)
+    learned = kind(1, noise="student").fit(X)
+    found = learned.degrees_of_freedom_
+    assert found == pytest.approx(nu, rel=0.25)
+    for other in (0.8 * found, 1.25 * found, 1.0):
+        given = kind(1, noise="student", degrees_of_freedom=other).fit(X)
+        assert given.log_likelihood_ < learned.log_likelihood_ - 0.5
+
+
+def skewed_table():
+    """Weights that span decades beside columns that do not, as of mammals and their sleep."""
+    rng = np.random.default_rng(4)
+    size = rng.normal(size=80)
+    weights = np.exp(np.column_stack([2.5 * size, 2.0 * size + 0.5 * rng.normal(size=80)]))
+    others = -size[:, None] + rng.normal(size=(80, 2)) + 20.0
+    X = np.hstack([weights, others])
+    hidden = rng.random(X.shape) < 0.25
+    hidden[np.arange(80), np.argmin(hidden, axis=1)] = False
+    return np.where(hidden, np.nan, X)
+
+
+def test_skewed_columns_are_named_and_their_logarithms_are_the_way_out():
+    X = skewed_table()
+    with pytest.warns(HeavyTailsWarning, match="logarithm of the skewed columns 0, 1, or set"):
+        heavy = PPCA(1, noise="student", scale=True).fit(X)
+    assert heavy.degrees_of_freedom_ <= 2.0
+    X[:, :2] = np.log(X[:, :2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HeavyTailsWarning)
+        light = PPCA(1, noise="student", scale=True).fit(X)
+        PPCA(1, noise="student", scale=True, degrees_of_freedom=1.0).fit(X)  # as was asked for
+    sd = light.impute(X, return_std=True)[1]
+    assert np.all(sd <= 2.0 * np.nanstd(X, axis=0))
+
+
+def test_heavy_tails_of_columns_that_have_no_logarithm():
+    X = model(nu=1.0, d=4, q=1).sample(200, np.random.default_rng(3))
+    with pytest.warns(HeavyTailsWarning, match=r"observed values\. Set degrees_of_freedom to 4"):
+        PPCA(1, noise="student").fit(X)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_variance_that_does_not_exist_is_infinite():
+    X = with_gaps(model(nu=0.7, d=4, q=1).sample(200, np.random.default_rng(3)), 0.2)
+    fitted = PPCA(1, noise="student").fit(X)
+    rows = np.full((3, 4), np.nan)
+    rows[1, 0] = rows[2, :2] = 1.0
+    sd = fitted.impute(rows, return_std=True)[1]
+    few = fitted.degrees_of_freedom_ + np.sum(~np.isnan(rows), axis=1) <= 2.0
+    assert few.tolist() == [True, True, False]
+    np.testing.assert_array_equal(np.isinf(sd), np.isnan(rows) & few[:, None])

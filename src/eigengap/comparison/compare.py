@@ -337,6 +337,7 @@ class _Rows:
     weight: Array  # (n,)
     weighted: bool
     unit: Array  # (d,) standard deviation of what was seen of each column
+    place: NDArray[np.intp]  # of each row of X among these; -1 if its weight is 0 or it is empty
 
     @classmethod
     def of(cls, X: Any, y: Any, sample_weight: Any, missing_values: Any) -> _Rows:
@@ -346,17 +347,27 @@ class _Rows:
         values = source.collect()
         dense = values if isinstance(values, np.ndarray) else values.toarray()
         dense = np.asarray(dense, dtype=np.float64)
-        weight = getattr(source, "weight", None)
+        given = getattr(source, "weight", None)
+        weight = np.ones(len(dense)) if given is None else given
         table = dense if library_of(X) is None else like(X, dense)
         if y is not None and len(y) != len(dense):
             raise ValueError(f"y has {len(y)} entries, but X has {len(dense)} rows")
+        kept = np.flatnonzero((weight > 0) & ~np.isnan(dense).all(axis=1))
+        place = np.full(len(dense), -1)
+        place[kept] = np.arange(len(kept))
+        if len(kept) < len(dense):
+            same = table is dense
+            dense, weight = dense[kept], weight[kept]
+            table = dense if same else _take(table, kept)
+            y = None if y is None else _take(y, kept)
         return cls(
             table=table,
             values=dense,
             y=y,
-            weight=np.ones(len(dense)) if weight is None else weight,
-            weighted=weight is not None,
-            unit=_moments(dense, np.ones(len(dense)) if weight is None else weight)[1],
+            weight=weight,
+            weighted=given is not None,
+            unit=_moments(dense, weight)[1],
+            place=place,
         )
 
     def __len__(self) -> int:
@@ -563,9 +574,16 @@ def _folds(cv: Any, rows: _Rows, seed: int) -> Iterator[Fold]:
             (np.concatenate([*parts[:k], *parts[k + 1 :]]), part) for k, part in enumerate(parts)
         )
     else:
-        splits = cv.split(rows.values, rows.y) if hasattr(cv, "split") else cv
+        splits = cv.split(rows.values, rows.y) if hasattr(cv, "split") else _of_kept(cv, rows)
     for train, test in splits:
         yield np.sort(_positions(train)), np.sort(_positions(test))
+
+
+def _of_kept(splits: Any, rows: _Rows) -> Iterator[Fold]:
+    """Given folds of rows of X as folds of those that are kept."""
+    for train, test in splits:
+        first, second = rows.place[_positions(train)], rows.place[_positions(test)]
+        yield first[first >= 0], second[second >= 0]
 
 
 def _positions(index: Any) -> NDArray[np.intp]:

@@ -20,17 +20,25 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
+from eigengap.comparison.compare import _seed as seed_of
 from eigengap.comparison.unfitted import unfitted
+from eigengap.fitting.factor import fit_factor_analysis
+from eigengap.fitting.gaussian_em import EMOptions
+from eigengap.fitting.ppca import fit_ppca
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.rank import factor_parameters, ppca_parameters
-from eigengap.sources import as_source
-from eigengap.sources.array import present_rows
+from eigengap.sources import Source, as_source
+from eigengap.sources.base import Block
+from eigengap.sources.checks import missing_codes
+from eigengap.sources.rescaled import Rescaled
 from eigengap.threads import in_threads
 from eigengap.warn import silence
 
 Method = Literal["auto", "chi2", "bootstrap"]
 METHODS: tuple[Method, ...] = ("auto", "chi2", "bootstrap")
+OURS = "eigengap."
+ISOTROPIC, FACTORS = "PPCA", "FactorAnalysis"
 SHORT = 1e-6  # of the log-likelihood, by which a larger model may fall short through its tolerance
 
 
@@ -69,7 +77,7 @@ def likelihood_ratio_test(
     method: Method = "auto",
     sample_weight: Any = None,
     n_boot: int = 199,
-    random_state: int = 0,
+    random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> LikelihoodRatioTest:
     """Test PPCA or FactorAnalysis against a larger model of the same data.
@@ -78,7 +86,9 @@ def likelihood_ratio_test(
     ----------
     smaller, larger : PPCA or FactorAnalysis
         With n_components given: PPCA of q and q + 1 components, FactorAnalysis likewise, or PPCA
-        and FactorAnalysis of the same q. They are copied and fitted to X.
+        and FactorAnalysis of the same q. They are copied and fitted to X. The larger one has to
+        contain the smaller one: what it is given (noise_variance, fit_mean=False) and what marks a
+        missing value must be given to the smaller one too.
     X : table of shape (n_samples, n_features)
         NaN marks a gap.
     method : {"auto", "chi2", "bootstrap"}, default="auto"
@@ -88,13 +98,19 @@ def likelihood_ratio_test(
         Frequencies.
     n_boot : int, default=199
         Tables drawn; p-values are multiples of 1 / (n_boot + 1).
-    random_state : int, default=0
+    random_state : int, Generator, RandomState or None, default=0
+        Of the drawn tables; None draws other ones every time.
     n_jobs : int, default=None
         Threads that fit the drawn tables; -1 for one a core.
 
     Returns
     -------
     LikelihoodRatioTest
+
+    Notes
+    -----
+    Where the fit of the larger model ends below the smaller one, at a local maximum, it is climbed
+    again from the smaller one, which lies in it: of the table and of the drawn ones alike.
 
     Examples
     --------
@@ -107,14 +123,15 @@ def likelihood_ratio_test(
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    table = _Table.of(smaller, larger, X, sample_weight)
+    _require_gaussian(smaller, larger)
+    _require_nested(smaller, larger)
+    table = _Table.of(smaller, X, sample_weight)
+    df = _degrees_of_freedom(smaller, larger, table.values.shape[1])
     first, second = table.fit(smaller), table.fit(larger)
-    _require_gaussian(first, second)
-    df = _parameters(second) - _parameters(first)
-    _require_nested(first, second, df)
     rank = second.n_components_ - first.n_components_
     how = ("chi2" if rank == 0 else "bootstrap") if method == "auto" else method
-    statistic = _statistic(first, second)
+    log_likelihoods = table.log_likelihoods(first, second)
+    statistic = _statistic(*log_likelihoods)
     if how == "chi2":
         p_value, replicates = float(scipy.special.chdtrc(df, statistic)), np.empty(0)
     else:
@@ -126,7 +143,7 @@ def likelihood_ratio_test(
         p_value=p_value,
         method=how,
         replicates=replicates,
-        log_likelihoods=(first.log_likelihood_, second.log_likelihood_),
+        log_likelihoods=log_likelihoods,
         summary=_summary(first, second, statistic, df, p_value, how, rank, n_boot),
     )
 
@@ -137,20 +154,45 @@ class _Table:
     weight: Array | None
 
     @classmethod
-    def of(cls, smaller: Any, larger: Any, X: Any, sample_weight: Any) -> _Table:
-        for model in (smaller, larger):
-            if not isinstance(getattr(model, "n_components", None), int | np.integer):
-                raise ValueError(
-                    f"{type(model).__name__} must have n_components as a number: a test needs two "
-                    "given models, not ones that choose"
-                )
-        codes = getattr(smaller, "missing_values", nan)
-        source = present_rows(as_source(X, sample_weight=sample_weight, missing_values=codes))
-        return cls(source.collect(), getattr(source, "weight", None))
+    def of(cls, smaller: Any, X: Any, sample_weight: Any) -> _Table:
+        everything = as_source(
+            X, sample_weight=sample_weight, missing_values=smaller.missing_values
+        )
+        source = everything.present()
+        weight = None if source.weight is None else source.map(_weight_of)
+        return cls(source.collect(), weight)
 
-    def fit(self, model: Any, values: Any = None) -> Any:
+    def fit(self, model: Any) -> Any:
         fresh = unfitted(model).set_params(missing_values=nan)
-        return fresh.fit(self.values if values is None else values, None, sample_weight=self.weight)
+        return fresh.fit(self.values, None, sample_weight=self.weight)
+
+    def log_likelihoods(self, smaller: Any, larger: Any) -> tuple[float, float]:
+        """Of both fits; the larger one climbed from the smaller one where it ended below it."""
+        low, high = float(smaller.log_likelihood_), float(larger.log_likelihood_)
+        return (low, high) if high >= low else (low, max(high, self._climbed(smaller, larger)))
+
+    def _climbed(self, smaller: Any, larger: Any) -> float:
+        """ln L where the larger model ends that starts as the smaller one, further loadings 0."""
+        d, q = smaller.loadings_.shape
+        model = smaller.model_
+        W = np.hstack([model.W, np.zeros((d, larger.n_components_ - q))])
+        source: Source = as_source(self.values, sample_weight=self.weight)
+        unit = np.ones(d) if larger.scale_ is None else larger.scale_
+        start = LinearGaussian(W=W, mu=model.mu, psi=model.psi).rescaled(1.0 / unit)
+        options = EMOptions(tol=larger.tol, max_iter=larger.max_iter, start=start)
+        rows = Rescaled(source, unit)
+        if _kind(larger) == FACTORS:
+            fit = fit_factor_analysis(rows, larger.n_components_, options=options)
+        else:
+            fit = fit_ppca(
+                rows,
+                larger.n_components_,
+                method="em",
+                noise_variance=larger.noise_variance,
+                fit_mean=larger.fit_mean,
+                options=options,
+            )
+        return fit.log_likelihood - float(fit.seen_w @ np.log(unit))
 
     def replicates(
         self,
@@ -158,7 +200,7 @@ class _Table:
         smaller: Any,
         larger: Any,
         n_boot: int,
-        random_state: int,
+        random_state: Any,
         n_jobs: int | None,
     ) -> Array:
         """The statistic of n_boot tables of the fitted smaller model.
@@ -171,14 +213,13 @@ class _Table:
         seen = ~np.isnan(self.values) if dense else np.ones(self.values.shape, dtype=bool)
         if self.weight is not None:
             seen = np.repeat(seen, _whole(self.weight), axis=0)
-        repeated = _Table(np.empty(0), None)
 
         def replicate(stream: np.random.SeedSequence) -> float:
             drawn = null.model_.sample(len(seen), np.random.default_rng(stream))
-            drawn = np.where(seen, drawn, np.nan)
-            return _statistic(repeated.fit(smaller, drawn), repeated.fit(larger, drawn))
+            table = _Table(np.where(seen, drawn, np.nan), None)
+            return _statistic(*table.log_likelihoods(table.fit(smaller), table.fit(larger)))
 
-        streams = np.random.SeedSequence(int(random_state)).spawn(n_boot)
+        streams = np.random.SeedSequence(seed_of(random_state)).spawn(n_boot)
         with silence():  # Heywood cases of a replicate are part of the null
             return np.array(in_threads(replicate, streams, n_jobs))
 
@@ -194,68 +235,113 @@ def _whole(weight: Array) -> NDArray[np.intp]:
     return whole
 
 
-def _statistic(smaller: Any, larger: Any) -> float:
-    twice = 2.0 * (larger.log_likelihood_ - smaller.log_likelihood_)
+def _weight_of(block: Block) -> Array:
+    assert block.weight is not None  # of a source that has weights
+    return block.weight
+
+
+def _statistic(smaller: float, larger: float) -> float:
+    twice = 2.0 * (larger - smaller)
     if not np.isfinite(twice):
         raise ValueError(
             "the likelihood has no maximum: a model has so many components that its covariance is "
             "singular. Test fewer components"
         )
-    if twice < -2.0 * SHORT * abs(smaller.log_likelihood_):
+    if twice < -2.0 * SHORT * abs(smaller):
         raise ValueError(
-            f"the larger model has the smaller likelihood ({larger.log_likelihood_:.8g} against "
-            f"{smaller.log_likelihood_:.8g}): the models are not nested, or a fit has stopped "
-            "short; try a lower tol or n_init > 1"
+            f"the larger model has the smaller likelihood ({larger:.8g} against {smaller:.8g}): "
+            "its fit has stopped short; try a lower tol, a larger max_iter, or n_init > 1"
         )
     return max(float(twice), 0.0)
 
 
-def _require_gaussian(*fitted: Any) -> None:
-    for one in fitted:
-        if type(getattr(one, "model_", None)) is not LinearGaussian:
+def _kind(model: Any) -> str:
+    """The name of the class that the model is of, or derives from; "" for others."""
+    names = {base.__name__ for base in type(model).__mro__ if base.__module__.startswith(OURS)}
+    return next((name for name in (ISOTROPIC, FACTORS) if name in names), "")
+
+
+def _require_gaussian(*models: Any) -> None:
+    """Refuse what is not a given model that is fitted by maximum likelihood."""
+    for model in models:
+        student = getattr(model, "noise", "gaussian") == "student"
+        if not _kind(model) or student:
             raise ValueError(
                 "the test is between PPCA and FactorAnalysis with Gaussian rows, got "
-                f"{type(one).__name__}"
-                + (' with noise="student"' if getattr(one, "noise", "") == "student" else "")
+                + type(model).__name__
+                + (' with noise="student"' if student else "")
             )
-        if getattr(one, "loading_precision", 0.0):
+        if not isinstance(model.n_components, int | np.integer):
+            raise ValueError(
+                f"{type(model).__name__} must have n_components as a number: a test needs two "
+                "given models, not ones that choose"
+            )
+        if getattr(model, "loading_precision", 0.0):
             raise ValueError(
                 "a likelihood-ratio test needs maximum likelihood: loading_precision=0"
             )
-    scales = {bool(getattr(one, "scale", False)) for one in fitted if not _diagonal(one)}
-    if (scales == {True} and any(map(_diagonal, fitted))) or len(scales) > 1:
+
+
+def _require_nested(smaller: Any, larger: Any) -> None:
+    """Refuse two models of which the larger one does not contain the smaller one, and say why."""
+    why = _why_not_nested(smaller, larger)
+    if why:
         raise ValueError(
-            "PPCA with scale=True has its noise equal in estimated units, which is not nested in "
-            "the other model; use scale=False, or standardise X beforehand"
+            f"{_called(smaller)} is not nested in {_called(larger)}: {why}. Give the smaller model "
+            "first, of the same kind with fewer components, or PPCA against FactorAnalysis"
         )
 
 
-def _require_nested(smaller: Any, larger: Any, df: int) -> None:
-    same = smaller.n_features_in_ == larger.n_features_in_
-    ranks = smaller.n_components_ <= larger.n_components_
-    if not (same and ranks) or df <= 0 or (_diagonal(smaller) and not _diagonal(larger)):
-        raise ValueError(
-            f"{_called(smaller)} is not nested in {_called(larger)}; give the smaller model first, "
-            "of the same kind with fewer components, or PPCA against FactorAnalysis"
+def _why_not_nested(smaller: Any, larger: Any) -> str:
+    if missing_codes(smaller.missing_values) != missing_codes(larger.missing_values):
+        return "missing_values differ, so that they are fitted to different tables"
+    if _kind(smaller) == FACTORS and _kind(larger) == ISOTROPIC:
+        return "the noise of PPCA is the same in all columns"
+    if smaller.n_components > larger.n_components:
+        return f"it has {smaller.n_components} components, the other {larger.n_components}"
+    scales = {bool(model.scale) for model in (smaller, larger) if _kind(model) == ISOTROPIC}
+    if len(scales) > 1 or (True in scales and _kind(larger) == FACTORS):
+        return (
+            "PPCA with scale=True has its noise equal in estimated units; use scale=False, or "
+            "standardise X beforehand"
         )
+    if _kind(larger) == FACTORS:
+        return ""
+    if smaller.fit_mean and not larger.fit_mean:
+        return "the larger model has fit_mean=False, and the smaller one learns its mean"
+    if larger.noise_variance is not None and smaller.noise_variance != larger.noise_variance:
+        return (
+            f"the larger model is given noise_variance={larger.noise_variance}, the smaller one "
+            f"{smaller.noise_variance}"
+        )
+    return ""
 
 
-def _parameters(fitted: Any) -> int:
+def _degrees_of_freedom(smaller: Any, larger: Any, d: int) -> int:
+    """Free parameters that the larger model has more."""
+    df = _parameters(larger, d) - _parameters(smaller, d)
+    if df <= 0:
+        raise ValueError(
+            f"{_called(smaller)} is not nested in {_called(larger)} as a smaller model: of {d} "
+            "columns both have the same number of free parameters. Test fewer components"
+        )
+    return df
+
+
+def _parameters(model: Any, d: int) -> int:
     """Free parameters; what was given and not learned is not free."""
-    d, q = fitted.n_features_in_, fitted.n_components_
-    if _diagonal(fitted):
+    q = int(model.n_components)
+    if _kind(model) == FACTORS:
         return factor_parameters(d, q)
-    free = ppca_parameters(d, q)
-    free -= 0 if getattr(fitted, "fit_mean", True) else d
-    return free - (0 if getattr(fitted, "noise_variance", None) is None else 1)
+    free = ppca_parameters(d, q) - (0 if model.fit_mean else d)
+    if model.noise_variance is None:
+        return free
+    # With the noise given, q = d is more than q = d - 1: the last eigenvalue is free.
+    return free - (1 if q < d else 0)
 
 
-def _diagonal(fitted: Any) -> bool:
-    return np.ndim(fitted.noise_variance_) == 1
-
-
-def _called(fitted: Any) -> str:
-    return f"{type(fitted).__name__}({fitted.n_components_})"
+def _called(model: Any) -> str:
+    return f"{type(model).__name__}({model.n_components})"
 
 
 def _summary(

@@ -35,7 +35,6 @@ from eigengap.models.posterior import Posterior
 from eigengap.models.predictive import Predictive
 from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.sources import as_source
-from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source, require_frequencies
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
@@ -143,15 +142,10 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: Any, cell_sd: Any = None) -> None:
         require_checkpoint(self)
-        source = present_rows(
-            as_source(
-                X,
-                sample_weight=sample_weight,
-                cell_sd=cell_sd,
-                missing_values=self.missing_values,
-            )
+        everything = as_source(
+            X, sample_weight=sample_weight, cell_sd=cell_sd, missing_values=self.missing_values
         )
-        look_first(source, scatter=self._wants_scatter(source))
+        source = look_first(everything, scatter=self._wants_scatter(everything))
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         require_frequencies(source.seen().sum_w)
@@ -430,8 +424,9 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
         return source.map(lambda block: _on_dense(block, self.model_.log_likelihood))
 
     def score(self, X: Any, y: Any = None, *, cell_sd: Any = None) -> float:
-        """Mean log-likelihood of the rows."""
-        return float(np.mean(self.score_samples(X, cell_sd=cell_sd)))
+        """Mean log-likelihood of the rows that have an observed value; 0 where none has."""
+        check_is_fitted(self, "model_")
+        return mean_score(self._source(X, cell_sd), self.model_.log_likelihood)
 
     def get_covariance(self) -> Array:
         """Covariance of the fitted density, W W^T + diag(psi): (n_features, n_features)."""
@@ -516,6 +511,19 @@ def _on_dense(block: Block, fn: Callable[..., Array]) -> Array:
         known = () if cell_sd is None else (cell_sd[rows],)
         parts.append(fn(values[rows].toarray(), *known))
     return np.concatenate(parts)
+
+
+def mean_score(source: Source, fn: Callable[..., Array]) -> float:
+    """Mean of fn(rows) over the rows that have an observed value; 0 where none has."""
+
+    def scored(block: Block) -> Array:
+        values = block.values
+        dense = isinstance(values, np.ndarray)
+        observed = ~np.isnan(values).all(axis=1) if dense else np.ones(values.shape[0])
+        return np.column_stack([_on_dense(block, fn), observed])
+
+    scores, observed = source.map(scored).T
+    return float(np.mean(scores[observed > 0])) if observed.any() else 0.0
 
 
 def _mean_and_std(model: Predictive, X: Array, cell_sd: Array | None = None) -> tuple[Array, Array]:

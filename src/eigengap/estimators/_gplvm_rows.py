@@ -137,14 +137,16 @@ class PlacesRows(Shown, TransformerMixin, BaseEstimator):
         return np.asarray(density - (~np.isnan(Y)) @ np.log(self.model_.unit))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples` over the rows.
+        """Mean of `score_samples` over the rows that have an observed value; 0 where none has.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
         y : ignored
         """
-        return float(np.mean(self.score_samples(X)))
+        scores = self.score_samples(X)
+        observed = ~np.isnan(self._new_rows(X)[1]).all(axis=1)
+        return float(np.mean(scores[observed])) if observed.any() else 0.0
 
     def _new_rows(self, X: Any) -> tuple[Source, Array]:
         check_is_fitted(self, "model_")

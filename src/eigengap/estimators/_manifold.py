@@ -83,14 +83,16 @@ class UncertainNeighboursWarning(UserWarning):
 class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
     """Base class; subclasses give `_fit_rows(rows) -> (n, q)`, `_of_new(rows)` and `_prefix`.
 
-    `_fit_rows` leaves the fitted attributes behind and returns the coordinates of the rows.
+    `_fit_rows` leaves the fitted attributes behind and returns the coordinates of the rows. Rows
+    without any observed value take no part in the fit and are placed afterwards, like new ones.
     """
 
     _prefix = "Z"
 
-    embedding_: Array  # (n, q) coordinates of the fitted rows
+    embedding_: Array  # (n, q) coordinates of the rows of X
     _filler: PPCA | None
     _filled_sd: Array | None  # (n,) root of the sum of the variances of a row's filled cells
+    _present: NDArray[np.intp] | None = None  # rows that have an observed value, None for all
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -101,7 +103,9 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
         ----------
         X : table of shape (n_samples, n_features)
             Array, masked array, pandas, polars or pyarrow; NaN marks a gap. Where the metric is
-            "precomputed" the square matrix of distances.
+            "precomputed" the square matrix of distances. A row without any observed value takes
+            no part in the fit: graphs and distances do not count it, and `embedding_` has it where
+            `transform` would put it, or NaN where it cannot be placed.
         y : ignored
 
         Returns
@@ -126,10 +130,14 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
             `embedding_`, in float32 where X is.
         """
         _get_feature_names(X)  # refuses names that are no names, before the work
-        source = whole_table(X, type(self).__name__, missing_values=self._missing)
+        everything = whole_table(X, type(self).__name__, missing_values=self._missing)
         before = dict(self.__dict__)
         try:
             self._filler, self._filled_sd = None, None
+            source = everything.present() if self._has_rows else everything
+            self._present = (
+                None if source is everything else np.flatnonzero(everything.is_present())
+            )
             rows = self._pairs(source) if self._is_pairwise else self._rows(source)
             found = self._fit_rows(rows)
             keep_features(self, X, source)
@@ -138,6 +146,8 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
             self.__dict__.update(before)
             raise
         self.embedding_ = found
+        if self._present is not None:
+            found = self._place_empty(found, int(everything.n_rows or 0), self._present)
         return found.astype(np.float32 if source.dtype == np.float32 else np.float64)
 
     def _fit_rows(self, rows: Array) -> Array:
@@ -145,6 +155,33 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
 
     def _of_new(self, rows: Array) -> Array:
         raise NotImplementedError
+
+    @property
+    def _fitted(self) -> Array:
+        """Coordinates of the rows that took part in the fit."""
+        return self.embedding_ if self._present is None else self.embedding_[self._present]
+
+    def _place_empty(self, found: Array, n: int, present: NDArray[np.intp]) -> Array:
+        """Make `embedding_` that of all n rows, from the coordinates of the fitted ones."""
+        self.embedding_ = np.full((n, found.shape[1]), np.nan)
+        self.embedding_[present] = found
+        empty = np.setdiff1d(np.arange(n), present)
+        if self._places_empty:
+            row = np.full((1, self.n_features_in_), np.nan)
+            self.embedding_[empty] = self._of_new(self._new_rows(ArraySource(row)))
+        many = f"{len(empty)} rows have" if len(empty) > 1 else "1 row has"
+        warn(
+            f"{many} no observed value (row {int(empty[0])}{' first' if len(empty) > 1 else ''}), "
+            f"and take{'' if len(empty) > 1 else 's'} no part in the fit: coordinates of such a "
+            "row are a guess",
+            UncertainNeighboursWarning,
+        )
+        return self.embedding_
+
+    @property
+    def _places_empty(self) -> bool:
+        """Whether a row that is imputed as a whole has neighbours: a radius may hold none."""
+        return not self._skips_gaps and self.radius is None
 
     # Input ---------------------------------------------------------------------------------
 
@@ -156,6 +193,11 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
     def _is_pairwise(self) -> bool:
         """Whether X holds distances between points and not rows."""
         return isinstance(self.metric, str) and self.metric == "precomputed"
+
+    @property
+    def _has_rows(self) -> bool:
+        """Whether X holds rows, of which some may have no observed value."""
+        return not self._is_pairwise
 
     @property
     def _skips_gaps(self) -> bool:
@@ -270,9 +312,13 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
                 f"{count} of {gappy} rows with gaps were filled with a standard deviation larger "
                 "than the distance to their neighbours, so that their neighbours, and their "
                 "coordinates, are guesses (row "
-                f"{int(np.argmax(unsure))} first)",
+                f"{self._given_row(int(np.argmax(unsure)))} first)",
                 UncertainNeighboursWarning,
             )
+
+    def _given_row(self, row: int) -> int:
+        """The number in X of a fitted row."""
+        return row if self._present is None else int(self._present[row])
 
     # Output --------------------------------------------------------------------------------
 

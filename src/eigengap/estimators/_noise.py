@@ -16,13 +16,30 @@ from eigengap.fitting.gaussian_em import StudentRows
 from eigengap.fitting.typical_columns import typical_columns
 from eigengap.linalg import Array
 from eigengap.models.student import StudentLinearGaussian
+from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.sources.base import Source
+from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.student import LEAST_NU
+from eigengap.warn import warn
+
+NO_VARIANCE = 2.0  # degrees of freedom up to which a t density has none
+SAMPLED = 1000  # rows that skewness is judged by
+FEWEST = 10  # observed values in them of a column that is judged
+# Of the distance between the 10 % and the 90 % quantile, by how much more of it lies above the
+# median than below: 0 for symmetric columns, 0.5 for lognormal ones whose logarithm has a standard
+# deviation of 0.85.
+SKEWED = 0.5
+MOST_NAMED = 5  # columns in one warning
 
 NOISE_CONSTRAINTS: dict[str, list[Any]] = {
     "noise": [StrOptions({"gaussian", "student"})],
     "degrees_of_freedom": [Interval(Real, 0, None, closed="neither"), None],
 }
+
+
+class HeavyTailsWarning(UserWarning):
+    """Learned degrees of freedom are so few that the density has no variance."""
 
 
 class NoisyEstimator(LinearGaussianEstimator):
@@ -63,6 +80,11 @@ class NoisyEstimator(LinearGaussianEstimator):
     def transform(self, X: Any, *, cell_sd: Any = None) -> Array:
         raise NotImplementedError
 
+    def _fit_source(self, X: Any, source: Source, keeper: FileKeeper | None) -> None:
+        super()._fit_source(X, source, keeper)
+        if self.noise == "student" and self.degrees_of_freedom is None:
+            warn_of_tails(source, self.degrees_of_freedom_)
+
     def row_weights(self, X: Any) -> Array:
         """How much each row counts: (n_samples,).
 
@@ -98,3 +120,36 @@ class NoisyEstimator(LinearGaussianEstimator):
             return sizes
         _, variance = typical_columns(source, source.reduce(ColumnMoments.of))
         return np.where(variance > 0, np.sqrt(variance), sizes)
+
+
+def warn_of_tails(source: Source, nu: float) -> None:
+    """Warn of degrees of freedom without a variance, and name columns whose logarithm may help."""
+    if nu > NO_VARIANCE:
+        return
+    at_least = nu <= LEAST_NU * (1.0 + 1e-6)
+    skewed = _skewed_columns(source)
+    named = ", ".join(column(source.names, j) for j in skewed[:MOST_NAMED])
+    more = f" and {len(skewed) - MOST_NAMED} more" if len(skewed) > MOST_NAMED else ""
+    ways = f"take the logarithm of the skewed columns {named}{more}, or " if skewed else ""
+    ways += "set degrees_of_freedom to 4 or more"
+    warn(
+        f"the rows have such heavy tails, {nu:.2g} degrees of freedom"
+        f"{' (the fewest that are tried)' if at_least else ''}, that the density has no variance: "
+        "standard deviations of imputed values are huge for outliers, and infinite for rows with "
+        f"few observed values. {ways[0].upper()}{ways[1:]}",
+        HeavyTailsWarning,
+    )
+
+
+def _skewed_columns(source: Source) -> list[int]:
+    """Columns of positive values, most of whose range lies above the median."""
+    rows = source.sample(min(SAMPLED, source.seen().rows), np.random.default_rng(0))
+    skewed = []
+    for j, values in enumerate(rows.T):
+        values = values[~np.isnan(values)]
+        if len(values) < FEWEST or np.min(values) <= 0.0:
+            continue
+        low, middle, high = np.quantile(values, [0.1, 0.5, 0.9])
+        if low + high - 2.0 * middle > SKEWED * (high - low):
+            skewed.append(j)
+    return skewed

@@ -24,7 +24,7 @@ from eigengap.fitting.online_rows import StreamedRows
 from eigengap.linalg import Array
 from eigengap.rank import RankChoice
 from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource, present_rows
+from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Block, Source, require_frequencies, require_unique
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.moments import ColumnMoments
@@ -161,7 +161,7 @@ class PartialFit(LinearGaussianEstimator):
 
     @property
     def n_samples_seen_(self) -> int:
-        """Rows of positive weight that `partial_fit` has seen."""
+        """Rows of positive weight, with an observed value, that `partial_fit` has seen."""
         if "_batches" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has seen no batch: call partial_fit")
         return self._batches.stream.n_rows
@@ -328,9 +328,11 @@ def _in_memory(source: Source) -> ArraySource:
 
 
 def _block(source: ArraySource) -> Block:
-    """A batch as one block, without rows of weight 0."""
-    source = _in_memory(present_rows(source))
-    return Block(source.collect(), source.weight, None, 0)
+    """A batch as one block, without rows of weight 0 or without any observed value."""
+    values, weight, kept = source.collect(), source.weight, source.is_present()
+    if not kept.all():
+        values, weight = values[kept], None if weight is None else weight[kept]
+    return Block(values, weight, None, 0)
 
 
 def _codes(block: Block, batches: _Batches) -> list[Told]:

@@ -13,7 +13,6 @@ import numpy as np
 from eigengap.memory import free_memory
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Source
 from eigengap.warn import warn
 
 SHARE = 0.1  # of the free memory that drawn rows may take
@@ -24,7 +23,7 @@ class SampledWarning(UserWarning):
     """A method that needs its rows in memory was fitted on some of them."""
 
 
-def all_rows(X: Any, **how: Any) -> Source:
+def all_rows(X: Any, **how: Any) -> ArraySource:
     """`as_source` of X with all rows in memory; too many of them are refused."""
     source = as_source(X, **how)
     if isinstance(source, ArraySource):
@@ -34,11 +33,12 @@ def all_rows(X: Any, **how: Any) -> Source:
     return ArraySource(source.collect(), weight=weight, names=source.names)
 
 
-def whole_table(X: Any, method: str, **how: Any) -> Source:
+def whole_table(X: Any, method: str, **how: Any) -> ArraySource:
     """`as_source` of X with its rows in memory: all of them, or a sample of those of a file."""
     source = as_source(X, **how)
     if source.fits_in_memory:
         return all_rows(source)
+    source = source.present()
     rows = source.seen().rows
     k = int(min(rows, MOST_DRAWN, SHARE * free_memory() / (8 * source.n_features)))
     warn(

@@ -29,7 +29,6 @@ from eigengap.fitting.network_fit import AUTO_RATE, AutoencoderOptions
 from eigengap.linalg import Array
 from eigengap.models.network import ACTIVATIONS, Network
 from eigengap.sources import as_source
-from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source
 from eigengap.sources.sentinels import warn_of_codes
 
@@ -234,7 +233,7 @@ class Autoencoder(Shown, TransformerMixin, BaseEstimator):
         """
         from eigengap.fitting.autodiff.autoencoder import fit_autoencoder
 
-        source = present_rows(as_source(X, missing_values=self.missing_values))
+        source = as_source(X, missing_values=self.missing_values).present()
         refuse_sparse(source)
         source.require_fit(min_rows=2)
         warn_of_codes(source)

@@ -58,7 +58,7 @@ from eigengap.models.distances import (
 )
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources import as_source
-from eigengap.sources.array import present_rows
+from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Block, Source, require_frequencies
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column
@@ -261,6 +261,8 @@ class ClassicalMDS(Shown, TransformerMixin, BaseEstimator):
             X, "ClassicalMDS", sample_weight=sample_weight, missing_values=self.missing_values
         )
         weight = everyone.map(_weight_of)
+        if self.metric not in PAIRS:
+            weight = _without_weight_of_empty(weight, everyone)
         _require_frequencies_of(weight)
         if self.metric in PAIRS:
             found = self._fit_pairs(everyone, weight)
@@ -289,15 +291,20 @@ class ClassicalMDS(Shown, TransformerMixin, BaseEstimator):
             self.distances_ = found.distances
 
     def _of_everyone(self, source: Source) -> Array:
-        """Coordinates of all given points, those of weight 0 added; NaN where these have gaps."""
-        if not source.has_gaps or self._takes_gaps:
+        """Coordinates of all given points, also those without weight or observed value.
+
+        NaN where the metric gives no distance from what was observed.
+        """
+        if not source.has_gaps or self._from_rows:
             return self._coordinates(source)
         values = source.collect()
         used = values[:, self.present_] if self.metric in PAIRS else values
-        whole = ~np.isnan(used).any(axis=1)
-        found = self._coordinates(as_source(np.nan_to_num(values[whole])))
+        missing = np.isnan(used)
+        known = ~(missing.all(axis=1) if self._takes_gaps else missing.any(axis=1))
+        rows = values[known] if self._takes_gaps else np.nan_to_num(values[known])
+        found = self._coordinates(as_source(rows))
         Z = np.full((len(values), found.shape[1]), np.nan)
-        Z[whole] = found
+        Z[known] = found
         return Z
 
     @property
@@ -305,8 +312,8 @@ class ClassicalMDS(Shown, TransformerMixin, BaseEstimator):
         return _is_euclidean(self.metric, self.metric_params)
 
     def _checked(self, everyone: Source) -> Source:
-        """The rows of positive weight, looked at."""
-        source = present_rows(everyone)
+        """The rows of positive weight that have an observed value, looked at."""
+        source = everyone.present()
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         if source.has_gaps and not self._takes_gaps:
@@ -620,6 +627,12 @@ def _dense(values: Any) -> NDArray[Any]:
 
 def _weight_of(block: Block) -> Array:
     return np.ones(block.n_rows) if block.weight is None else block.weight
+
+
+def _without_weight_of_empty(weight: Array, source: ArraySource) -> Array:
+    """Weights (n,) that are 0 where a row has no observed value."""
+    present = source.is_present()
+    return np.where(present, weight, 0.0) if present.any() else weight
 
 
 def _present(weight: Array) -> NDArray[np.intp] | None:

@@ -41,7 +41,7 @@ from eigengap.estimators._rank import LOOSE
 from eigengap.estimators._whole import all_rows
 from eigengap.estimators.ppca import PPCA
 from eigengap.linalg import Array
-from eigengap.sources.array import ArraySource, present_rows
+from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Rows, Source
 from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
 from eigengap.sources.wording import column, show
@@ -150,7 +150,8 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         X : table of shape (n_samples, n_features)
             NaN marks a gap.
         y : array of shape (n_samples,)
-            Classes, numbers or strings.
+            Classes, numbers or strings. Of a row without any observed value the class counts in
+            `class_prior_`, and nothing else.
         sample_weight : array of shape (n_samples,), default=None
             Frequency of each row.
 
@@ -160,11 +161,15 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         """
         everything = all_rows(X, sample_weight=sample_weight, missing_values=self.missing_values)
         labels = self._labels(y, everything)
-        source = present_rows(everything)
+        source = everything.present()
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        classes, code = np.unique(labels, return_inverse=True)
-        prior = self._prior(classes, np.bincount(code, weights=_weight(source)).astype(float))
+        weight = _frequencies(everything)
+        classes, code = np.unique(labels[weight > 0], return_inverse=True)
+        counted = np.bincount(code, weights=weight[weight > 0]).astype(float)
+        prior = self._prior(classes, counted)
+        code = code[everything.is_present()[weight > 0]]
+        _require_observed(classes, code)
         unit = _standard_deviations(source) if self.scale else None
         parts = [
             _Class(f"class {show(label)}", _select(source, np.flatnonzero(code == k), unit))
@@ -184,7 +189,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         return self
 
     def _labels(self, y: Any, source: Source) -> NDArray[Any]:
-        """The class of every row of positive weight."""
+        """The class of every row."""
         if y is None:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
@@ -194,8 +199,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         labels = _check_y(y, multi_output=False, y_numeric=False, estimator=self)
         check_classification_targets(labels)
         check_consistent_length(np.empty(source.n_rows or 0), labels)
-        weight = source.weight
-        return labels if weight is None else labels[weight > 0]
+        return labels
 
     def _prior(self, classes: NDArray[Any], counted: Array) -> Array:
         if self.priors is None:
@@ -470,6 +474,16 @@ def _select(source: Source, rows: NDArray[np.intp], unit: Array | None) -> Array
         values = values / unit if dense else (values * (1.0 / unit)).tocsr()
     weight = _weight(source)
     return ArraySource(values, weight=None if weight is None else weight[rows], names=source.names)
+
+
+def _require_observed(classes: NDArray[Any], code: NDArray[np.intp]) -> None:
+    """Refuse a class of whose rows, by position in `code`, none has an observed value."""
+    bare = np.flatnonzero(np.bincount(code, minlength=len(classes)) == 0)
+    if len(bare):
+        raise ValueError(
+            f"class {show(classes[bare[0]])} has no row with an observed value: leave the class "
+            "out, or merge it with another"
+        )
 
 
 def _refuse_missing(y: Any) -> None:

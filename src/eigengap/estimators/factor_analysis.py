@@ -70,6 +70,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         outlying rows lose their weight (`row_weights`) instead of moving the axes.
     degrees_of_freedom : float, default=None
         Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
+        With 2 or fewer the density has no variance, which a fit that learns them warns of.
     n_init : int, default=1
         Number of starts where there are gaps; the best is kept.
     scale : bool, default=False

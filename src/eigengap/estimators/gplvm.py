@@ -250,7 +250,7 @@ class GPLVM(PlacesRows):
         refuse_out_of_range(source, standard.total, True)
         columns = seen_columns(standard.Y)
         method = self._method(kernel, columns)
-        filler = PPCA("auto", scale=True).fit(source) if source.has_gaps else None
+        filler = PPCA("auto", scale=True).fit(source) if np.isnan(standard.Y).any() else None
         filled = standard.Y
         if filler is not None:
             filled = standard.of(np.asarray(filler.impute(values[present]), dtype=np.float64))

@@ -33,7 +33,6 @@ from eigengap.linalg import Array
 from eigengap.models.affine import AffineMap
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources import as_source
-from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source, require_frequencies
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
@@ -223,10 +222,8 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
         -------
         self
         """
-        source = present_rows(
-            as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
-        )
-        look_first(source, scatter=True)
+        everything = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        source = look_first(everything, scatter=True)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         sum_w = source.seen().sum_w

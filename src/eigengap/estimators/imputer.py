@@ -27,7 +27,6 @@ from eigengap.estimators._whole import whole_table
 from eigengap.fitting.range import refuse_overflow
 from eigengap.imputation import ImputationChoice, Trial
 from eigengap.linalg import Array
-from eigengap.sources.array import present_rows
 from eigengap.sources.base import Source
 from eigengap.sources.checks import resolve_columns
 from eigengap.sources.frames import library_of, like
@@ -178,7 +177,7 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
         source = whole_table(
             X, "LowRankImputer", sample_weight=sample_weight, missing_values=self.missing_values
         )
-        source = present_rows(source)
+        source = source.present()
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         refuse_overflow(float(np.sum(source.reduce(ColumnMoments.of).variance)), source)

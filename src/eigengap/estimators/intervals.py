@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from eigengap.estimators._whole import all_rows
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.pca import PCA
 from eigengap.estimators.ppca import PPCA
@@ -26,7 +27,6 @@ from eigengap.intervals import Interval, Intervals, noise_bias, student_quantile
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources import as_source
-from eigengap.sources.array import present_rows
 from eigengap.sources.base import Source
 from eigengap.sources.rescaled import Rescaled
 from eigengap.statistics.moments import ColumnMoments
@@ -146,13 +146,11 @@ class _Table:
     @classmethod
     def of(cls, estimator: Any, X: Any, sample_weight: Any, cell_sd: Any) -> _Table:
         codes = getattr(estimator, "missing_values", nan)
-        source = present_rows(
-            as_source(X, sample_weight=sample_weight, cell_sd=cell_sd, missing_values=codes)
-        )
+        everything = all_rows(X, sample_weight=sample_weight, cell_sd=cell_sd, missing_values=codes)
+        source = everything.present()
         source.require_fit(min_rows=2)
-        weight, sd = getattr(source, "weight", None), getattr(source, "cell_sd", None)
-        values = source.collect()
-        return cls(source, values, np.ones(values.shape[0]) if weight is None else weight, sd)
+        weight = np.ones(source.n_rows) if source.weight is None else source.weight
+        return cls(source, source.collect(), weight, source.cell_sd)
 
     @property
     def sum_w(self) -> float:
@@ -306,7 +304,7 @@ def _refitted(fitted: Any, source: Source, random_state: int) -> Any:
     again = copy(fitted)
     again.n_components, again.verbose = fitted.n_components_, False
     again.random_state = random_state  # of further starts, where there are any
-    present = present_rows(source)
+    present = source.present()
     unit = again._column_sizes(present) if again.scale else None
     again._keep(again._fit_model(present if unit is None else Rescaled(present, unit)), unit)
     again._finish()

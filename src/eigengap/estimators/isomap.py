@@ -327,7 +327,7 @@ class Isomap(GraphEstimator):
     @property
     def residual_variance_(self) -> float:
         check_is_fitted(self, "embedding_")
-        return float(self._residual_variances(self.embedding_)[-1])
+        return float(self._residual_variances(self._fitted)[-1])
 
     def residual_variances(self, max_components: int = 10) -> Array:
         """Residual variance of embeddings of 1, 2, ..., max_components coordinates.

@@ -54,7 +54,7 @@ from eigengap.models.landmark import LandmarkMap
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.rank.spectral import largest_eigengap
 from eigengap.sources import as_source
-from eigengap.sources.array import present_rows
+from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Source
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.spectrum import Spectrum
@@ -298,23 +298,28 @@ callable or Kernel, default="linear"
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit, and the scores of the rows of X: (n_samples, n_components)."""
-        source = self._fit(X, sample_weight)
-        if self._fit_.V is None or sample_weight is not None:
+        everything = self._fit(X, sample_weight)
+        V = self._fit_.V
+        if V is None or sample_weight is not None:
             return self.transform(X)
         scores = self._fit_.scores
         if scores is None:
-            scores = self._fit_.V * self._spread()
-        return scores.astype(np.float32) if source.dtype == np.float32 else scores
+            scores = V * self._spread()
+        if len(scores) != everything.n_rows:  # rows without any observed value were left out
+            fitted, scores = scores, np.array(self.transform(X), dtype=np.float64)
+            scores[everything.is_present()] = fitted
+        return scores.astype(np.float32) if everything.dtype == np.float32 else scores
 
-    def _fit(self, X: Any, sample_weight: Any) -> Source:
-        source = whole_table(
+    def _fit(self, X: Any, sample_weight: Any) -> ArraySource:
+        everything = whole_table(
             X, "KernelPCA", sample_weight=sample_weight, missing_values=self.missing_values
         )
+        source: Source = everything
         self._refuse_contradictions()
         if self.kernel == "precomputed":
             require_kernel_matrix(source.collect())
         else:
-            source = present_rows(source)
+            source = source.present()
             source.require_fit(min_rows=2)
             warn_of_codes(source)
         for name in ("gamma_curve_", "_ridge"):
@@ -334,7 +339,7 @@ callable or Kernel, default="linear"
         self._tell(fit)
         if self._regresses():
             self._ridge = self._regression(source)
-        return source
+        return everything
 
     def _refuse_contradictions(self) -> None:
         narrow = self.kernel in WIDTHS if isinstance(self.kernel, str) else False

@@ -261,6 +261,12 @@ callable, default="nearest_neighbors"
     def _has_distances(self) -> bool:
         return isinstance(self.metric, str) and self.metric == "precomputed"
 
+    @property
+    def _places_empty(self) -> bool:
+        return super()._places_empty and (
+            isinstance(self.affinity, str) or _takes_two(self.affinity)
+        )
+
     def _pairs(self, source: Source) -> Any:
         """X where it holds affinities, or distances."""
         if not isinstance(self.affinity, str) or self.affinity not in GIVEN:

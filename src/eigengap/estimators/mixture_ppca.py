@@ -22,6 +22,7 @@ from eigengap.estimators._base import (
     _generator,
     _on_dense,
     _standard_deviations,
+    mean_score,
     require_count,
     warn_of_units,
 )
@@ -48,7 +49,6 @@ from eigengap.models.mixture import MixtureOfLinearGaussians, MixturePosterior
 from eigengap.models.mixture_predictive import MixturePredictive
 from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.sources import as_source
-from eigengap.sources.array import present_rows
 from eigengap.sources.base import Source, require_frequencies
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
@@ -231,10 +231,8 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         self
         """
         require_checkpoint(self)
-        source = present_rows(
-            as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
-        )
-        look_first(source, scatter=False)
+        everything = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        source = look_first(everything, scatter=False)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         require_frequencies(source.seen().sum_w)
@@ -516,8 +514,8 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         return source.map(lambda block: _on_dense(block, self.model_.log_likelihood))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log-likelihood of the rows."""
-        return float(np.mean(self.score_samples(X)))
+        """Mean log-likelihood of the rows that have an observed value; 0 where none has."""
+        return mean_score(self._source(X), self.model_.log_likelihood)
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion on X, the lower the better.

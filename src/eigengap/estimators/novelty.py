@@ -27,7 +27,6 @@ from eigengap.models.novelty import Distances, Name
 from eigengap.models.reference import Reference
 from eigengap.models.student import StudentLinearGaussian
 from eigengap.sources import as_source
-from eigengap.sources.array import present_rows
 from eigengap.sources.base import Source
 from eigengap.sources.checks import missing_codes
 from eigengap.sources.frames import library_of
@@ -221,7 +220,7 @@ class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
                 f"{type(estimator).__name__} has no linear-Gaussian density, which T2, SPE and "
                 "their p-values need; use PPCA or FactorAnalysis"
             )
-        source = present_rows(as_source(X, missing_values=_codes(estimator), **weights))
+        source = as_source(X, missing_values=_codes(estimator), **weights).present()
         core = _core(model, source)
         law = _reference(core, source)
         offset = self._offset(source, core, law)

@@ -56,6 +56,7 @@ class PPCA(PartialFit, NoisyEstimator):
         outlying rows lose their weight (`row_weights`) instead of moving the axes.
     degrees_of_freedom : float, default=None
         Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
+        With 2 or fewer the density has no variance, which a fit that learns them warns of.
     scale : bool, default=False
         Divide every column by its standard deviation before the fit (with Student noise or
         `cell_sd`: by its median absolute deviation times 1.4826, which outliers do not move);

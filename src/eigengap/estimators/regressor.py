@@ -31,7 +31,7 @@ from eigengap.estimators.factor_analysis import HeywoodWarning
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource, present_rows
+from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Rows
 from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
 
@@ -155,9 +155,7 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
         everything = all_rows(X, sample_weight=sample_weight, missing_values=self.missing_values)
         Y, flat = self._targets(y)
         check_consistent_length(np.empty(everything.n_rows or 0), Y)
-        weight = everything.weight
-        Y = Y if weight is None else Y[weight > 0]
-        source = present_rows(everything)
+        source, Y = _present(everything, Y)
         source.require_fit(min_rows=2)
         _require_targets(Y)
         warn_of_codes(source)
@@ -323,6 +321,16 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags
+
+
+def _present(X: ArraySource, Y: Array) -> tuple[ArraySource, Array]:
+    """Rows of positive weight with an observed value, be it of X or of y."""
+    kept = X.is_present() | ~np.isnan(Y).all(axis=1)
+    if X.weight is not None:
+        kept &= X.weight > 0
+    if kept.all() or not kept.any():
+        return X, Y
+    return X.only(np.flatnonzero(kept)), Y[kept]
 
 
 def _with_gaps(X: Array, k: int) -> Array:

@@ -215,6 +215,10 @@ default="auto"
     def _is_pairwise(self) -> bool:
         return self.affinity == "rows" and super()._is_pairwise
 
+    @property
+    def _has_rows(self) -> bool:
+        return self.affinity == "rows" and super()._has_rows
+
     def _rows(self, source: Source) -> Any:
         if self.affinity == "rows":
             rows = super()._rows(source)
@@ -348,7 +352,7 @@ default="auto"
         sparse array of shape (n_samples, n_samples)
         """
         check_is_fitted(self, "embedding_")
-        return self._both_ways(read_back(self._structure, self.embedding_ / self._unit))
+        return self._both_ways(read_back(self._structure, self._fitted / self._unit))
 
     def transform(self, X: Any) -> Array:
         """Coordinates of new rows beside the fitted ones; a bare graph has none.
@@ -373,7 +377,7 @@ default="auto"
                 f"row {int(alone[0])} has no fitted row within radius={self.radius:g}: it cannot "
                 "be placed. Leave it out, or fit with a larger radius"
             )
-        return np.asarray(local_weights(self._neighbours, nearest, True) @ self.embedding_)
+        return np.asarray(local_weights(self._neighbours, nearest, True) @ self._fitted)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

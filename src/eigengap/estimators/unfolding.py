@@ -353,7 +353,7 @@ default="auto"
                 f"row {int(alone[0])} has no fitted row within radius={self.radius:g}: it cannot "
                 "be placed. Leave it out, or fit with a larger radius or n_neighbors"
             )
-        return np.asarray(local_weights(self._neighbours, nearest, True) @ self.embedding_)
+        return np.asarray(local_weights(self._neighbours, nearest, True) @ self._fitted)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -33,7 +33,6 @@ from eigengap.linalg import Array
 from eigengap.memory import require_memory
 from eigengap.rank import automatic_rank
 from eigengap.sources import as_source
-from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
@@ -184,10 +183,8 @@ class Whitener(Shown, TransformerMixin, BaseEstimator):
                 "which keeps every column; leave it None, or use "
                 f"{' or '.join(TRUNCATED)}"
             )
-        source = present_rows(
-            as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
-        )
-        look_first(source, scatter=True)
+        everything = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        source = look_first(everything, scatter=True)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         self._require_freedom(source.seen().sum_w)

@@ -172,6 +172,8 @@ def taken_in(stream: Stream, block: Block, asked: Asked, first_fit: FirstFit) ->
 
     Small blocks wait for each other, because each that is taken in costs d^2 operations.
     """
+    if block.n_rows == 0:
+        return stream
     if block.n_rows < WAITING and _is_harmless(block.values):
         values = np.array(block.values, dtype=np.float64)  # a copy: the caller may change them
         stream = replace(

@@ -15,7 +15,11 @@ from eigengap.fitting.range import refuse_overflow
 from eigengap.fitting.singular import SAFE, Matrix, Triplets, singular_triplets
 from eigengap.linalg import Array
 from eigengap.matrices.arguments import require_rank, seed_of
-from eigengap.matrices.completion import Completion, complete_matrix
+from eigengap.matrices.completion import (
+    Completion,
+    complete_matrix,
+    empty_rows_of_complete,
+)
 from eigengap.models.predictive import Predictive
 from eigengap.rank import RankChoice, automatic_rank
 from eigengap.sources import as_source
@@ -221,8 +225,27 @@ def low_rank(
     warn_of_codes(source)
     if source.has_gaps:
         source.require_fit(min_rows=2)
+        rows = source.present()
+        if np.all(rows.seen().per_column == rows.seen().rows):
+            found = replace(_complete(rows, asked, center), missing_values=missing_values)
+            return _with_empty_rows(source, found, center, options)
         done = complete_matrix(source, asked, center, options)
         return _of_completion(done, missing_values)
+    return _complete(source, asked, center)
+
+
+def _with_empty_rows(source: Source, found: LowRank, center: bool, options: EMOptions) -> LowRank:
+    """The approximation of complete rows as one of all rows, 0 in those without any value."""
+    known, predictive, gap_error = empty_rows_of_complete(
+        source, source.present(), found.rank, center, options
+    )
+    U = np.zeros((len(known), found.rank))
+    U[known] = found.U
+    return replace(found, U=U, predictive=predictive, gap_error=gap_error)
+
+
+def _complete(source: Source, asked: Rank, center: bool) -> LowRank:
+    """The approximation of complete rows, by cells of a size at which squares stay in range."""
     power = _power(Matrix.of(source.collect()).largest())
     if power == 0:
         return _of_complete(source, asked, center)

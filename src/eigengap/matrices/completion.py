@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigengap.fitting.evidence import evidence_of
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
@@ -48,10 +49,11 @@ def complete_matrix(
     source: Source, asked: int | float | str, center: bool, options: EMOptions
 ) -> Completion:
     """Fit the seen cells of a source with gaps; `asked` as `k` of `low_rank`."""
-    k, choice = _rank(source, asked, center, options)
-    fit = _fit(source, asked, k, center, options)
-    _tell(source, fit, fit.model.q, options)
-    predictive = Predictive.of(fit.model, evidence_of(source, fit, "isotropic", center))
+    rows = source.present()
+    k, choice = _rank(rows, asked, center, options)
+    fit = _fit(rows, asked, k, center, options)
+    _tell(rows, fit, fit.model.q, options)
+    predictive = Predictive.of(fit.model, evidence_of(rows, fit, "isotropic", center))
     U, s, Vt = _factors(_scores(source, fit.model), fit.model.W)
     errors = _errors(source, fit.model, predictive)
     return Completion(
@@ -108,6 +110,20 @@ class CellErrors:
             self.expected + other.expected,
             self.gaps + other.gaps,
         )
+
+
+def empty_rows_of_complete(
+    source: Source, rows: Source, k: int, center: bool, options: EMOptions
+) -> tuple[NDArray[np.bool_], Predictive, float]:
+    """Where every row is complete or empty: which rows are not empty, and how to fill the others.
+
+    `rows` are the complete ones. Returns too the root mean squared error expected of the gaps.
+    """
+    fit = fit_ppca(rows, k, fit_mean=center, options=options)
+    predictive = Predictive.of(fit.model, evidence_of(rows, fit, "isotropic", center))
+    empty = np.full((1, source.n_features), np.nan)
+    error = float(np.sqrt(np.mean(predictive.conditional(empty)[1])))
+    return source.map(lambda block: ~np.isnan(block.values[:, 0])), predictive, error
 
 
 def _scores(source: Source, model: LinearGaussian) -> Array:

@@ -35,7 +35,6 @@ from eigengap.rank.information import (
 from eigengap.rank.permutation import permuted_parallel_analysis
 from eigengap.rank.relevance import relevant_components
 from eigengap.sources import as_source
-from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source, require_frequencies
 from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
@@ -109,7 +108,7 @@ def choose_rank(
     """
     asked = _asked(criteria)
     _check(max_rank, noise, tolerance)
-    source = present_rows(as_source(X, sample_weight=sample_weight, missing_values=missing_values))
+    source = as_source(X, sample_weight=sample_weight, missing_values=missing_values).present()
     source.require_fit(min_rows=3)
     require_frequencies(source.seen().sum_w)
     warn_of_codes(source)

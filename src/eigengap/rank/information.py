@@ -23,13 +23,30 @@ BIC = "BIC of the observed-data likelihood"
 
 
 def ppca_parameters(d: int, q: int) -> int:
-    """Free parameters of PPCA: W up to rotation, mu, sigma2."""
-    return d * q - q * (q - 1) // 2 + d + 1
+    """Free parameters of PPCA: W up to rotation, mu, sigma2.
+
+    q = d - 1 is any covariance already, so that q = d has no more.
+
+    >>> [ppca_parameters(4, q) for q in range(5)]
+    [5, 9, 12, 14, 14]
+    """
+    return d + min(_loadings(d, q) + 1, d * (d + 1) // 2)
 
 
 def factor_parameters(d: int, q: int) -> int:
-    """Free parameters of factor analysis: W up to rotation, mu, psi."""
-    return d * q - q * (q - 1) // 2 + 2 * d
+    """Free parameters of factor analysis: W up to rotation, mu, psi.
+
+    No more than those of any covariance, which it reaches at Ledermann's bound.
+
+    >>> [factor_parameters(4, q) for q in range(4)]
+    [8, 12, 14, 14]
+    """
+    return d + min(_loadings(d, q) + d, d * (d + 1) // 2)
+
+
+def _loadings(d: int, q: int) -> int:
+    """Free parameters of W, which rotations leave."""
+    return d * q - q * (q - 1) // 2
 
 
 def largest_rank(d: int, rows_seen: float) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, Rows, SeenCells, Source
+from eigengap.sources.base import Block, Rows, SeenCells, empty_rows
 from eigengap.sources.blocked import BlockedSource, merge_stream
 from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
 from eigengap.sources.checks import (
@@ -86,6 +86,26 @@ class ArraySource(BlockedSource):
     def collect_cell_sd(self) -> Array | None:
         return self.cell_sd
 
+    def present(self) -> ArraySource:
+        kept = np.flatnonzero(self.is_present())
+        return self if len(kept) in (0, self.n_rows) else self.only(kept)
+
+    def is_present(self) -> NDArray[np.bool_]:
+        """Which rows have a positive weight and an observed value: (n,)."""
+        found = np.ones(self.n_rows, dtype=bool) if self.weight is None else self.weight > 0
+        if self.has_gaps:
+            found[empty_rows(self._values)] = False
+        return found
+
+    def only(self, rows: NDArray[np.intp]) -> ArraySource:
+        """Some of the rows."""
+        return ArraySource(
+            self._values[rows],
+            weight=None if self.weight is None else self.weight[rows],
+            cell_sd=None if self.cell_sd is None else self.cell_sd[rows],
+            names=self.names,
+        )
+
     def seen(self) -> SeenCells:
         if self._seen is None:
             self._seen = self._count_seen()
@@ -98,17 +118,6 @@ class ArraySource(BlockedSource):
         rows = self.n_rows if w is None else int(np.count_nonzero(w))
         sum_w = float(rows) if w is None else float(np.sum(w))
         return SeenCells(rows, sum_w, np.full(self.n_features, rows, dtype=np.intp))
-
-
-def present_rows(source: Source) -> Source:
-    """The source without its rows of weight 0, which are as if absent: their gaps too."""
-    if not isinstance(source, ArraySource) or source.weight is None or source.weight.all():
-        return source
-    kept = np.flatnonzero(source.weight)
-    cell_sd = None if source.cell_sd is None else source.cell_sd[kept]
-    return ArraySource(
-        source.collect()[kept], weight=source.weight[kept], cell_sd=cell_sd, names=source.names
-    )
 
 
 def is_sparse(X: Any) -> bool:

@@ -58,6 +58,7 @@ class SeenCells:
     rows: int  # rows of positive weight
     sum_w: float  # sum of their weights
     per_column: NDArray[np.intp]  # (d,) seen cells among them
+    empty: int = 0  # those of the rows that have no observed value
 
     @classmethod
     def of(cls, block: Block) -> SeenCells:
@@ -68,8 +69,11 @@ class SeenCells:
             return cls(rows, block.sum_w, np.full(d, rows, dtype=np.intp))
         with np.errstate(over="ignore", invalid="ignore"):
             complete = isfinite(float(np.add.reduce(values, axis=None)))  # then no cell is NaN
-        gaps = 0 if complete else np.count_nonzero(np.isnan(values), axis=0)
-        return cls(rows, block.sum_w, np.full(d, rows, dtype=np.intp) - gaps)
+        everywhere = np.full(d, rows, dtype=np.intp)
+        if complete:
+            return cls(rows, block.sum_w, everywhere)
+        gaps = np.count_nonzero(np.isnan(values), axis=0)
+        return cls(rows, block.sum_w, everywhere - gaps, len(empty_rows(values)))
 
     @property
     def count(self) -> float:
@@ -79,7 +83,10 @@ class SeenCells:
 
     def merge(self, other: SeenCells) -> SeenCells:
         return SeenCells(
-            self.rows + other.rows, self.sum_w + other.sum_w, self.per_column + other.per_column
+            self.rows + other.rows,
+            self.sum_w + other.sum_w,
+            self.per_column + other.per_column,
+            self.empty + other.empty,
         )
 
     def require_fit(self, names: tuple[str, ...] | None, min_rows: int) -> None:
@@ -176,6 +183,14 @@ class Source(ABC):
         """How many rows there are and how many cells each column shows: one pass."""
         return self.reduce(SeenCells.of)
 
+    def present(self) -> Source:
+        """The source without its rows that say nothing: of weight 0, or without observed value.
+
+        They are as if absent: a fit to what is left depends on them in no way. A table in which no
+        row has a value is returned as it is, for `require_fit` to refuse.
+        """
+        return self
+
     def missing_per_column(self) -> NDArray[np.intp]:
         """Number of unseen cells of each column (d,), in the rows of positive weight."""
         seen = self.seen()
@@ -188,6 +203,28 @@ class Source(ABC):
         """
         require_unique(self.names)
         self.seen().require_fit(self.names, min_rows)
+
+
+def empty_rows(values: NDArray[Any]) -> NDArray[np.intp]:
+    """Which rows of values (c, d) have no observed value.
+
+    Looks at few columns first: a row that has a value there is not looked at again.
+    """
+    left = np.flatnonzero(np.isnan(values[:, 0]))
+    start, width = 1, 1
+    while len(left) and start < values.shape[1]:
+        left = left[np.isnan(values[left, start : start + width]).all(axis=1)]
+        start, width = start + width, 2 * width
+    return left
+
+
+def without_empty(values: NDArray[Any], weight: Array | None) -> tuple[NDArray[Any], Array | None]:
+    """The rows that have an observed value, and their weights."""
+    empty = empty_rows(values)
+    if not len(empty):
+        return values, weight
+    values = np.delete(values, empty, axis=0)
+    return values, None if weight is None else np.delete(weight, empty)
 
 
 def require_frequencies(sum_w: float) -> None:

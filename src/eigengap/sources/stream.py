@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from eigengap.linalg import Array
 from eigengap.memory import free_memory, require_memory
 from eigengap.side_by_side import in_order
 from eigengap.sources.ahead import ahead
-from eigengap.sources.base import Block
+from eigengap.sources.base import Block, Source, without_empty
 from eigengap.sources.blocked import BlockedSource, merge_stream
 from eigengap.sources.checks import (
     InfiniteCellError,
@@ -57,6 +58,7 @@ class StreamSource(MemoisedSource, BlockedSource):
         self.weight = weight
         self._codes = codes
         self._known = {}
+        self._skips_empty = False
         self.rows_per_block = block_rows or max(1, block_bytes // (8 * max(1, self.n_features)))
         self._most_kept = KEPT_SHARE * free_memory()
         if self.n_rows is not None:
@@ -65,6 +67,15 @@ class StreamSource(MemoisedSource, BlockedSource):
     def __repr__(self) -> str:
         rows = "rows not counted yet" if self.n_rows is None else f"{self.n_rows} rows"
         return f"<{type(self).__name__} of {whole(self.where)}: {rows} x {self.n_features} columns>"
+
+    def present(self) -> Source:
+        # Rows of weight 0 are skipped anyway.
+        if self._skips_empty or self.seen().empty in (0, self.seen().rows):
+            return self
+        other = copy(self)
+        other._known = {}
+        other._skips_empty = True
+        return other
 
     def _require_unchanged(self) -> None:
         self.reader.require_unchanged()
@@ -108,6 +119,8 @@ class StreamSource(MemoisedSource, BlockedSource):
             values = self._validated(values, row)
             if weight is not None and not weight.all():  # a row of weight 0 is as if absent
                 values, weight = values[weight > 0], weight[weight > 0]
+            if self._skips_empty:
+                values, weight = without_empty(values, weight)
             if len(values):
                 yield Block(values, weight, None, kept)
             row, kept = stop, kept + len(values)

@@ -19,13 +19,22 @@ SAMPLED_CELLS = 2_000_000
 FEWEST, MOST = 200, 2000  # rows
 
 
-def look_first(source: Source, *, scatter: bool) -> None:
-    """Read a table that lies in a file or on a cluster once; `reduce` has the answers then.
+def look_first(source: Source, *, scatter: bool) -> Source:
+    """The rows that are present; one pass in a file or on a cluster, and `reduce` has the answers.
 
-    `scatter` is whether the d x d scatter of complete rows will be asked for.
+    `scatter` is whether the d x d scatter of complete rows will be asked for. Where rows of a file
+    or a cluster turn out to be without any value, a second pass looks at the others.
     """
     if not source.is_dear:
-        return
+        return source.present()
+    _gather(source, scatter)
+    present = source.present()
+    if present is not source:
+        _gather(present, scatter)
+    return present
+
+
+def _gather(source: Source, scatter: bool) -> None:
     k = int(np.clip(SAMPLED_CELLS // source.n_features, FEWEST, MOST))
     n_rows = source.n_rows if source.weight is None else None
     draw = Draw.among(n_rows, k, seed_of(np.random.default_rng(0)))

@@ -30,7 +30,10 @@ from eigengap.statistics.maximise import (
     regress,
 )
 
-LEAST_NU, LARGEST_NU = 1.0, 1e6  # beyond these the density is no longer told from its limits
+# Beyond the largest the density is no longer told from the Gaussian. Below the least a few hundred
+# rows have no maximum: with the location at one of n rows of d values the likelihood grows without
+# bound as the scatter shrinks, where nu < d / (n - 1).
+LEAST_NU, LARGEST_NU = 0.1, 1e6
 PIECE_CELLS = 1 << 15  # of R whose squares are formed at a time
 
 

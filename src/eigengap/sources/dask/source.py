@@ -8,6 +8,8 @@ is a handful of tasks on each, to which the parameters travel.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -81,6 +83,15 @@ class DaskSource(MemoisedSource):
         self.n_rows = None
         if self._rows is not None:
             self._placed(self._rows, None)
+
+    def present(self) -> Source:
+        # Rows of weight 0 are skipped anyway.
+        if self._cut.skips_empty or self.seen().empty in (0, self.seen().rows):
+            return self
+        other = copy(self)
+        other._known, other._weight, other._kept = {}, None, None
+        other._cut = replace(self._cut, skips_empty=True)
+        return other
 
     # Passes ----------------------------------------------------------------------------------
 
@@ -262,13 +273,13 @@ class DaskSource(MemoisedSource):
         self._rows, self.n_rows = rows, sum(rows)
         check_not_empty((self.n_rows, self.n_features))
         w = self._given
-        if isinstance(w, np.ndarray):
-            if len(w) != self.n_rows:
-                raise ValueError(f"sample_weight has {len(w)} entries but X has {self.n_rows} rows")
+        if isinstance(w, np.ndarray) and len(w) != self.n_rows:
+            raise ValueError(f"sample_weight has {len(w)} entries but X has {self.n_rows} rows")
+        if isinstance(w, tuple) or self._cut.skips_empty:
+            self._kept = kept
+        elif isinstance(w, np.ndarray):
             parts = np.split(w, list(accumulate(rows))[:-1])
             self._kept = tuple(int(np.count_nonzero(part)) for part in parts)
-        elif isinstance(w, tuple):
-            self._kept = kept
         else:
             self._kept = rows
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.sources.array import dense_to_float
-from eigengap.sources.base import Block, merge_tree
+from eigengap.sources.base import Block, merge_tree, without_empty
 from eigengap.sources.blocked import merge_stream
 from eigengap.sources.checks import count_gaps, with_gaps_for
 from eigengap.sources.dask.forest import Forest
@@ -23,7 +23,7 @@ from eigengap.sources.frames import frame_to_float, library_of, series_to_float
 from eigengap.sources.memo import Several
 from eigengap.sources.wording import quote
 
-Counts = dict[int, tuple[int, int]]  # rows of each partition, and those of positive weight
+Counts = dict[int, tuple[int, int]]  # rows of each partition, and those that are not skipped
 
 
 class PartitionError(ValueError):
@@ -43,6 +43,7 @@ class Cut:
     dtype: np.dtype[Any]
     codes: tuple[float, ...]
     rows_per_block: int
+    skips_empty: bool = False  # whether rows without any observed value are as if absent
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Place:
 
     partition: int  # the first of them
     row: int | None  # its first row, None while unknown
-    kept: int | None  # the same, counting only rows of positive weight
+    kept: int | None  # the same, counting only rows that are not skipped
 
 
 class Unplaced(Block):
@@ -104,6 +105,8 @@ class Opened:
         w = None if weight is None else _to_weight(weight, n, at, row)
         if w is not None and not w.all():  # a row of weight 0 is as if absent
             values, w = values[w > 0], w[w > 0]
+        if self._cut.skips_empty:
+            values, w = without_empty(values, w)
         self._counts.append((n, len(values)))
         return values, w
 

@@ -7,6 +7,7 @@ field of rows again, with its coordinates.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from math import nan
 from typing import Any
 
@@ -136,5 +137,5 @@ def _without_land(whole: FieldSource, layout: Layout, options: dict[str, Any]) -
         )
     source = FieldSource(whole.reader.only(cells), layout, **options)
     source.passes, source.bytes_read = whole.passes, whole.bytes_read
-    source.remember(SeenCells.of, SeenCells(seen.rows, seen.sum_w, seen.per_column[cells]))
+    source.remember(SeenCells.of, replace(seen, per_column=seen.per_column[cells]))
     return source
