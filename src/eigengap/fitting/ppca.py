@@ -97,7 +97,7 @@ def closed_form(pca: PCAFit, q: int, noise_variance: float | None = None) -> Gau
         model=model,
         axes=pca.U[:, :q],
         spectrum=spectrum,
-        log_likelihood=_log_likelihood(spectrum, q, sigma2, pca.n_rows),
+        log_likelihood=_log_likelihood(spectrum, q, sigma2),
         seen_w=np.full(spectrum.d, spectrum.sum_w),
         sum_w=spectrum.sum_w,
         converged=True,
@@ -112,7 +112,7 @@ def learned_noise(spectrum: Spectrum, q: int) -> float:
     return sigma2 if sigma2 > spectrum.rounding else 0.0
 
 
-def _log_likelihood(spectrum: Spectrum, q: int, sigma2: float, n_rows: int) -> float:
+def _log_likelihood(spectrum: Spectrum, q: int, sigma2: float) -> float:
     """-sum_w / 2 (d ln 2 pi + ln|C| + tr C^-1 S), through the spectrum.
 
     Where C is singular that is the limit: -inf if the rows leave its range, inf if they do not.
@@ -120,7 +120,7 @@ def _log_likelihood(spectrum: Spectrum, q: int, sigma2: float, n_rows: int) -> f
     lam = spectrum.lam[:q]
     along: Array = np.maximum(lam, sigma2)  # variance of C along the retained axes
     left = spectrum.d - q
-    if left and sigma2 <= 0.0 and learned_noise(spectrum, q, n_rows) > 0.0:
+    if left and sigma2 <= 0.0 and learned_noise(spectrum, q) > 0.0:
         return -inf
     if np.any(along <= 0.0) or (left and sigma2 <= 0.0):
         return inf
