@@ -19,6 +19,7 @@ line ends the descent: no point along it is better than one further out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
@@ -131,6 +132,7 @@ class _Memory:
         return q
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a step that overflows is too long
 def _line_search(problem: Problem, penalty: Penalty, at: _Point, direction: Array) -> float:
     """The step at which the slope along the line is 0, to LINE_TOLERANCE.
 
@@ -159,9 +161,8 @@ def _line_search(problem: Problem, penalty: Penalty, at: _Point, direction: Arra
         return 0.0
     x, low, high = 1.0, 0.0, np.inf
     for _ in range(LINE_STEPS):
-        with np.errstate(over="ignore", invalid="ignore"):  # such a step is too long
-            value, rate, curvature = along(x)
-        if not (value < first and np.isfinite([value, rate, curvature]).all()):
+        value, rate, curvature = along(x)
+        if not (value < first and isfinite(value + rate + curvature)):
             high = x
             x = 0.5 * low + 0.5 * high if low > 0.0 else 0.2 * high
             continue
