@@ -368,9 +368,8 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
             inside = np.where(gaps, _reflected(spread, low, high), values)
             return typed_like(X, self._within(inside.astype(values.dtype), gaps), gaps)
 
-        return map(
-            bounded, self.estimator_.sample_imputations(values, m, random_state=random_state)
-        )
+        tables = self.estimator_.sample_imputations(values, m, random_state=random_state)
+        return (bounded(drawn) for drawn in tables)
 
     def _fills_and_std(self, values: Array) -> tuple[Array, Array]:
         filled, std = map(np.asarray, self.estimator_.impute(values, return_std=True))
