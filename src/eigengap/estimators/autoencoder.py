@@ -32,6 +32,8 @@ from eigengap.sources import as_source
 from eigengap.sources.array import present_rows
 from eigengap.sources.base import Block, Source
 from eigengap.sources.sentinels import warn_of_codes
+from eigengap.statistics.moments import rows_are_equal
+from eigengap.warn import warn
 
 
 class Autoencoder(Shown, TransformerMixin, BaseEstimator):
@@ -256,6 +258,8 @@ class Autoencoder(Shown, TransformerMixin, BaseEstimator):
         self.n_held_out_ = found.n_held_out
         self.converged_ = found.converged
         self.stopped_early_ = found.stopped_early
+        if rows_are_equal(source):
+            warn("all rows are equal, so that there is nothing for codes to tell", UserWarning)
         tell_of_fit(found, options)
         return self
 
