@@ -420,10 +420,10 @@ def test_gaps_that_cannot_be_compared(X):
         trustworthiness(A, X[:, :2], metric="cosine")
 
 
-def test_equal_points_have_no_residual_variance():
+def test_equal_points_leave_nothing_unexplained():
     found = embedding_quality(np.zeros((20, 3)), np.zeros((20, 2)), n_neighbors=3)
-    assert np.isnan(found.residual_variance)
-    assert np.isnan(found.stress)
+    assert found.residual_variance == 0.0
+    assert found.stress == 0.0
 
 
 # Procrustes ---------------------------------------------------------------------------------

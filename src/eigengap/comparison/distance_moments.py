@@ -11,7 +11,7 @@ from math import nan, sqrt
 
 import numpy as np
 
-from eigengap.comparison.pairwise import Ints
+from eigengap.comparison.pairwise import ROUNDING, Ints
 from eigengap.linalg import Array
 
 
@@ -36,10 +36,11 @@ class DistanceMoments:
             )
         far -= mean[0]
         near -= mean[1]
+        far[itself] = near[itself] = 0.0  # a point and itself are no pair
         cross = np.vdot(far, near)
-        scatter = np.array([[np.vdot(far, far), cross], [cross, np.vdot(near, near)]])
-        # A point and itself stood in the sums as 0, and are taken out again.
-        return cls(count, mean, scatter - len(rows) * np.outer(mean, mean))
+        return cls(
+            count, mean, np.array([[np.vdot(far, far), cross], [cross, np.vdot(near, near)]])
+        )
 
     @classmethod
     def merged(cls, parts: Sequence[DistanceMoments]) -> DistanceMoments:
@@ -53,13 +54,20 @@ class DistanceMoments:
 
     @property
     def residual_variance(self) -> float:
+        """1 - r^2; where either does not vary, 0 if both do not and 1 if the other does."""
         (a, c), (_, b) = self.scatter
-        return float(max(1.0 - c * c / (a * b), 0.0)) if a > 0.0 and b > 0.0 else nan
+        varies = np.array([a, b]) > self.count * (ROUNDING * self.mean) ** 2
+        if not np.all(varies):
+            return float(np.any(varies))
+        return float(max(1.0 - c * c / (a * b), 0.0))
 
     @property
     def stress(self) -> float:
+        """Of 0 where all are 0, of 1 where all distances of the embedding are."""
         (a, c), (_, b) = self._about_zero
-        return float(sqrt(max(1.0 - c * c / (a * b), 0.0))) if a > 0.0 and b > 0.0 else nan
+        if a <= 0.0 or b <= 0.0:
+            return float(a > 0.0)
+        return float(sqrt(max(1.0 - c * c / (a * b), 0.0)))
 
     @property
     def scale(self) -> float:

@@ -57,7 +57,7 @@ class EmbeddingQuality:
     neighbour_recall : float or array
         Share of the nearest neighbours in the embedding that are nearest in the data.
     residual_variance : float
-        1 - R^2 of distances; NaN where all are equal.
+        1 - R^2 of distances; where those of one side are all equal 1, of both 0.
     stress : float
         Kruskal's stress-1 at the best scale.
     scale : float
@@ -357,8 +357,8 @@ def residual_variance(
     Returns
     -------
     float
-        0 where distances are proportional up to a constant, 1 where unrelated; NaN where all
-        distances are equal.
+        0 where distances are proportional up to a constant, 1 where unrelated; where the distances
+        of one side are all equal 1, of both 0.
 
     Examples
     --------

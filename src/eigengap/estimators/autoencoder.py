@@ -31,6 +31,8 @@ from eigengap.models.network import ACTIVATIONS, Network
 from eigengap.sources import as_source
 from eigengap.sources.base import Block, Source
 from eigengap.sources.sentinels import warn_of_codes
+from eigengap.statistics.moments import rows_are_equal
+from eigengap.warn import warn
 
 
 class Autoencoder(Shown, TransformerMixin, BaseEstimator):
@@ -255,6 +257,8 @@ class Autoencoder(Shown, TransformerMixin, BaseEstimator):
         self.n_held_out_ = found.n_held_out
         self.converged_ = found.converged
         self.stopped_early_ = found.stopped_early
+        if rows_are_equal(source):
+            warn("all rows are equal, so that there is nothing for codes to tell", UserWarning)
         tell_of_fit(found, options)
         return self
 

@@ -47,7 +47,9 @@ from eigengap.linalg import Array
 from eigengap.memory import require_memory, require_pairs
 from eigengap.models.eigenmap import Eigenmap
 from eigengap.models.kernels import RBF
+from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Source
+from eigengap.statistics.moments import rows_are_equal
 from eigengap.warn import warn
 
 GIVEN = ("precomputed", "precomputed_nearest_neighbors")
@@ -356,6 +358,11 @@ callable, default="nearest_neighbors"
         self._W, self._diagonal, self._fit_ = laplacian.W, diagonal, fit
         self._prints = prints(self._as_told(rows))
         self.model_ = Eigenmap(fit.Y, fit.lam, bool(self.normalized))
+        if hasattr(self, "_rows_") and rows_are_equal(ArraySource(rows)):
+            warn(
+                "all rows coincide, so that their graph says nothing: any coordinates are as good",
+                UserWarning,
+            )
         if not fit.certified:
             warn(
                 "the eigenvectors are not as accurate as eigen_tol asks for; residuals are up to "

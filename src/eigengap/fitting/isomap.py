@@ -31,6 +31,7 @@ from eigengap.blas import one_blas_thread
 from eigengap.compiled.threads import workers_for
 from eigengap.fitting.krylov import block_width, top_eigenpairs
 from eigengap.fitting.mds import fit_distances
+from eigengap.fitting.range import power_of_ten
 from eigengap.fitting.symmetric import FEW, SMALL, Eigenpairs, double_centred, leading_eigenpairs
 from eigengap.linalg import Array, sign_rule
 from eigengap.memory import require_pairs
@@ -80,7 +81,7 @@ def _require_finite(square: float, unit: float, n: int) -> None:
         return
     raise ValueError(
         f"geodesic distances, the largest of which is {largest:.3g}, overflow when they are "
-        "squared. Rescale the rows, for instance X / X.max()"
+        f"squared. Rescale the rows, for instance X / {power_of_ten(largest)}"
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.fitting.range import power_of_ten
 from eigengap.linalg import Array
 from eigengap.sources.wording import column
 
@@ -93,7 +94,7 @@ def refuse_range(largest: float) -> None:
     out = "overflow" if largest > LARGEST else "underflow"
     raise ValueError(
         f"the squares of these distances {out}: the largest is {largest:.3g}. Rescale them, for "
-        "instance X / X.max()"
+        f"instance X / {power_of_ten(largest)}"
     )
 
 

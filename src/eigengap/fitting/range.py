@@ -21,8 +21,8 @@ def refuse_overflow(total: float, source: Source | None = None) -> None:
     if source is not None:
         _refuse_large_column(source)
     raise ValueError(
-        "sums of squares overflow: the table holds infinities or values beyond about 1e150, whose "
-        "squares overflow; rescale the data, for instance X / 1e300"
+        "sums of squares overflow: the table holds infinities, or values so large that sums of "
+        "their squares are; rescale the data, for instance X / 1e200"
     )
 
 
@@ -31,11 +31,16 @@ def _refuse_large_column(source: Source) -> None:
     seen = source.reduce(ColumnRange.of)
     size = np.nan_to_num(np.maximum(np.abs(seen.low), np.abs(seen.high)), posinf=inf)
     j = int(np.argmax(size))
-    if 1e100 < size[j] < inf:  # else it is the weights, or cells are infinite
+    if size[j] <= 1e100:
+        raise ValueError(
+            f"sums of squares overflow: sample_weight sums to {source.seen().sum_w:.1e}; rescale "
+            "the weights, e.g. sample_weight * len(sample_weight) / sample_weight.sum()"
+        )
+    if size[j] < inf:
         raise ValueError(
             f"sums of squares overflow: column {column(source.names, j)} holds values up to "
             f"{size[j]:.1e} in size, whose squares overflow; rescale the data, for instance divide "
-            f"that column by 1e{int(np.floor(np.log10(size[j])))}"
+            f"that column by {power_of_ten(size[j])}"
         )
 
 
@@ -45,11 +50,21 @@ def refuse_out_of_range(source: Source, total: float, fit_mean: bool) -> None:
         return
     refuse_overflow(total, source)
     seen = source.reduce(ColumnRange.of)
-    if np.any(seen.high != (seen.low if fit_mean else 0.0)):
+    size = np.maximum(np.abs(seen.low), np.abs(seen.high))
+    spread = float(np.max(seen.high - seen.low if fit_mean else size))
+    if spread > 0.0:
+        # A far column must not overflow: then what varies has to be multiplied by itself.
+        far = float(np.max(size)) / spread > 1e100
+        table = "(X - numpy.nanmean(X, axis=0))" if far else "X"
         raise ValueError(
-            "the variances underflow: the columns vary by less than about 1e-145, whose square is "
-            "not a normal number; rescale the data, for instance X * 1e300"
+            f"the variances underflow: the columns vary by {spread:.1e} at most, whose square is "
+            f"not a normal number; rescale the data, for instance {table} / {power_of_ten(spread)}"
         )
+
+
+def power_of_ten(size: float) -> str:
+    """The power of ten at or below a positive number, up to 1e300, as Python reads it."""
+    return f"1e{int(np.floor(np.log10(min(size, 1e300))))}"
 
 
 def refuse_tiny_columns(source: Source, variance: Array) -> None:

@@ -36,6 +36,16 @@ class KernelOverflowError(ValueError):
         )
 
 
+class NoRealPowerError(ValueError):
+    """A fractional power of a negative number."""
+
+    def __init__(self, degree: float) -> None:
+        super().__init__(
+            f"a polynomial kernel of degree {degree:g} has no value where gamma x'y + coef0 is "
+            "negative, as it is for some of these rows: use a whole degree, or a larger coef0"
+        )
+
+
 class Kernel(ABC):
     """A symmetric function of two rows."""
 
@@ -115,6 +125,8 @@ class Polynomial(Kernel):
             return np.multiply(G, G, out=G)
         if self.degree == 3:  # np.power takes thirty times as long
             return np.multiply(G, G * G, out=G)
+        if not float(self.degree).is_integer() and np.any(G < 0.0):
+            raise NoRealPowerError(self.degree)
         return np.power(G, self.degree, out=G)
 
 

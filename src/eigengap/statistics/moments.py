@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, Rows
+from eigengap.sources.base import Block, Rows, Source
 
 # Largest mean^2 / variance of a column at which the raw product may be centred afterwards.
 _OFFSET_LIMIT = {np.dtype(np.float64): 1e2, np.dtype(np.float32): 1.0}
@@ -179,6 +179,12 @@ class ColumnRange:
 
     def merge(self, other: Self, /) -> Self:
         return type(self)(np.fmin(self.low, other.low), np.fmax(self.high, other.high))
+
+
+def rows_are_equal(source: Source) -> bool:
+    """Whether no column varies in what was observed of it."""
+    seen = source.reduce(ColumnRange.of)
+    return not np.any(seen.high > seen.low)
 
 
 def column_shift(values: NDArray[Any], w: Array | None, sum_w: float) -> Array:
