@@ -115,8 +115,8 @@ class PartialFit(LinearGaussianEstimator):
         Rows with gaps are kept until there are 2 000 of them (or n_features, if that is more), and
         the fit is exact until then. From there on it is online EM, a chunk of that many rows at a
         time: the result depends a little on the order of the rows, not on the size of the batches;
-        n_components is chosen with the first chunk, and `log_likelihood_` counts a row as the model
-        stood when its chunk was taken in. docs/streaming.md has figures.
+        n_components is chosen with the first chunk, and there is no `log_likelihood_`, for the rows
+        are gone: `score` of rows at hand says how good the model is. docs/streaming.md has figures.
 
         A batch that is refused (an infinite cell, other columns) leaves everything as it was. `fit`
         begins anew. After `fit`, partial_fit goes on from the fitted mean and covariance, as if all
@@ -172,6 +172,11 @@ class PartialFit(LinearGaussianEstimator):
             self._solve()
             if name in self.__dict__:
                 return self.__dict__[name]
+        if name == "log_likelihood_" and "_batches" in self.__dict__:
+            raise AttributeError(
+                "log_likelihood_ of all rows is not known: rows with missing values were taken in "
+                "chunks and are gone. score(X) gives the mean log-likelihood of rows at hand"
+            )
         return object.__getattribute__(self, name)  # raises, in a property's words if it is one
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -291,6 +296,8 @@ class PartialFit(LinearGaussianEstimator):
                 self.rank_choice_ = batches.choice
             self._note(rows, fit)
         self._keep(_moved(fit, stream.origin, unit), unit)
+        if stream.settled is not None:
+            del self.log_likelihood_
         self.evidence_ = stream.evidence(self._noise_kind(), self._fits_mean())
         if self._shares_noise and unit is None:
             warn_of_units(_of_size(stream), fit.model.psi)

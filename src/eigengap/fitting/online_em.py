@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import nan
 
 import numpy as np
 
@@ -85,7 +86,6 @@ class Settled:
     units: Units
     parameters: Parameters
     expected: Expected
-    log_likelihood: float  # of each row when it went, in units of the data
 
     @property
     def q(self) -> int:
@@ -125,7 +125,7 @@ def settled_first(units: Units, kept: Kept, fit: GaussianFit, asked: Asked) -> S
     first = Parameters(W=model.W, delta=model.mu, psi=np.maximum(model.psi, how.floor))
     rows = _prepared(kept, units, fit.model.q)
     expected = Expected.of(rows, _coefficients(first))
-    return Settled(units, first, expected, _in_data_units(expected, units))
+    return Settled(units, first, expected)
 
 
 def settled_next(settled: Settled, there: There, asked: Asked) -> Settled:
@@ -137,12 +137,14 @@ def settled_next(settled: Settled, there: There, asked: Asked) -> Settled:
         units=run.units,
         parameters=run.parameters,
         expected=run.gone.merge(times(chunk, run.chunk_counts)),
-        log_likelihood=settled.log_likelihood + _in_data_units(chunk, run.units),
     )
 
 
 def fit_settled(settled: Settled, there: There, seen_w: Array, asked: Asked) -> GaussianFit:
-    """The model of all rows so far, in units of the scaled columns where scale=True."""
+    """The model of all rows so far, in units of the scaled columns where scale=True.
+
+    Its log-likelihood is not known: that of rows that are gone cannot be had from their statistics.
+    """
     run = _Run.of(settled, there, asked).repeated(asked.tol, asked.max_iter)
     units, now, how = run.units, run.parameters, run.how
     at_floor = np.flatnonzero(now.psi <= how.floor * (1 + 1e-3))
@@ -151,12 +153,11 @@ def fit_settled(settled: Settled, there: There, seen_w: Array, asked: Asked) -> 
         model, at_floor = replace(model, psi=np.full(model.d, how.fixed_noise)), at_floor[:0]
     model = model.rescaled(units.common, units.shift / units.base).canonical()
     sum_w = there.moments.sum_w + settled.sum_w + there.kept.sum_w
-    log_base = float(seen_w @ np.log(units.base))
     return GaussianFit(
         model=model,
         axes=model.principal_axes()[0],
         spectrum=spectrum_of(model, sum_w),
-        log_likelihood=run.log_likelihood() + settled.log_likelihood + log_base,
+        log_likelihood=nan,
         seen_w=seen_w,
         sum_w=sum_w,
         converged=run.converged,
@@ -236,10 +237,6 @@ class _Run:
             for rows, counts in there
             if rows is not None
         ]
-
-    def log_likelihood(self) -> float:
-        """Of the rows that are there, each counted once, in units of the data."""
-        return self._sum(self._parts())
 
     def _sum(self, parts: list[tuple[Expected, float]]) -> float:
         return float(sum(_in_data_units(part, self.units) for part, _ in parts))
