@@ -70,6 +70,7 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "PCA-sparse": lambda: (eg.PCA(2).fit(SPARSE), SPARSE),
     "PCA-float32": lambda: (eg.PCA(2).fit(FULL.astype("f4")), FULL.astype("f4")),
     "PCA-stream": lambda: (_streamed(eg.PCA(2), FULL), FULL),
+    "PCA-stream-short": lambda: (eg.PCA(1).partial_fit(FULL), FULL),
     "PPCA-auto": lambda: (eg.PPCA("auto").fit(FULL), FULL),
     "PPCA-gaps-frame": lambda: (eg.PPCA(2, scale=True).fit(frame(gaps=0.1)), frame(gaps=0.1)),
     "PPCA-student": lambda: (eg.PPCA(1, noise="student").fit(GAPPY), GAPPY),
@@ -102,6 +103,12 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "ClassicalMDS-given": lambda: (
         eg.ClassicalMDS(2, metric="precomputed").fit(distances()),
         distances(),
+    ),
+    "ClassicalMDS-weights": lambda: (
+        eg.ClassicalMDS(2, metric="manhattan", correction="cailliez").fit(
+            FULL, sample_weight=WEIGHT - 1.0
+        ),
+        FULL,
     ),
     "Whitener": lambda: (eg.Whitener().fit(FULL), FULL),
     "Whitener-zca-gaps": lambda: (eg.Whitener(method="zca").fit(GAPPY), GAPPY),
@@ -156,6 +163,10 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
         eg.LaplacianEigenmaps(n_neighbors=8, weights="heat", bandwidth="local").fit(GAPPY),
         GAPPY,
     ),
+    "LaplacianEigenmaps-radius": lambda: (
+        eg.LaplacianEigenmaps(n_neighbors=None, radius=3.0).fit(FULL),
+        FULL + 0.01,
+    ),
     "LaplacianEigenmaps-rbf": lambda: (
         eg.LaplacianEigenmaps(affinity="rbf").fit(frame()),
         frame(),
@@ -191,6 +202,10 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "PPCAClassifier": lambda: (eg.PPCAClassifier(1).fit(frame(gaps=0.1), WORDS), frame(gaps=0.1)),
     "PPCAClassifier-objects": lambda: (
         eg.PPCAClassifier(1, scale=True).fit(GAPPY, WORDS.astype(object)),
+        GAPPY,
+    ),
+    "PPCAClassifier-diagonal": lambda: (
+        eg.PPCAClassifier(1, noise="diagonal").fit(GAPPY, WORDS),
         GAPPY,
     ),
     "PPCARegressor": lambda: (eg.PPCARegressor(2).fit(GAPPY[:, :3], FULL[:, 3:]), GAPPY[:, :3]),

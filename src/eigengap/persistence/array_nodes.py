@@ -21,7 +21,8 @@ Get = Callable[[Any], NDArray[Any]]  # the tensor of that name
 
 NUMBERS = re.compile(r"[<>|](b1|[iu][1248]|f[248]|c8|c16|[mM]8(\[\d{0,6}[A-Za-z]{1,7}\])?)")
 TEXTS = re.compile(r"[<>]U(\d{1,9})")
-LARGEST_TEXT = 1 << 28  # bytes of an array of strings of one width
+PER_LETTER = 256  # bytes that arrays of strings of one width may take for each letter in them
+SPARE_TEXT = 1 << 24  # bytes that all of them together may take beyond that
 SPARSE = ("bsr", "coo", "csc", "csr", "dia")
 LONG = 1 << 20  # letters from which strings lie among the tensors and not in the header
 
@@ -117,6 +118,18 @@ def numeric_dtype(text: Any) -> np.dtype[Any]:
 # Arrays of strings -----------------------------------------------------------------------------
 
 
+class Width:
+    """What arrays of strings take beyond their letters, which a small file could make anything."""
+
+    def __init__(self) -> None:
+        self._spare = SPARE_TEXT
+
+    def takes(self, width: int, items: list[str]) -> bool:
+        """Whether an array of these strings is still within bounds."""
+        self._spare -= max(4 * width * len(items) - PER_LETTER * sum(map(len, items)), 0)
+        return self._spare >= 0
+
+
 def strings_node(array: NDArray[Any], where: str, put: Put) -> Node:
     """An array of strings, of a width of its own or of objects."""
     items: list[str] = array.reshape(-1).tolist()
@@ -134,12 +147,12 @@ def strings_node(array: NDArray[Any], where: str, put: Put) -> Node:
     return node
 
 
-def strings_of(node: Node, get: Get) -> NDArray[Any]:
+def strings_of(node: Node, get: Get, width: Width) -> NDArray[Any]:
     items = strings_in(node, get)
     shape = shape_of(node.get("shape"))
     if int(np.prod(shape, dtype=np.int64)) != len(items):
         raise MalformedError(f"{len(items)} strings for an array of shape {shape}")
-    array = np.empty(len(items), dtype=_text_dtype(node.get("dtype", "O"), items))
+    array = np.empty(len(items), dtype=_text_dtype(node.get("dtype", "O"), items, width))
     array[:] = items
     array = array.reshape(shape)
     if node.get("frozen") is True:
@@ -149,7 +162,9 @@ def strings_of(node: Node, get: Get) -> NDArray[Any]:
 
 def strings_in(node: Node, get: Get) -> list[str]:
     """The strings of a node, from the header or from the tensors."""
-    items = node["items"] if "items" in node else _from_text(get(node["text"]), get(node["ends"]))
+    items = node.get("items")
+    if "items" not in node:
+        items = _from_text(get(node.get("text")), get(node.get("ends")))
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise MalformedError("an array of strings that holds something else")
     return items
@@ -170,18 +185,14 @@ def _from_text(text: NDArray[Any], ends: NDArray[Any]) -> list[str]:
         raise MalformedError("strings that are no text") from None
 
 
-def _text_dtype(text: Any, items: list[str]) -> np.dtype[Any]:
+def _text_dtype(text: Any, items: list[str], width: Width) -> np.dtype[Any]:
     if text == "O":
         return np.dtype(object)
     found = TEXTS.fullmatch(text) if isinstance(text, str) else None
     longest = max(map(len, items), default=0)
-    if found is None or not longest <= int(found[1]) or not fits_text(int(found[1]), len(items)):
+    if found is None or not longest <= int(found[1]) or not width.takes(int(found[1]), items):
         raise MalformedError(f"{len(items)} strings as an array of {text!s:.40}")
     return np.dtype(str(text))
-
-
-def fits_text(width: int, count: int) -> bool:
-    return 4 * width * count <= LARGEST_TEXT
 
 
 def shape_of(given: Any) -> tuple[int, ...]:

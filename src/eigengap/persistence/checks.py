@@ -1,55 +1,29 @@
 """Whether values are such as eigengap makes them: the right fields, of the right types and shapes.
 
 The types are those that the classes declare; shapes and ranges that other code relies on stand in
-the table below. The same checks hold when a file is written and when it is read, so that nothing
-can be saved that would not be loaded.
+`schema`. The same checks hold when a file is written and when it is read, so that nothing can be
+saved that would not be loaded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eigengap.persistence.kinds import Kind
+from eigengap.persistence.kinds import Kind, kind_of
+from eigengap.persistence.schema import ESTIMATORS, VALUES
 
-# Arrays that must agree: each letter stands for one number within a value.
-SHAPES: Mapping[str, Mapping[str, str]] = {
-    "affine.AffineMap": {"A": "k d", "B": "d k", "mean": "d"},
-    "columns.ColumnMap": {"mean": "d", "scale": "d"},
-    "distances.GowerMap": {"A": "n q", "means": "n"},
-    "drawn.Drawn": {"keys": "m", "rows": "m d"},
-    "eigenmap.Eigenmap": {"Y": "n q", "lam": "q"},
-    "expected.Expected": {"squares": "d"},
-    "gamma.Gammas": {"shape": "m", "rate": "m"},
-    "gaussian_process.GaussianProcesses": {
-        "support": "m q",
-        "weights": "m d",
-        "reductions": "p m m",
-        "pattern": "d",
-        "mean": "d",
-        "unit": "d",
-    },
-    "information.Evidence": {"seen": "k d", "seen_w": "d"},
-    "landmark.LandmarkMap": {"coefficients": "l q", "means": "l"},
-    "loop.Trace": {"objective": "n", "change": "n", "seconds": "n"},
-    "maximise.Parameters": {"W": "d q", "delta": "d", "psi": "d"},
-    "moments.ColumnMoments": {"counts": "d", "sum_w": "d", "mean": "d", "m2": "d"},
-    "moments.ColumnRange": {"low": "d", "high": "d"},
-    "moments.Moments": {"mean": "d", "scatter": "d d"},
-    "online_rows.Kept": {"values": "k d", "weight": "k"},
-    "perceptron.Perceptron": {"W0": "d q", "W1": "d h", "b1": "h", "W2": "h q", "b2": "q"},
-    "rotation.Rotation": {"loadings": "d q", "T": "q q", "phi": "q q"},
-}
-# Arrays without NaN or infinity, and those of them without a negative number.
-FINITE: Mapping[str, tuple[str, ...]] = {
-    "affine.AffineMap": ("A", "B", "mean"),
-    "spectrum.Spectrum": ("lam",),
-}
-NOT_NEGATIVE: Mapping[str, tuple[str, ...]] = {"spectrum.Spectrum": ("lam",)}
+# Of numbers in units of the data: a fit refuses those whose squares overflow.
+PROBED = 20  # points of a Gaussian process at which its variance is looked at
+MOST_JOBS = 1 << 31
+LARGEST = float(np.sqrt(np.finfo(np.float64).max))
 KINDS_OF_TYPE = {np.bool_: "b", np.integer: "iu", np.floating: "fiub"}
 _FOUND: dict[type[Any], Mapping[str, Any]] = {}
 
@@ -64,13 +38,16 @@ def require_value(kind: Kind, cls: type[Any], held: Mapping[str, Any]) -> None:
     for name, value in held.items():
         if name in hints and not fits(value, hints[name]):
             raise WrongValueError(f"{kind.name} has a {type(value).__name__} as {name}")
-    _require_shapes(kind, held)
-    _require_ranges(kind, held)
-    if kind.name == "graph.Graph":
-        _require_graph(held)
+    table = VALUES.get(kind.name, {})
+    require_as_told(kind.name, table, held, {}, complete=False)
+    more = FURTHER.get(kind.name)
+    if more is not None:
+        more(held)
 
 
-def require_estimator(cls: type[Any], held: Mapping[str, Any]) -> None:
+def require_estimator(
+    cls: type[Any], held: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> None:
     """Refuse attributes of other types than the class says, or that do not fit each other."""
     hints = _hints(cls)
     for name, value in held.items():
@@ -79,17 +56,25 @@ def require_estimator(cls: type[Any], held: Mapping[str, Any]) -> None:
     names, count = held.get("feature_names_in_"), held.get("n_features_in_")
     if count is not None and not (fits(count, int) and count >= 0):
         raise WrongValueError("a number of columns that is none")
+    if held and count is None and cls.__name__ != "ColumnMeans":
+        raise WrongValueError(f"{cls.__name__} has no number of columns (n_features_in_)")
     if names is not None and (not isinstance(names, np.ndarray) or names.shape != (count,)):
         raise WrongValueError("names of columns that are not as many as the columns")
     for name in ("n_iter_", "n_components_", "log_likelihood_", "converged_"):
         if isinstance(held.get(name), str):
             raise WrongValueError(f"{cls.__name__} has a text as {name}")
-    scale = held.get("scale_")
-    if isinstance(scale, np.ndarray) and not (np.all(np.isfinite(scale)) and np.all(scale > 0)):
-        raise WrongValueError(f"{cls.__name__} has units of columns that are none (scale_)")
-    d = getattr(held.get("model_"), "d", None)
-    if d is not None and count is not None and d != count:
-        raise WrongValueError(f"a model of {d} columns for a table of {count}")
+    sizes = {} if count is None else {"d": int(count)}
+    table = ESTIMATORS.get(cls.__name__, {})
+    require_as_told(
+        cls.__name__, table, held, sizes, complete=bool(held) and "_batches" not in held
+    )
+    more = FURTHER_ATTRIBUTES.get(cls.__name__)
+    if more is not None and held:
+        more(held, parameters)
+    for name in ("model_", "core_", "_back", "_gap_model", "estimator_"):
+        d = getattr(held.get(name), "d", None)
+        if isinstance(d, int) and count is not None and d != count:
+            raise WrongValueError(f"a model of {d} columns for a table of {count}")
 
 
 def _hints(cls: type[Any]) -> Mapping[str, Any]:
@@ -99,33 +84,210 @@ def _hints(cls: type[Any]) -> Mapping[str, Any]:
     return _FOUND[cls]
 
 
-def _require_shapes(kind: Kind, held: Mapping[str, Any]) -> None:
-    sizes: dict[str, int] = {}
-    for name, letters in SHAPES.get(kind.name, {}).items():
-        array = held.get(name)
-        if not isinstance(array, np.ndarray):
+def require_as_told(
+    owner: str,
+    table: Mapping[str, str],
+    held: Mapping[str, Any],
+    sizes: dict[str, int],
+    *,
+    complete: bool,
+) -> None:
+    """Refuse fields that are not as their lines in `schema` say; `sizes` are lengths by letter."""
+    for path, line in table.items():
+        spec = Spec.of(line)
+        there, value = _part(held, path)
+        if not there or (value is None and spec.may_be_none):
+            if spec.is_needed and complete and not there:
+                raise WrongValueError(f"{owner} has no {path}")
             continue
-        wanted = letters.split()
-        if array.ndim != len(wanted) or any(
-            sizes.setdefault(letter, n) != n for letter, n in zip(wanted, array.shape, strict=True)
-        ):
-            known = ", ".join(f"{letter} = {n}" for letter, n in sizes.items())
+        wrong = spec.fault(value, sizes)
+        if wrong:
+            raise WrongValueError(f"{owner} has {path} {wrong}")
+
+
+def _part(held: Mapping[str, Any], path: str) -> tuple[bool, Any]:
+    """Whether there is such a part of a part, and it; what another line refuses is not there."""
+    first, *rest = path.split(".")
+    if first not in held:
+        return False, None
+    value = held[first]
+    for name in rest:
+        if value is None or not hasattr(value, name):
+            return False, None
+        value = getattr(value, name)
+    return True, value
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A line of `schema`."""
+
+    letters: tuple[str, ...]
+    marks: frozenset[str]
+    below: str  # the letter of what integers count, or nothing
+    kinds: frozenset[str]
+
+    @classmethod
+    @cache
+    def of(cls, line: str) -> Spec:
+        plain, _, kinds = line.partition("@")
+        words = plain.split()
+        return cls(
+            tuple(word for word in words if word.isalnum() and len(word) == 1),
+            frozenset(words),
+            next((word[1:] for word in words if word.startswith("<")), ""),
+            frozenset(kinds.split()),
+        )
+
+    @property
+    def may_be_none(self) -> bool:
+        return "none" in self.marks
+
+    @property
+    def is_needed(self) -> bool:
+        return "!" in self.marks
+
+    def fault(self, value: Any, sizes: dict[str, int]) -> str:
+        """What is wrong with a value, in words that follow its name."""
+        if "text" in self.marks:
+            return "" if isinstance(value, str) else f"as a {type(value).__name__}"
+        if self.kinds:
+            imputes = "imputer" in self.kinds and hasattr(type(value), "impute")
+            fits_kind = kind_name(value) in self.kinds or (imputes and kind_name(value))
+            return "" if fits_kind else f"as a {type(value).__name__}"
+        if not isinstance(value, np.ndarray):
+            if (
+                hasattr(value, "indptr") and "int" not in self.marks
+            ):  # sparse rows, whose parts were checked as they were made
+                return self._other_shape(tuple(map(int, value.shape)), sizes)
+            if isinstance(value, bool | str) or not isinstance(value, Real):
+                return f"as a {type(value).__name__}"
+            if isinstance(value, int) and value.bit_length() > 63:
+                return f"as a number of {value.bit_length()} bits"
+            value = np.asarray(value)
+        return self._other_shape(value.shape, sizes) or self._other_numbers(value, sizes)
+
+    def _other_shape(self, shape: tuple[int, ...], sizes: dict[str, int]) -> str:
+        fits_all = len(shape) == len(self.letters) and all(
+            n == (int(letter) if letter.isdigit() else sizes.setdefault(letter, n))
+            for letter, n in zip(self.letters, shape, strict=True)
+        )
+        if fits_all:
+            return ""
+        known = ", ".join(
+            f"{letter} = {n}" for letter, n in sizes.items() if letter in self.letters
+        )
+        return f"of shape {shape} for ({', '.join(self.letters)}){known and ', ' + known}"
+
+    def _other_numbers(self, array: NDArray[Any], sizes: dict[str, int]) -> str:
+        if array.dtype.kind not in "fiub":
+            return "" if "*" in self.marks else f"of {array.dtype}"
+        if "bool" in self.marks:
+            return "" if array.dtype.kind == "b" else f"of {array.dtype}"
+        if self.below:
+            return self._no_index(array, sizes)
+        if not self._is_of_type(array.dtype):
+            return f"of {array.dtype}"
+        if not array.size:
+            return ""
+        if "?" in self.marks:  # of which any may be missing
+            array = array[~np.isnan(array)]
+            if not array.size:
+                return ""
+        least, most = array.min(), array.max()  # NaN where one of them is
+        if "*" not in self.marks and not (np.isfinite(least) and np.isfinite(most)):
+            return "that is not finite"
+        if ("+" in self.marks and not least > 0) or ("0+" in self.marks and not least >= 0):
+            return "that is negative, zero or NaN"
+        if "++" in self.marks and not least * LARGEST > 1.0:
+            return "that is not positive, or whose inverse overflows"
+        largest = max(-float(least), float(most))
+        if largest > LARGEST and not self.marks & {"*", "~"}:
+            return f"whose squares overflow ({largest:.3g})"
+        return ""
+
+    def _is_of_type(self, dtype: np.dtype[Any]) -> bool:
+        if "int" in self.marks:
+            return dtype.kind in "iu"
+        if dtype.kind == "f":
+            return dtype.itemsize >= 4
+        return "*" in self.marks or (not self.letters and dtype.kind in "iu")
+
+    def _no_index(self, array: NDArray[Any], sizes: dict[str, int]) -> str:
+        if array.dtype.kind not in "iu":
+            return f"of {array.dtype}"
+        inside = not array.size or (array.min() >= 0 and array.max() < sizes.get(self.below, 0))
+        return "" if inside else f"that counts beyond {self.below} = {sizes.get(self.below)}"
+
+
+def _require_metric(held: Mapping[str, Any], parameters: Any, rows: Any) -> None:
+    """Arrays that a metric takes have a number for each column, or for each two."""
+    d = rows.shape[-1]
+    for name, value in (parameters or {}).items():
+        array = np.asarray(value)
+        shapes = ((d,), (d, d)) if isinstance(value, np.ndarray) else ((), (d,), (d, d))
+        if array.dtype.kind not in "fiubU" or array.shape not in shapes:
+            raise WrongValueError(f"a metric with {name} of other columns than the rows")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise WrongValueError(f"a metric with {name} that is not finite")
+
+
+def _require_search(held: Mapping[str, Any]) -> None:
+    if (held["n_neighbors"] is None) == (held["radius"] is None):
+        raise WrongValueError("_neighbours.Search has not one of n_neighbors and radius")
+    if held["n_jobs"] is not None and abs(held["n_jobs"]) > MOST_JOBS:
+        raise WrongValueError("_neighbours.Search has more threads than there are numbers (n_jobs)")
+
+
+def _require_reference(held: Mapping[str, Any]) -> None:
+    if not held["h"] < 1.0:
+        raise WrongValueError("reference.Reference has as many parameters as rows (h)")
+
+
+def _require_spectrum(held: Mapping[str, Any]) -> None:
+    if held["d"] < len(held["lam"]):
+        raise WrongValueError("spectrum.Spectrum has more eigenvalues than columns")
+
+
+def _require_moments(held: Mapping[str, Any]) -> None:
+    if 0.0 < held["sum_w"] * LARGEST < 1.0:
+        raise WrongValueError("moments.Moments has a sum_w whose inverse overflows")
+
+
+def _require_stream(held: Mapping[str, Any]) -> None:
+    """Batches that wait are as wide as the others."""
+    d = len(held["origin"])
+    if held["moments"].n_gaps or (held["n_gappy"] > 0) != (held["gappy_w"] > 0):
+        raise WrongValueError("online.Stream has rows that are complete and are not")
+    widths = [block.values.shape[1] for block in held["waiting"]]
+    if any(width != d for width in widths) or held["patterns"].rows.shape[1] != d + 1:
+        raise WrongValueError("online.Stream has batches of other columns")
+
+
+def _require_products(name: str, A: str, means: str, held: Mapping[str, Any]) -> None:
+    """Sums of these products are coordinates, whose squares must not overflow."""
+    largest = [float(np.abs(held[key]).max(initial=0.0)) for key in (A, means)]
+    if largest[0] * largest[1] * len(held[means]) > LARGEST:
+        raise WrongValueError(f"{name} has {A} and {means} whose products overflow")
+
+
+def _require_processes(held: Mapping[str, Any]) -> None:
+    """What is known at a point takes no more from its variance than there is, rounding apart."""
+    support, kernel = held["support"], held["kernel"]
+    k, prior = kernel.matrix(support[:PROBED], support), kernel.diagonal(support[:PROBED])
+    for B in held["reductions"]:
+        left = prior - np.einsum("nm,nm->n", k @ B, k)
+        if not np.all(left >= -1e-3 * np.max(prior, initial=0.0)):
             raise WrongValueError(
-                f"{kind.name} has a {name} of shape {array.shape} for ({', '.join(wanted)}), "
-                f"{known}"
+                "gaussian_process.GaussianProcesses has reductions beyond the variance there is"
             )
 
 
-def _require_ranges(kind: Kind, held: Mapping[str, Any]) -> None:
-    for name in FINITE.get(kind.name, ()):
-        if not np.all(np.isfinite(held[name])):
-            raise WrongValueError(f"{kind.name} has a {name} that is not finite")
-    for name in NOT_NEGATIVE.get(kind.name, ()):
-        if np.any(held[name] < 0):
-            raise WrongValueError(f"{kind.name} has a negative {name}")
-    is_spectrum = kind.name == "spectrum.Spectrum"
-    if is_spectrum and not (held["sum_w"] > 0 and held["d"] >= len(held["lam"])):
-        raise WrongValueError("spectrum.Spectrum has counts that no table has")
+def _require_mixture(held: Mapping[str, Any]) -> None:
+    if len(held["models"]) != len(held["log_weights"]) or not held["models"]:
+        raise WrongValueError("mixture.MixtureOfLinearGaussians has other weights than models")
+    if len({model.d for model in held["models"]}) != 1:
+        raise WrongValueError("mixture.MixtureOfLinearGaussians has models of other columns")
 
 
 def _require_graph(held: Mapping[str, Any]) -> None:
@@ -199,4 +361,93 @@ PLAIN: dict[Any, Callable[[Any], bool]] = {
     int: lambda value: isinstance(value, Integral) and not _is_bool(value),
     float: lambda value: isinstance(value, Real) and not _is_bool(value),
     str: lambda value: isinstance(value, str),
+}
+
+# What no line of `schema` can say.
+FURTHER: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+    "distances.GowerMap": partial(_require_products, "distances.GowerMap", "A", "means"),
+    "_distances.RowDistances": lambda held: _require_metric(held, held["params"], held["rows"]),
+    "_neighbours.Neighbours": lambda held: _require_metric(
+        held, held["search"].metric_params, held["rows"]
+    ),
+    "_neighbours.Search": _require_search,
+    "reference.Reference": _require_reference,
+    "gaussian_process.GaussianProcesses": _require_processes,
+    "graph.Graph": _require_graph,
+    "landmark.LandmarkMap": partial(
+        _require_products, "landmark.LandmarkMap", "coefficients", "means"
+    ),
+    "mixture.MixtureOfLinearGaussians": _require_mixture,
+    "moments.Moments": _require_moments,
+    "online.Stream": _require_stream,
+    "spectrum.Spectrum": _require_spectrum,
+}
+
+
+def _require_bounds(held: Mapping[str, Any], _: Mapping[str, Any]) -> None:
+    """Of what is imputed: between the two lies a number."""
+    low, high = held["bounds_"]
+    if not np.all((low <= high) & (low < np.inf) & (high > -np.inf)):
+        raise WrongValueError("bounds between which there is no number (bounds_)")
+
+
+def _require_classes(held: Mapping[str, Any], _: Mapping[str, Any]) -> None:
+    models = held.get("models_")
+    kinds = [kind_of(type(model)) for model in models] if isinstance(models, list) else []
+    if len(kinds) != len(held["classes_"]) or not all(
+        k and k.name in ("PPCA", "FactorAnalysis") for k in kinds
+    ):
+        raise WrongValueError("PPCAClassifier has other models than classes")
+    prior = held["class_prior_"]
+    if abs(float(prior.sum()) - 1.0) > 1e-6:
+        raise WrongValueError("PPCAClassifier has probabilities that are none (class_prior_)")
+
+
+def _require_kept_rows(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+    """Affinities of new rows are to those of the fit."""
+    given = parameters.get("affinity")
+    if isinstance(given, str) and given.startswith("precomputed"):
+        needed = ["_weights"] if given != "precomputed" else []
+    else:
+        needed = ["_rows_", "gamma_"] if given == "rbf" else ["_rows_", "_neighbours", "_weights"]
+    for name in needed:
+        if held.get(name) is None:
+            raise WrongValueError(f"LaplacianEigenmaps has no {name}")
+
+
+def _require_neighbours(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+    if parameters.get("affinity") == "rows" and held.get("_neighbours") is None:
+        raise WrongValueError("StructurePreservingEmbedding has no _neighbours")
+
+
+def _require_distances(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+    given = parameters.get("metric")
+    is_given = isinstance(given, str) and given.startswith("precomputed")
+    is_plain = kind_name(held.get("model_")) == "affine.AffineMap"
+    if not is_given and not is_plain and held.get("distances_") is None:
+        raise WrongValueError("ClassicalMDS has no distances_")
+
+
+def _require_ridge(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+    preimage, kernel = parameters.get("preimage"), parameters.get("kernel")
+    inverse = parameters.get("fit_inverse_transform")
+    regresses = inverse if isinstance(preimage, str) and preimage == "auto" else preimage == "ridge"
+    if not fits(regresses, bool) or (regresses and held.get("_ridge") is None):
+        raise WrongValueError("KernelPCA has no _ridge")
+    if isinstance(kernel, np.ndarray):
+        raise WrongValueError("KernelPCA has an array as kernel")
+
+
+def kind_name(value: Any) -> str:
+    kind = kind_of(type(value))
+    return "" if kind is None else kind.name
+
+
+FURTHER_ATTRIBUTES: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], None]] = {
+    "ClassicalMDS": _require_distances,
+    "KernelPCA": _require_ridge,
+    "LaplacianEigenmaps": _require_kept_rows,
+    "LowRankImputer": _require_bounds,
+    "PPCAClassifier": _require_classes,
+    "StructurePreservingEmbedding": _require_neighbours,
 }

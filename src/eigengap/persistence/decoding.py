@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from eigengap.persistence import array_nodes, generator_nodes
 from eigengap.persistence.array_nodes import MalformedError, Node
 from eigengap.persistence.checks import WrongValueError, require_estimator, require_value
-from eigengap.persistence.encoding import DEEPEST
+from eigengap.persistence.encoding import DEEPEST, NOT_KEPT
 from eigengap.persistence.kinds import ESTIMATORS, VALUES, Kind
 from eigengap.persistence.tensors import NewerFormatError
 
 LARGEST = 10_000_000  # nodes, those that are shared counted wherever they stand
+REUSED = 16  # values that one array may be part of, on average
+SMALL = 1 << 16  # bytes of arrays that do not count
 TENSOR = re.compile(r"\w+(\.\w+)*", re.ASCII)  # model_.W: no path to anywhere
 FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 # What constructors raise where they are given what they do not take.
@@ -41,6 +43,8 @@ class Decoder:
         self._tensors = tensors
         self._writer = writer  # version of eigengap
         self._used: set[str] = set()
+        self._width = array_nodes.Width()
+        self._allowed = REUSED * (sum(array.nbytes for array in tensors.values()) + SMALL)  # bytes
         self._made: list[Any] = []
         self._size: list[int] = []
         self._depth: list[int] = []
@@ -82,6 +86,8 @@ class Decoder:
     def tensor(self, name: Any) -> NDArray[Any]:
         if not isinstance(name, str) or name not in self._tensors:
             raise MalformedError(f"no tensor {name!s:.60}")
+        if name in self._used:  # of which each might be another copy
+            raise MalformedError(f"two arrays of one tensor {name!s:.60}")
         self._used.add(name)
         return self._tensors[name]
 
@@ -101,7 +107,7 @@ class Decoder:
         if what == "array":
             return array_nodes.array_of(node, self.tensor)
         if what == "strings":
-            return array_nodes.strings_of(node, self.tensor)
+            return array_nodes.strings_of(node, self.tensor, self._width)
         if what == "objects":
             return self._objects(node)
         if what == "sparse":
@@ -177,6 +183,7 @@ class Decoder:
         names = kind.remade_from or tuple(field.name for field in fields(cls))
         self._require_known(set(given), set(names), f"field of {kind.name}")
         held = {name: self.child(given[name]) for name in names if name in given}
+        self._charge(held)
         for field in fields(cls):
             if field.name in names and field.name not in held:
                 held[field.name] = _default(field, kind)
@@ -189,13 +196,23 @@ class Decoder:
             raise MalformedError(f"{kind.name} cannot be made of it: {error!s:.200}") from None
         return checked if kind.remade_from else _as_given(cls, held)
 
+    def _charge(self, held: dict[str, Any]) -> None:
+        """Refuse a file in which very many values are checked, or grown, from the same arrays."""
+        self._allowed -= sum(v.nbytes for v in held.values() if isinstance(v, np.ndarray))
+        if self._allowed < 0:
+            raise MalformedError("the same arrays in too many values")
+
     def _estimator(self, node: Node) -> Any:
         kind = self._kind(node, ESTIMATORS)
         cls = kind.load()
         parameters = self._fields(node, "parameters", kind)
         known = set(inspect.signature(cls).parameters)
         self._require_known(set(parameters), known, f"parameter of {kind.name}")
-        estimator = cls(**{name: self.child(value) for name, value in parameters.items()})
+        for name, value in NOT_KEPT.items():
+            if parameters.get(name, value) != value:
+                raise MalformedError(f"a {kind.name} with {name}, which no file keeps")
+        given = {name: self.child(value) for name, value in parameters.items()}
+        estimator = cls(**given)
         attributes = node.get("attributes")
         if not isinstance(attributes, dict):
             raise MalformedError("an estimator without attributes")
@@ -203,9 +220,11 @@ class Decoder:
         for name in held:
             _require_attribute(cls, name, known)
         try:
-            require_estimator(cls, held)
+            require_estimator(cls, held, given)
         except WrongValueError as error:
             raise MalformedError(str(error)) from None
+        except REFUSALS as error:
+            raise MalformedError(f"{kind.name} cannot be made of it: {error!s:.200}") from None
         estimator.__dict__.update(held)
         return estimator
 

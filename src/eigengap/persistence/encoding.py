@@ -60,6 +60,7 @@ class Encoder:
         self.tensors: dict[str, NDArray[Any]] = {}
         self._known: dict[int, int] = {}  # id of an object: its node
         self._alive: list[Any] = []  # so that no id is given twice
+        self._width = array_nodes.Width()
         self._open: set[int] = set()  # ids of what is being written
 
     def child(self, value: Any, where: str) -> Any:
@@ -130,7 +131,9 @@ class Encoder:
             raise _unsavable(array, where)
         if array_nodes.is_numeric(array.dtype):
             return array_nodes.array_node(array, where, self.put)
-        if array.dtype.kind == "U" and array_nodes.fits_text(array.dtype.itemsize // 4, array.size):
+        if array.dtype.kind == "U" and self._width.takes(
+            array.dtype.itemsize // 4, array.reshape(-1).tolist()
+        ):
             return array_nodes.strings_node(array, where, self.put)
         if array.dtype.kind != "O":
             raise UnsavableError(
@@ -186,7 +189,7 @@ class Encoder:
         }
         attributes = {name: self.child(value, f"{at}{name}") for name, value in held.items()}
         try:
-            require_estimator(type(estimator), held)
+            require_estimator(type(estimator), held, given)
         except WrongValueError as error:
             raise _strange(where, error) from None
         return {

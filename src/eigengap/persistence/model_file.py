@@ -174,7 +174,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     {'data': 'eye'}
     """
     from eigengap.persistence.array_nodes import MalformedError
-    from eigengap.persistence.decoding import Decoder
+    from eigengap.persistence.decoding import REFUSALS, Decoder
 
     arrays, header = read_tensors(path, kind=KIND)
     writer = str(header.get("writer"))
@@ -188,7 +188,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         estimator.provenance_ = require_flat(header.get("provenance"))
     except NewerFormatError as error:
         raise NewerFormatError(f"{path}: {error}") from None
-    except (MalformedError, TypeError, ValueError) as error:
+    except REFUSALS as error:
         raise CorruptFileError(
             f"{path} is not a model that eigengap wrote: {error}. Give another path"
         ) from None

@@ -16,6 +16,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -105,7 +106,7 @@ def write_tensors(path: Place, arrays: Arrays, header: Mapping[str, Any], *, kin
 
 def read_head(path: Place, *, kind: str) -> Head:
     """What a file of that kind says before its arrays, which are not read."""
-    with Path(path).open("rb") as file:
+    with _opened(path) as file:
         facts, entries, size = _contents(file, path)
     _require_kind(facts, path, kind)
     tensors = _checked(facts, entries, path)
@@ -121,7 +122,7 @@ def read_tensors(path: Place, *, kind: str) -> tuple[dict[str, NDArray[Any]], di
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    with Path(path).open("rb") as file:
+    with _opened(path) as file:
         facts, entries, size = _contents(file, path)
         _require_kind(facts, path, kind)
         require_memory(2.0 * size, f"the file {path}", "read it on a machine with more memory")
@@ -136,6 +137,14 @@ def read_tensors(path: Place, *, kind: str) -> tuple[dict[str, NDArray[Any]], di
     if facts["sha256"] != _digest(arrays, kind, text):
         raise _damaged(path, "its contents are not those that were written (checksum)")
     return arrays, _header(text, path)
+
+
+def _opened(path: Place) -> BinaryIO:
+    """The file, if it is one: opening a pipe waits until somebody writes to it."""
+    mode = os.stat(path).st_mode
+    if not S_ISREG(mode) and not S_ISDIR(mode):
+        raise _damaged(path, "it is a pipe or a device and not a file")
+    return Path(path).open("rb")
 
 
 def _checked(
@@ -167,7 +176,7 @@ def _contents(file: BinaryIO, path: Place) -> tuple[dict[str, Any], dict[str, An
     try:
         contents = json.loads(file.read(length))
         facts = json.loads(contents.pop("__metadata__")[KEY])
-        ends = [int(entry["data_offsets"][1]) for entry in contents.values()]
+        ends = [_end(*entry["data_offsets"]) for entry in contents.values()]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise _damaged(path, "it has no table of contents that eigengap wrote") from None
     if not isinstance(facts, dict):
@@ -180,6 +189,13 @@ def _contents(file: BinaryIO, path: Place) -> tuple[dict[str, Any], dict[str, An
             f"its arrays should take {max(ends, default=0)} bytes and take {size - 8 - length}",
         )
     return facts, contents, size
+
+
+def _end(start: Any, end: Any) -> int:
+    """Where an array ends, of the two places that a file names."""
+    if type(start) is not int or type(end) is not int or not 0 <= start <= end:
+        raise ValueError(f"an array from {start} to {end}")
+    return end
 
 
 def _facts_in(name: str, entry: Any, path: Place) -> TensorFacts:
