@@ -103,8 +103,8 @@ callable or Kernel, default="linear"
     alpha : float, default=1.0
         Ridge of the inverse transform by regression.
     fit_inverse_transform : bool, default=False
-        Whether to learn the inverse transform by ridge regression. Without it the linear and the
-        rbf kernel still have one, by fixed point.
+        Whether to learn the inverse transform by ridge regression. Without it there is one by
+        fixed point for the linear and the rbf kernel: preimage="fixed_point".
     eigen_solver : {"auto", "dense", "arpack", "randomized"}, default="auto"
         "dense" is LAPACK; by the others the few largest eigenvalues come from block Lanczos with a
         certificate (1e-10 of the largest) and many from LAPACK.
@@ -131,7 +131,8 @@ callable or Kernel, default="linear"
         with 1000 where there are more than 10 000 rows.
     landmark_method : {"kmeans++", "kmeans", "leverage", "uniform"}, default="kmeans++"
     preimage : {"auto", "fixed_point", "ridge"}, default="auto"
-        Of `inverse_transform`: "auto" is "ridge" if fit_inverse_transform, else "fixed_point".
+        Of `inverse_transform`: "auto" is "ridge" if fit_inverse_transform, and otherwise none
+        (NotFittedError, as in scikit-learn).
     missing_values : float or list of float, default=nan
 
     Attributes
@@ -312,7 +313,7 @@ callable or Kernel, default="linear"
         )
         self._refuse_contradictions()
         if self.kernel == "precomputed":
-            require_kernel_matrix(source.collect())
+            require_kernel_matrix(source.collect(), bool(self.center))
         else:
             source = present_rows(source)
             source.require_fit(min_rows=2)
@@ -327,7 +328,7 @@ callable or Kernel, default="linear"
         if self.n_components == "auto":
             fit = fit.truncated(_before_largest_gap(fit, source))
         if self.remove_zero_eig:
-            fit = fit.truncated(max(fit.rank, 1))
+            fit = fit.truncated(fit.rank)
         keep_features(self, X, source)  # only now: a fit may fail
         self._fit_, self.model_, self.kernel_, self._gap_model = fit, fit.map, kernel, gap_model
         self._keep_rows(source)
@@ -361,7 +362,10 @@ callable or Kernel, default="linear"
                     "a precomputed kernel matrix holds all pairs already: landmarks has no use"
                 )
             if self.fit_inverse_transform or self.preimage != "auto":
-                raise ValueError("a precomputed kernel has no rows of data to go back to")
+                raise ValueError(
+                    "Cannot fit_inverse_transform with a precomputed kernel: it has no rows of "
+                    "data to go back to"
+                )
 
     # The kernel ----------------------------------------------------------------------------
 
@@ -487,7 +491,7 @@ callable or Kernel, default="linear"
             self.X_fit_ = self.model_.landmarks if of_pairs else self._own(source)
 
     def _tell(self, fit: KernelFit) -> None:
-        if fit.lam[0] <= 0.0 and fit.lowest >= 0.0:
+        if fit.rank == 0 and fit.lowest >= 0.0:
             warn(
                 "all rows are the same in feature space, so that there is no variance to explain",
                 KernelWarning,
@@ -501,8 +505,8 @@ callable or Kernel, default="linear"
         if fit.lowest < 0.0:
             warn(
                 f"the kernel is not positive: it has a negative eigenvalue of {fit.lowest:.3g} "
-                f"(the largest is {fit.lam[0]:.3g}), to which no axis belongs. Components are "
-                "those of its positive part",
+                f"(the largest is {np.max(fit.lam, initial=0.0):.3g}), to which no axis belongs. "
+                "Components are those of its positive part",
                 KernelWarning,
             )
         seen = neighbours(fit)
@@ -553,6 +557,12 @@ callable or Kernel, default="linear"
         point is the reconstruction of PCA.
         """
         check_is_fitted(self, "model_")
+        if self.preimage == "auto" and not self.fit_inverse_transform:
+            raise NotFittedError(
+                "fit_inverse_transform=True was not asked for, so that there is no inverse "
+                "transform: fit with it (ridge regression), or set preimage='fixed_point', which "
+                "needs no fit (kernel='rbf' and 'linear')"
+            )
         Z = as_latents(X, self.n_components_, "components")
         kind = Z.dtype
         Z = Z.astype(np.float64)
