@@ -54,7 +54,7 @@ LARGEST_CELL = 1e140  # beyond which squares, in units of small noise, leave flo
 # Constraints on the parameters that all three share, for scikit-learn's validation.
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "n_components": [
-        Interval(Integral, 1, None, closed="left"),
+        Interval(Integral, 0, None, closed="left"),
         Interval(RealNotInt, 0, 1, closed="neither"),
         StrOptions({"auto"}),
     ],

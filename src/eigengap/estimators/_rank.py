@@ -48,12 +48,33 @@ def rows_seen(source: Source) -> float:
     return float(np.mean(source.reduce(ColumnMoments.of).sum_w))
 
 
+def most_components(source: Source) -> int:
+    """The smaller of the number of rows, by weight, and of columns."""
+    return int(min(source.seen().sum_w, source.n_features))
+
+
 def require_rank(q: int, source: Source) -> None:
     """Refuse more components than rows or columns."""
-    sum_w, d = source.seen().sum_w, source.n_features
-    most = int(min(sum_w, d))
+    most = most_components(source)
     if q > most:
         raise ValueError(
             f"n_components={q} must be at most {most}, the smaller of the number of rows "
-            f"({sum_w:g}) and of columns ({d})"
+            f"({source.seen().sum_w:g}) and of columns ({source.n_features})"
+        )
+
+
+def require_components(q: int | float, source: Source, svd_solver: str) -> None:
+    """Refuse what scikit-learn's solver of that name refuses, in its words."""
+    most = most_components(source)
+    bound = f"min(n_samples, n_features)={most} with svd_solver="
+    if svd_solver == "arpack" and q == most:
+        raise ValueError(
+            f"n_components={q} must be strictly less than {bound}'arpack'; 'full' finds all"
+        )
+    least = 1 if svd_solver in ("arpack", "randomized") else 0
+    if not least <= q <= most:
+        named = "full" if svd_solver == "auto" else svd_solver
+        raise ValueError(
+            f"n_components={q} must be between {least} and {bound}{named!r}: there are "
+            f"{source.seen().sum_w:g} rows and {source.n_features} columns"
         )

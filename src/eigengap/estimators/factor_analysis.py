@@ -47,8 +47,9 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     Parameters
     ----------
     n_components : int, float in (0, 1), "auto" or None, default="auto"
-        Number of factors; the share of the variance that they must explain; or as many as stand
-        out of noise (parallel analysis, docs/rank.md), which None asks for too.
+        Number of factors, 0 for independent columns; the share of the variance that they must
+        explain; or as many as stand out of noise (parallel analysis, docs/rank.md), which None
+        asks for too.
     tol : float, default=1e-6
         EM stops when no parameter moves by more than this (in units of its column's standard
         deviation) and the log-likelihood by no more per seen cell; on complete data, the largest

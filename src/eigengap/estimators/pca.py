@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from eigengap.estimators._base import SHARED_CONSTRAINTS
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._partial import PartialFit
-from eigengap.estimators._rank import LOOSE, rank_from_fits, require_rank
+from eigengap.estimators._rank import LOOSE, most_components, rank_from_fits, require_components
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
 from eigengap.fitting.loop import silenced
 from eigengap.fitting.ppca import closed_form, fit_exact_spectrum, fit_ppca
@@ -25,6 +25,7 @@ from eigengap.sources.base import Block, Source
 from eigengap.warn import warn
 
 DEFAULT_TOL = 1e-6  # of the EM fit under gaps, where tol=0.0 asks for the default
+TRUNCATED = ("arpack", "randomized")  # solvers of a number of components known beforehand
 ALL_UNDER_GAPS = 50  # most components that n_components=None asks for where there are gaps
 
 
@@ -38,17 +39,19 @@ class PCA(PartialFit):
     Parameters
     ----------
     n_components : int, float in (0, 1), "auto", "mle" or None, default=None
-        Number of components; the share of the variance that they must explain; the number of
-        components that stand out of noise (parallel analysis, docs/rank.md); the number of
-        largest evidence (Minka 2000); None keeps every direction that has variance (with gaps
-        min(n_samples, n_features) - 1, and "auto" with a warning where that is more than 50).
+        Number of components, 0 for the mean and the noise alone; the share of the variance that
+        they must exceed; the number of components that stand out of noise (parallel analysis,
+        docs/rank.md); the number of largest evidence (Minka 2000); None keeps every direction that
+        has variance (with gaps min(n_samples, n_features) - 1, and "auto" with a warning where
+        that is more than 50).
     copy : bool, default=True
         Kept for scikit-learn's signature; the data are never modified.
     whiten : bool, default=False
         Divide the scores by their standard deviation. An output option: the density stays.
     svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}, default="auto"
         A route by scikit-learn's name. All are accurate: eigenvalues to 1e-10 of the largest, axes
-        to rounding or, by iteration, to about 1e-7.
+        to rounding or, by iteration, to about 1e-7. As there, "arpack" finds fewer components than
+        min(n_samples, n_features), and it and "randomized" want a number of them (or "auto").
     tol : float, default=0.0
         Tolerance of the EM fit under gaps; 0.0 stands for 1e-6.
     iterated_power, n_oversamples, power_iteration_normalizer
@@ -99,7 +102,7 @@ class PCA(PartialFit):
         **SHARED_CONSTRAINTS,
         **CHECKPOINT_CONSTRAINTS,
         "n_components": [
-            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, 0, None, closed="left"),
             Interval(RealNotInt, 0, 1, closed="neither"),
             StrOptions({"auto", "mle"}),
             None,
@@ -180,7 +183,8 @@ class PCA(PartialFit):
     def _whitening(self) -> Array:
         """Standard deviation of each score; infinite where there is none, for a score of 0."""
         variance = self.explained_variance_
-        least = variance[0] * (max(self.n_samples_, self.n_features_in_) * 2.3e-16) ** 2
+        largest = np.max(variance, initial=0.0)
+        least = largest * (max(self.n_samples_, self.n_features_in_) * 2.3e-16) ** 2
         return np.where(variance > least, np.sqrt(variance), np.inf)
 
     def reconstruction_error(self) -> float:
@@ -203,7 +207,7 @@ class PCA(PartialFit):
         if self.n_components == "mle":
             kept = minka_rank(pca.spectrum)
         elif self.n_components is None:
-            kept = pca.spectrum.rank() or pca.U.shape[1]
+            kept = min(pca.spectrum.rank(), pca.U.shape[1]) or pca.U.shape[1]
         else:
             kept = pca.U.shape[1]
         return closed_form(pca, kept)
@@ -217,15 +221,22 @@ class PCA(PartialFit):
     def _known_rank(self, source: Source) -> int | float | None:
         """What the solver must find; None is everything."""
         asked = self.n_components
+        truncated = self.svd_solver in TRUNCATED
+        if asked == "mle" and truncated:
+            raise ValueError(
+                f"n_components='mle' cannot be a string with svd_solver={self.svd_solver!r}: it "
+                "needs all eigenvalues. Use svd_solver='full', or n_components='auto'"
+            )
+        if asked is None and self.svd_solver == "arpack":
+            return max(most_components(source) - 1, 1)
         if asked is None or asked == "mle":
             return None
         if asked == "auto":
             self.rank_choice_ = automatic_rank(source)
             return self.rank_choice_.n_components
-        if isinstance(asked, Integral):
-            require_rank(int(asked), source)
-            return int(asked)
-        return float(asked)
+        if truncated or isinstance(asked, Integral):
+            require_components(asked, source, self.svd_solver)
+        return int(asked) if isinstance(asked, Integral) else float(asked)
 
     def _fit_gaps(self, source: Source, options: EMOptions) -> GaussianFit:
         loose = replace(options, tol=LOOSE, watch=silenced(options.watch))
