@@ -381,14 +381,19 @@ def _few(wanted: Wanted, n: int) -> bool:
 def _require_axes(lam: Array) -> None:
     """Refuse a number of components that reaches negative eigenvalues, to which no axis belongs."""
     largest, lowest = float(np.max(lam)), float(np.min(lam))
-    if largest > 0.0 and -lowest > SIGNIFICANT * largest:
-        positive = int(np.count_nonzero(lam > ROUNDING * largest))
-        raise ValueError(
-            f"There are significant negative eigenvalues among the {len(lam)} largest "
-            f"({lowest:.3g}, where the largest is {largest:.3g}): the kernel is not positive, and "
-            f"only {positive} axes belong to it. Ask for at most n_components={positive}, or for "
-            "None, which takes as many as there are"
+    if -lowest <= SIGNIFICANT * max(largest, 0.0):
+        return
+    positive = int(np.count_nonzero(lam > ROUNDING * np.max(np.abs(lam))))
+    raise ValueError(
+        f"There are significant negative eigenvalues among the {len(lam)} largest ({lowest:.3g}, "
+        f"where the largest is {largest:.3g}): the kernel is not positive"
+        + (
+            f", and only {positive} axes belong to it. Ask for at most n_components={positive}, or "
+            "for None, which takes as many as there are"
+            if positive
+            else ", and no axis belongs to it. If it is a distance, use ClassicalMDS"
         )
+    )
 
 
 def components_for(lam: Array, wanted: Wanted, total: float) -> int:
