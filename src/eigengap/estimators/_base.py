@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._checkpoint import checkpointed, require_checkpoint
-from eigengap.estimators._features import keep_features, like_input, source_of_new
+from eigengap.estimators._features import as_fitted, keep_features, like_input, source_of_new
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
@@ -107,6 +107,7 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
     _prefix = "PC"
     _promises_density = True  # PCA is mostly used for its axes, which need none
     knows_cell_sd_ = False
+    is_float32_ = False  # whether the rows of the fit were
 
     model_: LinearGaussian
     projection_: AffineMap  # onto the principal axes, in standardised units where scale=True
@@ -164,6 +165,7 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
         fit = self._fit_model(source if unit is None else Rescaled(source, unit), keeper)
         keep_features(self, X, source)  # only now: a fit may fail
         self._keep(fit, unit)
+        self.is_float32_ = source.dtype == np.float32
         self.evidence_ = evidence_of(source, fit, self._noise_kind(), self._fits_mean())
         self.knows_cell_sd_ = source.has_cell_sd
         if self._shares_noise and unit is None:
@@ -457,13 +459,16 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
         """`model_` with the uncertainty of its parameters."""
         return Predictive.of(self.model_, self.evidence_)
 
+    # In float32 where the rows of the fit were, as scikit-learn has them; `model_`, `projection_`
+    # and `spectrum_`, which everything is computed from, are float64.
+
     @property
     def mean_(self) -> Array:
-        return self.model_.mu
+        return as_fitted(self.model_.mu, self.is_float32_)
 
     @property
     def components_(self) -> Array:
-        return self.projection_.A
+        return as_fitted(self.projection_.A, self.is_float32_)
 
     @property
     def noise_variance_(self) -> Any:
@@ -472,7 +477,7 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
 
     @property
     def loadings_(self) -> Array:
-        return self.model_.W
+        return as_fitted(self.model_.W, self.is_float32_)
 
     @property
     def n_components_(self) -> int:
@@ -480,15 +485,16 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
 
     @property
     def explained_variance_(self) -> Array:
-        return self.spectrum_.explained_variance(self.n_components_)
+        return as_fitted(self.spectrum_.explained_variance(self.n_components_), self.is_float32_)
 
     @property
     def explained_variance_ratio_(self) -> Array:
-        return self.spectrum_.explained_ratio(self.n_components_)
+        return as_fitted(self.spectrum_.explained_ratio(self.n_components_), self.is_float32_)
 
     @property
     def singular_values_(self) -> Array:
-        return np.sqrt(self.spectrum_.lam[: self.n_components_] * self.spectrum_.sum_w)
+        values = np.sqrt(self.spectrum_.lam[: self.n_components_] * self.spectrum_.sum_w)
+        return as_fitted(values, self.is_float32_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 )
 
 from eigengap.estimators._distances import METRICS
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import as_fitted, check_features, keep_features
 from eigengap.estimators._neighbours import Neighbours, Search
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
@@ -87,6 +87,7 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
     """
 
     _prefix = "Z"
+    _model_has_coordinates = False  # in float64, so that embedding_ may have the type of X
 
     embedding_: Array  # (n, q) coordinates of the fitted rows
     _filler: PPCA | None
@@ -137,8 +138,9 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        self.embedding_ = found
-        return found.astype(np.float32 if source.dtype == np.float32 else np.float64)
+        float32 = source.dtype == np.float32
+        self.embedding_ = as_fitted(found, float32 and self._model_has_coordinates)
+        return found.astype(np.float32 if float32 else np.float64)
 
     def _fit_rows(self, rows: Array) -> Array:
         raise NotImplementedError

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS, NoiseFloorWarning
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
+from eigengap.estimators._features import as_fitted
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, rank_from_fits
@@ -198,7 +199,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         """Rows at the factor scores X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
         Z = self._latents(X)
-        return (Z @ self.loadings_.T + self.model_.mu).astype(Z.dtype, copy=False)
+        return (Z @ self.rotation_.loadings.T + self.model_.mu).astype(Z.dtype, copy=False)
 
     def posterior(self, X: Any, *, cell_sd: Any = None) -> Posterior:
         """Posterior of the (rotated) factors of every row, gaps marginalised."""
@@ -218,7 +219,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
 
     @property
     def loadings_(self) -> Array:
-        return self.rotation_.loadings
+        return as_fitted(self.rotation_.loadings, self.is_float32_)
 
     @property
     def components_(self) -> Array:
@@ -230,7 +231,8 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
 
     @property
     def noise_variance_(self) -> Array:
-        return self.model_.psi if self.scale_ is None else self.model_.psi / self.scale_**2
+        psi = self.model_.psi if self.scale_ is None else self.model_.psi / self.scale_**2
+        return as_fitted(psi, self.is_float32_)
 
     @property
     def loglike_(self) -> list[float]:

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from eigengap.estimators._features import keep_features, source_of_new
+from eigengap.estimators._features import as_fitted, keep_features, source_of_new
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
@@ -172,6 +172,8 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
         "verbose": ["verbose"],
     }
 
+    is_float32_ = False  # whether the rows of the fit were
+
     model_: AffineMap
     density_: LinearGaussian | None
     trace_: Trace
@@ -237,6 +239,7 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
         scores, whitening = white_scores(source, whitening)
         found = self._rotation(scores, whitening, fun, start)
         keep_features(self, X, source)  # only now: a fit may fail
+        self.is_float32_ = source.dtype == np.float32
         self._keep(whitening, found, sum_w)
         self._tell(found)
         return self
@@ -271,15 +274,15 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
 
     @property
     def components_(self) -> Array:
-        return self.model_.A
+        return as_fitted(self.model_.A, self.is_float32_)
 
     @property
     def mixing_(self) -> Array:
-        return self.model_.B
+        return as_fitted(self.model_.B, self.is_float32_)
 
     @property
     def mean_(self) -> Array:
-        return self.model_.mean
+        return as_fitted(self.model_.mean, self.is_float32_)
 
     @property
     def n_components_(self) -> int:
@@ -428,7 +431,7 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
         )
         self.density_ = whitening.density
         if self.whiten is not False:
-            self.whitening_ = whitening.map.A / np.sqrt(sum_w)
+            self.whitening_ = as_fitted(whitening.map.A / np.sqrt(sum_w), self.is_float32_)
         self.non_gaussianity_ = found.kappa[unmixing.order]
         self._gaussian = found.gaussian[unmixing.order]
         self.converged_ = found.converged

@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._distances import Metric
+from eigengap.estimators._features import as_fitted
 from eigengap.estimators._manifold import (
     GRAPH_CONSTRAINTS,
     Disconnected,
@@ -152,6 +153,7 @@ class Isomap(GraphEstimator):
     """
 
     _prefix = "ISO"
+    _model_has_coordinates = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GRAPH_CONSTRAINTS,
@@ -347,7 +349,7 @@ class Isomap(GraphEstimator):
     @property
     def residual_variance_(self) -> float:
         check_is_fitted(self, "embedding_")
-        return float(self._residual_variances(self.embedding_)[-1])
+        return float(self._residual_variances(self.model_.Z)[-1])
 
     def residual_variances(self, max_components: int = 10) -> Array:
         """Residual variance of embeddings of 1, 2, ..., max_components coordinates.
@@ -369,7 +371,7 @@ class Isomap(GraphEstimator):
         if not 1 <= max_components <= most:
             raise ValueError(f"max_components={max_components} must be between 1 and {most}")
         if self.landmarks_ is None:
-            fit = fit_pairs(self.dist_matrix_, max_components, n_jobs=self.n_jobs)
+            fit = fit_pairs(self.model_.paths, max_components, n_jobs=self.n_jobs)
         else:
             fit = fit_on_landmarks(self.model_.paths, self.landmarks_, max_components)
         return self._residual_variances(fit.Z)
@@ -397,7 +399,7 @@ class Isomap(GraphEstimator):
                 "on landmarks the distances between all pairs are not known; "
                 "landmark_distances_ has those to the landmarks"
             )
-        return self.model_.paths
+        return as_fitted(self.model_.paths, self.embedding_.dtype == np.float32)
 
     @property
     def nbrs_(self) -> NearestNeighbors:

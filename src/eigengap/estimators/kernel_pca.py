@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import as_fitted, check_features, keep_features
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
@@ -218,6 +218,8 @@ callable or Kernel, default="linear"
         "missing_values": [Real, "array-like"],
     }
 
+    is_float32_ = False  # whether the rows of the fit were
+
     model_: LandmarkMap
     kernel_: Kernel
 
@@ -331,6 +333,7 @@ callable or Kernel, default="linear"
             fit = fit.truncated(fit.rank)
         keep_features(self, X, source)  # only now: a fit may fail
         self._fit_, self.model_, self.kernel_, self._gap_model = fit, fit.map, kernel, gap_model
+        self.is_float32_ = source.dtype == np.float32
         self._keep_rows(source)
         self._tell(fit)
         if self._regresses():
@@ -634,13 +637,13 @@ callable or Kernel, default="linear"
 
     @property
     def eigenvalues_(self) -> Array:
-        return self._fit_.lam
+        return as_fitted(self._fit_.lam, self.is_float32_)
 
     @property
     def eigenvectors_(self) -> Array:
         if self._fit_.V is None:
             raise AttributeError("on landmarks the rows are not kept, and so no eigenvectors")
-        return self._fit_.V
+        return as_fitted(self._fit_.V, self.is_float32_)
 
     @property
     def explained_variance_ratio_(self) -> Array:
@@ -660,11 +663,11 @@ callable or Kernel, default="linear"
 
     @property
     def dual_coef_(self) -> Array:
-        return self._ridge.dual
+        return as_fitted(self._ridge.dual, self.is_float32_)
 
     @property
     def X_transformed_fit_(self) -> Array:
-        return self._ridge.points
+        return as_fitted(self._ridge.points, self.is_float32_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

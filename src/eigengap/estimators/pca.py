@@ -160,7 +160,8 @@ class PCA(PartialFit):
         """Rows at the scores X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
         Z = self._latents(X)
-        spread = np.sqrt(self.explained_variance_) if self.whiten else 1.0
+        q = self.n_components_
+        spread = np.sqrt(self.spectrum_.explained_variance(q)) if self.whiten else 1.0
         rows = self.projection_.backward(Z * spread)
         return (rows if self.scale_ is None else rows * self.scale_).astype(Z.dtype, copy=False)
 
@@ -182,7 +183,7 @@ class PCA(PartialFit):
 
     def _whitening(self) -> Array:
         """Standard deviation of each score; infinite where there is none, for a score of 0."""
-        variance = self.explained_variance_
+        variance = self.spectrum_.explained_variance(self.n_components_)
         largest = np.max(variance, initial=0.0)
         least = largest * (max(self.n_samples_, self.n_features_in_) * 2.3e-16) ** 2
         return np.where(variance > least, np.sqrt(variance), np.inf)
