@@ -268,7 +268,7 @@ def test_frames_in_and_out(X):
     frame = pd.DataFrame(X, columns=list("abcd"))
     model = KernelPCA(2, kernel="rbf").set_output(transform="pandas").fit(frame)
     out = model.transform(frame)
-    assert list(out.columns) == ["KPC1", "KPC2"]
+    assert list(out.columns) == ["kernelpca0", "kernelpca1"]
     plain = KernelPCA(2, kernel="rbf").fit(X)
     np.testing.assert_allclose(out, plain.transform(X))
     named = pl.DataFrame(X, schema=list("abcd"))

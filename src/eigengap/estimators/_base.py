@@ -16,9 +16,10 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._checkpoint import checkpointed, require_checkpoint
+from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._features import as_fitted, keep_features, like_input, source_of_new
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
@@ -101,7 +102,7 @@ class OverflowingCellError(ValueError):
         return OverflowingCellError(self.value, self.row + start, self.column)
 
 
-class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
+class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """Base class; subclasses give `_fit_model(source, keeper) -> GaussianFit` and `_prefix`."""
 
     _prefix = "PC"
@@ -445,12 +446,6 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
         """Inverse of `get_covariance`, through the small matrix: (n_features, n_features)."""
         check_is_fitted(self, "model_")
         return self.model_.precision()
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the components: PC1, PC2, ... (FA1, ... for factors)."""
-        check_is_fitted(self, "model_")
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"{self._prefix}{k + 1}" for k in range(self.n_components_)], dtype=object)
 
     # Fitted attributes ---------------------------------------------------------------------
 

@@ -11,16 +11,15 @@ from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
-    _check_feature_names_in,
     _get_feature_names,
     check_is_fitted,
 )
 
+from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._distances import METRICS
 from eigengap.estimators._features import as_fitted, check_features, keep_features
 from eigengap.estimators._neighbours import Neighbours, Search
@@ -80,7 +79,7 @@ class UncertainNeighboursWarning(UserWarning):
     """Gaps were filled less surely than neighbours are near."""
 
 
-class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
+class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """Base class; subclasses give `_fit_rows(rows) -> (n, q)`, `_of_new(rows)` and `_prefix`.
 
     `_fit_rows` leaves the fitted attributes behind and returns the coordinates of the rows.
@@ -315,12 +314,6 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
         if isinstance(source, ArraySource):
             return self._of_new(self._new_rows(source))
         return source.map(lambda block: self._of_source(ArraySource(block.values)))
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names of the coordinates."""
-        check_is_fitted(self, "embedding_")
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"{self._prefix}{k + 1}" for k in range(self.n_components_)], dtype=object)
 
     @property
     def n_components_(self) -> int:

@@ -12,8 +12,9 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
+from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._features import as_fitted, keep_features, source_of_new
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
@@ -56,7 +57,7 @@ class NotWhiteWarning(UserWarning):
     """whiten=False was given rows that are not white."""
 
 
-class ICA(Shown, TransformerMixin, BaseEstimator):
+class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """Independent component analysis of sub- and super-Gaussian sources, gaps welcome.
 
     x = mean + B s with independent sources s of unit variance. Rows are whitened through PCA
@@ -147,6 +148,8 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
     >>> ica.non_gaussianity_.round(2)
     array([ 0.15, -0.12])
     """
+
+    _prefix = "IC"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [
@@ -265,12 +268,6 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         S = as_latents(X, self.n_components_, "components")
         return self.model_.backward(S).astype(S.dtype, copy=False)
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the components: IC1, IC2, ..."""
-        check_is_fitted(self, "model_")
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"IC{k + 1}" for k in range(self.n_components_)], dtype=object)
 
     @property
     def components_(self) -> Array:

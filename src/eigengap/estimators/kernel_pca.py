@@ -13,8 +13,9 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
+from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._features import as_fitted, check_features, keep_features
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
@@ -73,7 +74,7 @@ class KernelWarning(UserWarning):
     """The kernel does not suit the data."""
 
 
-class KernelPCA(Shown, TransformerMixin, BaseEstimator):
+class KernelPCA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """Kernel principal component analysis, exact or on landmarks.
 
     Principal components in the feature space of a kernel (Schoelkopf, Smola and Mueller 1998; 000
@@ -181,6 +182,8 @@ callable or Kernel, default="linear"
     >>> bool(scores[:40].min() > scores[40:].max())
     True
     """
+
+    _prefix = "KPC"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [
@@ -608,12 +611,6 @@ callable or Kernel, default="linear"
         rows = kernels.dense(rows)
         scores = self.model_.forward(source.collect(), self.n_jobs)
         return fit_ridge(rows, scores, kernel, float(self.alpha), source.weight)
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the components: KPC1, KPC2, ..."""
-        check_is_fitted(self, "model_")
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"KPC{k + 1}" for k in range(self.n_components_)], dtype=object)
 
     def _spread(self) -> Array:
         """By which eigenvectors become scores."""
