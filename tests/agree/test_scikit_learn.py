@@ -120,6 +120,14 @@ def test_solvers_refuse_the_same_numbers_of_components(shape, solver):
             assert ours.fit(X).n_components_ == expected
 
 
+@pytest.mark.parametrize("shape", [(1000, 100), (100, 1000)])
+def test_oversampling_the_whole_space_is_exact(shape):
+    X = np.random.default_rng(0).normal(size=shape)  # a flat spectrum
+    theirs = peer.PCA(1, svd_solver="full").fit(X)
+    ours = eg.PCA(1, svd_solver="randomized", n_oversamples=100).fit(X)
+    np.testing.assert_allclose(ours.components_, theirs.components_, atol=1e-11)
+
+
 def test_minkas_choice_needs_as_many_rows_as_columns():
     for kind in (eg.PCA, peer.PCA):
         with pytest.raises(ValueError, match="is only supported if n_samples >= n_features"):

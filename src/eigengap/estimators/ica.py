@@ -336,6 +336,13 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                 "with gaps can tell: as many components are found",
                 UserWarning,
             )
+        directions = min(source.seen().rows - 1, source.n_features)
+        if asked is None and not source.has_gaps and whitening.q < directions:
+            warn(
+                f"There are some small singular values: the rows vary in {whitening.q} of "
+                f"{directions} directions, and as many components are found",
+                UserWarning,
+            )
         if isinstance(asked, Integral) and whitening.q < asked:
             warn(
                 f"n_components={asked}, but the rows vary in {whitening.q} directions only: "

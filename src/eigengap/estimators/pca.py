@@ -54,8 +54,10 @@ class PCA(PartialFit):
         min(n_samples, n_features), and it and "randomized" want a number of them (or "auto").
     tol : float, default=0.0
         Tolerance of the EM fit under gaps; 0.0 stands for 1e-6.
-    iterated_power, n_oversamples, power_iteration_normalizer
+    iterated_power, power_iteration_normalizer
         Kept for scikit-learn's signature; iterative routes stop by a residual certificate.
+    n_oversamples : int, default=10
+        "randomized" is exact where this and n_components reach min(n_samples, n_features).
     random_state : int, RandomState or None, default=None
     scale : bool, default=False
         Divide every column by its standard deviation first (PCA of the correlations); undone in
@@ -204,7 +206,7 @@ class PCA(PartialFit):
         if source.has_gaps:
             return self._fit_gaps(source, options)
         asked = self._known_rank(source)
-        pca = fit_exact_spectrum(source, asked, solver=self.svd_solver)
+        pca = fit_exact_spectrum(source, asked, solver=self._solver(source, asked))
         if self.n_components == "mle":
             kept = minka_rank(pca.spectrum)
         elif self.n_components is None:
@@ -212,6 +214,13 @@ class PCA(PartialFit):
         else:
             kept = pca.U.shape[1]
         return closed_form(pca, kept)
+
+    def _solver(self, source: Source, q: int | float | None) -> str:
+        """svd_solver, exact where the oversampled space of "randomized" is the whole space."""
+        most = most_components(source)
+        if self.svd_solver != "randomized" or q is None or q + self.n_oversamples < most:
+            return self.svd_solver
+        return "covariance" if source.n_features == most else "gram"
 
     def _em_tol(self) -> float:
         return self.tol or DEFAULT_TOL
