@@ -15,11 +15,11 @@ endif
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all docs bench clean
+.PHONY: help demo test test-all test-dropin docs bench clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.stamp-cli  ## fit the shipped table, fill its 16 gaps, write report.html
 	@$(BIN)/eigengap demo --force
@@ -29,6 +29,10 @@ test: $(VENV)/.stamp-test  ## style, types, import rules, doctests and tests
 
 test-all: $(VENV)/.stamp-test  ## the same with slow cases; a case that cannot run fails
 	@export EIGENGAP_REQUIRE_ALL=1; $(CHECKS)
+
+# Apart from `make test`: more than a minute on one core, most of it scikit-learn's sparse tables.
+test-dropin: $(VENV)/.stamp-test  ## scikit-learn's own tests, with our classes in their place
+	@$(THREADS) $(BIN)/python -m tests.dropin $(SPREAD)
 
 docs: $(VENV)/.stamp-test $(VENV)/.stamp-docs  ## the pages, their code and links, every script of the gallery
 	@$(THREADS) $(BIN)/python -m pytest -q $(SPREAD) tests/docs
