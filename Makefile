@@ -16,7 +16,7 @@ endif
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-all test-lowest test-sdist docs bench clean
+.PHONY: help demo test test-all test-lowest test-sdist test-dropin docs bench clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -37,6 +37,10 @@ test-lowest: $(LOWEST)/.stamp  ## tests with the oldest versions that pyproject.
 test-sdist: $(VENV)/.stamp-uv  ## build the source archive and run its own tests in an empty folder
 	@rm -rf build/sdist && $(BIN)/uv build -q --sdist --out-dir build/sdist
 	@cd build/sdist && tar -xzf eigengap-*.tar.gz && $(MAKE) -C eigengap-*/ test
+
+# Apart from `make test`: more than a minute on one core, most of it scikit-learn's sparse tables.
+test-dropin: $(VENV)/.stamp-test  ## scikit-learn's own tests, with our classes in their place
+	@$(THREADS) $(BIN)/python -m tests.dropin $(SPREAD)
 
 docs: $(VENV)/.stamp-test $(VENV)/.stamp-docs  ## the pages, their code and links, every script of the gallery
 	@$(THREADS) $(BIN)/python -m pytest -q $(SPREAD) tests/docs

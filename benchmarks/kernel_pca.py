@@ -261,10 +261,11 @@ def denoise(noise: float) -> dict[str, float]:
         back = model.inverse_transform(model.transform(noisy))
         return float(np.mean((back - test) ** 2))
 
-    fixed = KernelPCA(32, kernel="rbf", gamma="median", random_state=0).fit(train)
+    how = {"kernel": "rbf", "preimage": "fixed_point", "random_state": 0}
+    fixed = KernelPCA(32, gamma="median", **how).fit(train)
     errors["fixed point, gamma of the median"] = error(fixed)
     errors["fixed point, gamma by hidden cells"] = error(
-        KernelPCA(32, kernel="rbf", gamma="cv", random_state=0).fit(train)
+        KernelPCA(32, gamma="cv", **how).fit(train)
     )
     ridge = []
     for factor in (1.0, 2.0, 4.0, 8.0):

@@ -109,12 +109,13 @@ class Spectrum:
         return int(np.sum(self.lam > self.rounding))
 
     def rank_for_fraction(self, fraction: float) -> int:
-        """Fewest components whose share of the total variance reaches `fraction`.
+        """Fewest components whose share of the total variance exceeds `fraction`.
 
-        000 section 2.4 with epsilon = 1 - fraction. Needs enough known eigenvalues to reach it.
+        000 section 2.4 with epsilon = 1 - fraction; a share that is met exactly does not do, as in
+        scikit-learn. Needs enough known eigenvalues.
         """
         share = np.cumsum(self.explained_ratio(len(self.lam)))
-        q = int(np.searchsorted(share, fraction, side="left")) + 1
+        q = int(np.searchsorted(share, fraction, side="right")) + 1
         if q > len(self.lam):
             if not self.complete:
                 raise ValueError(

@@ -94,7 +94,7 @@ def test_models_by_name_fit_and_transform_as_the_library(folder: Path, name: str
     assert ran.code == 0, ran.err
     header, *rows = parsed(ran.out)
     model = load("m.egap")
-    assert header == list(model.get_feature_names_out())
+    assert header == model.component_names_
     np.testing.assert_allclose(
         numbers(rows), model.transform(ArraySource(X, names=NAMES)), rtol=1e-9, atol=1e-12
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -175,3 +177,17 @@ def test_a_failed_fit_leaves_the_earlier_one(X):
         ica.fit(np.ones((10, 3)))
     assert ica.mixing_ is before
     assert ica.n_features_in_ == 5
+
+
+def test_directions_without_variance_are_told():
+    """FastICA has a component for each column: what makes them fewer should not be silent."""
+    rng = np.random.default_rng(0)
+    S = rng.laplace(size=(300, 2))
+    with pytest.warns(UserWarning, match=r"small singular values: .* 2 of 5 directions"):
+        assert ICA(random_state=0).fit(S @ rng.normal(size=(2, 5))).n_components_ == 2
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore")
+        warnings.filterwarnings("error", "There are some small")
+        ICA(random_state=0).fit(S @ rng.normal(size=(2, 2)))
+        ICA(2, random_state=0).fit(S @ rng.normal(size=(2, 5)))
+        ICA(random_state=0).fit(rng.laplace(size=(6, 20)))  # six rows have five directions

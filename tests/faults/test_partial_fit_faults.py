@@ -129,7 +129,7 @@ def test_a_single_row_is_kept_and_is_not_enough():
 def test_fewer_rows_than_components_wait_for_more():
     X = rows()
     model = PCA(3).partial_fit(X[:2])
-    with pytest.raises(ValueError, match="n_components=3 must be at most 2"):
+    with pytest.raises(ValueError, match=r"n_components=3 must be between 0 and min\(.*\)=2"):
         _ = model.components_
     assert "n_samples_" not in vars(model)  # nothing half-made
     assert model.partial_fit(X[2:]).components_.shape == (3, 4)

@@ -207,7 +207,7 @@ def test_float32_in_float32_out(X):
 def test_frames_come_back_as_frames(gappy):
     frame = pd.DataFrame(gappy, columns=list("abcd"), index=np.arange(200) + 5)
     model = Autoencoder(2, **SMALL).fit(frame)
-    assert list(model.get_feature_names_out()) == ["AE1", "AE2"]
+    assert list(model.get_feature_names_out()) == ["autoencoder0", "autoencoder1"]
     filled, sd = model.impute(frame, return_std=True)
     for table in (filled, sd, model.reconstruct(frame)):
         assert list(table.columns) == list("abcd")

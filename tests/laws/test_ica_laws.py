@@ -160,7 +160,7 @@ def test_sparse_frames_and_arrays_agree():
     assert_allclose(sparse.transform(scipy.sparse.csr_array(X)), expected.transform(X), atol=1e-8)
     frame = pd.DataFrame(X, columns=list("abcdefg"))
     out = clone(expected).set_output(transform="pandas").fit_transform(frame)
-    assert list(out.columns) == ["IC1", "IC2", "IC3", "IC4"]
+    assert list(out.columns) == ["ica0", "ica1", "ica2", "ica3"]
     assert_allclose(out.to_numpy(), expected.transform(X), atol=1e-8)
 
 

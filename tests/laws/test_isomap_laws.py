@@ -213,7 +213,7 @@ def test_names_frames_sparse_rows_and_pipelines(isomap):
     X = roll()
     frame = pd.DataFrame(X, columns=["x", "y", "z"])
     out = isomap.set_output(transform="pandas").fit_transform(frame)
-    assert list(out.columns) == ["ISO1", "ISO2"]
+    assert list(out.columns) == ["isomap0", "isomap1"]
     plain = clone(isomap).set_output(transform="default").fit_transform(X)
     np.testing.assert_allclose(out.to_numpy(), plain)
     sparse = clone(isomap).set_output(transform="default")

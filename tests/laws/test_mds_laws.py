@@ -293,7 +293,7 @@ def test_frames_out_clones_and_pickles():
     X = pd.DataFrame(table(), columns=list("abcde"))
     mds = ClassicalMDS(2, metric="manhattan").set_output(transform="pandas")
     Z = mds.fit_transform(X)
-    assert list(Z.columns) == ["MDS1", "MDS2"]
+    assert list(Z.columns) == ["classicalmds0", "classicalmds1"]
     assert list(mds.feature_names_in_) == list("abcde")
     again = pickle.loads(pickle.dumps(mds))
     pd.testing.assert_frame_equal(again.transform(X), mds.transform(X))

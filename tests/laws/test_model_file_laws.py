@@ -218,7 +218,7 @@ class MyPCA(eg.PCA):
 @pytest.mark.parametrize(
     ("fit", "words"),
     [
-        (lambda: eg.KernelPCA(2, kernel=city).fit(FULL), "'kernel' is a function .*precomputed"),
+        (lambda: eg.KernelPCA(2, kernel=np.dot).fit(FULL), "'kernel' is a function .*precomputed"),
         (lambda: eg.KernelPCA(2, kernel=MyKernel()).fit(FULL), "'kernel' is a .*MyKernel"),
         (lambda: eg.Isomap(metric=city).fit(FULL), "'metric' is a function .city.*precomputed"),
         (lambda: eg.ClassicalMDS(metric=city).fit(FULL), "'metric' is a function"),

@@ -80,10 +80,11 @@ def test_003_scores_are_root_lambda_times_ours_and_uncentred(X, new):
     lam, a = np.linalg.eigh(K)
     lam, a = lam[::-1][:3], a[:, ::-1][:, :3]
     k_new = b * np.exp(-np.sum((new[:, None] - X) ** 2, axis=2) / c)
-    printed = KernelPCA(3, kernel="rbf", b=b, c=c, center=False, scaling="eigenvalue")
+    how = {"kernel": "rbf", "b": b, "c": c, "center": False, "preimage": "fixed_point"}
+    printed = KernelPCA(3, scaling="eigenvalue", **how)
     same_up_to_sign(printed.fit_transform(X), lam * a, atol=1e-10)
     same_up_to_sign(printed.transform(new), k_new @ a, atol=1e-10)
-    ours = KernelPCA(3, kernel="rbf", b=b, c=c, center=False).fit(X)
+    ours = KernelPCA(3, **how).fit(X)
     np.testing.assert_allclose(
         printed.transform(new), ours.transform(new) * np.sqrt(ours.eigenvalues_), atol=1e-10
     )
@@ -110,7 +111,7 @@ def test_linear_kernel_is_pca(shape, offset):
     H = np.eye(len(A)) - 1 / len(A)
     lam, V = np.linalg.eigh(-0.5 * H @ D2 @ H)
     same_up_to_sign(scores, V[:, ::-1][:, :3] * np.sqrt(lam[::-1][:3]), atol=tolerance)
-    model = KernelPCA(3).fit(A + offset)
+    model = KernelPCA(3, preimage="fixed_point").fit(A + offset)
     back = model.inverse_transform(model.transform(A + offset)) - offset
     np.testing.assert_allclose(
         back, reference.inverse_transform(reference.transform(A)), atol=1e-8 + 1e-15 * offset * 30
@@ -356,18 +357,19 @@ def test_pre_images_take_noise_away(landmarks):
     rng = np.random.default_rng(9)
     angle = rng.uniform(0, 2 * np.pi, 400)
     A = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.15 * rng.normal(size=(400, 2)) + 1e6
-    model = KernelPCA(2, kernel="rbf", gamma=1.0, landmarks=landmarks, random_state=0).fit(A)
+    how = {"kernel": "rbf", "gamma": 1.0, "landmarks": landmarks, "random_state": 0}
+    model = KernelPCA(2, preimage="fixed_point", **how).fit(A)
     noisy = np.std(np.linalg.norm(A - 1e6, axis=1))
     fixed = model.inverse_transform(model.transform(A))
     assert np.std(np.linalg.norm(fixed - 1e6, axis=1)) < 0.5 * noisy
-    model.set_params(fit_inverse_transform=True, alpha=0.1).fit(A)
+    model.set_params(preimage="ridge", alpha=0.1).fit(A)
     ridge = model.inverse_transform(model.transform(A))
     assert np.std(np.linalg.norm(ridge - 1e6, axis=1)) < 0.5 * noisy
 
 
 def test_a_fixed_point_is_one(X):
     """Mika et al. (1998): x = sum_i c_i k(x, x_i) x_i / sum_i c_i k(x, x_i)."""
-    model = KernelPCA(3, kernel="rbf", gamma=0.05).fit(X)
+    model = KernelPCA(3, kernel="rbf", gamma=0.05, preimage="fixed_point").fit(X)
     Z = model.transform(X[:8])
     found = model.inverse_transform(Z)
     weights = model.model_.weights(Z)
@@ -376,7 +378,7 @@ def test_a_fixed_point_is_one(X):
 
 
 def test_all_components_give_the_rows_back(X):
-    model = KernelPCA(kernel="rbf", gamma=0.1)
+    model = KernelPCA(kernel="rbf", gamma=0.1, preimage="fixed_point")
     np.testing.assert_allclose(model.inverse_transform(model.fit_transform(X)), X, atol=1e-3)
 
 
@@ -480,8 +482,8 @@ def test_gaps_move_scores_little(name):
     A = rng.normal(size=(150, 2)) @ rng.normal(size=(2, 8)) + 0.1 * rng.normal(size=(150, 8))
     holes = A.copy()
     holes[rng.random(A.shape) < 0.1] = np.nan
-    full = KernelPCA(2, kernel=name).fit(A)
-    model = KernelPCA(2, kernel=name).fit(holes)
+    full = KernelPCA(2, kernel=name, preimage="fixed_point").fit(A)
+    model = KernelPCA(2, kernel=name, preimage="fixed_point").fit(holes)
     expected = full.transform(A)
     for scores in (model.fit_transform(holes), model.transform(holes), full.transform(holes)):
         signed = scores * np.sign(np.sum(scores * expected, axis=0))

@@ -69,6 +69,18 @@ def test_precision_inverts_the_covariance(case):
     )
 
 
+@pytest.mark.parametrize("psi", [1e-2, 1e-4, 1e-6, 1e-8])
+def test_precision_keeps_its_digits_where_a_noise_variance_is_small(psi):
+    """Woodbury's two terms are 1 / psi large and cancel; the covariance is well conditioned."""
+    rng = np.random.default_rng(0)
+    noise = rng.uniform(0.5, 1.0, 8)
+    noise[1] = psi
+    model = LinearGaussian(W=rng.normal(size=(8, 2)), mu=np.zeros(8), psi=noise)
+    C = model.covariance()
+    rounding = np.linalg.cond(C) * np.finfo(np.float64).eps
+    np.testing.assert_allclose(model.precision() @ C, np.eye(8), rtol=0, atol=20 * rounding)
+
+
 @given(models_and_rows())
 @settings(max_examples=30, deadline=None)
 def test_given_is_the_conditional_distribution(case):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from eigengap.cli.errors import WrongUsage
@@ -31,6 +32,7 @@ CLASSES = {
 }
 NAMES = tuple(CLASSES)
 WITH_TARGET = ("classifier", "regressor")
+EMPTY = ("pca", "ppca", "fa")  # take 0 components in the library; here nothing would be written
 # Given by options of their own, or of no use to a command.
 ELSEWHERE = {
     "n_components": "-k",
@@ -68,7 +70,7 @@ def estimator(
     _require_known(name, chosen, known)
     given: dict[str, Any] = {"random_state": seed} if "random_state" in known else {}
     if components is not None and "n_components" in known:
-        given["n_components"] = _components(components)
+        given["n_components"] = _components(name, components)
     elif components is not None and name != "novelty":
         raise WrongUsage(f"-m {name} has no number of components; leave -k out")
     given |= _scale(name, scale, known)
@@ -88,14 +90,14 @@ def _inner(name: str, inner: Any, components: str | None, scale: bool | None, se
     raise WrongUsage(f"--set estimator={inner}: it is a model by its name, e.g. --set estimator=fa")
 
 
-def _components(text: str) -> int | float | str:
+def _components(name: str, text: str) -> int | float | str:
     """N, a share of the variance, or auto."""
     if text == "auto":
         return text
-    try:
-        return int(text)
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        count = int(text)
+        if count >= 1 or name not in EMPTY:
+            return count
     try:
         share = float(text)
     except ValueError:

@@ -27,7 +27,7 @@ def coordinates(model: Any) -> tuple[list[str], Of]:
         raise WrongUsage("this model fills gaps: eigengap impute DATA --model MODEL")
     if not hasattr(model, "transform"):
         raise WrongUsage(f"{kind} has no coordinates of rows; eigengap score says how odd they are")
-    names = [str(name) for name in model.get_feature_names_out()]
+    names = list(model.component_names_)
 
     def of(piece: Piece, table: Table) -> Sequence[Any]:
         return list(np.asarray(model.transform(given(model, piece))).T)

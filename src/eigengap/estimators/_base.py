@@ -16,10 +16,11 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._checkpoint import checkpointed, require_checkpoint
-from eigengap.estimators._features import keep_features, like_input, source_of_new
+from eigengap.estimators._component_names import NamedComponents
+from eigengap.estimators._features import as_fitted, keep_features, like_input, source_of_new
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
@@ -53,7 +54,7 @@ LARGEST_CELL = 1e140  # beyond which squares, in units of small noise, leave flo
 # Constraints on the parameters that all three share, for scikit-learn's validation.
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "n_components": [
-        Interval(Integral, 1, None, closed="left"),
+        Interval(Integral, 0, None, closed="left"),
         Interval(RealNotInt, 0, 1, closed="neither"),
         StrOptions({"auto"}),
     ],
@@ -100,12 +101,13 @@ class OverflowingCellError(ValueError):
         return OverflowingCellError(self.value, self.row + start, self.column)
 
 
-class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
+class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """Base class; subclasses give `_fit_model(source, keeper) -> GaussianFit` and `_prefix`."""
 
     _prefix = "PC"
     _promises_density = True  # PCA is mostly used for its axes, which need none
     knows_cell_sd_ = False
+    is_float32_ = False  # whether the rows of the fit were
 
     model_: LinearGaussian
     projection_: AffineMap  # onto the principal axes, in standardised units where scale=True
@@ -158,6 +160,7 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
         fit = self._fit_model(source if unit is None else Rescaled(source, unit), keeper)
         keep_features(self, X, source)  # only now: a fit may fail
         self._keep(fit, unit)
+        self.is_float32_ = source.dtype == np.float32
         self.evidence_ = evidence_of(source, fit, self._noise_kind(), self._fits_mean())
         self.knows_cell_sd_ = source.has_cell_sd
         if self._shares_noise and unit is None:
@@ -438,12 +441,6 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         return self.model_.precision()
 
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the components: PC1, PC2, ... (FA1, ... for factors)."""
-        check_is_fitted(self, "model_")
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"{self._prefix}{k + 1}" for k in range(self.n_components_)], dtype=object)
-
     # Fitted attributes ---------------------------------------------------------------------
 
     @property
@@ -451,13 +448,16 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
         """`model_` with the uncertainty of its parameters."""
         return Predictive.of(self.model_, self.evidence_)
 
+    # In float32 where the rows of the fit were, as scikit-learn has them; `model_`, `projection_`
+    # and `spectrum_`, which everything is computed from, are float64.
+
     @property
     def mean_(self) -> Array:
-        return self.model_.mu
+        return as_fitted(self.model_.mu, self.is_float32_)
 
     @property
     def components_(self) -> Array:
-        return self.projection_.A
+        return as_fitted(self.projection_.A, self.is_float32_)
 
     @property
     def noise_variance_(self) -> Any:
@@ -466,7 +466,7 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
 
     @property
     def loadings_(self) -> Array:
-        return self.model_.W
+        return as_fitted(self.model_.W, self.is_float32_)
 
     @property
     def n_components_(self) -> int:
@@ -474,15 +474,16 @@ class LinearGaussianEstimator(Shown, TransformerMixin, BaseEstimator):
 
     @property
     def explained_variance_(self) -> Array:
-        return self.spectrum_.explained_variance(self.n_components_)
+        return as_fitted(self.spectrum_.explained_variance(self.n_components_), self.is_float32_)
 
     @property
     def explained_variance_ratio_(self) -> Array:
-        return self.spectrum_.explained_ratio(self.n_components_)
+        return as_fitted(self.spectrum_.explained_ratio(self.n_components_), self.is_float32_)
 
     @property
     def singular_values_(self) -> Array:
-        return np.sqrt(self.spectrum_.lam[: self.n_components_] * self.spectrum_.sum_w)
+        values = np.sqrt(self.spectrum_.lam[: self.n_components_] * self.spectrum_.sum_w)
+        return as_fitted(values, self.is_float32_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -52,6 +52,11 @@ def source_of_new(estimator: BaseEstimator, X: Any, **how: Any) -> Source:
     return source
 
 
+def as_fitted(values: NDArray[Any], float32: bool) -> NDArray[Any]:
+    """A fitted attribute in the type of the rows of the fit."""
+    return values.astype(np.float32) if float32 else values
+
+
 def like_input(estimator: BaseEstimator, X: Any, values: NDArray[Any]) -> Any:
     """Values (n, d) as the type of X: a frame for a frame, a field for a field."""
     if isinstance(X, FieldSource):

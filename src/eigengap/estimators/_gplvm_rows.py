@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
+from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._features import source_of_new
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
@@ -38,8 +39,10 @@ _ONLY = {
 }
 
 
-class PlacesRows(Shown, TransformerMixin, BaseEstimator):
+class PlacesRows(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """Base class of `GPLVM`, whose fit leaves behind what is named here."""
+
+    _prefix = "GP"
 
     missing_values: Any
     model_: GaussianProcesses
@@ -279,12 +282,6 @@ class PlacesRows(Shown, TransformerMixin, BaseEstimator):
             mean[~fitted] = found.cells * model.unit + model.mean
             variance[~fitted] = found.variance * model.unit**2
         return mean, variance
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the latent dimensions: GP1, GP2, ..."""
-        check_is_fitted(self, "model_")
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"GP{k + 1}" for k in range(self.n_components_)], dtype=object)
 
     # Fitted attributes ---------------------------------------------------------------------
 

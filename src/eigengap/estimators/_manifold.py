@@ -16,13 +16,13 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
-    _check_feature_names_in,
     _get_feature_names,
     check_is_fitted,
 )
 
+from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._distances import METRICS
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import as_fitted, check_features, keep_features
 from eigengap.estimators._neighbours import Neighbours, Search
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
@@ -61,7 +61,7 @@ ROWS_WAY_OUT = "select fewer columns first (PCA)"
 GRAPH_CONSTRAINTS: dict[str, list[Any]] = {
     "n_components": [Interval(Integral, 1, None, closed="left")],
     "n_neighbors": [Interval(Integral, 1, None, closed="left"), None],
-    "radius": [Interval(Real, 0, None, closed="neither"), None],
+    "radius": [Interval(Real, 0, None, closed="right"), None],  # inf makes all rows neighbours
     "metric": [StrOptions(set(METRICS) | {"minkowski", "precomputed"}), callable],
     "p": [Interval(Real, 1, None, closed="left")],
     "metric_params": [dict, None],
@@ -80,7 +80,7 @@ class UncertainNeighboursWarning(UserWarning):
     """Gaps were filled less surely than neighbours are near."""
 
 
-class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
+class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """Base class; subclasses give `_fit_rows(rows) -> (n, q)`, `_of_new(rows)` and `_prefix`.
 
     `_fit_rows` leaves the fitted attributes behind and returns the coordinates of the rows. Rows
@@ -88,6 +88,7 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
     """
 
     _prefix = "Z"
+    _model_has_coordinates = False  # in float64, so that embedding_ may have the type of X
 
     embedding_: Array  # (n, q) coordinates of the rows of X
     _filler: PPCA | None
@@ -145,10 +146,12 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
+        float32 = source.dtype == np.float32
         self.embedding_ = found
         if self._present is not None:
             found = self._place_empty(found, int(everything.n_rows or 0), self._present)
-        return found.astype(np.float32 if source.dtype == np.float32 else np.float64)
+        self.embedding_ = as_fitted(found, float32 and self._model_has_coordinates)
+        return found.astype(np.float32 if float32 else np.float64)
 
     def _fit_rows(self, rows: Array) -> Array:
         raise NotImplementedError
@@ -226,15 +229,17 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
             values = values.toarray()
         return np.array(values, dtype=np.float64)
 
-    def _pairs(self, source: Source) -> Array:
+    def _pairs(self, source: Source) -> Any:
+        refuse_sparse_pairs(source)
         values = self._dense(source)
         return distance_matrix(values, Labels(source.names))
 
-    def _new_rows(self, source: Source) -> Array:
+    def _new_rows(self, source: Source) -> Any:
         """New rows as `_of_new` takes them, gaps filled."""
-        rows = self._dense(source)
         if self._is_pairwise:
-            return new_distances(rows)
+            refuse_sparse_pairs(source)
+            return new_distances(self._dense(source))
+        rows = self._dense(source)
         largest = float(np.max(np.abs(rows), initial=0.0, where=~np.isnan(rows)))
         if largest > LARGEST:
             refuse_range(largest)
@@ -252,8 +257,8 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
             raise ValueError(
                 "Give either n_neighbors or radius, got neither"
                 if k is None
-                else f"radius={radius:g} needs n_neighbors=None, got n_neighbors={k} too: give "
-                "either, and None for the other"
+                else f"Both n_neighbors and radius are provided: radius={radius:g} needs "
+                f"n_neighbors=None, got n_neighbors={k}"
             )
         return Search(
             n_neighbors=None if k is None else int(k),
@@ -284,10 +289,20 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
         if self.n_connected_components_ == 1:
             return graph
         ways = "a larger n_neighbors" if self.n_neighbors is not None else "a larger radius"
-        falls = f"the neighbourhood graph falls into {in_words(graph)}"
+        pairs = self._neighbours.pairs if self._neighbours.knows_all_pairs else None
+        falls = (
+            "the number of connected components of the neighbourhood graph is not 1: there are "
+            f"{in_words(graph)}"
+        )
         if self.n_neighbors is not None:
-            copies = copies_in_words(graph.components[1], graph.csr(), self._neighbours.pairs)
+            copies = copies_in_words(graph.components[1], graph.csr(), pairs)
             falls += f" ({copies})" if copies else ""
+        if pairs is None:
+            raise DisconnectedError(
+                f"{falls}, and of pairs that X leaves out no distance is known: take {ways}, fit "
+                "each by itself, or give the distances of all pairs (a dense X), which lets them "
+                "be joined"
+            )
         if disconnected == "error":
             raise DisconnectedError(
                 f"{falls}, and distances between them are unknown: take {ways}, fit each by "
@@ -298,7 +313,7 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
             f"guesses: {ways} may join them by more, or fit each by itself",
             DisconnectedWarning,
         )
-        return bridged(graph, self._neighbours.pairs)
+        return bridged(graph, pairs)
 
     def _tell_of_gaps(self, nearest: Any) -> None:
         """Warn of rows whose filled cells are less sure than their neighbours are near."""
@@ -337,7 +352,7 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "embedding_")
         source = as_source(X, missing_values=self._missing)
-        if self._is_pairwise and source.has_gaps:
+        if self._is_pairwise and source.has_gaps and not source.is_sparse:
             refuse_gaps(source.collect(), Labels(source.names), "distance")
         check_features(self, X, source)
         found = self._of_source(source)
@@ -347,12 +362,6 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
         if isinstance(source, ArraySource):
             return self._of_new(self._new_rows(source))
         return source.map(lambda block: self._of_source(ArraySource(block.values)))
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names of the coordinates."""
-        check_is_fitted(self, "embedding_")
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"{self._prefix}{k + 1}" for k in range(self.n_components_)], dtype=object)
 
     @property
     def n_components_(self) -> int:
@@ -365,6 +374,16 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
         tags.input_tags.pairwise = self._is_pairwise
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def refuse_sparse_pairs(source: Source) -> None:
+    """Refuse distances of which a sparse matrix leaves some out, where all are needed."""
+    if source.is_sparse:
+        raise ValueError(
+            "X is sparse, and pairs that it leaves out would be at distance 0; if they are, "
+            "densify it with X.toarray(). Isomap, and LaplacianEigenmaps with "
+            "affinity='precomputed_nearest_neighbors', take a sparse graph of neighbours"
+        )
 
 
 def _typical(nearest: Any) -> Array:

@@ -22,6 +22,13 @@ from eigengap.estimators._distances import learned, nan_euclidean
 from eigengap.estimators._exhaustive import Exhaustive
 from eigengap.estimators._own_metric import Numbered, naming
 from eigengap.extras import MissingExtraError
+from eigengap.fitting.laplacian_given import is_sparse
+from eigengap.fitting.laplacian_stored import (
+    nearest_stored,
+    stored_distances,
+    within,
+    without_diagonal,
+)
 from eigengap.linalg import Array
 from eigengap.sources import as_source
 
@@ -105,18 +112,43 @@ class Search:
 
 
 @dataclass(frozen=True, eq=False)
+class Stored:
+    """Distances that a sparse matrix stores; of the pairs that it leaves out nothing is known."""
+
+    search: Search
+
+    def of(self, distances: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+        """Those of each row (c, n) to its neighbours, as the search wants them."""
+        if self.search.radius is not None:
+            return within(distances, self.search.radius)
+        k = self.search.n_neighbors
+        assert k is not None
+        counts = np.diff(distances.indptr)
+        if np.min(counts) < k:
+            row = int(np.argmax(counts < k))
+            raise ValueError(
+                f"{k} neighbours of each row are required (n_neighbors={k}), but X stores "
+                f"{counts[row]} distances of row {row} to others: take a smaller n_neighbors, or "
+                "compute the graph with more"
+            )
+        return nearest_stored(distances, k)
+
+
+@dataclass(frozen=True, eq=False)
 class Neighbours:
     """A search over fitted rows."""
 
     search: Search
-    rows: Any  # (n, d) float64; (n, n) distances where the metric is precomputed
-    index: Any = field(repr=False)  # cKDTree, NearestNeighbors, Exhaustive or NNDescent
+    rows: Any  # (n, d) float64; (n, n) distances, dense or CSR, where the metric is precomputed
+    index: Any = field(repr=False)  # cKDTree, NearestNeighbors, Exhaustive, Stored or NNDescent
     centre: Array | None = None  # (d,) about which the index has its rows; None is 0
 
     @classmethod
     def of(cls, search: Search, rows: Any) -> Neighbours:
         search.require_rows(rows.shape[0])
         search = search.completed(rows)
+        if search.metric == "precomputed" and is_sparse(rows):
+            return cls(search, rows, Stored(search))
         if search.has_tree(rows):
             return cls(search, rows, cKDTree(rows))
         if search.metric == "nan_euclidean":
@@ -133,8 +165,15 @@ class Neighbours:
     def n(self) -> int:
         return int(self.rows.shape[0])
 
+    @property
+    def knows_all_pairs(self) -> bool:
+        """Whether rows that are no neighbours have a distance too."""
+        return not isinstance(self.index, Stored)
+
     def among(self) -> scipy.sparse.csr_array:
         """Row i stores the distances (n, n) to the neighbours of row i, itself left out."""
+        if isinstance(self.index, Stored):
+            return self.index.of(without_diagonal(stored_distances(self.rows)))
         if self.search.radius is not None:
             return self._within(None)
         k = self.search.n_neighbors
@@ -156,6 +195,8 @@ class Neighbours:
 
     def of_new(self, X: Any) -> scipy.sparse.csr_array:
         """Row i stores the distances (c, n) of the new row i to its neighbours among the fitted."""
+        if self.search.metric == "precomputed" and (not self.knows_all_pairs or is_sparse(X)):
+            return Stored(self.search).of(stored_distances(X))
         if self.search.radius is not None:
             return self._within(X)
         k = self.search.n_neighbors
@@ -184,7 +225,7 @@ class Neighbours:
         return np.asarray(found[0])[:, 0], np.asarray(found[1])[:, 0]
 
     def pairs(self, i: Any, j: Any) -> Array:
-        """Distances (a, b) between the fitted rows i (a,) and j (b,)."""
+        """Distances (a, b) between the fitted rows i (a,) and j (b,), which must be known."""
         if self.search.metric == "precomputed":
             return np.asarray(self.rows[np.ix_(i, j)])
         if self.search.is_euclidean and isinstance(self.rows, np.ndarray):
@@ -333,16 +374,21 @@ def _index(search: Search, rows: Any) -> Any:
         return Exhaustive.by(rows, search.metric, search.arguments)
 
 
-def _exact_index(search: Search, rows: Any) -> NearestNeighbors:
-    index = NearestNeighbors(
+def scikit_learn_search(search: Search, rows: Any) -> NearestNeighbors:
+    """The search as scikit-learn has it, exact where ours is approximate."""
+    return NearestNeighbors(
         n_neighbors=search.n_neighbors or 5,
         radius=search.radius or 1.0,
-        algorithm=search.algorithm,
+        algorithm="auto" if search.algorithm == "approximate" else search.algorithm,
         metric=Numbered(search.metric) if callable(search.metric) else search.metric,
         p=search.p,
         metric_params=search.metric_params,
         n_jobs=None if search.n_jobs is None else workers_for(search.n_jobs),
     ).fit(rows)
+
+
+def _exact_index(search: Search, rows: Any) -> NearestNeighbors:
+    index = scikit_learn_search(search, rows)
     if search.metric_params and isinstance(search.metric, str):
         index.kneighbors(rows[:1], 1)  # which arguments it takes shows only now
     return index

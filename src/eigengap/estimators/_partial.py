@@ -156,6 +156,7 @@ class PartialFit(LinearGaussianEstimator):
         elif "_batches" not in self.__dict__:
             self._warn_of_fit()
         self._forget()
+        self.is_float32_ = source.dtype == np.float32 and (is_first or self.is_float32_)
         self._batches = replace(after, told=after.told or bool(codes))
         return self
 

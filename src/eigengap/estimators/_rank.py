@@ -69,9 +69,26 @@ def most_components(source: Source) -> int:
 
 def require_rank(q: int, source: Source) -> None:
     """Refuse more components than rows or columns."""
-    rows, d, most = source.seen().count, source.n_features, most_components(source)
+    most = most_components(source)
     if q > most:
         raise ValueError(
             f"n_components={q} must be at most {most}, the smaller of the number of rows "
-            f"({rows:g}) and of columns ({d})"
+            f"({source.seen().count:g}) and of columns ({source.n_features})"
+        )
+
+
+def require_components(q: int | float, source: Source, svd_solver: str) -> None:
+    """Refuse what scikit-learn's solver of that name refuses, in its words."""
+    most = most_components(source)
+    bound = f"min(n_samples, n_features)={most} with svd_solver="
+    if svd_solver == "arpack" and q == most:
+        raise ValueError(
+            f"n_components={q} must be strictly less than {bound}'arpack'; 'full' finds all"
+        )
+    least = 1 if svd_solver in ("arpack", "randomized") else 0
+    if not least <= q <= most:
+        named = "full" if svd_solver == "auto" else svd_solver
+        raise ValueError(
+            f"n_components={q} must be between {least} and {bound}{named!r}: there are "
+            f"{source.seen().count:g} rows and {source.n_features} columns"
         )

@@ -11,8 +11,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
+from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._features import check_features, keep_features, like_input
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._network import (
@@ -35,7 +36,7 @@ from eigengap.statistics.moments import rows_are_equal
 from eigengap.warn import warn
 
 
-class Autoencoder(Shown, TransformerMixin, BaseEstimator):
+class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """Curved coordinates by a neural network that gives its rows back, gaps welcome.
 
     An encoder takes a row to a few codes, a decoder takes the codes back to the row; both are
@@ -149,6 +150,8 @@ class Autoencoder(Shown, TransformerMixin, BaseEstimator):
     >>> bool(bent.loss_ < 0.02 * straight.loss_)
     True
     """
+
+    _prefix = "AE"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -401,12 +404,6 @@ class Autoencoder(Shown, TransformerMixin, BaseEstimator):
 
     def _scores(self, source: Source) -> Array:
         return _applied(source, lambda rows: 0.0 - self.model_.squared_error(rows))
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the codes: AE1, AE2, ..."""
-        check_is_fitted(self, "model_")
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"AE{k + 1}" for k in range(self.n_components_)], dtype=object)
 
     def _source(self, X: Any) -> Source:
         source = as_source(X, missing_values=self.missing_values)

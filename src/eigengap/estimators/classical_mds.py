@@ -16,9 +16,10 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged
+from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._distances import BLOCK_BYTES, METRICS, Metric, RowDistances, as_rows
 from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents, decoded
@@ -91,7 +92,7 @@ def _is_euclidean(metric: Metric, params: dict[str, Any] | None) -> bool:
     return metric in ("euclidean", "l2")
 
 
-class ClassicalMDS(Shown, TransformerMixin, BaseEstimator):
+class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """Classical multidimensional scaling, also called principal coordinates analysis.
 
     Finds points whose distances are, as nearly as their number of coordinates allows, those between
@@ -176,6 +177,8 @@ class ClassicalMDS(Shown, TransformerMixin, BaseEstimator):
     >>> mds.transform(np.abs(5.0 - x)[None, :]).round(6)
     array([[2.25]])
     """
+
+    _prefix = "MDS"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [
@@ -577,12 +580,6 @@ class ClassicalMDS(Shown, TransformerMixin, BaseEstimator):
 
     def _correct(self, D: Array) -> Array:
         return D if self.constant_ is None else self.constant_.corrected(D)
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the coordinates: MDS1, MDS2, ..."""
-        check_is_fitted(self, "model_")
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"MDS{k + 1}" for k in range(self.n_components_)], dtype=object)
 
     # Fitted attributes ---------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS, NoiseFloorWarning
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
+from eigengap.estimators._features import as_fitted
 from eigengap.estimators._latents import decoded
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._partial import PartialFit
@@ -48,8 +49,9 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     Parameters
     ----------
     n_components : int, float in (0, 1), "auto" or None, default="auto"
-        Number of factors; the share of the variance that they must explain; or as many as stand
-        out of noise (parallel analysis, docs/rank.md), which None asks for too.
+        Number of factors, 0 for independent columns; the share of the variance that they must
+        explain; or as many as stand out of noise (parallel analysis, docs/rank.md), which None
+        asks for too.
     tol : float, default=1e-6
         EM stops when no parameter moves by more than this (in units of its column's standard
         deviation) and the log-likelihood by no more per seen cell; on complete data, the largest
@@ -199,7 +201,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         """Rows at the factor scores X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
         Z = self._latents(X)
-        return decoded(Z, lambda Z: Z @ self.loadings_.T + self.model_.mu)
+        return decoded(Z, lambda Z: Z @ self.rotation_.loadings.T + self.model_.mu)
 
     def posterior(self, X: Any, *, cell_sd: Any = None) -> Posterior:
         """Posterior of the (rotated) factors of every row, gaps marginalised."""
@@ -219,7 +221,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
 
     @property
     def loadings_(self) -> Array:
-        return self.rotation_.loadings
+        return as_fitted(self.rotation_.loadings, self.is_float32_)
 
     @property
     def components_(self) -> Array:
@@ -231,7 +233,8 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
 
     @property
     def noise_variance_(self) -> Array:
-        return self.model_.psi if self.scale_ is None else self.model_.psi / self.scale_**2
+        psi = self.model_.psi if self.scale_ is None else self.model_.psi / self.scale_**2
+        return as_fitted(psi, self.is_float32_)
 
     @property
     def loglike_(self) -> list[float]:

@@ -12,9 +12,10 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._features import keep_features, source_of_new
+from eigengap.estimators._component_names import NamedComponents
+from eigengap.estimators._features import as_fitted, keep_features, source_of_new
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
@@ -55,7 +56,7 @@ class NotWhiteWarning(UserWarning):
     """whiten=False was given rows that are not white."""
 
 
-class ICA(Shown, TransformerMixin, BaseEstimator):
+class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """Independent component analysis of sub- and super-Gaussian sources, gaps welcome.
 
     x = mean + B s with independent sources s of unit variance. Rows are whitened through PCA
@@ -147,6 +148,8 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
     array([ 0.15, -0.12])
     """
 
+    _prefix = "IC"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [
             Interval(Integral, 1, None, closed="left"),
@@ -170,6 +173,8 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
         "missing_values": [Real, "array-like"],
         "verbose": ["verbose"],
     }
+
+    is_float32_ = False  # whether the rows of the fit were
 
     model_: AffineMap
     density_: LinearGaussian | None
@@ -234,6 +239,7 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
         scores, whitening = white_scores(source, whitening)
         found = self._rotation(scores, whitening, fun, start)
         keep_features(self, X, source)  # only now: a fit may fail
+        self.is_float32_ = source.dtype == np.float32
         self._keep(whitening, found, sum_w)
         self._tell(found)
         return self
@@ -260,23 +266,17 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
         S = as_latents(X, self.n_components_, "components")
         return decoded(S, self.model_.backward)
 
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the components: IC1, IC2, ..."""
-        check_is_fitted(self, "model_")
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"IC{k + 1}" for k in range(self.n_components_)], dtype=object)
-
     @property
     def components_(self) -> Array:
-        return self.model_.A
+        return as_fitted(self.model_.A, self.is_float32_)
 
     @property
     def mixing_(self) -> Array:
-        return self.model_.B
+        return as_fitted(self.model_.B, self.is_float32_)
 
     @property
     def mean_(self) -> Array:
-        return self.model_.mean
+        return as_fitted(self.model_.mean, self.is_float32_)
 
     @property
     def n_components_(self) -> int:
@@ -331,6 +331,13 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
             warn(
                 f"only {whitening.q} of {q} directions vary by more than the least noise that rows "
                 "with gaps can tell: as many components are found",
+                UserWarning,
+            )
+        directions = min(source.seen().rows - 1, source.n_features)
+        if asked is None and not source.has_gaps and whitening.q < directions:
+            warn(
+                f"There are some small singular values: the rows vary in {whitening.q} of "
+                f"{directions} directions, and as many components are found",
                 UserWarning,
             )
         if isinstance(asked, Integral) and whitening.q < asked:
@@ -425,7 +432,7 @@ class ICA(Shown, TransformerMixin, BaseEstimator):
         )
         self.density_ = whitening.density
         if self.whiten is not False:
-            self.whitening_ = whitening.map.A / np.sqrt(sum_w)
+            self.whitening_ = as_fitted(whitening.map.A / np.sqrt(sum_w), self.is_float32_)
         self.non_gaussianity_ = found.kappa[unmixing.order]
         self._gaussian = found.gaussian[unmixing.order]
         self.converged_ = found.converged

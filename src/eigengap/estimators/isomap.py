@@ -10,16 +10,19 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
+from sklearn.neighbors import NearestNeighbors
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._distances import Metric
+from eigengap.estimators._features import as_fitted
 from eigengap.estimators._manifold import (
     GRAPH_CONSTRAINTS,
     Disconnected,
     DisconnectedWarning,
     GraphEstimator,
 )
+from eigengap.estimators._neighbours import scikit_learn_search
 from eigengap.fitting.geodesics import (
     Method,
     geodesics,
@@ -34,6 +37,8 @@ from eigengap.fitting.isomap import (
     fit_pairs,
     residual_variances,
 )
+from eigengap.fitting.laplacian_given import is_sparse
+from eigengap.fitting.laplacian_stored import stored_distances
 from eigengap.fitting.neighbourhood import DisconnectedError
 from eigengap.fitting.pairs import LARGEST, refuse_range
 from eigengap.linalg import Array
@@ -64,7 +69,7 @@ class Isomap(GraphEstimator):
         Neighbours of each row; None where `radius` is given. An edge joins two rows of which either
         is the other's neighbour.
     radius : float or None, default=None
-        Distance up to which rows are neighbours.
+        Distance up to which rows are neighbours; inf makes all of them neighbours.
     eigen_solver : {"auto", "arpack", "dense"}, default="auto"
         "dense" is LAPACK; by the others the few largest eigenvalues come from block Lanczos with a
         certificate and many from LAPACK.
@@ -79,7 +84,9 @@ class Isomap(GraphEstimator):
         Threads; None is as many as BLAS may use.
     metric : str or callable, default="minkowski"
         A metric of scikit-learn's, or a function of two rows; "precomputed" where X is the square
-        matrix of distances; "nan_euclidean" leaves gaps out instead of filling them.
+        matrix of distances, or, sparse, a graph that stores those to neighbours
+        (KNeighborsTransformer(mode="distance")); "nan_euclidean" leaves gaps out instead of
+        filling them.
     p : float, default=2
         Of the Minkowski metric.
     metric_params : dict, default=None
@@ -115,6 +122,8 @@ class Isomap(GraphEstimator):
         Rows that are landmarks.
     graph_ : Graph
         The neighbourhood graph, in one piece.
+    nbrs_ : sklearn.neighbors.NearestNeighbors
+        scikit-learn's search over the fitted rows, made when it is asked for.
     n_connected_components_ : int
         Components before they were joined.
     model_ : GeodesicMap
@@ -144,6 +153,7 @@ class Isomap(GraphEstimator):
     """
 
     _prefix = "ISO"
+    _model_has_coordinates = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GRAPH_CONSTRAINTS,
@@ -198,8 +208,8 @@ class Isomap(GraphEstimator):
 
     # Fitting -------------------------------------------------------------------------------
 
-    def _fit_rows(self, rows: Array) -> Array:
-        n = len(rows)
+    def _fit_rows(self, rows: Any) -> Array:
+        n = rows.shape[0]
         q = self._components(n)
         m = self._n_landmarks(n, q)
         if m is None:
@@ -261,18 +271,28 @@ class Isomap(GraphEstimator):
                 UserWarning,
             )
 
-    def _pairs(self, source: Source) -> Array:
-        _refuse_sparse(source)
-        return super()._pairs(source)
+    def _pairs(self, source: Source) -> Any:
+        if not source.is_sparse:
+            return super()._pairs(source)
+        X = source.collect()
+        n, m = X.shape
+        if n != m:
+            raise ValueError(
+                "Precomputed matrix must be a square matrix of distances to neighbours, got shape "
+                f"{n} x {m}"
+            )
+        X = stored_distances(X)
+        refuse_range(float(np.max(X.data, initial=0.0)))
+        return X
 
     # New rows ------------------------------------------------------------------------------
 
-    def _new_rows(self, source: Source) -> Array:
-        if self._is_pairwise:
-            _refuse_sparse(source)
+    def _new_rows(self, source: Source) -> Any:
+        if self._is_pairwise and source.is_sparse:
+            return stored_distances(source.collect())
         return super()._new_rows(source)
 
-    def _of_new(self, rows: Array) -> Array:
+    def _of_new(self, rows: Any) -> Array:
         nearest = self._neighbours.of_new(rows)
         alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
         if len(alone):
@@ -302,10 +322,12 @@ class Isomap(GraphEstimator):
         found = [known.get(row.tobytes(), -1) for row in rows + 0.0]
         return [k for k, i in enumerate(found) if i >= 0], [i for i in found if i >= 0]
 
-    def _joined(self, nearest: Any, rows: Array, alone: NDArray[Any]) -> Any:
+    def _joined(self, nearest: Any, rows: Any, alone: NDArray[Any]) -> Any:
         """(c, n) with the nearest fitted row for new rows that have none within the radius."""
-        many = f"{len(alone)} of {len(rows)} new rows have no fitted row within radius="
+        many = f"{len(alone)} of {rows.shape[0]} new rows have no fitted row within radius="
         many += f"{self.radius:g} (row {int(alone[0])} first)"
+        if is_sparse(rows):
+            raise DisconnectedError(f"{many}, and of pairs that X leaves out nothing is known")
         if self.disconnected == "error":
             raise DisconnectedError(f'{many}; disconnected="bridge" joins them to their nearest')
         warn(f"{many}, and were joined to their nearest", DisconnectedWarning)
@@ -327,7 +349,7 @@ class Isomap(GraphEstimator):
     @property
     def residual_variance_(self) -> float:
         check_is_fitted(self, "embedding_")
-        return float(self._residual_variances(self._fitted)[-1])
+        return float(self._residual_variances(self.model_.Z)[-1])
 
     def residual_variances(self, max_components: int = 10) -> Array:
         """Residual variance of embeddings of 1, 2, ..., max_components coordinates.
@@ -349,7 +371,7 @@ class Isomap(GraphEstimator):
         if not 1 <= max_components <= most:
             raise ValueError(f"max_components={max_components} must be between 1 and {most}")
         if self.landmarks_ is None:
-            fit = fit_pairs(self.dist_matrix_, max_components, n_jobs=self.n_jobs)
+            fit = fit_pairs(self.model_.paths, max_components, n_jobs=self.n_jobs)
         else:
             fit = fit_on_landmarks(self.model_.paths, self.landmarks_, max_components)
         return self._residual_variances(fit.Z)
@@ -377,7 +399,12 @@ class Isomap(GraphEstimator):
                 "on landmarks the distances between all pairs are not known; "
                 "landmark_distances_ has those to the landmarks"
             )
-        return self.model_.paths
+        return as_fitted(self.model_.paths, self.embedding_.dtype == np.float32)
+
+    @property
+    def nbrs_(self) -> NearestNeighbors:
+        check_is_fitted(self, "embedding_")
+        return scikit_learn_search(self._neighbours.search, self._neighbours.rows)
 
     @property
     def landmark_distances_(self) -> Array:
@@ -392,17 +419,9 @@ class Isomap(GraphEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = not self._is_pairwise
+        tags.input_tags.sparse = True
         tags.input_tags.positive_only = self._is_pairwise
         return tags
-
-
-def _refuse_sparse(source: Source) -> None:
-    if source.is_sparse:
-        raise ValueError(
-            "X is sparse, and pairs that it leaves out would be at distance 0; if they are, "
-            "densify it with X.toarray()"
-        )
 
 
 def _require_finite(graph: Graph) -> None:

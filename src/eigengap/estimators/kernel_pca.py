@@ -13,9 +13,10 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._component_names import NamedComponents
+from eigengap.estimators._features import as_fitted, check_features, keep_features
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
@@ -73,7 +74,7 @@ class KernelWarning(UserWarning):
     """The kernel does not suit the data."""
 
 
-class KernelPCA(Shown, TransformerMixin, BaseEstimator):
+class KernelPCA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """Kernel principal component analysis, exact or on landmarks.
 
     Principal components in the feature space of a kernel (Schoelkopf, Smola and Mueller 1998; 000
@@ -103,8 +104,8 @@ callable or Kernel, default="linear"
     alpha : float, default=1.0
         Ridge of the inverse transform by regression.
     fit_inverse_transform : bool, default=False
-        Whether to learn the inverse transform by ridge regression. Without it the linear and the
-        rbf kernel still have one, by fixed point.
+        Whether to learn the inverse transform by ridge regression. Without it there is one by
+        fixed point for the linear and the rbf kernel: preimage="fixed_point".
     eigen_solver : {"auto", "dense", "arpack", "randomized"}, default="auto"
         "dense" is LAPACK; by the others the few largest eigenvalues come from block Lanczos with a
         certificate (1e-10 of the largest) and many from LAPACK.
@@ -131,7 +132,8 @@ callable or Kernel, default="linear"
         with 1000 where there are more than 10 000 rows.
     landmark_method : {"kmeans++", "kmeans", "leverage", "uniform"}, default="kmeans++"
     preimage : {"auto", "fixed_point", "ridge"}, default="auto"
-        Of `inverse_transform`: "auto" is "ridge" if fit_inverse_transform, else "fixed_point".
+        Of `inverse_transform`: "auto" is "ridge" if fit_inverse_transform, and otherwise none
+        (NotFittedError, as in scikit-learn).
     missing_values : float or list of float, default=nan
 
     Attributes
@@ -181,6 +183,8 @@ callable or Kernel, default="linear"
     True
     """
 
+    _prefix = "KPC"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [
             Interval(Integral, 1, None, closed="left"),
@@ -216,6 +220,8 @@ callable or Kernel, default="linear"
         "preimage": [StrOptions({"auto", "fixed_point", "ridge"})],
         "missing_values": [Real, "array-like"],
     }
+
+    is_float32_ = False  # whether the rows of the fit were
 
     model_: LandmarkMap
     kernel_: Kernel
@@ -317,7 +323,7 @@ callable or Kernel, default="linear"
         source: Source = everything
         self._refuse_contradictions()
         if self.kernel == "precomputed":
-            require_kernel_matrix(source.collect())
+            require_kernel_matrix(source.collect(), bool(self.center))
         else:
             source = source.present()
             source.require_fit(min_rows=2)
@@ -332,9 +338,10 @@ callable or Kernel, default="linear"
         if self.n_components == "auto":
             fit = fit.truncated(_before_largest_gap(fit, source))
         if self.remove_zero_eig:
-            fit = fit.truncated(max(fit.rank, 1))
+            fit = fit.truncated(fit.rank)
         keep_features(self, X, source)  # only now: a fit may fail
         self._fit_, self.model_, self.kernel_, self._gap_model = fit, fit.map, kernel, gap_model
+        self.is_float32_ = source.dtype == np.float32
         self._keep_rows(source)
         self._tell(fit)
         if self._regresses():
@@ -366,7 +373,10 @@ callable or Kernel, default="linear"
                     "a precomputed kernel matrix holds all pairs already: landmarks has no use"
                 )
             if self.fit_inverse_transform or self.preimage != "auto":
-                raise ValueError("a precomputed kernel has no rows of data to go back to")
+                raise ValueError(
+                    "Cannot fit_inverse_transform with a precomputed kernel: it has no rows of "
+                    "data to go back to"
+                )
 
     # The kernel ----------------------------------------------------------------------------
 
@@ -492,7 +502,7 @@ callable or Kernel, default="linear"
             self.X_fit_ = self.model_.landmarks if of_pairs else self._own(source)
 
     def _tell(self, fit: KernelFit) -> None:
-        if fit.lam[0] <= 0.0 and fit.lowest >= 0.0:
+        if fit.rank == 0 and fit.lowest >= 0.0:
             warn(
                 "all rows are the same in feature space, so that there is no variance to explain",
                 KernelWarning,
@@ -506,8 +516,8 @@ callable or Kernel, default="linear"
         if fit.lowest < 0.0:
             warn(
                 f"the kernel is not positive: it has a negative eigenvalue of {fit.lowest:.3g} "
-                f"(the largest is {fit.lam[0]:.3g}), to which no axis belongs. Components are "
-                "those of its positive part",
+                f"(the largest is {np.max(fit.lam, initial=0.0):.3g}), to which no axis belongs. "
+                "Components are those of its positive part",
                 KernelWarning,
             )
         seen = neighbours(fit)
@@ -558,6 +568,12 @@ callable or Kernel, default="linear"
         point is the reconstruction of PCA.
         """
         check_is_fitted(self, "model_")
+        if self.preimage == "auto" and not self.fit_inverse_transform:
+            raise NotFittedError(
+                "fit_inverse_transform=True was not asked for, so that there is no inverse "
+                "transform: fit with it (ridge regression), or set preimage='fixed_point', which "
+                "needs no fit (kernel='rbf' and 'linear')"
+            )
         Z = as_latents(X, self.n_components_, "components")
         if not np.all(np.isfinite(Z)):
             row, k = np.argwhere(~np.isfinite(Z))[0]
@@ -599,12 +615,6 @@ callable or Kernel, default="linear"
         scores = self.model_.forward(source.collect(), self.n_jobs)
         return fit_ridge(rows, scores, kernel, float(self.alpha), source.weight)
 
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the components: KPC1, KPC2, ..."""
-        check_is_fitted(self, "model_")
-        _check_feature_names_in(self, input_features, generate_names=False)
-        return np.array([f"KPC{k + 1}" for k in range(self.n_components_)], dtype=object)
-
     def _spread(self) -> Array:
         """By which eigenvectors become scores."""
         lam = self._fit_.lam
@@ -627,13 +637,13 @@ callable or Kernel, default="linear"
 
     @property
     def eigenvalues_(self) -> Array:
-        return self._fit_.lam
+        return as_fitted(self._fit_.lam, self.is_float32_)
 
     @property
     def eigenvectors_(self) -> Array:
         if self._fit_.V is None:
             raise AttributeError("on landmarks the rows are not kept, and so no eigenvectors")
-        return self._fit_.V
+        return as_fitted(self._fit_.V, self.is_float32_)
 
     @property
     def explained_variance_ratio_(self) -> Array:
@@ -653,11 +663,11 @@ callable or Kernel, default="linear"
 
     @property
     def dual_coef_(self) -> Array:
-        return self._ridge.dual
+        return as_fitted(self._ridge.dual, self.is_float32_)
 
     @property
     def X_transformed_fit_(self) -> Array:
-        return self._ridge.points
+        return as_fitted(self._ridge.points, self.is_float32_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

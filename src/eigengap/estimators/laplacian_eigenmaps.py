@@ -179,6 +179,7 @@ callable, default="nearest_neighbors"
     """
 
     _prefix = "LE"
+    _model_has_coordinates = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": GRAPH_CONSTRAINTS["n_components"],
@@ -588,9 +589,11 @@ callable, default="nearest_neighbors"
 
     @property
     def affinity_matrix_(self) -> Any:
+        kind = self.embedding_.dtype
         if is_sparse(self._W):
-            return scipy.sparse.csr_array(self._W + scipy.sparse.diags_array(self._diagonal))
-        W = self._W.copy()
+            W = self._W + scipy.sparse.diags_array(self._diagonal)
+            return scipy.sparse.csr_array(W).astype(kind, copy=False)
+        W = self._W.astype(kind)
         np.fill_diagonal(W, self._diagonal)
         return W
 

@@ -544,11 +544,14 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         """Names of the coordinates: mix0_PC1, ..., mix1_PC1, ..."""
         check_is_fitted(self, "model_")
         _check_feature_names_in(self, input_features, generate_names=False)
+        return np.array(self.component_names_, dtype=object)
+
+    @property
+    def component_names_(self) -> list[str]:
         prefix = "PC" if self.noise == "isotropic" else "FA"
-        names = [
+        return [
             f"mix{k}_{prefix}{c + 1}" for k, q in enumerate(self.n_components_) for c in range(q)
         ]
-        return np.array(names, dtype=object)
 
     # Fitted attributes -------------------------------------------------------------------------
 

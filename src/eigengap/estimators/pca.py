@@ -15,7 +15,13 @@ from eigengap.estimators._base import SHARED_CONSTRAINTS
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._latents import decoded
 from eigengap.estimators._partial import PartialFit
-from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits, require_rank
+from eigengap.estimators._rank import (
+    LOOSE,
+    fit_reaching,
+    most_components,
+    rank_from_fits,
+    require_components,
+)
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
 from eigengap.fitting.krylov import ANGLE_TOLERANCE
 from eigengap.fitting.loop import silenced
@@ -27,6 +33,7 @@ from eigengap.sources.base import Block, Source
 from eigengap.warn import warn
 
 DEFAULT_TOL = 1e-6  # of the EM fit under gaps, where tol=0.0 asks for the default
+TRUNCATED = ("arpack", "randomized")  # solvers of a number of components known beforehand
 ALL_UNDER_GAPS = 50  # most components that n_components=None asks for where there are gaps
 
 
@@ -40,24 +47,29 @@ class PCA(PartialFit):
     Parameters
     ----------
     n_components : int, float in (0, 1), "auto", "mle" or None, default=None
-        Number of components; the share of the variance that they must explain; the number of
-        components that stand out of noise (parallel analysis, docs/rank.md); the number of
-        largest evidence (Minka 2000); None keeps every direction that has variance (with gaps
-        min(n_samples, n_features) - 1, and "auto" with a warning where that is more than 50).
+        Number of components, 0 for the mean and the noise alone; the share of the variance that
+        they must exceed; the number of components that stand out of noise (parallel analysis,
+        docs/rank.md); the number of largest evidence (Minka 2000); None keeps every direction that
+        has variance (with gaps min(n_samples, n_features) - 1, and "auto" with a warning where
+        that is more than 50).
     copy : bool, default=True
         Kept for scikit-learn's signature; the data are never modified.
     whiten : bool, default=False
         Divide the scores by their standard deviation. An output option: the density stays.
     svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}, default="auto"
         A route by scikit-learn's name. All are accurate: eigenvalues to 1e-10 of the largest, axes
-        to rounding or, by iteration, to `tol`, with a certificate.
+        to rounding or, by iteration, to `tol`, with a certificate. As there, "arpack" finds fewer
+        components than min(n_samples, n_features), and it and "randomized" want a number of them
+        (or "auto").
     tol : float, default=0.0
         Sine of the largest angle between an axis that is found by iteration (both sides of the
         table large, few components) and the exact one. 0.0 stands for 1e-7, with
         svd_solver="arpack" for rounding; larger values than 1e-7 change nothing there. With missing
         values the tolerance of the EM fit, where 0.0 stands for 1e-6.
-    iterated_power, n_oversamples, power_iteration_normalizer
+    iterated_power, power_iteration_normalizer
         Kept for scikit-learn's signature; iterative routes stop by a residual certificate.
+    n_oversamples : int, default=10
+        "randomized" is exact where this and n_components reach min(n_samples, n_features).
     random_state : int, RandomState or None, default=None
     scale : bool, default=False
         Divide every column by its standard deviation first (PCA of the correlations); undone in
@@ -104,7 +116,7 @@ class PCA(PartialFit):
         **SHARED_CONSTRAINTS,
         **CHECKPOINT_CONSTRAINTS,
         "n_components": [
-            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, 0, None, closed="left"),
             Interval(RealNotInt, 0, 1, closed="neither"),
             StrOptions({"auto", "mle"}),
             None,
@@ -162,7 +174,8 @@ class PCA(PartialFit):
         """Rows at the scores X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
         Z = self._latents(X)
-        spread = np.sqrt(self.explained_variance_) if self.whiten else 1.0
+        q = self.n_components_
+        spread = np.sqrt(self.spectrum_.explained_variance(q)) if self.whiten else 1.0
 
         def rows(Z: Array) -> Array:
             found = self.projection_.backward(Z * spread)
@@ -188,8 +201,9 @@ class PCA(PartialFit):
 
     def _whitening(self) -> Array:
         """Standard deviation of each score; infinite where there is none, for a score of 0."""
-        varies = self.spectrum_.lam[: self.n_components_] > self.spectrum_.rounding
-        return np.where(varies, np.sqrt(self.explained_variance_), np.inf)
+        q = self.n_components_
+        varies = self.spectrum_.lam[:q] > self.spectrum_.rounding
+        return np.where(varies, np.sqrt(self.spectrum_.explained_variance(q)), np.inf)
 
     def reconstruct(self, X: Any, kind: str = "optimal", *, cell_sd: Any = None) -> Any:
         """Rows projected onto the components.
@@ -246,7 +260,9 @@ class PCA(PartialFit):
         if source.has_gaps:
             return self._fit_gaps(source, options)
         asked = self._known_rank(source)
-        pca = fit_exact_spectrum(source, asked, solver=self.svd_solver, angle=self._angle())
+        pca = fit_exact_spectrum(
+            source, asked, solver=self._solver(source, asked), angle=self._angle()
+        )
         if self.n_components == "mle":
             kept = minka_rank(pca.spectrum)
         elif self.n_components is None:
@@ -260,6 +276,13 @@ class PCA(PartialFit):
         asked = self.tol if self.svd_solver == "arpack" else self.tol or ANGLE_TOLERANCE
         return min(asked, ANGLE_TOLERANCE)
 
+    def _solver(self, source: Source, q: int | float | None) -> str:
+        """svd_solver, exact where the oversampled space of "randomized" is the whole space."""
+        most = most_components(source)
+        if self.svd_solver != "randomized" or q is None or q + self.n_oversamples < most:
+            return self.svd_solver
+        return "covariance" if source.n_features == most else "gram"
+
     def _em_tol(self) -> float:
         return self.tol or DEFAULT_TOL
 
@@ -269,15 +292,22 @@ class PCA(PartialFit):
     def _known_rank(self, source: Source) -> int | float | None:
         """What the solver must find; None is everything."""
         asked = self.n_components
+        truncated = self.svd_solver in TRUNCATED
+        if asked == "mle" and truncated:
+            raise ValueError(
+                f"n_components='mle' cannot be a string with svd_solver={self.svd_solver!r}: it "
+                "needs all eigenvalues. Use svd_solver='full', or n_components='auto'"
+            )
+        if asked is None and self.svd_solver == "arpack":
+            return max(most_components(source) - 1, 1)
         if asked is None or asked == "mle":
             return None
         if asked == "auto":
             self.rank_choice_ = automatic_rank(source)
             return self.rank_choice_.n_components
-        if isinstance(asked, Integral):
-            require_rank(int(asked), source)
-            return int(asked)
-        return float(asked)
+        if truncated or isinstance(asked, Integral):
+            require_components(asked, source, self.svd_solver)
+        return int(asked) if isinstance(asked, Integral) else float(asked)
 
     def _fit_gaps(self, source: Source, options: EMOptions) -> GaussianFit:
         loose = replace(options, tol=LOOSE, watch=silenced(options.watch))

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
@@ -44,7 +45,7 @@ class RankDeficientWarning(UserWarning):
     """The rows do not vary in every direction, so that not every direction can be whitened."""
 
 
-class Whitener(Shown, TransformerMixin, BaseEstimator):
+class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """Centre, normalise or whiten a table, gaps welcome (000 section 3.3).
 
     Whitened columns have variance 1 and no correlation in the training data, with divisor
@@ -268,7 +269,7 @@ class Whitener(Shown, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "result_")
         source = source_of_new(self, X, missing_values=self.missing_values)
         if source.is_sparse and source.n_rows is not None:
-            outputs = len(self._names())
+            outputs = self._n_outputs
             require_memory(
                 8.0 * source.n_rows * outputs, "the whitened table, which is dense", "fewer rows"
             )
@@ -290,21 +291,28 @@ class Whitener(Shown, TransformerMixin, BaseEstimator):
         "centre" it stays NaN.
         """
         check_is_fitted(self, "result_")
-        Z = as_latents(X, len(self._names()), "whitened columns")
+        Z = as_latents(X, self._n_outputs, "whitened columns")
         if self.result_.model is not None:
             Z = np.where(np.isnan(Z), Z.dtype.type(0.0), Z)
         return decoded(Z, self.result_.map.backward)
 
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """PC1, PC2, ... for "pca" and "pca-cor"; the names of the columns for the others."""
-        check_is_fitted(self, "result_")
-        names = _check_feature_names_in(self, input_features)
-        return names if self.method not in ROTATED else self._names()
+    @property
+    def _n_outputs(self) -> int:
+        return self.n_components_ if self.method in ROTATED else int(self.n_features_in_)
 
-    def _names(self) -> Any:
-        """As many names as there are outputs."""
-        count = self.n_components_ if self.method in ROTATED else self.n_features_in_
-        return np.array([f"PC{k + 1}" for k in range(count)], dtype=object)
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Those of the columns; whitener0, whitener1, ... for "pca" and "pca-cor"."""
+        if self.method in ROTATED:
+            return super().get_feature_names_out(input_features)
+        check_is_fitted(self, "result_")
+        return _check_feature_names_in(self, input_features)
+
+    @property
+    def component_names_(self) -> list[str]:
+        """The names of the columns; PC1, PC2, ... for "pca" and "pca-cor"."""
+        if self.method in ROTATED:
+            return super().component_names_
+        return [str(name) for name in self.get_feature_names_out()]
 
     # Fitted attributes ---------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ def evidence_of(source: Source, fit: GaussianFit, noise: Noise, fits_mean: bool)
     known = source.reduce(KnownVariances.of).typical() if source.has_cell_sd else 0.0
     if not source.has_gaps:
         return Evidence(np.ones((1, d), dtype=bool), fit.seen_w, noise, fits_mean, known)
-    k = int(np.clip(OPERATIONS / (d * q**2), FEWEST, MOST))
+    k = int(np.clip(OPERATIONS / (d * max(q, 1) ** 2), FEWEST, MOST))
     if source.seen().rows <= k:
         every = source.reduce(_Patterns.of)
         return Evidence(every.seen, fit.seen_w, noise, fits_mean, known, every.weight)

@@ -25,7 +25,7 @@ import numpy as np
 from eigengap.blas import one_blas_thread
 from eigengap.compiled.threads import workers_for
 from eigengap.fitting.krylov import block_width, top_eigenpairs
-from eigengap.fitting.symmetric import FEW, SMALL, Eigenpairs, double_centred, leading_eigenpairs
+from eigengap.fitting.symmetric import FEW, SMALL, Eigenpairs, leading_eigenpairs
 from eigengap.linalg import Array, sign_rule
 from eigengap.memory import require_pairs
 from eigengap.models.expected_kernel import ExpectedKernel
@@ -48,6 +48,7 @@ Wanted = int | float | None  # components, a share of the variance, or all that 
 ROUNDING = 1e-12  # of the largest eigenvalue, below which an eigenvalue is taken for 0
 STRIP = 256  # rows of the matrix that are computed at a time
 FIRST_GUESS = 16  # components that are tried first where a share of the variance is asked for
+SIGNIFICANT = 1e-5  # share of the largest eigenvalue from which a negative one is no rounding
 LOWEST_PASSES = 8  # of Lanczos that look for a negative eigenvalue
 LANDMARKS = "use landmarks=1000 or so, which needs the kernel with those rows only"
 
@@ -114,7 +115,7 @@ def fit_kernel_pca(
     K = pair_matrix(kernel, X, n_jobs)
     share = np.full(n, 1.0 / n) if w is None else w / np.sum(w)
     with np.errstate(over="ignore", invalid="ignore"):
-        means = K @ share
+        means = share @ K  # of the columns: what the kernel of a new row is centred by
     if not np.all(np.isfinite(means)):
         raise KernelOverflowError(int(np.argmin(np.isfinite(means))))
     sum_w = float(n) if w is None else float(np.sum(w))
@@ -125,6 +126,8 @@ def fit_kernel_pca(
     workers = workers_for(n_jobs)
     system = _System(K, share if convention.centred else None, w, workers)
     pairs, lowest, passes = _solve(system, wanted, total, kernel.is_positive, dense=dense)
+    if isinstance(wanted, int):
+        _require_axes(pairs.lam)
     lam = cleaned(pairs.lam, level if convention.centred else 0.0, n)
     V = pairs.V if w is None else pairs.V * _signs_of_scores(pairs.V, w)
     A = V * _inverse_root(lam)
@@ -149,7 +152,7 @@ def fit_kernel_pca(
             _inverse_root(lam) if convention.scaling == "pca" else np.sign(lam)
         )
     fit = KernelFit(at, lam, max(total, 0.0), V, lowest, pairs.complete, passes, scores)
-    return fit if wanted is not None else fit.truncated(max(fit.rank, 1))
+    return fit if wanted is not None else fit.truncated(fit.rank)
 
 
 def landmark_map(
@@ -229,8 +232,12 @@ def require_no_gaps(K: Rows) -> None:
         )
 
 
-def require_kernel_matrix(K: Rows) -> None:
-    """Refuse what is no kernel matrix: not square, with gaps, not symmetric; by cell."""
+def require_kernel_matrix(K: Rows, centred: bool = True) -> None:
+    """Refuse what is no kernel matrix: not square, with gaps, not symmetric; by cell.
+
+    A number for each row and one for each column may be added where the matrix is centred, which
+    takes them away: K_ij - K_ji = u_i - u_j is no asymmetry then.
+    """
     require_no_gaps(K)
     n = K.shape[0]
     if K.shape[1] != n:
@@ -241,15 +248,31 @@ def require_kernel_matrix(K: Rows) -> None:
     K = K if isinstance(K, np.ndarray) else K.toarray()
     largest = float(np.max(np.abs(K)))
     rounding = 1e-5 if K.dtype == np.float32 else 1e-9
-    for start in range(0, n, STRIP):
-        rows = K[start : start + STRIP]
-        apart = np.argwhere(np.abs(rows - K[:, start : start + STRIP].T) > rounding * largest)
+    cell = _asymmetric_cell(K, np.zeros(n), rounding * largest)
+    if cell is not None and centred:
+        # Medians, so that a single wrong cell is told by its place.
+        u = [np.median(K[rows] - K[:, rows].T, axis=1) for rows in _strips(n)]
+        cell = _asymmetric_cell(K, np.concatenate(u), rounding * largest)
+    if cell is not None:
+        i, j = cell
+        raise ValueError(
+            f"the kernel matrix is not symmetric: {K[i, j]} at row {i}, column {j}, but "
+            f"{K[j, i]} at row {j}, column {i}"
+        )
+
+
+def _asymmetric_cell(K: Array, u: Array, slack: float) -> tuple[int, int] | None:
+    """The first cell where K_ij - K_ji is not u_i - u_j."""
+    for rows in _strips(len(K)):
+        differ = (K[rows] - u[rows, None]) - (K[:, rows].T - u)
+        apart = np.argwhere(np.abs(differ) > slack)
         if len(apart):
-            i, j = start + int(apart[0, 0]), int(apart[0, 1])
-            raise ValueError(
-                f"the kernel matrix is not symmetric: {K[i, j]} at row {i}, column {j}, but "
-                f"{K[j, i]} at row {j}, column {i}"
-            )
+            return rows.start + int(apart[0, 0]), int(apart[0, 1])
+    return None
+
+
+def _strips(n: int) -> list[slice]:
+    return [slice(start, min(start + STRIP, n)) for start in range(0, n, STRIP)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,8 +315,9 @@ class _System:
     def formed(self) -> Array:
         """The matrix itself, in place of K."""
         G = self.K
-        if self.share is not None:
-            G = double_centred(G, self.share)[0]
+        if self.share is not None:  # rows and columns may be off by different numbers
+            G -= (G @ self.share)[:, None]
+            G -= self.share @ G
         if self.w is not None:
             root = np.sqrt(self.w)
             G *= root
@@ -352,6 +376,24 @@ def _few(wanted: Wanted, n: int) -> bool:
     """Whether Lanczos would find that many of n in a small space."""
     k = wanted if isinstance(wanted, int) else FIRST_GUESS
     return wanted is not None and n > SMALL and FEW * block_width(k) <= n
+
+
+def _require_axes(lam: Array) -> None:
+    """Refuse a number of components that reaches negative eigenvalues, to which no axis belongs."""
+    largest, lowest = float(np.max(lam)), float(np.min(lam))
+    if -lowest <= SIGNIFICANT * max(largest, 0.0):
+        return
+    positive = int(np.count_nonzero(lam > ROUNDING * np.max(np.abs(lam))))
+    raise ValueError(
+        f"There are significant negative eigenvalues among the {len(lam)} largest ({lowest:.3g}, "
+        f"where the largest is {largest:.3g}): the kernel is not positive"
+        + (
+            f", and only {positive} axes belong to it. Ask for at most n_components={positive}, or "
+            "for None, which takes as many as there are"
+            if positive
+            else ", and no axis belongs to it. If it is a distance, use ClassicalMDS"
+        )
+    )
 
 
 def components_for(lam: Array, wanted: Wanted, total: float) -> int:

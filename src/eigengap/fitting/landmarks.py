@@ -129,7 +129,7 @@ def _fit(
         complete=q >= len(scatter),
         residual=moments.residual,
     )
-    return fit if wanted is not None else fit.truncated(max(fit.rank, 1))
+    return fit if wanted is not None else fit.truncated(fit.rank)
 
 
 def with_eigenvectors(fit: KernelFit, source: Source, n_jobs: int | None = None) -> KernelFit:

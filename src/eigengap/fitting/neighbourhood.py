@@ -24,8 +24,8 @@ MOST_BRIDGES = 2_000_000  # edges between components
 PIECE = 1 << 22  # distances between components that are computed at a time
 
 
-class DisconnectedError(ValueError):
-    """The neighbourhood graph falls apart."""
+class DisconnectedError(ValueError, RuntimeError):
+    """The neighbourhood graph falls apart; a RuntimeError too, which scikit-learn raises there."""
 
 
 def undirected(nearest: scipy.sparse.csr_array, how: Symmetry = "union") -> Graph:

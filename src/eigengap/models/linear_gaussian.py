@@ -259,13 +259,20 @@ class LinearGaussian:
         return self._diagonal()
 
     def precision(self) -> Array:
-        """C^-1 by Woodbury's identity through the q x q matrix I + W^T Psi^-1 W: (d, d)."""
+        """C^-1 by Woodbury's identity through the q x q matrix I + W^T Psi^-1 W: (d, d).
+
+        Where a noise variance is small its two terms cancel to a few digits; a step of Newton's
+        method for the inverse, of the same cost, brings them back.
+        """
         if near_exact.is_nearly_exact(self.W, self.psi):
             return self._precision_near_exact()
         scaled = self.W / self.psi[:, None]
         P = np.eye(self.q) + self.W.T @ scaled
         precision = -scaled @ np.linalg.solve(P, scaled.T)
         precision[np.diag_indices(self.d)] += 1.0 / self.psi
+        off = -self.psi[:, None] * precision - self.W @ (self.W.T @ precision)  # I - C C^-1
+        off[np.diag_indices(self.d)] += 1.0
+        precision += off / self.psi[:, None] - scaled @ np.linalg.solve(P, scaled.T @ off)
         return (precision + precision.T) / 2
 
     def canonical(self) -> Self:

@@ -123,8 +123,8 @@ def minka_rank(spectrum: Spectrum) -> int:
         return minka_evidence(spectrum, len(spectrum.lam) - 1).highest()
     except DoesNotApplyError:
         raise ValueError(
-            'n_components="mle" needs all eigenvalues, and at least as many rows as '
-            'columns; use "auto" instead'
+            "n_components='mle' is only supported if n_samples >= n_features: it needs all "
+            "eigenvalues. Use 'auto' instead"
         ) from None
 
 

@@ -13,6 +13,7 @@ import eigengap
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.mixture import MixtureOfLinearGaussians
 from eigengap.models.student import StudentLinearGaussian
+from eigengap.plots.numbers.scores import component_names
 from eigengap.reporting.words import distinct
 
 # What stands for the fit inside another estimator.
@@ -115,7 +116,7 @@ class Subject:
         """Of the coordinates that `transform` gives."""
         named = self.bare if self.wrapped else self.given
         try:
-            names = distinct(named.get_feature_names_out())
+            names = distinct(component_names(named))
         except (AttributeError, ValueError):
             names = ()
         return names if len(names) == q else tuple(f"Axis {k + 1}" for k in range(q))

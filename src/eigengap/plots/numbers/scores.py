@@ -59,10 +59,16 @@ def scores_of(estimator: Any, X: Any) -> Array:
 def score_names(estimator: Any, q: int) -> list[str]:
     """PC1, PC2, ... as the estimator calls its coordinates."""
     try:
-        found = [str(name) for name in inner(estimator).get_feature_names_out()]
+        found = component_names(inner(estimator))
     except (AttributeError, ValueError):
         found = []
     return found if len(found) == q else [f"{k + 1}" for k in range(q)]
+
+
+def component_names(estimator: Any) -> list[str]:
+    """PC1, PC2, ... of an estimator of ours; what scikit-learn's and others call their columns."""
+    names = getattr(estimator, "component_names_", None)
+    return [str(name) for name in (estimator.get_feature_names_out() if names is None else names)]
 
 
 def check_axes(axes: Any, q: int, name: str) -> tuple[int, ...]:
