@@ -148,6 +148,23 @@ def test_the_limit_is_the_rational_ones(psi, units, dependent):
     assert np.all(np.abs(expected[has_density]) < 1e32)
 
 
+@pytest.mark.parametrize("psi", PSI.values(), ids=PSI.keys())
+@pytest.mark.parametrize("units", [None, [1, 2, 0.5, 4, 1]])
+def test_the_projection_is_the_rational_one(psi, units):
+    """Weighted least squares, in which cells without noise outweigh all others."""
+    rng = np.random.default_rng(4)
+    model = LinearGaussian(
+        W=rng.integers(-4, 5, size=(5, 3)), mu=np.ones(5), psi=psi, noise_unit=units
+    )
+    X = np.round(4 * rng.normal(size=(6, 5))) / 4
+    unit = np.ones(5) if units is None else units
+    W, R = fractions(model.W), fractions(X - 1.0)
+    noise = np.where(model.psi > 0, fractions(model.psi), EPSILON * fractions(unit) ** 2)
+    weighted = W / noise[:, None]
+    Z = solve(weighted.T @ W, weighted.T @ R.T)
+    assert_allclose(model.project(X) - 1.0, (W @ Z).T.astype(float), atol=1e-11)
+
+
 @pytest.mark.parametrize("scale", [1e-150, 1e-12, 1.0, 1e12, 1e150])
 def test_an_exact_feature_may_be_in_any_unit(scale):
     """Features without noise that do not contradict each other: units do not matter."""

@@ -121,13 +121,15 @@ class Cells:
     def nearest(self, R: Array) -> Array:
         """W z (c, k) for z of least sum_j (r_j - w_j^T z)^2 / psi_j: the posterior, no prior."""
         exact, fixed = self.constraints
-        start = R[:, exact] @ fixed.inverse.T
         noise = np.sqrt(self.psi[~exact])
         # In units of their noise the others are alike: least squares again.
         size = np.max(np.linalg.norm(self.W[~exact], axis=1) / noise, initial=0.0)
         rest = constraints(self._left(~exact, fixed), noise, np.full(len(noise), size))
-        y = (R - start @ self.W.T)[:, ~exact] @ rest.inverse.T
-        return np.asarray((start + y @ fixed.free.T) @ self.W.T)
+        inverse = np.empty(self.W.T.shape)  # z = inverse @ r
+        inverse[:, ~exact] = fixed.free @ rest.inverse
+        left = inverse[:, ~exact] @ self.W[~exact] @ fixed.inverse
+        inverse[:, exact] = fixed.inverse - left
+        return np.asarray(R @ inverse.T @ self.W.T)
 
     def posterior(self, R: Array) -> tuple[Array, Array, float]:
         """Means (c, q), covariance (q, q) and ln |C_oo| of rows with residuals R (c, k)."""
