@@ -94,6 +94,10 @@ def test_names_that_are_formulas_are_made_harmless_and_numbers_are_not_touched(f
             as_csv([[f"n{k}", *row[1:]] for k, row in enumerate(cells())]), 5,
             ['"a" holds text in rows 1, 2, 3 and 37 more ("n0")', "--ignore a"],
         ),
+        (  # only the first rows are looked at, and the count says so
+            as_csv([[f"n{k}", *row[1:]] for k, row in enumerate(cells() * 40)]), 5,
+            ['"a" holds text in rows 1, 2, 3 and 997 more of the first 1000 ("n0")'],
+        ),
         (
             as_csv([*(cells() * 30), ["x y", "1", "2", "3"]]), 5,
             ["line 1202", '--na "x y"', "--ignore"],
@@ -109,8 +113,8 @@ def test_names_that_are_formulas_are_made_harmless_and_numbers_are_not_touched(f
         (as_csv([["0", *row] for row in cells()], ["", *NAMES]), 4, ["has no name", "--ignore 0"]),
         (as_csv(cells()) + b'"', 4, ["quote"]),
     ],
-    ids=["twice", "long", "short", "mark", "text", "late", "inf", "unseen", "comma", "empty",
-         "header", "one", "binary", "utf16", "nameless", "open-quote"],
+    ids=["twice", "long", "short", "mark", "text", "much-text", "late", "inf", "unseen", "comma",
+         "empty", "header", "one", "binary", "utf16", "nameless", "open-quote"],
 )  # fmt: skip
 def test_bad_tables_are_told_with_the_place_and_the_option(folder, content, code, says) -> None:
     """T31."""

@@ -439,3 +439,12 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, X, kind, package, m
 def test_text_that_stands_for_gaps_belongs_to_csv(tmp_path, X):
     with pytest.raises(UnreadableError, match=r'missing_values="\?" is text.*CSV'):
         open_source(write_npy(tmp_path, X), missing_values="?")
+
+
+def test_infinite_cells_of_a_file_are_counted_as_far_as_it_was_read(tmp_path):
+    X = np.zeros((400, 3))
+    X[[1, 5, 390], [0, 1, 2]] = np.inf
+    np.save(tmp_path / "x.npy", X)
+    source = open_source(tmp_path / "x.npy", block_rows=100)
+    with pytest.raises(ValueError, match=r"row 1, column 0 \(and at least 1 more cell\)"):
+        source.seen()

@@ -40,10 +40,10 @@ class CsvText(CsvReader):
         FileReader.__init__(self, path)  # not CsvReader's, which wants to know the columns at once
         self._compression, self._aside = compression, aside
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
-        head = self._head()
+        head, is_whole = self._head()
         self.has_mark = head.startswith(BOM)
         self.line_end = "\r\n" if b"\r\n" in head else newline_of(head).decode()
-        self._dialect = look_at(self.where, head, GAPS | as_bytes)
+        self._dialect = look_at(self.where, head, GAPS | as_bytes, is_whole=is_whole)
         require_even(self.where, self._dialect)
         self.names = self._dialect.names
         self.n_rows, self.dtype = None, F8

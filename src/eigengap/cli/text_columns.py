@@ -85,6 +85,9 @@ def _fault(
     where = ", ".join(rows[:MOST_ROWS])
     if len(rows) > MOST_ROWS:
         where += f" and {len(rows) - MOST_ROWS} more"
+        dialect = table.readers[0].dialect
+        if not dialect.is_whole or len(table.readers) > 1:
+            where += f" of the first {len(dialect.head)}"
     word = "row" if len(rows) == 1 else "rows"
     codes = _codes(texts, len(cells), numbers)
     shown = " and ".join(quote(text) for text in (codes or texts[:1]))

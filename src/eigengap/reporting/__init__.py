@@ -32,7 +32,8 @@ def report(
     ----------
     estimator : fitted PCA, PPCA, FactorAnalysis, MixturePPCA, Isomap, ...
         Every estimator that places rows; what means nothing for one of them is left out, with a
-        sentence. It is not changed.
+        sentence. It is not changed. Of a Pipeline the last step is reported, on the table that the
+        steps before it make of X.
     X : table of shape (n_samples, n_features)
         Array, frame, path, source or Dask collection, as for `fit`. Columns of a frame or file
         that the fit did not use, text included, serve to colour and to name the rows.

@@ -20,6 +20,7 @@ from eigengap.reporting import (
 from eigengap.reporting.distances import distances_of
 from eigengap.reporting.look import Look
 from eigengap.reporting.page import page
+from eigengap.reporting.pipeline import colour_of, handed_over, is_pipeline, last_of
 from eigengap.reporting.reading import labels_of, read
 from eigengap.reporting.samples import chosen_colour, row_names, samples
 from eigengap.reporting.scores import scores_of
@@ -44,7 +45,14 @@ def compose(
     seed: int,
 ) -> str:
     """The whole page."""
+    said = ""
+    if is_pipeline(estimator):
+        Subject.of(last_of(estimator))  # refuses what cannot be shown before any step runs
+        color = colour_of(color, X)
+        estimator, X, said = handed_over(estimator, X)
     subject = Subject.of(estimator)
+    if said:
+        subject = replace(subject, wrapped=f"{said} {subject.wrapped}".strip())
     if provenance is None:
         provenance = getattr(estimator, "provenance_", None) or {}
     with listening() as told, np.errstate(over="ignore", invalid="ignore", divide="ignore"):

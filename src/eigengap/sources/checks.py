@@ -52,8 +52,10 @@ def check_not_empty(shape: tuple[int, ...]) -> None:
             )
 
 
-def count_gaps(X: NDArray[Any], names: Sequence[str] | None, first: int = 0) -> int:
-    """Number of NaN cells in X (n, d), rows `first` and on of a table; infinity is an error.
+def count_gaps(X: NDArray[Any], names: Sequence[str] | None, first: int | None = None) -> int:
+    """Number of NaN cells in X (n, d); infinity is an error.
+
+    X is a whole table, or some rows of one, from `first` on.
 
     A finite sum proves that every cell is finite, and costs one read; only where it is not finite
     (NaN, infinity, or finite cells whose sum overflows) are cells looked at one by one.
@@ -209,20 +211,22 @@ def _in_memory_order(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _raise_infinite(
-    X: NDArray[Any], names: Sequence[str] | None, count: int, first: int
+    X: NDArray[Any], names: Sequence[str] | None, count: int, first: int | None
 ) -> NoReturn:
     step = max(1, CHUNK // max(1, X.shape[1] * X.itemsize))
     for start in range(0, X.shape[0], step):
         cells = np.argwhere(np.isinf(X[start : start + step]))
         if len(cells):
             row, j = start + int(cells[0, 0]), int(cells[0, 1])
-            told = _infinite(float(X[row, j]), first + row, column(names, j), count)
-            raise InfiniteCellError(told, first + row)
+            at = row + (first or 0)
+            least = "at least " if first is not None else ""  # other rows were not looked at
+            told = _infinite(float(X[row, j]), at, column(names, j), count, least)
+            raise InfiniteCellError(told, at)
     raise AssertionError("counted infinite cells but found none")
 
 
-def _infinite(value: float, row: int, label: str, count: int) -> str:
-    more = f" (and {count - 1} more cell{'s' if count > 2 else ''})" if count > 1 else ""
+def _infinite(value: float, row: int, label: str, count: int, least: str = "") -> str:
+    more = f" (and {least}{count - 1} more cell{'s' if count > 2 else ''})" if count > 1 else ""
     return (
         f"Input X contains infinity: {value} at row {row}, column {label}{more}. Set such cells to "
         "NaN to have them treated as missing, or correct them"

@@ -42,6 +42,7 @@ class Dialect:
     line: int  # number of its line
     head: tuple[Row, ...]  # the first rows of numbers
     first: int = 1  # number of the line on which the header or, without one, the first row stands
+    is_whole: bool = False  # whether `head` is known to hold all rows of the file
 
     @property
     def bare(self) -> tuple[int, ...]:
@@ -59,8 +60,8 @@ class Dialect:
         return self.names is not None and not self.names[j] and not any(map(str.strip, cells))
 
 
-def look_at(where: str, head: bytes, gaps: frozenset[str]) -> Dialect:
-    """The dialect of a file that begins with `head`: whole rows."""
+def look_at(where: str, head: bytes, gaps: frozenset[str], *, is_whole: bool = False) -> Dialect:
+    """The dialect of a file that begins with `head`: whole rows, or all of them."""
     for mark, name in FOREIGN:
         if head.startswith(mark):
             raise UnreadableError(
@@ -72,6 +73,7 @@ def look_at(where: str, head: bytes, gaps: frozenset[str]) -> Dialect:
     rows = list(islice(rows_of(text, separator), LOOKED_AT + 1))
     if not rows:
         raise UnreadableError(where, "it is empty: Found array with 0 sample(s)")
+    is_whole = is_whole and len(rows) <= LOOKED_AT
     decimal = _decimal(where, rows, separator)
     cells = Cells(gaps, decimal)
     names = None
@@ -90,6 +92,7 @@ def look_at(where: str, head: bytes, gaps: frozenset[str]) -> Dialect:
         line,
         tuple(rows),
         first,
+        is_whole,
     )
 
 

@@ -48,7 +48,8 @@ class CsvReader(FileReader):
         super().__init__(path)
         self._compression, self._aside = compression, aside
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
-        self._dialect = look_at(self.where, self._head(), GAPS | as_bytes)
+        head, is_whole = self._head()
+        self._dialect = look_at(self.where, head, GAPS | as_bytes, is_whole=is_whole)
         require_even(self.where, self._dialect)
         names, d = self._dialect.names, self._dialect.n_columns
         self._chosen = list(range(d)) if columns is None else resolve_columns(columns, names, d)
@@ -78,19 +79,23 @@ class CsvReader(FileReader):
         except (pa.ArrowException, OSError) as error:
             raise UnreadableError(self.where, f"it cannot be read to its end ({error})") from error
 
-    def _head(self) -> bytes:
-        """The first rows, whole: three of them at least, where the file has so many."""
-        head = b""
+    def _head(self) -> tuple[bytes, bool]:
+        """The first rows, whole: three of them at least, where the file has so many.
+
+        And whether they are all.
+        """
+        head, is_whole = b"", True
         with self._opened() as stream:
             first = bytes(stream.read(HEAD))
             newline = newline_of(first)
             for chunk, _ in chunks(_after(first, stream.read), HEAD, newline, self.where):
                 head += chunk
                 if len(first) == HEAD and head.lstrip().count(newline) >= 3:
+                    is_whole = False
                     break
         if self._aside and not head.strip():
             raise UnreadableError(self.where, f"no line is left besides those of {self._aside}")
-        return head
+        return head, is_whole
 
     def _require_names(self, columns: Any) -> None:
         names = self._dialect.names
