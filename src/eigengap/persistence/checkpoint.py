@@ -242,7 +242,7 @@ class FileKeeper:
         try:
             parts = _parts(arrays, len(header["runs"]))
             for part, facts in zip(parts, header["runs"], strict=True):
-                _require_run(part, facts["start"])
+                _require_run(part, facts["start"], done=facts["done"])
         except ValueError as error:
             raise _no_checkpoint(self.path, error) from None
         self._runs = [_Run.of(p, facts) for p, facts in zip(parts, header["runs"], strict=True)]
@@ -288,16 +288,23 @@ def _parts(arrays: dict[str, NDArray[Any]], count: int) -> list[dict[str, NDArra
     return parts
 
 
-def _require_run(part: dict[str, NDArray[Any]], start: dict[str, Any]) -> None:
-    """Refuse a state of other arrays than the run began with; lists that grow may have grown."""
+def _require_run(part: dict[str, NDArray[Any]], start: dict[str, Any], *, done: bool) -> None:
+    """Refuse a state of other arrays than the run began with.
+
+    Lists that grow may have grown, a step may add to the state, and of a run that is done only the
+    outcome is kept.
+    """
     trace = part.get("trace")
     if trace is None or trace.dtype != np.float64 or trace.ndim != 2 or len(trace) != 3:
         raise ValueError("a run without its trace")
-    if {f"state.{name}" for name in start} != set(part) - {"trace"}:
+    begun = {f"state.{name}" for name in start}
+    if len(part) < 2 or not (done or begun <= set(part)):
         raise ValueError("a state of other arrays than its start")
     grown = set()
     for name, began in start.items():
-        value = part[f"state.{name}"]
+        value = part.get(f"state.{name}")
+        if value is None:
+            continue
         grows = isinstance(began, list) and len(began) > 2 and began[1] == 0
         shape = list(value.shape)
         if grows:
@@ -305,8 +312,8 @@ def _require_run(part: dict[str, NDArray[Any]], start: dict[str, Any]) -> None:
             shape[:1] = [0]
         if began != [value.dtype.str, *shape]:
             raise ValueError(f"{name!r:.60} of another type or shape than at its start")
-        if value.ndim and value.dtype.kind == "f" and not np.all(np.isfinite(value)):
-            raise ValueError(f"{name!r:.60} that is not finite")
+        if value.ndim and value.dtype.kind == "f" and np.any(np.isnan(value)):
+            raise ValueError(f"{name!r:.60} that holds NaN")
     if len(grown) > 1:
         raise ValueError("lists that did not grow together")
 
