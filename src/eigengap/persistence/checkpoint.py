@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.loop import Left, State, Steps, Trace
 from eigengap.persistence.atomic import require_writable, sweep
-from eigengap.persistence.tensors import read_tensors, write_tensors
+from eigengap.persistence.tensors import CorruptFileError, read_tensors, write_tensors
 from eigengap.warn import warn
 
 KIND = "checkpoint"
 EVERY = 30.0  # seconds
+OF_NUMBERS = (ArithmeticError, ValueError, LookupError, TypeError)  # not of disks and clusters
 SHARE = 0.05  # of the time that may go into writing
 
 
@@ -113,6 +114,7 @@ class FileKeeper:
         self._at = -1  # position of the run that is under way
         self._dirty = False  # whether there is something that the file does not hold
         self._failed = False
+        self._resumed = False  # whether this fit goes on from what was in the file
         self._file: tuple[int, int] | None = None  # ours, not one that another fit put there
         self._next = time.perf_counter() + self.every
 
@@ -133,6 +135,7 @@ class FileKeeper:
         if self._at < len(self._runs):
             run = self._runs[self._at]
             if run.start == _shapes(start):
+                self._resumed = True
                 return run.left()
             warn(
                 f"the checkpoint {self.path} has taken another way than this fit from run "
@@ -185,6 +188,11 @@ class FileKeeper:
         """The fit ends by an exception: write what it has done, and tell where that is."""
         if self.n_steps == 0:
             return
+        if self._resumed and isinstance(error, OF_NUMBERS):
+            error.add_note(
+                f"The fit had gone on from the checkpoint {self.path}, and may have failed because "
+                "of what that holds: delete it to begin anew"
+            )
         try:
             if self._dirty:
                 self._write()
@@ -221,19 +229,100 @@ class FileKeeper:
 
     def _read(self) -> None:
         arrays, header = read_tensors(self.path, kind=KIND)
+        try:
+            _require_header(header)
+        except ValueError as error:
+            raise _no_checkpoint(self.path, error) from None
         differences = _differences(header["identity"], self.identity)
         if differences:
             raise CheckpointMismatchError(
                 f"the checkpoint {self.path} is of another fit: {'; '.join(differences)}. Fit with "
                 "what it was begun with to go on, or give another path, or delete it to begin anew"
             )
-        parts: list[dict[str, NDArray[Any]]] = [{} for _ in header["runs"]]
-        for name, value in arrays.items():
-            k, _, rest = name.partition(".")
-            parts[int(k)][rest] = value
+        try:
+            parts = _parts(arrays, len(header["runs"]))
+            for part, facts in zip(parts, header["runs"], strict=True):
+                _require_run(part, facts["start"], done=facts["done"])
+        except ValueError as error:
+            raise _no_checkpoint(self.path, error) from None
         self._runs = [_Run.of(p, facts) for p, facts in zip(parts, header["runs"], strict=True)]
         self.remembered = header["remembered"]
         self._file = _which(self.path)
+
+
+def _require_header(header: dict[str, Any]) -> None:
+    """Refuse what no fit has written beside its arrays."""
+    identity, remembered, runs = (header.get(k) for k in ("identity", "remembered", "runs"))
+    if not isinstance(identity, dict) or not all(
+        isinstance(identity.get(key), kind)
+        for key, kind in (
+            ("estimator", str),
+            ("version", str),
+            ("parameters", dict),
+            ("data", dict),
+        )
+    ):
+        raise ValueError("it does not say of which fit it is")
+    if not isinstance(remembered, dict) or not all(
+        type(value) is int and 0 <= value < 1 << 63 for value in remembered.values()
+    ):
+        raise ValueError("it remembers what is no number")
+    if not isinstance(runs, list) or not all(
+        isinstance(run, dict)
+        and isinstance(run.get("start"), dict)
+        and type(run.get("done")) is bool
+        for run in runs
+    ):
+        raise ValueError("it has no runs")
+
+
+def _parts(arrays: dict[str, NDArray[Any]], count: int) -> list[dict[str, NDArray[Any]]]:
+    """The arrays of each run."""
+    numbers = {str(k): k for k in range(count)}
+    parts: list[dict[str, NDArray[Any]]] = [{} for _ in range(count)]
+    for name, value in arrays.items():
+        k, _, rest = name.partition(".")
+        if k not in numbers:
+            raise ValueError("it has arrays of a run that it does not have")
+        parts[numbers[k]][rest] = value
+    return parts
+
+
+def _require_run(part: dict[str, NDArray[Any]], start: dict[str, Any], *, done: bool) -> None:
+    """Refuse a state of other arrays than the run began with.
+
+    Lists that grow may have grown, a step may add to the state, and of a run that is done only the
+    outcome is kept.
+    """
+    trace = part.get("trace")
+    if trace is None or trace.dtype != np.float64 or trace.ndim != 2 or len(trace) != 3:
+        raise ValueError("a run without its trace")
+    begun = {f"state.{name}" for name in start}
+    if len(part) < 2 or not (done or begun <= set(part)):
+        raise ValueError("a state of other arrays than its start")
+    grown = set()
+    for name, began in start.items():
+        value = part.get(f"state.{name}")
+        if value is None:
+            continue
+        grows = isinstance(began, list) and len(began) > 2 and began[1] == 0
+        shape = list(value.shape)
+        if grows:
+            grown.add(shape[0] if shape else -1)
+            shape[:1] = [0]
+        if began != [value.dtype.str, *shape]:
+            raise ValueError(f"{name!r:.60} of another type or shape than at its start")
+        if value.ndim and value.dtype.kind == "f" and np.any(np.isnan(value)):
+            raise ValueError(f"{name!r:.60} that holds NaN")
+    if len(grown) > 1:
+        raise ValueError("lists that did not grow together")
+
+
+def _no_checkpoint(path: Path, why: ValueError) -> CorruptFileError:
+    return CorruptFileError(
+        f"{path} is not a checkpoint that eigengap wrote: {why}. Give another path, or delete it "
+        "to begin anew"
+    )
 
 
 def _which(path: Path) -> tuple[int, int]:

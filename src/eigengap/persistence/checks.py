@@ -415,6 +415,12 @@ def _require_kept_rows(held: Mapping[str, Any], parameters: Mapping[str, Any]) -
             raise WrongValueError(f"LaplacianEigenmaps has no {name}")
 
 
+def _require_rotation(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+    rotated = parameters.get("rotation") is not None and "model_" in held
+    if rotated and held.get("rotation_") is None:
+        raise WrongValueError("FactorAnalysis has no rotation_")
+
+
 def _require_neighbours(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
     if parameters.get("affinity") == "rows" and held.get("_neighbours") is None:
         raise WrongValueError("StructurePreservingEmbedding has no _neighbours")
@@ -445,6 +451,7 @@ def kind_name(value: Any) -> str:
 
 FURTHER_ATTRIBUTES: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], None]] = {
     "ClassicalMDS": _require_distances,
+    "FactorAnalysis": _require_rotation,
     "KernelPCA": _require_ridge,
     "LaplacianEigenmaps": _require_kept_rows,
     "LowRankImputer": _require_bounds,

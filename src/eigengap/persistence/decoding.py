@@ -226,6 +226,8 @@ class Decoder:
         except REFUSALS as error:
             raise MalformedError(f"{kind.name} cannot be made of it: {error!s:.200}") from None
         estimator.__dict__.update(held)
+        if "_batches" in held:  # which are fitted when they are asked, by these parameters
+            _require_parameters(estimator)
         return estimator
 
     def _kind(self, node: Node, among: Mapping[str, Kind]) -> Kind:
@@ -282,6 +284,14 @@ def _as_given(cls: type[Any], held: dict[str, Any]) -> Any:
     for name, value in held.items():
         object.__setattr__(made, name, value)
     return made
+
+
+def _require_parameters(estimator: Any) -> None:
+    """Refuse parameters that the estimator's own fit would."""
+    try:
+        estimator._validate_params()
+    except REFUSALS as error:
+        raise MalformedError(f"{error!s:.200}") from None
 
 
 def _require_attribute(cls: type[Any], name: str, parameters: set[str]) -> None:

@@ -193,6 +193,7 @@ ESTIMATORS: Table = {
         "_standard.given": "p d ?",
         "_back": "! none @perceptron.Perceptron landmark.LandmarkMap",
         "_back.coefficients": "b q",
+        "_back.landmarks": "b d ?",
         "_back.W0": "d q",
     },
     "ICA": {
