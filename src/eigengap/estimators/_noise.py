@@ -20,7 +20,7 @@ from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.sources.base import Source
 from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnMoments
-from eigengap.statistics.student import LEAST_NU
+from eigengap.statistics.student import least_degrees
 from eigengap.warn import warn
 
 NO_VARIANCE = 2.0  # degrees of freedom up to which a t density has none
@@ -83,7 +83,7 @@ class NoisyEstimator(LinearGaussianEstimator):
     def _fit_source(self, X: Any, source: Source, keeper: FileKeeper | None) -> None:
         super()._fit_source(X, source, keeper)
         if self.noise == "student" and self.degrees_of_freedom is None:
-            warn_of_tails(source, self.degrees_of_freedom_)
+            warn_of_tails(source, self.degrees_of_freedom_, self.n_components_)
 
     def row_weights(self, X: Any) -> Array:
         """How much each row counts: (n_samples,).
@@ -122,11 +122,12 @@ class NoisyEstimator(LinearGaussianEstimator):
         return np.where(variance > 0, np.sqrt(variance), sizes)
 
 
-def warn_of_tails(source: Source, nu: float) -> None:
+def warn_of_tails(source: Source, nu: float, q: int) -> None:
     """Warn of degrees of freedom without a variance, and name columns whose logarithm may help."""
     if nu > NO_VARIANCE:
         return
-    at_least = nu <= LEAST_NU * (1.0 + 1e-6)
+    least = least_degrees(source.seen().sum_w, source.n_features, q)
+    at_least = nu <= least * (1.0 + 1e-6)
     skewed = _skewed_columns(source)
     named = ", ".join(column(source.names, j) for j in skewed[:MOST_NAMED])
     more = f" and {len(skewed) - MOST_NAMED} more" if len(skewed) > MOST_NAMED else ""

@@ -35,7 +35,7 @@ from eigengap.statistics.known_variances import KnownVariances
 from eigengap.statistics.log_likelihood import LogLikelihood
 from eigengap.statistics.maximise import Constraints, Parameters, log_prior
 from eigengap.statistics.moments import ColumnMoments
-from eigengap.statistics.student import LARGEST_NU, LEAST_NU
+from eigengap.statistics.student import LARGEST_NU, least_degrees
 
 # Least noise variance beside the smallest variance of a column (PPCA) or the column's own (FA): a
 # row's posterior covariance still has nine digits there, which EM needs to stay monotone. Factor
@@ -160,6 +160,7 @@ class _Asked:
             fit_mean=self.fit_mean,
             loading_precision=self.loading_precision * scaled**2,
             fixed_nu=None if self.student is None else self.student.nu,
+            least_nu=least_degrees(frame.sum_w, len(frame.unit), frame.q),
         )
 
 
@@ -321,7 +322,7 @@ class _Problem:
             psi = np.array([how.fixed_noise])
         nu = how.fixed_nu if how.fixed_nu is not None else inf
         if layout.n_nu:
-            nu = _nu_of_tail(float(theta[layout.nu][0]))
+            nu = _nu_of_tail(float(theta[layout.nu][0]), how.least_nu)
         return Parameters(
             W=theta[layout.W].reshape(d, self.q) * size[:, None],
             delta=theta[layout.delta] * size,
@@ -435,8 +436,8 @@ def _tail(nu: float) -> float:
     return float(np.log1p(10.0 / nu))
 
 
-def _nu_of_tail(tail: float) -> float:
-    return float(10.0 / np.expm1(np.clip(tail, _tail(LARGEST_NU), _tail(LEAST_NU))))
+def _nu_of_tail(tail: float, least: float) -> float:
+    return float(10.0 / np.expm1(np.clip(tail, _tail(LARGEST_NU), _tail(least))))
 
 
 def _continued(first: EMResult, second: EMResult) -> EMResult:

@@ -41,6 +41,7 @@ class Constraints:
     loading_precision : of the prior W_jk ~ N(0, 1 / precision), one number or one per column (q,);
         0 is maximum likelihood. 003's M-step, which adds sigma2 I to sum E[z z^T], is precision 1.
     fixed_nu : degrees of freedom of Student rows, where they are given and not learned
+    least_nu : fewest degrees of freedom that may be learned
     """
 
     noise: Literal["isotropic", "diagonal"]
@@ -49,6 +50,7 @@ class Constraints:
     fit_mean: bool = True
     loading_precision: float | Array = 0.0
     fixed_nu: float | None = None
+    least_nu: float = 1.0
 
     @property
     def has_prior(self) -> bool:

@@ -30,10 +30,8 @@ from eigengap.statistics.maximise import (
     regress,
 )
 
-# Beyond the largest the density is no longer told from the Gaussian. Below the least a few hundred
-# rows have no maximum: with the location at one of n rows of d values the likelihood grows without
-# bound as the scatter shrinks, where nu < d / (n - 1).
-LEAST_NU, LARGEST_NU = 0.1, 1e6
+LARGEST_NU = 1e6  # beyond which the density is no longer told from the Gaussian
+LEAST_NU = 0.1  # of many rows; of few see `least_degrees`
 PIECE_CELLS = 1 << 15  # of R whose squares are formed at a time
 
 
@@ -98,7 +96,11 @@ def maximise_student(
         psi = _noise(statistic, residual, how, 1.0)
     if not how.has_prior:
         W, delta = expand(_latents_under(statistic, alpha, how), W, delta, how)
-    nu = how.fixed_nu if how.fixed_nu is not None else _degrees_of_freedom(statistic, alpha)
+    nu = (
+        how.fixed_nu
+        if how.fixed_nu is not None
+        else _degrees_of_freedom(statistic, alpha, how.least_nu)
+    )
     return Parameters(W=W, delta=delta, psi=psi, nu=nu)
 
 
@@ -125,7 +127,21 @@ def _latents_under(statistic: StudentExpected, alpha: float, how: Constraints) -
     return replace(expected, latent=np.concatenate([second, sum_w * mean, [sum_w]]))
 
 
-def _degrees_of_freedom(statistic: StudentExpected, alpha: float) -> float:
+def least_degrees(n: float, d: int, q: int) -> float:
+    """Fewest degrees of freedom that are learned from n rows of d values by q components.
+
+    With fewer the likelihood has no maximum. A plane through q + 1 rows has them without noise: as
+    psi falls to 0 each gains psi^(-(d - q) / 2), and each of the other rows loses psi^(nu / 2).
+
+    >>> [round(least_degrees(n, 6, 2), 3) for n in (8, 40, 83, 1000)]
+    [1.0, 0.324, 0.15, 0.1]
+    """
+    others = n - q - 1
+    bound = (q + 1) * (d - q) / others if others > 0 else 1.0
+    return float(np.clip(bound, LEAST_NU, 1.0))
+
+
+def _degrees_of_freedom(statistic: StudentExpected, alpha: float, least: float) -> float:
     """Root of ln(nu / 2) - digamma(nu / 2) = mean of u / alpha - 1 + ln alpha - mean of E[ln u]."""
     log_gap = statistic.log_gap / statistic.sum_w
     excess = statistic.excess / statistic.sum_w
@@ -134,11 +150,11 @@ def _degrees_of_freedom(statistic: StudentExpected, alpha: float) -> float:
     def error(log_nu: float) -> float:
         return float(np.log(log_less_digamma(np.exp(log_nu) / 2))) - float(np.log(right))
 
-    low, high = np.log(LEAST_NU), np.log(LARGEST_NU)
+    low, high = np.log(least), np.log(LARGEST_NU)
     if not right > 0.0 or error(high) >= 0.0:
         return LARGEST_NU
     if error(low) <= 0.0:
-        return LEAST_NU
+        return least
     return float(np.exp(brentq(error, low, high, xtol=1e-13, rtol=1e-14)))
 
 
