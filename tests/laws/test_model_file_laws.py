@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.base import BaseEstimator, clone
@@ -300,6 +301,7 @@ THINGS = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(THINGS)
+@example(struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0])  # NaN, with a payload
 def test_any_value_comes_back_as_it_was(value):
     assert difference(value, again(value)) == ""
 
