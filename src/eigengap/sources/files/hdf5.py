@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
-from eigengap.sources.checks import resolve_columns
+from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import choose_member, float_type, names_from
 from eigengap.sources.reader import UnreadableError
@@ -34,6 +34,7 @@ class Hdf5Reader(FileReader):
             self.where = f"{path}::{self._member}"
             data = file[self._member]
             self.dtype = float_type(self.where, data.dtype, data.shape)
+            self.long = is_long(data.dtype)
             self.n_rows, d = map(int, data.shape)
             labels = _labels(data, d)
             self._band = _band_bytes(data)
