@@ -14,12 +14,16 @@ from eigengap.sources.base import Block, Rows, SeenCells, empty_rows
 from eigengap.sources.blocked import BlockedSource, merge_stream
 from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
 from eigengap.sources.checks import (
+    EXACT,
     RESHAPE,
     check_not_empty,
     check_sparse_finite,
     check_two_dimensional,
     count_gaps,
+    is_long,
     resolve_columns,
+    tell_of_rounded,
+    warn_of_rounded,
 )
 from eigengap.sources.drawn import dense_rows, least_keys, seed_of
 from eigengap.sources.wording import show
@@ -176,7 +180,12 @@ def sparse_to_float(X: Any, positions: list[int] | None = None) -> Any:
     csr = scipy.sparse.csr_array(X)
     if positions is not None:
         csr = csr[:, positions]
+    was_long = is_long(csr.dtype)
     csr = csr.astype(F4 if csr.dtype == F4 else F8, copy=False)
+    if was_long and np.max(np.abs(csr.data), initial=0.0) >= EXACT:
+        at = int(np.argmax(np.abs(csr.data) >= EXACT))
+        row = int(np.searchsorted(csr.indptr, at, side="right")) - 1
+        tell_of_rounded(str(int(csr.indices[at])), f"{csr.data[at]:.17g}", row)
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
@@ -187,6 +196,7 @@ def _numbers_to_float(array: NDArray[Any]) -> NDArray[Any]:
     target = F4 if array.dtype.kind == "f" and array.dtype.itemsize == 4 else F8
     with np.errstate(over="ignore"):  # too large for float64 becomes inf, which is refused later
         floats = array.astype(target, copy=False)
+    warn_of_rounded(floats, is_long(array.dtype), None)
     return floats if floats.flags.aligned else floats.copy()
 
 
@@ -194,9 +204,9 @@ def _masked_to_float(X: Any) -> NDArray[Any]:
     data, mask = np.ma.getdata(X), np.ma.getmask(X)
     if mask is np.ma.nomask:
         return dense_to_float(data)
-    if data.dtype.kind == "O":  # what is under the mask need not be a number
+    if data.dtype.kind == "O" or is_long(data.dtype):  # what is under the mask need not be any
         data = data.copy()
-        data[mask] = None
+        data[mask] = None if data.dtype.kind == "O" else 0
     floats = dense_to_float(data)
     return np.where(mask, floats.dtype.type(np.nan), floats)
 

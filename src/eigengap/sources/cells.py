@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from numbers import Complex, Real
+from numbers import Complex, Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
+from eigengap.sources.checks import EXACT, tell_of_rounded
 from eigengap.sources.wording import show
 
 NUMBERS = (Real, Decimal, np.bool_, type(None))  # None becomes NaN when NumPy converts it
@@ -72,12 +73,19 @@ def objects_to_float(cells: NDArray[Any], label: str) -> Array | Refused:
         if problem is not None:
             return problem
     try:
-        return np.asarray(cells.astype(np.float64))
+        floats = np.asarray(cells.astype(np.float64))
     except OverflowError:
         row = next(i for i, cell in enumerate(cells) if _overflows(cell))
         raise ValueError(
             f"Input X contains a value too large for float64 at row {row}, column {label}"
         ) from None
+    if any(issubclass(kind, Integral) for kind in kinds):
+        with np.errstate(invalid="ignore"):
+            beyond = np.flatnonzero(np.abs(floats) >= EXACT)
+        lost = next((i for i in beyond if cells[i] != int(floats[i])), None)
+        if lost is not None:
+            tell_of_rounded(label, str(cells[lost]), int(lost))
+    return floats
 
 
 def describe_text(texts: Sequence[str | bytes | None], label: str) -> Refused | None:

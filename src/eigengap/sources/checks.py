@@ -18,12 +18,17 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.sources.wording import column, quote, show
+from eigengap.warn import warn
 
 CHUNK = 1 << 20  # bytes looked at together, so that temporaries stay in cache
 RESHAPE = (
     "Reshape your data either using array.reshape(-1, 1) if your data has a single feature or "
     "array.reshape(1, -1) if it contains a single sample."
 )
+
+
+EXACT = 2.0**53  # whole numbers below this are themselves in float64
+LIMIT = 2.0**63  # of int64, which marks missing cells more often than it counts anything
 
 
 class InfiniteCellError(ValueError):
@@ -74,6 +79,44 @@ def count_gaps(X: NDArray[Any], names: Sequence[str] | None, first: int | None =
     if infinite:
         _raise_infinite(X, names, infinite, first)
     return gaps
+
+
+def is_long(dtype: Any) -> bool:
+    """Whether a NumPy type holds whole numbers that float64 does not."""
+    return bool(dtype.kind in "iu" and dtype.itemsize > 4)
+
+
+def warn_of_rounded(
+    values: NDArray[Any], long: Any, names: Sequence[str] | None, first: int = 0
+) -> bool:
+    """Warn of whole numbers in float64 values (n, d) that rounding may have changed, and say so.
+
+    `long`, a truth value or (d,), says which columns were stored as integers of 64 bits.
+    """
+    if not np.any(long) or values.size == 0:
+        return False
+    part = np.where(long, values, 0.0) if np.ndim(long) and not np.all(long) else values
+    if max(float(np.fmax.reduce(part, axis=None)), -float(np.fmin.reduce(part, axis=None))) < EXACT:
+        return False
+    with np.errstate(invalid="ignore"):
+        size = np.abs(part)
+        beyond = np.argwhere((size >= EXACT) & (size != LIMIT))
+    if len(beyond) == 0:
+        return False
+    row, j = (int(k) for k in beyond[0])
+    tell_of_rounded(column(names, j), f"{values[row, j]:.17g}", first + row)
+    return True
+
+
+def tell_of_rounded(label: str, value: str, row: int | None = None) -> None:
+    """Warn of one whole number that is rounded."""
+    where = "" if row is None else f" (at row {row}, {value})"
+    warn(
+        f"column {label} holds whole numbers beyond 2^53{where or f', e.g. {value}'}: float64 has "
+        "not all of them, and the others are rounded. Subtract a constant from the column first, "
+        "or leave it out if its numbers are names",
+        UserWarning,
+    )
 
 
 def check_sparse_finite(X: Any) -> None:

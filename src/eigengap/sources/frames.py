@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.sources.array import F4, F8, dense_to_float
 from eigengap.sources.cells import MIXED, WRITTEN, Refused, describe_text, objects_to_float, refusal
-from eigengap.sources.checks import resolve_columns
+from eigengap.sources.checks import resolve_columns, warn_of_rounded
 from eigengap.sources.wording import column, show
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def frame_to_float(X: Any, columns: Any = None) -> tuple[NDArray[Any], tuple[str
     values = _homogeneous(X)
     if values is None:
         values = _by_column(X, names, len(labels))
+    warn_of_rounded(values, _long_columns(X), names)
     return values, names or None
 
 
@@ -122,6 +123,12 @@ def _eager(X: Any) -> Any:
     )
 
 
+def _long_columns(X: Any) -> NDArray[np.bool_]:
+    """(d,) columns of integers of 64 bits."""
+    types = X.schema.types if library_of(X) == "pyarrow" else X.dtypes
+    return np.array([str(t).lower().partition("[")[0] in ("int64", "uint64") for t in types], bool)
+
+
 def _select(X: Any, positions: list[int]) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[:, positions]
@@ -176,6 +183,8 @@ def _column_to_float(s: nw.Series[Any], label: str) -> NDArray[Any] | Refused:
 
     if s.dtype == nw.Float32:
         return np.asarray(s.to_numpy(), dtype=F4)
+    if s.dtype.is_integer() and (whole := _arrow_integers(s.to_native())) is not None:
+        return whole
     if s.dtype.is_numeric() or s.dtype == nw.Boolean:
         return np.asarray(s.cast(nw.Float64).to_numpy(), dtype=F8)
     if s.dtype == nw.String:
@@ -185,6 +194,15 @@ def _column_to_float(s: nw.Series[Any], label: str) -> NDArray[Any] | Refused:
     if s.dtype in (nw.Object, nw.Unknown):
         return _unknown_to_float(s.to_numpy(), label)
     return _refuse(s, label)
+
+
+def _arrow_integers(native: Any) -> Array | None:
+    """Integers that Arrow holds, null as NaN; its own cast refuses those that float64 rounds."""
+    if library_of(native) == "pyarrow":
+        return np.asarray(native.cast("float64", safe=False).to_numpy(), dtype=F8)
+    if "pyarrow" in str(getattr(native, "dtype", "")):
+        return np.asarray(native.to_numpy(dtype=F8, na_value=np.nan))
+    return None
 
 
 def _unknown_to_float(cells: NDArray[Any], label: str) -> NDArray[Any] | Refused:

@@ -33,6 +33,7 @@ class Reader(ABC):
     names : their names, or None where the table has none
     dtype : float32 or float64, what the pieces hold
     n_rows : number of rows, None where only reading tells
+    long : whether columns, all or each (d,), are stored as integers of 64 bits
     """
 
     where: str
@@ -40,6 +41,7 @@ class Reader(ABC):
     names: tuple[str, ...] | None
     dtype: np.dtype[Any]
     n_rows: int | None
+    long: Any = False
 
     @abstractmethod
     def pieces(self, rows: int) -> Iterator[NDArray[Any]]:

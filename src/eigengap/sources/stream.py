@@ -25,6 +25,7 @@ from eigengap.sources.checks import (
     InfiniteCellError,
     check_not_empty,
     count_gaps,
+    warn_of_rounded,
     with_gaps_for,
 )
 from eigengap.sources.memo import MemoisedSource, Several
@@ -57,6 +58,7 @@ class StreamSource(MemoisedSource, BlockedSource):
         self.passes, self.bytes_read = 0, 0
         self.weight = weight
         self._codes = codes
+        self._told_of_rounded = False
         self._known = {}
         self._skips_empty = False
         self.rows_per_block = block_rows or max(1, block_bytes // (8 * max(1, self.n_features)))
@@ -131,6 +133,8 @@ class StreamSource(MemoisedSource, BlockedSource):
     def _validated(self, values: NDArray[Any], start: int) -> NDArray[Any]:
         if self._codes:
             values = with_gaps_for(values, self._codes)
+        if not self._told_of_rounded:
+            self._told_of_rounded = warn_of_rounded(values, self.reader.long, self.names, start)
         try:
             count_gaps(values, self.names, start)
         except InfiniteCellError as error:

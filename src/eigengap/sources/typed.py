@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.sources.checks import EXACT
 from eigengap.sources.frames import _eager, _native_column, library_of, like
-
-EXACT = 2.0**53  # whole numbers below this are themselves in float64
 
 
 def typed_like(X: Any, values: NDArray[Any], filled: NDArray[np.bool_]) -> Any:

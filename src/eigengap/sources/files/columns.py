@@ -105,7 +105,7 @@ def arrow_to_float(column: Any) -> NDArray[Any]:
     if pa.types.is_null(column.type):
         return np.full(len(column), np.nan)
     if not pa.types.is_floating(column.type):
-        # Not checked: integers beyond 2^53 are rounded, as everywhere.
+        # Not checked here: integers beyond 2^53 are rounded, and reported by the source.
         column = column.cast(pa.float64(), safe=False)
     return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 

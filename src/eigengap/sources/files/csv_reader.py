@@ -5,6 +5,7 @@ The file is cut here and not by pyarrow, so that memory is bounded and an error 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
 from eigengap.sources.array import F8
-from eigengap.sources.checks import resolve_columns
+from eigengap.sources.checks import EXACT, resolve_columns, tell_of_rounded
 from eigengap.sources.files.columns import Columns, in_blocks
 from eigengap.sources.files.csv_aside import NOTHING, Aside, Beside
 from eigengap.sources.files.csv_cells import GAPS
@@ -26,9 +27,10 @@ from eigengap.sources.files.csv_wide import wide_rows
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.refusal import choice
 from eigengap.sources.reader import UnreadableError
-from eigengap.sources.wording import first_repeated, quote
+from eigengap.sources.wording import column, first_repeated, quote
 
 HEAD = 1 << 18  # bytes that are looked at first
+LONG = re.compile(rb"(?<![\d.eE])-?\d{16,25}(?![\d.eE])")  # whole numbers that may be rounded
 LEAST_CHUNK, MOST_CHUNK = 1 << 16, 4 << 20  # bytes that are parsed together
 PARSED = 1 << 20  # bytes of them that one thread parses
 WIDE = 512  # columns from which on one long column is faster to parse than many short ones
@@ -36,6 +38,8 @@ WIDE = 512  # columns from which on one long column is faster to parse than many
 
 class CsvReader(FileReader):
     """A table of numbers in text; the number of rows is known when they have been read."""
+
+    _told_of_rounded = False
 
     def __init__(
         self,
@@ -187,7 +191,22 @@ class CsvReader(FileReader):
             columns = [self._column(batch.column(k)) for k in range(batch.num_columns)]
             if any(column is None for column in columns):
                 raise self._fault(chunk, line)
+            self._tell_of_rounded(chunk, columns)
             yield columns  # type: ignore[misc]
+
+    def _tell_of_rounded(self, chunk: bytes, columns: list[Any]) -> None:
+        """Warn once of whole numbers, written out, that float64 does not have."""
+        if self._told_of_rounded:
+            return
+        for j, cells in zip(self._chosen, columns, strict=True):
+            if np.fmax.reduce(np.abs(cells), initial=0.0) < EXACT:
+                continue
+            for text in LONG.findall(chunk):
+                value = float(text)
+                if int(text) != int(value) and np.any(cells == value):
+                    tell_of_rounded(column(self._dialect.names, j), text.decode())
+                    self._told_of_rounded = True
+                    return
 
     def _parsed(self, chunk: bytes, as_text: set[int]) -> Any:
         """The chosen columns as float64, or as bytes where cells have to be looked at singly."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
-from eigengap.sources.checks import resolve_columns
+from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.claims import require_chunk, require_plausible
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.hdf5_outside import outside_link, require_inside
@@ -38,6 +38,7 @@ class Hdf5Reader(FileReader):
             data = file[self._member]
             require_inside(data, self.where)
             self.dtype = float_type(self.where, data.dtype, data.shape)
+            self.long = is_long(data.dtype)
             self.n_rows, d = map(int, data.shape)
             require_plausible(self.where, self.n_rows * d * data.dtype.itemsize, self._stamp.size)
             labels = _labels(data, d)

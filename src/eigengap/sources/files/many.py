@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.sources.array import F4, F8
@@ -24,6 +25,7 @@ class ManyReader(Reader):
         self._readers = readers
         self.n_features, self.names = first.n_features, first.names
         self.dtype = F4 if all(r.dtype == F4 for r in readers) else F8
+        self.long = np.any([np.broadcast_to(r.long, first.n_features) for r in readers], axis=0)
         counts = [reader.n_rows for reader in readers]
         known = [count for count in counts if count is not None]
         self.n_rows = sum(known) if len(known) == len(counts) else None

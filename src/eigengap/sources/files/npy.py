@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.sources.checks import resolve_columns
+from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.columns import write_columns
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import float_type
@@ -24,6 +24,7 @@ class NpyReader(FileReader):
         super().__init__(path)
         mapped = self._mapped()
         self._shape, self._stored = mapped.shape, mapped.dtype
+        self.long = is_long(self._stored)
         self._offset = int(mapped.offset)
         self.dtype = float_type(self.where, mapped.dtype, mapped.shape)
         self._by_column = mapped.flags.f_contiguous and not mapped.flags.c_contiguous

@@ -13,7 +13,7 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from eigengap.memory import require_memory
-from eigengap.sources.checks import resolve_columns
+from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import choose_member, float_type
 from eigengap.sources.files.raw import DAMAGED, RawRows
@@ -38,6 +38,7 @@ class NpzReader(FileReader):
         if self._member not in (None, "arr_0"):
             self.where = f"{path}::{self._member}"
         self.dtype = float_type(self.where, self._stored, self._shape)
+        self.long = is_long(self._stored)
         self.names = None
         self.n_rows, d = self._shape
         self._chosen = None if columns is None else resolve_columns(columns, None, d)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
@@ -49,6 +50,7 @@ class ParquetReader(FileReader):
             self.n_rows = facts.num_rows
             self.dtype = F4 if fields and all(_is_single(f.type) for f in fields) else F8
             self._kinds = [field.type for field in fields]
+            self.long = np.array([str(kind) in ("int64", "uint64") for kind in self._kinds], bool)
         finally:
             file.close()
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.extras import MissingExtraError
-from eigengap.sources.checks import resolve_columns
+from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.claims import require_chunk
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import choose_member, float_type, names_from
@@ -39,6 +39,7 @@ class ZarrReader(FileReader):
         if self._member is not None:
             self.where = f"{path}::{self._member}"
         self.dtype = float_type(self.where, np.dtype(node.dtype), node.shape)
+        self.long = is_long(np.dtype(node.dtype))
         self.n_rows, d = map(int, node.shape)
         labels = names_from(dict(node.attrs).get("columns"), d)
         self._chosen = None if columns is None else resolve_columns(columns, labels, d)

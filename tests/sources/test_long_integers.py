@@ -1,0 +1,106 @@
+"""Whole numbers that float64 does not hold are rounded with a warning, wherever they come from."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+import zarr
+
+from eigengap import PCA
+
+NAMES = ["a", "b", "c"]
+SMALL = np.random.default_rng(0).integers(-1000, 1000, (30, 3))
+LONG = SMALL.copy()
+LONG[:, 1] += 2**53 + 2001
+
+
+def frame(X):
+    return pd.DataFrame(X, columns=NAMES)
+
+
+def masked(X):
+    """The mask hides a cell whose number means nothing."""
+    X = X.copy()
+    X[0, 0] = 2**60 + 1
+    return np.ma.masked_array(X, mask=X[0, 0] == X)
+
+
+IN_MEMORY = {
+    "array": np.asarray,
+    "column-major": np.asfortranarray,
+    "unsigned": lambda X: (X + 1000).astype(np.uint64),
+    "list": lambda X: X.tolist(),
+    "objects": lambda X: X.astype(object),
+    "masked": masked,
+    "sparse": sp.csr_array,
+    "pandas": frame,
+    "pandas, mixed": lambda X: frame(X).assign(a=frame(X)["a"].astype(float)),
+    "pandas, nullable": lambda X: frame(X).astype("Int64"),
+    "pandas, Arrow": lambda X: frame(X).astype("int64[pyarrow]"),
+    "polars": lambda X: pl.DataFrame(dict(zip(NAMES, X.T.copy(), strict=True))),
+    "pyarrow": lambda X: pa.table(dict(zip(NAMES, X.T.copy(), strict=True))),
+}
+
+
+def write_h5(path, X):
+    with h5py.File(path, "w") as file:
+        file["x"] = X
+
+
+FILES = {
+    "x.csv": lambda path, X: frame(X).to_csv(path, index=False),
+    "x.parquet": lambda path, X: pq.write_table(pa.Table.from_pandas(frame(X)), path),
+    "x.npy": np.save,
+    "x.npz": np.savez,
+    "x.h5": write_h5,
+    "x.zarr": lambda path, X: zarr.save_array(str(path), X),
+}
+
+
+def told(table) -> list[str]:
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        PCA(1).fit(table)
+    return [str(w.message) for w in record if "2^53" in str(w.message)]
+
+
+@pytest.mark.parametrize("name", IN_MEMORY)
+def test_tables_in_memory(name):
+    assert told(IN_MEMORY[name](SMALL)) == []
+    (said,) = told(IN_MEMORY[name](LONG))
+    assert 'column "b"' in said or "column 1" in said
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files(name, tmp_path: Path):
+    FILES[name](tmp_path / name, SMALL)
+    assert told(tmp_path / name) == []
+    other = tmp_path / f"long-{name}"
+    FILES[name](other, LONG)
+    (said,) = told(other)
+    assert 'column "b"' in said or "column 1" in said
+
+
+def test_large_floats_are_no_whole_numbers(tmp_path: Path):
+    X = SMALL * 1.5e200
+    assert told(X * 1e-180) == []
+    frame(X * 1e-180).to_csv(tmp_path / "x.csv", index=False)
+    assert told(tmp_path / "x.csv") == []
+
+
+def test_the_limit_of_the_type_marks_missing_cells():
+    X = SMALL.copy()
+    X[3, 1] = np.iinfo(np.int64).min
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        PCA(1, missing_values=float(np.iinfo(np.int64).min)).fit(X)
+    assert not any("2^53" in str(w.message) for w in record)
