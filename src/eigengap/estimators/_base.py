@@ -264,8 +264,8 @@ class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEsti
     def _map(self, X: Any, fn: Callable[..., Array], cell_sd: Any = None) -> Array:
         """fn(rows), or fn(rows, cell_sd), over X, dense and block by block."""
         source = self._source(X, cell_sd)
-        rows = source.map(lambda block: _on_dense(block, fn))
-        return rows.astype(np.float32) if source.dtype == np.float32 else rows
+        kind = source.dtype
+        return source.map(lambda block: _on_dense(block, fn).astype(kind, copy=False))
 
     # Output --------------------------------------------------------------------------------
 

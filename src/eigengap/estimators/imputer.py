@@ -36,6 +36,7 @@ from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.warn import without
 
+PIECE_CELLS = 1 << 17  # of fills that are rounded and clipped together
 CARE = 4  # times as many cells are hidden where the search is to be thorough
 
 
@@ -373,7 +374,8 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
 
     def _fills_and_std(self, values: Array) -> tuple[Array, Array]:
         filled, std = map(np.asarray, self.estimator_.impute(values, return_std=True))
-        return filled, (std * self.std_factors_).astype(std.dtype, copy=False)
+        std *= self.std_factors_
+        return filled, std
 
     def _read(self, X: Any) -> tuple[Array, NDArray[np.bool_]]:
         """The table (n, d) and where its gaps are."""
@@ -383,14 +385,17 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
         return values, np.isnan(values)
 
     def _within(self, filled: Array, gaps: NDArray[np.bool_]) -> Array:
-        """Fills rounded where asked and clipped to the bounds; seen cells as they are."""
+        """Fills, which are changed in place, rounded where asked and clipped to the bounds."""
         low, high = self.bounds_
-        rounded = np.where(self.whole_, np.round(filled), filled)
         # A whole column's bounds are taken inwards, so that clipping leaves whole numbers.
         low = np.where(self.whole_, np.ceil(low), low)
         high = np.where(self.whole_, np.floor(high), high)
-        fills = np.clip(rounded, low, high)
-        return np.where(gaps, fills, filled).astype(filled.dtype, copy=False)
+        step = max(1, PIECE_CELLS // filled.shape[1])
+        for start in range(0, len(filled), step):
+            part, gone = filled[start : start + step], gaps[start : start + step]
+            rounded = np.where(self.whole_, np.round(part), part)
+            np.copyto(part, np.clip(rounded, low, high), where=gone, casting="same_kind")
+        return filled
 
     # Names ---------------------------------------------------------------------------------
 

@@ -355,8 +355,8 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
     def _map(self, X: Any, fn: Callable[[Array], Array]) -> Array:
         """fn over the rows of X, dense and block by block; float32 for float32."""
         source = self._source(X)
-        rows = source.map(lambda block: _on_dense(block, fn))
-        return rows.astype(np.float32) if source.dtype == np.float32 else rows
+        kind = source.dtype
+        return source.map(lambda block: _on_dense(block, fn).astype(kind, copy=False))
 
     # Which component ---------------------------------------------------------------------------
 

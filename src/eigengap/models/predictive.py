@@ -49,7 +49,7 @@ PRIOR_RESIDUALS = 3.0
 SHRINKAGES = 2
 LEAST_STRENGTH = 0.05
 
-CHUNK_CELLS = 1 << 19  # rows x features that are held at a time
+CHUNK_CELLS = 1 << 16  # rows x features that are held at a time
 
 
 @dataclass(frozen=True, eq=False)

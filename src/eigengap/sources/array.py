@@ -30,6 +30,8 @@ from eigengap.sources.wording import show
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 BLOCK_BYTES = 16 << 20  # several threads have one each; fits cut further to fit the cache
+ROW_BLOCK_BYTES = 1 << 20  # where rows are made of rows: some five such tables are held meanwhile
+LEAST_ROWS = 1024  # of these, or rows with the same gaps would hardly meet in one block
 
 
 class ArraySource(BlockedSource):
@@ -69,7 +71,14 @@ class ArraySource(BlockedSource):
         self.rows_per_block = _rows_per_block(values, block_bytes, block_rows)
 
     def _blocks(self) -> Iterator[Block]:
-        n, step = self.n_rows, self.rows_per_block
+        return self._cut(self.rows_per_block)
+
+    def _row_blocks(self) -> Iterator[Block]:
+        most = max(1, ROW_BLOCK_BYTES // (F8.itemsize * self.n_features))
+        return self._cut(min(self.rows_per_block, max(most, LEAST_ROWS)))
+
+    def _cut(self, step: int) -> Iterator[Block]:
+        n = self.n_rows
         for start in range(0, n, step):
             stop = min(start + step, n)
             weight = None if self.weight is None else self.weight[start:stop]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 from typing import Any
 
@@ -33,9 +33,12 @@ class BlockedSource(Source):
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
-        with sharing(), closing(in_order(fn, iter(self._blocks()), self.n_features)) as made:
-            parts = list(made)
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        with sharing(), closing(in_order(fn, iter(self._row_blocks()), self.n_features)) as made:
+            return stacked(made, self.n_rows)
+
+    def _row_blocks(self) -> Iterable[Any]:
+        """Blocks for `map`, whose results are rows and not merged: any cut will do."""
+        return self._blocks()
 
     def prepared(self, prepare: Callable[[Any], Any]) -> Source:
         return PreparedSource(self, prepare)
@@ -137,6 +140,31 @@ def merge_stream(parts: Iterable[S]) -> S:
     while waiting:
         merged = waiting.pop()[1].merge(merged)
     return merged
+
+
+def stacked(parts: Iterable[NDArray[Any]], rows: int | None) -> NDArray[Any]:
+    """The parts one below the other, written as they come where the number of rows is known.
+
+    Parts that are kept until the last one is there take the memory of the result again.
+    """
+    waiting = iter(parts)
+    first = next(waiting)
+    second = next(waiting, None)
+    if second is None:
+        return first
+    if rows is None:
+        return np.concatenate([first, second, *waiting])
+    out = np.empty((rows, *first.shape[1:]), dtype=first.dtype)
+    every = chain([first, second], waiting)
+    del first, second
+    at = 0
+    for part in every:
+        if part.dtype != out.dtype or at + len(part) > rows:
+            return np.concatenate([out[:at], part, *every])
+        out[at : at + len(part)] = part
+        at += len(part)
+        del part  # or it would be held while the next one is made
+    return out[:at]
 
 
 def held_bytes(thing: Any) -> int:

@@ -20,7 +20,7 @@ from eigengap.memory import free_memory, require_memory
 from eigengap.side_by_side import in_order
 from eigengap.sources.ahead import ahead
 from eigengap.sources.base import Block, Source, without_empty
-from eigengap.sources.blocked import BlockedSource, merge_stream
+from eigengap.sources.blocked import BlockedSource, merge_stream, stacked
 from eigengap.sources.checks import (
     InfiniteCellError,
     check_not_empty,
@@ -89,18 +89,21 @@ class StreamSource(MemoisedSource, BlockedSource):
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
-        parts: list[NDArray[Any]] = []
         with sharing(), closing(in_order(fn, self._blocks(), self.n_features)) as made:
-            for part in made:
-                parts.append(part)
-                if len(parts) == 1:
-                    self._require_room(part.nbytes / max(len(part), 1))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+            return stacked(self._where_they_fit(made), self.n_rows)
+
+    def _where_they_fit(self, parts: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+        """The parts, unless the first one tells that memory does not hold them all."""
+        for k, part in enumerate(parts):
+            if k == 0:
+                self._require_room(part.nbytes / max(len(part), 1))
+            yield part
+            del part
 
     def _require_room(self, bytes_per_row: float) -> None:
         if self.n_rows is not None:
             require_memory(
-                2.0 * bytes_per_row * self.n_rows,  # the parts, and the whole that is made of them
+                bytes_per_row * self.n_rows,
                 f"the result for all {self.n_rows} rows of {self.where}",
                 "write it to a file block by block with eigengap.stream(method, X, path)",
             )
