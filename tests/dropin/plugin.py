@@ -55,7 +55,7 @@ class Listed:
     @property
     def applies(self) -> bool:
         """Whether the list was made for the scikit-learn that is installed."""
-        return sklearn.__version__.split(".")[:2] == self.version.split(".")[:2]
+        return bool(sklearn.__version__ == self.version)
 
     def key(self, item: pytest.Item) -> str | None:
         """The entry for a test: by its name with parameters, or for all parameters."""
@@ -119,7 +119,7 @@ def passing(counts: Counter[str]) -> float:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     counts = outcomes(terminalreporter)
     total = counts["passed"] + counts["failed"] + counts["listed"]
-    say = terminalreporter.write_line
+    say, reported = terminalreporter.write_line, terminalreporter.getreports
     say(
         f"scikit-learn {sklearn.__version__}: {counts['passed']} of {total} of its tests pass with "
         f"our classes in their place ({passing(counts):.1%}); {counts['listed']} failures are "
@@ -127,12 +127,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     )
     if not LIST.applies:
         say(
-            f"The list was made for scikit-learn {LIST.version}: with another version only fewer "
-            f"than {FEWEST_PASSING:.0%} fail the run. Not as listed:"
+            f"The list was made for scikit-learn {LIST.version}: with another version the run "
+            f"fails below {FEWEST_PASSING:.0%} only. Not as listed:"
         )
-        for outcome in ("failed", "error", "xpassed"):
-            for report in terminalreporter.getreports(outcome):
-                say(f"  {outcome}: {report.nodeid}")
+        kinds = ("failed", "error", "xpassed")
+        others = [f"{kind}: {one.nodeid}" for kind in kinds for one in reported(kind)]
+        for line in others or ["nothing"]:
+            say(f"  {line}")
 
 
 @pytest.hookimpl(trylast=True)

@@ -201,7 +201,6 @@ def test_unknown_parameter(kind):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("n_components", 0),
         ("n_components", -1),
         ("n_components", 1.5),
         ("n_components", "many"),

@@ -107,7 +107,7 @@ def test_scaled_float32_far_from_zero():
     rng = np.random.default_rng(5)
     X = (rng.normal(size=(500, 4)) * [1.4, 2, 3, 5.5] + 1e5).astype(np.float32)
     single, double = (eg.PCA(2, scale=True).fit(x) for x in (X, X.astype(np.float64)))
-    np.testing.assert_allclose(single.mean_, double.mean_, rtol=1e-12)
+    np.testing.assert_allclose(single.model_.mu, double.model_.mu, rtol=1e-12)
     np.testing.assert_allclose(single.transform(X), double.transform(X), atol=1e-2)
     np.testing.assert_allclose(single.explained_variance_, double.explained_variance_, rtol=1e-4)
 

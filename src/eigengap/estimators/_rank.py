@@ -89,6 +89,7 @@ def require_components(q: int | float, source: Source, svd_solver: str) -> None:
     if not least <= q <= most:
         named = "full" if svd_solver == "auto" else svd_solver
         raise ValueError(
-            f"n_components={q} must be between {least} and {bound}{named!r}: there are "
-            f"{source.seen().count:g} rows and {source.n_features} columns"
+            f"n_components={q} must be between {least} and {bound}{named!r}: at most {most}, the "
+            f"smaller of the number of rows ({source.seen().count:g}) and of columns "
+            f"({source.n_features})"
         )
