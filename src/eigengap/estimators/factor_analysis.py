@@ -51,8 +51,8 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         out of noise (parallel analysis, docs/rank.md), which None asks for too.
     tol : float, default=1e-6
         EM stops when no parameter moves by more than this (in units of its column's standard
-        deviation) and the log-likelihood by no more per seen cell; on complete data, the largest
-        entry of the gradient.
+        deviation), the log-likelihood by no more per observed value, and the gradient is as small
+        (docs/numerics.md); on complete data, the largest entry of the gradient.
     copy : bool, default=True
         Kept for scikit-learn's signature; the data are never modified.
     max_iter : int, default=1000
@@ -70,7 +70,8 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     degrees_of_freedom : float, default=None
         Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
     n_init : int, default=1
-        Number of starts where there are gaps; the best is kept.
+        Number of starts where values are missing; the best is kept. A table of up to 1000 observed
+        values, which may have several maxima, gets at least 5.
     scale : bool, default=False
         Factor analysis is covariant under rescaling, so this changes only the units of
         `noise_variance_`, `explained_variance_` and the tolerance.
