@@ -7,6 +7,7 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.decomposition import PCA as PeerPCA
 
 import eigengap as eg
+from eigengap.fitting.em import ObjectiveFellError
 from eigengap.fitting.pca import fit_pca
 from eigengap.rank import minka_rank
 from eigengap.rank.choose import choose_rank
@@ -245,3 +246,37 @@ def test_columns_that_nearly_repeat_others_are_no_cliff_of_the_first_half():
     doubled = np.hstack([X, X[:, :5] + 1e-6 * rng.normal(size=(300, 5))])
     assert eg.choose_rank(X, criteria=["deflated_parallel_analysis"]).n_components <= 3
     assert eg.choose_rank(doubled, criteria=["deflated_parallel_analysis"]).n_components <= 5
+
+
+# Fits that fail ----------------------------------------------------------------------------
+
+
+def kilograms_and_pounds(seed: int) -> np.ndarray:
+    """A weight in kg, a copy of it, the same in lb, and a height; a tenth missing."""
+    rng = np.random.default_rng(seed)
+    kg = rng.normal(70, 12, 60)
+    X = np.column_stack([kg, kg, kg * 2.2046226, 5 * rng.normal(size=60) + 170])
+    X[rng.random(X.shape) < 0.1] = np.nan
+    return X
+
+
+@pytest.mark.parametrize("seed", [2, 11, 14])
+def test_columns_that_repeat_each_other_end_no_fit(seed):
+    """Seed 11 raised ObjectiveFellError from Bayesian PCA."""
+    choice = choose_rank(kilograms_and_pounds(seed), criteria=["eigengap", "ard"])
+    assert choice.n_components >= 1
+    assert "ard" in choice.criteria
+
+
+@pytest.mark.parametrize(
+    "error", [ObjectiveFellError("the objective fell"), np.linalg.LinAlgError("singular")]
+)
+def test_a_criterion_whose_fit_fails_is_skipped_and_named(error, monkeypatch):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr("eigengap.rank.choose.relevant_components", fails)
+    choice = choose_rank(kilograms_and_pounds(0), criteria=["eigengap", "ard"])
+    assert list(choice.criteria) == ["eigengap"]
+    assert str(error) in choice.not_applied["ard"]
+    assert "automatic relevance determination (its fit failed" in choice.summary

@@ -54,8 +54,8 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         asks for too.
     tol : float, default=1e-6
         EM stops when no parameter moves by more than this (in units of its column's standard
-        deviation) and the log-likelihood by no more per seen cell; on complete data, the largest
-        entry of the gradient.
+        deviation), the log-likelihood by no more per observed value, and the gradient is as small
+        (docs/numerics.md); on complete data, the largest entry of the gradient.
     copy : bool, default=True
         Kept for scikit-learn's signature; the data are never modified.
     max_iter : int, default=1000
@@ -74,7 +74,8 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
         With 2 or fewer the density has no variance, which a fit that learns them warns of.
     n_init : int, default=1
-        Number of starts where there are gaps; the best is kept.
+        Number of starts where values are missing; the best is kept. A table of up to 1000 observed
+        values, which may have several maxima, gets at least 5.
     scale : bool, default=False
         Factor analysis is covariant under rescaling, so this changes only the units of
         `noise_variance_`, `explained_variance_` and the tolerance.

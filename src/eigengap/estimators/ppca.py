@@ -66,7 +66,8 @@ class PPCA(PartialFit, NoisyEstimator):
         Values that mark an unseen cell, besides NaN.
     tol : float, default=1e-6
         EM stops when no parameter moves by more than this (in units of its column's standard
-        deviation) and the log-likelihood by no more per seen cell.
+        deviation), the log-likelihood by no more per observed value, and the gradient is as small
+        (docs/numerics.md).
     max_iter : int, default=1000
         Most EM steps.
     n_init : int, default=1

@@ -20,7 +20,7 @@ from functools import partial
 
 import numpy as np
 
-from eigengap.fitting.em import EMResult, em
+from eigengap.fitting.em import EMResult, Mapped, em
 from eigengap.fitting.gaussian_em import (
     DEFAULT,
     EMOptions,
@@ -53,6 +53,7 @@ BROAD = Prior(
 FEW = 8  # components that an open fit begins with
 LOOSE = 1e-2  # tolerance at which components are first removed
 LARGEST_RATIO = 1e-7  # of the least noise variance to the largest variance of a column
+LOST_IN_PRODUCTS = 1e3  # signal over noise beyond which an E-step may have fewer than nine digits
 HEARD = 0.5  # share of E[w^2] that is the size of the loadings, not their spread: less is silence
 DECISIVE = 7.0  # nats by which the bound must rise for a component that is not silent to go
 ROUNDS = 3  # of updates after a removal, before the bounds are compared
@@ -201,8 +202,15 @@ class _Problem:
             tol=options.tol,
             max_iter=options.max_iter,
             cells=self.cells,
+            is_degenerate=partial(self._is_degenerate, like=beliefs),
             watch=options.watch,
         )
+
+    def _is_degenerate(self, theta: Array, like: Beliefs) -> bool:
+        """Whether rounding of the latent means, eps s^2 at a signal to noise of s, may be felt."""
+        beliefs = self.unpack(theta, like)
+        strength = np.sum(beliefs.mean[:-1] ** 2, axis=0) * beliefs.tau.mean()
+        return bool(np.max(strength) > LOST_IN_PRODUCTS)
 
     def _with_fewer(self, beliefs: Beliefs, value: float, decisive: float | None) -> Beliefs | None:
         """Fewer components at a bound no lower, or None. One is always kept.
@@ -246,12 +254,24 @@ class _Problem:
             beliefs = improved(expected, beliefs, self.prior)
         return None
 
-    def apply(self, theta: Array, like: Beliefs, passes: int) -> tuple[Array, float]:
+    def apply(self, theta: Array, like: Beliefs, passes: int) -> Mapped:
         """The map: one pass over the rows."""
         current = self.unpack(theta, like)
         expected = self._expected(current, passes)
         value = bound(expected, current, self.prior)
-        return self.pack(improved(expected, current, self.prior)), value
+        following = improved(expected, current, self.prior)
+        return Mapped(self.pack(following), value, moved=self._moved(current, following))
+
+    def _moved(self, current: Beliefs, following: Beliefs) -> float:
+        """The step in units in which half its square is a gain per row: means by the noise.
+
+        Variances count by their ratio: those of a component that vanishes are all but 0 long
+        before the bound rests.
+        """
+        means = np.abs(following.mean - current.mean) * np.sqrt(current.tau.mean())
+        diagonal = np.cumsum(np.arange(1, current.q + 2)) - 1
+        ratio = np.abs(np.log(following.cov[diagonal] / current.cov[diagonal]))
+        return max(float(np.max(means)), float(np.max(ratio) / np.sqrt(self.frame.sum_w)))
 
     def _expected(self, beliefs: Beliefs, passes: int) -> Expected:
         return self._e_step(beliefs.coefficients(), passes)

@@ -22,14 +22,15 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.em import EMResult, ObjectiveFellError, em
-from eigengap.fitting.gaussian_em import FLOOR, LARGEST_RATIO, SNAP_BELOW, Noise
+from eigengap.fitting.climb import Bounds, Slope, loading_scale
+from eigengap.fitting.em import EMResult, Mapped, ObjectiveFellError, em
+from eigengap.fitting.gaussian_em import FLOOR, LARGEST_RATIO, SNAP_BELOW, Noise, column_units
 from eigengap.fitting.loop import Progress, Trace, Watch, keeper_of
 from eigengap.linalg import Array
 from eigengap.models.row_posterior import Coefficients
 from eigengap.models.seen_rows import SeenRows, prepare_rows
 from eigengap.sources.base import Block, Source
-from eigengap.statistics.maximise import Constraints, Parameters
+from eigengap.statistics.maximise import Constraints, Parameters, gradient
 from eigengap.statistics.mixture_expected import MixtureExpected
 from eigengap.statistics.mixture_maximise import MixtureParameters, maximise_mixture
 from eigengap.statistics.moments import ColumnMoments
@@ -41,6 +42,8 @@ LEAST_ROWS = 1.5
 VANISHING = 1e-5  # of the variance of a column: noise at which rounding may outweigh a step
 
 SMALL = 1e-8  # squared length of a column of W, in the fit's units, that counts as zero
+
+LEAST_SHARE = 1e-6  # of the rows, that show a feature of a component: less has no scale
 
 MOST_PASSES = 50  # that are promised to the compiled kernel
 
@@ -118,7 +121,7 @@ class MixtureProblem:
         cls, source: Source, columns: ColumnMoments, q: int, noise: Noise, shared_noise: bool
     ) -> MixtureProblem:
         """q is the largest rank, which decides how rows are arranged."""
-        unit = _units(columns.variance, noise)
+        unit = column_units(columns.variance, noise)
         variance = columns.variance / unit**2
         return cls(
             rows=source.prepared(partial(_prepare, shift=columns.mean, unit=unit, q=q)),
@@ -173,6 +176,7 @@ class MixtureProblem:
                 tol=tol,
                 max_iter=max_iter,
                 cells=self.cells,
+                bounds=self._bounds(ranks),
                 jump=partial(self._jump, ranks=ranks) if jumps else None,
                 watch=seen,
             )
@@ -221,9 +225,7 @@ class MixtureProblem:
         )
         return self.rows.reduce(of)
 
-    def _apply(
-        self, theta: Array, ranks: Sequence[int], ard: bool, passes: int
-    ) -> tuple[Array, float]:
+    def _apply(self, theta: Array, ranks: Sequence[int], ard: bool, passes: int) -> Mapped:
         current = self.unpack(theta, ranks)
         turns = [np.eye(c.W.shape[1]) if ard else _graded(c) for c in current.components]
         turned = _turned(current, turns)
@@ -233,7 +235,57 @@ class MixtureProblem:
         following = maximise_mixture(expected, turned, how, self.shared_noise)
         following = _turned(following, [turn.T for turn in turns])
         objective = expected.log_likelihood - (self._penalty(current) if ard else 0.0)
-        return self.pack(following), objective
+
+        def slope() -> Slope:
+            by = [
+                gradient(*each)
+                for each in zip(expected.components, turned.components, how, strict=True)
+            ]
+            by = [replace(b, W=b.W @ turn.T) for b, turn in zip(by, turns, strict=True)]
+            return self._slope(current, by, expected)
+
+        return Mapped(self.pack(following), objective, slope)
+
+    def _slope(
+        self, at: MixtureParameters, by: Sequence[Parameters], expected: MixtureExpected
+    ) -> Slope:
+        """The derivatives by the entries of theta, and their scale, from those by parameters."""
+        size, cells = self._size(), self.cells
+        seen = np.stack([e.seen() for e in expected.components])
+        share = np.maximum(seen, LEAST_SHARE * self.sum_w) / cells  # (K, d) of the cells
+        pairs = list(zip(at.components, by, strict=True))
+        scales = [
+            loading_scale(c.W, c.psi, own) / size
+            for c, own in zip(at.components, share, strict=True)
+        ]
+        by_noise, information = np.stack([b.psi * c.psi for c, b in pairs]), share / 2.0  # (K, d)
+        if self.shared_noise:
+            by_noise, information = by_noise.sum(axis=0), information.sum(axis=0)
+        if self.noise == "isotropic":
+            by_noise, information = by_noise.sum(axis=-1), information.sum(axis=-1)
+        weights = np.exp(at.log_weights)
+        gradients = [
+            *((b.W * size[:, None]).ravel() for b in by),
+            *(b.delta * size for b in by),
+            expected.sum_w() - weights * self.sum_w,
+            np.ravel(by_noise),
+        ]
+        natural = [
+            *(np.repeat(own, c.W.shape[1]) for c, own in zip(at.components, scales, strict=True)),
+            *scales,
+            np.sqrt(cells / (self.sum_w * weights)),
+            1.0 / np.sqrt(np.ravel(information)),
+        ]
+        return Slope(np.concatenate(gradients) / cells, np.concatenate(natural))
+
+    def _bounds(self, ranks: Sequence[int]) -> Bounds:
+        """The floor of the noise."""
+        K, width = len(ranks), 1 if self.noise == "isotropic" else self.d
+        floor = np.tile(np.log(self.floor[:width]), 1 if self.shared_noise else K)
+        free = self.d * sum(ranks) + K * self.d + K
+        bounds = Bounds.none(free + len(floor))
+        bounds.lower[free:] = floor
+        return bounds
 
     def _how(self, component: Parameters, ard: bool) -> Constraints:
         if not ard:
@@ -329,14 +381,6 @@ def _refuse_dead(
         few = sum_w < c.W.shape[1] + LEAST_ROWS
         if sum_w < LEAST_ROWS or (few and at_floor[k]):
             raise DeadComponentError(k, current)
-
-
-def _units(variance: Array, noise: Noise) -> Array:
-    """(d,) scale of each column; a constant table or column keeps its own units."""
-    if noise == "diagonal":
-        return np.where(variance > 0, np.sqrt(variance), 1.0)
-    mean = float(np.mean(variance))
-    return np.full(len(variance), np.sqrt(mean) if mean > 0 else 1.0)
 
 
 def _prepare(block: Block, shift: Array, unit: Array, q: int) -> SeenRows:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,10 +27,14 @@ from eigengap.models.seen_rows import SeenRows, prepare_rows
 from eigengap.models.student import StudentLinearGaussian
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.expected import Expected
-from eigengap.statistics.known_noise import NoisyExpected, maximise_known_noise
-from eigengap.statistics.maximise import Constraints, Parameters, maximise
+from eigengap.statistics.known_noise import (
+    NoisyExpected,
+    known_noise_gradient,
+    maximise_known_noise,
+)
+from eigengap.statistics.maximise import Constraints, Parameters, gradient, maximise
 from eigengap.statistics.moments import ColumnMoments
-from eigengap.statistics.student import StudentExpected, maximise_student
+from eigengap.statistics.student import StudentExpected, maximise_student, student_gradient
 
 FIRST_NU = 8.0  # where learned degrees of freedom start
 
@@ -45,6 +49,14 @@ class Frame:
     variance: Array  # (d,) of r
     share_seen: Array  # (d,)
     sum_w: float
+
+
+class Stepped(NamedTuple):
+    """What one pass over the rows finds."""
+
+    following: Parameters  # after an EM step
+    log_likelihood: float  # of the current parameters
+    gradient: Callable[[], Parameters]  # of it and of the prior, by each of them
 
 
 class NoiseKind(Protocol):
@@ -62,7 +74,7 @@ class NoiseKind(Protocol):
 
     def step(
         self, rows: Source, current: Parameters, constraints: Constraints, passes: int
-    ) -> tuple[Parameters, float]:
+    ) -> Stepped:
         """The next parameters, and the log-likelihood of the current ones: one pass."""
 
     def model(self, gaussian: LinearGaussian, nu: float) -> LinearGaussian:
@@ -87,13 +99,17 @@ class GaussianNoise:
 
     def step(
         self, rows: Source, current: Parameters, constraints: Constraints, passes: int
-    ) -> tuple[Parameters, float]:
+    ) -> Stepped:
         coefficients = Coefficients.of(current.W, current.delta, current.psi)
         of: Callable[[SeenRows], Expected] = partial(
             Expected.of, coefficients=coefficients, passes=passes
         )
         expected = rows.reduce(of)
-        return maximise(expected, current, constraints), expected.log_likelihood
+        return Stepped(
+            maximise(expected, current, constraints),
+            expected.log_likelihood,
+            partial(gradient, expected, current, constraints),
+        )
 
     def model(self, gaussian: LinearGaussian, nu: float) -> LinearGaussian:
         return gaussian
@@ -124,14 +140,17 @@ class StudentNoise(GaussianNoise):
 
     def step(
         self, rows: Source, current: Parameters, constraints: Constraints, passes: int
-    ) -> tuple[Parameters, float]:
+    ) -> Stepped:
         coefficients = Coefficients.of(current.W, current.delta, current.psi)
         of: Callable[[SeenRows], StudentExpected] = partial(
             StudentExpected.of, coefficients=coefficients, nu=current.nu, passes=passes
         )
         statistic = rows.reduce(of)
-        following = maximise_student(statistic, current, constraints)
-        return following, statistic.expected.log_likelihood
+        return Stepped(
+            maximise_student(statistic, current, constraints),
+            statistic.expected.log_likelihood,
+            partial(student_gradient, statistic, current, constraints),
+        )
 
     def model(self, gaussian: LinearGaussian, nu: float) -> LinearGaussian:
         return StudentLinearGaussian(
@@ -164,7 +183,7 @@ class KnownNoise(GaussianNoise):
 
     def step(
         self, rows: Source, current: Parameters, constraints: Constraints, passes: int
-    ) -> tuple[Parameters, float]:
+    ) -> Stepped:
         of: Callable[[NoisyRows], NoisyExpected] = partial(
             NoisyExpected.of,
             current=current,
@@ -172,8 +191,11 @@ class KnownNoise(GaussianNoise):
             passes=passes,
         )
         statistic = rows.reduce(of)
-        following = maximise_known_noise(statistic, current, constraints)
-        return following, statistic.expected.log_likelihood
+        return Stepped(
+            maximise_known_noise(statistic, current, constraints),
+            statistic.expected.log_likelihood,
+            partial(known_noise_gradient, statistic, current, constraints),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.compiled.batched import factorise
-from eigengap.fitting.em import em
+from eigengap.fitting.em import Mapped, em
 from eigengap.fitting.gaussian_em import DEFAULT, EMOptions
 from eigengap.fitting.range import refuse_out_of_range, refuse_tiny_columns
 from eigengap.linalg import Array, packed_indices, unpack
@@ -181,15 +181,16 @@ class _Problem:
         """Independent columns."""
         return self.pack(np.zeros(self.d), np.eye(self.d))
 
-    def apply(self, theta: Array) -> tuple[Array, float]:
+    def apply(self, theta: Array) -> Mapped:
         """The EM map: one pass over the rows."""
         delta, C = self.unpack(theta)
         of: Callable[[SeenRows], ScoreSums] = partial(ScoreSums.of, delta=delta, C=C)
         sums = self.rows.reduce(of)
         step = C @ sums.y / self.sum_w
         score = (sums.yy - unpack(sums.K, self.d)) / self.sum_w
-        following = C + C @ score @ C - step[:, None] * step
-        return self.pack(delta + step, _bounded(following)), sums.log_likelihood
+        following = _bounded(C + C @ score @ C - step[:, None] * step)
+        moved = _relative(C, following - C, step)
+        return Mapped(self.pack(delta + step, following), sums.log_likelihood, moved=moved)
 
     def pack(self, delta: Array, C: Array) -> Array:
         """mu and the Cholesky factor of C, its diagonal by logarithms: any vector is a Gaussian."""
@@ -249,6 +250,12 @@ class _Problem:
 def _prepared(block: Block, at: NDArray[np.intp], shift: Array, unit: Array) -> SeenRows:
     values = np.asarray(block.values, dtype=np.float64)[:, at]
     return prepare_rows(values, block.weight, shift, unit, len(at))
+
+
+def _relative(C: Array, change: Array, step: Array) -> float:
+    """A step as the density feels it, where C is nearly singular too: in units of C's own."""
+    inverse = np.linalg.inv(np.linalg.cholesky(C))
+    return float(max(np.max(np.abs(inverse @ change @ inverse.T)), np.max(np.abs(inverse @ step))))
 
 
 def _bounded(C: Array) -> Array:

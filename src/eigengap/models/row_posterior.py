@@ -220,7 +220,7 @@ def from_residuals(
     """
     for _ in range(REFINEMENTS):
         weighted = (values - Z.T @ W.T) * inverse_noise  # (c, d)
-        step = _times_packed(S, (weighted @ W).T - Z)
+        step = times_packed(S, (weighted @ W).T - Z)
         Z = Z + step
         if np.max(np.abs(step), initial=0.0) <= 1e-11 * np.max(np.abs(Z), initial=1.0):
             break
@@ -229,7 +229,7 @@ def from_residuals(
     return Z, np.asarray(terms.sum(axis=1) + np.einsum("qc,qc->c", Z, Z))
 
 
-def _times_packed(S: Array, B: Array) -> Array:
+def times_packed(S: Array, B: Array) -> Array:
     """S_i b_i for packed symmetric matrices S (K, c or 1) and vectors B (q, c)."""
     q = len(B)
     if S.shape[1] != B.shape[1]:

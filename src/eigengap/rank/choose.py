@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.fitting.em import ObjectiveFellError
 from eigengap.fitting.factor import fit_factor_analysis
 from eigengap.fitting.gaussian_em import EMOptions, GaussianFit, Noise
 from eigengap.fitting.pca import fit_pca
@@ -131,6 +132,8 @@ def choose_rank(
             picks[name], curves[name] = CRITERIA[name](table)
         except DoesNotApplyError as why:
             not_applied[name] = str(why)
+        except (ObjectiveFellError, np.linalg.LinAlgError) as why:  # the others still have a say
+            not_applied[name] = f"its fit failed: {why}"
     if automatic.NAME in picks:
         kept = picks[automatic.NAME]
     elif picks:

@@ -26,6 +26,7 @@ import numpy as np
 
 from eigengap.linalg import Array, pack_outer, packed_indices, packed_size
 from eigengap.models.known_noise import NoisyRows, noisy_posteriors
+from eigengap.models.row_posterior import times_packed
 from eigengap.statistics.expected import Expected, augmented, expected_products
 from eigengap.statistics.maximise import Constraints, Parameters, expand, regress
 
@@ -105,13 +106,29 @@ def maximise_known_noise(
     return Parameters(W=W, delta=delta, psi=psi)
 
 
-def _noise(statistic: NoisyExpected, psi: Array, both: Array, how: Constraints) -> Array:
-    """psi (d,) from the current one and the new (W, delta), both (d, q + 1)."""
+def known_noise_gradient(
+    statistic: NoisyExpected, current: Parameters, how: Constraints
+) -> Parameters:
+    """Derivatives of the observed-data log-likelihood by each parameter."""
+    both = np.column_stack([current.W, current.delta])
+    left = statistic.expected.B - times_packed(statistic.expected.A, both.T)
+    by_W = left[:-1].T - how.loading_precision * current.W
+    by_psi = 0.5 * (_squares2(statistic, both) - statistic.precision)
+    return Parameters(W=by_W, delta=left[-1], psi=by_psi, nu=0.0)
+
+
+def _squares2(statistic: NoisyExpected, both: Array) -> Array:
+    """(d,) sums of V^2 T at (W, delta), both (d, q + 1)."""
     i, j = packed_indices(both.shape[1])
     products = pack_outer(both) * np.where(i == j, 1.0, 2.0)
     T2 = statistic.squares2 - 2.0 * np.einsum("dk,kd->d", both, statistic.B2)
     T2 += np.einsum("dk,kd->d", products, statistic.A2)
-    T2 = np.maximum(T2, 0.0)
+    return np.asarray(np.maximum(T2, 0.0))
+
+
+def _noise(statistic: NoisyExpected, psi: Array, both: Array, how: Constraints) -> Array:
+    """psi (d,) from the current one and the new (W, delta), both (d, q + 1)."""
+    T2 = _squares2(statistic, both)
     V, n, c = statistic.precision, statistic.seen, statistic.least
     if how.noise == "isotropic":
         T2, V, n = (np.full(len(psi), float(np.sum(each))) for each in (T2, V, n))

@@ -15,6 +15,7 @@ import numpy as np
 
 from eigengap.compiled import factorise
 from eigengap.linalg import Array, packed_size, unpack
+from eigengap.models.row_posterior import times_packed
 from eigengap.statistics.expected import Expected
 
 
@@ -128,6 +129,24 @@ def regress(
         # (A + prior) w = B, so sum E[(r - w^T z)^2] = squares - w^T B - w^T prior w.
         residual = residual - current.psi * np.sum(how.loading_precision * W**2, axis=1)
     return W, delta, residual
+
+
+def gradient(
+    expected: Expected, current: Parameters, how: Constraints, seen: Array | None = None
+) -> Parameters:
+    """Derivatives of the observed-data log-likelihood, and of the prior, by each parameter.
+
+    By Fisher's identity they are those of the expected complete-data log-likelihood, which
+    `expected` makes under the current parameters. `seen` (d,) counts the cells of each feature
+    where the sums are weighted by more than that.
+    """
+    both = np.vstack([current.W.T, current.delta])  # (q + 1, d)
+    left = expected.B - times_packed(expected.A, both)
+    squares = expected.squares - np.einsum("kd,kd->d", both, expected.B + left)
+    by_W = (left[:-1] / current.psi).T - how.loading_precision * current.W
+    cells = expected.seen() if seen is None else seen
+    by_psi = 0.5 * (squares / current.psi - cells) / current.psi
+    return Parameters(W=by_W, delta=left[-1] / current.psi, psi=by_psi, nu=0.0)
 
 
 def noise_variances(residual: Array, cells: float, seen: Array, how: Constraints) -> Array:

@@ -26,6 +26,7 @@ from eigengap.statistics.maximise import (
     Constraints,
     Parameters,
     expand,
+    gradient,
     noise_variances,
     regress,
 )
@@ -102,6 +103,19 @@ def maximise_student(
         else _degrees_of_freedom(statistic, alpha, how.least_nu)
     )
     return Parameters(W=W, delta=delta, psi=psi, nu=nu)
+
+
+def student_gradient(
+    statistic: StudentExpected, current: Parameters, how: Constraints
+) -> Parameters:
+    """Derivatives of the observed-data log-likelihood by each parameter."""
+    expected = gradient(statistic.expected, current, how, statistic.seen)
+    by_nu = 0.5 * (
+        statistic.sum_w * float(log_less_digamma(current.nu / 2))
+        - statistic.log_gap
+        - statistic.excess
+    )
+    return replace(expected, nu=by_nu)
 
 
 def _noise(statistic: StudentExpected, residual: Array, how: Constraints, alpha: float) -> Array:
