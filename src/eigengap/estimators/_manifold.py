@@ -17,12 +17,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_feature_names_in,
-    _get_feature_names,
     check_is_fitted,
 )
 
 from eigengap.estimators._distances import METRICS
-from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._features import check_features, keep_features, require_names
 from eigengap.estimators._neighbours import Neighbours, Search
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
@@ -125,7 +124,7 @@ class GraphEstimator(Shown, TransformerMixin, BaseEstimator):
         array of shape (n_samples, n_components)
             `embedding_`, in float32 where X is.
         """
-        _get_feature_names(X)  # refuses names that are no names, before the work
+        require_names(X)
         source = whole_table(X, type(self).__name__, missing_values=self._missing)
         before = dict(self.__dict__)
         try:

@@ -13,6 +13,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from eigengap.printable import bare
+
 SUFFIX = ".part"
 LONGEST = 50  # letters of a file's name in that of its part, for names have a largest length
 STALE = 60.0  # seconds after which a part that nobody has written to is what a crash has left
@@ -44,7 +46,7 @@ def require_writable(path: str | os.PathLike[str]) -> None:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise type(error)(
-            error.errno, f"cannot write {path}: {reason}. Give another path"
+            error.errno, f"cannot write {bare(path)}: {reason}. Give another path"
         ) from None
     finally:
         with suppress(OSError):
