@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.sources.files.arrow_paths import native
 from eigengap.sources.files.columns import arrow_to_float
 from eigengap.sources.reader import UnreadableError
 
@@ -71,7 +72,7 @@ def _opened(path: str) -> Any:
 
         raise MissingExtraError("reading Parquet", "pyarrow", "cli") from error
     try:
-        return parquet.ParquetFile(path, page_checksum_verification=True)
+        return parquet.ParquetFile(native(path), page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         said = str(error).strip().partition("\n")[0][:200]
         raise UnreadableError(path, f"it is not a whole Parquet file ({said})") from error

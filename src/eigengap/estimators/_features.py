@@ -6,15 +6,18 @@ the source that was made of it answers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _get_feature_names, validate_data
 
+from eigengap.printable import bare
 from eigengap.sources import as_source, in_memory_table
-from eigengap.sources.base import Source
+from eigengap.sources.base import Source, require_unique
 from eigengap.sources.fields.opening import FieldSource, field_like
 from eigengap.sources.fields.places import is_field, is_field_path
 from eigengap.sources.frames import like
@@ -30,13 +33,37 @@ SAME_CELLS = (
 def keep_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
     """Remember the columns of X as those of the fit; only after it, for a fit may fail."""
     if in_memory_table(X):
-        validate_data(estimator, X, reset=True, skip_check_array=True)
+        _validate(estimator, X, source, reset=True)
         return
     estimator.n_features_in_ = source.n_features
     if source.names is not None:
         estimator.feature_names_in_ = np.array(source.names, dtype=object)
     elif hasattr(estimator, "feature_names_in_"):  # of an earlier fit
         del estimator.feature_names_in_
+
+
+def require_names(X: Any) -> None:
+    """scikit-learn's refusal of names that are none, before the work."""
+    with _printable():
+        _get_feature_names(X)
+
+
+def _validate(estimator: BaseEstimator, X: Any, source: Source, *, reset: bool) -> None:
+    require_unique(source.names)
+    with _printable():
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+
+
+@contextmanager
+def _printable() -> Iterator[None]:
+    """What scikit-learn says of foreign names, without what a terminal would act on."""
+    try:
+        yield
+    except ValueError as error:
+        said = "\n".join(map(bare, str(error).split("\n")))
+        if said == str(error):
+            raise
+        raise type(error)(said) from None
 
 
 def source_of_new(estimator: BaseEstimator, X: Any, **how: Any) -> Source:
@@ -69,7 +96,7 @@ def like_input(estimator: BaseEstimator, X: Any, values: NDArray[Any]) -> Any:
 def check_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
     """Refuse rows whose columns are not those of the fit."""
     if in_memory_table(X):
-        validate_data(estimator, X, reset=False, skip_check_array=True)
+        _validate(estimator, X, source, reset=False)
         return
     name, d = type(estimator).__name__, estimator.n_features_in_
     if source.n_features != d:

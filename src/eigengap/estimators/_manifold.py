@@ -16,13 +16,17 @@ from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
-    _get_feature_names,
     check_is_fitted,
 )
 
 from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._distances import METRICS
-from eigengap.estimators._features import as_fitted, check_features, keep_features
+from eigengap.estimators._features import (
+    as_fitted,
+    check_features,
+    keep_features,
+    require_names,
+)
 from eigengap.estimators._neighbours import Neighbours, Search
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
@@ -130,7 +134,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         array of shape (n_samples, n_components)
             `embedding_`, in float32 where X is.
         """
-        _get_feature_names(X)  # refuses names that are no names, before the work
+        require_names(X)
         everything = whole_table(X, type(self).__name__, missing_values=self._missing)
         before = dict(self.__dict__)
         try:

@@ -40,6 +40,7 @@ from eigengap.images.tiff import (
 )
 from eigengap.part_files import target_of
 from eigengap.persistence.atomic import write_atomically
+from eigengap.printable import bare
 from eigengap.sources.reader import UnreadableError
 from eigengap.warn import warn
 
@@ -102,9 +103,9 @@ def read_file(path: str | os.PathLike[str]) -> Read:
     except MemoryError:
         raise UnreadableError(where, "the picture in it needs more memory than there is") from None
     if found.inks:
-        warn(f"the colours of {where} are CMYK, and are read as RGB", UserWarning)
+        warn(f"the colours of {bare(where)} are CMYK, and are read as RGB", UserWarning)
     if found.pages > 1:
-        warn(f"{where} holds {found.pages} pictures; the first is read", UserWarning)
+        warn(f"{bare(where)} holds {found.pages} pictures; the first is read", UserWarning)
     return found
 
 
@@ -300,7 +301,9 @@ def write_image(
 
 def _require_place(target: str, where: str, force: bool) -> None:
     if os.path.exists(target) and not force:
-        raise FileExistsError(f"{where} exists; name another file, or replace it with force=True")
+        raise FileExistsError(
+            f"{bare(where)} exists; name another file, or replace it with force=True"
+        )
     if not target_of(target).parent.is_dir():
         folder, name = os.path.split(where)
         raise FileNotFoundError(f"there is no folder {folder} to write {name} to")
@@ -321,6 +324,7 @@ def pixels_for(
     array: Any, form: str, where: str, opacity: bool | None = None
 ) -> tuple[NDArray[Any], bool]:
     """The array, if the format holds it, and whether its last channel is opacity."""
+    where = bare(where)
     pixels = _with_nan(array, where) if isinstance(array, np.ma.MaskedArray) else np.asarray(array)
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]

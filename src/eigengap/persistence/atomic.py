@@ -13,6 +13,7 @@ from pathlib import Path
 
 from eigengap import part_files
 from eigengap.part_files import Part, target_of
+from eigengap.printable import bare
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
@@ -48,7 +49,7 @@ def require_writable(path: str | os.PathLike[str]) -> None:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise type(error)(
-            error.errno, f"cannot write {path}: {reason}. Give another path"
+            error.errno, f"cannot write {bare(path)}: {reason}. Give another path"
         ) from None
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from eigengap.fitting.loop import Left, State, Steps, Trace
 from eigengap.persistence.atomic import require_writable, sweep
 from eigengap.persistence.tensors import CorruptFileError, read_tensors, write_tensors
+from eigengap.printable import bare
 from eigengap.warn import warn
 
 KIND = "checkpoint"
@@ -138,7 +139,7 @@ class FileKeeper:
                 self._resumed = True
                 return run.left()
             warn(
-                f"the checkpoint {self.path} has taken another way than this fit from run "
+                f"the checkpoint {bare(self.path)} has taken another way than this fit from run "
                 f"{self._at + 1} on; what follows is fitted anew",
                 CheckpointWarning,
             )
@@ -190,8 +191,8 @@ class FileKeeper:
             return
         if self._resumed and isinstance(error, OF_NUMBERS):
             error.add_note(
-                f"The fit had gone on from the checkpoint {self.path}, and may have failed because "
-                "of what that holds: delete it to begin anew"
+                f"The fit had gone on from the checkpoint {bare(self.path)}, and may have failed "
+                "because of what that holds: delete it to begin anew"
             )
         try:
             if self._dirty:
@@ -200,8 +201,8 @@ class FileKeeper:
             error.add_note(_unwritable(self.path, failed))
             return
         error.add_note(
-            f"The fit ended after {self.n_steps} steps, which are kept in {self.path}. To go on "
-            "from there, fit again with the same data, parameters and checkpoint"
+            f"The fit ended after {self.n_steps} steps, which are kept in {bare(self.path)}. To go "
+            "on from there, fit again with the same data, parameters and checkpoint"
         )
 
     def end(self, *, converged: bool) -> None:
@@ -236,8 +237,9 @@ class FileKeeper:
         differences = _differences(header["identity"], self.identity)
         if differences:
             raise CheckpointMismatchError(
-                f"the checkpoint {self.path} is of another fit: {'; '.join(differences)}. Fit with "
-                "what it was begun with to go on, or give another path, or delete it to begin anew"
+                f"the checkpoint {bare(self.path)} is of another fit: "
+                f"{bare('; '.join(differences))}. Fit with what it was begun with to go on, or "
+                "give another path, or delete it to begin anew"
             )
         try:
             parts = _parts(arrays, len(header["runs"]))
@@ -320,8 +322,8 @@ def _require_run(part: dict[str, NDArray[Any]], start: dict[str, Any], *, done: 
 
 def _no_checkpoint(path: Path, why: ValueError) -> CorruptFileError:
     return CorruptFileError(
-        f"{path} is not a checkpoint that eigengap wrote: {why}. Give another path, or delete it "
-        "to begin anew"
+        f"{bare(path)} is not a checkpoint that eigengap wrote: {bare(why)}. Give another path, or "
+        "delete it to begin anew"
     )
 
 
@@ -360,4 +362,4 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 def _unwritable(path: Path, error: OSError) -> str:
     reason = error.strerror or type(error).__name__
     old = "; the one that is there is an earlier one, and whole" if path.exists() else ""
-    return f"the checkpoint {path} could not be written: {reason}{old}"
+    return f"the checkpoint {bare(path)} could not be written: {reason}{old}"

@@ -23,6 +23,7 @@ from eigengap.persistence.tensors import (
     read_tensors,
     write_tensors,
 )
+from eigengap.printable import bare
 
 KIND = "model"
 
@@ -187,10 +188,10 @@ def load(path: str | os.PathLike[str]) -> Any:
             raise MalformedError("the estimator is not fitted")
         estimator.provenance_ = require_flat(header.get("provenance"))
     except NewerFormatError as error:
-        raise NewerFormatError(f"{path}: {error}") from None
+        raise NewerFormatError(f"{bare(path)}: {bare(error)}") from None
     except REFUSALS as error:
         raise CorruptFileError(
-            f"{path} is not a model that eigengap wrote: {error}. Give another path"
+            f"{bare(path)} is not a model that eigengap wrote: {bare(error)}. Give another path"
         ) from None
     return estimator
 
@@ -242,7 +243,7 @@ def inspect_file(path: str | os.PathLike[str]) -> ModelFacts:
         )
     except (MalformedError, TypeError, ValueError, LookupError) as error:
         raise CorruptFileError(
-            f"{path} is not a model that eigengap wrote: {error}. Give another path"
+            f"{bare(path)} is not a model that eigengap wrote: {bare(error)}. Give another path"
         ) from None
 
 

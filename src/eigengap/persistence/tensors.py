@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from eigengap.memory import require_memory
 from eigengap.persistence.atomic import write_atomically
+from eigengap.printable import bare
 
 FORMAT = 1
 KEY = "eigengap"  # of our text among those of the file
@@ -125,7 +126,9 @@ def read_tensors(path: Place, *, kind: str) -> tuple[dict[str, NDArray[Any]], di
     with _opened(path) as file:
         facts, entries, size = _contents(file, path)
         _require_kind(facts, path, kind)
-        require_memory(2.0 * size, f"the file {path}", "read it on a machine with more memory")
+        require_memory(
+            2.0 * size, f"the file {bare(path)}", "read it on a machine with more memory"
+        )
         _checked(facts, entries, path)
         file.seek(0)
         data = file.read()
@@ -221,7 +224,7 @@ def _is_newer(facts: dict[str, Any]) -> bool:
 def _require_kind(facts: dict[str, Any], path: Place, kind: str) -> None:
     if _is_newer(facts):
         raise NewerFormatError(
-            f"{path} has format {facts['format']}, and this version of eigengap reads up to "
+            f"{bare(path)} has format {facts['format']}, and this version of eigengap reads up to "
             f"{FORMAT}: a later version wrote it. Install that one"
         )
     found = facts.get("kind")
@@ -231,7 +234,9 @@ def _require_kind(facts: dict[str, Any], path: Place, kind: str) -> None:
     ):
         raise _damaged(path, "it has no table of contents that eigengap wrote")
     if found != kind:
-        raise CorruptFileError(f"{path} is not a {kind} but a {found!s:.40}; give another path")
+        raise CorruptFileError(
+            f"{bare(path)} is not a {kind} but a {bare(found):.40}; give another path"
+        )
 
 
 def _digest(arrays: Arrays, kind: str, text: str) -> str:
@@ -256,5 +261,5 @@ def _plain(array: NDArray[Any]) -> NDArray[Any]:
 
 def _damaged(path: Place, why: str) -> CorruptFileError:
     return CorruptFileError(
-        f"{path} is damaged, or was never such a file: {why}. Give another path"
+        f"{bare(path)} is damaged, or was never such a file: {why}. Give another path"
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eigengap.printable import bare
+
 LONGEST = 60  # characters of a name or value that a message shows
 
 
@@ -43,4 +45,4 @@ def first_repeated(names: Sequence[str]) -> str | None:
 def _escaped(char: str) -> str:
     if char in '"\\':
         return "\\" + char
-    return char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+    return bare(char)

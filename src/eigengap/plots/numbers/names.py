@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from eigengap.printable import bare
+
 LONGEST = 32  # characters of a name in a chart
 NAMELESS = "(no name)"
 
@@ -47,7 +49,7 @@ def label(name: Any, longest: int = LONGEST) -> str:
     """
     text = name if isinstance(name, str) else str(name)
     cut = text[: longest + 1]  # before escaping: it may be very long
-    shown = "".join(_escaped(char) for char in cut).strip()
+    shown = bare(cut).strip()
     if len(text) > longest or len(shown) > longest:
         shown = shown[: longest - 1] + "…"
     return not_markup(safe_value(shown)) or NAMELESS
@@ -103,7 +105,3 @@ def listed(items: Sequence[str], most: int = 5) -> str:
     """
     shown = ", ".join(items[:most])
     return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
-
-
-def _escaped(char: str) -> str:
-    return char if char.isprintable() else char.encode("unicode_escape").decode("ascii")

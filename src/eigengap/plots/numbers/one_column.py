@@ -11,6 +11,7 @@ from eigengap.extras import MissingExtraError
 from eigengap.sources import lies_elsewhere
 from eigengap.sources.base import Source
 from eigengap.sources.dask import is_dask
+from eigengap.sources.files.arrow_paths import native, packed_by
 from eigengap.sources.frames import library_of
 from eigengap.sources.wording import quote
 
@@ -70,10 +71,11 @@ def _of_parquet(path: str, name: str) -> list[Any]:
         from pyarrow import parquet
     except ImportError as error:
         raise MissingExtraError("reading Parquet", "pyarrow", "files") from error
-    names = parquet.read_schema(path).names
+    file = parquet.ParquetFile(native(path))
+    names = file.schema_arrow.names
     if name not in names:
         raise _no_such(name, names, path)
-    return list(parquet.ParquetFile(path).read(columns=[name]).column(0).to_pylist())
+    return list(file.read(columns=[name]).column(0).to_pylist())
 
 
 def _of_csv(path: str, name: str) -> list[Any]:
@@ -84,7 +86,7 @@ def _of_csv(path: str, name: str) -> list[Any]:
         raise MissingExtraError("reading CSV", "pyarrow", "files") from error
     from eigengap.sources.files.csv_dialect import look_at
 
-    with pa.input_stream(path) as stream:
+    with pa.input_stream(native(path), compression=packed_by(path)) as stream:
         head = bytes(stream.read(HEAD))
     whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
     dialect = look_at(path, whole, frozenset())
@@ -92,7 +94,7 @@ def _of_csv(path: str, name: str) -> list[Any]:
     if names.count(name) != 1:
         raise _no_such(name, names, path)
     kept = str(names.index(name))
-    with pa.input_stream(path) as stream:
+    with pa.input_stream(native(path), compression=packed_by(path)) as stream:
         stream.read(dialect.start)
         table = csv.read_csv(
             stream,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from eigengap.extras import MissingExtraError
 from eigengap.sources.array import F8
 from eigengap.sources.checks import EXACT, resolve_columns, tell_of_rounded
+from eigengap.sources.files.arrow_paths import native
 from eigengap.sources.files.columns import Columns, in_blocks
 from eigengap.sources.files.csv_aside import NOTHING, Aside, Beside
 from eigengap.sources.files.csv_cells import GAPS
@@ -78,7 +79,7 @@ class CsvReader(FileReader):
         except ImportError as error:
             raise MissingExtraError("reading CSV", "pyarrow", "files") from error
         try:
-            with pa.input_stream(str(self._path), compression=self._compression) as stream:
+            with pa.input_stream(native(self._path), compression=self._compression) as stream:
                 yield stream
         except (pa.ArrowException, OSError) as error:
             raise UnreadableError(self.where, f"it cannot be read to its end ({error})") from error

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from eigengap.extras import MissingExtraError
 from eigengap.sources.array import F4, F8
 from eigengap.sources.checks import resolve_columns
+from eigengap.sources.files.arrow_paths import native
 from eigengap.sources.files.columns import Blocks, arrow_to_float, foreign_kind, write_across
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.refusal import choice, refuse_columns
@@ -62,7 +63,7 @@ class ParquetReader(FileReader):
             raise MissingExtraError("reading Parquet", "pyarrow", "files") from error
         try:
             return parquet.ParquetFile(
-                self._path,
+                native(self._path),
                 buffer_size=buffer,
                 pre_buffer=False,  # or the whole row group would be read before its first row
                 page_checksum_verification=True,
