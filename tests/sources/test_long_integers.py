@@ -70,7 +70,9 @@ def told(table) -> list[str]:
     with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
         PCA(1).fit(table)
-    return [str(w.message) for w in record if "2^53" in str(w.message)]
+    found = [w for w in record if "2^53" in str(w.message)]
+    assert all(w.filename == __file__ for w in found)  # also where another thread reads
+    return [str(w.message) for w in found]
 
 
 @pytest.mark.parametrize("name", IN_MEMORY)

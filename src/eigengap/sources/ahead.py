@@ -8,6 +8,8 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import Any, TypeVar
 
+from eigengap.warn import Told, listening, warn
+
 T = TypeVar("T")
 
 PATIENCE = 0.1  # seconds between two looks at whether anybody still wants the next block
@@ -22,10 +24,16 @@ def ahead(parts: Iterator[T], depth: int = 1) -> Iterator[T]:
     """
     waiting: Queue[Any] = Queue(maxsize=depth)
     stop = Event()
-    thread = Thread(target=_read, args=(parts, waiting, stop), name="eigengap-ahead", daemon=True)
+    heard: list[Told] = []  # while reading, to be given out where the rows are asked for
+    thread = Thread(
+        target=_read, args=(parts, waiting, stop, heard), name="eigengap-ahead", daemon=True
+    )
     thread.start()
     try:
         while (taken := waiting.get()) is not _END:
+            while heard:
+                told = heard.pop(0)
+                warn(told.message, told.category)
             if isinstance(taken, _Raised):
                 raise taken.error
             yield taken
@@ -43,12 +51,14 @@ class _Raised:
         self.error = error
 
 
-def _read(parts: Iterable[Any], waiting: Queue[Any], stop: Event) -> None:
+def _read(parts: Iterable[Any], waiting: Queue[Any], stop: Event, heard: list[Told]) -> None:
     iterator = iter(parts)
     try:
         with closing(iterator) if hasattr(iterator, "close") else _Nothing():  # type: ignore[type-var]
             while not stop.is_set():
-                part = next(iterator, _END)
+                with listening() as told:
+                    part = next(iterator, _END)
+                heard += told
                 _put(part, waiting, stop)
                 if part is _END:
                     return
