@@ -78,7 +78,8 @@ def column_variances(X: np.ndarray, w: np.ndarray) -> np.ndarray:
     m = ~np.isnan(X)
     total = w @ m
     mean = w @ np.where(m, X, 0.0) / total
-    return w @ np.where(m, X - mean, 0.0) ** 2 / total
+    constant = np.nanmax(X, axis=0) == np.nanmin(X, axis=0)  # whatever the mean was rounded to
+    return np.where(constant, 0.0, w @ np.where(m, X - mean, 0.0) ** 2 / total)
 
 
 def noise_floor(X: np.ndarray, w: np.ndarray, noise: str) -> np.ndarray:
