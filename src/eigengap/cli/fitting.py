@@ -89,7 +89,10 @@ def loaded(table: Table) -> Any:
     else:
         packed = table.readers[0]._compression if table.readers else None
         size = GROWS[packed] * (source.reader.bytes_per_pass or 0)
-    if size > LOADED_SHARE * free_memory():
+    most = LOADED_SHARE * free_memory()
+    if size > most:
+        return source
+    if 8.0 * source.seen().rows * source.n_features > most:  # it was packed more tightly
         return source
     return ArraySource(source.collect(), names=source.names)
 

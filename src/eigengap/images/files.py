@@ -38,10 +38,12 @@ from eigengap.images.tiff import (
     tiff_bytes,
     trouble,
 )
+from eigengap.memory import DoesNotFitError, require_memory
 from eigengap.part_files import target_of
 from eigengap.persistence.atomic import write_atomically
 from eigengap.printable import bare
 from eigengap.sources.reader import UnreadableError
+from eigengap.sources.wording import whole
 from eigengap.warn import warn
 
 READABLE = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
@@ -100,6 +102,8 @@ def read_file(path: str | os.PathLike[str]) -> Read:
         found = _read(data, where)
     except DamagedError as error:
         raise UnreadableError(where, str(error)) from None
+    except DoesNotFitError:
+        raise
     except MemoryError:
         raise UnreadableError(where, "the picture in it needs more memory than there is") from None
     if found.inks:
@@ -124,12 +128,13 @@ def _read(data: bytes, where: str) -> Read:
         with _in_silence(is_tiff(data)), _opened(data) as picture:
             pages = _pages(picture, data)
             picture.seek(0)
+            _require_memory(picture, where)
             pixels = _array(picture, data, where)
             # Pillow has turned a TIFF already by the time it is loaded, and taken the note away.
             upright = _upright(pixels, picture.getexif().get(274, 1))
             seen_through = pixels.ndim == 3 and pixels.shape[2] in (2, 4)
             return Read(upright, seen_through, pages, inks=picture.mode == "CMYK")
-    except UnreadableError:
+    except (UnreadableError, DoesNotFitError):
         raise
     except Image.UnidentifiedImageError:
         raise UnreadableError(where, trouble(data) or NO_PICTURE) from None
@@ -139,6 +144,18 @@ def _read(data: bytes, where: str) -> Read:
         ) from None
     except FAULTS as error:
         raise UnreadableError(where, f"the picture in it is damaged ({error})") from error
+
+
+def _require_memory(picture: Any, where: str) -> None:
+    """Refuse a picture that memory does not hold before it is unpacked: a small file may be one."""
+    w, h = picture.size
+    width = 1 if picture.mode in ("1", "L", "P", "LA", "RGB", "RGBA", "CMYK", "YCbCr") else 4
+    deep = 2 if ";16" in _rawmode(picture) else width
+    require_memory(
+        3.0 * deep * h * w * len(picture.getbands()),  # Pillow's pixels, ours, and those upright
+        f"reading the picture of {w} x {h} pixels in {whole(where)}",
+        "make it smaller with another program, or cut it into tiles",
+    )
 
 
 def _opened(data: bytes) -> Any:

@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
+from eigengap.memory import require_memory
 
 TYPES = ("uint8", "uint16", "float32", "float64")
 FLOAT32 = 1e-30, 1e30  # units of which float32 holds standard deviations, small ones too
 SMALLEST = float(np.nextafter(0.0, 1.0))
+DENOISING, FILLING = 36, 96  # bytes for each sample at the height of the work, measured
 MOST_CHANNELS_FIRST, MANY_CHANNELS = 4, 16
 
 
@@ -104,6 +106,7 @@ def as_picture(image: Any, mask: Any, opacity: bool | None) -> Picture:
             gaps = gaps | _per_entry(one, given.shape)
     if given.dtype.kind == "f":
         gaps = gaps | np.isnan(values)
+    _require_memory(given.shape, bool(gaps.any()))
     if _has_opacity(given, opacity):
         if opacity is None:
             _require_opacity(given, None if mask is None else _per_entry(mask, given.shape))
@@ -112,6 +115,15 @@ def as_picture(image: Any, mask: Any, opacity: bool | None) -> Picture:
         _require_finite(values, gaps)
     _require_seen(gaps, mask is not None)
     return _normalised(given, values.astype(np.float64), gaps)
+
+
+def _require_memory(shape: tuple[int, ...], gappy: bool) -> None:
+    h, w, c = (*shape, 1)[:3]
+    require_memory(
+        float(FILLING if gappy else DENOISING) * h * w * c,
+        f"restoring a picture of {w} x {h} pixels with {c} channel{'s' * (c > 1)}",
+        "cut it into tiles that overlap by some pixels and restore each, or make it smaller",
+    )
 
 
 def _normalised(given: NDArray[Any], work: Array, gaps: NDArray[np.bool_]) -> Picture:

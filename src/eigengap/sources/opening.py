@@ -19,7 +19,7 @@ from eigengap.sources.files.address import Address, find
 from eigengap.sources.files.csv_aside import Aside
 from eigengap.sources.files.formats import KNOWN, format_of
 from eigengap.sources.reader import Reader, UnreadableError
-from eigengap.sources.stream import BLOCK_BYTES, StreamSource
+from eigengap.sources.stream import StreamSource
 from eigengap.sources.wording import quote, whole
 from eigengap.warn import warn
 
@@ -42,7 +42,7 @@ def open_source(
     sample_weight: Any = None,
     sample_dim: Hashable | None = None,
     variable: Hashable | None = None,
-    block_bytes: int = BLOCK_BYTES,
+    block_bytes: int | None = None,
     block_rows: int | None = None,
 ) -> Source:
     """A file, or many, as a table that every estimator reads in blocks, never as a whole.
@@ -72,8 +72,10 @@ def open_source(
     sample_dim, variable : names, default=None
         Of a field: the dimension whose positions are the rows (None: the first), and which variable
         of several.
-    block_bytes : int, default=32 MiB
-        Size of a block as float64. Some five blocks are in memory at a time.
+    block_bytes : int, default=None
+        Size of a block as float64; by default 32 MiB, or less where the machine, the container or
+        EIGENGAP_MEMORY leaves little memory. Some ten blocks, and twenty for each thread, are in
+        memory at a time.
     block_rows : int, default=None
         Rows of a block, instead of `block_bytes`.
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap import memory
 from eigengap.blas import sharing
 from eigengap.linalg import Array
 from eigengap.memory import free_memory, require_memory
@@ -32,7 +33,7 @@ from eigengap.sources.memo import MemoisedSource, Several
 from eigengap.sources.reader import Reader, UnreadableError
 from eigengap.sources.wording import whole
 
-BLOCK_BYTES = 32 << 20  # of float64 values; a fit holds some five of these at a time
+BLOCK_BYTES = 32 << 20  # of float64 values, where memory allows (`memory.block_bytes`)
 KEPT_SHARE = 0.25  # of the free memory that prepared blocks may fill
 
 
@@ -48,7 +49,7 @@ class StreamSource(MemoisedSource, BlockedSource):
         *,
         weight: Array | None = None,
         codes: tuple[float, ...] = (),
-        block_bytes: int = BLOCK_BYTES,
+        block_bytes: int | None = None,
         block_rows: int | None = None,
     ) -> None:
         self.reader, self.where = reader, reader.where
@@ -61,7 +62,8 @@ class StreamSource(MemoisedSource, BlockedSource):
         self._told_of_rounded = False
         self._known = {}
         self._skips_empty = False
-        self.rows_per_block = block_rows or max(1, block_bytes // (8 * max(1, self.n_features)))
+        size = BLOCK_BYTES if block_rows else block_bytes or memory.block_bytes(BLOCK_BYTES)
+        self.rows_per_block = block_rows or max(1, size // (8 * max(1, self.n_features)))
         self._most_kept = KEPT_SHARE * free_memory()
         if self.n_rows is not None:
             self._check_length(self.n_rows)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap import memory
 from eigengap.sources.base import SeenCells
 from eigengap.sources.checks import as_weight, missing_codes
 from eigengap.sources.fields.grid import listed
@@ -34,7 +35,7 @@ def field_source(
     columns: Any = None,
     missing_values: Any = nan,
     sample_weight: Any = None,
-    block_bytes: int = BLOCK_BYTES,
+    block_bytes: int | None = None,
     block_rows: int | None = None,
 ) -> FieldSource:
     """A labelled field as a table that any estimator reads in blocks.
@@ -102,10 +103,11 @@ def field_source(
     if block_rows is not None and block_rows < 1:
         raise ValueError(f"block_rows must be at least 1, got {block_rows}")
     n = sum(layout.lengths)
+    size = block_bytes or memory.block_bytes(BLOCK_BYTES)
     options: dict[str, Any] = {
         "weight": as_weight(sample_weight, n),
         "codes": missing_codes(missing_values),
-        "block_rows": block_rows or max(1, block_bytes // (8 * layout.grid.size)),
+        "block_rows": block_rows or max(1, size // (8 * layout.grid.size)),
     }
     warn_of_rereading(layout, options["block_rows"])
     reader = FieldReader(places, layout, layout.grid)

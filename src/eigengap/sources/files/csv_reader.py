@@ -23,7 +23,7 @@ from eigengap.sources.files.csv_aside import NOTHING, Aside, Beside
 from eigengap.sources.files.csv_cells import GAPS
 from eigengap.sources.files.csv_dialect import look_at, newline_of
 from eigengap.sources.files.csv_faults import first_fault, refuse_text_columns, require_even
-from eigengap.sources.files.csv_rows import chunks
+from eigengap.sources.files.csv_rows import QUOTE, chunks, count_rows
 from eigengap.sources.files.csv_wide import wide_rows
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.refusal import choice
@@ -188,6 +188,11 @@ class CsvReader(FileReader):
             except pa.ArrowException:
                 raise self._fault(chunk, line, error) from None
             slow.update(j for j in self._chosen if self._is_odd(table.column(str(j))))
+        if QUOTE not in chunk and table.num_rows != count_rows(chunk, self._dialect.newline):
+            # Of pyarrow's threads: once, pieces of a chunk were gone without a word.
+            table = self._parsed(chunk, slow, in_one=True)
+            if table.num_rows != count_rows(chunk, self._dialect.newline):
+                raise self._fault(chunk, line, RuntimeError("rows were lost"))
         for batch in table.to_batches():
             columns = [self._column(batch.column(k)) for k in range(batch.num_columns)]
             if any(column is None for column in columns):
@@ -209,21 +214,22 @@ class CsvReader(FileReader):
                     self._told_of_rounded = True
                     return
 
-    def _parsed(self, chunk: bytes, as_text: set[int]) -> Any:
+    def _parsed(self, chunk: bytes, as_text: set[int], in_one: bool = False) -> Any:
         """The chosen columns as float64, or as bytes where cells have to be looked at singly."""
         import pyarrow as pa
         from pyarrow import csv
 
-        single = as_text or b'"' in chunk or len(chunk) < 2 * PARSED
+        single = in_one or as_text or QUOTE in chunk or len(chunk) < 2 * PARSED
         kinds = {str(j): pa.binary() if j in as_text else pa.float64() for j in self._chosen}
         return csv.read_csv(
             pa.BufferReader(chunk),
             read_options=csv.ReadOptions(
                 column_names=[str(j) for j in range(self._dialect.n_columns)],
                 block_size=len(chunk) + 1 if single else PARSED,
+                use_threads=not in_one,
             ),
             parse_options=csv.ParseOptions(
-                delimiter=self._dialect.separator, newlines_in_values=b'"' in chunk
+                delimiter=self._dialect.separator, newlines_in_values=QUOTE in chunk
             ),
             convert_options=self._dialect.cells.to_arrow(kinds),
         )

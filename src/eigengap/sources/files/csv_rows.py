@@ -39,6 +39,18 @@ def chunks(
         yield rest, line
 
 
+def count_rows(buffer: bytes, newline: bytes) -> int:
+    """Rows of a buffer of whole rows without quotes; empty lines are none.
+
+    >>> count_rows(b"1,2\\r\\n\\r\\n3,4", b"\\n")
+    2
+    """
+    lines = buffer.count(newline) + (not buffer.endswith(newline))
+    if newline * 2 not in buffer and b"\r" not in buffer and not buffer.startswith(newline):
+        return lines
+    return len(re.findall(rb"[^\r\n]+", buffer))
+
+
 def last_row_end(buffer: bytes, newline: bytes) -> int:
     """Length of the whole rows at the beginning of the buffer, which begins with a row."""
     if QUOTE not in buffer:
