@@ -17,7 +17,7 @@ MODELS = {
     "GPLVM": lambda: eg.GPLVM(2, kernel="linear"),
     "ICA": lambda: eg.ICA(2, random_state=0),
     "KernelPCA": lambda: eg.KernelPCA(2, kernel="rbf", fit_inverse_transform=True),
-    "KernelPCA-linear": lambda: eg.KernelPCA(2),
+    "KernelPCA-linear": lambda: eg.KernelPCA(2, preimage="fixed_point"),
     "PCA": lambda: eg.PCA(2),
     "PCA-scaled": lambda: eg.PCA(2, scale=True, whiten=True),
     "PPCA": lambda: eg.PPCA(2),

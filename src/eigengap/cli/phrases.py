@@ -132,7 +132,10 @@ RULES = _rules(
     (r"\bn_components\b", "the number of components (-k)"),
     (r"The '(\w+)' parameter of (\w+)", r"--set \1 of \2"),
     (r"sample_weight \* .*$", ""),
-    (r"PPCA also takes a noise_variance", "-m ppca also takes --set noise_variance=..."),
+    (
+        r"give PPCA a noise_variance above 0",
+        "give -m ppca one above 0 (--set noise_variance=...)",
+    ),
     (r"rescale the data, for instance divide that column by", "beforehand divide it by"),
     (r"rescale the data, for instance X ([*/]) (\S+)", _rescale),
     (r"FactorAnalysis\(noise=\"student\"\)", "-m fa --set noise=student"),

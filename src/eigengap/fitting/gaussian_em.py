@@ -244,7 +244,8 @@ class _Problem:
         Loadings are drawn for the columns in the order of what `first` explains of them, so that
         a table with its columns in another order starts from the same points.
         """
-        is_cheap = self.constraints.noise == "diagonal" and self.cells <= CHEAP_CELLS
+        observed = int(np.sum(self.source.seen().per_column))  # whatever the rows weigh
+        is_cheap = self.constraints.noise == "diagonal" and observed <= CHEAP_CELLS
         few = CHEAP_STARTS if is_cheap and options.tol < LOOSE else 1
         rng = np.random.default_rng(options.seed)
         order = np.argsort(np.einsum("jq,jq->j", first.W, first.W), kind="stable")
