@@ -104,6 +104,11 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
         eg.ClassicalMDS(2, metric="precomputed").fit(distances()),
         distances(),
     ),
+    "ClassicalMDS-gaps": lambda: (eg.ClassicalMDS(2).fit(GAPPY), GAPPY),
+    "ClassicalMDS-boolean": lambda: (
+        eg.ClassicalMDS(2, metric="jaccard").fit((FULL > 2.0).astype(float)),
+        (FULL > 2.0).astype(float),
+    ),
     "ClassicalMDS-weights": lambda: (
         eg.ClassicalMDS(2, metric="manhattan", correction="cailliez").fit(
             FULL, sample_weight=WEIGHT - 1.0

@@ -211,6 +211,8 @@ class Spec:
             return dtype.kind in "iu"
         if dtype.kind == "f":
             return dtype.itemsize >= 4
+        if dtype.kind == "b" and "truth" in self.marks:
+            return True
         return "*" in self.marks or (not self.letters and dtype.kind in "iu")
 
     def _no_index(self, array: NDArray[Any], sizes: dict[str, int]) -> str:

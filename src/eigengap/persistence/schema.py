@@ -5,7 +5,7 @@ One line for each field that other code relies on. A line is words:
 - letters are the dimensions of an array, equal letters equal lengths within one value (in an
   estimator d is `n_features_in_`); no letter is a single number;
 - `+` positive, `0+` not negative; arrays are of floats, but for `int`, `bool`, and `<q`, integers
-  that count something of length q;
+  that count something of length q; `truth` floats or truth values;
 - numbers are finite, and small enough for their squares to be; `~` finite is enough (variances,
   weights), `?` some may be NaN (data), `*` anything goes (bounds, traces); `++` positive, and their
   inverses as well;
@@ -25,7 +25,7 @@ Table = Mapping[str, Mapping[str, str]]
 VALUES: Table = {
     "_neighbours.Neighbours": {"rows": "n c ?"},
     "_neighbours.Search": {"n_neighbors": "+ none", "radius": "+ none", "p": "+"},
-    "_distances.RowDistances": {"rows": "n c ? none"},
+    "_distances.RowDistances": {"rows": "n c ? truth none"},
     "affine.AffineMap": {"A": "k d", "B": "d k", "mean": "d"},
     "base.Block": {"values": "n d ?", "weight": "n 0+ ~ none", "cell_sd": "n d 0+ none"},
     "bayesian.BayesianLinearGaussian": {"W": "d q", "mu": "d", "cov": "d r r ~"},
@@ -130,12 +130,13 @@ VALUES: Table = {
     "reference.Reference": {"n": "+ *", "n_seen": "+ *", "h": "0+", "nu_1": "+ *", "q": "0+",
                             "pooled": "0+"},
     "rotation.Rotation": {"loadings": "d q", "T": "q q", "phi": "q q"},
-    "signed_spectrum.SignedSpectrum": {"lam": "m ~", "positive": "0+ ~", "rank": "0+"},
+    "signed_spectrum.SignedSpectrum": {"lam": "m ~", "positive": "0+ ~", "rank": "0+ none"},
     "spectrum.Spectrum": {"lam": "m 0+ ~", "total": "0+ ~", "sum_w": "++ ~", "d": "0+"},
     "structure.Structure": {"longest": "m *  none", "margin": "~", "cap": "*"},
     "student.StudentLinearGaussian": {"W": "d q", "mu": "d", "psi": "d 0+ ~", "nu": "+ *"},
     "whitening.Whitening": {
-        "map.A": "k d",
+        "map": "@affine.AffineMap columns.ColumnMap",
+        "map.mean": "d",
         "model.W": "d q",
         "variance": "v 0+ ~",
         "unit": "d +",
@@ -174,7 +175,7 @@ ESTIMATORS: Table = {
         "constant_": "! none @distances.AdditiveConstant",
         "density_": "none @linear_gaussian.LinearGaussian",
         "distances_": "none @_distances.RowDistances",
-        "distances_.rows": "r d ? none",
+        "distances_.rows": "r d ? truth none",
         "model_.means": "r ~",
     },
     "ColumnMeans": {"mean_": "! d", "degrees_": "! d +", "scale_": "! d 0+"},
@@ -240,7 +241,7 @@ ESTIMATORS: Table = {
     },
     "LowRankImputer": {
         "estimator_": "! @imputer",
-        "std_factors_": "! d +",
+        "std_factors_": "! d 0+",
         "whole_": "! d bool",
         "bounds_": "! 2 d *",
         "indicator_features_": "! f <d",
@@ -282,6 +283,6 @@ ESTIMATORS: Table = {
     },
     "Whitener": {
         "result_": "! @whitening.Whitening",
-        "result_.map.A": "k d",
+        "result_.unit": "d +",
     },
 }
