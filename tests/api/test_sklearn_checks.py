@@ -160,7 +160,7 @@ def listed_by_default():
     return defaults + [
         pytest.param(estimator, check, id=f"{type(estimator).__name__}-student-{label(check)}")
         for kind in (eigengap.PPCA, eigengap.FactorAnalysis)
-        for estimator, check in yielded(kind(1, noise="student", max_iter=100))
+        for estimator, check in yielded(kind(1, noise="student", tol=1e-8))
     ]
 
 

@@ -121,7 +121,6 @@ VALUES: Table = {
         "units.shift": "d",
         "parameters.W": "d q",
         "expected.squares": "d 0+ ~",
-        "log_likelihood": "~",
     },
     "online_em.Units": {"shift": "d", "base": "d +", "common": "d +", "variance": "d 0+ ~"},
     "online_rows.Kept": {"values": "k d ?", "weight": "k 0+ ~"},
