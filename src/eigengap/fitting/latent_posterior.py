@@ -237,7 +237,13 @@ def _drawn(
     d = Y.shape[1]
     normal = _deviates(K * EACH, q).reshape(EACH, K, q).swapaxes(0, 1)
     # P = L L', so that L'^-1 e has covariance P^-1.
-    spread = np.linalg.inv(np.linalg.cholesky(precision))
+    try:
+        spread = np.linalg.inv(np.linalg.cholesky(precision))
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "the latents of a row cannot be told apart in float64: their precision is not positive "
+            "definite. The rows, or the model, are out of all range; fit with scale=True"
+        ) from None
     Z = (centres[:, :, None] + normal @ spread).reshape(n, K * EACH, q)
     mean, variance = predictions(model, Z.reshape(-1, q), np.repeat(own, K * EACH))
     mean, variance = mean.reshape(n, -1, d), variance.reshape(n, -1, d)

@@ -261,8 +261,8 @@ def _require_stream(held: Mapping[str, Any]) -> None:
     d = len(held["origin"])
     if held["moments"].n_gaps or (held["n_gappy"] > 0) != (held["gappy_w"] > 0):
         raise WrongValueError("online.Stream has rows that are complete and are not")
-    widths = [block.values.shape[1] for block in held["waiting"]]
-    if any(width != d for width in widths) or held["patterns"].rows.shape[1] != d + 1:
+    shapes = [block.values.shape for block in held["waiting"]]
+    if any(n == 0 or width != d for n, width in shapes) or held["patterns"].rows.shape[1] != d + 1:
         raise WrongValueError("online.Stream has batches of other columns")
 
 
