@@ -81,7 +81,7 @@ $(VENV)/.stamp-bench: EXTRAS := all,bench
 $(VENV)/.stamp-cli $(VENV)/.stamp-test $(VENV)/.stamp-docs $(VENV)/.stamp-bench: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "Installing eigengap[$(EXTRAS)] into $(VENV) (once; a minute or two) ..." >&2
 	@$(BIN)/python -m pip install -qq --editable '.[$(EXTRAS)]'
-	@touch $@
+	@touch $@ $(VENV)/.stamp-cli  # every set of extras holds those of the command line
 
 # uv is asked where pip cannot: the lowest versions, an archive built apart.
 $(VENV)/.stamp-uv: | $(VENV)/.stamp-venv
