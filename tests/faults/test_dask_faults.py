@@ -137,11 +137,13 @@ def test_a_task_that_never_returns_meets_a_limit(
 def test_workers_that_may_not_run_the_tasks(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "LOOK", 0.2)
     monkeypatch.setattr(running, "PATIENCE", 1.0)
+    # Rows of its own: what waits for a worker must not have the keys of another test's chunks.
+    rows = da.from_array(table() + 1.0, chunks=(60, D))
     with (
         dask.annotate(resources={"what no worker has": 1}),
         pytest.raises(ClusterError, match="has workers, but has run no task for 1 seconds"),
     ):
-        as_dask_source(lazy()).reduce(Moments.of)
+        as_dask_source(rows).reduce(Moments.of)
 
 
 def test_f2_a_block_that_always_kills_its_worker(client: Any) -> None:
