@@ -42,7 +42,7 @@ ESTIMATORS = (
 
 
 def frame(*names: str) -> pd.DataFrame:
-    return pd.DataFrame(X, columns=list(names))
+    return pd.DataFrame(X.copy(), columns=list(names))
 
 
 def said(ask: Callable[[], object]) -> str:
