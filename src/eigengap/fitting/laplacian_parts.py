@@ -72,7 +72,10 @@ def _spanning_forest(W: Any) -> tuple[NDArray[Any], NDArray[Any], Array]:
         return _grown(W)
     rank = np.empty(W.nnz)  # 1 for the heaviest: scipy takes 0 for no edge
     rank[np.argsort(-W.data, kind="stable")] = np.arange(1, W.nnz + 1)
-    ranks = scipy.sparse.csr_array((rank, W.indices, W.indptr), shape=W.shape)
+    # SciPy before 1.17 takes indices of 32 bits alone.
+    short = scipy.sparse.get_index_dtype((W.indices, W.indptr), check_contents=True)
+    parts = rank, W.indices.astype(short), W.indptr.astype(short)
+    ranks = scipy.sparse.csr_array(parts, shape=W.shape)
     tree = minimum_spanning_tree(ranks).tocoo()
     heaviest_first = np.sort(W.data)[::-1]
     return tree.row, tree.col, heaviest_first[tree.data.astype(np.int64) - 1]
