@@ -63,10 +63,12 @@ def test_others_read_it_too(tmp_path, X):
     for kind in KINDS[:4]:
         write(tmp_path / f"x.{kind}", X)
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), X)
-    frame = pd.read_csv(tmp_path / "x.csv")
+    frame = pd.read_csv(tmp_path / "x.csv", float_precision="round_trip")
     assert tuple(frame.columns) == NAMES
     np.testing.assert_allclose(frame, X, rtol=1e-15)
-    np.testing.assert_allclose(pd.read_csv(tmp_path / "x.csv.gz"), X, rtol=1e-15)
+    np.testing.assert_allclose(
+        pd.read_csv(tmp_path / "x.csv.gz", float_precision="round_trip"), X, rtol=1e-15
+    )
     table = pq.read_table(tmp_path / "x.parquet")
     assert table.column("b c").null_count == 2
 

@@ -261,7 +261,10 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         self.converged_ = found.converged
         self.stopped_early_ = found.stopped_early
         if rows_are_equal(source):
-            warn("all rows are equal, so that there is nothing for codes to tell", UserWarning)
+            warn(
+                "all rows are equal, so that there is nothing for the codes to describe",
+                UserWarning,
+            )
         tell_of_fit(found, options)
         return self
 
