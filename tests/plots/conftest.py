@@ -40,7 +40,9 @@ def truth() -> np.ndarray:
     """300 rows of 8 columns, of three components and noise."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3)) * [3.0, 2.0, 1.5] @ rng.normal(size=(3, 8))
-    return X + 0.5 * rng.normal(size=X.shape)
+    X = X + 0.5 * rng.normal(size=X.shape)
+    X.setflags(write=False)  # pandas 2 writes into the array that a frame was made of
+    return X
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +50,7 @@ def gappy(truth: np.ndarray) -> np.ndarray:
     rng = np.random.default_rng(1)
     X = np.where(rng.random(truth.shape) < 0.15, np.nan, truth)
     X[0] = truth[0]
+    X.setflags(write=False)
     return X
 
 

@@ -64,7 +64,7 @@ def test_summary_warns(gappy: np.ndarray) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_a_target_that_is_explained_entirely_is_called_so(truth: np.ndarray) -> None:
     """The noise of the target is at its floor: it is no column of X and has no name among them."""
-    X = pd.DataFrame(truth, columns=[f"c{j}" for j in range(8)])
+    X = pd.DataFrame(truth.copy(), columns=[f"c{j}" for j in range(8)])
     X.iloc[:9, 0] = np.nan
     y = truth[:, :1] + 0.0
     y[:30] = np.nan
