@@ -5,6 +5,7 @@ Never a raw RuntimeWarning on the way, nor another cause named.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 
 import numpy as np
@@ -87,3 +88,44 @@ def test_a_constant_is_not_said_to_drown_in_noise(model, constant):
     with warnings.catch_warnings():
         warnings.simplefilter("error", eg.UnitsWarning)
         model().fit(X)
+
+
+LARGEST = {
+    "KernelPCA": lambda X: eg.KernelPCA(2, kernel="cosine").fit(X),
+    "PCA": lambda X: eg.PCA(2).fit(X),
+    "Isomap": lambda X: eg.Isomap(2).fit(X),
+    "ClassicalMDS": lambda X: eg.ClassicalMDS(2, metric="cityblock").fit(X),
+}
+
+
+@pytest.mark.parametrize("way", LARGEST)
+def test_values_at_the_end_of_the_range_give_no_raw_warning(way):
+    with contextlib.suppress(ValueError):  # in words; a RuntimeWarning is no ValueError
+        LARGEST[way](low_rank() * 1e307)
+
+
+@pytest.mark.parametrize("landmarks", [None, 3])
+def test_scores_whose_own_kernel_overflows_are_refused_in_words(landmarks):
+    X = np.array([[2.0**63, 1.0], [2.0**64, 2.0], [5.0, 7.0], [2.0**63, 3.0]])
+    model = eg.KernelPCA(2, kernel="poly", fit_inverse_transform=True, landmarks=landmarks)
+    with pytest.raises(ValueError, match="the kernel overflows"):
+        model.fit(X)
+
+
+@pytest.mark.parametrize("constraint", ["equal", "at_most"])
+@pytest.mark.parametrize("size", [1e6, 1e12])
+def test_one_far_row_does_not_break_unfolding_on_landmarks(constraint, size):
+    X = np.vstack([low_rank(), [size, 0.0, 0.0, 0.0]])
+    model = eg.MaximumVarianceUnfolding(2, constraint=constraint, landmarks=5).fit(X)
+    assert np.all(np.isfinite(model.embedding_))
+
+
+@pytest.mark.parametrize("kind", [eg.PCA, eg.PPCA, eg.FactorAnalysis])
+def test_no_component_at_all_has_a_standard_deviation(kind):
+    """Without components an imputed value has the variance of its column, and of its mean."""
+    X = with_gaps(low_rank())
+    filled, sd = kind(0).fit(X).impute(X, return_std=True)
+    missing = np.isnan(X)
+    np.testing.assert_array_equal(sd[~missing], 0.0)
+    np.testing.assert_allclose(filled, np.where(missing, np.nanmean(X, axis=0), X))
+    assert np.all(sd[missing] > 0.0)

@@ -300,3 +300,11 @@ def test_coordinates_that_do_not_fit_back():
         mds.inverse_transform(np.zeros((3, 5)))
     with pytest.raises(AttributeError):
         ClassicalMDS(2, metric="manhattan").inverse_transform(np.zeros((3, 2)))
+
+
+def test_a_row_without_values_is_nan_and_said_so_where_the_metric_takes_none():
+    X = np.vstack([np.random.default_rng(0).normal(size=(12, 3)), np.full((1, 3), np.nan)])
+    with pytest.warns(UserWarning, match=r"1 row has no observed value \(row 12\).* are NaN"):
+        Z = ClassicalMDS(2, metric="cityblock").fit_transform(X)
+    assert np.isnan(Z[12]).all()
+    assert np.isfinite(Z[:12]).all()

@@ -29,7 +29,7 @@ from eigengap.estimators._features import (
 )
 from eigengap.estimators._neighbours import Neighbours, Search
 from eigengap.estimators._notebook import Shown
-from eigengap.estimators._whole import whole_table
+from eigengap.estimators._whole import warn_of_empty_rows, whole_table
 from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.neighbourhood import (
     DisconnectedError,
@@ -176,13 +176,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         if self._places_empty:
             row = np.full((1, self.n_features_in_), np.nan)
             self.embedding_[empty] = self._of_new(self._new_rows(ArraySource(row)))
-        many = f"{len(empty)} rows have" if len(empty) > 1 else "1 row has"
-        warn(
-            f"{many} no observed value (row {int(empty[0])}{' first' if len(empty) > 1 else ''}), "
-            f"and take{'' if len(empty) > 1 else 's'} no part in the fit: coordinates of such a "
-            "row are a guess",
-            UncertainNeighboursWarning,
-        )
+        warn_of_empty_rows(empty, self._places_empty, UncertainNeighboursWarning)
         return self.embedding_
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigengap.memory import free_memory
 from eigengap.sources import as_source
@@ -49,3 +50,17 @@ def whole_table(X: Any, method: str, **how: Any) -> ArraySource:
     )
     # Heavy rows were drawn more often, so that those drawn count the same.
     return ArraySource(source.sample(k, np.random.default_rng(0)), names=source.names)
+
+
+def warn_of_empty_rows(
+    rows: NDArray[np.intp], are_placed: bool, category: type[Warning] = UserWarning
+) -> None:
+    """Rows without any observed value take no part in a fit; are they placed all the same?"""
+    one = len(rows) == 1
+    first = f"row {int(rows[0])}{'' if one else ' first'}"
+    warn(
+        f"{len(rows)} {'row has' if one else 'rows have'} no observed value ({first}), and "
+        f"{'takes' if one else 'take'} no part in the fit: coordinates of such a row are "
+        f"{'a guess' if are_placed else 'NaN'}",
+        category,
+    )

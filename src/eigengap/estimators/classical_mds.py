@@ -26,7 +26,7 @@ from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
-from eigengap.estimators._whole import whole_table
+from eigengap.estimators._whole import warn_of_empty_rows, whole_table
 from eigengap.fitting.gaussian_em import EMOptions
 from eigengap.fitting.mds import (
     Dimensions,
@@ -308,6 +308,8 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         found = self._coordinates(as_source(rows))
         Z = np.full((len(values), found.shape[1]), np.nan)
         Z[known] = found
+        if np.any(empty := missing.all(axis=1)):
+            warn_of_empty_rows(np.flatnonzero(empty), are_placed=False)
         return Z
 
     @property

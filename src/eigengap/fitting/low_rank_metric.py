@@ -129,7 +129,7 @@ class _Shared:
         else:
             Q = problem.basis
             self._dense = True
-            self._factor = scipy.linalg.cho_factor(Q.T @ (M @ Q))
+            self._factor = _dense_factor(Q.T @ (M @ Q))
 
     def solve(self, G: Array) -> Array:
         if self._dense:
@@ -170,7 +170,7 @@ class _Reduced:
         M = J.T @ J
         flat = problem.laplacian(w) + scipy.sparse.diags_array(damping)
         M += np.kron(Q.T @ (flat @ Q), np.eye(r))
-        self._factor = scipy.linalg.cho_factor(M, overwrite_a=True)
+        self._factor = _dense_factor(M)
 
     def solve(self, G: Array) -> Array:
         return np.asarray(scipy.linalg.cho_solve(self._factor, G.ravel()).reshape(G.shape))
@@ -182,8 +182,19 @@ def _sparse_factor(M: Any) -> Any:
     try:
         return _superlu(M)
     except RuntimeError:  # springs so differ in stiffness that rounding leaves a pivot of 0
-        soft = ROUNDING * float(np.max(M.diagonal()))
-        return _superlu(M + soft * scipy.sparse.eye_array(M.shape[0]))
+        return _superlu(M + _rounding_of(M) * scipy.sparse.eye_array(M.shape[0]))
+
+
+def _dense_factor(M: Array) -> Any:
+    """Cholesky's, of a matrix that may be indefinite by rounding, for the same reason."""
+    try:
+        return scipy.linalg.cho_factor(M)
+    except np.linalg.LinAlgError:
+        return scipy.linalg.cho_factor(M + len(M) * _rounding_of(M) * np.eye(len(M)))
+
+
+def _rounding_of(M: Any) -> float:
+    return ROUNDING * float(np.max(M.diagonal()))
 
 
 def _superlu(M: Any) -> Any:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.memory import require_pairs
-from eigengap.models.kernels import RBF, Kernel, Linear, dense
+from eigengap.models.kernels import RBF, Kernel, KernelOverflowError, Linear, dense
 from eigengap.models.landmark import LandmarkMap, row_pieces
 from eigengap.sources.base import Block, Source
 
@@ -168,9 +168,9 @@ class _Sums:
             w = np.ones(len(X)) if block.weight is None else block.weight[piece]
             K = kernel.matrix(at.forward(X), points)
             R, weighted = X - origin, K.T * w
-            part = cls(
-                weighted @ K, weighted @ R, weighted.sum(axis=1), w @ R, float(w.sum()), origin
-            )
+            with np.errstate(over="ignore", invalid="ignore"):  # `_solved` refuses what overflows
+                square, cross, k = weighted @ K, weighted @ R, weighted.sum(axis=1)
+            part = cls(square, cross, k, w @ R, float(w.sum()), origin)
             total = part if total is None else total.merge(part)
         assert total is not None  # a block has rows
         return total
@@ -188,6 +188,8 @@ class _Sums:
 
 def _solved(K: Array, B: Array) -> Array:
     """K^-1 B for a positive matrix; least squares where it is singular (alpha = 0)."""
+    if not np.all(np.isfinite(K)):
+        raise KernelOverflowError
     try:
         return np.asarray(scipy.linalg.cho_solve(scipy.linalg.cho_factor(K), B))
     except np.linalg.LinAlgError:

@@ -235,7 +235,8 @@ def _prior_precision(model: LinearGaussian, noise: Array) -> Array:
     """
     q = model.q
     strength, T = np.linalg.eigh(model.W.T @ (model.W / noise[:, None]))
-    typical = np.maximum(strength / model.d, LEAST_STRENGTH * float(np.mean(strength)) / model.d)
+    least = LEAST_STRENGTH * float(np.sum(strength)) / max(q, 1)
+    typical = np.maximum(strength, least) / model.d
     prior = np.zeros((model.d, q + 1, q + 1))
     prior[:, :q, :q] = np.inf
     if np.any(typical > 0):

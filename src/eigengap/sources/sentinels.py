@@ -77,7 +77,8 @@ def _suspects(X: Array, dtype: np.dtype[Any]) -> list[tuple[int, float]]:
     low, high = np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
     suspects = []
     for edge in (low, high):
-        is_round = np.round(edge, 2).astype(dtype) == edge.astype(dtype)
+        with np.errstate(over="ignore"):  # numpy rounds by way of 100 times the number
+            is_round = np.round(edge, 2).astype(dtype) == edge.astype(dtype)
         round_ones = np.flatnonzero(is_round & (edge != 0.0) & (low < high))
         for j in round_ones:
             cells = X[:, j]
