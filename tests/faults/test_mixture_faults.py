@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
 
 from eigengap.estimators._base import NoiseFloorWarning
 from eigengap.estimators.mixture_ppca import DroppedComponentWarning, MixturePPCA
@@ -190,3 +191,15 @@ def test_hardly_more_rows_than_components(noise):
         model = MixturePPCA(4, 3, noise=noise, random_state=0, max_iter=200).fit(X)
     assert {w.category for w in told} & {NoiseFloorWarning, DroppedComponentWarning}
     assert_finite(model, X)
+
+
+@pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_one_column_without_latent_dimensions_is_a_mixture_of_gaussians(noise, missing):
+    """Against scikit-learn's, from the same clusters."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(40, 1)), rng.normal(size=(30, 1)) + 6.0])
+    table = np.vstack([X, np.full((3, 1), np.nan)]) if missing else X
+    model = MixturePPCA(2, 0, noise=noise, random_state=0).fit(table)
+    truth = GaussianMixture(2, covariance_type="full", tol=1e-9, reg_covar=0.0, max_iter=2000)
+    assert model.score(X) == pytest.approx(truth.fit(X).score(X), abs=1e-4)

@@ -226,3 +226,18 @@ def test_batches_of_one_value_are_constant():
     with pytest.warns(UserWarning, match="no variance"):
         assert model.explained_variance_ratio_ == [0.0]
     np.testing.assert_array_equal(model.mean_, 2.0)
+
+
+@pytest.mark.parametrize("kind", [PCA, PPCA, FactorAnalysis])
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_batch_of_rows_without_weight_changes_nothing(kind, missing):
+    X = np.random.default_rng(0).normal(size=(60, 4)) * [4, 3, 2, 1]
+    if missing:
+        X[::7, 1] = np.nan
+    weight = np.ones(60)
+    weight[[0, 17, 59]] = 0.0
+    rows, whole = kind(1), kind(1).partial_fit(X, sample_weight=weight)
+    for i in range(60):
+        rows.partial_fit(X[i : i + 1], sample_weight=weight[i : i + 1])
+    assert rows.n_samples_seen_ == whole.n_samples_seen_ == 57
+    np.testing.assert_allclose(rows.get_covariance(), whole.get_covariance(), rtol=1e-6, atol=1e-9)

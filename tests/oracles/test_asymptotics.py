@@ -1,5 +1,7 @@
 """Standard errors against formulas and derivatives that do not share the code."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -163,3 +165,16 @@ def test_one_factor_against_the_inverse_information():
     np.testing.assert_allclose(found.loadings.se.ravel(), se[:5], rtol=1e-6)
     np.testing.assert_allclose(found.mean.se, se[5:10], rtol=1e-6)
     np.testing.assert_allclose(found.noise_variance.se, se[10:] / fitted.model_.psi, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("d", "q", "seed"), [(3, 2, 2), (2, 1, 0), (3, 2, 5), (4, 3, 1)])
+def test_more_parameters_than_a_covariance_has_are_refused_with_missing_values(d, q, seed):
+    """The observed information, by differences, need not look singular: the count tells."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(200, q)) @ rng.normal(size=(q, d)) + 0.7 * rng.normal(size=(200, d))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", RuntimeWarning)
+        with pytest.raises(ValueError, match=r"do not determine all parameters|lies at its bound"):
+            confidence_intervals(eg.FactorAnalysis(q), X, method="asymptotic")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from eigengap import PPCA, FactorAnalysis
+from eigengap import PCA, PPCA, FactorAnalysis
+from eigengap.estimators._base import UnboundedLikelihoodWarning
 from eigengap.models.information import Evidence, information
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.predictive import Predictive
@@ -152,3 +153,49 @@ def test_intervals_of_small_tables_cover(kind, spread):
         cells += np.sum(gaps)
     assert inside["plug-in"] < 0.91 * cells
     assert 0.935 * cells < inside["impute"] < 0.965 * cells  # +- 3 standard errors of 5 000 cells
+
+
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize(("n", "d"), [(30, 10), (15, 8), (40, 1)])
+def test_as_many_components_as_columns_are_as_uncertain_as_one_fewer(n, d, scale):
+    """PCA() and PPCA(d) have the density of d - 1 components and noise."""
+    rng = np.random.default_rng(n)
+    X = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
+    new = np.where(rng.random((20, d)) < 0.3, np.nan, rng.normal(size=(20, d)))
+    filled, sd = PPCA(d - 1, scale=scale).fit(X).impute(new, return_std=True)
+    for model in (PCA(scale=scale), PPCA(d, scale=scale)):
+        both = model.fit(X).impute(new, return_std=True)
+        assert_allclose(both[0], filled, atol=1e-8 * np.ptp(X))
+        assert_allclose(both[1], sd, rtol=1e-6)
+    drawn = PCA(scale=scale).fit(X).sample_imputations(new, 200, random_state=0)
+    variance = np.var(list(drawn), axis=0)[np.isnan(new)]
+    assert 0.7 < np.median(variance / sd[np.isnan(new)] ** 2) < 1.4
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_standard_deviations_are_proportional_to_the_noise_however_small(missing):
+    """Nothing in a table but the noise sets their scale, once it is small beside the signal."""
+    rng = np.random.default_rng(0)
+    signal = rng.normal(size=(50, 3)) @ rng.normal(size=(3, 10))
+    error = rng.normal(size=signal.shape)
+    hidden = rng.random((30, 10)) < missing
+    new = np.where(np.arange(10) < 3, np.nan, 0.0)
+    relative = []
+    for sigma in (1e-2, 1e-3, 1e-4) if missing == 0.0 else (1e-1, 1e-2, 3e-3):
+        X = signal + sigma * error
+        model = PPCA(3).fit(np.where(hidden, np.nan, X[:30]))
+        relative.append(model.impute(X[30:] + new, return_std=True)[1][:, :3] / sigma)
+    for some in relative[1:]:
+        assert_allclose(some, relative[0], rtol=0.15)  # of order sigma, and of EM's tolerance
+
+
+def test_pca_without_noise_says_that_its_standard_deviations_are_too_small():
+    """More columns than rows: no residual is left to judge the parameters by."""
+    X = np.random.default_rng(0).normal(size=(12, 30))
+    new = X.copy()
+    new[:, 0] = np.nan
+    model = PCA().fit(X)
+    with pytest.warns(UnboundedLikelihoodWarning, match="leave out the uncertainty"):
+        model.impute(new, return_std=True)
+    with pytest.warns(UnboundedLikelihoodWarning, match="leave out the uncertainty"):
+        next(model.sample_imputations(new, 1))

@@ -250,7 +250,9 @@ def _statistic(smaller: float, larger: float) -> float:
     if twice < -2.0 * SHORT * abs(smaller):
         raise ValueError(
             f"the larger model has the smaller likelihood ({larger:.8g} against {smaller:.8g}): "
-            "its fit has stopped short; try a lower tol, a larger max_iter, or n_init > 1"
+            "its fit has stopped short (try a lower tol, a larger max_iter, or n_init > 1), or its "
+            "noise variances lie at their floor, where the test does not apply (test fewer "
+            "components)"
         )
     return max(float(twice), 0.0)
 

@@ -6,12 +6,13 @@ of a source. Fitted attributes are read off `model_`, `projection_` and `spectru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -165,6 +166,8 @@ class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEsti
         self.knows_cell_sd_ = source.has_cell_sd
         if self._shares_noise and unit is None:
             warn_of_units(source, fit.model.psi)
+        if self._shares_noise and self._promises_density:
+            warn_of_constants(source, source.reduce(ColumnMoments.of).variance)
         if self._noise_kind() == "diagonal":
             warn_of_few(source, fit.model.q)
         self._finish()
@@ -367,7 +370,7 @@ class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEsti
         check_is_fitted(self, "model_")
         if not return_std:
             return like_input(self, X, self._map(X, self.model_.conditional_mean, cell_sd))
-        predictive = self.predictive_
+        predictive = self._uncertainty()
         both = self._map(X, lambda *x: np.hstack(_mean_and_std(predictive, *x)), cell_sd)
         d = self.n_features_in_
         return like_input(self, X, both[:, :d]), like_input(self, X, both[:, d:])
@@ -398,7 +401,7 @@ class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEsti
         check_is_fitted(self, "model_")
         require_count("m", m, "tables")
         rng = _generator(random_state)
-        predictive = self.predictive_
+        predictive = self._uncertainty()
 
         def drawn() -> Any:
             sample = partial(_sample_conditional, predictive.draw(rng), rng)
@@ -447,6 +450,18 @@ class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEsti
     def predictive_(self) -> Predictive:
         """`model_` with the uncertainty of its parameters."""
         return Predictive.of(self.model_, self.evidence_)
+
+    def _uncertainty(self) -> Predictive:
+        """`predictive_`, with a warning where a class that promises no density has none to give."""
+        predictive = self.predictive_
+        if not self._promises_density and not np.any(predictive.noise > 0.0):
+            warn(
+                "the components leave no noise in the rows of the fit, so that standard deviations "
+                "of imputed values leave out the uncertainty of the parameters. "
+                + ways_to_noise(self.model_.q, self.spectrum_.sum_w).capitalize(),
+                UnboundedLikelihoodWarning,
+            )
+        return predictive
 
     # In float32 where the rows of the fit were, as scikit-learn has them; `model_`, `projection_`
     # and `spectrum_`, which everything is computed from, are float64.
@@ -612,15 +627,33 @@ def warn_of_units(source: Source, psi: Array) -> None:
     variance[judged] = np.nanvar(rows[:, judged], axis=0)
     drowned = np.flatnonzero((variance > 0) & (psi > DROWNED * variance))
     if len(drowned):
-        named = ", ".join(column(source.names, int(j)) for j in drowned[:MOST_NAMED])
-        more = f" and {len(drowned) - MOST_NAMED} more" if len(drowned) > MOST_NAMED else ""
         warn(
             "the noise variance, one for all columns, is far larger than the whole variance of "
-            f"column{'s' if len(drowned) > 1 else ''} {named}{more}: the columns differ too much "
+            f"{named_columns(source, drowned)}: the columns differ too much "
             "in size, and standard deviations of filled cells are wrong. Use scale=True, or a "
             "noise that differs by column (FactorAnalysis)",
             UnitsWarning,
         )
+
+
+def warn_of_constants(source: Source, variance: Array) -> None:
+    """Warn of constant columns, in which a noise variance that all columns share finds none."""
+    constant = np.flatnonzero(variance == 0.0)
+    if 0 < len(constant) < len(variance):
+        is_, it, makes = ("is", "it", "makes") if len(constant) == 1 else ("are", "they", "make")
+        warn(
+            f"{named_columns(source, constant)} {is_} constant: {it} {makes} the noise variance, "
+            "one for all columns, too small for the others, and their standard deviations with "
+            f"it. Leave {'it' if len(constant) == 1 else 'them'} out",
+            UnitsWarning,
+        )
+
+
+def named_columns(source: Source, which: Sequence[int] | NDArray[np.intp]) -> str:
+    """ "column a", or "columns a, b and 3 more"."""
+    named = ", ".join(column(source.names, int(j)) for j in which[:MOST_NAMED])
+    more = f" and {len(which) - MOST_NAMED} more" if len(which) > MOST_NAMED else ""
+    return f"column{'s' if len(which) > 1 else ''} {named}{more}"
 
 
 def _log_jacobian(fit: GaussianFit, unit: Array | None) -> float:

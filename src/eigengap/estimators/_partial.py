@@ -15,7 +15,12 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if
 
-from eigengap.estimators._base import LinearGaussianEstimator, warn_of_few, warn_of_units
+from eigengap.estimators._base import (
+    LinearGaussianEstimator,
+    warn_of_constants,
+    warn_of_few,
+    warn_of_units,
+)
 from eigengap.estimators._features import check_features, keep_features
 from eigengap.fitting.gaussian_em import GaussianFit
 from eigengap.fitting.online import Stream, complete, taken_in, together
@@ -135,8 +140,15 @@ class PartialFit(LinearGaussianEstimator):
         >>> bool(np.isclose(model.noise_variance_, PPCA(n_components=2).fit(X).noise_variance_))
         True
         """
+        counts = sample_weight is None or bool(
+            np.any(sample_weight)
+        )  # as one batch of many may not
         source = _in_memory(
-            as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+            as_source(
+                X,
+                sample_weight=sample_weight if counts else None,
+                missing_values=self.missing_values,
+            )
         )
         is_first = "_batches" not in self.__dict__ and "model_" not in self.__dict__
         if is_first:
@@ -146,7 +158,7 @@ class PartialFit(LinearGaussianEstimator):
             check_features(self, X, source)
             before = self.__dict__.get("_batches") or self._of_fit()
         self._require_components(source.n_features, before.stream)
-        block = _block(source)
+        block = _block(source) if counts else Block(source.collect()[:0], None, None, 0)
         codes = _codes(block, before)
         after = self._taken_in(before, block)
         for told in codes:  # before anything changes, for a warning may be an error
@@ -302,6 +314,8 @@ class PartialFit(LinearGaussianEstimator):
         self.evidence_ = stream.evidence(self._noise_kind(), self._fits_mean())
         if self._shares_noise and unit is None:
             warn_of_units(_of_size(stream), fit.model.psi)
+        if self._shares_noise and self._promises_density:
+            warn_of_constants(rows, stream.columns.variance)
         if self._noise_kind() == "diagonal":
             warn_of_few(rows, fit.model.q)
         elif stream.n_gappy == 0:

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import SHARED_CONSTRAINTS, NoiseFloorWarning
+from eigengap.estimators._base import SHARED_CONSTRAINTS, NoiseFloorWarning, named_columns
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._features import as_fitted
 from eigengap.estimators._latents import decoded
@@ -31,7 +31,7 @@ from eigengap.models.posterior import Posterior
 from eigengap.persistence.checkpoint import FileKeeper
 from eigengap.rank import most_factors
 from eigengap.sources.base import Source
-from eigengap.sources.wording import column
+from eigengap.statistics.moments import ColumnMoments
 from eigengap.warn import warn
 
 
@@ -267,20 +267,23 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     def _note(self, rows: Source, fit: GaussianFit) -> None:
         self.heywood_ = fit.at_floor
         if fit.at_floor:
-            warn(_heywood(rows, fit.at_floor), HeywoodWarning)
+            warn(_heywood(rows, fit), HeywoodWarning)
 
 
-def _heywood(source: Source, at_floor: tuple[int, ...]) -> str:
-    named = ", ".join(column(source.names, j) for j in at_floor[:10])
-    more = f" and {len(at_floor) - 10} more" if len(at_floor) > 10 else ""
-    if len(at_floor) == 1:
-        return (
-            f"Heywood case: the factors explain column {named} entirely (or it is constant), so "
-            "that its noise variance lies at the floor. Fewer factors, or leaving it out, gives a "
-            "proper solution"
+def _heywood(source: Source, fit: GaussianFit) -> str:
+    """Words for columns without noise of their own, constant ones apart."""
+    variance = source.reduce(ColumnMoments.of).variance
+    constant = [j for j in fit.at_floor if not variance[j] > 0.0]
+    explained = [j for j in fit.at_floor if variance[j] > 0.0]
+    said = []
+    if explained:
+        fewer = "Fewer factors, or leaving out" if fit.model.q > 1 else "Leaving out"
+        said.append(
+            f"Heywood case: the factors explain {named_columns(source, explained)} entirely, so "
+            "that the noise variance there lies at its floor. "
+            f"{fewer} such a column, may give a proper solution"
         )
-    return (
-        f"Heywood case: the factors explain columns {named}{more} entirely (or they are constant), "
-        "so that their noise variances lie at the floor. Fewer factors, or leaving them out, gives "
-        "a proper solution"
-    )
+    if constant:
+        are = "is" if len(constant) == 1 else "are"
+        said.append(f"{named_columns(source, constant)} {are} constant, without noise or loadings")
+    return "; ".join(said)

@@ -24,6 +24,7 @@ from eigengap.estimators._base import (
     _standard_deviations,
     mean_score,
     require_count,
+    warn_of_constants,
     warn_of_units,
 )
 from eigengap.estimators._checkpoint import (
@@ -253,6 +254,8 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         if self.noise == "isotropic" and unit is None:
             least = np.min([model.psi for model in fit.model.models], axis=0)
             warn_of_units(source, least)
+        if self.noise == "isotropic":
+            warn_of_constants(source, source.reduce(ColumnMoments.of).variance)
         self._warn(fit)
 
     def _ranks(self, source: Source) -> list[int] | None:

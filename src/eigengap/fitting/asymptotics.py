@@ -118,6 +118,10 @@ def _refuse(layout: Layout, model: LinearGaussian, fit_noise: bool) -> None:
             f"the model has {layout.size} parameters; asymptotic intervals need a matrix of that "
             f'size squared and are given up to {MOST_PARAMETERS}. Use method="bootstrap"'
         )
+    d, q = layout.d, layout.q
+    of_covariance = d * q - q * (q - 1) // 2 + (1 if layout.isotropic else d) * fit_noise
+    if of_covariance > d * (d + 1) // 2:  # differences of sums need not find this singular
+        raise ValueError(_UNIDENTIFIED)
     at_floor = np.flatnonzero(model.psi <= AT_FLOOR * model.variances())
     if fit_noise and len(at_floor):
         raise ValueError(

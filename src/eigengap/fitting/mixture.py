@@ -194,7 +194,7 @@ class _Fitting:
 
     def _one(self, K: int, ranks: Sequence[int]) -> MixtureParameters:
         """A model of all rows with room for a component's loadings and for K means."""
-        most = min(self.problem.d - 1, int(self.problem.sum_w) - 1)
+        most = max(min(self.problem.d - 1, int(self.problem.sum_w) - 1), 1)
         return single_start(self.problem, max(max(ranks), min(max(ranks) + K - 1, most)))
 
     def _single(self, q: int) -> _Settled:

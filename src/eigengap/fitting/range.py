@@ -57,8 +57,9 @@ def refuse_out_of_range(source: Source, total: float, fit_mean: bool) -> None:
         far = float(np.max(size)) / spread > 1e100
         table = "(X - numpy.nanmean(X, axis=0))" if far else "X"
         raise ValueError(
-            f"the variances underflow: the columns vary by {spread:.1e} at most, whose square is "
-            f"not a normal number; rescale the data, for instance {table} / {power_of_ten(spread)}"
+            f"the variances underflow: the columns vary by {spread:.1e} at most, and products of "
+            "such squares lose digits; rescale the data, for instance "
+            f"{table} / {power_of_ten(spread)}"
         )
 
 
@@ -77,5 +78,5 @@ def refuse_tiny_columns(source: Source, variance: Array) -> None:
     if len(varies):
         raise ValueError(
             f"the variance underflows in column {column(source.names, int(varies[0]))}: it varies "
-            "by less than about 1e-145, whose square is not a normal number; rescale it"
+            "by less than about 1e-145, and products of such squares lose digits; rescale it"
         )

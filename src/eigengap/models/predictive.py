@@ -64,9 +64,13 @@ class Predictive:
 
     @classmethod
     def of(cls, model: LinearGaussian, evidence: Evidence) -> Predictive:
-        """The uncertainty of a maximum likelihood fit to `evidence`."""
-        if near_exact.is_nearly_exact(model.W, model.psi + evidence.known):
-            # No noise: nothing is uncertain.
+        """The uncertainty of a maximum likelihood fit to `evidence`.
+
+        Where there is no noise, `knows_uncertainty` is False: parameters are taken for known.
+        """
+        if evidence.noise == "isotropic":
+            model = _with_noise_of_its_own(model)
+        if np.any(model.psi + evidence.known <= 0.0):
             certain = np.zeros((packed_size(model.q + 1), model.d))
             return cls(model, model.psi, np.full(model.d, np.inf), certain, evidence.noise)
         left = _share_left(evidence, model.q)
@@ -87,7 +91,7 @@ class Predictive:
         Seen cells are returned as they are, with variance 0.
         """
         rows = np.asarray(X)
-        if self._is_certain:
+        if not self.knows_uncertainty:
             return self.model.conditional(rows, cell_sd)
         mean = self.model.conditional_mean(rows, cell_sd)
         variance = np.zeros(mean.shape)
@@ -121,12 +125,16 @@ class Predictive:
             psi = self.noise * (degrees - 2.0) / rng.chisquare(degrees)
         return replace(model, W=model.W + error[:, :-1], mu=model.mu + error[:, -1], psi=psi)
 
-    # ---------------------------------------------------------------------------------------
-
     @property
-    def _is_certain(self) -> bool:
-        """Whether the parameters are taken for known."""
-        return not np.any(self.spread) and np.array_equal(self.noise, self.model.psi)
+    def knows_uncertainty(self) -> bool:
+        """Whether the uncertainty of the parameters is counted in.
+
+        Not where the fit leaves no residual to judge it by, nor where noise is given and there are
+        no loadings.
+        """
+        return bool(np.any(self.spread) or not np.array_equal(self.noise, self.model.psi))
+
+    # ---------------------------------------------------------------------------------------
 
     def _has_exact_cells(self, X: NDArray[np.floating], cell_sd: Array | None) -> NDArray[np.bool_]:
         """(n,) rows with an observed cell of too little noise for products."""
@@ -183,6 +191,21 @@ class Predictive:
         i, j = packed_indices(q)
         wider = S + (full @ G @ full)[:, i, j].T
         return np.asarray((projected_variance(W, wider) + from_parameters).T + self.noise)
+
+
+def _with_noise_of_its_own(model: LinearGaussian) -> LinearGaussian:
+    """The same density with one component fewer, where there are as many as features.
+
+    W W^T of full rank is W' W'^T + lam I in d - 1 components, lam its smallest eigenvalue: what the
+    rows say about the density is then said of parameters that have noise to be judged by.
+    """
+    if model.q < model.d or np.any(model.psi > 0.0) or not model.d:
+        return model
+    U, s, _ = np.linalg.svd(model.W / model.unit[:, None])
+    if s[-1] <= s[0] * model.d * np.finfo(np.float64).eps:  # singular: there is no noise
+        return model
+    W = U[:, :-1] * np.sqrt((s[:-1] - s[-1]) * (s[:-1] + s[-1]))
+    return replace(model, W=W * model.unit[:, None], psi=(s[-1] * model.unit) ** 2)
 
 
 def _share_left(evidence: Evidence, q: int) -> Array:
