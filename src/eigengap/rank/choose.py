@@ -83,7 +83,8 @@ def choose_rank(
         Share of the variance that may be left out: epsilon of 000 section 2.4.
     missing_values : float or list of float, default=nan
     sample_weight : array of shape (n_samples,), default=None
-        Frequency of each row.
+        Frequency of each row. Give copies of a row by it: to cross-validation a repeated row shows
+        the values that are held out in its copy.
     random_state : int, Generator, RandomState or None, default=0
         Of the permutations and of the folds of cross-validation.
 
