@@ -114,7 +114,7 @@ def confidence_intervals(
     fitted = table.fit(estimator) if not hasattr(estimator, "model_") else estimator
     check_is_fitted(fitted, "model_")
     table.require_of(fitted)
-    loadings = _Loadings.of(fitted, align)
+    loadings = _Loadings.of(fitted, table.source, align)
     build = partial(_intervals, fitted, table, level, method, align)
     if method == "asymptotic":
         return build(_asymptotic(fitted, table, loadings))
@@ -220,16 +220,22 @@ class _Loadings:
     aligned: Aligned
     rotation: Any
     kaiser: bool
+    correlation: Array | None  # (d,) unit of the rotation over the model's standard deviation
 
     @classmethod
-    def of(cls, fitted: Any, align: Align) -> _Loadings:
-        rotation = getattr(fitted, "rotation", None)
+    def of(cls, fitted: Any, source: Source, align: Align) -> _Loadings:
         aligned = onto(fitted.model_.W, fitted.loadings_, units_of(fitted), align)
-        return cls(aligned, rotation, getattr(fitted, "kaiser", False))
+        if not isinstance(fitted, FactorAnalysis):
+            return cls(aligned, None, False, None)
+        unit = fitted.unit_of_rotation(source)
+        over = None if unit is None else unit / np.sqrt(fitted.model_.gaussian.variances())
+        return cls(aligned, fitted.rotation, fitted.kaiser, over)
 
     def of_model(self, model: LinearGaussian) -> Array:
         canonical = model.canonical()
-        rotated = rotate(canonical.W, self.rotation, normalize=self.kaiser).loadings
+        # As the model changes so do the standard deviations that its rotation divides by.
+        unit = None if self.correlation is None else self.correlation * np.sqrt(model.variances())
+        rotated = rotate(canonical.W, self.rotation, unit=unit, normalize=self.kaiser).loadings
         return self.aligned(canonical.W, rotated)
 
 
@@ -307,7 +313,7 @@ def _refitted(fitted: Any, source: Source, random_state: int) -> Any:
     present = source.present()
     unit = again._column_sizes(present) if again.scale else None
     again._keep(again._fit_model(present if unit is None else Rescaled(present, unit)), unit)
-    again._finish()
+    again._finish(present)
     return again
 
 
