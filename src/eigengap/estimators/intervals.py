@@ -23,10 +23,11 @@ from eigengap.fitting.alignment import ALIGNMENTS, Align, Aligned, onto
 from eigengap.fitting.asymptotics import standard_errors
 from eigengap.fitting.bootstrap import generators, resampled, spread
 from eigengap.fitting.rotation import rotate
+from eigengap.inner_fits import fit_rows
 from eigengap.intervals import Interval, Intervals, noise_bias, student_quantile
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.sources import as_source
+from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Source
 from eigengap.sources.rescaled import Rescaled
 from eigengap.statistics.moments import ColumnMoments
@@ -162,9 +163,10 @@ class _Table:
         return ~np.isnan(self.values)
 
     def fit(self, estimator: Any) -> Any:
-        known = {} if self.cell_sd is None else {"cell_sd": self.cell_sd}
         fresh = clone(estimator).set_params(missing_values=nan)
-        return fresh.fit(self.values, None, self.weight, **known)
+        return fit_rows(
+            fresh, self.values, self.source.names, weight=self.weight, cell_sd=self.cell_sd
+        )
 
     def require_of(self, fitted: Any) -> None:
         """Refuse a table other than the one that was fitted, as far as the likelihood tells."""
@@ -300,7 +302,8 @@ def _replicate(
 ) -> tuple[Array, bool]:
     """The readings of one more fit, and whether it converged."""
     values, weight = draw(rng)
-    source = as_source(values, sample_weight=weight, cell_sd=table.cell_sd)
+    names = table.source.names
+    source = ArraySource(values, weight=weight, cell_sd=table.cell_sd, names=names)
     again = _refitted(fitted, source, random_state=int(rng.integers(2**31)))
     return _readings(again, loadings), bool(again.converged_)
 
