@@ -84,3 +84,18 @@ def test_pca_methods_ppca_ends_below_our_maximum():
 
     best = minimize(loss, np.log([0.05, 4.0, 0.2]), method="Nelder-Mead", options={"xatol": 1e-3})
     assert eg.PPCA(2, tol=1e-8).fit(X).log_likelihood_ > -best.fun + 0.1
+
+
+@pytest.mark.parametrize("rotation", ["varimax", "promax"])
+@pytest.mark.parametrize("scale", [False, True])
+def test_rotations_of_factanal_are_of_correlations(rotation, scale):
+    """Boston's columns have standard deviations from 0.1 to 170: R rotates standardised loadings"""
+    X = r("MASS::Boston")
+    theirs = r(f"unclass(factanal(MASS::Boston, 3, rotation='{rotation}')$loadings)")
+    ours = eg.FactorAnalysis(3, rotation=rotation, kaiser=True, scale=scale).fit(X)
+    loadings = ours.loadings_ / X.std(axis=0)[:, None]
+    overlap = theirs.T @ loadings
+    order = np.argmax(np.abs(overlap), axis=1)
+    assert sorted(order) == [0, 1, 2]
+    signs = np.sign(overlap[np.arange(3), order])
+    np.testing.assert_allclose(loadings[:, order] * signs, theirs, atol=5e-3)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from eigengap.comparison.fillers import covered, fill
 from eigengap.comparison.paired import RowMean
 from eigengap.comparison.unfitted import unfitted
+from eigengap.inner_fits import Names, fit_rows
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import SingularModelError
 from eigengap.sources import as_source
@@ -333,6 +334,7 @@ class _Rows:
 
     table: Any  # ndarray, or a frame with the caller's column names
     values: Array  # (n, d), NaN where unseen
+    names: Names  # of the columns, where the table itself does not have them
     y: Any
     weight: Array  # (n,)
     weighted: bool
@@ -363,6 +365,7 @@ class _Rows:
         return cls(
             table=table,
             values=dense,
+            names=source.names if library_of(X) is None else None,
             y=y,
             weight=weight,
             weighted=given is not None,
@@ -451,11 +454,11 @@ def _each_warning_once(name: str) -> Iterator[None]:
 
 def _fit(model: Any, rows: _Rows, train: NDArray[np.intp]) -> tuple[Any, float]:
     fresh = unfitted(model)
-    weight = {"sample_weight": rows.weight[train]} if rows.weighted else {}
+    weight = rows.weight[train] if rows.weighted else None
     y = () if rows.y is None else (_take(rows.y, train),)
     table = rows.take(train)
     start = time.perf_counter()
-    fresh.fit(table, *y, **weight)
+    fit_rows(fresh, table, rows.names, *y, weight=weight)
     return fresh, time.perf_counter() - start
 
 

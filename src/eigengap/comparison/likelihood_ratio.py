@@ -25,10 +25,12 @@ from eigengap.comparison.unfitted import unfitted
 from eigengap.fitting.factor import fit_factor_analysis
 from eigengap.fitting.gaussian_em import EMOptions
 from eigengap.fitting.ppca import fit_ppca
+from eigengap.inner_fits import Names, fit_rows
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.rank import factor_parameters, ppca_parameters
-from eigengap.sources import Source, as_source
+from eigengap.sources import as_source
+from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Block
 from eigengap.sources.checks import missing_codes
 from eigengap.sources.rescaled import Rescaled
@@ -152,6 +154,7 @@ def likelihood_ratio_test(
 class _Table:
     values: Any  # (n, d), NaN where unseen
     weight: Array | None
+    names: Names
 
     @classmethod
     def of(cls, smaller: Any, X: Any, sample_weight: Any) -> _Table:
@@ -160,11 +163,11 @@ class _Table:
         )
         source = everything.present()
         weight = None if source.weight is None else source.map(_weight_of)
-        return cls(source.collect(), weight)
+        return cls(source.collect(), weight, source.names)
 
     def fit(self, model: Any) -> Any:
         fresh = unfitted(model).set_params(missing_values=nan)
-        return fresh.fit(self.values, None, sample_weight=self.weight)
+        return fit_rows(fresh, self.values, self.names, weight=self.weight)
 
     def log_likelihoods(self, smaller: Any, larger: Any) -> tuple[float, float]:
         """Of both fits; the larger one climbed from the smaller one where it ended below it."""
@@ -176,7 +179,7 @@ class _Table:
         d, q = smaller.loadings_.shape
         model = smaller.model_
         W = np.hstack([model.W, np.zeros((d, larger.n_components_ - q))])
-        source: Source = as_source(self.values, sample_weight=self.weight)
+        source = ArraySource(self.values, weight=self.weight, names=self.names)
         unit = np.ones(d) if larger.scale_ is None else larger.scale_
         start = LinearGaussian(W=W, mu=model.mu, psi=model.psi).rescaled(1.0 / unit)
         options = EMOptions(tol=larger.tol, max_iter=larger.max_iter, start=start)
@@ -216,7 +219,7 @@ class _Table:
 
         def replicate(stream: np.random.SeedSequence) -> float:
             drawn = null.model_.sample(len(seen), np.random.default_rng(stream))
-            table = _Table(np.where(seen, drawn, np.nan), None)
+            table = _Table(np.where(seen, drawn, np.nan), None, self.names)
             return _statistic(*table.log_likelihoods(table.fit(smaller), table.fit(larger)))
 
         streams = np.random.SeedSequence(seed_of(random_state)).spawn(n_boot)

@@ -76,7 +76,7 @@ class UnboundedLikelihoodWarning(NoiseFloorWarning):
 
 
 class UnitsWarning(UserWarning):
-    """One noise variance is asked to serve columns of very different size."""
+    """Columns of very different size share a noise variance, or a rotation in their units."""
 
 
 class ForgottenCellSdWarning(UserWarning):
@@ -170,10 +170,10 @@ class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEsti
             warn_of_constants(source, source.reduce(ColumnMoments.of).variance)
         if self._noise_kind() == "diagonal":
             warn_of_few(source, fit.model.q)
-        self._finish()
+        self._finish(source)
 
-    def _finish(self) -> None:
-        """What a subclass adds to a fitted model."""
+    def _finish(self, source: Source) -> None:
+        """What a subclass adds to the model that was fitted to these rows, in data units."""
 
     def _wants_scatter(self, source: Source) -> bool:
         """Whether complete rows are fitted from their d x d scatter."""

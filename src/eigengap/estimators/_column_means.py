@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from eigengap.linalg import Array
+from eigengap.sources import as_source
 
 
 class ColumnMeans(BaseEstimator):
@@ -23,9 +24,11 @@ class ColumnMeans(BaseEstimator):
     n_components_ = 0
     n_iter_ = 1
 
-    def fit(self, X: Array, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        source = as_source(X, sample_weight=sample_weight)
+        X, weight = source.collect(), source.weight
         seen = ~np.isnan(X)
-        w = np.where(seen, 1.0 if sample_weight is None else np.asarray(sample_weight)[:, None], 0)
+        w = np.where(seen, 1.0 if weight is None else weight[:, None], 0.0)
         n = w.sum(axis=0)
         self.mean_ = np.sum(w * np.where(seen, X, 0.0), axis=0) / n
         squares = np.sum(w * np.where(seen, X - self.mean_, 0.0) ** 2, axis=0)

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._features import source_of_new
+from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators.ppca import PPCA
@@ -197,7 +198,7 @@ class PlacesRows(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             return None
         values = dense(source)
         if np.isnan(values).any():
-            filler = self._filler or PPCA("auto", scale=True).fit(self._standard.given)
+            filler = self._filler or imputing_model(self._standard.given, self)
             values = np.asarray(filler.impute(values), dtype=np.float64)
         Z = self._back.forward(self._standard.of(values))[:, self._order]
         Z[np.all(np.isnan(Y), axis=1)] = 0.0

@@ -20,6 +20,7 @@ from eigengap.imputation import (
     search_ranks,
     std_factors,
 )
+from eigengap.inner_fits import Names, fit_rows
 from eigengap.linalg import Array
 from eigengap.rank import largest_rank
 from eigengap.warn import silence
@@ -38,9 +39,12 @@ class HeldOut:
     hidden: list[NDArray[np.bool_]]  # (n, d), one mask a round
     sd: Array  # (d,) of the seen cells
     rows_seen: float  # in which a column is seen, on average, when cells are hidden
+    names: Names = None  # of the columns
 
     @classmethod
-    def of(cls, X: Array, weight: Array | None, seed: int, care: int = 1) -> HeldOut:
+    def of(
+        cls, X: Array, weight: Array | None, seed: int, care: int = 1, names: Names = None
+    ) -> HeldOut:
         X, weight = _sampled(X, weight, seed)
         seen = ~np.isnan(X)
         w = np.ones(len(X)) if weight is None else weight
@@ -53,6 +57,7 @@ class HeldOut:
             hidden=hidden,
             sd=np.sqrt(w @ centred**2 / (w @ seen)),
             rows_seen=fewest,
+            names=names,
         )
 
     @property
@@ -70,11 +75,10 @@ class HeldOut:
 
         It is fitted to what is left, and asked for what was hidden.
         """
-        weight = {} if self.weight is None else {"sample_weight": self.weight}
         fits = []
 
         def fill(rows: Array) -> Array:
-            fits.append(clone(estimator).fit(rows, **weight))
+            fits.append(fit_rows(clone(estimator), rows, self.names, weight=self.weight))
             return np.asarray(fits[-1].impute(rows))
 
         with silence():  # of the one that is chosen they are heard once, not of all

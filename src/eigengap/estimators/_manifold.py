@@ -27,6 +27,7 @@ from eigengap.estimators._features import (
     keep_features,
     require_names,
 )
+from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._neighbours import Neighbours, Search
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import warn_of_empty_rows, whole_table
@@ -213,7 +214,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             refuse_range(float(np.max(np.nanmax(rows, axis=0) - np.nanmin(rows, axis=0))))
         if not source.has_gaps or self._skips_gaps:
             return rows
-        self._filler = PPCA("auto", scale=True).fit(rows)
+        self._filler = imputing_model(ArraySource(rows, names=source.names))
         rows, sd = self._filler.impute(rows, return_std=True)
         self._filled_sd = np.sqrt(np.einsum("ij,ij->i", sd, sd))
         return np.asarray(rows)
@@ -243,7 +244,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             refuse_range(largest)
         if not source.has_gaps or self._skips_gaps:
             return rows
-        filler = self._filler or PPCA("auto", scale=True).fit(self._neighbours.rows)
+        filler = self._filler or imputing_model(self._neighbours.rows, self)
         return np.asarray(filler.impute(rows))
 
     # The graph -----------------------------------------------------------------------------

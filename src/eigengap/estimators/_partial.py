@@ -320,7 +320,7 @@ class PartialFit(LinearGaussianEstimator):
             warn_of_few(rows, fit.model.q)
         elif stream.n_gappy == 0:
             _warn_of_digits(fit)
-        self._finish()
+        self._finish(rows)
 
     def _fitted(self, rows: StreamedRows, origin: Array) -> tuple[GaussianFit, Array | None]:
         """The fit of rows of which none is gone, and the columns' sizes where they are scaled.

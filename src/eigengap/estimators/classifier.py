@@ -40,6 +40,7 @@ from eigengap.estimators._prediction_rank import (
 from eigengap.estimators._rank import LOOSE
 from eigengap.estimators._whole import all_rows
 from eigengap.estimators.ppca import PPCA
+from eigengap.inner_fits import fit_rows
 from eigengap.linalg import Array
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Rows, Source
@@ -453,8 +454,7 @@ def _densities(models: list[Any], rows: Rows) -> Array:
 
 
 def _fitted(estimator: Any, source: ArraySource) -> Any:
-    weights = {} if source.weight is None else {"sample_weight": source.weight}
-    return estimator.fit(source.collect(), **weights)
+    return fit_rows(estimator, source.collect(), source.names, weight=source.weight)
 
 
 def _listed(names: list[str]) -> str:

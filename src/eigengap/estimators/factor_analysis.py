@@ -13,7 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import SHARED_CONSTRAINTS, NoiseFloorWarning, named_columns
+from eigengap.estimators._base import (
+    DROWNED,
+    SHARED_CONSTRAINTS,
+    NoiseFloorWarning,
+    UnitsWarning,
+    named_columns,
+)
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._features import as_fitted
 from eigengap.estimators._latents import decoded
@@ -64,9 +70,15 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     svd_method, iterated_power
         Kept for scikit-learn's signature; no singular value decomposition is needed.
     rotation : {None, "varimax", "quartimax", "promax", "oblimin"}, default=None
-        Rotation of the loadings, without Kaiser's normalisation unless `kaiser`.
+        Rotation of the loadings. With `kaiser` or `scale` it is that of the standardised loadings,
+        each row divided by its column's standard deviation, and does not depend on the units of
+        the columns; `loadings_` are in data units all the same. With neither it is found in data
+        units, as in scikit-learn, where the columns of largest variance decide; a warning names
+        columns that hardly count.
     kaiser : bool, default=False
-        Whether the rotation sees rows of unit length, as in R.
+        Whether the rotation is found from standardised loadings with Kaiser's normalisation: rows
+        of unit length, so that every column counts alike. `rotation="varimax"` and `"promax"` are
+        then those of R's `factanal`.
     noise : {"gaussian", "student"}, default="gaussian"
         "student" gives every row a scale of its own, so that what is seen of it is multivariate t:
         outlying rows lose their weight (`row_weights`) instead of moving the axes.
@@ -77,8 +89,9 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         Number of starts where values are missing; the best is kept. A table of up to 1000 observed
         values, which may have several maxima, gets at least 5.
     scale : bool, default=False
-        Factor analysis is covariant under rescaling, so this changes only the units of
-        `noise_variance_`, `explained_variance_` and the tolerance.
+        Whether columns are divided by their standard deviations. Factor analysis is covariant
+        under rescaling, so this changes only the units of `noise_variance_`,
+        `explained_variance_` and the tolerance, and the units in which a `rotation` is found.
     missing_values : float or list of float, default=nan
     random_state : int, RandomState or None, default=0
     verbose : bool or int, default=False
@@ -176,8 +189,17 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         self.verbose = verbose
         self.checkpoint = checkpoint
 
-    def _finish(self) -> None:
-        self.rotation_ = rotate(self.model_.W, self.rotation, normalize=self.kaiser)
+    def unit_of_rotation(self, source: Source) -> Array | None:
+        """(d,) by which loadings are divided for their rotation; None leaves them in data units."""
+        if self.rotation is None or not (self.scale or self.kaiser):
+            return None
+        return self.scale_ if self.scale else self._column_sizes(source)
+
+    def _finish(self, source: Source) -> None:
+        unit = self.unit_of_rotation(source)
+        self.rotation_ = rotate(self.model_.W, self.rotation, unit=unit, normalize=self.kaiser)
+        if self.rotation is not None and unit is None:
+            _warn_of_units(source, self.model_.gaussian)
         if not self.rotation_.converged:
             warn(
                 f"the {self.rotation} rotation did not converge",
@@ -268,6 +290,19 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         self.heywood_ = fit.at_floor
         if fit.at_floor:
             warn(_heywood(rows, fit), HeywoodWarning)
+
+
+def _warn_of_units(source: Source, model: LinearGaussian) -> None:
+    """Warn of columns too small to count in a rotation that is found in data units."""
+    squares = np.sum(model.W**2, axis=1)  # zero where a column is constant
+    small = np.flatnonzero((squares > 0.0) & (np.mean(squares) > DROWNED * model.variances()))
+    if model.q > 1 and len(small):
+        warn(
+            f"the rotation is found in data units, in which {named_columns(source, small)} hardly "
+            f"count{'' if len(small) > 1 else 's'}: the columns differ too much in size. Use "
+            "kaiser=True or scale=True to rotate standardised loadings",
+            UnitsWarning,
+        )
 
 
 def _heywood(source: Source, fit: GaussianFit) -> str:

@@ -16,9 +16,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from eigengap.estimators._base import NoiseFloorWarning
 from eigengap.estimators._features import keep_features
 from eigengap.estimators._gplvm_rows import PlacesRows, dense
+from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._whole import whole_table
-from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.back_constraint import Kind, back_constraint
 from eigengap.fitting.cell_noise import noise_of_cells
 from eigengap.fitting.dual_ppca import fit_linear
@@ -250,7 +250,7 @@ class GPLVM(PlacesRows):
         refuse_out_of_range(source, standard.total, True)
         columns = seen_columns(standard.Y)
         method = self._method(kernel, columns)
-        filler = PPCA("auto", scale=True).fit(source) if np.isnan(standard.Y).any() else None
+        filler = imputing_model(source) if np.isnan(standard.Y).any() else None
         filled = standard.Y
         if filler is not None:
             filled = standard.of(np.asarray(filler.impute(values[present]), dtype=np.float64))

@@ -26,6 +26,7 @@ from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
 from eigengap.fitting.range import refuse_overflow
 from eigengap.imputation import ImputationChoice, Trial
+from eigengap.inner_fits import Names, fit_rows
 from eigengap.linalg import Array
 from eigengap.sources.base import Source
 from eigengap.sources.checks import resolve_columns
@@ -186,11 +187,11 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
         whole = self._whole(X, source, values)
         bounds = self._bounds(X, source, values)
         _require_whole_numbers(whole, bounds, source)
-        choice, best, std_factors = self._chosen(values, weight)
+        choice, best, std_factors = self._chosen(values, weight, source.names)
         # A model of our own is chosen with open eyes and stopped early; codes were told above.
         early = (NoiseFloorWarning, ConvergenceWarning) if isinstance(self.estimator, str) else ()
         with without(SentinelWarning, FewCellsWarning, *early):
-            fitted = best.fit(values, **_weights(weight))
+            fitted = fit_rows(best, values, source.names, weight=weight)
         warn_of_few(source, int(np.max(getattr(fitted, "n_components_", 0))))
         keep_features(self, X, source)  # only now: a fit may fail
         self.estimator_, self.choice_, self.std_factors_ = fitted, choice, std_factors
@@ -199,7 +200,7 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
         return self
 
     def _chosen(
-        self, values: Array, weight: Array | None
+        self, values: Array, weight: Array | None, names: Names
     ) -> tuple[ImputationChoice | None, Any, Array]:
         """What the search found, the estimator to fit, and factors for its deviations."""
         given = [] if isinstance(self.estimator, str) else self._given()
@@ -207,7 +208,7 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
             return None, given[0][1], np.ones(values.shape[1])
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         care = CARE if self.estimator == "thorough" else 1
-        search = Search(HeldOut.of(values, weight, seed, care), self._say)
+        search = Search(HeldOut.of(values, weight, seed, care, names), self._say)
         if isinstance(self.estimator, str):
             how = {"tol": self.tol, "max_iter": self.max_iter}
             auto = AutoModels(self.scale, how, with_mixtures=self.estimator == "thorough")
@@ -433,10 +434,6 @@ def _dense(source: Source) -> Array:
 def _leaves_rank_open(estimator: Any) -> bool:
     asked = estimator.get_params(deep=False).get("n_components", 1)
     return asked is None or (isinstance(asked, str) and asked == "auto")
-
-
-def _weights(weight: Array | None) -> dict[str, Array]:
-    return {} if weight is None else {"sample_weight": weight}
 
 
 def _require_whole_numbers(whole: NDArray[np.bool_], bounds: Array, source: Source) -> None:

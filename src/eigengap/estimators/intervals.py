@@ -23,10 +23,11 @@ from eigengap.fitting.alignment import ALIGNMENTS, Align, Aligned, onto
 from eigengap.fitting.asymptotics import standard_errors
 from eigengap.fitting.bootstrap import generators, resampled, spread
 from eigengap.fitting.rotation import rotate
+from eigengap.inner_fits import fit_rows
 from eigengap.intervals import Interval, Intervals, noise_bias, student_quantile
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.sources import as_source
+from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Source
 from eigengap.sources.rescaled import Rescaled
 from eigengap.statistics.moments import ColumnMoments
@@ -114,7 +115,7 @@ def confidence_intervals(
     fitted = table.fit(estimator) if not hasattr(estimator, "model_") else estimator
     check_is_fitted(fitted, "model_")
     table.require_of(fitted)
-    loadings = _Loadings.of(fitted, align)
+    loadings = _Loadings.of(fitted, table.source, align)
     build = partial(_intervals, fitted, table, level, method, align)
     if method == "asymptotic":
         return build(_asymptotic(fitted, table, loadings))
@@ -162,9 +163,10 @@ class _Table:
         return ~np.isnan(self.values)
 
     def fit(self, estimator: Any) -> Any:
-        known = {} if self.cell_sd is None else {"cell_sd": self.cell_sd}
         fresh = clone(estimator).set_params(missing_values=nan)
-        return fresh.fit(self.values, None, self.weight, **known)
+        return fit_rows(
+            fresh, self.values, self.source.names, weight=self.weight, cell_sd=self.cell_sd
+        )
 
     def require_of(self, fitted: Any) -> None:
         """Refuse a table other than the one that was fitted, as far as the likelihood tells."""
@@ -220,16 +222,22 @@ class _Loadings:
     aligned: Aligned
     rotation: Any
     kaiser: bool
+    correlation: Array | None  # (d,) unit of the rotation over the model's standard deviation
 
     @classmethod
-    def of(cls, fitted: Any, align: Align) -> _Loadings:
-        rotation = getattr(fitted, "rotation", None)
+    def of(cls, fitted: Any, source: Source, align: Align) -> _Loadings:
         aligned = onto(fitted.model_.W, fitted.loadings_, units_of(fitted), align)
-        return cls(aligned, rotation, getattr(fitted, "kaiser", False))
+        if not isinstance(fitted, FactorAnalysis):
+            return cls(aligned, None, False, None)
+        unit = fitted.unit_of_rotation(source)
+        over = None if unit is None else unit / np.sqrt(fitted.model_.gaussian.variances())
+        return cls(aligned, fitted.rotation, fitted.kaiser, over)
 
     def of_model(self, model: LinearGaussian) -> Array:
         canonical = model.canonical()
-        rotated = rotate(canonical.W, self.rotation, normalize=self.kaiser).loadings
+        # As the model changes so do the standard deviations that its rotation divides by.
+        unit = None if self.correlation is None else self.correlation * np.sqrt(model.variances())
+        rotated = rotate(canonical.W, self.rotation, unit=unit, normalize=self.kaiser).loadings
         return self.aligned(canonical.W, rotated)
 
 
@@ -294,7 +302,8 @@ def _replicate(
 ) -> tuple[Array, bool]:
     """The readings of one more fit, and whether it converged."""
     values, weight = draw(rng)
-    source = as_source(values, sample_weight=weight, cell_sd=table.cell_sd)
+    names = table.source.names
+    source = ArraySource(values, weight=weight, cell_sd=table.cell_sd, names=names)
     again = _refitted(fitted, source, random_state=int(rng.integers(2**31)))
     return _readings(again, loadings), bool(again.converged_)
 
@@ -307,7 +316,7 @@ def _refitted(fitted: Any, source: Source, random_state: int) -> Any:
     present = source.present()
     unit = again._column_sizes(present) if again.scale else None
     again._keep(again._fit_model(present if unit is None else Rescaled(present, unit)), unit)
-    again._finish()
+    again._finish(present)
     return again
 
 

@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._features import as_fitted, check_features, keep_features
+from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
-from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.bandwidth import ROWS, held_out_gamma, median_gamma
 from eigengap.fitting.kernel import (
     Convention,
@@ -445,7 +445,7 @@ callable or Kernel, default="linear"
     def _model_of_gaps(self, source: Source) -> LinearGaussian:
         if not (self.kernel in ("rbf", "linear") or _is_smooth(self.kernel)):
             raise ValueError(_no_gaps(self.kernel, source))
-        return PPCA("auto", scale=True).fit(source).model_
+        return imputing_model(source).model_
 
     # The axes ------------------------------------------------------------------------------
 
@@ -558,7 +558,7 @@ callable or Kernel, default="linear"
             return self.model_
         assert isinstance(kernel, kernels.Linear | kernels.RBF)  # others were refused
         rows = self.X_fit_ if self._fit_.V is not None else self.model_.landmarks
-        model = PPCA("auto", scale=True).fit(rows).model_
+        model = imputing_model(rows, self).model_
         return replace(self.model_, kernel=ExpectedKernel(kernel, model))
 
     def inverse_transform(self, X: Any) -> Array:

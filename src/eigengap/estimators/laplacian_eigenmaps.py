@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._manifold import (
     GRAPH_CONSTRAINTS,
     DisconnectedWarning,
     GraphEstimator,
 )
 from eigengap.estimators._neighbours import Neighbours, Search
-from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.kernel import pair_matrix
 from eigengap.fitting.laplacian import NEIGHBOURS, Laplacian, LaplacianFit, Solver, fit_laplacian
 from eigengap.fitting.laplacian_bridge import as_graph, joined
@@ -291,7 +291,7 @@ callable, default="nearest_neighbors"
             refuse_range(largest)
         if not source.has_gaps or self._skips_gaps:
             return rows
-        filler = self._filler or PPCA("auto", scale=True).fit(self._rows_)
+        filler = self._filler or imputing_model(self._rows_, self)
         return as_filled_before(np.asarray(filler.impute(rows)), np.isnan(rows), self._rows_)
 
     def _refuse_contradictions(self) -> None:

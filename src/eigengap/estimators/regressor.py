@@ -28,12 +28,14 @@ from eigengap.estimators._prediction_rank import (
 from eigengap.estimators._rank import LOOSE
 from eigengap.estimators._whole import all_rows
 from eigengap.estimators.factor_analysis import HeywoodWarning
+from eigengap.inner_fits import Names, fit_rows
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Rows
 from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
+from eigengap.sources.wording import column
 
 METHODS = ["fit", "impute"]
 # Of the joint fit: a column that is itself a factor predicts as well; codes were told before, and
@@ -160,15 +162,15 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
         _require_targets(Y)
         warn_of_codes(source)
         warn_of_codes(_targets_of(Y))
-        joint = _side_by_side(source.collect(), Y)
+        joint, names = _side_by_side(source.collect(), Y), _joint_names(source, Y.shape[1])
         weight = source.weight
         estimator = density(self, METHODS, self.scale)
         errors = None
         if self.estimator is None and self.n_components == "auto":
-            errors = self._cross_validated(joint, Y.shape[1], weight)
+            errors = self._cross_validated(joint, names, Y.shape[1], weight)
             if errors:
                 estimator.set_params(n_components=best(errors))
-        self._fit_joint(estimator, joint, weight, Y.shape[1])
+        self._fit_joint(estimator, joint, names, weight, Y.shape[1])
         if self.estimator is None and self.noise == "diagonal":
             warn_of_few(_targets_of(Y), estimator.n_components_)
         keep_features(self, X, source)
@@ -197,11 +199,13 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
         dense = values if isinstance(values, np.ndarray) else values.toarray()
         return np.asarray(dense, dtype=np.float64), flat
 
-    def _cross_validated(self, joint: Rows, k: int, weight: Array | None) -> dict[int, float]:
+    def _cross_validated(
+        self, joint: Rows, names: Names, k: int, weight: Array | None
+    ) -> dict[int, float]:
         dense = joint if isinstance(joint, np.ndarray) else joint.toarray()
-        return prediction_errors(partial(self._predictor, k), dense, k, weight)
+        return prediction_errors(partial(self._predictor, names, k), dense, k, weight)
 
-    def _predictor(self, k: int, q: int) -> Predict:
+    def _predictor(self, names: Names, k: int, q: int) -> Predict:
         def predict(training: Array, weight: Array | None, X: Array) -> Array:
             estimator = density(self, METHODS, self.scale).set_params(
                 n_components=q,
@@ -210,17 +214,19 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
                 n_init=1,
                 verbose=False,
             )
-            estimator.fit(training, sample_weight=weight)
+            fit_rows(estimator, training, names, weight=weight)
             return estimator.impute(_with_gaps(X, k))[:, -k:]
 
         return predict
 
-    def _fit_joint(self, estimator: Any, joint: Rows, weight: Array | None, k: int) -> None:
-        weights = {} if weight is None else {"sample_weight": weight}
+    def _fit_joint(
+        self, estimator: Any, joint: Rows, names: Names, weight: Array | None, k: int
+    ) -> None:
         d = joint.shape[1] - k
-        columns = f"column {d} is" if k == 1 else f"columns {d} to {d + k - 1} are"
+        first, last = column(names, d), column(names, d + k - 1)
+        columns = f"column {first} is" if k == 1 else f"columns {first} to {last} are"
         with warnings_about(f"joint table of X and y ({columns} y)", but=SETTLED):
-            estimator.fit(joint, **weights)
+            fit_rows(estimator, joint, names, weight=weight)
 
     # Predicting ----------------------------------------------------------------------------
 
@@ -350,8 +356,21 @@ def _side_by_side(X: Rows, Y: Array) -> Rows:
 
 def _targets_of(Y: Array) -> ArraySource:
     """y as a table whose columns are called y, or y0, y1, ..."""
-    k = Y.shape[1]
-    return ArraySource(Y, names=("y",) if k == 1 else tuple(f"y{j}" for j in range(k)))
+    return ArraySource(Y, names=_target_names(Y.shape[1]))
+
+
+def _target_names(k: int) -> tuple[str, ...]:
+    return ("y",) if k == 1 else tuple(f"y{j}" for j in range(k))
+
+
+def _joint_names(X: ArraySource, k: int) -> Names:
+    """Of the columns of X and of y together; None where X has none."""
+    if X.names is None:
+        return None
+    targets = _target_names(k)
+    while set(targets) & set(X.names):  # a feature that is called y, too
+        targets = tuple(f"{name}_" for name in targets)
+    return (*X.names, *targets)
 
 
 def _require_targets(Y: Array) -> None:

@@ -34,6 +34,7 @@ from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.row_posterior import Coefficients
 from eigengap.models.seen_rows import SeenRows, prepare_rows
 from eigengap.sources.base import Block, Source
+from eigengap.sources.wording import column
 from eigengap.statistics.expected import Expected
 
 STEP = 1e-4  # of a difference, in units of each parameter's size: error of order STEP^2
@@ -81,10 +82,10 @@ class Layout:
         """The null directions dW = W A, A skew: (size, q (q - 1) / 2)."""
         pairs = [(k, l) for k in range(self.q) for l in range(k)]
         G = np.zeros((self.size, len(pairs)))
-        for column, (k, l) in enumerate(pairs):
+        for at, (k, l) in enumerate(pairs):
             dW = np.zeros_like(W)
             dW[:, k], dW[:, l] = W[:, l], -W[:, k]
-            G[: W.size, column] = dW.ravel()
+            G[: W.size, at] = dW.ravel()
         return G
 
 
@@ -102,7 +103,7 @@ def standard_errors(
     `model` is the maximum-likelihood fit to `source`.
     """
     layout = Layout(model.d, model.q, isotropic)
-    _refuse(layout, model, fit_noise)
+    _refuse(layout, model, fit_noise, source.names)
     if source.has_gaps:
         information = observed_information(source, model, layout)
     else:
@@ -112,7 +113,9 @@ def standard_errors(
     return _delta_method(J, information[np.ix_(free, free)], layout.turns(model.W)[free])
 
 
-def _refuse(layout: Layout, model: LinearGaussian, fit_noise: bool) -> None:
+def _refuse(
+    layout: Layout, model: LinearGaussian, fit_noise: bool, names: tuple[str, ...] | None
+) -> None:
     if layout.size > MOST_PARAMETERS:
         raise ValueError(
             f"the model has {layout.size} parameters; asymptotic intervals need a matrix of that "
@@ -125,9 +128,9 @@ def _refuse(layout: Layout, model: LinearGaussian, fit_noise: bool) -> None:
     at_floor = np.flatnonzero(model.psi <= AT_FLOOR * model.variances())
     if fit_noise and len(at_floor):
         raise ValueError(
-            f"the noise variance of column {int(at_floor[0])} lies at its bound (a Heywood case, "
-            "or no noise at all), where likelihood theory gives no intervals. Fit fewer "
-            'components, or use method="bootstrap"'
+            f"the noise variance of column {column(names, int(at_floor[0]))} lies at its bound "
+            "(a Heywood case, or no noise at all), where likelihood theory gives no intervals. Fit "
+            'fewer components, or use method="bootstrap"'
         )
 
 

@@ -7,6 +7,10 @@ unit length, the factors z* = T' z have the correlations phi = T' T, and
 
 For an orthogonal rotation inv(T)' = T and phi = I. This is the convention of Jennrich (2002) and of
 R's GPArotation; R's `varimax` and `promax` return inv(T)' as `rotmat`.
+
+T depends on the units of the features: where these are measured in units of their own, it is found
+from W with each row divided by the feature's unit (its standard deviation: loadings of the
+correlation matrix, as R's `factanal` has them) and applied to W.
 """
 
 from __future__ import annotations
@@ -29,7 +33,8 @@ class Rotation:
     """Rotated loadings, W inv(T)', with the factors in the order of the variance they explain.
 
     The variance that factor k explains is (phi L' L)_kk, the sum of squares of its column where the
-    factors are uncorrelated. The entry of largest modulus in each column is positive.
+    factors are uncorrelated. The entry of largest modulus in each column is positive. Both are
+    judged in the units in which T was found.
 
     Attributes
     ----------
@@ -49,6 +54,7 @@ def rotate(
     W: Array,
     method: Method | None,
     *,
+    unit: Array | None = None,
     normalize: bool = True,
     power: float = 4.0,
     gamma: float = 0.0,
@@ -61,6 +67,9 @@ def rotate(
     ----------
     method : "varimax" (Kaiser 1958) and "quartimax" are orthogonal, "promax" (Hendrickson and White
         1964) and "oblimin" (Jennrich and Sampson 1966) oblique.
+    unit : (d,) by which the rows of W are divided while T, the order and the signs of the factors
+        are found; None leaves them as they are. With standard deviations these are the same for
+        every scaling of the features. The loadings that are returned are in the units of W.
     normalize : Kaiser's normalisation: the criterion sees rows of unit length, so that every
         feature counts alike. R's `varimax`, `promax` and SPSS do so; scikit-learn does not.
         As in R, promax normalises only for the varimax it starts from.
@@ -73,14 +82,16 @@ def rotate(
     q = W.shape[1]
     if method is None or q == 0:
         return Rotation(W, np.eye(q), np.eye(q), True)
-    A = _unit_rows(W) if normalize else W
+    V = W if unit is None else W / unit[:, None]
+    A = _unit_rows(V) if normalize else V
     A = A / max(float(np.sqrt(np.mean(np.sum(A**2, axis=1)))), 1e-300)  # criteria of order one
     T, converged = _orthomax(A, 1.0 if method in ("varimax", "promax") else 0.0, tol, max_iter)
     if method == "promax":
-        T = T @ _promax(W @ T, power)
+        T = T @ _promax(V @ T, power)
     elif method == "oblimin":
         T, converged = _oblimin(A, T, gamma, tol, max_iter)
-    return _in_order(W, T, converged)
+    T = _in_order(V, T)
+    return Rotation(_rotated(W, T), T, T.T @ T, converged)
 
 
 def _unit_rows(W: Array) -> Array:
@@ -89,14 +100,17 @@ def _unit_rows(W: Array) -> Array:
     return np.asarray(W / np.where(lengths > 0.0, lengths, 1.0))
 
 
-def _in_order(W: Array, T: Array, converged: bool) -> Rotation:
-    """Factors by the variance they explain, descending, each with the sign of the sign rule."""
-    loadings: Array = np.asarray(np.linalg.solve(T, W.T).T, dtype=np.float64)
+def _in_order(V: Array, T: Array) -> Array:
+    """T with the factors of V by the variance they explain, descending, signed by the sign rule."""
+    loadings = _rotated(V, T)
     explained = np.sum(loadings * (loadings @ (T.T @ T)), axis=0)
     order = np.argsort(-explained, kind="stable")
-    signs = sign_rule(loadings[:, order])
-    T = T[:, order] * signs
-    return Rotation(loadings[:, order] * signs, T, T.T @ T, converged)
+    return np.asarray(T[:, order] * sign_rule(loadings[:, order]))
+
+
+def _rotated(W: Array, T: Array) -> Array:
+    """W inv(T)'."""
+    return np.asarray(np.linalg.solve(T, W.T).T, dtype=np.float64)
 
 
 def _orthomax(A: Array, gamma: float, tol: float, max_iter: int) -> tuple[Array, bool]:
