@@ -51,9 +51,11 @@ LOST_IN_SUMS = 1e6  # signal over noise beyond which an E-step has fewer than ni
 
 LOOSE = 1e-3  # tolerance at which several starts are compared
 LOOSE_STEPS = 100  # most steps of each
+BRIEF_STEPS = 25  # of those from other optima of the covariance
 # Factor analysis of a small table has local optima: of 30 x 8 tables with 20 % missing and three
-# factors one start fell short in 7 of 40, five in none.
-CHEAP_STARTS, CHEAP_CELLS = 5, 1000
+# factors one start fell short in 7 of 40, five in none; of 389 tables of up to 4000 values and more
+# (docs/numerics.md) those with a further optimum were mostly below 4000.
+CHEAP_STARTS, CHEAP_CELLS = 5, 4000
 SNAP_BELOW = 0.01  # a noise variance this small beside its column's may be tried at the floor
 SNAP_ABOVE_NU = 30.0  # degrees of freedom beyond which the Gaussian may be tried
 
@@ -233,7 +235,11 @@ class _Problem:
         # the spectral one, so that more starts are never worse.
         few = min(options.max_iter, LOOSE_STEPS)
         loose = replace(options, tol=max(options.tol, LOOSE), max_iter=few)
-        loose_runs = [self._em(self.pack(start), loose) for start in starts]
+        brief = replace(loose, max_iter=min(few, BRIEF_STEPS))  # which optimum, is soon seen
+        loose_runs = [
+            self._em(self.pack(start), brief if 0 < k <= len(others) else loose)
+            for k, start in enumerate(starts)
+        ]
         best = max(loose_runs, key=lambda run: run.objective)
         end = self._finished(best, options)
         if best is loose_runs[0]:

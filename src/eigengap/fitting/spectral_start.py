@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.factor_covariance import fit_factors
+from eigengap.fitting.factor_covariance import FactorSolution, factor_optima
 from eigengap.linalg import Array, procrustes, sign_rule
 from eigengap.models.seen_rows import SeenRows
 from eigengap.sources.base import Source
@@ -26,6 +26,10 @@ HARDLY = 0.1  # of the rows expected under independence: so rare a pair has no k
 # Where more than FEW_PAIRS of all pairs are hardly ever observed, though their columns are not
 # sparse, the likelihood has several maxima: so many random starts are tried besides.
 FURTHER, FEW_PAIRS, SPARSE = 4, 0.01, 0.01
+
+# Nats per row, for a column of which all is missing, by which the covariance's own likelihood may
+# mistake the order of its optima; and how many of them are compared.
+UNSURE, MOST_OTHERS = 0.2, 3
 
 Group = NDArray[np.intp]  # columns
 Part = tuple[Group, Array, Array]  # columns (g,), eigenvalues (k,) and eigenvectors (g, k)
@@ -152,17 +156,24 @@ def _from_factors(
 ) -> list[Parameters]:
     """Factor analyses of the covariance itself, made positive definite: of each group its own.
 
-    The more is missing the less a small psi of it is worth; EM leaves one only slowly.
+    The more is missing the less a small psi of it is worth; EM leaves one only slowly. Where the
+    covariance has several optima, the likelihood of the observed values may prefer another than
+    the covariance does: the more, the more is missing. One group's optima are all returned.
     """
     least = float(np.clip(0.3 * (1.0 - np.mean(share_seen)), 1e-4, 0.1))
     W, psi = np.zeros((len(C), q)), variance.copy()
+    others: list[FactorSolution] = []
     for group in groups:
         lam, U = np.linalg.eigh(C[np.ix_(group, group)])
         definite = (U * np.maximum(lam, max(-lam[0], 1e-8 * lam[-1]))) @ U.T
         size = min(q, len(group) - 1)
-        solution = fit_factors(definite, size, tol=1e-3, max_iter=50)
-        W[group, :size], psi[group] = solution.W, solution.psi
-    return [_under(constraints, W, np.maximum(psi, least * variance))]
+        best, *more = factor_optima(definite, size, tol=1e-3, max_iter=50)
+        W[group, :size], psi[group] = best.W, best.psi
+        near = best.log_likelihood_per_row - UNSURE * (1.0 - float(np.min(share_seen)))
+        if len(groups) == 1:
+            others = [each for each in more if each.log_likelihood_per_row >= near][:MOST_OTHERS]
+    solutions = [(W, psi), *((each.W, each.psi) for each in others)]
+    return [_under(constraints, W, np.maximum(psi, least * variance)) for W, psi in solutions]
 
 
 def _aligned(start: Parameters, C: Array, groups: Sequence[Group]) -> Parameters:
