@@ -86,8 +86,10 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
         With 2 or fewer the density has no variance, which a fit that learns them warns of.
     n_init : int, default=1
-        Number of starts where values are missing; the best is kept. A table of up to 1000 observed
-        values, which may have several maxima, gets at least 5.
+        Number of starts where values are missing; the best is kept. A table of up to 4000 observed
+        values, which may have several maxima, gets at least 5, and up to 15 columns the other
+        optima of their covariance are compared. Local maxima remain possible (docs/numerics.md):
+        a larger n_init looks for better ones.
     scale : bool, default=False
         Whether columns are divided by their standard deviations. Factor analysis is covariant
         under rescaling, so this changes only the units of `noise_variance_`,

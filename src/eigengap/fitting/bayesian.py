@@ -167,7 +167,7 @@ class _Problem:
         frame = self.frame
         first = spectral_start(
             self.rows, frame.q, frame.variance, frame.share_seen, frame.sum_w, self.constraints
-        )
+        ).first
         mean = np.vstack([first.W.T, first.delta])
         return start(mean, self._noise_of(first), self.seen_w, self.prior)
 

@@ -32,6 +32,10 @@ Mask = NDArray[np.bool_]
 
 EXACT_FROM_START = 150  # features; beyond it Joreskog's Hessian goes first, its steps are cheaper
 IMPROPER_BELOW = 0.005  # uniqueness below which several optima are common (factanal's lower bound)
+# Features up to which a better optimum than an improper one is searched for, and up to which all
+# are listed: at a descent for each feature.
+SEARCHED, LISTED = 30, 15
+DISTINCT = 0.02  # in a uniqueness, as a share of the variance: two optima, not one
 LARGEST_STEP = 3.0  # in ln psi: the quadratic model says nothing a factor of twenty away
 HESSIAN_CELLS = 1 << 18  # of scratch in which the sums over factors become one product
 ONE_THREAD = 250  # features up to which a second BLAS thread only waits
@@ -119,13 +123,75 @@ def _solve_from(
     least = -inf if singular else float(np.sum(np.log(lam))) + len(R)
     problem = _Problem(R, q, tol, log(floor), least)
     first, *others = _starts(lam, V, problem, ridge=0.1 if singular else 0.0)
-    best, values = _descend(first, problem, max_iter)
-    if np.min(best.theta) < log(IMPROPER_BELOW) and not _is_perfect(best, problem):
+    best = _descend(first, problem, max_iter)
+    if _is_improper(best[0]) and not _is_perfect(best[0], problem):
         for start in others:
-            end, its_values = _descend(start, problem, max_iter)
-            if end.value < best.value:
-                best, values = end, its_values
-    return _solution(best, values, problem, sd)
+            best = min(best, _descend(start, problem, max_iter), key=_value)
+        if len(R) <= SEARCHED:
+            best = _searched(best, problem, max_iter)
+    return _solution(*best, problem, sd)
+
+
+def factor_optima(S: Array, q: int, *, tol: float, max_iter: int) -> list[FactorSolution]:
+    """The optima that `fit_factors` knows how to find, the best first; one for many features.
+
+    Whatever S is only an estimate of may prefer another of them. Starts are Joreskog's, and with
+    one feature after the other at a uniqueness of almost nothing, for most local optima are such
+    (improper solutions).
+    """
+    sd = _standard_deviations(S, q)
+    best = fit_factors(S, q, tol=tol, max_iter=max_iter)
+    d = len(S)
+    if d > LISTED or q == 0:
+        return [best]
+    R = S / sd / sd[:, None]
+    lam, V = np.linalg.eigh(R)
+    singular = lam[0] < 1e-6 * lam[-1]
+    problem = _Problem(R, q, tol, log(1e-6), -inf)
+    first, *_ = _starts(lam, V, problem, ridge=0.1 if singular else 0.0)
+    found = [best]
+    with one_blas_thread():
+        for j in range(-1, d):
+            theta = np.where(np.arange(d) == j, problem.lower, first)
+            end = _solution(*_descend(theta, problem, max_iter), problem, sd)
+            if not any(_is_same(end, other, sd) for other in found):
+                found.append(end)
+    return sorted(found, key=lambda each: -each.log_likelihood_per_row)
+
+
+def _is_same(a: FactorSolution, b: FactorSolution, sd: Array) -> bool:
+    """Whether two optima are one, up to the tolerance at which they were found."""
+    return bool(np.max(np.abs(a.psi - b.psi) / sd**2) < DISTINCT)
+
+
+def _is_improper(at: _Profile) -> bool:
+    return bool(np.min(at.theta) < log(IMPROPER_BELOW))
+
+
+def _value(run: tuple[_Profile, list[float]]) -> float:
+    return run[0].value
+
+
+def _searched(
+    best: tuple[_Profile, list[float]], problem: _Problem, max_iter: int
+) -> tuple[_Profile, list[float]]:
+    """A better optimum, where one lies at another set of features without noise.
+
+    Improper solutions differ in which uniquenesses vanish. Each of them in turn is put to the
+    floor, or taken from it, and descended from; the best is searched from again.
+    """
+    while True:
+        theta = best[0].theta
+        at_floor = theta <= problem.lower + 1.0
+        runs = []
+        for j in range(len(theta)):
+            moved = np.maximum(theta, log(IMPROPER_BELOW)) if at_floor[j] else theta.copy()
+            moved[j] = log(0.5) if at_floor[j] else problem.lower
+            runs.append(_descend(moved, problem, max_iter))
+        better = min(runs, key=_value)
+        if better[0].value >= best[0].value - 1e-6:
+            return best
+        best = better
 
 
 def _standard_deviations(S: Array, q: int) -> Array:

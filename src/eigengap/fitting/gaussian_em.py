@@ -27,7 +27,7 @@ from eigengap.fitting.noise_kinds import (
     StudentNoise,
 )
 from eigengap.fitting.range import refuse_out_of_range, refuse_tiny_columns
-from eigengap.fitting.spectral_start import random_start
+from eigengap.fitting.spectral_start import Starts, random_start
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources.base import Source
@@ -51,9 +51,11 @@ LOST_IN_SUMS = 1e6  # signal over noise beyond which an E-step has fewer than ni
 
 LOOSE = 1e-3  # tolerance at which several starts are compared
 LOOSE_STEPS = 100  # most steps of each
+BRIEF_STEPS = 25  # of those from other optima of the covariance
 # Factor analysis of a small table has local optima: of 30 x 8 tables with 20 % missing and three
-# factors one start fell short in 7 of 40, five in none.
-CHEAP_STARTS, CHEAP_CELLS = 5, 1000
+# factors one start fell short in 7 of 40, five in none; of 389 tables of up to 4000 values and more
+# (docs/numerics.md) those with a further optimum were mostly below 4000.
+CHEAP_STARTS, CHEAP_CELLS = 5, 4000
 SNAP_BELOW = 0.01  # a noise variance this small beside its column's may be tried at the floor
 SNAP_ABOVE_NU = 30.0  # degrees of freedom beyond which the Gaussian may be tried
 
@@ -223,22 +225,28 @@ class _Problem:
         """EM from the spectral start, from the best of several, or from a given point."""
         if options.start is not None:
             return self._from_given(options.start, options)
-        first = self.kind.start(self.source, self.rows, self.frame, self.constraints)
-        starts = [first, *self._random_starts(first, options)]
+        given = self.kind.start(self.source, self.rows, self.frame, self.constraints)
+        # Where a fit is wanted only roughly, one start does.
+        others = given.others if options.tol < LOOSE else ()
+        starts = [given.first, *others, *self._random_starts(given, options)]
         if len(starts) == 1:
-            return self._em(self.pack(first), options)
+            return self._em(self.pack(given.first), options)
         # Where a start leads shows long before it has arrived: only the best goes all the way, and
         # the spectral one, so that more starts are never worse.
         few = min(options.max_iter, LOOSE_STEPS)
         loose = replace(options, tol=max(options.tol, LOOSE), max_iter=few)
-        loose_runs = [self._em(self.pack(start), loose) for start in starts]
+        brief = replace(loose, max_iter=min(few, BRIEF_STEPS))  # which optimum, is soon seen
+        loose_runs = [
+            self._em(self.pack(start), brief if 0 < k <= len(others) else loose)
+            for k, start in enumerate(starts)
+        ]
         best = max(loose_runs, key=lambda run: run.objective)
         end = self._finished(best, options)
         if best is loose_runs[0]:
             return end
         return max(end, self._finished(loose_runs[0], options), key=lambda run: run.objective)
 
-    def _random_starts(self, first: Parameters, options: EMOptions) -> list[Parameters]:
+    def _random_starts(self, given: Starts, options: EMOptions) -> list[Parameters]:
         """Further starts: as many as were asked for, and a few where they cost next to nothing.
 
         Loadings are drawn for the columns in the order of what `first` explains of them, so that
@@ -246,7 +254,9 @@ class _Problem:
         """
         observed = int(np.sum(self.source.seen().per_column))  # whatever the rows weigh
         is_cheap = self.constraints.noise == "diagonal" and observed <= CHEAP_CELLS
-        few = CHEAP_STARTS if is_cheap and options.tol < LOOSE else 1
+        few = max(CHEAP_STARTS if is_cheap else 1, 1 + given.n_random)
+        few = few if options.tol < LOOSE else 1
+        first = given.first
         rng = np.random.default_rng(options.seed)
         order = np.argsort(np.einsum("jq,jq->j", first.W, first.W), kind="stable")
         variance, starts = self.frame.variance, []

@@ -33,10 +33,10 @@ LEAST_STRENGTH = 0.1
 def single_start(problem: MixtureProblem, q: int) -> MixtureParameters:
     """One component of rank q for all rows."""
     share = problem.seen_w / problem.sum_w
-    parameters = spectral_start(
+    starts = spectral_start(
         problem.rows, q, problem.variance, share, problem.sum_w, problem.constraints()
     )
-    return MixtureParameters(np.zeros(1), (parameters,))
+    return MixtureParameters(np.zeros(1), (starts.first,))
 
 
 @dataclass(frozen=True, eq=False)

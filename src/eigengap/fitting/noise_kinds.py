@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from eigengap.fitting.spectral_start import spectral_start
+from eigengap.fitting.spectral_start import Starts, spectral_start
 from eigengap.fitting.typical_columns import typical_columns
 from eigengap.linalg import Array
 from eigengap.models.known_noise import NoisyRows, prepare_noisy_rows
@@ -70,7 +70,7 @@ class NoiseKind(Protocol):
 
     def start(
         self, source: Source, rows: Source, frame: Frame, constraints: Constraints
-    ) -> Parameters: ...
+    ) -> Starts: ...
 
     def step(
         self, rows: Source, current: Parameters, constraints: Constraints, passes: int
@@ -90,9 +90,7 @@ class GaussianNoise:
     def prepare(self, block: Block, frame: Frame) -> SeenRows:
         return prepare_rows(_dense(block), block.weight, frame.shift, frame.unit, frame.q)
 
-    def start(
-        self, source: Source, rows: Source, frame: Frame, constraints: Constraints
-    ) -> Parameters:
+    def start(self, source: Source, rows: Source, frame: Frame, constraints: Constraints) -> Starts:
         return spectral_start(
             rows, frame.q, frame.variance, frame.share_seen, frame.sum_w, constraints
         )
@@ -121,22 +119,24 @@ class StudentNoise(GaussianNoise):
     def columns(self, source: Source, moments: ColumnMoments) -> tuple[Array, Array]:
         return typical_columns(source, moments)
 
-    def start(
-        self, source: Source, rows: Source, frame: Frame, constraints: Constraints
-    ) -> Parameters:
+    def start(self, source: Source, rows: Source, frame: Frame, constraints: Constraints) -> Starts:
         nu = FIRST_NU if constraints.fixed_nu is None else constraints.fixed_nu
         unit_rows = source.prepared(partial(_on_sphere, frame=frame))
         sums = unit_rows.reduce(_SphereSums.of)
         free = replace(constraints, fixed_noise=None)
-        shape = spectral_start(
+        shapes = spectral_start(
             unit_rows, frame.q, sums.squares / sums.seen, sums.seen / sums.sum_w, sums.sum_w, free
         )
         # Lengths are gone; the typical one is that of the columns as they are typically.
         size = float(np.sum(frame.variance) / np.sum(sums.squares / sums.seen))
-        psi = np.maximum(shape.psi * size, constraints.floor)
-        if constraints.fixed_noise is not None:
-            psi = np.full(len(psi), max(constraints.fixed_noise, float(constraints.floor[0])))
-        return Parameters(W=shape.W * np.sqrt(size), delta=shape.delta, psi=psi, nu=nu)
+
+        def sized(shape: Parameters) -> Parameters:
+            psi = np.maximum(shape.psi * size, constraints.floor)
+            if constraints.fixed_noise is not None:
+                psi = np.full(len(psi), max(constraints.fixed_noise, float(constraints.floor[0])))
+            return Parameters(W=shape.W * np.sqrt(size), delta=shape.delta, psi=psi, nu=nu)
+
+        return shapes.map(sized)
 
     def step(
         self, rows: Source, current: Parameters, constraints: Constraints, passes: int
@@ -173,9 +173,7 @@ class KnownNoise(GaussianNoise):
         cell_sd = np.zeros(values.shape) if cell_sd is None else cell_sd
         return prepare_noisy_rows(values, cell_sd, block.weight, frame.shift, frame.unit)
 
-    def start(
-        self, source: Source, rows: Source, frame: Frame, constraints: Constraints
-    ) -> Parameters:
+    def start(self, source: Source, rows: Source, frame: Frame, constraints: Constraints) -> Starts:
         shrunk = source.prepared(partial(_shrunk, frame=frame))
         sums = source.reduce(partial(_ShrunkSums.of, frame=frame))
         share = sums.share / frame.sum_w

@@ -1,0 +1,96 @@
+"""Which columns are observed together: what a table can say of their covariances at all.
+
+Two columns that no row shows together leave no trace of their covariance. Columns linked by a
+chain of such pairs are one component of the graph of pairs; between components the likelihood does
+not depend on the covariance, however large the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.models.seen_rows import SeenRows
+
+Labels = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class PairCounts:
+    """(d, d) weighted numbers of rows in which two columns are both observed."""
+
+    value: Array
+
+    @classmethod
+    def of(cls, rows: SeenRows) -> PairCounts:
+        times = _times(rows)
+        if isinstance(rows.M, np.ndarray):
+            M = rows.M  # without weights an integer up to the rows of a block: exact in float32
+            among = M.T @ (M if np.all(times == 1.0) else M * times[:, None])
+        else:
+            among = (rows.M.T @ rows.M.multiply(times[:, None]).tocsr()).toarray()
+        everywhere, at = rows.everywhere(), rows.gappy
+        value = np.full((rows.d, rows.d), float(np.sum(times)))
+        value[at] = rows.seen[at, None]
+        value[:, at] = rows.seen[at]
+        value[np.ix_(~everywhere, ~everywhere)] = among
+        return cls(value)
+
+    def merge(self, other: PairCounts) -> PairCounts:
+        return PairCounts(self.value + other.value)
+
+
+@dataclass(frozen=True, eq=False)
+class Linked:
+    """Components of the graph of pairs, without a d x d matrix: labels (d,), equal within one."""
+
+    labels: Labels
+
+    @classmethod
+    def of(cls, rows: SeenRows) -> Linked:
+        """The component of a column is found by going to the rows that have it and back."""
+        labels = np.arange(rows.d)
+        left = rows.seen > 0
+        if len(rows.gappy) < rows.d:  # a column that every row of the block has
+            labels[left] = np.flatnonzero(left)[:1]
+            return cls(labels)
+        while np.any(left):
+            first = int(np.argmax(left))
+            found = np.arange(rows.d) == first
+            while True:
+                reached = rows.M @ found.astype(rows.M.dtype) > 0
+                more = rows.M.T @ reached.astype(rows.M.dtype) > 0
+                if np.array_equal(more, found):
+                    break
+                found = more
+            labels[found] = first
+            left &= ~found
+        return cls(labels)
+
+    def merge(self, other: Linked) -> Linked:
+        at = np.tile(np.arange(len(self.labels)), 2)
+        return Linked(_components(at, np.concatenate([self.labels, other.labels])))
+
+
+def linked(pairs: NDArray[np.bool_]) -> Labels:
+    """(d,) labels of the components of a graph of pairs (d, d)."""
+    a, b = np.nonzero(pairs | np.eye(len(pairs), dtype=bool))
+    return _components(a, b)
+
+
+def _components(a: Labels, b: Labels) -> Labels:
+    """(d,) labels where column a[i] is linked to column b[i]; each column occurs in a."""
+    d = int(np.max(a)) + 1
+    graph = scipy.sparse.coo_array((np.ones(len(a)), (a, b)), shape=(d, d))
+    return np.asarray(scipy.sparse.csgraph.connected_components(graph, directed=False)[1], np.intp)
+
+
+def _times(rows: SeenRows) -> Array:
+    """(u,) weight of each row of the mask: a shared pattern stands for several rows."""
+    weight = np.ones(len(rows.order)) if rows.weight is None else rows.weight
+    shared = [np.sum(weight[a:b]) for a, b in zip(rows.bounds[:-1], rows.bounds[1:], strict=True)]
+    return np.concatenate([weight[: rows.n_lone], np.array(shared)])
