@@ -100,6 +100,73 @@ def test_a_column_of_percentages_is_not_only_to_be_left_out(folder: Path) -> Non
     assert second.strip().endswith("Leave it out: --ignore b")
 
 
+CODES = ["Integra", "535i", "626", "Legend", "90", "Riviera", "LeSabre", "Century"]
+TEXTS = {
+    "names": lambda i: f"person {i}",
+    "codes": lambda i: CODES[i % len(CODES)],
+    "units": lambda i: f"{i} kg",
+    "glued": lambda i: f"{i}kg" if i % 2 else f"{i}",
+    "mixed": lambda i: ("tall", "5 ft", "12", "short")[i % 4],
+    "percent": lambda i: f"{i}%",
+    "missing": lambda i: "unknown" if i == 3 else f"{i * i}",
+    "clothed": lambda i: {3: "1_000", 7: "?"}.get(i, f"{i * i}"),
+}
+
+
+def options_of(err: str) -> list[str]:
+    """The options of the last line of a message, as a shell reads them."""
+    return shlex.split(err.rstrip().splitlines()[-1].rpartition(": ")[2])
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        *([kind] for kind in TEXTS if kind != "clothed"),  # whose 1_000 is to be written anew
+        ["names", "codes"],
+        ["codes", "units"],
+        ["missing", "clothed"],
+        ["glued", "mixed", "percent"],
+        list(TEXTS),
+        [*TEXTS, *TEXTS],
+    ],
+    ids="-".join,
+)
+def test_the_options_of_the_last_line_lead_on_when_run_as_printed(
+    folder: Path, kinds: list[str]
+) -> None:
+    names = [f"{kind}.{k}" for k, kind in enumerate(kinds)]
+    rows = [[*row, *(TEXTS[kind](i) for kind in kinds)] for i, row in enumerate(cells(gaps=0.0))]
+    table(rows, [*NAMES, *names])
+    ran = call(*FIT)
+    assert ran.code == 5
+    options = options_of(ran.err)
+    assert options[0] in ("--ignore", "--na")
+    mended = call(*FIT, *options)
+    assert mended.code == 0, mended.err
+    assert set(NAMES) <= set(load("t.egap").feature_names_in_)
+
+
+def test_one_code_among_names_is_no_number_with_a_unit(folder: Path) -> None:
+    """As the models of cars: most are words, a few are numbers, and one is 535i."""
+    table([[*row, TEXTS["codes"](i)] for i, row in enumerate(cells(gaps=0.0))], [*NAMES, "Model"])
+    ran = call(*FIT)
+    assert "looks like" not in ran.err
+    assert "among numbers. Mend them, or leave it out: --ignore Model\n" in ran.err
+    rows = [[*row, TEXTS["codes"](i + 1)] for i, row in enumerate(cells(gaps=0.0))]
+    table(rows, [*NAMES, "Model"])
+    with pytest.raises(ValueError, match="535i") as caught:
+        eg.open_source("t.csv")
+    assert "looks like" not in str(caught.value)
+
+
+def test_units_in_all_cells_are_told(folder: Path) -> None:
+    table([[*row, f"{i} kg"] for i, row in enumerate(cells(gaps=0.0))], [*NAMES, "mass"])
+    ran = call(*FIT)
+    assert '("0 kg"), which looks like a number with a unit (kg): write 0. Or leave' in ran.err
+    with pytest.raises(ValueError, match=r"a number with a unit \(kg\): write 0"):
+        eg.open_source("t.csv")
+
+
 # Separators at the ends of lines -------------------------------------------------------------
 
 

@@ -58,7 +58,7 @@ def test_partial_distances_survive_an_offset(kind):
 def test_squares_that_overflow_are_refused(kind, size):
     X = normal(300, 3)
     for Y in (X * size, np.vstack([X, X[:1] * size])):
-        with pytest.raises(ValueError, match="squares of these distances overflow"):
+        with pytest.raises(ValueError, match="squared distances between rows overflow"):
             kind(2, n_neighbors=8).fit(Y)
     with pytest.raises(ValueError, match=r"overflow|no finite distance"):
         kind(2, n_neighbors=8).fit(X).transform(X[:1] * size)

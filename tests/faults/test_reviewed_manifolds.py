@@ -35,8 +35,51 @@ def test_quality_of_distances_whose_squares_leave_the_range_is_refused(size):
     X, Z = normal(60, 30), normal(60, 2, seed=1)
     gappy = np.where(normal(60, 30, seed=2) < -1.3, np.nan, X)
     for far, near in ((X * size, Z), (X, Z * size), (gappy * size, Z)):
-        with pytest.raises(ValueError, match="flow: the largest is"):
+        with pytest.raises(ValueError, match="flow: the largest range of a column is"):
             eg.trustworthiness(far, near)
+
+
+def sized(message):
+    """The number that a message names, in the sentence before the advice."""
+    return float(message.split(". Rescale")[0].split()[-1])
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_what_a_message_calls_the_largest_is_the_largest(size):
+    X = normal(60, 30) * size
+    ranges = np.ptp(X, axis=0).max()
+    for call in (
+        lambda: eg.trustworthiness(X, X[:, :2]),
+        lambda: eg.trustworthiness(np.where(normal(60, 30, seed=2) < -1.3, np.nan, X), X[:, :2]),
+        lambda: eg.Isomap(2).fit(X),
+        lambda: eg.LaplacianEigenmaps(2).fit(X),
+    ):
+        with pytest.raises(ValueError, match="squared distances between rows") as caught:
+            call()
+        assert "the largest range of a column is" in str(caught.value)
+        assert 0.8 * ranges <= sized(str(caught.value)) <= 1.005 * ranges
+    D = np.abs(X[:, None, 0] - X[:, 0])
+    with pytest.raises(ValueError, match=r"squares of these distances .* the largest is") as caught:
+        eg.Isomap(2, metric="precomputed").fit(D)
+    assert sized(str(caught.value)) == pytest.approx(D.max(), rel=0.005)
+    gram = np.diag(np.full(20, 1e305 if size > 1.0 else 1e-305))
+    with pytest.raises(ValueError, match=r"inner products are too .* the largest abs") as caught:
+        eg.ClassicalMDS(2, metric="gram").fit(gram)
+    assert "distances" not in str(caught.value)
+
+
+def test_a_range_beyond_float64_is_not_called_infinite():
+    X = normal(40, 3)
+    X[0, 0], X[1, 0] = 1.5e308, -1.5e308
+    with pytest.raises(ValueError, match=r"column is more than 1\.79e\+308\. .* X / 1e300"):
+        eg.Isomap(2).fit(X)
+
+
+def test_new_rows_that_are_too_large_are_named_by_their_values():
+    X = normal(60, 3)
+    with pytest.raises(ValueError, match="the largest absolute value is") as caught:
+        eg.Isomap(2).fit(X).transform(X[:5] * 1e200)
+    assert sized(str(caught.value)) == pytest.approx(np.abs(X[:5] * 1e200).max(), rel=0.005)
 
 
 def test_squared_distances_are_squared():

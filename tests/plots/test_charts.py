@@ -16,6 +16,7 @@ import eigengap as eg
 from eigengap import plots
 from eigengap.estimators._plot import NAMES, charts_of
 from eigengap.plots.numbers import correlations, names_of, variable_contributions
+from eigengap.plots.numbers.rows import inner
 from eigengap.plots.theme import rendered, save, theme
 
 
@@ -186,7 +187,7 @@ LIKE_PCA = {"PPCA", "student", "BayesianPCA", "NoveltyDetector"}  # nothing new 
 def draw_all(model: Any, X: Any, without: Set[str] = frozenset()) -> Iterator[tuple[str, Any]]:
     for name in sorted(set(charts_of(model)) - without):
         draw = getattr(model.plot, name)
-        if name == "rank_criteria" and not hasattr(model, "rank_choice_"):
+        if name == "rank_criteria" and not hasattr(inner(model), "rank_choice_"):
             continue
         if name == "novelty" and getattr(model, "noise", "") == "student":
             continue
@@ -410,3 +411,29 @@ def test_text_and_marks_can_be_told_from_the_page(dark: bool) -> None:
         assert contrast(colour, ink.background) >= 4.5
     for colour in (*ink.category, *ink.ramp, ink.main):
         assert contrast(colour, ink.background) >= 3.0
+
+
+def test_the_choice_of_the_model_inside_is_drawn() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(200, 6))
+    detector = eg.NoveltyDetector().fit(X)
+    drawn = detector.plot.rank_criteria().to_dict()
+    own = eg.plots.rank_criteria(detector.estimator_.rank_choice_).to_dict()
+    assert drawn["title"]["subtitle"] == own["title"]["subtitle"]
+    assert len(drawn["concat"]) == len(own["concat"])
+    assert "rank_criteria" in charts_of(eg.ICA())
+
+
+def test_why_there_is_no_choice_to_draw_is_true() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(60, 6))
+    switched = r"BayesianPCA switches components off while it is fitted.*choose_rank\(X\)"
+    for model in (eg.BayesianPCA().fit(X), eg.NoveltyDetector(eg.BayesianPCA()).fit(X)):
+        with pytest.raises(AttributeError, match=switched) as caught:
+            model.plot.rank_criteria()
+        assert 'n_components="auto"' not in str(caught.value)
+    for model in (eg.PPCA(2).fit(X), eg.NoveltyDetector(eg.PPCA(2)).fit(X)):
+        with pytest.raises(AttributeError, match=r'n_components=2\. Fit with n_components="auto"'):
+            model.plot.rank_criteria()
+    with pytest.raises(AttributeError, match="was not chosen by these criteria"):
+        eg.plots.rank_criteria(eg.PPCARegressor().fit(X[:, :5], X[:, 5]))

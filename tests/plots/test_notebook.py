@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,9 +14,13 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_html_repr
+from tests.cli.running import call
 from tests.plots.foreign import HOSTILE
 
 import eigengap as eg
+from eigengap.estimators._auto_models import StoppedFactorAnalysis
+from eigengap.estimators._column_means import ColumnMeans
 
 
 class Tags(HTMLParser):
@@ -186,3 +191,39 @@ def test_showing_a_degenerate_fit_does_not_fail():
     broken = type("Broken", (type(model),), {"predictive_": property(lambda self: 1 / 0)})
     model.__class__ = broken
     assert "eigengap-repr" in model._repr_html_()
+
+
+def test_a_model_that_an_imputer_stops_goes_by_the_name_that_users_know(
+    tmp_path: Path,
+) -> None:
+    """Factor analysis stopped early has a class of its own, which is nobody's business."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 10))
+    X += rng.normal(size=X.shape) * np.linspace(0.1, 3.0, 10)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    imputer = eg.LowRankImputer(n_components=3).fit(X)
+    stopped = StoppedFactorAnalysis(3, max_iter=2)
+    imputer.estimator_ = stopped.fit(X)  # whatever won
+    assert ("model", "FactorAnalysis") in imputer.summary().facts
+    assert ("fit", "2 steps, stopped early on purpose") in imputer.summary().facts
+    assert ("fit", "2 steps, stopped early on purpose") in stopped.summary().facts
+    assert not stopped.summary().warnings
+    assert repr(stopped).startswith("FactorAnalysis(max_iter=2")
+    page = eg.report(imputer, X, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "LowRankImputer chose FactorAnalysis, stopped after 2 steps" in page
+    eg.save(imputer, tmp_path / "m.eigengap")
+    met = [page, str(imputer.summary()), str(stopped.summary()), repr(stopped)]
+    met += [estimator_html_repr(model) for model in (imputer, stopped)]
+    met += [str(model._repr_mimebundle_()) for model in (imputer, stopped)]
+    met += [stopped.plot.scree().to_json(), imputer.plot.trace().to_json()]
+    met.append(call("inspect", str(tmp_path / "m.eigengap"), "-v").text)
+    assert not any("Stopped" in text for text in met)
+    assert type(eg.load(tmp_path / "m.eigengap").estimator_) is StoppedFactorAnalysis
+
+
+def test_column_means_are_called_that() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    X[::5, 0] = np.nan
+    imputer = eg.LowRankImputer([ColumnMeans()]).fit(X)
+    assert ("model", "column means") in imputer.summary().facts
+    assert "ColumnMeans" not in str(imputer.summary())

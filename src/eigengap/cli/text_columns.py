@@ -93,7 +93,7 @@ def _fault(
     shown = " and ".join(quote(text) for text in (codes or texts[:1]))
     holds = f"column {quote(table.name(j))} holds text in {word} {where} ({shown})"
     looks = _looks(table, texts, numbers)
-    if looks:
+    if looks and (codes or _are_most(looks, cells)):
         return _by_hand(table, j, holds, looks, codes, can_ignore)
     if codes:
         it = "it" if len(codes) == 1 else "them"
@@ -115,6 +115,11 @@ def _looks(table: Table, texts: Sequence[str], numbers: int) -> dict[str, Look]:
     }
 
 
+def _are_most(looks: dict[str, Look], cells: list[tuple[int, str]]) -> bool:
+    """Whether more than half of the cells with text look like numbers, and not one among names."""
+    return 2 * sum(text in looks for _, text in cells) > len(cells)
+
+
 def _by_hand(
     table: Table,
     j: int,
@@ -124,6 +129,7 @@ def _by_hand(
     can_ignore: bool,
 ) -> Fault:
     """Cells to be written otherwise; --na, or leaving the column out, is the second choice."""
+    leave = can_ignore and not codes
     text, look = next(iter(looks.items()))
     alone = f"({quote(text)})"
     told = f"{holds}, which {look}" if holds.endswith(alone) else f"{holds}. {quote(text)} {look}"
@@ -133,9 +139,9 @@ def _by_hand(
         told += f". Treat {others} as missing: {_as_options(words)}"
     elif codes:
         told += f". Or treat it as missing: {_as_options(codes)}"
-    elif can_ignore and len(table.features) > 1:
+    elif leave and len(table.features) > 1:
         told += f". Or leave the column out: --ignore {as_argument(table, [j])}"
-    return Fault(j, told, words, by_hand=True)
+    return Fault(j, told, tuple(codes), is_left_out=leave, by_hand=True)
 
 
 def _codes(texts: list[str], count: int, numbers: int) -> tuple[str, ...]:
@@ -171,23 +177,29 @@ def as_argument(table: Table, columns: Sequence[int]) -> str:
 
 
 def _told(table: Table, found: list[Fault]) -> list[str]:
-    """A sentence for each, and where there are many, the options that mend all at once."""
+    """A sentence for each, and where there are several, the options for all of them.
+
+    Run with these options, the command finds no text in the rows that were looked at.
+    """
     if found and len(found) == len(table.features) and all(fault.is_text for fault in found):
         names = listing([table.name(fault.column) for fault in found])
         return [f"no column holds numbers: {names} {'hold' if len(found) > 1 else 'holds'} text"]
     told = [fault.sentence for fault in found]
-    if len(told) <= 2:
+    if len(told) < 2:
         return told
     short = told[:MOST_COLUMNS]
     if len(told) > MOST_COLUMNS:
-        short.append(f"and {len(told) - MOST_COLUMNS} more columns")
+        more = len(told) - MOST_COLUMNS
+        short.append(f"and {more} more column{'s' if more > 1 else ''}")
     leave = [fault.column for fault in found if fault.is_left_out]
     codes = list(dict.fromkeys(code for fault in found for code in fault.codes))
     options = [f"--ignore {as_argument(table, leave)}"] if leave else []
     options += [_as_options(codes)] if codes else []
-    if options and len(leave) < len(table.features):  # else nothing would be left
+    mends_all = all(fault.is_left_out or fault.codes for fault in found)
+    if mends_all and len(leave) < len(table.features):  # else nothing would be left
         by_hand = any(fault.by_hand for fault in found)
-        short.append(f"{'The others' if by_hand else 'All of it'} at once: {' '.join(options)}")
+        how = "To go on without changing cells" if by_hand else "All of it at once"
+        short.append(f"{how}: {' '.join(options)}")
     return short
 
 

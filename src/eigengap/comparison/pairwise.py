@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from eigengap.fitting.pairs import refuse_range, rounding
+from eigengap.fitting.pairs import refuse_spread, rounding
 from eigengap.linalg import Array
 from eigengap.sources.wording import show
 
@@ -73,8 +73,8 @@ class EuclideanPairs:
 
     @classmethod
     def of(cls, X: Array) -> EuclideanPairs:
+        refuse_spread(X)
         centred = X - np.mean(X, axis=0)
-        refuse_range(float(np.max(np.abs(centred), initial=0.0)))
         largest = np.max(np.abs(X), axis=0)
         unit = float(np.max(largest, initial=0.0)) or 1.0
         stored = 2 * EPS * unit * float(np.linalg.norm(largest / unit))
@@ -212,8 +212,7 @@ def pairs_of(X: Array, metric: Metric) -> Pairs:
                 'Use metric="euclidean", which compares the cells that both rows have, or fill '
                 "them first (impute, LowRankImputer)"
             )
-        with np.errstate(over="ignore"):
-            refuse_range(float(np.nanmax(np.nanmax(X, axis=0) - np.nanmin(X, axis=0))))
+        refuse_spread(X)
         return GappyPairs(X)
     if metric in ("euclidean", "nan_euclidean"):
         return EuclideanPairs.of(X)

@@ -80,7 +80,21 @@ class StoppedFactorAnalysis(FactorAnalysis):
     measure: on WDBC, 30 % missing, 18 factors, standard deviations are 6 times those of the model
     itself after 10 steps, 1.1 times at the end. Here they are the model's own, which miss little
     where there are many rows for each factor, and `std_factors_` of LowRankImputer widens them.
+    Users know it as FactorAnalysis.
     """
+
+    _public_name = "FactorAnalysis"
+    _stops_early = True
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        own = type(self).__name__
+        return f"{self._public_name}{super().__repr__(N_CHAR_MAX + len(own))[len(own) :]}"
+
+    def _sk_visual_block_(self) -> Any:
+        """For scikit-learn's diagram, which falls back to the name of the class without it."""
+        from sklearn.utils._repr_html.estimator import _VisualBlock
+
+        return _VisualBlock("single", self, names=self._public_name, name_details=str(self))
 
     @property
     def predictive_(self) -> Any:

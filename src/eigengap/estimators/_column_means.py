@@ -21,6 +21,7 @@ class ColumnMeans(BaseEstimator):
     the mean, with scale s sqrt(1 + 1 / n), s^2 at divisor n - 1.
     """
 
+    _public_name = "column means"
     n_components_ = 0
     n_iter_ = 1
 

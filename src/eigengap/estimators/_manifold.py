@@ -41,12 +41,12 @@ from eigengap.fitting.neighbourhood import (
     undirected,
 )
 from eigengap.fitting.pairs import (
-    LARGEST,
     Labels,
     distance_matrix,
     new_distances,
     refuse_gaps,
-    refuse_range,
+    refuse_large,
+    refuse_spread,
 )
 from eigengap.linalg import Array
 from eigengap.memory import require_memory
@@ -210,8 +210,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         rows = self._dense(source)
-        with np.errstate(over="ignore"):
-            refuse_range(float(np.max(np.nanmax(rows, axis=0) - np.nanmin(rows, axis=0))))
+        refuse_spread(rows)
         if not source.has_gaps or self._skips_gaps:
             return rows
         self._filler = imputing_model(ArraySource(rows, names=source.names))
@@ -239,9 +238,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             refuse_sparse_pairs(source)
             return new_distances(self._dense(source))
         rows = self._dense(source)
-        largest = float(np.max(np.abs(rows), initial=0.0, where=~np.isnan(rows)))
-        if largest > LARGEST:
-            refuse_range(largest)
+        refuse_large(rows)
         if not source.has_gaps or self._skips_gaps:
             return rows
         filler = self._filler or imputing_model(self._neighbours.rows, self)

@@ -22,6 +22,7 @@ from eigengap.estimators._summary import (
     _inner,
     has_stopped_early,
     objective_of,
+    public_name,
     summary_of,
 )
 
@@ -57,9 +58,13 @@ class Shown:
         The predictive density of a degenerate fit is such a one, and nobody has asked for it here.
         """
         try:
-            return super()._get_fitted_attr_html(doc_link)  # type: ignore[misc]
+            found = super()._get_fitted_attr_html(doc_link)  # type: ignore[misc]
         except (ArithmeticError, ValueError, np.linalg.LinAlgError):
             return ""
+        for name in ("estimator_", "estimator"):
+            if name in found:
+                found[name]["type_name"] = public_name(found[name]["value"])
+        return found
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         shown: dict[str, Any] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]

@@ -22,7 +22,7 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     "FactorAnalysis": _GAUSSIAN,
     "BayesianPCA": (*_GAUSSIAN, "spectrum"),
     "MixturePPCA": ("mixture", "scores", "imputation", "trace", "missingness"),
-    "ICA": (*_ROWS, *_VARIABLES, "trace"),
+    "ICA": (*_ROWS, *_VARIABLES, "trace", "rank_criteria"),
     "ClassicalMDS": ("scree", *_ROWS),
     "KernelPCA": ("scree", *_ROWS),
     "Isomap": ("scree", *_ROWS),

@@ -67,11 +67,16 @@ class Summary:
         )
 
 
+def public_name(estimator: Any) -> str:
+    """What users call the class of an estimator; a class of our own may stand for another."""
+    return str(getattr(type(estimator), "_public_name", type(estimator).__name__))
+
+
 def summary_of(estimator: Any) -> Summary:
     """The facts of a fitted estimator."""
     components, more = _components(estimator)
     return Summary(
-        type(estimator).__name__,
+        public_name(estimator),
         tuple(_facts(estimator)),
         components,
         more,
@@ -86,7 +91,7 @@ def _facts(estimator: Any) -> Iterator[tuple[str, str]]:
     model = _inner(estimator)
     yield "fitted to", _table_size(estimator)
     if model is not estimator:
-        yield "model", type(model).__name__
+        yield "model", public_name(model)
     yield from _size(estimator, model)
     yield from _quality(model)
     yield from _particular(estimator)
@@ -285,6 +290,8 @@ def objective_of(model: Any) -> Array:
 
 def has_stopped_early(estimator: Any) -> bool:
     """Whether a fit ended before its maximum on purpose: a model that LowRankImputer chose."""
+    if getattr(estimator, "_stops_early", False):
+        return True
     return hasattr(estimator, "choice_") and isinstance(estimator.estimator, str)
 
 

@@ -431,7 +431,7 @@ def _require_finite(graph: Graph) -> None:
         return
     low, high, lengths = graph.edges
     if isfinite(largest):
-        refuse_range(largest)
+        refuse_range(largest, "distances to neighbours")
     at = int(np.argmax(~np.isfinite(lengths)))
     raise ValueError(
         f"the distance of rows {int(low[at])} and {int(high[at])} is {lengths[at]}: the metric has "

@@ -41,7 +41,7 @@ from eigengap.fitting.laplacian_weights import (
     kernel_shares,
 )
 from eigengap.fitting.neighbourhood import DisconnectedError, copies_in_words, in_words
-from eigengap.fitting.pairs import LARGEST, new_distances, refuse_range
+from eigengap.fitting.pairs import new_distances, refuse_large
 from eigengap.fitting.smallest import ANGLE
 from eigengap.linalg import Array
 from eigengap.memory import require_memory, require_pairs
@@ -286,9 +286,7 @@ callable, default="nearest_neighbors"
             values = source.collect()
             return new_distances(values) if self.affinity == "nearest_neighbors" else values
         rows = self._dense(source)
-        largest = float(np.max(np.abs(rows), initial=0.0, where=~np.isnan(rows)))
-        if largest > LARGEST:
-            refuse_range(largest)
+        refuse_large(rows)
         if not source.has_gaps or self._skips_gaps:
             return rows
         filler = self._filler or imputing_model(self._rows_, self)

@@ -69,7 +69,12 @@ def gram_matrix(X: NDArray[Any], labels: Labels = PLAIN) -> Array:
     refuse_gaps(X, labels, "inner product")
     _require_square(X, "inner products of")
     largest = float(np.max(np.abs(X)))
-    refuse_range(np.sqrt(largest))
+    if largest > LARGEST**2 or 0.0 < largest < SMALLEST**2:
+        out = "large" if largest > 1.0 else "small"
+        raise ValueError(
+            f"these inner products are too {out} for float64: the largest absolute value is "
+            f"{largest:.3g}. Rescale them, for instance X / {power_of_ten(largest)}"
+        )
     return _symmetric(X, labels, rounding(X.dtype) * largest, "inner product")
 
 
@@ -87,14 +92,40 @@ def rounding(dtype: np.dtype[Any]) -> float:
     return 1e-5 if dtype == np.float32 else 1e-8
 
 
-def refuse_range(largest: float) -> None:
+def refuse_range(largest: float, what: str = "these distances") -> None:
     """Refuse distances whose squares overflow, and those whose squares all vanish."""
-    if largest == 0.0 or SMALLEST <= largest <= LARGEST:
+    _refuse_squares(largest, f"the squares of {what}", "the largest is")
+
+
+def refuse_spread(X: Array) -> None:
+    """Refuse rows (n, d) whose squared distances overflow, or all vanish; NaN is missing.
+
+    The largest difference within a column is found without all pairs: no Euclidean distance is
+    larger than the square root of d times that.
+    """
+    with np.errstate(over="ignore"):
+        ranges = np.fmax.reduce(X, axis=0) - np.fmin.reduce(X, axis=0)
+    _refuse_squares(
+        float(np.fmax.reduce(ranges, initial=0.0)),
+        "squared distances between rows",
+        "the largest range of a column is",
+    )
+
+
+def refuse_large(X: Array) -> None:
+    """Refuse new rows (m, d) whose squared distances from any others overflow; NaN is missing."""
+    largest = float(np.max(np.abs(X), initial=0.0, where=~np.isnan(X)))
+    if largest > LARGEST:
+        _refuse_squares(largest, "squared distances between rows", "the largest absolute value is")
+
+
+def _refuse_squares(size: float, what: str, found: str) -> None:
+    if size == 0.0 or SMALLEST <= size <= LARGEST:
         return
-    out = "overflow" if largest > LARGEST else "underflow"
+    out = "overflow" if size > LARGEST else "underflow"
+    shown = f"{size:.3g}" if np.isfinite(size) else "more than 1.79e+308"
     raise ValueError(
-        f"the squares of these distances {out}: the largest is {largest:.3g}. Rescale them, for "
-        f"instance X / {power_of_ten(largest)}"
+        f"{what} {out}: {found} {shown}. Rescale them, for instance X / {power_of_ten(size)}"
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.estimators._plot import require_fitted
+from eigengap.estimators._summary import public_name
 from eigengap.plots._altair import alt
 from eigengap.plots.arrows import arrows, longest
 from eigengap.plots.circle_chart import two_axes
@@ -99,7 +100,7 @@ def biplot(
     )
     return finish(
         chart,
-        f"Biplot of {type(estimator).__name__}",
+        f"Biplot of {public_name(estimator)}",
         f'Scaling "{scaling}": {FORMULA[scaling]}.',
         f"Cells of {unit} are about point · arrow; arrows are drawn × {factor:g}.",
         told,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.estimators._plot import require_fitted
+from eigengap.estimators._summary import public_name
 from eigengap.plots._altair import alt
 from eigengap.plots.arrows import arrows, longest
 from eigengap.plots.drawing import Chart, Frame, data, finish, origin
@@ -81,7 +82,7 @@ def correlation_circle(estimator: Any, X: Any = None, *, axes: Any = (1, 2)) -> 
     )
     return finish(
         chart,
-        f"Correlation circle of {type(estimator).__name__}",
+        f"Correlation circle of {public_name(estimator)}",
         how_known(table),
         told,
         width=SIDE,
@@ -92,10 +93,10 @@ def two_axes(axes: Any, q: int, estimator: Any) -> list[int]:
     """Positions of two different components."""
     if q < 2:
         raise ValueError(
-            f"{type(estimator).__name__} has one component, and this chart needs two: fit more, or "
+            f"{public_name(estimator)} has one component, and this chart needs two: fit more, or "
             "draw contributions or cos2"
         )
-    pair = check_axes(axes, q, type(estimator).__name__)
+    pair = check_axes(axes, q, public_name(estimator))
     if len(pair) != 2 or pair[0] == pair[1]:
         raise ValueError(f"axes={axes!r}: this chart needs two different components")
     return list(pair)

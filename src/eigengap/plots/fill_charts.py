@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.estimators._plot import require_fitted
+from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, quantity, tips, upper, words
@@ -87,7 +88,7 @@ def imputation(
     gappy = int(np.sum(count > 0))
     return finish(
         chart,
-        f"Cells filled by {type(estimator).__name__}",
+        f"Cells filled by {public_name(estimator)}",
         f"{len(found.value):,} filled cells with {100 * level:g} % intervals, in the order of "
         "their values; at the left what was seen of the column.",
         ""
@@ -186,7 +187,7 @@ def _calibration(
     percent = f"{100 * level:g} %"
     return finish(
         chart,
-        f"How well {type(estimator).__name__} predicts hidden cells",
+        f"How well {public_name(estimator)} predicts hidden cells",
         f"{100 * found.coverage:.1f} % of {n:,} hidden cells lie in their {percent} intervals "
         f"({which}).{whose}",
         f"{MOST_POINTS:,} of the cells are drawn." if n > MOST_POINTS else "",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.estimators._plot import require_fitted
+from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
 from eigengap.plots.arrows import MOST_LABELLED, side_labels
@@ -59,7 +60,7 @@ def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_
     """
     require_fitted(estimator)
     table = table_of(X, estimator, most=max_rows)
-    pair = check_axes(axes, table.X.shape[1], type(estimator).__name__)
+    pair = check_axes(axes, table.X.shape[1], public_name(estimator))
     if len(pair) != 2 or pair[0] == pair[1]:
         raise ValueError(f"axes={axes!r}: this chart needs two different axes")
     found = mixture_numbers(estimator, table.X, pair)
@@ -79,7 +80,7 @@ def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_
     sure = float(np.mean(np.max(found.resp, axis=1) >= SURE))
     return finish(
         chart,
-        f"Components of {type(estimator).__name__}",
+        f"Components of {public_name(estimator)}",
         f"{100 * sure:.0f} % of the rows are of one component with probability {SURE:g} or more; "
         "the others are paler. Ellipses hold 95 % of a component.",
         "Axes show most of what the components explain and how they lie apart (share of that, "

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.estimators._plot import require_fitted
+from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, quantity, tips, words
@@ -53,7 +54,7 @@ def spectrum(estimator: Any) -> Chart:
     axis = _Axis(found, is_log)
     layers = [*_bars(found, axis), _law(found, axis), *_edge(high, axis), _ticks(found, axis)]
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
-    name = type(estimator).__name__
+    name = public_name(estimator)
     return finish(chart, f"Spectrum of {name} against noise", *_notes(found), width=WIDTH)
 
 

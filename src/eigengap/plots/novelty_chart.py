@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.estimators._plot import require_fitted
+from eigengap.estimators._summary import public_name
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, kind, quantity, tips, upper, words
 from eigengap.plots.numbers.names import names_of
@@ -57,7 +58,7 @@ def novelty(estimator: Any, X: Any, *, most: int = 6, max_rows: int = MOST_ROWS)
     alpha = f"{100 * found.alpha:g} %"
     return finish(
         chart,
-        f"Novelty of rows by {type(estimator).__name__}",
+        f"Novelty of rows by {public_name(estimator)}",
         f"{flagged:,} of {len(table.at):,} rows are flagged (triangles), by the p-value of both "
         "together, D² = T² + SPE, and not by the two lines: a row may lie beyond one and be "
         "ordinary, or within both and be flagged.",

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.estimators._summary import public_name
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, quantity, tips, upper
 from eigengap.plots.numbers.names import label
+from eigengap.plots.numbers.rows import inner
 from eigengap.rank.choice import Curve, RankChoice
 from eigengap.rank.consensus import NAMES
 
@@ -30,7 +32,7 @@ def rank_criteria(choice: RankChoice) -> Chart:
     ----------
     choice : RankChoice
         From `choose_rank`, or `rank_choice_` of an estimator; an estimator that has one is taken
-        too.
+        too, and so is one whose model has one (NoveltyDetector).
 
     Returns
     -------
@@ -45,12 +47,7 @@ def rank_criteria(choice: RankChoice) -> Chart:
     >>> len(rank_criteria(choice).to_dict()["concat"])
     2
     """
-    found = getattr(choice, "rank_choice_", choice)
-    if not isinstance(found, RankChoice):
-        raise AttributeError(
-            f"{type(choice).__name__} has no choice of rank to draw: it was not asked for one. Fit "
-            'with n_components="auto", or use choose_rank(X)'
-        )
+    found = choice if isinstance(choice, RankChoice) else _made_by(choice)
     panels = [
         _panel(name, found.criteria[name], curve)
         for name, curve in found.curves.items()
@@ -62,6 +59,26 @@ def rank_criteria(choice: RankChoice) -> Chart:
     mute = "" if not found.not_applied else _mute(found)
     chart = alt.concat(*panels, columns=ACROSS, spacing=22).resolve_scale(x="independent")
     return finish(chart, "How many components", said, left, mute, width=WIDTH * ACROSS)
+
+
+def _made_by(estimator: Any) -> RankChoice:
+    """The choice that an estimator made, or that of the model inside it."""
+    model = inner(estimator)
+    for holder in (estimator, model):
+        found = getattr(holder, "rank_choice_", None)
+        if isinstance(found, RankChoice):
+            return found
+    name, whose = public_name(estimator), public_name(model)
+    way_out = "choose_rank(X) compares the criteria for a table"
+    asked = getattr(estimator, "n_components", getattr(model, "n_components", None))
+    if "BayesianPCA" in {cls.__name__ for cls in type(model).__mro__}:
+        why = f"{whose} switches components off while it is fitted"
+    elif asked is None or isinstance(asked, str):
+        why = f"the number of components of {whose} was not chosen by these criteria"
+    else:
+        why = f"it was fitted with n_components={asked!r}"
+        way_out = f'Fit with n_components="auto"; or {way_out}'
+    raise AttributeError(f"{name} has no choice of rank to draw: {why}. {way_out}")
 
 
 def _panel(name: str, pick: int, curve: Curve) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.estimators._plot import require_fitted
+from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import (
@@ -83,8 +84,8 @@ def scores(
     table, T, colour = _rows(estimator, X, color, max_rows)
     q = T.shape[1]
     if q == 0:
-        raise ValueError(f"{type(estimator).__name__} has no component to draw rows along")
-    name = type(estimator).__name__
+        raise ValueError(f"{public_name(estimator)} has no component to draw rows along")
+    name = public_name(estimator)
     asked = (1,) if q == 1 and tuple(np.atleast_1d(axes)) == (1, 2) else axes
     positions = check_axes(asked, q, name)
     if len(positions) > 2 or len(set(positions)) < len(positions):
@@ -108,14 +109,14 @@ def _rows(estimator: Any, X: Any, color: Any, most: int) -> tuple[Table, Array, 
     if X is not None:
         if not hasattr(estimator, "transform") and not hasattr(estimator, "estimator_"):
             raise AttributeError(
-                f"{type(estimator).__name__} has no scores, for it does not transform rows"
+                f"{public_name(estimator)} has no scores, for it does not transform rows"
             )
         table = table_of(X, estimator, most=most)
         return table, scores_of(estimator, table.X), colour_of(color, X, table)
     embedding = getattr(estimator, "embedding_", None)
     if embedding is None:
         raise ValueError(
-            f"{type(estimator).__name__} does not keep the rows of its fit; give them, or others, "
+            f"{public_name(estimator)} does not keep the rows of its fit; give them, or others, "
             "as X"
         )
     d = estimator.n_features_in_ if hasattr(estimator, "n_features_in_") else 0

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.estimators._plot import require_fitted
+from eigengap.estimators._summary import public_name
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, kind, quantity, tips, upper, words
 from eigengap.plots.numbers.eigenvalues import Eigenvalues, Gap, eigenvalues
@@ -69,7 +70,7 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     if picks:
         parts.append(_criteria(picks, axis))
     chart = alt.vconcat(*parts, spacing=14) if len(parts) > 1 else parts[0]
-    name = type(estimator).__name__
+    name = public_name(estimator)
     return finish(chart, f"Scree plot of {name}", *_notes(found, shown, choice), width=WIDTH)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.estimators._plot import require_fitted
+from eigengap.estimators._summary import public_name
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, quantity, tips, words
 from eigengap.plots.numbers.steps import Steps, trace_numbers
@@ -49,7 +50,7 @@ def trace(estimator: Any) -> Chart:
     steps = f"{len(found.step):,} step{'s' if len(found.step) != 1 else ''}"
     return finish(
         chart,
-        f"Fit of {type(estimator).__name__}, step by step",
+        f"Fit of {public_name(estimator)}, step by step",
         f"{steps} in {found.seconds:.2g} s, {said}; {found.what} at the end "
         f"{found.objective[-1]:.6g}.",
         "" if len(kept) == len(found.step) else f"{len(kept):,} of the steps are drawn.",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.estimators._plot import require_fitted
+from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
 from eigengap.plots.circle_chart import how_known
@@ -87,7 +88,7 @@ def contributions(
     sampled = "" if table is None else upper(table.told())
     return finish(
         chart,
-        f"Contributions of the {of} to {type(estimator).__name__}",
+        f"Contributions of the {of} to {public_name(estimator)}",
         f"Contributions to a component sum to 100 %. Dashed: {even:.3g} %, were all equal.",
         some,
         sampled,
@@ -280,7 +281,7 @@ def _of_rows(estimator: Any, X: Any, of: str, most: int = MOST_ROWS) -> Table | 
 
 def _some(axes: Any, q: int, estimator: Any) -> list[int]:
     asked = (1,) if q == 1 and tuple(np.atleast_1d(axes)) == (1, 2) else axes
-    return list(check_axes(asked, q, type(estimator).__name__))
+    return list(check_axes(asked, q, public_name(estimator)))
 
 
 def _some_of(shown: int, total: int, of: str) -> str:

@@ -33,6 +33,7 @@ class Colour:
     values: tuple[float | None, ...] = ()  # (m,) of a scale
     note: str = ""
     dates: bool = False  # whether values are days since 1970-01-01
+    missing: int = -1  # position in levels of rows without a value; -1 where all have one
 
     @property
     def is_category(self) -> bool:
@@ -91,11 +92,12 @@ def _category(name: str, texts: Sequence[str | None], order: Any) -> Colour:
         levels = sorted(most, key=lambda text: (order(text), text))
         texts = [text if text is None or text in set(most) else OTHER for text in texts]
         levels.append(OTHER)
-    if any(text is None for text in texts):
-        levels.append(MISSING)
     places = {level: k for k, level in enumerate(levels)}
-    codes = tuple(places[MISSING if text is None else text] for text in texts)
-    return Colour(name, distinct(levels), codes, note=note)
+    missing = len(levels) if any(text is None for text in texts) else -1
+    if missing >= 0:
+        levels.append(MISSING)
+    codes = tuple(missing if text is None else places[text] for text in texts)
+    return Colour(name, distinct(levels), codes, note=note, missing=missing)
 
 
 def _is_number(value: Any) -> bool:

@@ -64,7 +64,7 @@ def section(subject: Subject, look: Look, seed: int) -> Section:
         why = f"{subject.kind} knows no eigenvalues that would tell how many it needs.{told}"
         return Section("components", TITLE, left_out=why)
     choice = rank_choice(subject, look, seed)
-    gap = largest_gap(found, choice)
+    gap = largest_gap(found, None if look.is_sampled else choice)  # the fit's are of all rows
     words = [_on_share(subject, found), *_on_choice(subject, choice, look)]
     if gap is not None:
         words.append(f"The largest eigengap is {gap}.")
@@ -73,8 +73,8 @@ def section(subject: Subject, look: Look, seed: int) -> Section:
         TITLE,
         words=tuple(word for word in words if word),
         figures=(_scree(found, gap),),
-        beside=() if choice is None else (_criteria(choice),),
-        verdict=_verdict(subject, found, choice),
+        beside=() if choice is None else (_criteria(choice, look),),
+        verdict=_verdict(subject, found, choice, look),
     )
 
 
@@ -131,19 +131,27 @@ def _on_choice(subject: Subject, choice: RankChoice | None, look: Look) -> list[
     return words
 
 
-def _verdict(subject: Subject, found: Eigenvalues, choice: RankChoice | None) -> str:
+def _verdict(subject: Subject, found: Eigenvalues, choice: RankChoice | None, look: Look) -> str:
+    """How many criteria pick the number; where rows are sampled, the fit's own choice comes first.
+
+    What criteria say of a sample of the rows is not what they say of the table.
+    """
     words = _on_share(subject, found)
-    if choice is None:
-        return words
-    picks = choice.criteria.values()
+    own = getattr(subject.bare, "rank_choice_", None)
+    is_own = own is not None and own.n_components == found.kept
+    picks = () if choice is None else tuple(choice.criteria.values())
     agree = sum(picked == found.kept for picked in picks)
+    if is_own and (look.is_sampled or not agree):
+        return f"{words[:-1]}; the fit chose that number from all of its rows."
+    if not picks:
+        return words
+    of = f", applied to the {count(len(look.at), 'row')} shown," if look.is_sampled else ""
     if not agree:
-        reach = f"they go from {min(picks)} to {max(picks)}"
-        return f"{words[:-1]}; no criterion picks that number, {reach}."
-    return (
-        f"{words[:-1]}; {whole(agree)} of {whole(len(choice.criteria))} criteria "
-        f"pick{'s' if agree == 1 else ''} that number."
-    )
+        reach = f"they range from {min(picks)} to {max(picks)}"
+        none = f"none of the {whole(len(picks))} criteria{of} picks that number: {reach}"
+        return f"{words[:-1]}; {none}."
+    verb = "picks" if agree == 1 else "pick"
+    return f"{words[:-1]}; {whole(agree)} of {whole(len(picks))} criteria{of} {verb} that number."
 
 
 def _scree(found: Eigenvalues, largest: Gap | None) -> Figure:
@@ -207,7 +215,8 @@ def _scree(found: Eigenvalues, largest: Gap | None) -> Figure:
     return Figure("scree", "Eigenvalues", f"{first}.{gap}", specs.chart(data, layers), note)
 
 
-def _criteria(choice: RankChoice) -> Grid:
+def _criteria(choice: RankChoice, look: Look) -> Grid:
+    of = f"Applied to the {count(len(look.at), 'row')} shown. " if look.is_sampled else ""
     rows = [(NAMES[name], whole(q)) for name, q in choice.criteria.items()]
     rows += [(f"{NAMES[name]} ({why})", "–") for name, why in choice.not_applied.items()]
     return Grid(
@@ -215,7 +224,8 @@ def _criteria(choice: RankChoice) -> Grid:
         ("criterion", "components"),
         tuple(rows),
         (False, True),
-        note="What they are: docs/rank.md of eigengap. The default is deflated parallel analysis.",
+        note=of
+        + "What they are: docs/rank.md of eigengap. The default is deflated parallel analysis.",
     )
 
 

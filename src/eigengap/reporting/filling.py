@@ -5,18 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from eigengap.reporting import specs
-from eigengap.reporting.held_out import HeldOut, held_out, reach
+from eigengap.reporting.held_out import LEVEL, HeldOut, held_out, reach
 from eigengap.reporting.look import Look
 from eigengap.reporting.section import Figure, Grid, Section
 from eigengap.reporting.subject import Subject
-from eigengap.reporting.words import count, listing, number, percent, whole
+from eigengap.reporting.words import count, listing, number, p_is, percent, whole
 from eigengap.warn import silence
 
 MOST_CELLS = 12  # in the table of the least certain
 MOST_COLUMNS = 30
 MOST_POINTS = 400
-FEW = 0.06  # uncertainty of the coverage from which nothing is said of it
-NEAR = 0.02  # of 95 % within which coverage is as good as exact
+ALPHA = 0.05  # p-value below which coverage is said to differ from 95 %
 TITLE = "Filling gaps"
 
 
@@ -60,15 +59,17 @@ def _on_error(found: HeldOut) -> str:
 
 
 def _on_coverage(found: HeldOut) -> str:
-    off = found.coverage - 0.95
-    told = f"95 % intervals hold {percent(found.coverage)} of them"
-    if 3 * found.coverage_error > FEW:
-        return f"{told}; {whole(found.n_hidden)} cells are too few to say more."
-    if abs(off) <= max(NEAR, 3 * found.coverage_error):
-        return f"{told}, as they should."
-    if off < 0:
-        return f"{told}: they are too narrow, so take the standard deviations with care."
-    return f"{told}: they are wider than they need to be."
+    """Coverage, and what a binomial test against 95 % says of it."""
+    told = f"95 % intervals cover {percent(found.coverage)} of them"
+    if not found.refitted:
+        return f"{told}; the model was fitted to these cells, so that new ones may be covered less."
+    test = f"(binomial test: {p_is(found.coverage_p)})"
+    if found.coverage_p >= ALPHA:
+        few = f"; {whole(found.n_hidden)} cells are few for such a test"
+        return f"{told}, which is compatible with 95 % {test}{few if found.is_few else ''}."
+    if found.coverage < LEVEL:
+        return f"{told}, fewer than 95 % {test}: standard deviations are too small."
+    return f"{told}, more than 95 % {test}: standard deviations are too large."
 
 
 def _how(found: HeldOut, look: Look) -> str:
@@ -220,11 +221,12 @@ def _intervals(found: HeldOut, look: Look, names: tuple[str, ...]) -> Figure:
         height=320,
     )
     outside = found.n_hidden - int(found.covered.sum())
+    test = f" (binomial test: {p_is(found.coverage_p)})" if found.refitted else ""
     return Figure(
         "filling-intervals",
         "Hidden cells and their intervals",
-        f"{whole(outside)} of {whole(k)} truths lie outside their interval; "
-        f"{whole(round(0.05 * k))} are to be expected.",
+        f"{whole(outside)} of {whole(k)} true values lie outside their interval; "
+        f"{whole(round(0.05 * k))} are expected{test}.",
         spec,
         "" if k <= MOST_POINTS else f"{MOST_POINTS} of {whole(k)} hidden cells are drawn.",
     )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from scipy.stats import binomtest
 
 from eigengap.imputation import HiddenError, rounds
 from eigengap.linalg import Array
@@ -57,9 +58,14 @@ class HeldOut:
         return float(np.mean(self.covered))
 
     @property
-    def coverage_error(self) -> float:
-        """Standard error of the coverage were it exact."""
-        return float(np.sqrt(LEVEL * (1 - LEVEL) / max(self.n_hidden, 1)))
+    def coverage_p(self) -> float:
+        """Of the exact binomial test that intervals cover 95 %, cells taken as independent."""
+        return float(binomtest(int(self.covered.sum()), self.n_hidden, LEVEL).pvalue)
+
+    @property
+    def is_few(self) -> bool:
+        """Whether a standard error of the coverage is more than 2 %."""
+        return bool(LEVEL * (1 - LEVEL) / max(self.n_hidden, 1) > 0.02**2)
 
     @property
     def has_std(self) -> bool:

@@ -156,23 +156,40 @@ def separation(Z: Any, codes: tuple[int, ...]) -> float:
 
 
 def _on_separation(scores: Scores, colours: list[Colour]) -> str:
-    """Which category the first two axes tell apart best, where they do."""
+    """Which category the first two axes separate best, over the rows that have one."""
     found = [
-        (separation(scores.Z[:, k], colour.codes), colour.name, scores.axes[k])
+        (*over, colour, scores.axes[k])
         for colour in colours
         if colour.is_category
-        and len(colour.levels) > 1
         and not (scores.part is not None and colour.name == "most probable component")
         for k in range(min(2, len(scores.axes)))
+        if (over := _separated(scores.Z[:, k], colour)) is not None
     ]
     if not found:
         return ""
-    share, name, axis = max(found)
+    share, n, colour, axis = max(found, key=lambda one: one[0])
+    among = "" if n == len(scores.Z) else f" among the {count(n, 'row')} that have one"
     if share < 0.25:
-        return f"No category is told apart by the first axes ({name} best, by {percent(share)})."
+        return (
+            f"The first axes separate no category: between the categories of {colour.name} lies "
+            f"the largest share of the variance of an axis, {percent(share)}{among}."
+        )
     return (
-        f"{axis} tells {name} apart: {percent(share)} of its variance lies between the categories."
+        f"{axis} separates the categories of {colour.name}: {percent(share)} of its variance lies "
+        f"between them{among}."
     )
+
+
+def _separated(z: Any, colour: Colour) -> tuple[float, int] | None:
+    """Share of the variance between categories, and the rows that have one.
+
+    None where fewer than two categories are left.
+    """
+    codes = np.asarray(colour.codes)
+    known = np.isfinite(z) & (codes != colour.missing)
+    if len(np.unique(codes[known])) < 2:
+        return None
+    return separation(z[known], tuple(codes[known])), int(known.sum())
 
 
 def _names_rows(label: Label) -> bool:

@@ -50,7 +50,7 @@ class Subject:
                 f"{kind} places rows nowhere (it has no transform), so that there is nothing to "
                 "draw; report the PPCA, PCA, ... that was fitted to the same rows"
             )
-        wrapped = "" if inner is None else WRAPPERS[kind].format(inner=public_name(inner))
+        wrapped = "" if inner is None else WRAPPERS[kind].format(inner=_described(inner))
         names = getattr(estimator, "feature_names_in_", None)
         codes = getattr(estimator, "missing_values", nan)
         if inner is not None and _is_nan(codes):
@@ -147,9 +147,19 @@ class Subject:
 
 
 def public_name(estimator: Any) -> str:
-    """Of the nearest class that users know by name."""
+    """Of the nearest class that users know by name; column means have none."""
+    if hasattr(type(estimator), "_public_name"):
+        return str(type(estimator)._public_name)
     names = [cls.__name__ for cls in type(estimator).__mro__]
     return next((name for name in names if name in eigengap.__all__), names[0])
+
+
+def _described(inner: Any) -> str:
+    """The model, and whether it was stopped before its maximum on purpose."""
+    kind, steps = public_name(inner), getattr(inner, "n_iter_", None)
+    if type(inner).__name__ == kind or steps is None or getattr(inner, "converged_", True):
+        return kind
+    return f"{kind}, stopped after {steps} step{'s' if steps != 1 else ''}"
 
 
 def _bare(estimator: Any) -> Any:

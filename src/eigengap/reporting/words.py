@@ -139,6 +139,16 @@ def p_value(p: float) -> str:
     return f"{p:.2f}" if p >= 0.1 else f"{p:.2g}"
 
 
+def p_is(p: float) -> str:
+    """As a sentence has it.
+
+    >>> p_is(0.2), p_is(1e-9)
+    ('p = 0.20', 'p < 0.0001')
+    """
+    told = p_value(p)
+    return f"p {told}" if told.startswith("<") else f"p = {told}"
+
+
 def listing(names: Sequence[str], most: int = 5) -> str:
     """Names as a phrase, the last of very many left out.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.models.mixture import MixtureOfLinearGaussians
@@ -89,6 +90,6 @@ def _parts(estimator: Any) -> tuple[MixtureOfLinearGaussians, Array, list[str]]:
         names = labels(estimator.classes_)
         return MixtureOfLinearGaussians(prior, models), unit, names
     raise AttributeError(
-        f"{type(estimator).__name__} has no components of a mixture. MixturePPCA and "
+        f"{public_name(estimator)} has no components of a mixture. MixturePPCA and "
         "PPCAClassifier, whose classes they are, have them"
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import inner
 from eigengap.rank.choice import DoesNotApplyError, RankChoice
@@ -100,7 +101,7 @@ def _eigenvalues(estimator: Any, model: Any) -> Eigenvalues:
         if found is not None:
             return _of_pairs(model, np.asarray(found), None, what)
     raise AttributeError(
-        f"{type(estimator).__name__} has no scree plot, for it knows no eigenvalues. {HAVE} do"
+        f"{public_name(estimator)} has no scree plot, for it knows no eigenvalues. {HAVE} do"
     )
 
 

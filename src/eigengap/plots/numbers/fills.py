@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import all_rows, bare
 
@@ -55,7 +56,7 @@ def fills(estimator: Any, X: Any, level: float = 0.95) -> Fills:
     """Every unseen cell of X (m, d) with its interval."""
     if not hasattr(estimator, "impute"):
         raise AttributeError(
-            f"{type(estimator).__name__} fills no cells. PCA, PPCA, FactorAnalysis, BayesianPCA, "
+            f"{public_name(estimator)} fills no cells. PCA, PPCA, FactorAnalysis, BayesianPCA, "
             "MixturePPCA, GPLVM, Autoencoder and LowRankImputer do"
         )
     if not 0.0 < level < 1.0:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.models.affine import AffineMap
 from eigengap.models.linear_gaussian import LinearGaussian
@@ -81,7 +82,7 @@ def require_linear(estimator: Any, chart: str) -> LinearView:
     view = linear_view(estimator)
     if view is None:
         raise AttributeError(
-            f"{type(estimator).__name__} has no {chart}: its coordinates are no linear functions "
+            f"{public_name(estimator)} has no {chart}: its coordinates are no linear functions "
             "of the columns. PCA, PPCA, FactorAnalysis, BayesianPCA and ICA have one"
         )
     return view

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import inner
 from eigengap.spectrum import Spectrum
@@ -82,7 +83,7 @@ def against_noise(estimator: Any) -> AgainstNoise:
     spectrum = getattr(model, "spectrum_", None)
     if not isinstance(spectrum, Spectrum) or np.ndim(model.noise_variance_) != 0:
         raise AttributeError(
-            f"{type(estimator).__name__} has no spectrum to hold against noise: that takes a "
+            f"{public_name(estimator)} has no spectrum to hold against noise: that takes a "
             "covariance, and one noise variance for all columns. PCA, PPCA and BayesianPCA (with "
             'noise="isotropic") have them'
         )
@@ -91,7 +92,7 @@ def against_noise(estimator: Any) -> AgainstNoise:
     sigma2 = float(model.noise_variance_) * factor
     if sigma2 <= 0.0:
         raise ValueError(
-            f"{type(estimator).__name__} keeps every direction, so that nothing is left for noise: "
+            f"{public_name(estimator)} keeps every direction, so that nothing is left for noise: "
             "fit fewer components than columns"
         )
     law = MarchenkoPastur(n, spectrum.d, sigma2)

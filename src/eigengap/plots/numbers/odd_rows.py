@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.estimators._summary import public_name
 from eigengap.estimators.novelty import NoveltyDetector
 from eigengap.linalg import Array
 from eigengap.models.linear_gaussian import LinearGaussian
@@ -73,7 +74,7 @@ def detector_for(estimator: Any) -> NoveltyDetector:
     model = getattr(estimator, "model_", None)
     if not isinstance(model, LinearGaussian) or isinstance(model, StudentLinearGaussian):
         raise AttributeError(
-            f"{type(estimator).__name__} has no novelty plot: T2 and SPE need a Gaussian density, "
+            f"{public_name(estimator)} has no novelty plot: T2 and SPE need a Gaussian density, "
             "as PCA, PPCA, FactorAnalysis and BayesianPCA have it. "
             "NoveltyDetector(estimator).fit(X) takes Student noise too"
         )

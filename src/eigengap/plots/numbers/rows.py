@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.counts import count_of
 from eigengap.sources import as_source, in_memory_table
@@ -101,7 +102,7 @@ def source_for(estimator: Any, X: Any, **how: Any) -> Source:
     d = getattr(estimator, "n_features_in_", source.n_features)
     if source.n_features != d:
         raise ValueError(
-            f"X has {source.n_features} columns, and {type(estimator).__name__} was fitted to {d}: "
+            f"X has {source.n_features} columns, and {public_name(estimator)} was fitted to {d}: "
             "give the table that it was fitted to, or new rows of the same columns"
         )
     return source

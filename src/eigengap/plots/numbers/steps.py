@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.estimators._summary import has_stopped_early, objective_of
+from eigengap.estimators._summary import has_stopped_early, objective_of, public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import inner
 
@@ -42,7 +42,7 @@ def trace_numbers(estimator: Any) -> Steps:
     """The steps of a fitted estimator; AttributeError where it has none."""
     model = inner(estimator)
     trace = getattr(model, "trace_", None)
-    name = type(estimator).__name__
+    name = public_name(estimator)
     if trace is None:
         raise AttributeError(
             f"{name} has no trace, for it is not fitted step by step. "

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.linear import (
     LinearView,
@@ -43,7 +44,7 @@ def correlations(estimator: Any, X: Any = None) -> Array:
         if view is None:
             require_linear(estimator, "correlation circle without X")
         raise ValueError(
-            f"{type(estimator).__name__} has kept no covariances: give the table, X, that the "
+            f"{public_name(estimator)} has kept no covariances: give the table, X, that the "
             "correlations are to be computed from"
         )
     return _pairwise_correlations(table.X, scores_of(estimator, table.X))
@@ -82,7 +83,7 @@ def _orthogonal_scores(estimator: Any, X: Any, what: str) -> tuple[Array, Array]
     U, view = orthonormal_axes(estimator), linear_view(estimator)
     if U is None or view is None or view.density is None:
         raise AttributeError(
-            f"{type(estimator).__name__} has no {what}: that needs components which are "
+            f"{public_name(estimator)} has no {what}: that needs components which are "
             "orthogonal directions. PCA, PPCA and BayesianPCA have them"
         )
     Y, unknown = _filled(view, all_rows(X, estimator).X)

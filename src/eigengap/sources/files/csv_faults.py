@@ -16,6 +16,7 @@ from eigengap.sources.wording import column, quote
 
 MOST_UNITS = 4  # that a message shows
 MOST_LABELS = 4  # lines between names and numbers
+MOST_TEXTS = 100  # cells of a column that are looked at
 
 
 def first_fault(
@@ -143,15 +144,20 @@ class _Look:
         self._cells, self.decimal = cells, cells.decimal
         self.text: str | None = None  # the first that is no number
         self.line = self.numbers = 0
+        self.texts = self.alike = 0  # cells with text, up to MOST_TEXTS, and those like numbers
         self.same = True  # all text is the same
 
     def at(self, cell: str, line: int) -> None:
         if self._cells.number(cell) is not None:
             self.numbers += not self._cells.is_gap(cell)
-        elif self.text is None:
-            self.text, self.line = _shown(cell), line
-        else:
-            self.same = self.same and _shown(cell) == self.text
+            return
+        text = _shown(cell)
+        if self.text is None:
+            self.text, self.line = text, line
+        self.same = self.same and text == self.text
+        if self.texts < MOST_TEXTS:
+            self.texts += 1
+            self.alike += look_of(text, self.decimal) is not None
 
     def __str__(self) -> str:
         assert self.text is not None
@@ -163,7 +169,8 @@ def _hint(looks: list[_Look]) -> str:
     hints = []
     for look in looks:
         found = look_of(look.text or "", look.decimal)
-        if found is not None and (found.is_sure or look.numbers):
+        alike = 2 * look.alike >= look.texts  # and not one code among names
+        if found is not None and alike and (found.is_sure or look.numbers):
             hints.append(f". {quote(look.text or '')} {found}")
     codes = [look.text for look in looks if look.text and look.numbers and look.same]
     if codes:

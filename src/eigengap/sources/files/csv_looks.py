@@ -199,17 +199,18 @@ def _in_brackets(text: str) -> Look | None:
 
 
 def _with_unit(text: str) -> Look | None:
-    found = re.fullmatch(rf"({_NUMBER})[{SPACES}]?([^\W\d_]{{1,4}}|°[CF]?)", text)
+    found = re.fullmatch(rf"({_NUMBER})([{SPACES}]?)([^\W\d_]{{1,4}}|°[CF]?)", text)
     if found is None:
         return None
-    if found[2] in MULTIPLES:
-        times = MULTIPLES[found[2]]
+    is_sure = bool(found[2])  # 5 kg; 12A may be a code
+    if found[3] in MULTIPLES:
+        times = MULTIPLES[found[3]]
         return Look(
             f"a multiple of {times:,d}".replace(",", " "),
             f"write it out, {float(found[1]) * times:.15g} if that is meant",
             False,
         )
-    return Look(f"a number with a unit ({quote(found[2])[1:-1]})", f"write {found[1]}", False)
+    return Look(f"a number with a unit ({quote(found[3])[1:-1]})", f"write {found[1]}", is_sure)
 
 
 def _several(text: str) -> Look | None:
