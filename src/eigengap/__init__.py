@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         NoiseFloorWarning,
         UnboundedLikelihoodWarning,
         UnitsWarning,
+        UnlinkedColumnsWarning,
     )
     from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
     from eigengap.estimators._noise import HeavyTailsWarning
@@ -183,6 +184,7 @@ __all__ = [
     "UnboundedLikelihoodWarning",
     "UncertainNeighboursWarning",
     "UnitsWarning",
+    "UnlinkedColumnsWarning",
     "UnreadableError",
     "UnsavableError",
     "Whitener",
@@ -292,6 +294,7 @@ _HOME = {
     "UnboundedLikelihoodWarning": "eigengap.estimators._base",
     "UncertainNeighboursWarning": "eigengap.estimators._manifold",
     "UnitsWarning": "eigengap.estimators._base",
+    "UnlinkedColumnsWarning": "eigengap.estimators._base",
     "UnreadableError": "eigengap.sources.reader",
     "UnsavableError": "eigengap.persistence.encoding",
     "Whitener": "eigengap.estimators.whitener",

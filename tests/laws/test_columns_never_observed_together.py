@@ -4,15 +4,19 @@ The covariance of such columns is unknown, not zero. A start that takes it for z
 zero in all blocks of columns but one: a saddle, where the gradient is zero too.
 """
 
+import warnings
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.sparse.csgraph import connected_components
 from tests.random_tables import climbed, noise_floor
 
 import eigengap as eg
 from eigengap.fitting import spectral_start
 from eigengap.models.seen_rows import prepare_rows
+from eigengap.sources import as_source
 from eigengap.statistics.observed_together import Linked, PairCounts, linked
 
 NOISE = {eg.PCA: "isotropic", eg.PPCA: "isotropic", eg.FactorAnalysis: "diagonal"}
@@ -156,3 +160,50 @@ def test_components_are_those_of_the_pairs(missing):
         got = Linked.of(prepare(X[:25])).merge(Linked.of(prepare(X[25:]))).labels
         expected = linked((m.T.astype(int) @ m.astype(int)) > 0)
         np.testing.assert_array_equal(got[:, None] == got, expected[:, None] == expected)
+
+
+WARNING = {
+    "PPCA": lambda: eg.PPCA(1),
+    "FactorAnalysis": lambda: eg.FactorAnalysis(1),
+    "BayesianPCA": lambda: eg.BayesianPCA(1),
+    "MixturePPCA": lambda: eg.MixturePPCA(2, 1, random_state=0),
+    "LowRankImputer": lambda: eg.LowRankImputer(eg.PPCA(1)),
+    "Whitener": lambda: eg.Whitener(),
+    "ICA": lambda: eg.ICA(2, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", WARNING)
+@pytest.mark.filterwarnings("ignore")
+def test_groups_that_nothing_links_are_named(name):
+    """The sign of one group against another has no trace in the data."""
+    X = pd.DataFrame(blocks(0, (3, 2), 200, 1, 0.1), columns=list("abcde"))
+    said = r'2 groups.*columns "a", "b", "c"; columns "d", "e"'
+    with pytest.warns(eg.UnlinkedColumnsWarning, match=said):
+        WARNING[name]().fit(X)
+
+
+@pytest.mark.parametrize("n", [60, 3000])
+def test_one_row_that_links_all_columns_is_enough(n):
+    """In a table of more rows than a sample holds, too; read as a whole or in blocks."""
+    X = blocks(0, (3, 2), n, 1, 0.1)
+    X[n // 2] = 1.0
+    for table in (X, as_source(X, block_rows=50)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", eg.UnlinkedColumnsWarning)
+            eg.PPCA(1).fit(table)
+    X[n // 2, :3] = np.nan
+    for table in (X, as_source(X, block_rows=50)):
+        with pytest.warns(eg.UnlinkedColumnsWarning):
+            eg.PPCA(1).fit(table)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_are_those_of_the_graph_of_pairs(seed):
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((12, 9)) < 0.15, 1.0, np.nan)
+    M = ~np.isnan(X)
+    pairs = M.astype(int).T @ M.astype(int) > 0
+    expected = connected_components(pairs | np.eye(9, dtype=bool))[1]
+    found = as_source(X, block_rows=5).reduce(Linked.of_block).labels
+    np.testing.assert_array_equal(found[:, None] == found, expected[:, None] == expected)

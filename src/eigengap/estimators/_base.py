@@ -44,6 +44,7 @@ from eigengap.sources.wording import column
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.observed_together import Linked
 from eigengap.warn import warn
 
 FEW_ROWS = 200  # that tell the size of the columns
@@ -77,6 +78,10 @@ class UnboundedLikelihoodWarning(NoiseFloorWarning):
 
 class UnitsWarning(UserWarning):
     """Columns of very different size share a noise variance, or a rotation in their units."""
+
+
+class UnlinkedColumnsWarning(UserWarning):
+    """Groups of columns of which no row has values of two: nothing tells how they go together."""
 
 
 class ForgottenCellSdWarning(UserWarning):
@@ -164,6 +169,7 @@ class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEsti
         self.is_float32_ = source.dtype == np.float32
         self.evidence_ = evidence_of(source, fit, self._noise_kind(), self._fits_mean())
         self.knows_cell_sd_ = source.has_cell_sd
+        warn_of_unlinked(source)
         if self._shares_noise and unit is None:
             warn_of_units(source, fit.model.psi)
         if self._shares_noise and self._promises_density:
@@ -633,6 +639,29 @@ def warn_of_units(source: Source, psi: Array) -> None:
             "in size, and standard deviations of filled cells are wrong. Use scale=True, or a "
             "noise that differs by column (FactorAnalysis)",
             UnitsWarning,
+        )
+
+
+def warn_of_unlinked(source: Source) -> None:
+    """Warn of groups of columns that no row, nor a chain of rows, shows together.
+
+    A sample of the rows nearly always links all columns; only where it does not are all looked at.
+    """
+    if not source.has_gaps:
+        return
+    rows = source.sample(min(FEW_ROWS, source.seen().rows), np.random.default_rng(0))
+    if len(np.unique(Linked.of_block(Block(rows, None, None, 0)).labels)) == 1:
+        return
+    labels = source.reduce(Linked.of_block).labels
+    groups = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    if len(groups) > 1:
+        some = "; ".join(named_columns(source, group) for group in groups[:MOST_NAMED])
+        more = f"; and {len(groups) - MOST_NAMED} more" if len(groups) > MOST_NAMED else ""
+        warn(
+            f"the columns fall into {len(groups)} groups, and no row has values of two of them "
+            f"({some}{more}): the data do not tell how the groups go together, not even by sign. "
+            "Imputations of one group from another, and covariances between them, are arbitrary",
+            UnlinkedColumnsWarning,
         )
 
 

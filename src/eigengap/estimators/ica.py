@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, Options, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from eigengap.estimators._base import warn_of_unlinked
 from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._features import as_fitted, keep_features, source_of_new
 from eigengap.estimators._latents import as_latents, decoded
@@ -233,6 +234,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         warn_of_codes(source)
         sum_w = source.seen().sum_w
         require_frequencies(sum_w)
+        warn_of_unlinked(source)
         fun = self._nonlinearity(weighted=sample_weight is not None)
         whitening = self._whitening(source)
         start = self._start(whitening.q)

@@ -26,6 +26,7 @@ from eigengap.estimators._base import (
     require_count,
     warn_of_constants,
     warn_of_units,
+    warn_of_unlinked,
 )
 from eigengap.estimators._checkpoint import (
     CHECKPOINT_CONSTRAINTS,
@@ -251,6 +252,7 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         keep_features(self, X, source)  # only now: a fit may fail
         self._keep(fit, unit)
         self.evidence_ = evidence_of_components(scaled, fit, self.noise)
+        warn_of_unlinked(source)
         if self.noise == "isotropic" and unit is None:
             least = np.min([model.psi for model in fit.model.models], axis=0)
             warn_of_units(source, least)

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from eigengap.estimators._base import warn_of_unlinked
 from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._latents import as_latents, decoded
@@ -237,6 +238,8 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
 
     def _tell(self, source: Source) -> None:
         fit = self.result_
+        if self.method not in ("centre", "normalise"):
+            warn_of_unlinked(source)
         if not fit.full_rank and self.method != "centre":
             which = describe_dependent(fit.dependent, source.names, source.seen().rows)
             done = {

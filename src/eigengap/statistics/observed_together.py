@@ -8,6 +8,7 @@ not depend on the covariance, however large the table.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.models.seen_rows import SeenRows
+from eigengap.sources.base import Block
 
 Labels = NDArray[np.intp]
 
@@ -46,34 +48,49 @@ class PairCounts:
 
 @dataclass(frozen=True, eq=False)
 class Linked:
-    """Components of the graph of pairs, without a d x d matrix: labels (d,), equal within one."""
+    """Components of the graph of pairs, without a d x d matrix."""
 
-    labels: Labels
+    labels: Labels  # (d,) the first column of each column's component
 
     @classmethod
     def of(cls, rows: SeenRows) -> Linked:
-        """The component of a column is found by going to the rows that have it and back."""
         labels = np.arange(rows.d)
-        left = rows.seen > 0
         if len(rows.gappy) < rows.d:  # a column that every row of the block has
-            labels[left] = np.flatnonzero(left)[:1]
+            observed = np.flatnonzero(rows.seen > 0)
+            labels[observed] = observed[:1]
             return cls(labels)
-        while np.any(left):
-            first = int(np.argmax(left))
-            found = np.arange(rows.d) == first
-            while True:
-                reached = rows.M @ found.astype(rows.M.dtype) > 0
-                more = rows.M.T @ reached.astype(rows.M.dtype) > 0
-                if np.array_equal(more, found):
-                    break
-                found = more
-            labels[found] = first
-            left &= ~found
-        return cls(labels)
+        return cls(_linked_by(rows.M))
+
+    @classmethod
+    def of_block(cls, block: Block) -> Linked:
+        if not isinstance(block.values, np.ndarray):  # sparse rows are complete
+            return cls(np.zeros(block.values.shape[1], dtype=np.intp))
+        return cls(_linked_by((~np.isnan(block.values)).astype(np.float32)))
 
     def merge(self, other: Linked) -> Linked:
         at = np.tile(np.arange(len(self.labels)), 2)
         return Linked(_components(at, np.concatenate([self.labels, other.labels])))
+
+
+def _linked_by(M: Any) -> Labels:
+    """(d,) labels of columns linked by the rows of a mask (n, d), dense or sparse.
+
+    The component of a column is found by going to the rows that have it and back.
+    """
+    d = M.shape[1]
+    labels, left = np.arange(d), np.asarray(M.sum(axis=0)).reshape(-1) > 0
+    while np.any(left):
+        first = int(np.argmax(left))
+        found = np.arange(d) == first
+        while True:
+            reached = M @ found.astype(M.dtype) > 0
+            more = M.T @ reached.astype(M.dtype) > 0
+            if np.array_equal(more, found):
+                break
+            found = more
+        labels[found] = first
+        left &= ~found
+    return labels
 
 
 def linked(pairs: NDArray[np.bool_]) -> Labels:
@@ -83,10 +100,15 @@ def linked(pairs: NDArray[np.bool_]) -> Labels:
 
 
 def _components(a: Labels, b: Labels) -> Labels:
-    """(d,) labels where column a[i] is linked to column b[i]; each column occurs in a."""
+    """(d,) the first column of each one's component, where column a[i] is linked to column b[i].
+
+    Each column occurs in a.
+    """
     d = int(np.max(a)) + 1
     graph = scipy.sparse.coo_array((np.ones(len(a)), (a, b)), shape=(d, d))
-    return np.asarray(scipy.sparse.csgraph.connected_components(graph, directed=False)[1], np.intp)
+    component = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
+    _, first, which = np.unique(component, return_index=True, return_inverse=True)
+    return np.asarray(first[which], dtype=np.intp)
 
 
 def _times(rows: SeenRows) -> Array:
