@@ -236,6 +236,7 @@ def _parts(address: Any) -> list[Any]:
 
 def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
     from eigengap.cli.csv_text import CsvText
+    from eigengap.sources.files.csv_many import agree_on_decimals
     from eigengap.sources.files.formats import format_of
 
     texts, na = frozenset(code.strip() for code in choice.na), choice.na
@@ -252,6 +253,7 @@ def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
                 f"{shown(other.where)} has other columns than {shown(first.where)}; files that "
                 "are read as one table have the same columns in the same order"
             )
+    agree_on_decimals(readers)
     return Table(
         given, paths, "csv", first.names, first.n_features, na, readers=readers, aside=choice.aside
     )

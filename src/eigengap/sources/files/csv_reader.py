@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from eigengap.sources.files.arrow_paths import native
 from eigengap.sources.files.columns import Columns, in_blocks
 from eigengap.sources.files.csv_aside import NOTHING, Aside, Beside
 from eigengap.sources.files.csv_cells import GAPS
-from eigengap.sources.files.csv_dialect import look_at, newline_of
+from eigengap.sources.files.csv_dialect import Dialect, look_at, newline_of
 from eigengap.sources.files.csv_faults import first_fault, refuse_text_columns, require_even
 from eigengap.sources.files.csv_rows import QUOTE, chunks, count_rows
 from eigengap.sources.files.csv_wide import wide_rows
@@ -65,6 +66,15 @@ class CsvReader(FileReader):
             None if self._dialect.head else 0
         )  # which reading will tell, or a header alone
         self.n_features, self.dtype = len(self._chosen), F8
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._dialect
+
+    def follow(self, decimal: str) -> None:
+        """Read numbers with this decimal mark, where the first rows show none."""
+        cells = replace(self._dialect.cells, decimal=decimal)
+        self._dialect = replace(self._dialect, cells=cells)
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
