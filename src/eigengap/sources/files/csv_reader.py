@@ -32,7 +32,7 @@ from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import column, first_repeated, quote
 
 HEAD = 1 << 18  # bytes that are looked at first
-LONG = re.compile(rb"(?<![\d.eE])-?\d{16,25}(?![\d.eE])")  # whole numbers that may be rounded
+LONG = re.compile(rb"(?<![\d.eE])-?\d{16,309}(?![\d.eE])")  # whole numbers that may be rounded
 LEAST_CHUNK, MOST_CHUNK = 1 << 16, 4 << 20  # bytes that are parsed together
 PARSED = 1 << 20  # bytes of them that one thread parses
 WIDE = 512  # columns from which on one long column is faster to parse than many short ones
@@ -188,6 +188,7 @@ class CsvReader(FileReader):
         if self._dialect.n_columns >= WIDE and not slow:
             rows = wide_rows(chunk, self._dialect, self._chosen, PARSED)
             if rows is not None:
+                self._tell_of_rounded(chunk, rows.T)
                 yield rows.T
                 return
         try:
@@ -207,12 +208,14 @@ class CsvReader(FileReader):
             columns = [self._column(batch.column(k)) for k in range(batch.num_columns)]
             if any(column is None for column in columns):
                 raise self._fault(chunk, line)
-            self._tell_of_rounded(chunk, columns)
+            self._tell_of_rounded(chunk, columns)  # type: ignore[arg-type]
             yield columns  # type: ignore[misc]
 
-    def _tell_of_rounded(self, chunk: bytes, columns: list[Any]) -> None:
+    def _tell_of_rounded(self, chunk: bytes, columns: Columns) -> None:
         """Warn once of whole numbers, written out, that float64 does not have."""
         if self._told_of_rounded:
+            return
+        if isinstance(columns, np.ndarray) and np.fmax.reduce(np.abs(columns), axis=None) < EXACT:
             return
         for j, cells in zip(self._chosen, columns, strict=True):
             if np.fmax.reduce(np.abs(cells), initial=0.0) < EXACT:
@@ -220,7 +223,7 @@ class CsvReader(FileReader):
             for text in LONG.findall(chunk):
                 value = float(text)
                 if int(text) != int(value) and np.any(cells == value):
-                    tell_of_rounded(column(self._dialect.names, j), text.decode())
+                    tell_of_rounded(column(self._dialect.names, j), quote(text.decode())[1:-1])
                     self._told_of_rounded = True
                     return
 
