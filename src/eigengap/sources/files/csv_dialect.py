@@ -76,8 +76,8 @@ class Dialect:
 
 def look_at(where: str, head: bytes, gaps: frozenset[str], *, is_whole: bool = False) -> Dialect:
     """The dialect of a file that begins with `head`: whole rows, or all of them."""
-    for mark, name in FOREIGN:
-        if head.startswith(mark):
+    for first_bytes, name in FOREIGN:
+        if head.startswith(first_bytes):
             raise UnreadableError(
                 where, f"it is written in {name}. Convert it: iconv -f {name} -t UTF-8"
             )
