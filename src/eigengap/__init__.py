@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eigengap.comparison.likelihood_ratio import LikelihoodRatioTest, likelihood_ratio_test
     from eigengap.comparison.procrustes import Alignment, align, procrustes_distance
     from eigengap.estimators._base import (
+        ConstantColumnWarning,
         FewCellsWarning,
         ForgottenCellSdWarning,
         NoiseFloorWarning,
@@ -121,6 +122,7 @@ __all__ = [
     "ClassicalMDS",
     "ClusterError",
     "Comparison",
+    "ConstantColumnWarning",
     "ContinuedFitWarning",
     "CorruptFileError",
     "DisconnectedError",
@@ -223,6 +225,7 @@ _HOME = {
     "Checkpoint": "eigengap.persistence.checkpoint",
     "CheckpointMismatchError": "eigengap.persistence.checkpoint",
     "CheckpointWarning": "eigengap.persistence.checkpoint",
+    "ConstantColumnWarning": "eigengap.estimators._base",
     "ClassicalMDS": "eigengap.estimators.classical_mds",
     "ClusterError": "eigengap.sources.dask",
     "Comparison": "eigengap.comparison.compare",

@@ -189,3 +189,25 @@ def test_comments_between_rows_are_counted_where_they_are_lost(folder: Path) -> 
     ran = call("impute", "log.csv", "--comment", "#", "-k", "1", "-o", "out.csv")
     assert "Note   2 comments between rows cannot stand in out.csv" in ran.err
     assert Path("out.csv").read_text().splitlines()[:2] == ["# logger", "a,b,c,d"]
+
+
+def test_files_with_two_decimal_marks_are_refused(folder: Path) -> None:
+    rows = [[cell.replace(".", ",") for cell in row] for row in cells()]
+    Path("i-1.csv").write_bytes(as_csv(rows, separator=";"))
+    Path("i-2.csv").write_bytes(as_csv(cells(), separator=";"))
+    ran = call("impute", "i-*.csv", "-k", "1")
+    assert ran.code == 4
+    assert ran.err.startswith("Error: i-2.csv: line 2 has a decimal point")
+    assert "and in i-1.csv line 2 has a decimal comma" in ran.err
+
+
+def test_whole_numbers_before_decimal_commas_are_imputed_with_commas(folder: Path) -> None:
+    """The output has the decimal mark of the files that show one."""
+    rows = [[cell.replace(".", ",") for cell in row] for row in cells()]
+    Path("i-1.csv").write_bytes(as_csv([["1", "", "3", "4"]], separator=";"))
+    Path("i-2.csv").write_bytes(as_csv(rows, separator=";"))
+    ran = call("impute", "i-*.csv", "-k", "1", "-q")
+    assert ran.code == 0, ran.err
+    filled = parsed(ran.out, ";")[1][1]
+    assert "," in filled
+    assert "." not in filled

@@ -17,7 +17,7 @@ import eigengap as eg
 from eigengap.fitting.em import ObjectiveFellError
 from eigengap.plots.numbers.eigenvalues import eigenvalues
 from eigengap.plots.numbers.odd_rows import detector_for
-from eigengap.reporting import components, filling, missing, quality, report
+from eigengap.reporting import components, filling, glance, missing, quality, report
 from eigengap.reporting.colours import asked_colour, colour_of
 from eigengap.reporting.distances import RowDistances, distances_of
 from eigengap.reporting.held_out import HeldOut, held_out
@@ -389,3 +389,27 @@ def test_a_colour_by_name_is_found_among_very_many_columns(tmp_path: Path) -> No
         assert start == "e29"
         assert given is not None
         assert given.levels == ("u", "v")
+
+
+@pytest.mark.parametrize("ranks", [(3, 1), (1, 3), (2, 2)])
+def test_the_tile_and_the_table_of_a_mixture_have_its_components_in_one_order(
+    ranks: tuple[int, ...],
+) -> None:
+    rng = np.random.default_rng(3)
+    low = [rng.normal(size=(80, q)) @ rng.normal(size=(q, 6)) for q in ranks]
+    X = np.concatenate([low[0], low[1] + 20.0]) + 0.1 * rng.normal(size=(160, 6))
+    model = eg.MixturePPCA(2, n_components=list(ranks), random_state=0).fit(X)
+    subject, look = looked(model, X)
+    assert subject.mixture is not None
+    grid = components.section(subject, look, 0).grids[0]
+    first, second = (row[-1] for row in grid.rows)
+    told = f"{first} latent" if first == second else f"{first} and {second} latent"
+    assert glance._components(subject).note == told
+
+
+def test_a_table_without_any_observed_value_has_a_page(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    model = eg.PPCA(1).fit(X)
+    with silence():
+        report(model, np.full((2, 3), np.nan), tmp_path / "r.html")
+    assert "No row has an observed value" in (tmp_path / "r.html").read_text("utf-8")

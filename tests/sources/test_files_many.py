@@ -139,3 +139,66 @@ def test_addresses(runs):
     found = find(f"{runs}/run*.npy::inner")
     assert [address.path.name for address in found] == ["run1.npy", "run2.npy", "run10.npy"]
     assert {address.member for address in found} == {"inner"}
+
+
+COMMA, POINT, WHOLE = "a;b\n1,5;2\n2,5;3\n", "a;b\n4;2\n1.500;2\n", "a;b\n7;8\n9;10\n"
+
+
+def write(folder, *contents) -> Path:
+    for k, content in enumerate(contents):
+        (folder / f"i-{k}.csv").write_text(content)
+    return folder / "i-*.csv"
+
+
+@pytest.mark.parametrize(
+    ("contents", "other", "first"),
+    [
+        ((COMMA, POINT), "1.csv: line 3 point (1.500)", "0.csv line 2 comma (1,5)"),
+        ((POINT, COMMA), "1.csv: line 2 comma (1,5)", "0.csv line 3 point (1.500)"),
+        ((WHOLE, COMMA, WHOLE, POINT), "3.csv: line 3 point (1.500)", "1.csv line 2 comma (1,5)"),
+        ((COMMA, POINT.replace(";", ",")), "1.csv: line 3 point (1.500)", "0.csv line 2 comma"),
+        ((COMMA, POINT.replace(";", "\t")), "1.csv: line 3 point (1.500)", "0.csv line 2 comma"),
+    ],
+    ids=["comma first", "point first", "after whole numbers", "between commas", "between tabs"],
+)
+@pytest.mark.parametrize("as_list", [False, True], ids=["glob", "list"])
+def test_decimal_marks_that_differ_are_refused(tmp_path, contents, other, first, as_list):
+    path = write(tmp_path, *contents)
+    with pytest.raises(UnreadableError) as caught:
+        open_source(sorted(tmp_path.iterdir()) if as_list else path)
+    message = str(caught.value)
+    plain = message.replace(f"{tmp_path}/i-", "").replace('"', "").replace("has a decimal ", "")
+    assert plain.startswith(other)
+    assert f"and in {first}" in plain
+    assert "write the numbers of all files in one way" in message
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+@pytest.mark.parametrize("mark", [",", "."])
+def test_a_file_that_shows_no_decimal_mark_follows_the_others(tmp_path, order, mark):
+    """Also where numbers that are not whole come after the rows that are looked at first."""
+    late = WHOLE + "1;1\n" * 1500 + f"0{mark}25;0\n"
+    contents = [WHOLE, late, COMMA.replace(",", mark)]
+    found = open_source(write(tmp_path, *(contents[k] for k in order))).collect()
+    assert found.shape == (1507, 2)
+    assert {0.25, 1.5, 2.5} <= set(found[:, 0])
+
+
+def test_the_other_mark_further_on_is_refused(tmp_path):
+    late = WHOLE + "1;1\n" * 1500 + "1.500;0\n"
+    source = open_source(write(tmp_path, late, COMMA))
+    with pytest.raises(UnreadableError, match=r'i-0.csv": line 1504, .*"1.500"'):
+        source.collect()
+
+
+@pytest.mark.parametrize("separator", [",", "\t", "|"])
+def test_whole_numbers_between_other_separators_follow_too(tmp_path, separator):
+    source = open_source(write(tmp_path, WHOLE.replace(";", separator), COMMA))
+    np.testing.assert_array_equal(source.collect(), [[7, 8], [9, 10], [1.5, 2], [2.5, 3]])
+
+
+def test_a_code_for_missing_cells_shows_no_decimal_mark(tmp_path):
+    contents = ("a;b\n-999.0;2\n7;3\n", "a;b\n1,5;-999.0\n2,5;3\n")
+    source = open_source(write(tmp_path, *contents), missing_values="-999.0")
+    nan = np.nan
+    np.testing.assert_array_equal(source.collect(), [[nan, 2], [7, 3], [1.5, nan], [2.5, 3]])

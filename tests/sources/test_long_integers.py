@@ -16,6 +16,8 @@ import scipy.sparse as sp
 import zarr
 
 from eigengap import PCA
+from eigengap.sources.checks import RoundedWarning
+from eigengap.sources.opening import open_source
 
 NAMES = ["a", "b", "c"]
 SMALL = np.random.default_rng(0).integers(-1000, 1000, (30, 3))
@@ -106,3 +108,18 @@ def test_the_limit_of_the_type_marks_missing_cells():
         warnings.simplefilter("always")
         PCA(1, missing_values=float(np.iinfo(np.int64).min)).fit(X)
     assert not any("2^53" in str(w.message) for w in record)
+
+
+@pytest.mark.parametrize("power", [16, 18, 26, 30, 300])
+@pytest.mark.parametrize("width", [3, 600], ids=["narrow", "wide"])
+def test_whole_numbers_of_any_length_in_csv(tmp_path, power, width):
+    names = [f"c{j}" for j in range(width)]
+    rows = [[10**power + 3 * i, *(i % (j + 2) for j in range(width - 1))] for i in range(30)]
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(",".join(map(str, row)) for row in [names, *rows]) + "\n")
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        open_source(path).collect()
+    assert [w.category for w in record] == [RoundedWarning]
+    assert 'column "c0" holds whole numbers beyond 2^53' in str(record[0].message)
+    assert len(str(record[0].message)) < 300

@@ -17,7 +17,7 @@ from eigengap.sources.array import F8
 from eigengap.sources.files.columns import Columns, write_columns
 from eigengap.sources.files.csv_aside import NOTHING, Aside
 from eigengap.sources.files.csv_cells import GAPS
-from eigengap.sources.files.csv_dialect import BOM, Dialect, look_at, newline_of
+from eigengap.sources.files.csv_dialect import BOM, look_at, newline_of
 from eigengap.sources.files.csv_faults import require_even
 from eigengap.sources.files.csv_reader import HEAD, CsvReader
 from eigengap.sources.files.csv_rows import chunks
@@ -49,10 +49,6 @@ class CsvText(CsvReader):
         self.n_rows, self.dtype = None, F8
         self._chosen, self.n_features = [], self._dialect.n_columns
         self.n_lost = 0  # comments between rows, where a pass has counted them
-
-    @property
-    def dialect(self) -> Dialect:
-        return self._dialect
 
     def above(self) -> bytes:
         """The lines aside that stand above the table, as they are."""

@@ -54,8 +54,7 @@ def command(output: str, report: str, no_report: bool, force: bool, **given: Any
 
 
 def _report(model: Any, table: Any, report: str, opens: bool, narrator: Any) -> None:
-    from pathlib import Path
-
+    from eigengap.cli.browser import show_page
     from eigengap.cli.errors import shown
     from eigengap.cli.kept_models import provenance_for
     from eigengap.cli.narration import size
@@ -65,4 +64,4 @@ def _report(model: Any, table: Any, report: str, opens: bool, narrator: Any) -> 
     count = write_report(model, table, report, narrator, color="diagnosis", provenance=record)
     narrator.say("Wrote", f"{shown(report)} ({size(count)}): open it in a browser", report=report)
     if opens:
-        click.launch(Path(report).resolve().as_uri())
+        show_page(report, narrator)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from eigengap.cli.constant import tell_constant
 from eigengap.cli.models import CLASSES, WITH_TARGET, estimator
 from eigengap.cli.narration import Narrator, listing, many, signed
 from eigengap.cli.progress import showing_steps, waiting
@@ -52,8 +53,9 @@ def fitted(wanted: Wanted, table: Table, narrator: Narrator) -> Any:
         raise WrongUsage(f"-m {wanted.name} {need}")
     model = wanted.unfitted(narrator)
     model._validate_params()  # wrong options are told before anything is read
-    with _opened(table, wanted.scheduler) as source:
+    with ExitStack() as stack:
         with narrator.hearing(), waiting(narrator, "Reading"):
+            source = stack.enter_context(_opened(table, wanted.scheduler))
             tell_read(table, source, narrator, model)
         given = () if table.target is None else (target_of(table, wanted.name),)
         before = narrator.n_notes
@@ -170,23 +172,7 @@ def tell_read(table: Table, source: Any, narrator: Narrator, model: Any = None) 
             f"--id {suspects[0]} keeps it out of the model"
         )
     if rows > 1:
-        _tell_constant(table, source, narrator)
-
-
-def _tell_constant(table: Table, source: Any, narrator: Narrator) -> None:
-    from eigengap.cli.text_columns import as_argument
-    from eigengap.statistics.moments import ColumnMoments
-
-    variance = source.reduce(ColumnMoments.of).variance
-    constant = [j for k, j in enumerate(table.features) if variance[k] == 0.0]
-    if constant and len(constant) < len(
-        table.features
-    ):  # else the fit says that all rows are equal
-        holds, it = ("hold", "them") if len(constant) > 1 else ("holds", "it")
-        narrator.note(
-            f"{listing([table.name(j) for j in constant])} {holds} one number throughout, which "
-            f"tells no row from another; leave {it} out: --ignore {as_argument(table, constant)}"
-        )
+        tell_constant(table, source, narrator)
 
 
 def _require_seen(table: Table, missing: Any, rows: int) -> None:

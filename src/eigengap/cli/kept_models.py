@@ -68,7 +68,10 @@ class Kept:
 
     def table(self, given: str, path: str, options: Choice) -> Table:
         """A table for the model; `options.columns` are those that it is to take, in its order."""
-        return table_for(given, path, self.features, self.choice(options), self.n_columns)
+        return table_for(
+            given, path, self.features, self.choice(options), self.n_columns,
+            may_lack_ids=not options.ids,
+        )  # fmt: skip
 
     def tell_how(self, table: Table, na: tuple[str, ...], narrator: Narrator) -> None:
         """Say what was taken from the fit for want of options or of names."""

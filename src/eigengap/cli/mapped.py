@@ -39,7 +39,9 @@ def write_rows(
     if ids and form_of(output) == NUMBERS:
         narrator.note(f"{listing([table.name(j) for j in ids])} cannot stand in {shown(output)}")
         ids = []
-    header = unique([*(table.name(j) for j in ids), *names])
+    header = unique(
+        [*(table.name(j) if table.names is None else table.names[j] for j in ids), *names]
+    )
     with (
         narrator.hearing(),
         open_output(output, header, force) as sink,

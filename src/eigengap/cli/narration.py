@@ -30,6 +30,7 @@ class Narrator:
         self.facts: dict[str, Any] = {}
         self._as_json = as_json
         self._told: set[str] = set()
+        self._kinds: set[type[Warning]] = set()  # of warnings that became notes
 
     @property
     def shows_progress(self) -> bool:
@@ -68,6 +69,7 @@ class Narrator:
     def hearing(self) -> Iterator[None]:
         """Warnings of what runs inside become notes, each kind of eigengap's own once."""
         from eigengap.cli.phrases import in_options
+        from eigengap.sources.checks import RoundedWarning
         from eigengap.warn import listening
 
         with warnings.catch_warnings():
@@ -77,6 +79,9 @@ class Narrator:
                     yield
             finally:
                 for told in {told.category: told for told in reversed(heard)}.values():
+                    if told.category is RoundedWarning and told.category in self._kinds:
+                        continue  # a later pass over the same table may name another cell
+                    self._kinds.add(told.category)
                     self.note(in_options(told.message))
 
     def finish(self) -> None:

@@ -98,7 +98,7 @@ def _rules(*rules: tuple[str, str | Callable[[re.Match[str]], str]]) -> tuple[Ru
 
 # Where the library names files: a message begins with one, or speaks of one in these words.
 _FILES = (
-    r"(^|\bno file matches |\bdid you mean |\bcolumns are not those of |\brow \d+ of "
+    r"(^|\bno file matches |\bdid you mean |\bcolumns are not those of |, and in |\brow \d+ of "
     rf"|\bafter the path: )({_TEXT}(?: or {_TEXT})*)"
 )
 

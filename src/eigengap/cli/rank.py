@@ -46,7 +46,7 @@ def command(data: str, **given: Any) -> None:
     choice = Choice.of(given)
     with as_file(data, "DATA") as path:
         table = open_table(data, path, choice)
-        with _opened(table, given["scheduler"]) as source, narrator.hearing():
+        with narrator.hearing(), _opened(table, given["scheduler"]) as source:
             tell_read(table, source, narrator)
             with waiting(narrator, "Asking every criterion"):
                 found = eigengap.choose_rank(

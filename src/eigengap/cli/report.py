@@ -33,6 +33,7 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
     \b
     eigengap report model.egap table.csv --color diagnosis --open
     """
+    from eigengap.cli.browser import show_page
     from eigengap.cli.errors import WrongUsage, shown
     from eigengap.cli.files import as_file, check_output, require_inputs, terminal_output
     from eigengap.cli.kept_models import load_kept
@@ -60,7 +61,7 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
     where = "standard output" if output == "-" else shown(output)
     narrator.say("Wrote", f"{where} ({size(count)})", wrote=output, bytes=count)
     if given["opens"]:
-        click.launch(Path(os.path.expanduser(output)).resolve().as_uri())
+        show_page(output, narrator)
     narrator.finish()
 
 

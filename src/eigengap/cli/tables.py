@@ -130,12 +130,19 @@ def open_table(given: str, path: str, choice: Choice) -> Table:
 
 
 def table_for(
-    given: str, path: str, features: Sequence[str | int], choice: Choice, n_columns: int
+    given: str,
+    path: str,
+    features: Sequence[str | int],
+    choice: Choice,
+    n_columns: int,
+    *,
+    may_lack_ids: bool = True,
 ) -> Table:
     """A table for a model that is fitted: its features are found by name.
 
     Where there are no names on either side they go by position, and then the table has to have as
-    many columns as that of the fit (`n_columns`), unless --columns says which are meant.
+    many columns as that of the fit (`n_columns`), unless --columns says which are meant. Ids that
+    the fit had may be absent from new rows; those that an option names have to be there.
     """
     table = _looked_at(given, path, choice)
     if choice.columns:
@@ -152,9 +159,8 @@ def table_for(
         _require_as_many(table, features, n_columns - lacks_target)
     else:
         found = _of_model(table, [str(one) for one in features])
-    ids = tuple(
-        j for j in _positions(table, choice.ids, "--id", absent_ok=True) if j not in set(found)
-    )
+    named = _positions(table, choice.ids, "--id", absent_ok=may_lack_ids)
+    ids = tuple(j for j in named if j not in set(found))
     table = replace(table, features=tuple(found), ids=ids)
     if choice.target is not None:
         there = _positions(table, [choice.target], "--target", absent_ok=True)
@@ -236,6 +242,7 @@ def _parts(address: Any) -> list[Any]:
 
 def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
     from eigengap.cli.csv_text import CsvText
+    from eigengap.sources.files.csv_many import agree_on_decimals
     from eigengap.sources.files.formats import format_of
 
     texts, na = frozenset(code.strip() for code in choice.na), choice.na
@@ -252,6 +259,7 @@ def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
                 f"{shown(other.where)} has other columns than {shown(first.where)}; files that "
                 "are read as one table have the same columns in the same order"
             )
+    agree_on_decimals(readers)
     return Table(
         given, paths, "csv", first.names, first.n_features, na, readers=readers, aside=choice.aside
     )
@@ -352,7 +360,10 @@ def _parted(text: str) -> list[str]:
 def _is_there(table: Table, name: str) -> bool:
     if table.names is not None and name in table.names:
         return True
-    return name.isdecimal() and int(name) < table.n_columns and table.names is None
+    if not (name.isdecimal() and name.isascii() and int(name) < table.n_columns):
+        return False
+    # A position stands for a column without a name, such as the row names that R writes.
+    return table.names is None or not table.names[int(name)]
 
 
 def _position(table: Table, name: str, option: str) -> int:

@@ -80,6 +80,10 @@ class UnitsWarning(UserWarning):
     """Columns of very different size share a noise variance, or a rotation in their units."""
 
 
+class ConstantColumnWarning(UserWarning):
+    """A constant column counts in a noise variance that all columns share."""
+
+
 class UnlinkedColumnsWarning(UserWarning):
     """Groups of columns of which no row has values of two: nothing tells how they go together."""
 
@@ -674,7 +678,7 @@ def warn_of_constants(source: Source, variance: Array) -> None:
             f"{named_columns(source, constant)} {is_} constant: {it} {makes} the noise variance, "
             "one for all columns, too small for the others, and their standard deviations with "
             f"it. Leave {'it' if len(constant) == 1 else 'them'} out",
-            UnitsWarning,
+            ConstantColumnWarning,
         )
 
 

@@ -56,7 +56,9 @@ def _facts(subject: Subject, look: Look, distances: RowDistances | str) -> tuple
 
 def _components(subject: Subject) -> Fact:
     if subject.mixture is not None:
-        ranks = sorted(set(subject.mixture.ranks))
+        ranks = list(subject.mixture.ranks)  # in the order of the components
+        if len(set(ranks)) == 1:
+            ranks = ranks[:1]
         return Fact(
             "mixture components",
             whole(subject.mixture.K),

@@ -89,6 +89,8 @@ def section(
     if steps is not None:
         figures.append(steps)
     verdict = ""
+    if not isinstance(distances, str) and not np.isfinite(distances.p).any():
+        distances = "No row has an observed value, so that none has a distance from the model."
     if isinstance(distances, str):
         words.append(distances)
     else:

@@ -31,6 +31,10 @@ EXACT = 2.0**53  # whole numbers below this are themselves in float64
 LIMIT = 2.0**63  # of int64, which marks missing cells more often than it counts anything
 
 
+class RoundedWarning(UserWarning):
+    """Whole numbers that float64 does not hold were rounded."""
+
+
 class InfiniteCellError(ValueError):
     """A cell is infinite; `row` is where."""
 
@@ -115,7 +119,7 @@ def tell_of_rounded(label: str, value: str, row: int | None = None) -> None:
         f"column {label} holds whole numbers beyond 2^53{where or f', e.g. {value}'}: float64 has "
         "not all of them, and the others are rounded. Subtract a constant from the column first, "
         "or leave it out if its numbers are names",
-        UserWarning,
+        RoundedWarning,
     )
 
 

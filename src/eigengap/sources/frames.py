@@ -16,6 +16,7 @@ from eigengap.linalg import Array
 from eigengap.sources.array import F4, F8, dense_to_float
 from eigengap.sources.cells import MIXED, WRITTEN, Refused, describe_text, objects_to_float, refusal
 from eigengap.sources.checks import resolve_columns, warn_of_rounded
+from eigengap.sources.decimals import decimals_to_float
 from eigengap.sources.wording import column, show
 
 if TYPE_CHECKING:
@@ -160,10 +161,13 @@ def _homogeneous(X: Any) -> NDArray[Any] | None:
 def _by_column(X: Any, names: Sequence[str] | None, d: int) -> NDArray[Any]:
     import narwhals as nw
 
-    found = [
-        _column_to_float(nw.from_native(_native_column(X, j), series_only=True), column(names, j))
-        for j in range(d)
-    ]
+    found: list[NDArray[Any] | Refused] = []
+    for j in range(d):
+        native = _native_column(X, j)
+        if library_of(native) == "pyarrow" and str(native.type).startswith("decimal"):
+            found.append(decimals_to_float(native))  # narwhals knows no negative scale
+            continue
+        found.append(_column_to_float(nw.from_native(native, series_only=True), column(names, j)))
     refused = [c for c in found if isinstance(c, Refused)]
     if refused:
         numeric = [column(names, j) for j, c in enumerate(found) if not isinstance(c, Refused)]
@@ -185,6 +189,8 @@ def _column_to_float(s: nw.Series[Any], label: str) -> NDArray[Any] | Refused:
         return np.asarray(s.to_numpy(), dtype=F4)
     if s.dtype.is_integer() and (whole := _arrow_integers(s.to_native())) is not None:
         return whole
+    if s.dtype == nw.Decimal:
+        return _decimals(s)
     if s.dtype.is_numeric() or s.dtype == nw.Boolean:
         return np.asarray(s.cast(nw.Float64).to_numpy(), dtype=F8)
     if s.dtype == nw.String:
@@ -203,6 +209,14 @@ def _arrow_integers(native: Any) -> Array | None:
     if "pyarrow" in str(getattr(native, "dtype", "")):
         return np.asarray(native.to_numpy(dtype=F8, na_value=np.nan))
     return None
+
+
+def _decimals(s: nw.Series[Any]) -> Array:
+    """Decimals, null as NaN; the casts of the libraries do not all round to the nearest float64."""
+    try:
+        return decimals_to_float(s.to_arrow())
+    except ImportError:  # polars alone
+        return np.array([np.nan if one is None else float(one) for one in s.to_list()], dtype=F8)
 
 
 def _unknown_to_float(cells: NDArray[Any], label: str) -> NDArray[Any] | Refused:

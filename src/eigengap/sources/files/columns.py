@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.sources.decimals import decimals_to_float
+
 Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]  # an array holds them as its rows
 
 TILE = 1 << 20  # bytes of the block that are written together, so that they stay in cache
@@ -104,6 +106,8 @@ def arrow_to_float(column: Any) -> NDArray[Any]:
         column = column.dictionary_decode()
     if pa.types.is_null(column.type):
         return np.full(len(column), np.nan)
+    if pa.types.is_decimal(column.type):
+        return decimals_to_float(column)
     if not pa.types.is_floating(column.type):
         # Not checked here: integers beyond 2^53 are rounded, and reported by the source.
         column = column.cast(pa.float64(), safe=False)

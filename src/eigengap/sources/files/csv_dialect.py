@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -30,6 +30,19 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """The first number of a file that shows its decimal mark."""
+
+    decimal: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        name = "comma" if self.decimal == "," else "point"
+        return f"line {self.line} has a decimal {name} ({self.text})"
+
+
+@dataclass(frozen=True)
 class Dialect:
     """What has to be known before the first number is read."""
 
@@ -43,6 +56,7 @@ class Dialect:
     head: tuple[Row, ...]  # the first rows of numbers
     first: int = 1  # number of the line on which the header or, without one, the first row stands
     is_whole: bool = False  # whether `head` is known to hold all rows of the file
+    mark: Mark | None = None  # None where the first rows show no decimal mark
 
     @property
     def bare(self) -> tuple[int, ...]:
@@ -62,8 +76,8 @@ class Dialect:
 
 def look_at(where: str, head: bytes, gaps: frozenset[str], *, is_whole: bool = False) -> Dialect:
     """The dialect of a file that begins with `head`: whole rows, or all of them."""
-    for mark, name in FOREIGN:
-        if head.startswith(mark):
+    for first_bytes, name in FOREIGN:
+        if head.startswith(first_bytes):
             raise UnreadableError(
                 where, f"it is written in {name}. Convert it: iconv -f {name} -t UTF-8"
             )
@@ -74,8 +88,8 @@ def look_at(where: str, head: bytes, gaps: frozenset[str], *, is_whole: bool = F
     if not rows:
         raise UnreadableError(where, "it is empty: Found array with 0 sample(s)")
     is_whole = is_whole and len(rows) <= LOOKED_AT
-    decimal = _decimal(where, rows, separator)
-    cells = Cells(gaps, decimal)
+    mark = _mark(where, rows, separator, gaps)
+    cells = Cells(gaps) if mark is None else Cells(gaps, mark.decimal)
     names = None
     start, line, first = 0, 1, rows[0].line
     if is_header([row.cells for row in rows], cells) or _in_quotes(rows, text):
@@ -93,6 +107,7 @@ def look_at(where: str, head: bytes, gaps: frozenset[str], *, is_whole: bool = F
         tuple(rows),
         first,
         is_whole,
+        mark,
     )
 
 
@@ -170,24 +185,24 @@ def _merit(text: str, separator: str) -> tuple[bool, bool, float, int]:
     return divides, divides and len(widths) == 1, share, len(rows[0])
 
 
-def _decimal(where: str, rows: list[Row], separator: str) -> str:
-    """A comma, in a file whose cells are parted by semicolons and hold such numbers."""
-    if separator != ";":
-        return "."
-    comma = _first(rows, has_decimal_comma)
-    point = _first(rows, has_decimal_point)
+def _mark(where: str, rows: list[Row], separator: str, gaps: frozenset[str]) -> Mark | None:
+    """Commas are decimal marks in a file whose cells are parted by semicolons, and only there."""
+    comma = _first(rows, has_decimal_comma, ",", gaps) if separator == ";" else None
+    point = _first(rows, has_decimal_point, ".", gaps)
     if comma is not None and point is not None:
         raise UnreadableError(
             where,
-            f"line {comma[0]} has a decimal comma ({comma[1]}) and line {point[0]} a decimal point "
-            f"({point[1]}); write all numbers in one way",
+            f"{comma} and line {point.line} a decimal point ({point.text}); write all numbers in "
+            "one way",
         )
-    return "," if comma is not None else "."
+    return comma or point
 
 
-def _first(rows: list[Row], holds: object) -> tuple[int, str] | None:
-    assert callable(holds)
-    return next(((r.line, cell.strip()) for r in rows for cell in r.cells if holds(cell)), None)
+def _first(
+    rows: list[Row], holds: Callable[[str], bool], decimal: str, gaps: frozenset[str]
+) -> Mark | None:
+    found = ((r.line, c.strip()) for r in rows for c in r.cells if holds(c))
+    return next((Mark(decimal, *one) for one in found if one[1] not in gaps), None)
 
 
 def _in_quotes(rows: list[Row], text: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from eigengap.sources.files.arrow_paths import native
 from eigengap.sources.files.columns import Columns, in_blocks
 from eigengap.sources.files.csv_aside import NOTHING, Aside, Beside
 from eigengap.sources.files.csv_cells import GAPS
-from eigengap.sources.files.csv_dialect import look_at, newline_of
+from eigengap.sources.files.csv_dialect import Dialect, look_at, newline_of
 from eigengap.sources.files.csv_faults import first_fault, refuse_text_columns, require_even
 from eigengap.sources.files.csv_rows import QUOTE, chunks, count_rows
 from eigengap.sources.files.csv_wide import wide_rows
@@ -31,7 +32,7 @@ from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import column, first_repeated, quote
 
 HEAD = 1 << 18  # bytes that are looked at first
-LONG = re.compile(rb"(?<![\d.eE])-?\d{16,25}(?![\d.eE])")  # whole numbers that may be rounded
+LONG = re.compile(rb"(?<![\d.eE])-?\d{16,309}(?![\d.eE])")  # whole numbers that may be rounded
 LEAST_CHUNK, MOST_CHUNK = 1 << 16, 4 << 20  # bytes that are parsed together
 PARSED = 1 << 20  # bytes of them that one thread parses
 WIDE = 512  # columns from which on one long column is faster to parse than many short ones
@@ -65,6 +66,15 @@ class CsvReader(FileReader):
             None if self._dialect.head else 0
         )  # which reading will tell, or a header alone
         self.n_features, self.dtype = len(self._chosen), F8
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._dialect
+
+    def follow(self, decimal: str) -> None:
+        """Read numbers with this decimal mark, where the first rows show none."""
+        cells = replace(self._dialect.cells, decimal=decimal)
+        self._dialect = replace(self._dialect, cells=cells)
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -178,6 +188,7 @@ class CsvReader(FileReader):
         if self._dialect.n_columns >= WIDE and not slow:
             rows = wide_rows(chunk, self._dialect, self._chosen, PARSED)
             if rows is not None:
+                self._tell_of_rounded(chunk, rows.T)
                 yield rows.T
                 return
         try:
@@ -197,12 +208,14 @@ class CsvReader(FileReader):
             columns = [self._column(batch.column(k)) for k in range(batch.num_columns)]
             if any(column is None for column in columns):
                 raise self._fault(chunk, line)
-            self._tell_of_rounded(chunk, columns)
+            self._tell_of_rounded(chunk, columns)  # type: ignore[arg-type]
             yield columns  # type: ignore[misc]
 
-    def _tell_of_rounded(self, chunk: bytes, columns: list[Any]) -> None:
+    def _tell_of_rounded(self, chunk: bytes, columns: Columns) -> None:
         """Warn once of whole numbers, written out, that float64 does not have."""
         if self._told_of_rounded:
+            return
+        if isinstance(columns, np.ndarray) and np.fmax.reduce(np.abs(columns), axis=None) < EXACT:
             return
         for j, cells in zip(self._chosen, columns, strict=True):
             if np.fmax.reduce(np.abs(cells), initial=0.0) < EXACT:
@@ -210,7 +223,7 @@ class CsvReader(FileReader):
             for text in LONG.findall(chunk):
                 value = float(text)
                 if int(text) != int(value) and np.any(cells == value):
-                    tell_of_rounded(column(self._dialect.names, j), text.decode())
+                    tell_of_rounded(column(self._dialect.names, j), quote(text.decode())[1:-1])
                     self._told_of_rounded = True
                     return
 

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.sources.array import F4, F8
+from eigengap.sources.files.csv_many import agree_on_decimals
+from eigengap.sources.files.csv_reader import CsvReader
 from eigengap.sources.reader import Reader, UnreadableError
 from eigengap.sources.wording import quote, whole
 
@@ -21,6 +23,7 @@ class ManyReader(Reader):
         first = readers[0]
         for other in readers[1:]:
             _require_same_columns(first, other)
+        agree_on_decimals([reader for reader in readers if isinstance(reader, CsvReader)])
         self.where = where
         self._readers = readers
         self.n_features, self.names = first.n_features, first.names
