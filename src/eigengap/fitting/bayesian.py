@@ -166,7 +166,13 @@ class _Problem:
         """The spectral start, as sure of its loadings as so many rows allow."""
         frame = self.frame
         first = spectral_start(
-            self.rows, frame.q, frame.variance, frame.share_seen, frame.sum_w, self.constraints
+            self.rows,
+            frame.q,
+            frame.variance,
+            frame.share_seen,
+            frame.sum_w,
+            self.constraints,
+            thorough=False,
         ).first
         mean = np.vstack([first.W.T, first.delta])
         return start(mean, self._noise_of(first), self.seen_w, self.prior)

@@ -91,7 +91,13 @@ class _Profile:
 
 
 def fit_factors(
-    S: Array, q: int, *, tol: float = 1e-8, max_iter: int = 200, floor: float = 1e-6
+    S: Array,
+    q: int,
+    *,
+    tol: float = 1e-8,
+    max_iter: int = 200,
+    floor: float = 1e-6,
+    thorough: bool = True,
 ) -> FactorSolution:
     """Maximum-likelihood W and psi for the covariance S (d, d) with q factors, 0 <= q < d.
 
@@ -100,6 +106,7 @@ def fit_factors(
     tol : largest entry of the projected gradient (C_jj - s_jj) / psi_j at which to stop
     floor : smallest uniqueness as a share of the variance. It bounds the likelihood where S is
         singular, and catches Heywood cases, which are reported and not fatal.
+    thorough : whether to look for better optima than an improper one
 
     Raises
     ------
@@ -111,11 +118,11 @@ def fit_factors(
         raise ValueError(f"floor = {floor} must lie between 0 and 1: it is a share of the variance")
     sd = _standard_deviations(S, q)
     with one_blas_thread() if len(S) <= ONE_THREAD else nullcontext():
-        return _solve_from(S / sd / sd[:, None], sd, q, tol, max_iter, floor)
+        return _solve_from(S / sd / sd[:, None], sd, q, tol, max_iter, floor, thorough)
 
 
 def _solve_from(
-    R: Array, sd: Array, q: int, tol: float, max_iter: int, floor: float
+    R: Array, sd: Array, q: int, tol: float, max_iter: int, floor: float, thorough: bool
 ) -> FactorSolution:
     """The solution for correlations R (d, d); standard deviations sd (d,) give it its units."""
     lam, V = np.linalg.eigh(R)
@@ -127,7 +134,7 @@ def _solve_from(
     if _is_improper(best[0]) and not _is_perfect(best[0], problem):
         for start in others:
             best = min(best, _descend(start, problem, max_iter), key=_value)
-        if len(R) <= SEARCHED:
+        if thorough and len(R) <= SEARCHED:
             best = _searched(best, problem, max_iter)
     return _solution(*best, problem, sd)
 

@@ -53,8 +53,8 @@ LOOSE = 1e-3  # tolerance at which several starts are compared
 LOOSE_STEPS = 100  # most steps of each
 BRIEF_STEPS = 25  # of those from other optima of the covariance
 # Factor analysis of a small table has local optima: of 30 x 8 tables with 20 % missing and three
-# factors one start fell short in 7 of 40, five in none; of 389 tables of up to 4000 values and more
-# (docs/numerics.md) those with a further optimum were mostly below 4000.
+# factors one start fell short in 7 of 40, five in none. Of 18 fits
+# that one start left short (docs/numerics.md), 16 were to fewer than 4000 observed values.
 CHEAP_STARTS, CHEAP_CELLS = 5, 4000
 SNAP_BELOW = 0.01  # a noise variance this small beside its column's may be tried at the floor
 SNAP_ABOVE_NU = 30.0  # degrees of freedom beyond which the Gaussian may be tried

@@ -34,7 +34,13 @@ def single_start(problem: MixtureProblem, q: int) -> MixtureParameters:
     """One component of rank q for all rows."""
     share = problem.seen_w / problem.sum_w
     starts = spectral_start(
-        problem.rows, q, problem.variance, share, problem.sum_w, problem.constraints()
+        problem.rows,
+        q,
+        problem.variance,
+        share,
+        problem.sum_w,
+        problem.constraints(),
+        thorough=False,
     )
     return MixtureParameters(np.zeros(1), (starts.first,))
 

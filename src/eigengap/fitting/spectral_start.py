@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.factor_covariance import FactorSolution, factor_optima
+from eigengap.fitting.factor_covariance import FactorSolution, factor_optima, fit_factors
 from eigengap.linalg import Array, procrustes, sign_rule
 from eigengap.models.seen_rows import SeenRows
 from eigengap.sources.base import Source
@@ -56,12 +56,17 @@ def spectral_start(
     share_seen: Array,  # (d,) share of the rows in which each column was seen
     sum_w: float,
     constraints: Constraints,
+    *,
+    thorough: bool = True,
 ) -> Starts:
     """Loadings from the top q eigenpairs, noise from the variance that they leave.
 
     A covariance of columns that no row shows together is unknown, not zero. Columns fall into
     groups within which pairs are observed; each group starts from its own q eigenpairs, for
     loadings of zero in all but the strongest group would be a saddle that EM cannot leave.
+
+    `thorough` looks for several optima of the covariance; a fit that goes on to another model (a
+    mixture, a posterior) has no use for improper ones.
     """
     d = len(variance)
     if d > DIRECT:
@@ -72,7 +77,7 @@ def spectral_start(
     pairs = _Pairs.of(sums.pairs.value, sum_w)
     n_random = FURTHER if pairs.is_unsure else 0
     if constraints.noise == "diagonal" and 0 < q < d and np.all(variance > 0):
-        solutions = _from_factors(C, q, pairs.groups, variance, share_seen, constraints)
+        solutions = _from_factors(C, q, pairs.groups, variance, share_seen, constraints, thorough)
     else:
         parts = [_eigenpairs(C, group, q) for group in pairs.groups]
         solutions = [_from_eigenpairs(parts, q, variance, share_seen, constraints)]
@@ -153,6 +158,7 @@ def _from_factors(
     variance: Array,
     share_seen: Array,
     constraints: Constraints,
+    thorough: bool,
 ) -> list[Parameters]:
     """Factor analyses of the covariance itself, made positive definite: of each group its own.
 
@@ -167,7 +173,10 @@ def _from_factors(
         lam, U = np.linalg.eigh(C[np.ix_(group, group)])
         definite = (U * np.maximum(lam, max(-lam[0], 1e-8 * lam[-1]))) @ U.T
         size = min(q, len(group) - 1)
-        best, *more = factor_optima(definite, size, tol=1e-3, max_iter=50)
+        if thorough:
+            best, *more = factor_optima(definite, size, tol=1e-3, max_iter=50)
+        else:
+            best, more = fit_factors(definite, size, tol=1e-3, max_iter=50, thorough=False), []
         W[group, :size], psi[group] = best.W, best.psi
         near = best.log_likelihood_per_row - UNSURE * (1.0 - float(np.min(share_seen)))
         if len(groups) == 1:
