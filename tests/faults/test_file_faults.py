@@ -272,3 +272,22 @@ def test_an_infinite_cell_among_many_files_is_told_with_its_file(tmp_path):
         np.save(tmp_path / f"part{k}.npy", X)
     with pytest.raises(UnreadableError, match=r"inf at row 24, column 1.*row 4 of \S*part2\.npy"):
         PCA(1).fit(str(tmp_path / "part*.npy"))
+
+
+# Messages that offer what there is --------------------------------------------------------------
+
+
+def test_columns_of_one_name_in_parquet_offer_others_where_there_are_any(tmp_path):
+    path, column = tmp_path / "a.parquet", pa.array([1.0, 2.0])
+    pq.write_table(pa.Table.from_arrays([column, column], names=["a", "a"]), path)
+    with pytest.raises(UnreadableError, match=r'2 columns named "a".*Rename them$'):
+        open_source(path)
+    pq.write_table(pa.Table.from_arrays([column] * 3, names=["a", "a", "b"]), path)
+    with pytest.raises(UnreadableError, match=r'Rename them, or choose others: columns=\["b"\]$'):
+        open_source(path)
+
+
+@pytest.mark.parametrize("given", [np.eye(3), 7, None, {"a": [1]}, [[1.0, 2.0]], [np.eye(2)]])
+def test_what_is_no_path_is_refused_in_words(given):
+    with pytest.raises(TypeError, match=r"takes the path of a file.*Estimators take the table"):
+        open_source(given)

@@ -73,6 +73,50 @@ def test_lengths_of_edges_are_what_the_report_says():
     assert np.sqrt(np.mean(off**2)) == pytest.approx(found.rms, rel=1e-6)
 
 
+def normal_rows(n, d, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def flat_rows(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, 2)) @ rng.normal(size=(2, d))
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-5])
+@pytest.mark.parametrize("constraint", ["equal", "at_most"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        normal_rows(14, 3),
+        flat_rows(30, 4),
+        normal_rows(25, 3, 1),
+        np.tile(normal_rows(12, 2, 2), (2, 1)),
+        normal_rows(30, 4, 3) * [1.0, 10.0, 0.1, 100.0],
+    ],
+    ids=["normal", "flat", "more rows", "repeated", "scales"],
+)
+def test_converged_means_that_squared_lengths_are_within_tol(rows, constraint, tol):
+    """In root mean square, which is what `tol` bounds; from the graph, as a user would check."""
+    model = MaximumVarianceUnfolding(n_neighbors=4, constraint=constraint, tol=tol)
+    with silence():
+        model.fit(rows)
+        found = unfold(model.graph_, constraint, columns=model.rank_, tol=tol)
+    assert model.converged_ <= (model.constraint_violation_rms_ <= tol)
+    i, j, lengths = model.graph_.edges
+    i, j, lengths = (part[lengths > 0.0] for part in (i, j, lengths))
+    off = np.sum((found.Z[i] - found.Z[j]) ** 2, axis=1) - lengths**2
+    off = np.abs(off) if constraint == "equal" else np.maximum(off, 0.0)
+    off /= np.maximum(lengths, np.median(lengths)) ** 2
+    if found.converged and len(np.unique(rows, axis=0)) == len(rows):
+        assert np.sqrt(np.mean(off**2)) <= tol * (1.0 + 1e-6)
+
+
+@pytest.mark.parametrize("constraint", ["equal", "at_most"])
+def test_fits_that_are_expected_to_converge_do(constraint):
+    rows = {"equal": normal_rows(14, 3), "at_most": flat_rows(30, 4)}[constraint]
+    assert MaximumVarianceUnfolding(n_neighbors=4, constraint=constraint).fit(rows).converged_
+
+
 def test_repeated_rows_come_to_lie_on_each_other():
     twice = np.vstack([X, X[:10]])
     Z = MaximumVarianceUnfolding(n_neighbors=6).fit_transform(twice)

@@ -109,7 +109,9 @@ default="auto"
         keeps them; nan where the eigenvalue for it was too costly, in graphs of many rows that are
         not flat. On landmarks that of the penalised program.
     converged_ : bool
-        False with a warning that says what the distances are off.
+        Whether `constraint_violation_rms_` is at most `tol` and variance grows no more; on
+        landmarks, whether the penalised program was solved. False with a warning that says what
+        the distances are off.
     rank_ : int
         Columns of the factor in which K was looked for.
     n_iter_ : int

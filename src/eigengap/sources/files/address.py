@@ -29,6 +29,11 @@ def find(path: Any) -> list[Address]:
         if not path:
             raise ValueError("the list of paths is empty")
         return [address for one in path for address in find(one)]
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise TypeError(
+            f"open_source takes the path of a file, a list of paths, or a field of xarray; got "
+            f"{type(path).__name__}. Estimators take the table itself: PCA().fit(table)"
+        )
     text = os.path.expanduser(os.fsdecode(path))
     if _exists(text):
         return [Address(Path(text))]

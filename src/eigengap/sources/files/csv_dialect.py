@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from eigengap.sources.reader import UnreadableError
 
 LOOKED_AT = 1000  # rows
 SEPARATORS = (",", ";", "\t", "|")
+SEPARATOR_LINE = re.compile(rb'"?sep=([,;\t|])"?(?:\r\n|\r|\n)', re.I)  # as Excel has it
 BOM = b"\xef\xbb\xbf"
 FOREIGN = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 
@@ -82,19 +84,22 @@ def look_at(where: str, head: bytes, gaps: frozenset[str], *, is_whole: bool = F
                 where, f"it is written in {name}. Convert it: iconv -f {name} -t UTF-8"
             )
     skipped = len(BOM) if head.startswith(BOM) else 0
+    declared = SEPARATOR_LINE.match(head, skipped)  # above the table
+    top = 1 if declared is None else 2
+    skipped = skipped if declared is None else declared.end()
     text = head[skipped:].decode("latin-1")  # one letter for each byte
-    separator = _separator(text)
-    rows = list(islice(rows_of(text, separator), LOOKED_AT + 1))
+    separator = _separator(text) if declared is None else declared[1].decode()
+    rows = list(islice(rows_of(text, separator, top), LOOKED_AT + 1))
     if not rows:
         raise UnreadableError(where, "it is empty: Found array with 0 sample(s)")
     is_whole = is_whole and len(rows) <= LOOKED_AT
     mark = _mark(where, rows, separator, gaps)
     cells = Cells(gaps) if mark is None else Cells(gaps, mark.decimal)
     names = None
-    start, line, first = 0, 1, rows[0].line
+    start, line, first = 0, top, rows[0].line
     if is_header([row.cells for row in rows], cells) or _in_quotes(rows, text):
         names = _decoded(where, rows[0].cells)
-        start, line = rows[0].stop, _line_after(text, rows[0])
+        start, line = rows[0].stop, _line_after(text, rows[0]) + top - 1
         rows = rows[1:]
     return Dialect(
         separator,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,22 @@ from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.claims import require_chunk, require_plausible
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.hdf5_outside import outside_link, require_inside
-from eigengap.sources.files.members import choose_member, float_type, names_from
+from eigengap.sources.files.members import choose_member, float_type, listed, names_from
+from eigengap.sources.files.packed import ATTRIBUTES, MOST_CODES, WAY_OUT, Packing
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import quote
 
 MOST_CACHE = 256 << 20  # bytes of chunks that are kept decoded, so that none is decoded twice
 WHOLE_ROWS = 2 << 20  # bytes of rows of which some columns are chosen
+NETCDF = "_NCProperties"  # attribute of every NetCDF 4 file
 SLOTS = 10_007  # a prime, as HDF5 wants it
 
 
 class Hdf5Reader(FileReader):
     """A dataset (n, d) of numbers; column names stand in its attribute "columns", where it has one.
 
-    HDF5 converts numbers as it reads them, so a block is written once.
+    HDF5 converts numbers as it reads them, so a block is written once; unless they are packed, or
+    some stand for missing values, by the attributes that NetCDF 4 has for that.
     """
 
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
@@ -38,7 +42,12 @@ class Hdf5Reader(FileReader):
             data = file[self._member]
             require_inside(data, self.where)
             self.dtype = float_type(self.where, data.dtype, data.shape)
-            self.long = is_long(data.dtype)
+            self._raw = data.dtype.newbyteorder("=")
+            self._packing = Packing.of(self.where, data.dtype, _attributes(data, self.where))
+            if self._packing is not None:
+                self.dtype = self._packing.dtype
+            is_scaled = self._packing is not None and self._packing.is_scaled
+            self.long = is_long(data.dtype) and not is_scaled
             self.n_rows, d = map(int, data.shape)
             require_plausible(self.where, self.n_rows * d * data.dtype.itemsize, self._stamp.size)
             labels = _labels(data, d)
@@ -52,8 +61,17 @@ class Hdf5Reader(FileReader):
             self.names = tuple(labels[j] for j in self._chosen)
 
     def _choose(self, file: Any, member: str | None) -> str:
+        shapes = _shapes(file)
+        is_table = any(len(shape) == 2 for shape in shapes.values())
+        if member is None and shapes and not is_table and NETCDF in file.attrs:
+            raise UnreadableError(
+                self.where,
+                f"it is a NetCDF file without a two-dimensional array; it holds {listed(shapes)}. "
+                "Give it a name that ends in .nc to read it as a field, or pass "
+                "xarray.open_dataset(path)[variable]",
+            )
         try:
-            return choose_member(self.where, _shapes(file), member)
+            return choose_member(self.where, shapes, member)
         except UnreadableError as error:
             link = outside_link(file)
             if link is None:
@@ -99,17 +117,20 @@ class Hdf5Reader(FileReader):
 
     def _block(self, data: Any, start: int, stop: int) -> NDArray[Any]:
         block = np.empty((stop - start, self.n_features), dtype=self.dtype)
-        if self._chosen is None:
+        if self._chosen is None and self._packing is None:
             self._fill(data, block, start)
             return block
         # All columns of a few rows at a time: a block of some columns may have very many rows.
         step = max(1, WHOLE_ROWS // (self._d * self.dtype.itemsize))
-        scratch = np.empty((step, self._d), dtype=self.dtype)
+        held = self.dtype if self._packing is None else self._raw
+        scratch = np.empty((min(step, len(block)), self._d), dtype=held)
         for at in range(0, len(block), step):
             part = block[at : at + step]
             rows = scratch[: len(part)]
             self._fill(data, rows, start + at)
-            part[...] = rows[:, self._chosen]
+            if self._chosen is not None:
+                rows = rows[:, self._chosen]
+            part[...] = rows if self._packing is None else self._packing.decode(rows)
         return block
 
     def _fill(self, data: Any, block: NDArray[Any], start: int) -> None:
@@ -142,6 +163,20 @@ def _labels(data: Any, d: int) -> tuple[str, ...] | None:
     if "columns" not in data.attrs or data.attrs.get_id("columns").shape != (d,):
         return None
     return names_from(data.attrs["columns"], d)
+
+
+def _attributes(data: Any, where: str) -> dict[str, Any]:
+    """Those that say how numbers are packed; a damaged one may claim any length."""
+    found: dict[str, Any] = {}
+    for name in ATTRIBUTES:
+        if name not in data.attrs:
+            continue
+        shape = data.attrs.get_id(name).shape
+        if shape is None or prod(shape) > MOST_CODES:
+            size = "nothing" if shape is None else f"{prod(shape)} numbers"
+            raise UnreadableError(where, f"its attribute {name} holds {size}. {WAY_OUT}")
+        found[name] = data.attrs[name]
+    return found
 
 
 def _band_bytes(data: Any) -> int:

@@ -92,10 +92,11 @@ class ParquetReader(FileReader):
         twice = first_repeated(names)
         if twice is not None:
             others = [name for name in dict.fromkeys(names) if names.count(name) == 1]
+            way_out = f", or choose others: columns={choice(others)}" if others else ""
             raise UnreadableError(
                 self.where,
                 f"it has {names.count(twice)} columns named {quote(twice)}, and Parquet chooses "
-                f"by name. Rename them, or choose others: columns={choice(others)}",
+                f"by name. Rename them{way_out}",
             )
         return tuple(names)
 

@@ -14,16 +14,19 @@ from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.claims import require_chunk
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import choose_member, float_type, names_from
+from eigengap.sources.files.packed import CODES, Packing, decoded_fill_value
 from eigengap.sources.files.zarr_metadata import require_sound
 from eigengap.sources.reader import UnreadableError
 
+DIMENSIONS = "_ARRAY_DIMENSIONS"  # attribute with their names, in format 2
 MOST_BAND = 256 << 20  # bytes of chunks side by side that are read together
 
 
 class ZarrReader(FileReader):
     """An array (n, d) of numbers; column names stand in its attribute "columns", where it has one.
 
-    A chunk is decoded as a whole, so rows are read in multiples of its rows.
+    A chunk is decoded as a whole, so rows are read in multiples of its rows. Attributes by which
+    xarray packs numbers and declares missing values are followed.
     """
 
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
@@ -39,7 +42,11 @@ class ZarrReader(FileReader):
         if self._member is not None:
             self.where = f"{path}::{self._member}"
         self.dtype = float_type(self.where, np.dtype(node.dtype), node.shape)
-        self.long = is_long(np.dtype(node.dtype))
+        self._packing = Packing.of(self.where, np.dtype(node.dtype), _attributes(node))
+        if self._packing is not None:
+            self.dtype = self._packing.dtype
+        is_scaled = self._packing is not None and self._packing.is_scaled
+        self.long = is_long(np.dtype(node.dtype)) and not is_scaled
         self.n_rows, d = map(int, node.shape)
         labels = names_from(dict(node.attrs).get("columns"), d)
         self._chosen = None if columns is None else resolve_columns(columns, labels, d)
@@ -78,6 +85,8 @@ class ZarrReader(FileReader):
                 part = band[at : at + rows]
                 if self._chosen is not None:
                     part = part[:, self._chosen]
+                if self._packing is not None:
+                    part = self._packing.decode(part)
                 yield np.array(part, dtype=self.dtype, order="C", copy=None)
 
     def _step(self, rows: int) -> int:
@@ -99,6 +108,25 @@ class ZarrReader(FileReader):
                 f"rows {start} to {stop - 1} cannot be read ({error or type(error).__name__}); "
                 "write the array anew, or leave those rows out",
             ) from error
+
+
+def _attributes(array: Any) -> dict[str, Any]:
+    """The attributes of an array, with the fill value where that stands for missing values.
+
+    It does in format 2 where dimensions have names: xarray writes `_FillValue` in no other way
+    there. Elsewhere it is what a chunk holds that was never written, mostly 0.
+    """
+    found = dict(array.attrs)
+    dtype = np.dtype(array.dtype)
+    declared = decoded_fill_value(found.get(CODES[0]), dtype)
+    fill = array.fill_value
+    if array.metadata.zarr_format != 2 or DIMENSIONS not in found or dtype.kind not in "fiu":
+        fill = None
+    if fill is None:
+        return {**found, CODES[0]: declared}
+    declared = declared if isinstance(declared, list) else [declared]
+    both = [np.asarray(fill).item(), *(code for code in declared if code is not None)]
+    return {**found, CODES[0]: both}
 
 
 def _shapes(group: Any, prefix: str = "") -> Iterator[tuple[str, tuple[int, ...]]]:
