@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, log, pi
 
 import numpy as np
@@ -32,9 +32,11 @@ Mask = NDArray[np.bool_]
 
 EXACT_FROM_START = 150  # features; beyond it Joreskog's Hessian goes first, its steps are cheaper
 IMPROPER_BELOW = 0.005  # uniqueness below which several optima are common (factanal's lower bound)
-# Features up to which a better optimum than an improper one is searched for, and up to which all
-# are listed: at a descent for each feature.
+# Features up to which a better optimum is searched for, at a descent for each: than an improper
+# one, and than any.
 SEARCHED, LISTED = 30, 15
+LOOSE, LOOSE_STEPS = 1e-3, 50  # tolerance and most steps of descents that are compared
+WORTHWHILE = 1e-5  # twice the nats per row by which another optimum is to be better
 DISTINCT = 0.02  # in a uniqueness, as a share of the variance: two optima, not one
 LARGEST_STEP = 3.0  # in ln psi: the quadratic model says nothing a factor of twenty away
 HESSIAN_CELLS = 1 << 18  # of scratch in which the sums over factors become one product
@@ -90,6 +92,9 @@ class _Profile:
     rest: tuple[Array, Array] | None  # the other eigenpairs, where the solver gives them
 
 
+_Run = tuple[_Profile, list[float]]  # the end of a descent, and its objectives
+
+
 def fit_factors(
     S: Array,
     q: int,
@@ -106,7 +111,7 @@ def fit_factors(
     tol : largest entry of the projected gradient (C_jj - s_jj) / psi_j at which to stop
     floor : smallest uniqueness as a share of the variance. It bounds the likelihood where S is
         singular, and catches Heywood cases, which are reported and not fatal.
-    thorough : whether to look for better optima than an improper one
+    thorough : whether to look for better optima, of up to 15 features, or 30 if it is improper
 
     Raises
     ------
@@ -131,10 +136,14 @@ def _solve_from(
     problem = _Problem(R, q, tol, log(floor), least)
     first, *others = _starts(lam, V, problem, ridge=0.1 if singular else 0.0)
     best = _descend(first, problem, max_iter)
-    if _is_improper(best[0]) and not _is_perfect(best[0], problem):
+    improper = _is_improper(best[0])
+    if improper and not _is_perfect(best[0], problem):
         for start in others:
             best = min(best, _descend(start, problem, max_iter), key=_value)
-        if thorough and len(R) <= SEARCHED:
+    few = len(R) <= (SEARCHED if improper else LISTED)
+    if thorough and few and q > 0 and not _is_perfect(best[0], problem):
+        best = _better([*others, *_without_noise(first, problem)], best, problem, max_iter)
+        if _is_improper(best[0]):
             best = _searched(best, problem, max_iter)
     return _solution(*best, problem, sd)
 
@@ -158,8 +167,7 @@ def factor_optima(S: Array, q: int, *, tol: float, max_iter: int) -> list[Factor
     first, *_ = _starts(lam, V, problem, ridge=0.1 if singular else 0.0)
     found = [best]
     with one_blas_thread():
-        for j in range(-1, d):
-            theta = np.where(np.arange(d) == j, problem.lower, first)
+        for theta in (first, *_without_noise(first, problem)):
             end = _solution(*_descend(theta, problem, max_iter), problem, sd)
             if not any(_is_same(end, other, sd) for other in found):
                 found.append(end)
@@ -175,13 +183,11 @@ def _is_improper(at: _Profile) -> bool:
     return bool(np.min(at.theta) < log(IMPROPER_BELOW))
 
 
-def _value(run: tuple[_Profile, list[float]]) -> float:
+def _value(run: _Run) -> float:
     return run[0].value
 
 
-def _searched(
-    best: tuple[_Profile, list[float]], problem: _Problem, max_iter: int
-) -> tuple[_Profile, list[float]]:
+def _searched(best: _Run, problem: _Problem, max_iter: int) -> _Run:
     """A better optimum, where one lies at another set of features without noise.
 
     Improper solutions differ in which uniquenesses vanish. Each of them in turn is put to the
@@ -190,15 +196,33 @@ def _searched(
     while True:
         theta = best[0].theta
         at_floor = theta <= problem.lower + 1.0
-        runs = []
+        starts = []
         for j in range(len(theta)):
             moved = np.maximum(theta, log(IMPROPER_BELOW)) if at_floor[j] else theta.copy()
             moved[j] = log(0.5) if at_floor[j] else problem.lower
-            runs.append(_descend(moved, problem, max_iter))
-        better = min(runs, key=_value)
-        if better[0].value >= best[0].value - 1e-6:
+            starts.append(moved)
+        better = _better(starts, best, problem, max_iter)
+        if better is best:
             return best
         best = better
+
+
+def _without_noise(theta: Array, problem: _Problem) -> list[Array]:
+    """Starts like theta, with one feature after the other without noise."""
+    return [np.where(np.arange(len(theta)) == j, problem.lower, theta) for j in range(len(theta))]
+
+
+def _better(starts: list[Array], best: _Run, problem: _Problem, max_iter: int) -> _Run:
+    """Where the best of several starts leads, if it is better than the best so far.
+
+    Loose descents tell which one it is.
+    """
+    loose = replace(problem, tol=max(problem.tol, LOOSE))
+    runs = [_descend(start, loose, min(max_iter, LOOSE_STEPS)) for start in starts]
+    end, _ = min(runs, key=_value)
+    if end.value >= best[0].value - WORTHWHILE:
+        return best
+    return _descend(end.theta, problem, max_iter)
 
 
 def _standard_deviations(S: Array, q: int) -> Array:
