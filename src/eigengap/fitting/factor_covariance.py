@@ -165,13 +165,17 @@ def factor_optima(S: Array, q: int, *, tol: float, max_iter: int) -> list[Factor
     singular = lam[0] < 1e-6 * lam[-1]
     problem = _Problem(R, q, tol, log(1e-6), -inf)
     first, *_ = _starts(lam, V, problem, ridge=0.1 if singular else 0.0)
-    found = [best]
     with one_blas_thread():
-        for theta in (first, *_without_noise(first, problem)):
-            end = _solution(*_descend(theta, problem, max_iter), problem, sd)
-            if not any(_is_same(end, other, sd) for other in found):
-                found.append(end)
-    return sorted(found, key=lambda each: -each.log_likelihood_per_row)
+        ends = [
+            _solution(*_descend(theta, problem, max_iter), problem, sd)
+            for theta in (first, *_without_noise(first, problem))
+        ]
+    found: list[FactorSolution] = []
+    # Of several that are one the best is kept, whatever the order of the features.
+    for end in sorted([best, *ends], key=lambda each: -each.log_likelihood_per_row):
+        if not any(_is_same(end, other, sd) for other in found):
+            found.append(end)
+    return found
 
 
 def _is_same(a: FactorSolution, b: FactorSolution, sd: Array) -> bool:

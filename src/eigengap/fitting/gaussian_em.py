@@ -237,7 +237,7 @@ class _Problem:
         loose = replace(options, tol=max(options.tol, LOOSE), max_iter=few)
         brief = replace(loose, max_iter=min(few, BRIEF_STEPS))  # which optimum, is soon seen
         loose_runs = [
-            self._em(self.pack(start), brief if 0 < k <= len(others) else loose)
+            self._em(self.pack(start), brief if others and k <= len(others) else loose)
             for k, start in enumerate(starts)
         ]
         best = max(loose_runs, key=lambda run: run.objective)
@@ -249,8 +249,8 @@ class _Problem:
     def _random_starts(self, given: Starts, options: EMOptions) -> list[Parameters]:
         """Further starts: as many as were asked for, and a few where they cost next to nothing.
 
-        Loadings are drawn for the columns in the order of what `first` explains of them, so that
-        a table with its columns in another order starts from the same points.
+        Loadings are drawn for the columns in the order of their covariances, so that a table with
+        its columns in another order starts from the same points.
         """
         observed = int(np.sum(self.source.seen().per_column))  # whatever the rows weigh
         is_cheap = self.constraints.noise == "diagonal" and observed <= CHEAP_CELLS
@@ -258,7 +258,10 @@ class _Problem:
         few = few if options.tol < LOOSE else 1
         first = given.first
         rng = np.random.default_rng(options.seed)
-        order = np.argsort(np.einsum("jq,jq->j", first.W, first.W), kind="stable")
+        strength = given.strength
+        if strength is None:
+            strength = np.einsum("jq,jq->j", first.W, first.W)
+        order = np.argsort(strength, kind="stable")
         variance, starts = self.frame.variance, []
         for _ in range(max(options.n_init, few) - 1):
             start = random_start(self.q, variance[order], self.constraints, rng)

@@ -42,6 +42,7 @@ class Starts:
     first: Parameters
     others: tuple[Parameters, ...] = ()  # other optima of the covariance that gave the first
     n_random: int = 0  # random starts that the pattern of missing values calls for
+    strength: Array | None = None  # (d,) of the covariances of each column, whatever their order
 
     def map(self, change: Callable[[Parameters], Parameters]) -> Starts:
         return replace(
@@ -82,7 +83,7 @@ def spectral_start(
         parts = [_eigenpairs(C, group, q) for group in pairs.groups]
         solutions = [_from_eigenpairs(parts, q, variance, share_seen, constraints)]
     first, *others = (_aligned(each, C, pairs.groups) for each in solutions)
-    return Starts(first, tuple(others), n_random)
+    return Starts(first, tuple(others), n_random, np.einsum("ij,ij->i", C, C))
 
 
 @dataclass(frozen=True, eq=False)
