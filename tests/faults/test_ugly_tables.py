@@ -62,6 +62,8 @@ def test_ugly_tables_are_fitted_and_filled(make, name, X, q):
         warnings.simplefilter("ignore", eg.NoiseFloorWarning)
         warnings.simplefilter("ignore", eg.UnitsWarning)
         warnings.simplefilter("ignore", eg.FewCellsWarning)
+        warnings.simplefilter("ignore", eg.ConstantColumnWarning)
+        warnings.simplefilter("ignore", eg.UnlinkedColumnsWarning)
         model.fit(X)
         filled, sd = model.impute(X, return_std=True)
         outputs = [model.transform(X), filled, sd, model.score_samples(X), model.reconstruct(X)]
@@ -69,7 +71,10 @@ def test_ugly_tables_are_fitted_and_filled(make, name, X, q):
     seen = ~np.isnan(X)
     np.testing.assert_array_equal(filled[seen], X[seen])
     objective = model.trace_.objective
-    slack = 1e-9 * np.maximum(np.abs(objective[:-1]), seen.sum())
+    # The fit adds up densities of standardised columns; the Jacobian comes off at the end.
+    sd = np.nanstd(X.astype(np.float64), axis=0)
+    jacobian = float(np.sum(seen, axis=0) @ np.abs(np.log(np.where(sd > 0, sd, 1.0))))
+    slack = 1e-9 * np.maximum(np.abs(objective[:-1]) + jacobian, seen.sum())
     assert np.all(np.diff(objective) >= -slack)
 
 

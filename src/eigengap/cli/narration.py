@@ -69,6 +69,7 @@ class Narrator:
     def hearing(self) -> Iterator[None]:
         """Warnings of what runs inside become notes, each kind of eigengap's own once."""
         from eigengap.cli.phrases import in_options
+        from eigengap.estimators._base import ConstantColumnWarning
         from eigengap.sources.checks import RoundedWarning
         from eigengap.warn import listening
 
@@ -81,6 +82,8 @@ class Narrator:
                 for told in {told.category: told for told in reversed(heard)}.values():
                     if told.category is RoundedWarning and told.category in self._kinds:
                         continue  # a later pass over the same table may name another cell
+                    if told.category is ConstantColumnWarning:
+                        continue  # `tell_constant` has named them, with the option
                     self._kinds.add(told.category)
                     self.note(in_options(told.message))
 

@@ -51,6 +51,7 @@ LOST_IN_SUMS = 1e6  # signal over noise beyond which an E-step has fewer than ni
 
 LOOSE = 1e-3  # tolerance at which several starts are compared
 LOOSE_STEPS = 100  # most steps of each
+TIE = 1e-4  # nats per cell by which loose runs differ that lead to the same optimum
 BRIEF_STEPS = 25  # of those from other optima of the covariance
 # Factor analysis of a small table has local optima: of 30 x 8 tables with 20 % missing and three
 # factors one start fell short in 7 of 40, five in none. Of 18 fits
@@ -226,8 +227,7 @@ class _Problem:
         if options.start is not None:
             return self._from_given(options.start, options)
         given = self.kind.start(self.source, self.rows, self.frame, self.constraints)
-        # Where a fit is wanted only roughly, one start does.
-        others = given.others if options.tol < LOOSE else ()
+        others = given.others if self._is_worth_comparing(options) else ()
         starts = [given.first, *others, *self._random_starts(given, options)]
         if len(starts) == 1:
             return self._em(self.pack(given.first), options)
@@ -240,7 +240,9 @@ class _Problem:
             self._em(self.pack(start), brief if others and k <= len(others) else loose)
             for k, start in enumerate(starts)
         ]
-        best = max(loose_runs, key=lambda run: run.objective)
+        # Of starts that lead to one optimum the first goes on, whatever rounding says of them.
+        least = max(run.objective for run in loose_runs) - TIE * self.cells
+        best = next(run for run in loose_runs if run.objective >= least)
         end = self._finished(best, options)
         if best is loose_runs[0]:
             return end
@@ -255,7 +257,7 @@ class _Problem:
         observed = int(np.sum(self.source.seen().per_column))  # whatever the rows weigh
         is_cheap = self.constraints.noise == "diagonal" and observed <= CHEAP_CELLS
         few = max(CHEAP_STARTS if is_cheap else 1, 1 + given.n_random)
-        few = few if options.tol < LOOSE else 1
+        few = few if self._is_worth_comparing(options) else 1
         first = given.first
         rng = np.random.default_rng(options.seed)
         strength = given.strength
@@ -272,9 +274,16 @@ class _Problem:
             )
         return starts
 
+    @staticmethod
+    def _is_worth_comparing(options: EMOptions) -> bool:
+        """Whether more starts than were asked for matter: not to a fit that is wanted roughly."""
+        return options.tol < LOOSE and options.max_iter >= LOOSE_STEPS
+
     def _finished(self, loose: EMResult, options: EMOptions) -> EMResult:
         """A loose run continued to the tolerance asked for."""
-        rest = replace(options, max_iter=max(options.max_iter - loose.n_iter, 1))
+        if loose.n_iter >= options.max_iter:
+            return replace(loose, converged=False)
+        rest = replace(options, max_iter=options.max_iter - loose.n_iter)
         return _continued(loose, self._em(loose.theta, rest))
 
     def _from_given(self, start: LinearGaussian, options: EMOptions) -> EMResult:
