@@ -210,7 +210,7 @@ def scalar_node(value: np.generic) -> Node:
     """A number of NumPy's, by its bits: NaN and infinity are no numbers of JSON."""
     plain = np.asarray(value)
     if isinstance(value, np.str_):
-        return {"text": str(value)}
+        return {"text": str.__str__(value)}  # numpy's own leaves out NUL at the end
     return {"scalar": plain.dtype.str, "bits": plain.tobytes().hex()}
 
 
