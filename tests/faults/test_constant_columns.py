@@ -54,6 +54,16 @@ def test_noise_that_is_not_shared_or_not_promised_needs_no_warning(name):
         QUIET[name]().fit(table("batch"))
 
 
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.filterwarnings("ignore")
+def test_one_observed_value_is_no_constant(name):
+    X = table("batch")
+    X.loc[1:, "batch"] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConstantColumnWarning)
+        SHARED[name]().fit(X)
+
+
 def test_a_constant_is_no_heywood_case():
     with pytest.warns(HeywoodWarning) as heard:
         eg.FactorAnalysis(1).fit(table("batch"))

@@ -662,8 +662,8 @@ def warn_of_unlinked(source: Source) -> None:
         some = "; ".join(named_columns(source, group) for group in groups[:MOST_NAMED])
         more = f"; and {len(groups) - MOST_NAMED} more" if len(groups) > MOST_NAMED else ""
         warn(
-            f"the columns fall into {len(groups)} groups, and no row has values of two of them "
-            f"({some}{more}): the data do not tell how the groups go together, not even by sign. "
+            f"the columns fall into {len(groups)} groups, and no row has values in more than one "
+            f"({some}{more}): the data do not determine how they are related, not even the sign. "
             "Imputations of one group from another, and covariances between them, are arbitrary",
             UnlinkedColumnsWarning,
         )
@@ -671,13 +671,14 @@ def warn_of_unlinked(source: Source) -> None:
 
 def warn_of_constants(source: Source, variance: Array) -> None:
     """Warn of constant columns, in which a noise variance that all columns share finds none."""
-    constant = np.flatnonzero(variance == 0.0)
+    # One observed value is no constant, and weighs little in the noise of all.
+    constant = np.flatnonzero((variance == 0.0) & (source.seen().per_column > 1))
     if 0 < len(constant) < len(variance):
         is_, it, makes = ("is", "it", "makes") if len(constant) == 1 else ("are", "they", "make")
         warn(
-            f"{named_columns(source, constant)} {is_} constant: {it} {makes} the noise variance, "
-            "one for all columns, too small for the others, and their standard deviations with "
-            f"it. Leave {'it' if len(constant) == 1 else 'them'} out",
+            f"{named_columns(source, constant)} {is_} constant: {it} {makes} the noise variance "
+            "that all columns share too small, and with it standard deviations of imputed values. "
+            f"Leave {'it' if len(constant) == 1 else 'them'} out",
             ConstantColumnWarning,
         )
 
