@@ -145,8 +145,8 @@ def p_is(p: float) -> str:
     >>> p_is(0.2), p_is(1e-9)
     ('p = 0.20', 'p < 0.0001')
     """
-    told = p_value(p)
-    return f"p {told}" if told.startswith("<") else f"p = {told}"
+    value = p_value(p)
+    return f"p {value}" if value.startswith("<") else f"p = {value}"
 
 
 def listing(names: Sequence[str], most: int = 5) -> str:
