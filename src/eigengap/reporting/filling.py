@@ -60,18 +60,18 @@ def _on_error(found: HeldOut) -> str:
 
 def _on_coverage(found: HeldOut) -> str:
     """Coverage, and what a binomial test against 95 % says of it."""
-    covered = f"95 % intervals cover {percent(found.coverage)} of them"
+    known = f"95 % intervals cover {percent(found.coverage)} of them"
     if not found.refitted:
         return (
-            f"{covered}; the model was fitted to these cells, so that new ones may be covered less."
+            f"{known}; the model was fitted to these cells, so that new ones may be covered less."
         )
     test = f"(binomial test: {p_is(found.coverage_p)})"
     if found.coverage_p >= ALPHA:
         few = f"; {whole(found.n_hidden)} cells are few for such a test"
-        return f"{covered}, which is compatible with 95 % {test}{few if found.is_few else ''}."
+        return f"{known}, which is compatible with 95 % {test}{few if found.is_few else ''}."
     if found.coverage < LEVEL:
-        return f"{covered}, fewer than 95 % {test}: standard deviations are too small."
-    return f"{covered}, more than 95 % {test}: standard deviations are too large."
+        return f"{known}, fewer than 95 % {test}: standard deviations are too small."
+    return f"{known}, more than 95 % {test}: standard deviations are too large."
 
 
 def _how(found: HeldOut, look: Look) -> str:
