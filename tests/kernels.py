@@ -98,15 +98,34 @@ def runs(*, every: bool) -> Iterator[tuple[str, Mapping[str, str]]]:
 
 
 def _takes(kernel: str) -> bool:
-    """Whether a new process does as OPENBLAS_CORETYPE says: MKL and Accelerate do not."""
-    return kernel in _says("' '.join(in_use())", surroundings(kernel)).split()
+    """Whether a new process uses this kernel (MKL and Accelerate do not), and can multiply.
+
+    NumPy 2.5.4 brings an OpenBLAS whose Haswell kernel, asked for by name, writes beyond its buffer:
+    a plain product of 500 rows ends the process. Nothing can be tested under it.
+    """
+    ended = _run("' '.join(in_use()) if multiplies() else ''", surroundings(kernel))
+    if ended.returncode:
+        print(f"kernel {kernel:9}skipped: a product of NumPy's fails under it")
+    return ended.returncode == 0 and kernel in ended.stdout.split()
+
+
+def multiplies() -> bool:
+    """Whether products of small integers, which are exact, come out right."""
+    A = np.arange(500 * 700).reshape(500, 700) % 7 - 3.0
+    return bool(np.array_equal(A @ A.T, np.einsum("ij,kj->ik", A, A)))
 
 
 def _says(expression: str, variables: Mapping[str, str]) -> str:
     """An expression of this module, in a process with these variables."""
+    ended = _run(expression, variables)
+    ended.check_returncode()
+    return ended.stdout
+
+
+def _run(expression: str, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", f"from tests.kernels import *; print({expression})"]
     env = os.environ | variables
-    return subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True, text=True).stdout
+    return subprocess.run(command, env=env, stdout=subprocess.PIPE, check=False, text=True)
 
 
 def main(arguments: list[str]) -> int:
