@@ -100,8 +100,8 @@ def runs(*, every: bool) -> Iterator[tuple[str, Mapping[str, str]]]:
 def _takes(kernel: str) -> bool:
     """Whether a new process uses this kernel (MKL and Accelerate do not), and can multiply.
 
-    NumPy 2.5.4 brings an OpenBLAS whose Haswell kernel, asked for by name, writes beyond its buffer:
-    a plain product of 500 rows ends the process. Nothing can be tested under it.
+    NumPy 2.5.4 brings an OpenBLAS whose Haswell kernel, asked for by name, writes beyond its
+    buffer: a plain product of 500 rows ends the process. Nothing can be tested under it.
     """
     ended = _run("' '.join(in_use()) if multiplies() else ''", surroundings(kernel))
     if ended.returncode:

@@ -124,7 +124,7 @@ def test_one_array_is_not_checked_in_a_thousand_values(file):
     one = {"is": "array", "tensor": "big"}
     value = {
         "is": "value",
-        "kind": "base.Block",
+        "kind": "Block",
         "version": 1,
         "fields": {"values": {"at": 0}, "weight": None, "cell_sd": None, "start": 0},
     }

@@ -183,7 +183,7 @@ def sort(nodes, what):
     return next(node for node in nodes if node.get("is") == what)
 
 
-GAUSSIAN = "linear_gaussian.LinearGaussian"
+GAUSSIAN = "LinearGaussian"
 
 FORGERIES = {
     "names-code": lambda n, h, a: n[-1].update(kind="os.system"),
@@ -204,7 +204,7 @@ FORGERIES = {
     "has-no-version": lambda n, h, a: kind(n, GAUSSIAN).update(version=True),
     "has-another-shape": lambda n, h, a: a.update({"model_.W": np.ones((4, 2))}),
     "has-nan": lambda n, h, a: a.update({"model_.W": np.full((5, 2), np.nan)}),
-    "has-text-for-a-number": lambda n, h, a: kind(n, "spectrum.Spectrum")["fields"].update(d="3"),
+    "has-text-for-a-number": lambda n, h, a: kind(n, "Spectrum")["fields"].update(d="3"),
     "has-fewer-names": lambda n, h, a: sort(n, "strings").update(items=["a"], shape=[1]),
     "has-numbers-for-names": lambda n, h, a: sort(n, "strings").update(items=[1, 2, 3, 4, 5]),
     "has-wide-names": lambda n, h, a: sort(n, "strings").update(dtype="<U900000000"),

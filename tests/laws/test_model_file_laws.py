@@ -412,12 +412,12 @@ def the(header, kind):
     [
         (lambda h: the(h, "PPCA")["parameters"].update(depth=3), "'depth' is no parameter of PPCA"),
         (
-            lambda h: the(h, "linear_gaussian.LinearGaussian")["fields"].update(skew=1),
-            "'skew' is no field of linear_gaussian.LinearGaussian",
+            lambda h: the(h, "LinearGaussian")["fields"].update(skew=1),
+            "'skew' is no field of LinearGaussian",
         ),
         (lambda h: the(h, "PPCA").update(kind="HPCA"), "holds a HPCA, which this version"),
         (lambda h: the(h, "PPCA").update(version=2), "PPCA of version 2"),
-        (lambda h: the(h, "affine.AffineMap").update(version=9), "AffineMap of version 9"),
+        (lambda h: the(h, "AffineMap").update(version=9), "AffineMap of version 9"),
     ],
     ids=["parameter", "field", "kind", "version", "value-version"],
 )
@@ -432,7 +432,7 @@ def test_what_only_a_later_version_knows_is_told_as_such(change, words, file):
 def test_what_an_earlier_version_did_not_know_has_its_default(file):
     def earlier(header):
         del the(header, "PPCA")["parameters"]["verbose"]
-        del the(header, "information.Evidence")["fields"]["known"]
+        del the(header, "ObservationPattern")["fields"]["known"]
 
     changed(file, earlier)
     loaded = load(file)
@@ -444,7 +444,7 @@ def test_a_kind_that_changed_is_brought_up_to_date(monkeypatch):
     def upgrade(fields):
         return {"mean" if name == "centre" else name: value for name, value in fields.items()}
 
-    name = "affine.AffineMap"
+    name = "AffineMap"
     encoder = Encoder()
     encoder.child(AffineMap(np.ones((1, 2)), np.ones((2, 1)), np.zeros(2)), "map")
     node = encoder.nodes[-1]

@@ -236,34 +236,34 @@ def _require_metric(held: Mapping[str, Any], parameters: Any, rows: Any) -> None
 
 def _require_search(held: Mapping[str, Any]) -> None:
     if (held["n_neighbors"] is None) == (held["radius"] is None):
-        raise WrongValueError("_neighbours.Search has not one of n_neighbors and radius")
+        raise WrongValueError("NeighbourSearch has not one of n_neighbors and radius")
     if held["n_jobs"] is not None and abs(held["n_jobs"]) > MOST_JOBS:
-        raise WrongValueError("_neighbours.Search has more threads than there are numbers (n_jobs)")
+        raise WrongValueError("NeighbourSearch has more threads than there are numbers (n_jobs)")
 
 
 def _require_reference(held: Mapping[str, Any]) -> None:
     if not held["h"] < 1.0:
-        raise WrongValueError("reference.Reference has as many parameters as rows (h)")
+        raise WrongValueError("Reference has as many parameters as rows (h)")
 
 
 def _require_spectrum(held: Mapping[str, Any]) -> None:
     if held["d"] < len(held["lam"]):
-        raise WrongValueError("spectrum.Spectrum has more eigenvalues than columns")
+        raise WrongValueError("Spectrum has more eigenvalues than columns")
 
 
 def _require_moments(held: Mapping[str, Any]) -> None:
     if 0.0 < held["sum_w"] * LARGEST < 1.0:
-        raise WrongValueError("moments.Moments has a sum_w whose inverse overflows")
+        raise WrongValueError("Moments has a sum_w whose inverse overflows")
 
 
 def _require_stream(held: Mapping[str, Any]) -> None:
     """Batches that wait are as wide as the others."""
     d = len(held["origin"])
     if held["moments"].n_gaps or (held["n_gappy"] > 0) != (held["gappy_w"] > 0):
-        raise WrongValueError("online.Stream has rows that are complete and are not")
+        raise WrongValueError("Stream has rows that are complete and are not")
     shapes = [block.values.shape for block in held["waiting"]]
     if any(n == 0 or width != d for n, width in shapes) or held["patterns"].rows.shape[1] != d + 1:
-        raise WrongValueError("online.Stream has batches of other columns")
+        raise WrongValueError("Stream has batches of other columns")
 
 
 def _require_products(name: str, A: str, means: str, held: Mapping[str, Any]) -> None:
@@ -280,16 +280,14 @@ def _require_processes(held: Mapping[str, Any]) -> None:
     for B in held["reductions"]:
         left = prior - np.einsum("nm,nm->n", k @ B, k)
         if not np.all(left >= -1e-3 * np.max(prior, initial=0.0)):
-            raise WrongValueError(
-                "gaussian_process.GaussianProcesses has reductions beyond the variance there is"
-            )
+            raise WrongValueError("GaussianProcesses has reductions beyond the variance there is")
 
 
 def _require_mixture(held: Mapping[str, Any]) -> None:
     if len(held["models"]) != len(held["log_weights"]) or not held["models"]:
-        raise WrongValueError("mixture.MixtureOfLinearGaussians has other weights than models")
+        raise WrongValueError("MixtureOfLinearGaussians has other weights than models")
     if len({model.d for model in held["models"]}) != 1:
-        raise WrongValueError("mixture.MixtureOfLinearGaussians has models of other columns")
+        raise WrongValueError("MixtureOfLinearGaussians has models of other columns")
 
 
 def _require_graph(held: Mapping[str, Any]) -> None:
@@ -297,11 +295,11 @@ def _require_graph(held: Mapping[str, Any]) -> None:
     indptr, indices, lengths = (held.get(name) for name in ("indptr", "indices", "lengths"))
     arrays = [a for a in (indptr, indices, lengths) if isinstance(a, np.ndarray) and a.ndim == 1]
     if len(arrays) < 3 or len(arrays[0]) < 1 or len(arrays[1]) != len(arrays[2]):
-        raise WrongValueError("graph.Graph has arrays that do not fit each other")
+        raise WrongValueError("Graph has arrays that do not fit each other")
     starts, nodes, n = arrays[0], arrays[1], len(arrays[0]) - 1
     whole = starts[0] == 0 and starts[-1] == len(nodes) and bool(np.all(np.diff(starts) >= 0))
     if not whole or (len(nodes) and not (nodes.min() >= 0 and nodes.max() < n)):
-        raise WrongValueError("graph.Graph has neighbours that are no nodes")
+        raise WrongValueError("Graph has neighbours that are no nodes")
 
 
 # Types -----------------------------------------------------------------------------------------
@@ -367,22 +365,18 @@ PLAIN: dict[Any, Callable[[Any], bool]] = {
 
 # What no line of `schema` can say.
 FURTHER: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
-    "distances.GowerMap": partial(_require_products, "distances.GowerMap", "A", "means"),
-    "_distances.RowDistances": lambda held: _require_metric(held, held["params"], held["rows"]),
-    "_neighbours.Neighbours": lambda held: _require_metric(
-        held, held["search"].metric_params, held["rows"]
-    ),
-    "_neighbours.Search": _require_search,
-    "reference.Reference": _require_reference,
-    "gaussian_process.GaussianProcesses": _require_processes,
-    "graph.Graph": _require_graph,
-    "landmark.LandmarkMap": partial(
-        _require_products, "landmark.LandmarkMap", "coefficients", "means"
-    ),
-    "mixture.MixtureOfLinearGaussians": _require_mixture,
-    "moments.Moments": _require_moments,
-    "online.Stream": _require_stream,
-    "spectrum.Spectrum": _require_spectrum,
+    "GowerMap": partial(_require_products, "GowerMap", "A", "means"),
+    "RowDistances": lambda held: _require_metric(held, held["params"], held["rows"]),
+    "Neighbours": lambda held: _require_metric(held, held["search"].metric_params, held["rows"]),
+    "NeighbourSearch": _require_search,
+    "Reference": _require_reference,
+    "GaussianProcesses": _require_processes,
+    "Graph": _require_graph,
+    "LandmarkMap": partial(_require_products, "LandmarkMap", "coefficients", "means"),
+    "MixtureOfLinearGaussians": _require_mixture,
+    "Moments": _require_moments,
+    "Stream": _require_stream,
+    "Spectrum": _require_spectrum,
 }
 
 
@@ -431,7 +425,7 @@ def _require_neighbours(held: Mapping[str, Any], parameters: Mapping[str, Any]) 
 def _require_distances(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
     given = parameters.get("metric")
     is_given = isinstance(given, str) and given.startswith("precomputed")
-    is_plain = kind_name(held.get("model_")) == "affine.AffineMap"
+    is_plain = kind_name(held.get("model_")) == "AffineMap"
     if not is_given and not is_plain and held.get("distances_") is None:
         raise WrongValueError("ClassicalMDS has no distances_")
 

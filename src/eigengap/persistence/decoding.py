@@ -21,7 +21,7 @@ from eigengap.persistence import array_nodes, generator_nodes
 from eigengap.persistence.array_nodes import MalformedError, Node
 from eigengap.persistence.checks import WrongValueError, require_estimator, require_value
 from eigengap.persistence.encoding import DEEPEST, NOT_KEPT
-from eigengap.persistence.kinds import ESTIMATORS, VALUES, Kind
+from eigengap.persistence.kinds import ESTIMATORS, VALUES, Kind, named
 from eigengap.persistence.tensors import NewerFormatError
 
 LARGEST = 10_000_000  # nodes, those that are shared counted wherever they stand
@@ -232,7 +232,7 @@ class Decoder:
 
     def _kind(self, node: Node, among: Mapping[str, Kind]) -> Kind:
         name = node.get("kind")
-        kind = among.get(name) if isinstance(name, str) else None
+        kind = named(name, among) if isinstance(name, str) else None
         if kind is None:
             raise NewerFormatError(
                 f"it holds a {name!s:.60}, which this version of eigengap does not know; "

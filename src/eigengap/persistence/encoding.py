@@ -168,7 +168,7 @@ class Encoder:
         assert is_dataclass(value)
         names = kind.remade_from or tuple(field.name for field in fields(value))
         held = {name: getattr(value, name) for name in names}
-        if kind.name == "_neighbours.Neighbours":
+        if kind.name == "Neighbours":
             held["search"] = _repeatable(value)
         written = {name: self.child(item, f"{where}.{name}") for name, item in held.items()}
         try:

@@ -1,8 +1,8 @@
 """What may stand in a model file: the one table of classes that a file can name.
 
-A file says "linear_gaussian.LinearGaussian"; this table says which class that is. A name that is
-not here is refused, so that no file can make the package load or call anything else. Classes lie in
-rooms above this one too; they are loaded by name, and only by these names.
+A file says "LinearGaussian"; this table says which class that is, wherever it has moved. A name
+that is not here is refused, so that no file can make the package load or call anything else.
+Classes lie in rooms above this one too; they are loaded by name, and only by these names.
 
 What a class may become later is thought of here. A field or parameter that is new has a default,
 which files from before get. For any other change the kind gets another `upgrade`: a function from
@@ -12,7 +12,7 @@ a higher version than this table knows is refused as one of a later eigengap.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
@@ -26,7 +26,7 @@ Upgrade = Callable[[Fields], Fields]
 class Kind:
     """A class that a file may hold."""
 
-    name: str  # in files; it stays when the class moves
+    name: str  # in files; it stays when the class moves or is renamed
     home: str  # module
     qualname: str
     upgrades: tuple[Upgrade, ...] = ()
@@ -69,79 +69,112 @@ def _estimators() -> list[Kind]:
     return [Kind(name, f"eigengap.estimators.{home}", name) for home, name in homes.items()]
 
 
+# Name in files: where its class lies below eigengap.
+_VALUES = {
+    "Spectrum": "spectrum:Spectrum",
+    "ImputationChoice": "imputation:ImputationChoice",
+    "Trial": "imputation:Trial",
+    "AffineMap": "models.affine:AffineMap",
+    "BayesianLinearGaussian": "models.bayesian:BayesianLinearGaussian",
+    "ColumnMap": "models.columns:ColumnMap",
+    "AdditiveConstant": "models.distances:AdditiveConstant",
+    "GowerMap": "models.distances:GowerMap",
+    "Eigenmap": "models.eigenmap:Eigenmap",
+    "ExpectedKernel": "models.expected_kernel:ExpectedKernel",
+    "Gammas": "models.gamma:Gammas",
+    "GaussianProcesses": "models.gaussian_process:GaussianProcesses",
+    "GeodesicMap": "models.geodesic:GeodesicMap",
+    "gp_kernel.Linear": "models.gp_kernels:Linear",
+    "gp_kernel.Matern32": "models.gp_kernels:Matern32",
+    "gp_kernel.Matern52": "models.gp_kernels:Matern52",
+    "gp_kernel.RBF": "models.gp_kernels:RBF",
+    "gp_kernel.Sum": "models.gp_kernels:Sum",
+    "Graph": "models.graph:Graph",
+    "ObservationPattern": "models.information:Evidence",
+    "kernel.RBF": "models.kernels:RBF",
+    "kernel.Cosine": "models.kernels:Cosine",
+    "kernel.Laplacian": "models.kernels:Laplacian",
+    "kernel.Linear": "models.kernels:Linear",
+    "kernel.Polynomial": "models.kernels:Polynomial",
+    "kernel.Precomputed": "models.kernels:Precomputed",
+    "kernel.Sigmoid": "models.kernels:Sigmoid",
+    "LandmarkMap": "models.landmark:LandmarkMap",
+    "LinearGaussian": "models.linear_gaussian:LinearGaussian",
+    "MixtureOfLinearGaussians": "models.mixture:MixtureOfLinearGaussians",
+    "Architecture": "models.network:Architecture",
+    "Network": "models.network:Network",
+    "Perceptron": "models.perceptron:Perceptron",
+    "Reference": "models.reference:Reference",
+    "StudentLinearGaussian": "models.student:StudentLinearGaussian",
+    "Curve": "rank.choice:Curve",
+    "RankChoice": "rank.choice:RankChoice",
+    "ExpectedStatistics": "statistics.expected:Expected",
+    "Parameters": "statistics.maximise:Parameters",
+    "ColumnMoments": "statistics.moments:ColumnMoments",
+    "ColumnRange": "statistics.moments:ColumnRange",
+    "Moments": "statistics.moments:Moments",
+    "Block": "sources.base:Block",
+    "Drawn": "sources.drawn:Drawn",
+    "StandardisedRows": "fitting.gplvm_start:Standard",
+    "KernelFit": "fitting.kernel:KernelFit",
+    "LaplacianFit": "fitting.laplacian:LaplacianFit",
+    "EdgeWeights": "fitting.laplacian_weights:EdgeWeights",
+    "Trace": "fitting.loop:Trace",
+    "Stream": "fitting.online:Stream",
+    "SettledStream": "fitting.online_em:Settled",
+    "StreamUnits": "fitting.online_em:Units",
+    "RecentRows": "fitting.online_rows:Kept",
+    "RidgePreimage": "fitting.preimage:RidgePreimage",
+    "Rotation": "fitting.rotation:Rotation",
+    "SignedSpectrum": "fitting.signed_spectrum:SignedSpectrum",
+    "Structure": "fitting.structure:Structure",
+    "Whitening": "fitting.whitening:Whitening",
+    "RowDistances": "estimators._distances:RowDistances",
+    "NeighbourSearch": "estimators._neighbours:Search",
+    "Batches": "estimators._partial:_Batches",
+}
+
+# Files of format 1 named a value by module and class: "linear_gaussian.LinearGaussian". The class
+# alone is its name since; these had another one.
+_FORMER = {
+    "information.Evidence": "ObservationPattern",
+    "_neighbours.Search": "NeighbourSearch",
+    "_partial._Batches": "Batches",
+    "gplvm_start.Standard": "StandardisedRows",
+    "online_rows.Kept": "RecentRows",
+    "online_em.Settled": "SettledStream",
+    "online_em.Units": "StreamUnits",
+    "expected.Expected": "ExpectedStatistics",
+}
+
+
 def _values() -> list[Kind]:
-    homes = {
-        "eigengap.spectrum": ["Spectrum"],
-        "eigengap.imputation": ["ImputationChoice", "Trial"],
-        "eigengap.models.affine": ["AffineMap"],
-        "eigengap.models.bayesian": ["BayesianLinearGaussian"],
-        "eigengap.models.columns": ["ColumnMap"],
-        "eigengap.models.distances": ["AdditiveConstant", "GowerMap"],
-        "eigengap.models.eigenmap": ["Eigenmap"],
-        "eigengap.models.expected_kernel": ["ExpectedKernel"],
-        "eigengap.models.gamma": ["Gammas"],
-        "eigengap.models.gaussian_process": ["GaussianProcesses"],
-        "eigengap.models.geodesic": ["GeodesicMap"],
-        "eigengap.models.gp_kernels": ["Linear", "Matern32", "Matern52", "RBF", "Sum"],
-        "eigengap.models.graph": ["Graph"],
-        "eigengap.models.information": ["Evidence"],
-        "eigengap.models.kernels": [
-            "RBF",
-            "Cosine",
-            "Laplacian",
-            "Linear",
-            "Polynomial",
-            "Precomputed",
-            "Sigmoid",
-        ],
-        "eigengap.models.landmark": ["LandmarkMap"],
-        "eigengap.models.linear_gaussian": ["LinearGaussian"],
-        "eigengap.models.mixture": ["MixtureOfLinearGaussians"],
-        "eigengap.models.network": ["Architecture", "Network"],
-        "eigengap.models.perceptron": ["Perceptron"],
-        "eigengap.models.reference": ["Reference"],
-        "eigengap.models.student": ["StudentLinearGaussian"],
-        "eigengap.rank.choice": ["Curve", "RankChoice"],
-        "eigengap.statistics.expected": ["Expected"],
-        "eigengap.statistics.maximise": ["Parameters"],
-        "eigengap.statistics.moments": ["ColumnMoments", "ColumnRange", "Moments"],
-        "eigengap.sources.base": ["Block"],
-        "eigengap.sources.drawn": ["Drawn"],
-        "eigengap.fitting.gplvm_start": ["Standard"],
-        "eigengap.fitting.kernel": ["KernelFit"],
-        "eigengap.fitting.laplacian": ["LaplacianFit"],
-        "eigengap.fitting.laplacian_weights": ["EdgeWeights"],
-        "eigengap.fitting.loop": ["Trace"],
-        "eigengap.fitting.online": ["Stream"],
-        "eigengap.fitting.online_em": ["Settled", "Units"],
-        "eigengap.fitting.online_rows": ["Kept"],
-        "eigengap.fitting.preimage": ["RidgePreimage"],
-        "eigengap.fitting.rotation": ["Rotation"],
-        "eigengap.fitting.signed_spectrum": ["SignedSpectrum"],
-        "eigengap.fitting.structure": ["Structure"],
-        "eigengap.fitting.whitening": ["Whitening"],
-        "eigengap.estimators._distances": ["RowDistances"],
-        "eigengap.estimators._neighbours": ["Search"],
-        "eigengap.estimators._partial": ["_Batches"],
-    }
-    return [
-        Kind(f"{home.rpartition('.')[2]}.{name}", home, name)
-        for home, names in homes.items()
-        for name in names
-    ] + [
-        # Trees and searches of other packages are grown again from the rows, to the same ones.
-        Kind(
-            "_neighbours.Neighbours",
-            "eigengap.estimators._neighbours",
-            "Neighbours",
-            remade_from=("search", "rows"),
-        )
-    ]
+    kinds = []
+    for name, where in _VALUES.items():
+        home, _, qualname = where.partition(":")
+        kinds.append(Kind(name, f"eigengap.{home}", qualname))
+    # Trees and searches of other packages are grown again from the rows, to the same ones.
+    grown = Kind(
+        "Neighbours",
+        "eigengap.estimators._neighbours",
+        "Neighbours",
+        remade_from=("search", "rows"),
+    )
+    return [*kinds, grown]
 
 
 ESTIMATORS = MappingProxyType({kind.name: kind for kind in _estimators()})
 VALUES = MappingProxyType({kind.name: kind for kind in _values()})
 _BY_CLASS = {(k.home, k.qualname): k for k in (*ESTIMATORS.values(), *VALUES.values())}
+
+
+def named(name: str, among: Mapping[str, Kind]) -> Kind | None:
+    """The kind that a file of this or an earlier version means."""
+    if name in among or "." not in name:
+        return among.get(name)
+    module, _, cls = name.partition(".")
+    family = {"kernels": "kernel.", "gp_kernels": "gp_kernel."}.get(module, "")
+    return among.get(_FORMER.get(name, family + cls))
 
 
 def kind_of(cls: type[Any]) -> Kind | None:
