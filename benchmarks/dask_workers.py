@@ -119,9 +119,9 @@ def _steps() -> list[Row]:
     """Steps of EM over partitions of ten rows: all overhead."""
     import dask.array as da
 
-    from eigengap.models.row_posterior import Coefficients
+    from eigengap.models.gaussian.row_posterior import Coefficients
     from eigengap.sources.dask import as_dask_source
-    from eigengap.statistics.expected import Expected
+    from eigengap.statistics.expected.expected import Expected
 
     rows = []
     with _client():
@@ -164,7 +164,7 @@ def _in_one_process(X: np.ndarray, of: Any, q: int) -> float:
 
 
 def _prepared(block: Any, d: int, q: int) -> Any:
-    from eigengap.models.seen_rows import prepare_rows
+    from eigengap.models.gaussian.observed_rows import prepare_rows
 
     return prepare_rows(block.values, block.weight, np.zeros(d), None, q)
 
@@ -182,8 +182,8 @@ def _threads(n: int) -> list[Row]:
     """Eight fits in joblib threads against the same eight one after another."""
     from joblib import Parallel, delayed
 
-    from eigengap.fitting.pca import fit_pca
-    from eigengap.fitting.ppca import fit_ppca
+    from eigengap.fitting.gaussian.pca import fit_pca
+    from eigengap.fitting.gaussian.ppca import fit_ppca
     from eigengap.sources import as_source
 
     rows = []

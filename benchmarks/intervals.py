@@ -130,7 +130,7 @@ def _rows(truth: Any, case: Case, rng: np.random.Generator) -> np.ndarray:
 
 def _values(truth: Any, fitted: Any, align: str) -> dict[str, np.ndarray]:
     from eigengap.estimators.intervals import units_of
-    from eigengap.fitting.alignment import onto
+    from eigengap.inference.alignment import onto
 
     aligned = onto(fitted.model_.W, fitted.loadings_, units_of(fitted), align)
     noise = truth.psi if np.ndim(fitted.noise_variance_) else truth.psi[:1]

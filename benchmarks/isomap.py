@@ -85,7 +85,7 @@ def compare(n: int, rounds: int) -> dict[str, Any]:
     import sklearn.manifold
 
     from eigengap.estimators.isomap import Isomap
-    from eigengap.fitting.isomap import residual_variances
+    from eigengap.fitting.graph.isomap import residual_variances
 
     X, truth = roll_of(n)
 
@@ -128,10 +128,10 @@ def compare(n: int, rounds: int) -> dict[str, Any]:
 
 def _parts(X: np.ndarray) -> dict[str, float]:
     """Where the time of a fit to all pairs goes."""
-    from eigengap.estimators._neighbours import Neighbours, Search
-    from eigengap.fitting.geodesics import geodesics
-    from eigengap.fitting.isomap import fit_pairs
-    from eigengap.fitting.neighbourhood import undirected
+    from eigengap.fitting.graph.geodesics import geodesics
+    from eigengap.fitting.graph.isomap import fit_pairs
+    from eigengap.fitting.graph.neighbourhood import undirected
+    from eigengap.fitting.graph.neighbours import Neighbours, Search
 
     graph_seconds, graph = _timed(
         lambda: undirected(Neighbours.of(Search(n_neighbors=NEIGHBOURS), X).among())
@@ -146,7 +146,7 @@ def _parts(X: np.ndarray) -> dict[str, float]:
 
 def fit_many(n: int) -> dict[str, Any]:
     from eigengap.estimators.isomap import Isomap
-    from eigengap.memory import DoesNotFitError
+    from eigengap.runtime.memory import DoesNotFitError
 
     X, truth = roll_of(n)
     new = roll_of(n + 10_000)[0][-10_000:]

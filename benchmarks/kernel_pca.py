@@ -76,7 +76,7 @@ def _pairs(quick: bool) -> list[Row]:
 
 def fit_pairs_ours(n: int, repeats: int) -> dict[str, Any]:
     from eigengap.estimators.kernel_pca import KernelPCA
-    from eigengap.fitting.kernel import pair_matrix
+    from eigengap.fitting.kernel.fit import pair_matrix
 
     X = rows_of(n)
     seconds, matrix = [], []

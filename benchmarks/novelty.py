@@ -55,7 +55,7 @@ def run(quick: bool = False) -> list[Row]:
 
 
 def _case(noise: str, shape: tuple[int, int, int], share: float, tables: int) -> Row:
-    from eigengap.models.reference import Reference
+    from eigengap.models.gaussian.reference import Reference
 
     n, d, q = shape
     print(f"{noise} {n} x {d}, q {q}, {share:.0%} missing", file=sys.stderr, flush=True)

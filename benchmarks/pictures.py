@@ -15,7 +15,7 @@ LINES, LETTERS = 6, 22  # of the text over a picture
 
 
 def main() -> None:
-    from eigengap.images.files import write_image
+    from eigengap.images.files.files import write_image
 
     for name, sheet in {"inpainted-china": _scattered(), "inpainted-text": _text()}.items():
         write_image(FOLDER / f"{name}.png", sheet, force=True)
@@ -24,7 +24,7 @@ def main() -> None:
 def _scattered() -> Any:
     """Four fifths of the entries of a photograph, part of which is shown."""
     from eigengap.images import inpaint_image
-    from eigengap.images.comparing import before_and_after
+    from eigengap.images.files.comparing import before_and_after
 
     picture = photographs()["china"]
     mask = np.random.default_rng(0).random(picture.shape) < MISSING
@@ -41,7 +41,7 @@ def _text() -> Any:
     from PIL import Image, ImageDraw, ImageFont
 
     from eigengap.images import inpaint_image
-    from eigengap.images.comparing import before_and_after
+    from eigengap.images.files.comparing import before_and_after
 
     picture = photographs()["chelsea"][60:240, 120:340]
     h, w, _ = picture.shape

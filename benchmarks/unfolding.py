@@ -107,7 +107,7 @@ def by_generic(graph: Any, constraint: str, solver: str) -> dict[str, float]:
 def _graph(X: np.ndarray, k: int) -> Any:
     from sklearn.neighbors import kneighbors_graph
 
-    from eigengap.models.graph import Graph
+    from eigengap.models.maps.graph import Graph
 
     near = kneighbors_graph(X, k, mode="distance").tocoo()
     return Graph.of_edges(len(X), near.row.astype(np.int64), near.col.astype(np.int64), near.data)
@@ -137,7 +137,7 @@ def _truth(quick: bool) -> list[Row]:
 
 
 def compare_with_clarabel(n: int, constraint: str) -> dict[str, float]:
-    from eigengap.fitting.unfolding import unfold
+    from eigengap.fitting.sdp.unfolding import unfold
 
     graph = _graph(np.random.default_rng(0).normal(size=(n, 8)), 5)
     aim = by_generic(graph, constraint, "CLARABEL")
@@ -251,8 +251,8 @@ def recover(name: str) -> dict[str, float]:
     from sklearn.neighbors import kneighbors_graph
 
     from eigengap.estimators.structure_preserving import StructurePreservingEmbedding
-    from eigengap.fitting.unfolding import unfold
-    from eigengap.models.graph import Graph
+    from eigengap.fitting.sdp.unfolding import unfold
+    from eigengap.models.maps.graph import Graph
 
     if name.startswith("moebius"):
         n, q = 32, 3

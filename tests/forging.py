@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from eigengap.memory import DoesNotFitError
 from eigengap.persistence.model_file import load, save
 from eigengap.persistence.tensors import (
     CorruptFileError,
@@ -21,7 +20,8 @@ from eigengap.persistence.tensors import (
     read_tensors,
     write_tensors,
 )
-from eigengap.warn import silence
+from eigengap.runtime.memory import DoesNotFitError
+from eigengap.runtime.warnings import silence
 from tests.model_files import case
 
 REFUSED = (CorruptFileError, NewerFormatError, DoesNotFitError)

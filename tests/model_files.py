@@ -13,8 +13,9 @@ import pandas as pd
 import scipy.sparse
 
 import eigengap as eg
-from eigengap.models import gp_kernels, kernels
-from eigengap.warn import silence
+from eigengap.models import kernels
+from eigengap.models.gp import kernels as gp_kernels
+from eigengap.runtime.warnings import silence
 
 NOT_ASKED = {"partial_fit", "set_output", "get_params", "get_metadata_routing", "plot"}
 

@@ -54,33 +54,32 @@ if TYPE_CHECKING:
     )
     from eigengap.estimators.unfolding import MaximumVarianceUnfolding
     from eigengap.estimators.whitener import RankDeficientWarning, Whitener
-    from eigengap.extras import MissingExtraError
-    from eigengap.fitting.ica_whitening import NoSignalError
-    from eigengap.fitting.neighbourhood import DisconnectedError
-    from eigengap.fitting.whitening import RankError
+    from eigengap.fitting.gaussian.whitening import RankError
+    from eigengap.fitting.graph.neighbourhood import DisconnectedError
+    from eigengap.fitting.ica.whitening import NoSignalError
     from eigengap.images.denoising import denoise_image
+    from eigengap.images.impulses import WildEntriesWarning
     from eigengap.images.inpainting import inpaint_image
     from eigengap.images.restored import Restored
-    from eigengap.images.wild import WildEntriesWarning
-    from eigengap.intervals import Intervals
+    from eigengap.inference.intervals import Intervals
+    from eigengap.inference.pooling import Pooled, pool
     from eigengap.matrices.approximation import LowRank, low_rank
     from eigengap.matrices.decomposition import SVD, svd
     from eigengap.matrices.pseudo_inverse import pinv
-    from eigengap.memory import DoesNotFitError
-    from eigengap.models.affine import AffineMap
-    from eigengap.models.bayesian import BayesianLinearGaussian
-    from eigengap.models.distances import GowerMap
-    from eigengap.models.eigenmap import Eigenmap
-    from eigengap.models.gaussian_process import GaussianProcesses
-    from eigengap.models.geodesic import GeodesicMap
-    from eigengap.models.graph import Graph
-    from eigengap.models.landmark import LandmarkMap
-    from eigengap.models.linear_gaussian import LinearGaussian, SingularModelError
-    from eigengap.models.mixture import MixtureOfLinearGaussians
-    from eigengap.models.network import Network
-    from eigengap.models.posterior import Posterior
-    from eigengap.models.predictive import Predictive
-    from eigengap.models.student import StudentLinearGaussian
+    from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
+    from eigengap.models.gaussian.linear_gaussian import LinearGaussian, SingularModelError
+    from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
+    from eigengap.models.gaussian.posterior import Posterior
+    from eigengap.models.gaussian.predictive import Predictive
+    from eigengap.models.gaussian.student import StudentLinearGaussian
+    from eigengap.models.gp.gaussian_process import GaussianProcesses
+    from eigengap.models.maps.affine import AffineMap
+    from eigengap.models.maps.distances import GowerMap
+    from eigengap.models.maps.eigenmap import Eigenmap
+    from eigengap.models.maps.geodesic import GeodesicMap
+    from eigengap.models.maps.graph import Graph
+    from eigengap.models.maps.landmark import LandmarkMap
+    from eigengap.models.network.autoencoder import Network
     from eigengap.persistence.checkpoint import (
         Checkpoint,
         CheckpointMismatchError,
@@ -89,10 +88,11 @@ if TYPE_CHECKING:
     from eigengap.persistence.encoding import UnsavableError
     from eigengap.persistence.model_file import ModelFacts, load, save
     from eigengap.persistence.tensors import CorruptFileError, NewerFormatError
-    from eigengap.pooling import Pooled, pool
-    from eigengap.rank.choice import RankChoice
-    from eigengap.rank.choose import choose_rank
     from eigengap.reporting import report
+    from eigengap.runtime.extras import MissingExtraError
+    from eigengap.runtime.memory import DoesNotFitError
+    from eigengap.selection.rank.choice import RankChoice
+    from eigengap.selection.rank.choose import choose_rank
     from eigengap.sources.dask import ClusterError
     from eigengap.sources.fields.reader import RereadWarning
     from eigengap.sources.fields.table import FieldSource
@@ -217,10 +217,10 @@ __all__ = [
 ]
 
 _HOME = {
-    "AffineMap": "eigengap.models.affine",
+    "AffineMap": "eigengap.models.maps.affine",
     "Alignment": "eigengap.comparison.procrustes",
     "Autoencoder": "eigengap.estimators.autoencoder",
-    "BayesianLinearGaussian": "eigengap.models.bayesian",
+    "BayesianLinearGaussian": "eigengap.models.gaussian.bayesian",
     "BayesianPCA": "eigengap.estimators.bayesian_pca",
     "Checkpoint": "eigengap.persistence.checkpoint",
     "CheckpointMismatchError": "eigengap.persistence.checkpoint",
@@ -231,11 +231,11 @@ _HOME = {
     "Comparison": "eigengap.comparison.compare",
     "ContinuedFitWarning": "eigengap.estimators._partial",
     "CorruptFileError": "eigengap.persistence.tensors",
-    "DisconnectedError": "eigengap.fitting.neighbourhood",
+    "DisconnectedError": "eigengap.fitting.graph.neighbourhood",
     "DisconnectedWarning": "eigengap.estimators._manifold",
-    "DoesNotFitError": "eigengap.memory",
+    "DoesNotFitError": "eigengap.runtime.memory",
     "DroppedComponentWarning": "eigengap.estimators.mixture_ppca",
-    "Eigenmap": "eigengap.models.eigenmap",
+    "Eigenmap": "eigengap.models.maps.eigenmap",
     "EmbeddingQuality": "eigengap.comparison.embedding",
     "FactorAnalysis": "eigengap.estimators.factor_analysis",
     "FewCellsWarning": "eigengap.estimators._base",
@@ -243,33 +243,33 @@ _HOME = {
     "ForgottenCellSdWarning": "eigengap.estimators._base",
     "GPLVM": "eigengap.estimators.gplvm",
     "GaussianComponentsWarning": "eigengap.estimators.ica",
-    "GaussianProcesses": "eigengap.models.gaussian_process",
-    "GeodesicMap": "eigengap.models.geodesic",
-    "GowerMap": "eigengap.models.distances",
-    "Graph": "eigengap.models.graph",
+    "GaussianProcesses": "eigengap.models.gp.gaussian_process",
+    "GeodesicMap": "eigengap.models.maps.geodesic",
+    "GowerMap": "eigengap.models.maps.distances",
+    "Graph": "eigengap.models.maps.graph",
     "HeavyTailsWarning": "eigengap.estimators._noise",
     "HeywoodWarning": "eigengap.estimators.factor_analysis",
     "ICA": "eigengap.estimators.ica",
-    "Intervals": "eigengap.intervals",
+    "Intervals": "eigengap.inference.intervals",
     "Isomap": "eigengap.estimators.isomap",
     "KernelPCA": "eigengap.estimators.kernel_pca",
     "KernelWarning": "eigengap.estimators.kernel_pca",
-    "LandmarkMap": "eigengap.models.landmark",
+    "LandmarkMap": "eigengap.models.maps.landmark",
     "LaplacianEigenmaps": "eigengap.estimators.laplacian_eigenmaps",
     "LikelihoodRatioTest": "eigengap.comparison.likelihood_ratio",
-    "LinearGaussian": "eigengap.models.linear_gaussian",
+    "LinearGaussian": "eigengap.models.gaussian.linear_gaussian",
     "LostDigitsWarning": "eigengap.estimators._partial",
     "LowRank": "eigengap.matrices.approximation",
     "LowRankImputer": "eigengap.estimators.imputer",
     "MaximumVarianceUnfolding": "eigengap.estimators.unfolding",
-    "MissingExtraError": "eigengap.extras",
-    "MixtureOfLinearGaussians": "eigengap.models.mixture",
+    "MissingExtraError": "eigengap.runtime.extras",
+    "MixtureOfLinearGaussians": "eigengap.models.gaussian.mixture",
     "MixturePPCA": "eigengap.estimators.mixture_ppca",
     "ModelFacts": "eigengap.persistence.model_file",
     "NegativeEigenvaluesWarning": "eigengap.estimators.classical_mds",
-    "Network": "eigengap.models.network",
+    "Network": "eigengap.models.network.autoencoder",
     "NewerFormatError": "eigengap.persistence.tensors",
-    "NoSignalError": "eigengap.fitting.ica_whitening",
+    "NoSignalError": "eigengap.fitting.ica.whitening",
     "NoiseFloorWarning": "eigengap.estimators._base",
     "NotWhiteWarning": "eigengap.estimators.ica",
     "NoveltyDetector": "eigengap.estimators.novelty",
@@ -278,22 +278,22 @@ _HOME = {
     "PPCAClassifier": "eigengap.estimators.classifier",
     "PPCARegressor": "eigengap.estimators.regressor",
     "PartitionColumnWarning": "eigengap.sources.opening",
-    "Pooled": "eigengap.pooling",
-    "Posterior": "eigengap.models.posterior",
-    "Predictive": "eigengap.models.predictive",
-    "RankChoice": "eigengap.rank.choice",
+    "Pooled": "eigengap.inference.pooling",
+    "Posterior": "eigengap.models.gaussian.posterior",
+    "Predictive": "eigengap.models.gaussian.predictive",
+    "RankChoice": "eigengap.selection.rank.choice",
     "RankDeficientWarning": "eigengap.estimators.whitener",
-    "RankError": "eigengap.fitting.whitening",
+    "RankError": "eigengap.fitting.gaussian.whitening",
     "RereadWarning": "eigengap.sources.fields.reader",
     "Restored": "eigengap.images.restored",
     "SVD": "eigengap.matrices.decomposition",
     "SampledWarning": "eigengap.estimators._whole",
     "SentinelWarning": "eigengap.sources.sentinels",
-    "SingularModelError": "eigengap.models.linear_gaussian",
+    "SingularModelError": "eigengap.models.gaussian.linear_gaussian",
     "Spectrum": "eigengap.spectrum",
     "StructurePreservingEmbedding": "eigengap.estimators.structure_preserving",
     "StructureWarning": "eigengap.estimators.structure_preserving",
-    "StudentLinearGaussian": "eigengap.models.student",
+    "StudentLinearGaussian": "eigengap.models.gaussian.student",
     "UnboundedLikelihoodWarning": "eigengap.estimators._base",
     "UncertainNeighboursWarning": "eigengap.estimators._manifold",
     "UnitsWarning": "eigengap.estimators._base",
@@ -301,9 +301,9 @@ _HOME = {
     "UnreadableError": "eigengap.sources.reader",
     "UnsavableError": "eigengap.persistence.encoding",
     "Whitener": "eigengap.estimators.whitener",
-    "WildEntriesWarning": "eigengap.images.wild",
+    "WildEntriesWarning": "eigengap.images.impulses",
     "align": "eigengap.comparison.procrustes",
-    "choose_rank": "eigengap.rank.choose",
+    "choose_rank": "eigengap.selection.rank.choose",
     "compare": "eigengap.comparison.compare",
     "confidence_intervals": "eigengap.estimators.intervals",
     "continuity": "eigengap.comparison.embedding",
@@ -317,7 +317,7 @@ _HOME = {
     "open_sink": "eigengap.sources.sinks",
     "open_source": "eigengap.sources.opening",
     "pinv": "eigengap.matrices.pseudo_inverse",
-    "pool": "eigengap.pooling",
+    "pool": "eigengap.inference.pooling",
     "procrustes_distance": "eigengap.comparison.procrustes",
     "report": "eigengap.reporting",
     "residual_variance": "eigengap.comparison.embedding",

@@ -9,10 +9,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 import eigengap as eg
 from eigengap.estimators._progress import ProgressLine
-from eigengap.fitting.factor import fit_factor_analysis
-from eigengap.fitting.gaussian_em import EMOptions, fit_by_em
-from eigengap.fitting.loop import Progress
-from eigengap.fitting.ppca import fit_ppca
+from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.problem import EMOptions, fit_by_em
+from eigengap.fitting.optimise.loop import Progress
 from eigengap.sources import as_source
 
 

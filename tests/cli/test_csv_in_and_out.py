@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import NAMES, as_csv, cells
 from tests.cli.running import call
 
-from eigengap.cli import csv_text
+from eigengap.cli.tables import csv_text
 
 FIT = ("fit", "t.csv", "-k", "1", "-o", "m.egap")
 FILL = ("impute", "t.csv", "-k", "1", "-q")

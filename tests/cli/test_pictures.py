@@ -13,8 +13,8 @@ from PIL import Image
 from tests.cli.running import call
 
 from eigengap.images import denoise_image, inpaint_image
-from eigengap.images.comparing import before_and_after
-from eigengap.images.files import read_image, write_image
+from eigengap.images.files.comparing import before_and_after
+from eigengap.images.files.files import read_image, write_image
 
 H, W, SIGMA = 28, 32, 12.0
 QUICK = ("-m", "ppca", "-k", "6")

@@ -13,7 +13,7 @@ from tests.cli.running import call
 
 import eigengap as eg
 from eigengap.persistence.model_file import load
-from eigengap.sources.files.csv_looks import look_of
+from eigengap.sources.files.csv.looks import look_of
 
 FIT = ("fit", "t.csv", "-k", "1", "-o", "t.egap", "--force")
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from eigengap.estimators.autoencoder import Autoencoder
 from eigengap.estimators.ppca import PPCA
-from eigengap.memory import DoesNotFitError
+from eigengap.runtime.memory import DoesNotFitError
 
 SMALL = {"hidden": (8,), "max_iter": 15, "random_state": 0}
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -179,8 +179,8 @@ def test_networks_that_memory_does_not_hold_are_refused_before(X):
 
 def test_steps_that_memory_does_not_hold_are_left_out(X, monkeypatch):
     """L-BFGS remembers forty copies of the weights: left out, or refused where it was asked for."""
-    from eigengap import memory
-    from eigengap.fitting import network_memory
+    from eigengap.fitting.autoencoder import memory as network_memory
+    from eigengap.runtime import memory
 
     size = 4 * 8 + 8 * 2 + 2 * 8 + 8 * 4 + 8 + 2 + 8 + 4 + 4 * 2 + 2 * 4
     room = int(8 * size * 20 / network_memory.SHARE)

@@ -10,10 +10,11 @@ import sys
 import numpy as np
 import pytest
 
-from eigengap import KernelPCA, blas, control_groups
-from eigengap.compiled import threads as compiled_threads
-from eigengap.compiled.threads import workers_for
-from eigengap.threads import threads_for
+from eigengap import KernelPCA
+from eigengap.runtime import blas, control_groups
+from eigengap.runtime import columns as compiled_threads
+from eigengap.runtime.columns import workers_for
+from eigengap.runtime.threads import threads_for
 
 MANY = 64  # cores of the machine, where a container has fewer
 
@@ -88,7 +89,7 @@ def test_an_estimator_asked_for_all_cores_takes_those_of_the_container(machine, 
         asked.append(max_workers)
         return pools(max_workers, *args, **kwargs)
 
-    monkeypatch.setattr("eigengap.threads.ThreadPoolExecutor", pool)
+    monkeypatch.setattr("eigengap.runtime.threads.ThreadPoolExecutor", pool)
     X = np.random.default_rng(0).normal(size=(700, 4))
     KernelPCA(2, kernel="rbf", n_jobs=-1).fit(X)
     assert asked
@@ -104,9 +105,9 @@ PROGRAM = """
 import json, os
 os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
 import numpy as np
-from eigengap import blas
-from eigengap.compiled.threads import _executor, allowed, workers_for
-from eigengap.threads import threads_for
+from eigengap.runtime import blas
+from eigengap.runtime.columns import _executor, allowed, workers_for
+from eigengap.runtime.threads import threads_for
 with blas.sharing():
     inside = max(library.num_threads for library in blas.libraries())
 print(json.dumps([blas.cores(), threads_for(-1), workers_for(-1), allowed(), inside,

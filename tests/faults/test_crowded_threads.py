@@ -14,8 +14,8 @@ from joblib import Parallel, delayed
 from threadpoolctl import threadpool_info
 
 import eigengap as eg
-from eigengap import blas
-from eigengap.compiled import threads
+from eigengap.runtime import blas
+from eigengap.runtime import columns as threads
 from eigengap.sources import as_source
 
 CALLERS = 8

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from eigengap import PPCA
-from eigengap.fitting.gaussian_em import EMOptions
-from eigengap.fitting.loop import Progress
-from eigengap.fitting.ppca import fit_ppca
+from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.fitting.optimise.loop import Progress
 from eigengap.persistence.checkpoint import Checkpoint
 from eigengap.sources import as_source
 from eigengap.sources.base import Block

@@ -11,7 +11,7 @@ from tests.sources.test_fields import sea
 from tests.sources.test_fields_files import open_handles, write
 
 from eigengap import PPCA
-from eigengap.extras import MissingExtraError
+from eigengap.runtime.extras import MissingExtraError
 from eigengap.sources.fields.opening import field_source
 from eigengap.sources.reader import UnreadableError
 

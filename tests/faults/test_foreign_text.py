@@ -22,7 +22,7 @@ from eigengap.persistence.checkpoint import CheckpointMismatchError
 from eigengap.persistence.model_file import inspect_file, load
 from eigengap.persistence.tensors import CorruptFileError, NewerFormatError
 from eigengap.plots.theme import save
-from eigengap.warn import silence
+from eigengap.runtime.warnings import silence
 
 ESCAPE = "a\x1b[31mred\x1b]0;title\x07\x9b2J\u202e"
 X = np.random.default_rng(0).normal(size=(30, 4))

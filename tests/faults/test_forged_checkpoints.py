@@ -25,7 +25,7 @@ from tests.model_files import table
 import eigengap as eg
 from eigengap.persistence.checkpoint import CheckpointMismatchError
 from eigengap.persistence.tensors import CorruptFileError, NewerFormatError
-from eigengap.warn import silence
+from eigengap.runtime.warnings import silence
 
 REFUSED = (CorruptFileError, NewerFormatError, CheckpointMismatchError)
 X = table(40, 5, gaps=0.2)

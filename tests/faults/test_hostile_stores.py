@@ -15,7 +15,7 @@ import xarray as xr
 import zarr
 
 import eigengap as eg
-from eigengap.memory import DoesNotFitError
+from eigengap.runtime.memory import DoesNotFitError
 from eigengap.sources.opening import open_source
 from eigengap.sources.reader import UnreadableError
 
@@ -166,7 +166,7 @@ def test_ordinary_stores_with_missing_chunks_are_read(tmp_path):
 
 
 def test_a_chunk_that_memory_does_not_hold_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("eigengap.memory.free_memory", lambda: 1 << 20)
+    monkeypatch.setattr("eigengap.runtime.memory.free_memory", lambda: 1 << 20)
     for path in (
         sparse_hdf5(tmp_path / "a.h5", (20_000, 20), (20_000, 20), compression="gzip"),
         sparse_zarr(tmp_path / "a.zarr", (20_000, 20), (20_000, 20)),

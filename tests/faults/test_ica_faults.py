@@ -10,8 +10,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from tests.mixtures import mixture, sources
 
 from eigengap.estimators.ica import ICA, GaussianComponentsWarning, NotWhiteWarning
-from eigengap.fitting.ica_whitening import NoSignalError, ppca_whitening
-from eigengap.fitting.ppca import fit_ppca
+from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.ica.whitening import NoSignalError, ppca_whitening
 from eigengap.sources import as_source
 
 

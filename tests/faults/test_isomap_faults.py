@@ -10,11 +10,11 @@ from sklearn.exceptions import NotFittedError
 
 from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.estimators.isomap import Isomap
-from eigengap.fitting.isomap import fit_on_landmarks, fit_pairs
-from eigengap.fitting.neighbourhood import DisconnectedError
-from eigengap.memory import DoesNotFitError
-from eigengap.models.distances import GowerMap
-from eigengap.models.geodesic import GeodesicMap
+from eigengap.fitting.graph.isomap import fit_on_landmarks, fit_pairs
+from eigengap.fitting.graph.neighbourhood import DisconnectedError
+from eigengap.models.maps.distances import GowerMap
+from eigengap.models.maps.geodesic import GeodesicMap
+from eigengap.runtime.memory import DoesNotFitError
 
 
 def rows_of(n, d, seed=0):
@@ -71,7 +71,7 @@ def test_too_many_rows_are_refused_with_the_gigabytes_before_neighbours_are_look
 
 
 def test_landmarks_that_do_not_fit_are_refused(monkeypatch):
-    monkeypatch.setattr("eigengap.memory.free_memory", lambda: 10**6)
+    monkeypatch.setattr("eigengap.runtime.memory.free_memory", lambda: 10**6)
     with pytest.raises(DoesNotFitError, match=r"2000 rows to 500 landmarks.*fewer landmarks"):
         Isomap(landmarks=500).fit(rows_of(2000, 2))
 

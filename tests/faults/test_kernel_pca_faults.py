@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 
 import eigengap
 from eigengap.estimators.kernel_pca import KernelPCA, KernelWarning
-from eigengap.memory import DoesNotFitError
 from eigengap.models import kernels
+from eigengap.runtime.memory import DoesNotFitError
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_gaps_are_refused_with_a_way_out_where_there_is_no_expected_kernel(X, na
 
 
 def test_too_many_patterns_of_gaps_are_refused(monkeypatch, X):
-    from eigengap.models import expected_kernel
+    from eigengap.models.kernels import expected as expected_kernel
 
     holes = X.copy()
     holes[np.random.default_rng(5).random(X.shape) < 0.2] = np.nan

@@ -10,11 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from eigengap.estimators._manifold import DisconnectedWarning
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
-from eigengap.fitting.laplacian import Laplacian, fit_laplacian
-from eigengap.fitting.laplacian_elimination import eigenpairs_by_elimination
-from eigengap.fitting.neighbourhood import DisconnectedError
-from eigengap.fitting.smallest import by_filter
-from eigengap.memory import DoesNotFitError
+from eigengap.fitting.eigen.smallest import by_filter
+from eigengap.fitting.graph.neighbourhood import DisconnectedError
+from eigengap.fitting.laplacian.elimination import eigenpairs_by_elimination
+from eigengap.fitting.laplacian.fit import Laplacian, fit_laplacian
+from eigengap.runtime.memory import DoesNotFitError
 
 
 @pytest.fixture
@@ -526,7 +526,7 @@ def test_an_iteration_that_does_not_get_there_says_so():
 
 
 def test_the_warning_of_it(monkeypatch):
-    from eigengap.fitting import laplacian_solver
+    from eigengap.fitting.laplacian.fit import solver as laplacian_solver
 
     def short(M, k, angle, seed, most, longest):
         return by_filter(M, k, angle, seed, most, longest=40)

@@ -8,10 +8,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
-from eigengap import memory
-from eigengap.estimators import _distances
 from eigengap.estimators.classical_mds import ClassicalMDS, NegativeEigenvaluesWarning
-from eigengap.memory import DoesNotFitError
+from eigengap.fitting.graph import distances as _distances
+from eigengap.runtime import memory
+from eigengap.runtime.memory import DoesNotFitError
 
 pytestmark = pytest.mark.filterwarnings("ignore:negative eigenvalues hold")
 
@@ -87,7 +87,7 @@ def test_cells_are_counted_with_the_absent_points():
 
 def test_asymmetry_is_found_wherever_it_is(monkeypatch):
     D = with_cells(distances(12), 9.0, (11, 4))
-    from eigengap.fitting import pairs
+    from eigengap.fitting.graph import pairs
 
     monkeypatch.setattr(pairs, "ROWS", 5)
     refused(D, "row 4, column 11", "9 at row 11, column 4")
@@ -235,7 +235,7 @@ def test_points_at_distance_zero_that_differ_are_told_under_a_correction():
 
 
 def test_an_estimate_is_called_one(monkeypatch):
-    from eigengap.fitting import signed_spectrum
+    from eigengap.fitting.eigen import signed_spectrum
 
     monkeypatch.setattr(signed_spectrum, "EXACT", 500)
     with pytest.warns(NegativeEigenvaluesWarning, match=r"hold about \d+\.\d %"):

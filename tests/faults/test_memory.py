@@ -10,10 +10,10 @@ import sys
 import numpy as np
 import pytest
 
-from eigengap import control_groups, memory
 from eigengap.images import denoise_image, inpaint_image
-from eigengap.images.files import read_image, write_image
-from eigengap.memory import DoesNotFitError, require_pairs
+from eigengap.images.files.files import read_image, write_image
+from eigengap.runtime import control_groups, memory
+from eigengap.runtime.memory import DoesNotFitError, require_pairs
 from eigengap.sources.opening import open_source
 
 
@@ -57,7 +57,7 @@ def test_the_groups_around_a_group_limit_it_too(monkeypatch, tmp_path):
 def test_a_limit_on_the_address_space_counts():
     program = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30));"
-        "from eigengap.memory import free_memory; print(free_memory())"
+        "from eigengap.runtime.memory import free_memory; print(free_memory())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -139,7 +139,7 @@ def test_a_setting_that_is_no_amount_is_refused(monkeypatch, text):
 def test_a_table_that_is_packed_tightly_is_streamed(tmp_path, monkeypatch):
     """Its size tells nothing of its rows: they are counted before it is loaded."""
     from eigengap.cli.fitting import loaded
-    from eigengap.cli.tables import Choice, open_table
+    from eigengap.cli.tables.table import Choice, open_table
     from eigengap.sources.stream import StreamSource
 
     path = tmp_path / "x.csv.gz"

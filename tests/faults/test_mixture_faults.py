@@ -11,11 +11,11 @@ from sklearn.mixture import GaussianMixture
 
 from eigengap.estimators._base import NoiseFloorWarning
 from eigengap.estimators.mixture_ppca import DroppedComponentWarning, MixturePPCA
-from eigengap.fitting.mixture import MixtureOptions, _Fitting
-from eigengap.fitting.mixture_em import DeadComponentError, MixtureProblem
+from eigengap.fitting.mixture.fit import MixtureOptions, _Fitting
+from eigengap.fitting.mixture.problem import DeadComponentError, MixtureProblem
 from eigengap.sources import as_source
-from eigengap.statistics.maximise import Parameters
-from eigengap.statistics.mixture_maximise import MixtureParameters
+from eigengap.statistics.expected.maximise import Parameters
+from eigengap.statistics.expected.mixture_maximise import MixtureParameters
 from eigengap.statistics.moments import ColumnMoments
 
 

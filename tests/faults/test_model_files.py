@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from tests.model_files import answers, case, difference, frame
 
 import eigengap as eg
-from eigengap.memory import DoesNotFitError
 from eigengap.persistence.model_file import inspect_file, load, save
 from eigengap.persistence.tensors import (
     FORMAT,
@@ -30,6 +29,7 @@ from eigengap.persistence.tensors import (
     read_tensors,
     write_tensors,
 )
+from eigengap.runtime.memory import DoesNotFitError
 
 REFUSED = (CorruptFileError, NewerFormatError)
 

@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from eigengap import DisconnectedError, DisconnectedWarning, Isomap, LaplacianEigenmaps
-from eigengap.estimators._neighbours import Neighbours, Search
+from eigengap.fitting.graph.neighbours import Neighbours, Search
 
 BOTH = pytest.mark.parametrize("kind", [Isomap, LaplacianEigenmaps], ids=["isomap", "laplacian"])
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import eigengap as eg
-from eigengap.images.files import write_image
+from eigengap.images.files.files import write_image
 from eigengap.persistence.atomic import require_writable, write_atomically
 from eigengap.sources.opening import open_source
 from eigengap.sources.sinks import open_sink
@@ -102,7 +102,7 @@ def test_parts_of_another_machine_have_to_be_old(tmp_path, age, kept):
 
 
 def test_a_part_swept_before_it_is_locked_is_made_anew(tmp_path, monkeypatch):
-    part_files = pytest.importorskip("eigengap.part_files")
+    part_files = pytest.importorskip("eigengap.runtime.part_files")
     fcntl = pytest.importorskip("fcntl")
     lock, swept = fcntl.flock, []
 
@@ -120,7 +120,7 @@ def test_a_part_swept_before_it_is_locked_is_made_anew(tmp_path, monkeypatch):
 
 
 def test_a_file_system_without_locks_is_written_to_and_not_swept(tmp_path, monkeypatch):
-    part_files = pytest.importorskip("eigengap.part_files")
+    part_files = pytest.importorskip("eigengap.runtime.part_files")
     kill(writer(tmp_path / "x.npy"))
 
     def none(*_):

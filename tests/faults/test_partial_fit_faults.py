@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import eigengap.fitting.online as online
+import eigengap.fitting.online.stream as online
 from eigengap import PCA, PPCA, FactorAnalysis
 from eigengap.estimators._partial import LostDigitsWarning
-from eigengap.memory import DoesNotFitError
+from eigengap.runtime.memory import DoesNotFitError
 from eigengap.sources.sentinels import SentinelWarning
 
 KINDS = [PCA, PPCA, FactorAnalysis]

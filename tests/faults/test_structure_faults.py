@@ -13,8 +13,8 @@ from eigengap.estimators.structure_preserving import (
     StructurePreservingEmbedding,
     StructureWarning,
 )
-from eigengap.memory import DoesNotFitError
-from eigengap.warn import silence
+from eigengap.runtime.memory import DoesNotFitError
+from eigengap.runtime.warnings import silence
 
 ROWS = np.random.default_rng(0).normal(size=(30, 3))
 
@@ -159,7 +159,7 @@ def test_a_hundred_thousand_nodes_are_refused_at_once():
 
 
 def test_constraints_that_memory_does_not_hold(monkeypatch):
-    monkeypatch.setattr("eigengap.memory.free_memory", lambda: 100_000)
+    monkeypatch.setattr("eigengap.runtime.memory.free_memory", lambda: 100_000)
     with pytest.raises(DoesNotFitError, match=r"30 nodes with \d+ constraints needs .* of memory"):
         StructurePreservingEmbedding().fit(ROWS)
 

@@ -12,10 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from eigengap.estimators._manifold import DisconnectedWarning
 from eigengap.estimators.unfolding import MaximumVarianceUnfolding
-from eigengap.fitting.neighbourhood import DisconnectedError
-from eigengap.fitting.unfolding import unfold
-from eigengap.fitting.unfolding_landmarks import choose_landmarks
-from eigengap.memory import DoesNotFitError
+from eigengap.fitting.graph.neighbourhood import DisconnectedError
+from eigengap.fitting.sdp.unfolding import unfold
+from eigengap.fitting.sdp.unfolding_landmarks import choose_landmarks
+from eigengap.runtime.memory import DoesNotFitError
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(30, 3))
@@ -77,13 +77,13 @@ def test_a_new_row_out_of_reach_is_named():
 
 
 def test_what_does_not_fit_is_refused_with_its_size(monkeypatch):
-    monkeypatch.setattr("eigengap.memory.free_memory", lambda: 10_000_000)
+    monkeypatch.setattr("eigengap.runtime.memory.free_memory", lambda: 10_000_000)
     with pytest.raises(DoesNotFitError, match=r"unfolding 3000 rows .* needs .* MB of memory"):
         MaximumVarianceUnfolding().fit(np.random.default_rng(1).normal(size=(3000, 2)))
 
 
 def test_nor_do_landmarks_where_there_is_no_memory_at_all(monkeypatch):
-    monkeypatch.setattr("eigengap.memory.free_memory", lambda: 100_000)
+    monkeypatch.setattr("eigengap.runtime.memory.free_memory", lambda: 100_000)
     with pytest.raises(DoesNotFitError, match=r"unfolding 400 rows .* needs"):
         MaximumVarianceUnfolding(landmarks=50).fit(np.random.default_rng(1).normal(size=(400, 2)))
 
@@ -188,7 +188,7 @@ def test_a_hundred_thousand_rows_are_placed_by_landmarks(monkeypatch):
         asked.append(what)
         raise DoesNotFitError(what)
 
-    monkeypatch.setattr("eigengap.fitting.unfolding_landmarks.require_memory", too_much)
+    monkeypatch.setattr("eigengap.fitting.sdp.unfolding_landmarks.require_memory", too_much)
     rows = np.random.default_rng(0).uniform(size=(100_000, 2))
     with pytest.raises(DoesNotFitError):
         MaximumVarianceUnfolding().fit(rows)

@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import eigengap as eg
-from eigengap.models.information import Evidence
-from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.models.predictive import Predictive
+from eigengap.models.gaussian.information import Evidence
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.predictive import Predictive
 
 
 def table(rng, n=60):

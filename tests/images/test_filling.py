@@ -10,9 +10,9 @@ from threadpoolctl import threadpool_limits
 
 from eigengap.images import denoise_image, inpaint_image
 from eigengap.images.gaussians import GappyPatches, Gaussian
+from eigengap.images.impulses import WildEntriesWarning
 from eigengap.images.painting import _carried
 from eigengap.images.trials import _scale, thickness, togetherness
-from eigengap.images.wild import WildEntriesWarning
 
 
 def mosaic(h=48, w=48, seed=0):

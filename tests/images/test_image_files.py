@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from eigengap import UnreadableError
-from eigengap.images.files import read_image, write_image
-from eigengap.images.tiff import DamagedError, read_tiff, tiff_bytes
-from eigengap.warn import listening
+from eigengap.images.files.files import read_image, write_image
+from eigengap.images.files.tiff import DamagedError, read_tiff, tiff_bytes
+from eigengap.runtime.warnings import listening
 
 PIL = pytest.importorskip("PIL.Image")
 
@@ -321,7 +321,7 @@ def test_what_does_not_fit_into_memory_is_told(tmp_path, monkeypatch):
         raise MemoryError
 
     write_image(tmp_path / "a.tif", picture("uint8", 3))
-    monkeypatch.setattr("eigengap.images.files.read_tiff", full)
+    monkeypatch.setattr("eigengap.images.files.files.read_tiff", full)
     with pytest.raises(UnreadableError, match="more memory than there is"):
         read_image(tmp_path / "a.tif")
 

@@ -8,8 +8,8 @@ from threadpoolctl import threadpool_limits
 
 from eigengap.images import denoise_image
 from eigengap.images.channels import own_channels
+from eigengap.images.impulses import WildEntriesWarning, beyond_noise, beyond_range, without_wild
 from eigengap.images.noise import learned_noise, left_by_clipping, limits, still, unclipped
-from eigengap.images.wild import WildEntriesWarning, beyond_noise, beyond_range, without_wild
 
 
 def scene(h=40, w=44):

@@ -9,8 +9,8 @@ import pytest
 
 from eigengap.images import denoise_image, inpaint_image
 from eigengap.images.arguments import settings
-from eigengap.images.comparing import before_and_after, shades
-from eigengap.images.picture import as_picture
+from eigengap.images.files.comparing import before_and_after, shades
+from eigengap.images.image import as_picture
 from eigengap.images.restored import Restored, mixture_of
 
 BOTH = pytest.mark.parametrize("restore", [denoise_image, inpaint_image])
@@ -246,7 +246,7 @@ def one(k):
 def test_the_colour_of_gaps_is_told(share, caption, monkeypatch):
     drawn = []
     monkeypatch.setattr(
-        "eigengap.images.comparing.side_by_side", lambda panels: drawn.extend(panels)
+        "eigengap.images.files.comparing.side_by_side", lambda panels: drawn.extend(panels)
     )
     image = np.full((40, 200), 7, np.uint8)
     mask = hidden(image.shape, share)

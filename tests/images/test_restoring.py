@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eigengap.images import Restored, denoise_image, inpaint_image
-from eigengap.images.comparing import before_and_after, side_by_side
+from eigengap.images.files.comparing import before_and_after, side_by_side
 from eigengap.images.mixture import PatchMixture, fit_mixture, unbiased
 
 

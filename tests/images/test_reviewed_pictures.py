@@ -12,6 +12,7 @@ from PIL import Image
 from scipy.stats import multivariate_normal
 
 from eigengap.images import denoise_image, inpaint_image, read_image
+from eigengap.images.impulses import WildEntriesWarning
 from eigengap.images.mixture import (
     STEPS,
     Component,
@@ -20,7 +21,6 @@ from eigengap.images.mixture import (
     fit_mixture,
     unbiased,
 )
-from eigengap.images.wild import WildEntriesWarning
 from eigengap.sources.reader import UnreadableError
 
 

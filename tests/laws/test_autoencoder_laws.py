@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from eigengap.estimators.autoencoder import Autoencoder
-from eigengap.fitting.network_rows import HeldOut, TrainingBlocks, shuffled_batches
-from eigengap.fitting.network_standard import Standard
+from eigengap.fitting.autoencoder.rows import HeldOut, TrainingBlocks, shuffled_batches
+from eigengap.fitting.autoencoder.standard import Standard
 from eigengap.sources import as_source
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -167,7 +167,7 @@ def test_a_table_in_blocks_is_fitted_as_well(X):
 
 def test_rows_that_memory_does_not_hold_are_read_anew(X, monkeypatch):
     """Nothing is kept: more passes over the source, the same weights; no polishing."""
-    from eigengap.fitting import network_rows
+    from eigengap.fitting.autoencoder import rows as network_rows
 
     options = {"hidden": (8,), "max_iter": 5, "polish": False, "random_state": 0}
     kept, read = as_source(X, block_rows=50), as_source(X, block_rows=50)
@@ -182,7 +182,7 @@ def test_a_fit_can_go_on_from_its_state(X):
     """The state is a flat dict of arrays; ten passes are five and five more."""
     from eigengap.fitting.autodiff.autoencoder import AutoencoderOptions, _Fit
     from eigengap.fitting.autodiff.engine import double_precision
-    from eigengap.fitting.loop import iterate
+    from eigengap.fitting.optimise.loop import iterate
 
     options = AutoencoderOptions(hidden=(8,), denoising=0.2, seed=4)
     with double_precision():
@@ -225,7 +225,7 @@ WITHOUT_JAX = """
 import pickle, sys
 sys.modules["jax"] = None
 import numpy as np
-from eigengap.extras import MissingExtraError
+from eigengap.runtime.extras import MissingExtraError
 model, X, Z = pickle.load(open(sys.argv[1], "rb"))
 assert np.array_equal(model.transform(X), Z)
 model.impute(X), model.score(X), model.inverse_transform(Z)

@@ -9,7 +9,15 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import eigengap as eg
-from eigengap.fitting.loop import Progress, Silent, Step, Trace, iterate, keeper_of, silenced
+from eigengap.fitting.optimise.loop import (
+    Progress,
+    Silent,
+    Step,
+    Trace,
+    iterate,
+    keeper_of,
+    silenced,
+)
 from eigengap.persistence.checkpoint import (
     Checkpoint,
     CheckpointMismatchError,
@@ -18,7 +26,7 @@ from eigengap.persistence.checkpoint import (
 )
 from eigengap.persistence.tensors import CorruptFileError, read_tensors
 from eigengap.sources import as_source
-from eigengap.sources.blocked import BlockedSource
+from eigengap.sources.derived.blocked import BlockedSource
 
 
 def gappy(n=200, d=8, seed=0, q=2, share=0.2):
@@ -381,7 +389,7 @@ def test_the_loop_tells_its_keeper_every_step_and_at_the_end_only_the_outcome():
 
 
 def test_a_watch_sees_again_what_was_seen_before():
-    from eigengap.fitting.loop import Left
+    from eigengap.fitting.optimise.loop import Left
 
     whole = []
     iterate(halving, {"x": np.array(1.0)}, max_iter=50, watch=whole.append)

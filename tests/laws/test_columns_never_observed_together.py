@@ -14,8 +14,8 @@ from scipy.sparse.csgraph import connected_components
 from tests.random_tables import climbed, noise_floor
 
 import eigengap as eg
-from eigengap.fitting import spectral_start
-from eigengap.models.seen_rows import prepare_rows
+from eigengap.fitting.gaussian import start as spectral_start
+from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.sources import as_source
 from eigengap.statistics.observed_together import Linked, PairCounts, linked
 

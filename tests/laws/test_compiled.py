@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import eigengap
-from eigengap.compiled import choice, factorise, threads
+from eigengap.compiled import choice, factorise
+from eigengap.runtime import columns as threads
 
 SIZES = [0, 1, 2, 5, 17, 40]
 SOURCE = Path(eigengap.__file__).parents[1]
@@ -301,7 +302,7 @@ def test_four_python_threads_at_once(always):
         SETUP
         + """
 from concurrent.futures import ThreadPoolExecutor
-from eigengap.compiled import threads
+from eigengap.runtime import columns as threads
 threads.allowed = lambda: 4
 def one(_):
     P = P0.copy()
@@ -320,7 +321,7 @@ def test_forked_children_work_while_the_parent_has_threads(always):
         SETUP
         + """
 import multiprocessing
-from eigengap.compiled import threads
+from eigengap.runtime import columns as threads
 threads.allowed = lambda: 2
 def one(_):
     P = P0.copy()

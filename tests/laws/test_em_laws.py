@@ -10,9 +10,7 @@ from scipy.optimize import minimize
 from tests import dense
 
 from eigengap import LinearGaussian
-from eigengap.fitting.climb import Bounds, Slope
-from eigengap.fitting.em import Mapped, ObjectiveFellError, em
-from eigengap.fitting.gaussian_em import (
+from eigengap.fitting.gaussian.problem import (
     EMOptions,
     StudentRows,
     _Asked,
@@ -20,13 +18,15 @@ from eigengap.fitting.gaussian_em import (
     _Problem,
     fit_by_em,
 )
-from eigengap.fitting.mixture_em import MixtureProblem
+from eigengap.fitting.mixture.problem import MixtureProblem
+from eigengap.fitting.optimise.climb import Bounds, Slope
+from eigengap.fitting.optimise.em import Mapped, ObjectiveFellError, em
 from eigengap.linalg import principal_angles
-from eigengap.models.row_posterior import Coefficients
-from eigengap.models.seen_rows import prepare_rows
+from eigengap.models.gaussian.observed_rows import prepare_rows
+from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources import as_source
-from eigengap.statistics.expected import Expected
-from eigengap.statistics.maximise import Parameters
+from eigengap.statistics.expected.expected import Expected
+from eigengap.statistics.expected.maximise import Parameters
 from eigengap.statistics.moments import ColumnMoments
 
 seeds = st.integers(0, 2**32 - 1)

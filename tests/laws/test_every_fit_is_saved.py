@@ -14,7 +14,7 @@ from tests.model_files import curve, distances, table
 
 import eigengap as eg
 from eigengap.persistence.model_file import load, save
-from eigengap.warn import silence
+from eigengap.runtime.warnings import silence
 
 FULL, GAPPY = table(), table(gaps=0.15)
 TABLES = {

@@ -14,7 +14,7 @@ from tests.model_files import CASES
 
 import eigengap as eg
 from eigengap.persistence.model_file import load
-from eigengap.warn import listening
+from eigengap.runtime.warnings import listening
 
 # models/*.egap, and for each the rows and answers of 0.1 in answers/*.npz; checkpoints/*.egck.
 STORED = ZipFile(Path(__file__).parent / "files_0.1.zip")

@@ -20,10 +20,10 @@ from scipy.spatial.distance import cdist
 import eigengap
 from eigengap.compiled import choice
 from eigengap.compiled import geodesics as compiled
-from eigengap.estimators._neighbours import Neighbours, Search
-from eigengap.fitting.geodesics import geodesics, paths_to, spread_out
-from eigengap.fitting.neighbourhood import bridged, undirected
-from eigengap.models.graph import Graph
+from eigengap.fitting.graph.geodesics import geodesics, paths_to, spread_out
+from eigengap.fitting.graph.neighbourhood import bridged, undirected
+from eigengap.fitting.graph.neighbours import Neighbours, Search
+from eigengap.models.maps.graph import Graph
 
 SOURCE = Path(eigengap.__file__).parents[1]
 
@@ -369,7 +369,7 @@ def test_forked_children_work_after_the_parent_has_had_threads():
     import multiprocessing
     import numpy as np
     from eigengap.compiled import geodesics
-    from eigengap.models.graph import Graph
+    from eigengap.models.maps.graph import Graph
     i = np.arange(399)
     g = Graph.of_edges(400, i, i + 1, np.ones(399))
     truth = np.abs(np.arange(400)[:, None] - np.arange(400))

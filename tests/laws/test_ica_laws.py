@@ -14,8 +14,8 @@ from tests.mixtures import amari, matched, mixture, sources
 from threadpoolctl import threadpool_limits
 
 from eigengap.estimators.ica import ICA
-from eigengap.fitting.ica import ICAOptions, fit_rotation, in_order, sample_sizes
-from eigengap.fitting.ica_whitening import no_whitening, white_scores
+from eigengap.fitting.ica.fit import ICAOptions, fit_rotation, in_order, sample_sizes
+from eigengap.fitting.ica.whitening import no_whitening, white_scores
 from eigengap.sources import as_source
 from eigengap.statistics.nonlinearity import LogCosh
 from eigengap.statistics.score_moments import (

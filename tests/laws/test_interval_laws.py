@@ -6,8 +6,8 @@ import pytest
 
 import eigengap as eg
 from eigengap.estimators.intervals import confidence_intervals
-from eigengap.fitting.alignment import onto
-from eigengap.fitting.bootstrap import resampled
+from eigengap.inference.alignment import onto
+from eigengap.inference.bootstrap import resampled
 
 
 def table(n=150, d=6, missing=0.0, seed=0):

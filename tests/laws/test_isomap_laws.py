@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from eigengap.estimators.isomap import Isomap
-from eigengap.models import geodesic
+from eigengap.models.maps import geodesic
 
 
 def roll(n=400, seed=0):

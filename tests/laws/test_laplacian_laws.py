@@ -12,9 +12,9 @@ from sklearn.datasets import make_swiss_roll
 
 from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
-from eigengap.fitting.laplacian import Laplacian, fit_laplacian
-from eigengap.fitting.laplacian_weights import EdgeWeights
-from eigengap.models.eigenmap import Eigenmap
+from eigengap.fitting.laplacian.fit import Laplacian, fit_laplacian
+from eigengap.fitting.laplacian.weights import EdgeWeights
+from eigengap.models.maps.eigenmap import Eigenmap
 
 pytestmark = pytest.mark.filterwarnings("ignore::eigengap.estimators._manifold.DisconnectedWarning")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eigengap.fitting.lbfgs import minimise
+from eigengap.fitting.optimise.lbfgs import minimise
 
 
 def rosenbrock(x):

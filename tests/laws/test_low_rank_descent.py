@@ -10,9 +10,9 @@ import scipy.sparse
 
 from eigengap import StructurePreservingEmbedding
 from eigengap.estimators.structure_preserving import StructureWarning
-from eigengap.fitting.low_rank_descent import _Memory, descend
-from eigengap.fitting.low_rank_metric import Metrics
-from eigengap.fitting.low_rank_problem import Affinity, Penalty, Problem, Variance
+from eigengap.fitting.sdp.descent import _Memory, descend
+from eigengap.fitting.sdp.metric import Metrics
+from eigengap.fitting.sdp.problem import Affinity, Penalty, Problem, Variance
 
 
 @pytest.fixture(autouse=True)

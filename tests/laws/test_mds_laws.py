@@ -325,7 +325,7 @@ def test_a_refit_that_fails_leaves_the_first_as_it_was():
 
 @quiet
 def test_many_new_rows_come_in_parts(monkeypatch):
-    from eigengap.estimators import _distances
+    from eigengap.fitting.graph import distances as _distances
 
     X, new = table(), table(500, seed=1)
     mds = ClassicalMDS(2, metric="manhattan", correction="cailliez").fit(X)

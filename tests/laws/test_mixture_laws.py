@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 
 from eigengap import LinearGaussian
 from eigengap.estimators.mixture_ppca import MixturePPCA
-from eigengap.fitting.kmeans import kmeans
-from eigengap.fitting.mixture import MixtureOptions, fit_mixture
-from eigengap.fitting.mixture_em import MixtureProblem
-from eigengap.fitting.mixture_moves import Move, candidate_moves, moved, with_ranks
-from eigengap.fitting.mixture_start import canonical, truncated
-from eigengap.models.mixture import MixtureOfLinearGaussians
-from eigengap.models.row_posterior import Coefficients
-from eigengap.models.seen_rows import prepare_rows
+from eigengap.fitting.mixture.fit import MixtureOptions, fit_mixture
+from eigengap.fitting.mixture.kmeans import kmeans
+from eigengap.fitting.mixture.moves import Move, candidate_moves, moved, with_ranks
+from eigengap.fitting.mixture.problem import MixtureProblem
+from eigengap.fitting.mixture.start import canonical, truncated
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
+from eigengap.models.gaussian.observed_rows import prepare_rows
+from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
-from eigengap.statistics.expected import Expected
-from eigengap.statistics.maximise import Constraints, Parameters, anchored, maximise
-from eigengap.statistics.mixture_expected import MixtureExpected
-from eigengap.statistics.mixture_maximise import MixtureParameters
+from eigengap.statistics.expected.expected import Expected
+from eigengap.statistics.expected.maximise import Constraints, Parameters, anchored, maximise
+from eigengap.statistics.expected.mixture_expected import MixtureExpected
+from eigengap.statistics.expected.mixture_maximise import MixtureParameters
 from eigengap.statistics.moments import ColumnMoments
 
 seeds = st.integers(0, 2**32 - 1)

@@ -22,8 +22,8 @@ from sklearn.base import BaseEstimator, clone
 from tests.model_files import CASES, FULL, GAPPY, SLOW, answers, case, difference, frame, table
 
 import eigengap as eg
-from eigengap.models.affine import AffineMap
-from eigengap.models.kernels import Kernel
+from eigengap.models.kernels.functions import Kernel
+from eigengap.models.maps.affine import AffineMap
 from eigengap.persistence import decoding, kinds
 from eigengap.persistence.array_nodes import MalformedError
 from eigengap.persistence.decoding import Decoder
@@ -31,8 +31,8 @@ from eigengap.persistence.encoding import Encoder, UnsavableError
 from eigengap.persistence.model_file import inspect_file, load, save
 from eigengap.persistence.provenance import provenance_of
 from eigengap.persistence.tensors import NewerFormatError, read_tensors, write_tensors
+from eigengap.runtime.warnings import silence
 from eigengap.sources.opening import open_source
-from eigengap.warn import silence
 
 ALL = sorted(
     name
@@ -449,7 +449,7 @@ def test_a_kind_that_changed_is_brought_up_to_date(monkeypatch):
     encoder.child(AffineMap(np.ones((1, 2)), np.ones((2, 1)), np.zeros(2)), "map")
     node = encoder.nodes[-1]
     node["fields"]["centre"] = node["fields"].pop("mean")
-    newer = kinds.Kind(name, "eigengap.models.affine", "AffineMap", upgrades=(upgrade,))
+    newer = kinds.Kind(name, "eigengap.models.maps.affine", "AffineMap", upgrades=(upgrade,))
     assert newer.version == 2
     monkeypatch.setattr(decoding, "VALUES", {**kinds.VALUES, name: newer})
     made = Decoder(encoder.tensors, "0.0.1").make(encoder.nodes)

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from eigengap.fitting.em import ROUNDING
-from eigengap.fitting.gaussian_em import EMOptions, StudentRows, fit_by_em
-from eigengap.models.known_noise import prepare_noisy_rows
-from eigengap.models.row_posterior import Coefficients
-from eigengap.models.seen_rows import prepare_rows
+from eigengap.fitting.gaussian.problem import EMOptions, StudentRows, fit_by_em
+from eigengap.fitting.optimise.em import ROUNDING
+from eigengap.models.gaussian.heteroscedastic import prepare_noisy_rows
+from eigengap.models.gaussian.observed_rows import prepare_rows
+from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources import as_source
-from eigengap.statistics.known_noise import NoisyExpected
-from eigengap.statistics.maximise import Parameters
-from eigengap.statistics.student import StudentExpected
+from eigengap.statistics.expected.heteroscedastic import NoisyExpected
+from eigengap.statistics.expected.maximise import Parameters
+from eigengap.statistics.expected.student import StudentExpected
 
 seeds = st.integers(0, 2**32 - 1)
 kinds = pytest.mark.parametrize("kind", ["student", "student, given", "known"])

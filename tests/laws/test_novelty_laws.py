@@ -11,8 +11,8 @@ from sklearn.base import clone
 
 from eigengap import PPCA, FactorAnalysis, LinearGaussian
 from eigengap.estimators.novelty import NoveltyDetector, _quantile
-from eigengap.models.novelty import distances
-from eigengap.models.reference import Reference
+from eigengap.models.gaussian.novelty import distances
+from eigengap.models.gaussian.reference import Reference
 
 
 def truth(d, q, rng, isotropic=False):

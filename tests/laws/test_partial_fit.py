@@ -9,13 +9,13 @@ import scipy.sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-import eigengap.fitting.online as online
+import eigengap.fitting.online.stream as online
 from eigengap import PCA, PPCA, FactorAnalysis
 from eigengap.linalg import principal_angles
-from eigengap.models.row_posterior import Coefficients
-from eigengap.models.seen_rows import prepare_rows
-from eigengap.statistics.expected import Expected
-from eigengap.statistics.expected_changes import in_other_latents, in_other_units
+from eigengap.models.gaussian.observed_rows import prepare_rows
+from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.statistics.expected.changes import in_other_latents, in_other_units
+from eigengap.statistics.expected.expected import Expected
 
 D = 6
 
@@ -352,7 +352,7 @@ def test_expected_statistics_of_rotated_latents():
 
 
 def test_equivalent_rows_have_the_same_moments():
-    from eigengap.fitting.online_rows import equivalent_rows
+    from eigengap.fitting.online.rows import equivalent_rows
     from eigengap.sources.base import Block
     from eigengap.statistics.moments import Moments
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eigengap.fitting.plan import SOLVERS, plan
+from eigengap.fitting.gaussian.plan import SOLVERS, plan
 
 
 @pytest.mark.parametrize(

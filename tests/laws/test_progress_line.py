@@ -10,7 +10,7 @@ import pytest
 
 import eigengap.estimators._progress as progress_module
 from eigengap.estimators._progress import ProgressLine, forecast, in_words, watch_for
-from eigengap.fitting.loop import Progress, Silent, keeper_of
+from eigengap.fitting.optimise.loop import Progress, Silent, keeper_of
 
 
 class Terminal(io.StringIO):

@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 import eigengap as eg
-from eigengap.fitting.ppca import fit_ppca
-from eigengap.rank import RankChoice, automatic_rank
-from eigengap.rank.choose import CRITERIA, choose_rank
-from eigengap.rank.consensus import NAMES, in_words, vote
-from eigengap.rank.cross_validation import cross_validate
+from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.selection.rank import RankChoice, automatic_rank
+from eigengap.selection.rank.choose import CRITERIA, choose_rank
+from eigengap.selection.rank.consensus import NAMES, in_words, vote
+from eigengap.selection.rank.cross_validation import cross_validate
 from eigengap.sources import as_source
 
 FAST = [name for name in CRITERIA if name not in ("cross_validation", "ard")]

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from eigengap import FactorAnalysis, UnitsWarning, confidence_intervals
-from eigengap.fitting.rotation import METHODS, rotate
+from eigengap.fitting.gaussian.rotation import METHODS, rotate
 
 TIGHT = {"tol": 1e-10, "max_iter": 5000}
 UNITS = np.array([1e-4, 3e3, 1.0, 0.02, 7e5, 12.0, 1e-2, 40.0, 5.0])  # of the columns

@@ -7,7 +7,6 @@ import pickle
 import numpy as np
 import pytest
 
-from eigengap.memory import DoesNotFitError
 from eigengap.persistence.atomic import require_writable, sweep, write_atomically
 from eigengap.persistence.tensors import (
     FORMAT,
@@ -16,6 +15,7 @@ from eigengap.persistence.tensors import (
     read_tensors,
     write_tensors,
 )
+from eigengap.runtime.memory import DoesNotFitError
 
 ARRAYS = {
     "W": np.random.default_rng(0).normal(size=(7, 3)),

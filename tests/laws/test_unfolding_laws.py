@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import pairwise_distances
 
-from eigengap.estimators._local_weights import local_weights
 from eigengap.estimators._manifold import UncertainNeighboursWarning
 from eigengap.estimators.unfolding import MaximumVarianceUnfolding
-from eigengap.fitting.unfolding import unfold
-from eigengap.fitting.unfolding_landmarks import reconstruction_basis
-from eigengap.models.local_linear import affine_weights, inner_products_about, positive_part
-from eigengap.warn import silence
+from eigengap.fitting.graph.local_weights import local_weights
+from eigengap.fitting.sdp.unfolding import unfold
+from eigengap.fitting.sdp.unfolding_landmarks import reconstruction_basis
+from eigengap.models.maps.local_linear import affine_weights, inner_products_about, positive_part
+from eigengap.runtime.warnings import silence
 
 
 def surface(n, seed=0):

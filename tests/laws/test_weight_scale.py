@@ -22,7 +22,7 @@ from eigengap import (
     PPCARegressor,
     Whitener,
 )
-from eigengap.fitting.pca import fit_pca
+from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.sources import as_source
 
 N, D = 40, 5

@@ -9,15 +9,15 @@ from tests import dense
 
 import eigengap as eg
 from eigengap.estimators.intervals import confidence_intervals
-from eigengap.fitting.alignment import match_axes
-from eigengap.fitting.asymptotics import (
+from eigengap.inference.alignment import match_axes
+from eigengap.inference.asymptotics import (
     Layout,
     expected_information,
     observed_information,
     score,
 )
 from eigengap.linalg import procrustes
-from eigengap.models.seen_rows import prepare_rows
+from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.sources import as_source
 
 

@@ -10,11 +10,11 @@ from eigengap.estimators.autoencoder import Autoencoder
 from eigengap.fitting.autodiff.adam import Adam
 from eigengap.fitting.autodiff.autoencoder import _value_and_gradient
 from eigengap.fitting.autodiff.engine import double_precision
-from eigengap.fitting.network_monitor import Monitor
-from eigengap.fitting.network_rows import HeldOut, Monitored
-from eigengap.fitting.network_start import random_weights
+from eigengap.fitting.autoencoder.monitor import Monitor
+from eigengap.fitting.autoencoder.rows import HeldOut, Monitored
+from eigengap.fitting.autoencoder.start import random_weights
 from eigengap.linalg import principal_angles
-from eigengap.models.network import ACTIVATIONS, Architecture, Network
+from eigengap.models.network.autoencoder import ACTIVATIONS, Architecture, Network
 from eigengap.sources import as_source
 
 # Fits here are as short as their tests allow.

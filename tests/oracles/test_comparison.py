@@ -19,7 +19,7 @@ from eigengap.comparison.compare import compare
 from eigengap.comparison.fillers import fill
 from eigengap.comparison.paired import RowMean
 from eigengap.sources import new_frame as new_frame_module
-from eigengap.sources.hidden_cells import cell_uniforms, hidden_cells
+from eigengap.sources.derived.hidden_cells import cell_uniforms, hidden_cells
 
 
 def table(n=120, d=5, missing=0.0, seed=0):

@@ -12,8 +12,8 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.decomposition import FactorAnalysis
 from statsmodels.multivariate.factor import Factor
 
-from eigengap.fitting import factor_covariance
-from eigengap.fitting.factor_covariance import FactorSolution, fit_factors
+from eigengap.fitting.gaussian import factor_covariance
+from eigengap.fitting.gaussian.factor_covariance import FactorSolution, fit_factors
 
 # R's datasets::ability.cov$cov: six tests taken by 112 persons.
 ABILITY = np.array(

@@ -15,15 +15,15 @@ from eigengap.fitting.autodiff import bayesian_bound, gp_kernels, gplvm, latent_
 from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autodiff.gp_kernels import Form, logs_of
 from eigengap.fitting.autodiff.latents import to_unit_variance
-from eigengap.fitting.back_constraint import back_constraint
-from eigengap.fitting.gplvm_start import principal_start
-from eigengap.fitting.latent_fit import Start
-from eigengap.fitting.latent_points import Look, none_of, predictions
-from eigengap.fitting.latent_posterior import latent_posterior
-from eigengap.fitting.seen_columns import seen_columns
-from eigengap.models import expected_gp_kernel as expected
-from eigengap.models.gaussian_process import given_latents, given_uncertain_latents
-from eigengap.models.gp_kernels import RBF, LatentKernel, Linear, Matern32, Matern52, kernel_of
+from eigengap.fitting.gp.back_constraint import back_constraint
+from eigengap.fitting.gp.column_patterns import seen_columns
+from eigengap.fitting.gp.latent_fit import Start
+from eigengap.fitting.gp.latent_points import Look, none_of, predictions
+from eigengap.fitting.gp.latent_posterior import latent_posterior
+from eigengap.fitting.gp.start import principal_start
+from eigengap.models.gp import expected
+from eigengap.models.gp.gaussian_process import given_latents, given_uncertain_latents
+from eigengap.models.gp.kernels import RBF, LatentKernel, Linear, Matern32, Matern52, kernel_of
 
 KERNELS: dict[str, LatentKernel] = {
     "rbf": RBF(1.3, np.array([0.8, 1.7])),

@@ -9,9 +9,9 @@ from tests import tolerance
 from tests.mixtures import amari, matched, mixture, sources
 
 from eigengap.estimators.ica import ICA
-from eigengap.fitting.ica_steps import above_diagonal, cayley, corrected, descent, slope_at
-from eigengap.fitting.ica_whitening import open_variance
-from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.fitting.ica.steps import above_diagonal, cayley, corrected, descent, slope_at
+from eigengap.fitting.ica.whitening import open_variance
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.statistics.nonlinearity import Cube, Gauss, Given, LogCosh, gaussian_reference
 from eigengap.statistics.score_moments import Evaluation, Potentials, ScoreBlock, ScoreMoments
 

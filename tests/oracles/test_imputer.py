@@ -14,7 +14,7 @@ from eigengap import PPCA, FactorAnalysis
 from eigengap.estimators.bayesian_pca import BayesianPCA
 from eigengap.estimators.imputer import LowRankImputer
 from eigengap.estimators.mixture_ppca import MixturePPCA
-from eigengap.imputation import search_ranks, std_factors
+from eigengap.selection.imputation import search_ranks, std_factors
 
 
 def low_rank(n=200, d=8, q=2, noise=0.3, seed=0):
@@ -444,7 +444,7 @@ def test_tables_too_small_to_hide_anything_are_still_filled(shape):
 
 
 def test_large_tables_are_searched_on_some_of_their_rows(monkeypatch):
-    from eigengap.estimators import _held_out
+    from eigengap.selection import held_out as _held_out
 
     monkeypatch.setattr(_held_out, "LARGEST_SEARCH", 8 * 1000)
     _, X, _ = low_rank(n=3000)

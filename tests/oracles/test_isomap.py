@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits, load_iris, make_swiss_roll
 from eigengap.compiled import choice
 from eigengap.estimators._manifold import DisconnectedWarning
 from eigengap.estimators.isomap import Isomap
-from eigengap.fitting.isomap import fit_on_landmarks, fit_pairs, residual_variances
+from eigengap.fitting.graph.isomap import fit_on_landmarks, fit_pairs, residual_variances
 from eigengap.linalg import procrustes
 
 
@@ -160,7 +160,7 @@ def test_a_sample_of_pairs_is_near_all(monkeypatch):
     X, _ = roll(500)
     isomap = Isomap(2, n_neighbors=10).fit(X)
     whole = isomap.residual_variances(3)
-    monkeypatch.setattr("eigengap.fitting.isomap.PAIRS", 50_000)
+    monkeypatch.setattr("eigengap.fitting.graph.isomap.PAIRS", 50_000)
     np.testing.assert_allclose(isomap.residual_variances(3), whole, rtol=0.3)
     assert not np.array_equal(isomap.residual_variances(3), whole)
 

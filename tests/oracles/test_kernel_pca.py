@@ -9,11 +9,11 @@ from sklearn.metrics.pairwise import laplacian_kernel
 
 import eigengap
 from eigengap.estimators.kernel_pca import KernelPCA
-from eigengap.fitting.kernel import Convention, fit_kernel_pca
-from eigengap.fitting.landmarks import fit_in_feature_space, fit_on_landmarks
+from eigengap.fitting.kernel.fit import Convention, fit_kernel_pca
+from eigengap.fitting.kernel.landmarks import fit_in_feature_space, fit_on_landmarks
 from eigengap.models import kernels
-from eigengap.models.expected_kernel import ExpectedKernel
-from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.kernels.expected import ExpectedKernel
 from eigengap.sources import as_source
 
 # tanh is one, and says so: a test of its own.
@@ -400,7 +400,7 @@ def test_ridge_is_scikit_learns_on_centred_rows(X, new, name):
 
 
 def test_ridge_on_landmarks_is_the_ridge_where_all_rows_are_landmarks(X):
-    from eigengap.fitting.preimage import fit_ridge, fit_ridge_on_landmarks
+    from eigengap.fitting.kernel.preimage import fit_ridge, fit_ridge_on_landmarks
 
     w = np.random.default_rng(10).integers(1, 4, len(X)).astype(float)
     kernel = kernels.RBF(0.5)
@@ -465,7 +465,7 @@ def test_expected_kernels_by_monte_carlo(gappy, kernel):
 
 
 def test_large_and_small_patterns_take_the_same_road(gappy, monkeypatch):
-    from eigengap.models import expected_kernel
+    from eigengap.models.kernels import expected as expected_kernel
 
     model, A, _ = gappy
     kernel = ExpectedKernel(kernels.RBF(0.2), model)

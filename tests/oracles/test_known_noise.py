@@ -10,7 +10,7 @@ from scipy.optimize import approx_fprime
 from tests import dense, tolerance
 
 from eigengap import PPCA, FactorAnalysis, LinearGaussian
-from eigengap.fitting.gaussian_em import EMOptions, fit_by_em
+from eigengap.fitting.gaussian.problem import EMOptions, fit_by_em
 from eigengap.linalg import principal_angles
 from eigengap.sources import as_source
 

@@ -14,9 +14,9 @@ from sklearn.neighbors import kneighbors_graph
 
 from eigengap.estimators._manifold import DisconnectedWarning
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
-from eigengap.fitting.laplacian import Laplacian, fit_laplacian
-from eigengap.fitting.laplacian_factor import cost_of_factor
-from eigengap.fitting.laplacian_weights import EdgeWeights
+from eigengap.fitting.laplacian.factor import cost_of_factor
+from eigengap.fitting.laplacian.fit import Laplacian, fit_laplacian
+from eigengap.fitting.laplacian.weights import EdgeWeights
 
 SPARSE_SOLVERS = ["factorised", "filtered"]
 

@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 from sklearn.decomposition import PCA as PeerPCA
 from sklearn.linear_model import Ridge
 
-from eigengap.fitting.bidiagonal import top_triplets
-from eigengap.fitting.singular import Matrix, singular_triplets
+from eigengap.fitting.eigen.bidiagonal import top_triplets
+from eigengap.fitting.eigen.singular import Matrix, singular_triplets
 from eigengap.matrices.approximation import low_rank
 from eigengap.matrices.decomposition import svd
 from eigengap.matrices.pseudo_inverse import pinv

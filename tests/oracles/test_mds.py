@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from eigengap.fitting import signed_spectrum as signed
-from eigengap.fitting.additive_constant import additive_constant, coincident, correct
-from eigengap.fitting.mds import fit_distances, fit_gram, fit_rows, stress
-from eigengap.fitting.signed_spectrum import (
+from eigengap.fitting.eigen import signed_spectrum as signed
+from eigengap.fitting.eigen.signed_spectrum import (
     SignedSpectrum,
     lanczos_quadrature,
     signed_eigenpairs,
 )
-from eigengap.models.distances import AdditiveConstant, GowerMap, inner_products
+from eigengap.fitting.graph.additive_constant import additive_constant, coincident, correct
+from eigengap.fitting.graph.mds import fit_distances, fit_gram, fit_rows, stress
+from eigengap.models.maps.distances import AdditiveConstant, GowerMap, inner_products
 from eigengap.sources import as_source
 
 

@@ -9,7 +9,7 @@ from tests import dense
 
 from eigengap import PPCA, FactorAnalysis, LinearGaussian
 from eigengap.estimators.mixture_ppca import MixturePPCA
-from eigengap.models.mixture import MixtureOfLinearGaussians
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 
 
 def mixture(seed=0, d=5, ranks=(1, 3, 0), apart=1.0):

@@ -9,10 +9,10 @@ from scipy.spatial.distance import cdist
 from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.graph import _fix_connected_components
 
-from eigengap.estimators._neighbours import Neighbours, Search
-from eigengap.fitting import neighbourhood
-from eigengap.fitting.neighbourhood import bridged, in_words, undirected
-from eigengap.models.graph import Graph
+from eigengap.fitting.graph import neighbourhood
+from eigengap.fitting.graph.neighbourhood import bridged, in_words, undirected
+from eigengap.fitting.graph.neighbours import Neighbours, Search
+from eigengap.models.maps.graph import Graph
 
 
 def rows_of(n, d, seed=0):

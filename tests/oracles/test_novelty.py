@@ -8,13 +8,13 @@ from scipy import stats
 from tests import dense
 
 from eigengap import LinearGaussian, SingularModelError
-from eigengap.models.novelty import (
+from eigengap.models.gaussian.novelty import (
     contributions,
     distances,
     given_the_others,
     squared_distance,
 )
-from eigengap.models.tails import log_tail
+from eigengap.models.gaussian.tails import log_tail
 
 
 def model_of(d, q, rng, psi=None):

@@ -7,9 +7,9 @@ from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA as PeerPCA
 
 from eigengap import PCA
-from eigengap.fitting import pca as pca_module
-from eigengap.fitting.krylov import TopEigenpairs, shortfall, top_eigenpairs
-from eigengap.fitting.pca import HasGaps, NotCertified, fit_pca
+from eigengap.fitting.eigen.krylov import TopEigenpairs, shortfall, top_eigenpairs
+from eigengap.fitting.gaussian import pca as pca_module
+from eigengap.fitting.gaussian.pca import HasGaps, NotCertified, fit_pca
 from eigengap.sources.array import ArraySource
 
 SOLVERS = ["auto", "full", "covariance_eigh", "arpack", "randomized", "gram"]

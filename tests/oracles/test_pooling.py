@@ -8,7 +8,7 @@ from scipy.stats import t as student
 
 from eigengap import FactorAnalysis
 from eigengap.estimators.imputer import LowRankImputer
-from eigengap.pooling import pool
+from eigengap.inference.pooling import pool
 
 Q = [Fraction(11, 10), Fraction(13, 10), Fraction(12, 10), Fraction(10, 10), Fraction(14, 10)]
 U = [Fraction(4, 100), Fraction(5, 100), Fraction(4, 100), Fraction(6, 100), Fraction(6, 100)]

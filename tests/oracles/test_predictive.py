@@ -6,9 +6,9 @@ from numpy.testing import assert_allclose
 
 from eigengap import PCA, PPCA, FactorAnalysis
 from eigengap.estimators._base import UnboundedLikelihoodWarning
-from eigengap.models.information import Evidence, information
-from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.models.predictive import Predictive
+from eigengap.models.gaussian.information import Evidence, information
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.predictive import Predictive
 
 
 def some_model(rng, d=6, q=2):

@@ -7,14 +7,14 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.decomposition import PCA as PeerPCA
 
 import eigengap as eg
-from eigengap.fitting.em import ObjectiveFellError
-from eigengap.fitting.pca import fit_pca
-from eigengap.rank import minka_rank
-from eigengap.rank.choose import choose_rank
-from eigengap.rank.information import most_factors
-from eigengap.rank.noise_spectrum import noise_shares, wishart_eigenvalues
-from eigengap.rank.permutation import permuted_parallel_analysis
-from eigengap.rank.spectral import bartlett, gavish_donoho, omega, threshold
+from eigengap.fitting.gaussian.pca import fit_pca
+from eigengap.fitting.optimise.em import ObjectiveFellError
+from eigengap.selection.rank import minka_rank
+from eigengap.selection.rank.choose import choose_rank
+from eigengap.selection.rank.information import most_factors
+from eigengap.selection.rank.noise_spectrum import noise_shares, wishart_eigenvalues
+from eigengap.selection.rank.permutation import permuted_parallel_analysis
+from eigengap.selection.rank.spectral import bartlett, gavish_donoho, omega, threshold
 from eigengap.sources import as_source
 from eigengap.spectrum import Spectrum
 
@@ -193,8 +193,8 @@ def test_every_criterion_finds_strong_components_through_gaps():
 def test_eigengap_tolerance_and_bic_by_hand():
     lam = np.array([10.0, 8.0, 1.0, 0.9, 0.1])
     spectrum = Spectrum(lam, float(lam.sum()), 100.0, 5, complete=True)
-    from eigengap.rank.information import bic_from_spectrum
-    from eigengap.rank.spectral import largest_eigengap, within_tolerance
+    from eigengap.selection.rank.information import bic_from_spectrum
+    from eigengap.selection.rank.spectral import largest_eigengap, within_tolerance
 
     q, curve = largest_eigengap(spectrum, 4)
     assert q == 2
@@ -209,7 +209,7 @@ def test_eigengap_tolerance_and_bic_by_hand():
 
 def test_cross_validation_by_hand():
     """The error at q = 0 is that of the column means of the cells that each fold shows."""
-    from eigengap.sources.hidden_cells import cell_uniforms
+    from eigengap.sources.derived.hidden_cells import cell_uniforms
 
     X = components(40, 5, 1, 5)
     X[3, 2] = np.nan
@@ -275,7 +275,7 @@ def test_a_criterion_whose_fit_fails_is_skipped_and_named(error, monkeypatch):
     def fails(*_):
         raise error
 
-    monkeypatch.setattr("eigengap.rank.choose.relevant_components", fails)
+    monkeypatch.setattr("eigengap.selection.rank.choose.relevant_components", fails)
     choice = choose_rank(kilograms_and_pounds(0), criteria=["eigengap", "ard"])
     assert list(choice.criteria) == ["eigengap"]
     assert str(error) in choice.not_applied["ard"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.decomposition._factor_analysis import _ortho_rotation
 from statsmodels.multivariate.factor_rotation import rotate_factors
 
-from eigengap.fitting.rotation import METHODS, Rotation, rotate
+from eigengap.fitting.gaussian.rotation import METHODS, Rotation, rotate
 
 # B: every other row, rounded, of the unrotated loadings of
 # factanal(covmat = Harman74.cor$cov, factors = 3, rotation = "none") in R 4.2.2

@@ -12,10 +12,10 @@ from eigengap.estimators.structure_preserving import (
     StructurePreservingEmbedding,
     StructureWarning,
 )
-from eigengap.fitting.low_rank_problem import Affinity
-from eigengap.fitting.structure import Structure, embed, read_back, shares
-from eigengap.fitting.unfolding import unfold
-from eigengap.models.graph import Graph
+from eigengap.fitting.sdp.problem import Affinity
+from eigengap.fitting.sdp.structure import Structure, embed, read_back, shares
+from eigengap.fitting.sdp.unfolding import unfold
+from eigengap.models.maps.graph import Graph
 
 
 def graph(n, edges):

@@ -12,9 +12,9 @@ from scipy.stats import kstest, multivariate_t
 from scipy.stats import t as student_t
 
 from eigengap import PPCA, FactorAnalysis, HeavyTailsWarning, LinearGaussian
-from eigengap.fitting.gaussian_em import EMOptions, StudentRows, fit_by_em
+from eigengap.fitting.gaussian.problem import EMOptions, StudentRows, fit_by_em
 from eigengap.linalg import principal_angles
-from eigengap.models.student import StudentLinearGaussian
+from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.sources import as_source
 
 TIGHT = EMOptions(tol=1e-10, max_iter=5000)

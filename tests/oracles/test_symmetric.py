@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eigengap.fitting.symmetric import double_centred, leading_eigenpairs
+from eigengap.fitting.eigen.symmetric import double_centred, leading_eigenpairs
 
 
 def symmetric(n, lam, rng):

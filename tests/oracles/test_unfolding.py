@@ -12,13 +12,14 @@ from sklearn.manifold import Isomap, trustworthiness
 from sklearn.neighbors import kneighbors_graph
 
 from eigengap.estimators.unfolding import MaximumVarianceUnfolding
-from eigengap.fitting import low_rank_certificate, low_rank_metric
-from eigengap.fitting.low_rank_certificate import certify
-from eigengap.fitting.low_rank_descent import _point
-from eigengap.fitting.low_rank_problem import Affinity, Penalty, Problem, Variance
-from eigengap.fitting.unfolding import geodesic_start, unfold
+from eigengap.fitting.sdp import certificate as low_rank_certificate
+from eigengap.fitting.sdp import metric as low_rank_metric
+from eigengap.fitting.sdp.certificate import certify
+from eigengap.fitting.sdp.descent import _point
+from eigengap.fitting.sdp.problem import Affinity, Penalty, Problem, Variance
+from eigengap.fitting.sdp.unfolding import geodesic_start, unfold
 from eigengap.linalg import procrustes
-from eigengap.models.graph import Graph
+from eigengap.models.maps.graph import Graph
 
 NORMAL = np.random.default_rng(0).normal(size=(30, 5))
 
@@ -134,7 +135,7 @@ def test_the_bound_is_that_of_a_dense_eigenvalue(monkeypatch):
     problem = Problem(graph.n, i, j, Variance(weights), low, lengths**2, ones)
     t = np.random.default_rng(6).uniform(size=len(i))
     dense = certify(problem, t, 3)
-    monkeypatch.setattr("eigengap.fitting.low_rank_certificate.DENSE", 50)
+    monkeypatch.setattr("eigengap.fitting.sdp.certificate.DENSE", 50)
     sparse = certify(problem, t, 3)
     L = problem.laplacian(t).toarray() / np.sqrt(np.outer(weights, weights))
     assert dense.mu == pytest.approx(np.linalg.eigvalsh(L)[1], rel=1e-9)
@@ -150,7 +151,7 @@ def test_an_eigenvalue_that_the_first_search_overlooks_is_found(monkeypatch):
     t = np.full(len(i), 5.0)
     t[(i == 17) | (j == 17)] = -0.3  # one node is pushed away by its neighbours
     aim = np.linalg.eigvalsh(problem.laplacian(t).toarray())[0]
-    monkeypatch.setattr("eigengap.fitting.low_rank_certificate.DENSE", 50)
+    monkeypatch.setattr("eigengap.fitting.sdp.certificate.DENSE", 50)
     search = low_rank_certificate.eigsh
 
     def overlooks(*args, **options):
@@ -234,7 +235,7 @@ def test_every_metric_leads_to_the_same_optimum(monkeypatch, kind):
 
 
 def test_a_rank_that_is_too_low_is_raised(monkeypatch):
-    monkeypatch.setattr("eigengap.fitting.unfolding.SMALL", 0)
+    monkeypatch.setattr("eigengap.fitting.sdp.unfolding.SMALL", 0)
     X = np.random.default_rng(8).normal(size=(30, 6))
     graph = graph_of(X, 29)  # rigid in six dimensions
     found = unfold(graph, "equal", columns=2, max_iter=100)

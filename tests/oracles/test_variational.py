@@ -9,10 +9,10 @@ from scipy.stats import gamma, multivariate_normal, multivariate_t, norm
 from tests import dense
 
 from eigengap.linalg import packed_indices, unpack
-from eigengap.models.gamma import Gammas
-from eigengap.models.seen_rows import prepare_rows
-from eigengap.statistics.expected import Expected
-from eigengap.statistics.variational import Beliefs, Prior, bound, improved, start
+from eigengap.models.gaussian.gamma import Gammas
+from eigengap.models.gaussian.observed_rows import prepare_rows
+from eigengap.statistics.expected.expected import Expected
+from eigengap.statistics.expected.variational import Beliefs, Prior, bound, improved, start
 
 PRIOR = Prior(
     loading_shape=2.0, loading_rate=1.5, noise_shape=2.0, noise_rate=0.5, mean_precision=0.3

@@ -12,8 +12,8 @@ from tests import dense
 
 from eigengap import PCA
 from eigengap.estimators.whitener import Whitener
-from eigengap.fitting.gaussian_em import EMOptions
-from eigengap.fitting.unrestricted import fit_unrestricted
+from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.fitting.gaussian.unrestricted import fit_unrestricted
 from eigengap.sources import as_source
 
 IRIS = load_iris().data.copy()

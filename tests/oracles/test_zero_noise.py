@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose
 
 from eigengap import PCA, PPCA, LinearGaussian, SingularModelError
 from eigengap.estimators._base import UnboundedLikelihoodWarning
-from eigengap.models.mixture import MixtureOfLinearGaussians
-from eigengap.models.student import StudentLinearGaussian
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
+from eigengap.models.gaussian.student import StudentLinearGaussian
 
 EPSILON = Fraction(1, 10**60)
 

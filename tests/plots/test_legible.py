@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 import eigengap as eg
-from eigengap.plots.mixture_chart import apart
-from eigengap.plots.spectra import WIDTH, _beside
+from eigengap.plots.charts.mixture import apart
+from eigengap.plots.charts.spectra import WIDTH, _beside
 from eigengap.plots.theme import save, theme
 
 

@@ -8,9 +8,9 @@ from sklearn.decomposition import FastICA
 from tests.mixtures import amari, mixture, sources
 
 from eigengap.estimators.ica import ICA
-from eigengap.fitting.ica import fit_rotation
-from eigengap.fitting.ica_pairs import turned_pairs
-from eigengap.fitting.ica_whitening import no_whitening, white_scores
+from eigengap.fitting.ica.fit import fit_rotation
+from eigengap.fitting.ica.pairs import turned_pairs
+from eigengap.fitting.ica.whitening import no_whitening, white_scores
 from eigengap.sources import as_source
 from eigengap.statistics.nonlinearity import LogCosh
 from eigengap.statistics.score_moments import ScoreBlock

@@ -5,7 +5,7 @@ import pytest
 
 import eigengap as eg
 from eigengap.estimators.intervals import confidence_intervals, units_of
-from eigengap.fitting.alignment import onto
+from eigengap.inference.alignment import onto
 
 
 def truth(noise, d=8, strength=(5.0, 2.5), seed=0):

@@ -9,7 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 from eigengap import PPCA, LinearGaussian
 from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.linalg import principal_angles
-from eigengap.models.mixture import MixtureOfLinearGaussians
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 
 
 def truth(seed, ranks, d=15, apart=1.0, noise=0.5):

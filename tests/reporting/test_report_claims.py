@@ -14,22 +14,24 @@ from scipy.stats import binomtest
 from tests.reporting.pages import Parsed
 
 import eigengap as eg
-from eigengap.fitting.em import ObjectiveFellError
+from eigengap.fitting.optimise.em import ObjectiveFellError
 from eigengap.plots.numbers.eigenvalues import eigenvalues
 from eigengap.plots.numbers.odd_rows import detector_for
-from eigengap.reporting import components, filling, glance, missing, quality, report
-from eigengap.reporting.colours import asked_colour, colour_of
-from eigengap.reporting.distances import RowDistances, distances_of
-from eigengap.reporting.held_out import HeldOut, held_out
-from eigengap.reporting.look import Look
-from eigengap.reporting.reading import labels_of, read
-from eigengap.reporting.samples import _on_separation, chosen_colour
-from eigengap.reporting.scores import Scores
-from eigengap.reporting.section import Section
-from eigengap.reporting.subject import Subject
-from eigengap.reporting.variable_numbers import variables_of
+from eigengap.reporting import report
+from eigengap.reporting.numbers.colours import asked_colour, colour_of
+from eigengap.reporting.numbers.distances import RowDistances, distances_of
+from eigengap.reporting.numbers.held_out import HeldOut, held_out
+from eigengap.reporting.numbers.look import Look
+from eigengap.reporting.numbers.reading import labels_of, read
+from eigengap.reporting.numbers.subject import Subject
+from eigengap.reporting.numbers.variables import variables_of
+from eigengap.reporting.sections import components, glance, missing, quality
+from eigengap.reporting.sections import imputation as filling
+from eigengap.reporting.sections.samples import _on_separation, chosen_colour
+from eigengap.reporting.sections.scores import Scores
+from eigengap.reporting.sections.section import Section
 from eigengap.reporting.words import percent
-from eigengap.warn import silence
+from eigengap.runtime.warnings import silence
 
 
 def low_rank(seed: int, n: int = 120, d: int = 6, q: int = 2, noise: float = 0.4) -> np.ndarray:

@@ -12,7 +12,7 @@ from tests.reporting.pages import Parsed
 
 import eigengap as eg
 from eigengap.reporting import report
-from eigengap.warn import silence
+from eigengap.runtime.warnings import silence
 
 rng = np.random.default_rng(1)
 X = rng.normal(size=(80, 2)) @ rng.normal(size=(2, 5)) + 0.3 * rng.normal(size=(80, 5))

@@ -12,18 +12,18 @@ import scipy.stats
 from tests.reporting.pages import Parsed
 
 import eigengap as eg
-from eigengap.imputation import rounds
-from eigengap.reporting import missing
-from eigengap.reporting.colours import colour_of
-from eigengap.reporting.distances import RowDistances, distances_of
-from eigengap.reporting.held_out import HeldOut, held_out
-from eigengap.reporting.look import Look, look_at
-from eigengap.reporting.quality import local_level, quantiles
-from eigengap.reporting.reading import labels_of, read
-from eigengap.reporting.samples import separation
-from eigengap.reporting.scores import scores_of
-from eigengap.reporting.subject import Subject
+from eigengap.reporting.numbers.colours import colour_of
+from eigengap.reporting.numbers.distances import RowDistances, distances_of
+from eigengap.reporting.numbers.held_out import HeldOut, held_out
+from eigengap.reporting.numbers.look import Look, look_at
+from eigengap.reporting.numbers.reading import labels_of, read
+from eigengap.reporting.numbers.subject import Subject
+from eigengap.reporting.sections import missing
+from eigengap.reporting.sections.quality import local_level, quantiles
+from eigengap.reporting.sections.samples import separation
+from eigengap.reporting.sections.scores import scores_of
 from eigengap.reporting.words import number, percent
+from eigengap.selection.imputation import rounds
 from eigengap.sources import as_source
 
 

@@ -18,10 +18,11 @@ import pytest
 from tests.reporting.pages import HOSTILE, Parsed
 
 import eigengap as eg
-from eigengap.extras import MissingExtraError
 from eigengap.plots.page import escaped_json
-from eigengap.reporting import page, report
+from eigengap.reporting import report
+from eigengap.reporting.page.page import page
 from eigengap.reporting.words import clean, distinct
+from eigengap.runtime.extras import MissingExtraError
 
 MOST_BYTES = 3_000_000
 
@@ -212,7 +213,7 @@ def test_provenance_is_shown_and_that_of_a_loaded_model_is_found(tmp_path: Path)
 
 
 def test_the_script_of_vega_is_made_once_and_kept(tmp_path, monkeypatch) -> None:
-    from eigengap.reporting import bundle
+    from eigengap.reporting.page import bundle
 
     made = []
     monkeypatch.setenv("EIGENGAP_CACHE_DIR", str(tmp_path / "cache"))
@@ -226,7 +227,7 @@ def test_the_script_of_vega_is_made_once_and_kept(tmp_path, monkeypatch) -> None
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch) -> None:
-    from eigengap.reporting import bundle
+    from eigengap.reporting.page import bundle
 
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("EIGENGAP_CACHE_DIR", str(tmp_path / "file"))

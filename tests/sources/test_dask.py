@@ -17,19 +17,19 @@ import pytest
 from tests.tolerance import assert_same_optimum
 
 from eigengap import PCA, PPCA, BayesianPCA, FactorAnalysis, MixturePPCA
-from eigengap.fitting.bayesian import fit_bayesian
-from eigengap.fitting.factor import fit_factor_analysis
-from eigengap.fitting.mixture import fit_mixture
-from eigengap.fitting.pca import HasGaps, fit_pca
-from eigengap.fitting.ppca import fit_ppca
-from eigengap.memory import DoesNotFitError
-from eigengap.models.row_posterior import Coefficients
-from eigengap.models.seen_rows import prepare_rows
+from eigengap.fitting.gaussian.bayesian import fit_bayesian
+from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.pca import HasGaps, fit_pca
+from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.mixture.fit import fit_mixture
+from eigengap.models.gaussian.observed_rows import prepare_rows
+from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.runtime.memory import DoesNotFitError
 from eigengap.sources import as_source
 from eigengap.sources.base import Block, SeenCells, merge_tree
 from eigengap.sources.dask import as_dask_source, is_dask
-from eigengap.sources.rescaled import Rescaled
-from eigengap.statistics.expected import Expected
+from eigengap.sources.derived.rescaled import Rescaled
+from eigengap.statistics.expected.expected import Expected
 from eigengap.statistics.moments import ColumnMoments, Moments
 
 dask = pytest.importorskip("dask")

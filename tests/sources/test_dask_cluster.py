@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from tests.tolerance import assert_same_optimum
 
-from eigengap.fitting.bayesian import fit_bayesian
-from eigengap.fitting.factor import fit_factor_analysis
-from eigengap.fitting.mixture import fit_mixture
-from eigengap.fitting.pca import fit_pca
-from eigengap.fitting.ppca import fit_ppca
-from eigengap.models.row_posterior import Coefficients
-from eigengap.models.seen_rows import SeenRows, prepare_rows
+from eigengap.fitting.gaussian.bayesian import fit_bayesian
+from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.pca import fit_pca
+from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.mixture.fit import fit_mixture
+from eigengap.models.gaussian.observed_rows import SeenRows, prepare_rows
+from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources import as_source
 from eigengap.sources.base import Block
 from eigengap.sources.dask import as_dask_source
-from eigengap.statistics.expected import Expected
+from eigengap.statistics.expected.expected import Expected
 from eigengap.statistics.moments import Moments
 
 distributed = pytest.importorskip("distributed")
@@ -181,7 +181,7 @@ def test_prepared_twice(client: Any) -> None:
 
 def _allow(threads: int) -> None:
     """On a worker: as many threads for BLAS."""
-    from eigengap import blas
+    from eigengap.runtime import blas
 
     for library in blas.libraries():
         blas._give(library, threads)

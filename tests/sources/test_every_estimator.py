@@ -10,7 +10,8 @@ import pytest
 from tests.tolerance import assert_same_optimum
 
 import eigengap as eg
-from eigengap.fitting import factor_covariance, gaussian_em
+from eigengap.fitting.gaussian import factor_covariance
+from eigengap.fitting.gaussian import problem as gaussian_em
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

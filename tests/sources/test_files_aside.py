@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eigengap.sources.files.csv_aside import Aside, Beside
+from eigengap.sources.files.csv.aside import Aside, Beside
 from eigengap.sources.opening import open_source
 from eigengap.sources.reader import UnreadableError
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from eigengap.sources.files import csv_reader
-from eigengap.sources.files.csv_cells import GAPS, Cells
-from eigengap.sources.files.csv_rows import chunks, last_row_end
+from eigengap.sources.files.csv import reader as csv_reader
+from eigengap.sources.files.csv.cells import GAPS, Cells
+from eigengap.sources.files.csv.rows import chunks, last_row_end
 from eigengap.sources.opening import open_source
 from eigengap.sources.reader import UnreadableError
 

@@ -9,8 +9,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import eigengap as eg
-from eigengap import blas, side_by_side
-from eigengap.side_by_side import in_order
+from eigengap.runtime import blas, side_by_side
+from eigengap.runtime.side_by_side import in_order
 from eigengap.sources import as_source
 from eigengap.statistics.moments import Moments
 

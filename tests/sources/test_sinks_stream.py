@@ -15,10 +15,10 @@ import scipy.sparse as sp
 from sklearn.decomposition import PCA as TheirPCA
 
 from eigengap import PPCA, PPCARegressor
+from eigengap.runtime.warnings import warn
 from eigengap.sources import streaming
 from eigengap.sources.opening import open_source
 from eigengap.sources.streaming import stream
-from eigengap.warn import warn
 
 N, D = 300, 5
 NAMES = [f"x{j}" for j in range(D)]

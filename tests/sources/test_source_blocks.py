@@ -10,11 +10,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eigengap.side_by_side import in_turn
+from eigengap.runtime.side_by_side import in_turn
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Block, merge_tree
-from eigengap.sources.blocked import merge_stream
+from eigengap.sources.derived.blocked import merge_stream
 
 N, D = 211, 4
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eigengap.memory import DoesNotFitError
+from eigengap.runtime.memory import DoesNotFitError
 from eigengap.sources import as_source, stream
 from eigengap.sources.ahead import ahead
 from eigengap.sources.base import SeenCells
@@ -149,7 +149,7 @@ def test_an_empty_table_is_told():
 
 
 def test_what_does_not_fit_is_not_collected(X, monkeypatch):
-    monkeypatch.setattr("eigengap.memory.free_memory", lambda: 1000)
+    monkeypatch.setattr("eigengap.runtime.memory.free_memory", lambda: 1000)
     source = StreamSource(Rows(X))
     with pytest.raises(DoesNotFitError, match=r"103 rows and 4 columns.*sample"):
         source.collect()

@@ -36,7 +36,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _ = COMMANDS[cmd_name]
-        command = getattr(import_module(f"eigengap.cli.{module}"), "command")  # noqa: B009
+        command = getattr(import_module(f"eigengap.cli.commands.{module}"), "command")  # noqa: B009
         assert isinstance(command, click.Command)
         return command
 

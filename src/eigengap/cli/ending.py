@@ -106,7 +106,7 @@ def _unforeseen(error: Exception, arguments: Sequence[str]) -> int:
 
         traceback.print_exc()
     if _is_of_stdout(error):
-        from eigengap.cli.outputs import stdout_trouble
+        from eigengap.cli.tables.outputs import stdout_trouble
 
         assert isinstance(error, OSError)
         error = stdout_trouble(error)

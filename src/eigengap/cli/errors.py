@@ -38,7 +38,7 @@ class WrongUsage(Told):
 
 def told(error: BaseException) -> Told | None:
     """An error of the library as one of the command line; None where it is nobody's but ours."""
-    from eigengap.extras import MissingExtraError
+    from eigengap.runtime.extras import MissingExtraError
 
     if isinstance(error, Told):
         return error
@@ -79,7 +79,7 @@ def _kind(error: BaseException) -> type[Told] | None:
 
 def _extra(error: ImportError) -> Told | None:
     """Which extra brings a module that is not there; a module that none brings is a bug."""
-    from eigengap.extras import MissingExtraError
+    from eigengap.runtime.extras import MissingExtraError
 
     if isinstance(error, MissingExtraError):
         return MissingExtra(str(error))

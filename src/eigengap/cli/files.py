@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from eigengap.cli.errors import FileInTheWay, FileTrouble, WrongUsage, shown
-from eigengap.part_files import target_of
+from eigengap.runtime.part_files import target_of
 
 DASH = "-"
 

@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from eigengap.cli.constant import tell_constant
 from eigengap.cli.models import CLASSES, WITH_TARGET, estimator
 from eigengap.cli.narration import Narrator, listing, many, signed
 from eigengap.cli.progress import showing_steps, waiting
-from eigengap.cli.tables import Table
+from eigengap.cli.tables.constant import tell_constant
+from eigengap.cli.tables.table import Table
 
 LOADED_SHARE = 0.1  # of the free memory that a table may take to be read once instead of often
 GROWS = {None: 2.0, "gzip": 10.0, "bz2": 12.0, "zstd": 10.0}  # bytes of numbers for one of the file
@@ -68,7 +68,7 @@ def fitted(wanted: Wanted, table: Table, narrator: Narrator) -> Any:
 @contextmanager
 def _opened(table: Table, scheduler: str | None) -> Iterator[Any]:
     if scheduler is not None:
-        from eigengap.cli.cluster import on_cluster
+        from eigengap.cli.tables.cluster import on_cluster
 
         with on_cluster(scheduler, table) as source:
             yield source
@@ -78,7 +78,7 @@ def _opened(table: Table, scheduler: str | None) -> Iterator[Any]:
 
 def loaded(table: Table) -> Any:
     """The features in memory where they are small beside it, else a source that reads them."""
-    from eigengap.memory import free_memory
+    from eigengap.runtime.memory import free_memory
     from eigengap.sources.array import ArraySource
     from eigengap.sources.fields.table import FieldSource
 
@@ -103,7 +103,7 @@ def target_of(table: Table, name: str) -> Any:
     """The column that is to be predicted, for all rows: labels of classes, or numbers."""
     import numpy as np
 
-    from eigengap.cli.pieces import pieces
+    from eigengap.cli.tables.pieces import pieces
 
     assert table.target is not None
     if name == "regressor":
@@ -178,7 +178,7 @@ def tell_read(table: Table, source: Any, narrator: Narrator, model: Any = None) 
 def _require_seen(table: Table, missing: Any, rows: int) -> None:
     """Refuse columns without a single cell here, where options can be named."""
     from eigengap.cli.errors import Unfittable, shown
-    from eigengap.cli.text_columns import as_argument
+    from eigengap.cli.tables.text_columns import as_argument
     from eigengap.sources.wording import quote
 
     unseen = [j for k, j in enumerate(table.features) if rows and missing[k] == rows]

@@ -13,7 +13,7 @@ from typing import Any
 from eigengap.cli.errors import FileTrouble, WrongUsage, shown
 from eigengap.cli.files import DASH
 from eigengap.cli.narration import Narrator, listing
-from eigengap.cli.tables import Choice, Table, table_for
+from eigengap.cli.tables.table import Choice, Table, table_for
 
 SUFFIX = ".egap"
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from eigengap.estimators._progress import ProgressLine, forecast, in_words
-from eigengap.fitting.loop import Progress as Step
+from eigengap.fitting.optimise.loop import Progress as Step
 
 
 class Steps(ProgressLine):

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from eigengap.blas import one_blas_thread
 from eigengap.comparison.distance_moments import DistanceMoments
 from eigengap.comparison.embedding_arguments import coordinates, slices, table
 from eigengap.comparison.neighbour_ranks import (
@@ -29,7 +28,8 @@ from eigengap.comparison.pairwise import (
     pairs_of,
 )
 from eigengap.linalg import Array
-from eigengap.threads import in_threads
+from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import in_threads
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -22,20 +22,20 @@ from numpy.typing import NDArray
 
 from eigengap.comparison.compare import _seed as seed_of
 from eigengap.comparison.unfitted import unfitted
-from eigengap.fitting.factor import fit_factor_analysis
-from eigengap.fitting.gaussian_em import EMOptions
-from eigengap.fitting.ppca import fit_ppca
-from eigengap.inner_fits import Names, fit_rows
+from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
-from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.rank import factor_parameters, ppca_parameters
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.runtime.threads import in_threads
+from eigengap.runtime.warnings import silence
+from eigengap.selection.inner_fits import Names, fit_rows
+from eigengap.selection.rank import factor_parameters, ppca_parameters
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Block
 from eigengap.sources.checks import missing_codes
-from eigengap.sources.rescaled import Rescaled
-from eigengap.threads import in_threads
-from eigengap.warn import silence
+from eigengap.sources.derived.rescaled import Rescaled
 
 Method = Literal["auto", "chi2", "bootstrap"]
 METHODS: tuple[Method, ...] = ("auto", "chi2", "bootstrap")

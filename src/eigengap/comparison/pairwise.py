@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from eigengap.fitting.pairs import refuse_spread, rounding
+from eigengap.fitting.graph.pairs import refuse_spread, rounding
 from eigengap.linalg import Array
 from eigengap.sources.wording import show
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from eigengap.compiled.posterior_numpy import LARGEST_SWEEP
 from eigengap.linalg import Array
-from eigengap.user_cache import user_cache
+from eigengap.runtime.user_cache import user_cache
 
 LANES = 128  # columns that the kernel takes at a time; `posterior_numba` reads it from here
 VARIABLE = "EIGENGAP_COMPILED"

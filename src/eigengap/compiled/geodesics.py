@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from eigengap.compiled import choice, geodesics_scipy
-from eigengap.compiled.threads import workers_for
 from eigengap.linalg import Array
-from eigengap.threads import in_threads
+from eigengap.runtime.columns import workers_for
+from eigengap.runtime.threads import in_threads
 
 Ints = NDArray[np.int32]
 

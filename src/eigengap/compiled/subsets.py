@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.compiled import choice, subsets_numpy
-from eigengap.compiled.threads import over_columns
 from eigengap.linalg import Array
+from eigengap.runtime.columns import over_columns
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int32]

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from eigengap.estimators._column_means import ColumnMeans
-from eigengap.estimators._held_out import HeldOut, Search
 from eigengap.estimators.bayesian_pca import BayesianPCA
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.estimators.ppca import PPCA
 from eigengap.linalg import Array
-from eigengap.models.information import Evidence
-from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.models.predictive import Predictive
+from eigengap.models.gaussian.information import Evidence
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.predictive import Predictive
+from eigengap.selection.held_out import HeldOut, Search
 
 FIRST_CAP = 16  # components offered to Bayesian PCA; doubled for as long as that helps
 LIKE_SIZE = 5.0  # ratio of standard deviations up to which columns are of like size

@@ -25,27 +25,27 @@ from eigengap.estimators._features import as_fitted, keep_features, like_input, 
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
-from eigengap.fitting.evidence import evidence_of
-from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
-from eigengap.fitting.plan import LARGEST_DENSE
-from eigengap.fitting.range import refuse_overflow, refuse_tiny_columns
+from eigengap.fitting.eigen.range import refuse_overflow, refuse_tiny_columns
+from eigengap.fitting.gaussian.pattern import evidence_of
+from eigengap.fitting.gaussian.plan import LARGEST_DENSE
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.linalg import Array
-from eigengap.models.affine import AffineMap
-from eigengap.models.information import Evidence, Noise
-from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.models.posterior import Posterior
-from eigengap.models.predictive import Predictive
+from eigengap.models.gaussian.information import Evidence, Noise
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.posterior import Posterior
+from eigengap.models.gaussian.predictive import Predictive
+from eigengap.models.maps.affine import AffineMap
 from eigengap.persistence.checkpoint import FileKeeper
+from eigengap.runtime.warnings import warn
 from eigengap.sources import as_source
 from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.rescaled import Rescaled
+from eigengap.sources.derived.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.statistics.observed_together import Linked
-from eigengap.warn import warn
 
 FEW_ROWS = 200  # that tell the size of the columns
 DROWNED = 10.0  # noise variance over a column's own that no chance explains

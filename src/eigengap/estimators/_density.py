@@ -14,8 +14,8 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from eigengap.estimators._base import SHARED_CONSTRAINTS
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.ppca import PPCA
-from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.warn import listening, warn
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.runtime.warnings import listening, warn
 
 NEARLY_NONE = 1e-10  # share of a column's variance below which its noise counts as none
 

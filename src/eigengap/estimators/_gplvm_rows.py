@@ -14,16 +14,16 @@ from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators.ppca import PPCA
-from eigengap.fitting.back_constraint import BackMap
-from eigengap.fitting.gplvm_start import Standard
-from eigengap.fitting.known_rows import Rows, found_among
-from eigengap.fitting.latent_points import likely_starts, most_probable, none_of
-from eigengap.fitting.latent_posterior import LatentPosterior, latent_posterior
+from eigengap.fitting.gp.back_constraint import BackMap
+from eigengap.fitting.gp.duplicate_rows import Rows, found_among
+from eigengap.fitting.gp.latent_points import likely_starts, most_probable, none_of
+from eigengap.fitting.gp.latent_posterior import LatentPosterior, latent_posterior
+from eigengap.fitting.gp.start import Standard
 from eigengap.linalg import Array
-from eigengap.memory import require_memory
-from eigengap.models.gaussian_process import GaussianProcesses
-from eigengap.models.gp_kernels import LatentKernel
-from eigengap.models.posterior import Posterior
+from eigengap.models.gaussian.posterior import Posterior
+from eigengap.models.gp.gaussian_process import GaussianProcesses
+from eigengap.models.gp.kernels import LatentKernel
+from eigengap.runtime.memory import require_memory
 from eigengap.sources.base import Source
 from eigengap.sources.frames import like
 from eigengap.sources.wording import column

@@ -20,7 +20,6 @@ from sklearn.utils.validation import (
 )
 
 from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._distances import METRICS
 from eigengap.estimators._features import (
     as_fitted,
     check_features,
@@ -28,11 +27,11 @@ from eigengap.estimators._features import (
     require_names,
 )
 from eigengap.estimators._imputing import imputing_model
-from eigengap.estimators._neighbours import Neighbours, Search
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import warn_of_empty_rows, whole_table
 from eigengap.estimators.ppca import PPCA
-from eigengap.fitting.neighbourhood import (
+from eigengap.fitting.graph.distances import METRICS
+from eigengap.fitting.graph.neighbourhood import (
     DisconnectedError,
     Symmetry,
     bridged,
@@ -40,7 +39,8 @@ from eigengap.fitting.neighbourhood import (
     in_words,
     undirected,
 )
-from eigengap.fitting.pairs import (
+from eigengap.fitting.graph.neighbours import Neighbours, Search
+from eigengap.fitting.graph.pairs import (
     Labels,
     distance_matrix,
     new_distances,
@@ -49,13 +49,13 @@ from eigengap.fitting.pairs import (
     refuse_spread,
 )
 from eigengap.linalg import Array
-from eigengap.memory import require_memory
-from eigengap.models.graph import Graph
+from eigengap.models.maps.graph import Graph
+from eigengap.runtime.memory import require_memory
+from eigengap.runtime.warnings import warn
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Source
 from eigengap.sources.sentinels import warn_of_codes
-from eigengap.warn import warn
 
 Disconnected = Literal["bridge", "error"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from eigengap.fitting.network_fit import AutoencoderFit, AutoencoderOptions
+from eigengap.fitting.autoencoder.fit import AutoencoderFit, AutoencoderOptions
 from eigengap.linalg import Array
+from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
-from eigengap.warn import warn
 
 NOTHING = 0.999  # loss, in units of that of the columns' means, from which on nothing is left
 

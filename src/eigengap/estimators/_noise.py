@@ -12,16 +12,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import LinearGaussianEstimator
-from eigengap.fitting.gaussian_em import StudentRows
-from eigengap.fitting.typical_columns import typical_columns
+from eigengap.fitting.gaussian.problem import StudentRows
+from eigengap.fitting.gaussian.robust_scale import typical_columns
 from eigengap.linalg import Array
-from eigengap.models.student import StudentLinearGaussian
+from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.persistence.checkpoint import FileKeeper
+from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
 from eigengap.sources.wording import column
+from eigengap.statistics.expected.student import least_degrees
 from eigengap.statistics.moments import ColumnMoments
-from eigengap.statistics.student import least_degrees
-from eigengap.warn import warn
 
 NO_VARIANCE = 2.0  # degrees of freedom up to which a t density has none
 SAMPLED = 1000  # rows that skewness is judged by

@@ -22,18 +22,18 @@ from eigengap.estimators._base import (
     warn_of_units,
 )
 from eigengap.estimators._features import check_features, keep_features
-from eigengap.fitting.gaussian_em import GaussianFit
-from eigengap.fitting.online import Stream, complete, taken_in, together
-from eigengap.fitting.online_em import Asked
-from eigengap.fitting.online_rows import StreamedRows
+from eigengap.fitting.gaussian.problem import GaussianFit
+from eigengap.fitting.online.em import Asked
+from eigengap.fitting.online.rows import StreamedRows
+from eigengap.fitting.online.stream import Stream, complete, taken_in, together
 from eigengap.linalg import Array
-from eigengap.rank import RankChoice
+from eigengap.runtime.warnings import Told, listening, silence, warn
+from eigengap.selection.rank import RankChoice
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Block, Source, require_frequencies, require_unique
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.moments import ColumnMoments
-from eigengap.warn import Told, listening, silence, warn
 
 # What a fit leaves behind; after partial_fit each is made when it is first asked for.
 SOLVED = frozenset(

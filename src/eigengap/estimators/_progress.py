@@ -16,7 +16,7 @@ from typing import TextIO
 
 import numpy as np
 
-from eigengap.fitting.loop import Keeper, Progress, Silent, Watch
+from eigengap.fitting.optimise.loop import Keeper, Progress, Silent, Watch
 
 INTERVAL = 0.1  # seconds between two updates
 PULSE = 1.0  # seconds after which a line is rewritten though no step has ended
@@ -30,7 +30,7 @@ class ProgressLine:
     """Rewrites one line on a terminal; elsewhere prints one line at the end of a fit.
 
     On a terminal a thread keeps the clock going while a step takes long. `keeper` is carried to the
-    loop (`fitting.loop.keeper_of`).
+    loop (`fitting.optimise.loop.keeper_of`).
     """
 
     def __init__(

@@ -7,10 +7,10 @@ from numbers import Integral
 
 import numpy as np
 
-from eigengap.fitting.gaussian_em import GaussianFit
-from eigengap.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
+from eigengap.fitting.gaussian.problem import GaussianFit
+from eigengap.runtime.warnings import warn
+from eigengap.selection.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
 from eigengap.sources.base import Source
-from eigengap.warn import warn
 
 LOOSE = 1e-3  # tolerance of the fits that only compare ranks
 

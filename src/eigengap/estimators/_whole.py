@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.memory import free_memory
+from eigengap.runtime.memory import free_memory
+from eigengap.runtime.warnings import warn
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
-from eigengap.warn import warn
 
 SHARE = 0.1  # of the free memory that drawn rows may take
 MOST_DRAWN = 20_000

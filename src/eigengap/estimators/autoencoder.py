@@ -26,14 +26,14 @@ from eigengap.estimators._network import (
 )
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
-from eigengap.fitting.network_fit import AUTO_RATE, AutoencoderOptions
+from eigengap.fitting.autoencoder.fit import AUTO_RATE, AutoencoderOptions
 from eigengap.linalg import Array
-from eigengap.models.network import ACTIVATIONS, Network
+from eigengap.models.network.autoencoder import ACTIVATIONS, Network
+from eigengap.runtime.warnings import warn
 from eigengap.sources import as_source
 from eigengap.sources.base import Block, Source
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.moments import rows_are_equal
-from eigengap.warn import warn
 
 
 class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):

@@ -21,14 +21,14 @@ from eigengap.estimators._base import (
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._latents import decoded
 from eigengap.estimators._rank import require_rank
-from eigengap.fitting.bayesian import BayesianFit, fit_bayesian
-from eigengap.fitting.gaussian_em import GaussianFit, Noise
+from eigengap.fitting.gaussian.bayesian import BayesianFit, fit_bayesian
+from eigengap.fitting.gaussian.problem import GaussianFit, Noise
 from eigengap.linalg import Array
-from eigengap.models.bayesian import BayesianLinearGaussian
+from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
 from eigengap.persistence.checkpoint import FileKeeper
+from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
-from eigengap.statistics.variational import Prior
-from eigengap.warn import warn
+from eigengap.statistics.expected.variational import Prior
 
 _PRECISION = [Interval(Real, 0, None, closed="neither")]
 
@@ -106,7 +106,8 @@ class BayesianPCA(LinearGaussianEstimator):
     Notes
     -----
     The bound never falls, also where a component is removed: that happens only if it is no lower
-    without it. Densities and intervals: see `eigengap.models.bayesian` for what is exact in them.
+    without it. Densities and intervals: see `eigengap.models.gaussian.bayesian` for what is exact
+    in them.
 
     Examples
     --------

@@ -20,15 +20,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged
 from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._distances import BLOCK_BYTES, METRICS, Metric, RowDistances, as_rows
 from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
 from eigengap.estimators._whole import warn_of_empty_rows, whole_table
-from eigengap.fitting.gaussian_em import EMOptions
-from eigengap.fitting.mds import (
+from eigengap.fitting.eigen.signed_spectrum import SignedSpectrum
+from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.fitting.graph.distances import BLOCK_BYTES, METRICS, Metric, RowDistances, as_rows
+from eigengap.fitting.graph.mds import (
     Dimensions,
     ScalingFit,
     coordinates,
@@ -39,31 +41,29 @@ from eigengap.fitting.mds import (
     require_scaling,
     stress,
 )
-from eigengap.fitting.pairs import (
+from eigengap.fitting.graph.pairs import (
     Labels,
     distance_matrix,
     gram_matrix,
     new_distances,
     refuse_gaps,
 )
-from eigengap.fitting.ppca import fit_ppca
-from eigengap.fitting.signed_spectrum import SignedSpectrum
 from eigengap.linalg import Array
-from eigengap.models.affine import AffineMap
-from eigengap.models.distances import (
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.maps.affine import AffineMap
+from eigengap.models.maps.distances import (
     AdditiveConstant,
     GowerMap,
     Kind,
     gram_distances,
     inner_products,
 )
-from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.runtime.warnings import warn
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Block, Source, require_frequencies
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column
-from eigengap.warn import warn
 
 PAIRS = ("precomputed", "gram")
 FEW_DIGITS = 0.01  # bound on the error of an eigenvalue, relative to it, from which on it is told

@@ -30,23 +30,23 @@ from eigengap.estimators._base import (
 from eigengap.estimators._density import CONSTRAINTS, density, has_density, warnings_about
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._notebook import Shown
-from eigengap.estimators._prediction_rank import (
+from eigengap.estimators._rank import LOOSE
+from eigengap.estimators._whole import all_rows
+from eigengap.estimators.ppca import PPCA
+from eigengap.linalg import Array
+from eigengap.runtime.warnings import warn
+from eigengap.selection.inner_fits import fit_rows
+from eigengap.selection.prediction_rank import (
     FOLDS,
     SEARCH_STEPS,
     best,
     folds_by_content,
     search,
 )
-from eigengap.estimators._rank import LOOSE
-from eigengap.estimators._whole import all_rows
-from eigengap.estimators.ppca import PPCA
-from eigengap.inner_fits import fit_rows
-from eigengap.linalg import Array
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Rows, Source
 from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
 from eigengap.sources.wording import column, show
-from eigengap.warn import warn
 
 METHODS = ["fit", "score_samples"]
 FEWEST_FOR_NOISE = 3  # rows: two lie on a line

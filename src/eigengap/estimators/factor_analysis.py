@@ -26,19 +26,19 @@ from eigengap.estimators._latents import decoded
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
-from eigengap.fitting.factor import fit_factor_analysis
-from eigengap.fitting.gaussian_em import GaussianFit
-from eigengap.fitting.loop import silenced
-from eigengap.fitting.rotation import METHODS, Method, rotate
+from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.problem import GaussianFit
+from eigengap.fitting.gaussian.rotation import METHODS, Method, rotate
+from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
-from eigengap.models.information import Noise
-from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.models.posterior import Posterior
+from eigengap.models.gaussian.information import Noise
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.posterior import Posterior
 from eigengap.persistence.checkpoint import FileKeeper
-from eigengap.rank import most_factors
+from eigengap.runtime.warnings import warn
+from eigengap.selection.rank import most_factors
 from eigengap.sources.base import Source
 from eigengap.statistics.moments import ColumnMoments
-from eigengap.warn import warn
 
 
 class HeywoodWarning(NoiseFloorWarning):

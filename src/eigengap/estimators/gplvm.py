@@ -19,10 +19,14 @@ from eigengap.estimators._gplvm_rows import PlacesRows, dense
 from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._whole import whole_table
-from eigengap.fitting.back_constraint import Kind, back_constraint
-from eigengap.fitting.cell_noise import noise_of_cells
-from eigengap.fitting.dual_ppca import fit_linear
-from eigengap.fitting.gplvm_start import (
+from eigengap.fitting.eigen.range import refuse_out_of_range
+from eigengap.fitting.gaussian.cell_noise import noise_of_cells
+from eigengap.fitting.gp.back_constraint import Kind, back_constraint
+from eigengap.fitting.gp.column_patterns import SeenColumns, seen_columns
+from eigengap.fitting.gp.dual_ppca import fit_linear
+from eigengap.fitting.gp.duplicate_rows import equal_rows
+from eigengap.fitting.gp.latent_fit import LatentFit, Start
+from eigengap.fitting.gp.start import (
     Standard,
     chosen_points,
     perturbed,
@@ -30,16 +34,12 @@ from eigengap.fitting.gplvm_start import (
     standardise,
     to_unit_variance,
 )
-from eigengap.fitting.known_rows import equal_rows
-from eigengap.fitting.latent_fit import LatentFit, Start
-from eigengap.fitting.range import refuse_out_of_range
-from eigengap.fitting.seen_columns import SeenColumns, seen_columns
 from eigengap.linalg import Array
-from eigengap.memory import require_memory, require_pairs
-from eigengap.models.expected_gp_kernel import has_expectations
-from eigengap.models.gp_kernels import LatentKernel, Linear, kernel_of
+from eigengap.models.gp.expected import has_expectations
+from eigengap.models.gp.kernels import LatentKernel, Linear, kernel_of
+from eigengap.runtime.memory import require_memory, require_pairs
+from eigengap.runtime.warnings import warn
 from eigengap.sources.sentinels import warn_of_codes
-from eigengap.warn import warn
 
 EXACT_ROWS = 500  # up to which method="auto" takes all pairs
 EXACT_WORK = 8.0 * EXACT_ROWS**3  # of rows^3 times patterns of gaps
@@ -69,7 +69,7 @@ class GPLVM(PlacesRows):
         relevance (`relevance_`), most clearly with method="bayesian".
     kernel : str or LatentKernel, default="rbf"
         "linear", "rbf", "matern32", "matern52", a sum such as "rbf+linear", or values of
-        `eigengap.models.gp_kernels`, which add with +; their parameters are where the fit starts.
+        `eigengap.models.gp.kernels`, which add with +; their parameters are where the fit starts.
         Every latent dimension has its own length scale.
     method : {"auto", "exact", "bayesian"}, default="auto"
         "exact" finds the latents of highest likelihood from all pairs of rows; "bayesian" a

@@ -21,26 +21,26 @@ from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators.pca import PCA
-from eigengap.fitting.gaussian_em import GaussianFit
-from eigengap.fitting.ica import ICAOptions, RotationFit, fit_rotation, in_order
-from eigengap.fitting.ica_whitening import (
+from eigengap.fitting.gaussian.problem import GaussianFit
+from eigengap.fitting.ica.fit import ICAOptions, RotationFit, fit_rotation, in_order
+from eigengap.fitting.ica.whitening import (
     Whitening,
     no_whitening,
     pca_whitening,
     ppca_whitening,
     white_scores,
 )
-from eigengap.fitting.loop import Trace
+from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array
-from eigengap.models.affine import AffineMap
-from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.maps.affine import AffineMap
+from eigengap.runtime.warnings import warn
 from eigengap.sources import as_source
 from eigengap.sources.base import Block, Source, require_frequencies
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.nonlinearity import Cube, Gauss, Given, LogCosh, Nonlinearity
 from eigengap.statistics.score_moments import SecondMoment
-from eigengap.warn import warn
 
 GAPS_AS_THEY_ARE = (
     "whiten=False takes rows as they are, and a gap has no value: fill the gaps first (PPCA and "

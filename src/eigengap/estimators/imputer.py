@@ -21,13 +21,14 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from eigengap.estimators._auto_models import AutoModels
 from eigengap.estimators._base import FewCellsWarning, NoiseFloorWarning, require_count, warn_of_few
 from eigengap.estimators._features import keep_features, source_of_new
-from eigengap.estimators._held_out import HeldOut, Search
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
-from eigengap.fitting.range import refuse_overflow
-from eigengap.imputation import ImputationChoice, Trial
-from eigengap.inner_fits import Names, fit_rows
+from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.linalg import Array
+from eigengap.runtime.warnings import without
+from eigengap.selection.held_out import HeldOut, Search
+from eigengap.selection.imputation import ImputationChoice, Trial
+from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.sources.base import Source
 from eigengap.sources.checks import resolve_columns
 from eigengap.sources.frames import library_of, like
@@ -35,7 +36,6 @@ from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
 from eigengap.sources.typed import boolean_columns, typed_like, whole_columns, with_new_columns
 from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnMoments
-from eigengap.warn import without
 
 PIECE_CELLS = 1 << 17  # of fills that are rounded and clipped together
 CARE = 4  # times as many cells are hidden where the search is to be thorough

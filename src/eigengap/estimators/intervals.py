@@ -19,20 +19,20 @@ from eigengap.estimators._whole import all_rows
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.pca import PCA
 from eigengap.estimators.ppca import PPCA
-from eigengap.fitting.alignment import ALIGNMENTS, Align, Aligned, onto
-from eigengap.fitting.asymptotics import standard_errors
-from eigengap.fitting.bootstrap import generators, resampled, spread
-from eigengap.fitting.rotation import rotate
-from eigengap.inner_fits import fit_rows
-from eigengap.intervals import Interval, Intervals, noise_bias, student_quantile
+from eigengap.fitting.gaussian.rotation import rotate
+from eigengap.inference.alignment import ALIGNMENTS, Align, Aligned, onto
+from eigengap.inference.asymptotics import standard_errors
+from eigengap.inference.bootstrap import generators, resampled, spread
+from eigengap.inference.intervals import Interval, Intervals, noise_bias, student_quantile
 from eigengap.linalg import Array
-from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.runtime.threads import in_threads
+from eigengap.runtime.warnings import silence
+from eigengap.selection.inner_fits import fit_rows
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Source
-from eigengap.sources.rescaled import Rescaled
+from eigengap.sources.derived.rescaled import Rescaled
 from eigengap.statistics.moments import ColumnMoments
-from eigengap.threads import in_threads
-from eigengap.warn import silence
 
 Method = Literal["bootstrap", "parametric", "asymptotic"]
 METHODS: tuple[Method, ...] = ("bootstrap", "parametric", "asymptotic")

@@ -14,7 +14,6 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._distances import Metric
 from eigengap.estimators._features import as_fitted
 from eigengap.estimators._manifold import (
     GRAPH_CONSTRAINTS,
@@ -22,8 +21,8 @@ from eigengap.estimators._manifold import (
     DisconnectedWarning,
     GraphEstimator,
 )
-from eigengap.estimators._neighbours import scikit_learn_search
-from eigengap.fitting.geodesics import (
+from eigengap.fitting.graph.distances import Metric
+from eigengap.fitting.graph.geodesics import (
     Method,
     geodesics,
     paths_to,
@@ -31,21 +30,22 @@ from eigengap.fitting.geodesics import (
     require_paths,
     spread_out,
 )
-from eigengap.fitting.isomap import (
+from eigengap.fitting.graph.isomap import (
     IsomapFit,
     fit_on_landmarks,
     fit_pairs,
     residual_variances,
 )
-from eigengap.fitting.laplacian_given import is_sparse
-from eigengap.fitting.laplacian_stored import stored_distances
-from eigengap.fitting.neighbourhood import DisconnectedError
-from eigengap.fitting.pairs import LARGEST, refuse_range
+from eigengap.fitting.graph.neighbourhood import DisconnectedError
+from eigengap.fitting.graph.neighbours import scikit_learn_search
+from eigengap.fitting.graph.pairs import LARGEST, refuse_range
+from eigengap.fitting.laplacian.given import is_sparse
+from eigengap.fitting.laplacian.stored import stored_distances
 from eigengap.linalg import Array
-from eigengap.models.geodesic import GeodesicMap
-from eigengap.models.graph import Graph
+from eigengap.models.maps.geodesic import GeodesicMap
+from eigengap.models.maps.graph import Graph
+from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
-from eigengap.warn import warn
 
 MANY = 5_000  # rows beyond which landmarks="auto" takes landmarks
 AUTO = 100  # of them, and

@@ -21,8 +21,9 @@ from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
-from eigengap.fitting.bandwidth import ROWS, held_out_gamma, median_gamma
-from eigengap.fitting.kernel import (
+from eigengap.fitting.eigen.range import refuse_out_of_range
+from eigengap.fitting.kernel.bandwidth import ROWS, held_out_gamma, median_gamma
+from eigengap.fitting.kernel.fit import (
     Convention,
     KernelFit,
     Scaling,
@@ -32,34 +33,33 @@ from eigengap.fitting.kernel import (
     require_kernel_matrix,
     require_no_gaps,
 )
-from eigengap.fitting.landmarks import (
+from eigengap.fitting.kernel.landmarks import (
     Choice,
     choose_landmarks,
     fit_in_feature_space,
     fit_on_landmarks,
     with_eigenvectors,
 )
-from eigengap.fitting.preimage import (
+from eigengap.fitting.kernel.preimage import (
     RidgePreimage,
     fit_ridge,
     fit_ridge_on_landmarks,
     fixed_points,
     has_fixed_point,
 )
-from eigengap.fitting.range import refuse_out_of_range
 from eigengap.linalg import Array
 from eigengap.models import kernels
-from eigengap.models.expected_kernel import ExpectedKernel
-from eigengap.models.kernels import Kernel
-from eigengap.models.landmark import LandmarkMap
-from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.rank.spectral import largest_eigengap
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.kernels.expected import ExpectedKernel
+from eigengap.models.kernels.functions import Kernel, dense
+from eigengap.models.maps.landmark import LandmarkMap
+from eigengap.runtime.warnings import warn
+from eigengap.selection.rank.spectral import largest_eigengap
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Source
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.spectrum import Spectrum
-from eigengap.warn import warn
 
 NAMES = {"linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", "precomputed"}
 WIDTHS = ("rbf", "laplacian")  # kernels of a distance, which have b, c and a bandwidth
@@ -611,7 +611,7 @@ callable or Kernel, default="linear"
         rows = source.collect()
         if self._gap_model is not None:
             rows = self._gap_model.conditional_mean(rows)
-        rows = kernels.dense(rows)
+        rows = dense(rows)
         scores = self.model_.forward(source.collect(), self.n_jobs)
         return fit_ridge(rows, scores, kernel, float(self.alpha), source.weight)
 
@@ -682,7 +682,7 @@ def _some_rows(source: Source, rng: np.random.Generator) -> tuple[Array, Array |
     """Rows that tell the bandwidth, and their weights: all of a small table, a sample of others."""
     if source.seen().rows > ROWS:
         return source.sample(ROWS, rng), None  # drawn by their weights
-    return kernels.dense(source.collect()), source.weight
+    return dense(source.collect()), source.weight
 
 
 def _is_smooth(kernel: Any) -> bool:

@@ -20,13 +20,22 @@ from eigengap.estimators._manifold import (
     DisconnectedWarning,
     GraphEstimator,
 )
-from eigengap.estimators._neighbours import Neighbours, Search
-from eigengap.fitting.kernel import pair_matrix
-from eigengap.fitting.laplacian import NEIGHBOURS, Laplacian, LaplacianFit, Solver, fit_laplacian
-from eigengap.fitting.laplacian_bridge import as_graph, joined
-from eigengap.fitting.laplacian_given import affinity_matrix, is_sparse, new_affinities, shares_of
-from eigengap.fitting.laplacian_known import as_filled_before, found_among, prints
-from eigengap.fitting.laplacian_stored import (
+from eigengap.fitting.eigen.smallest import ANGLE
+from eigengap.fitting.graph.neighbourhood import DisconnectedError, copies_in_words, in_words
+from eigengap.fitting.graph.neighbours import Neighbours, Search
+from eigengap.fitting.graph.pairs import new_distances, refuse_large
+from eigengap.fitting.kernel.fit import pair_matrix
+from eigengap.fitting.laplacian.bridge import as_graph, joined
+from eigengap.fitting.laplacian.fit import (
+    NEIGHBOURS,
+    Laplacian,
+    LaplacianFit,
+    Solver,
+    fit_laplacian,
+)
+from eigengap.fitting.laplacian.given import affinity_matrix, is_sparse, new_affinities, shares_of
+from eigengap.fitting.laplacian.known import as_filled_before, found_among, prints
+from eigengap.fitting.laplacian.stored import (
     coinciding,
     nearest_stored,
     require_finite,
@@ -34,23 +43,20 @@ from eigengap.fitting.laplacian_stored import (
     within,
     without_diagonal,
 )
-from eigengap.fitting.laplacian_weights import (
+from eigengap.fitting.laplacian.weights import (
     Bandwidth,
     EdgeWeights,
     Sharing,
     kernel_shares,
 )
-from eigengap.fitting.neighbourhood import DisconnectedError, copies_in_words, in_words
-from eigengap.fitting.pairs import new_distances, refuse_large
-from eigengap.fitting.smallest import ANGLE
 from eigengap.linalg import Array
-from eigengap.memory import require_memory, require_pairs
-from eigengap.models.eigenmap import Eigenmap
-from eigengap.models.kernels import RBF
+from eigengap.models.kernels.functions import RBF
+from eigengap.models.maps.eigenmap import Eigenmap
+from eigengap.runtime.memory import require_memory, require_pairs
+from eigengap.runtime.warnings import warn
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Source
 from eigengap.statistics.moments import rows_are_equal
-from eigengap.warn import warn
 
 GIVEN = ("precomputed", "precomputed_nearest_neighbors")
 OF_NEIGHBOURS = ("nearest_neighbors", "precomputed_nearest_neighbors")

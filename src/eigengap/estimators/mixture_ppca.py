@@ -36,8 +36,8 @@ from eigengap.estimators._checkpoint import (
 from eigengap.estimators._features import keep_features, like_input, source_of_new
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
-from eigengap.fitting.gaussian_em import Noise
-from eigengap.fitting.mixture import (
+from eigengap.fitting.gaussian.problem import Noise
+from eigengap.fitting.mixture.fit import (
     MixtureFit,
     MixtureOptions,
     evidence_of_components,
@@ -45,18 +45,18 @@ from eigengap.fitting.mixture import (
     n_parameters,
 )
 from eigengap.linalg import Array
-from eigengap.models.information import Evidence
-from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.models.mixture import MixtureOfLinearGaussians, MixturePosterior
-from eigengap.models.mixture_predictive import MixturePredictive
+from eigengap.models.gaussian.information import Evidence
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, MixturePosterior
+from eigengap.models.gaussian.mixture_predictive import MixturePredictive
 from eigengap.persistence.checkpoint import FileKeeper
+from eigengap.runtime.warnings import warn
 from eigengap.sources import as_source
 from eigengap.sources.base import Source, require_frequencies
-from eigengap.sources.rescaled import Rescaled
+from eigengap.sources.derived.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments
-from eigengap.warn import warn
 
 
 class DroppedComponentWarning(UserWarning):

@@ -21,17 +21,17 @@ from eigengap.estimators._features import keep_features, like_input, source_of_n
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.linalg import Array
-from eigengap.models import novelty
-from eigengap.models.linear_gaussian import LinearGaussian, SingularModelError
-from eigengap.models.novelty import Distances, Name
-from eigengap.models.reference import Reference
-from eigengap.models.student import StudentLinearGaussian
+from eigengap.models.gaussian import novelty
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian, SingularModelError
+from eigengap.models.gaussian.novelty import Distances, Name
+from eigengap.models.gaussian.reference import Reference
+from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.sources import as_source
 from eigengap.sources.base import Source
 from eigengap.sources.checks import missing_codes
 from eigengap.sources.frames import library_of
 from eigengap.sources.wording import column, show
-from eigengap.statistics.noise_ratio import NoiseRatio
+from eigengap.statistics.expected.noise_ratio import NoiseRatio
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,13 +145,13 @@ class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
     With known parameters D2, T2 and SPE are chi-squared, exactly. Here the parameters come from the
     data, which makes new rows look odder than they are: at 50 x 20 with 5 factors 26 % of ordinary
     new rows have a chi-squared p-value below 0.05. p-values are therefore those of F laws
-    (`eigengap.models.reference`): from 30 rows on, complete or with 30 % of the cells missing, 4 to
-    6 % of ordinary new rows have p < 0.05, and 8 to 9 % where rows show hardly more cells than
-    there are components (benchmarks/novelty.py). With a noise variance for each column that holds
-    for tables longer than wide: 10 to 12 % lie below 0.05 at 40 x 40, 30 x 60 and 50 x 100, where
-    PPCA has 4 to 7 %. The rows of the fit itself look more ordinary than
-    new ones: expect fewer than alpha of them below alpha. Data that are not Gaussian have heavier
-    tails: on real tables 6 to 14 % of held-out rows lay below 0.05.
+    (`eigengap.models.gaussian.reference`): from 30 rows on, complete or with 30 % of the cells
+    missing, 4 to 6 % of ordinary new rows have p < 0.05, and 8 to 9 % where rows show hardly more
+    cells than there are components (benchmarks/novelty.py). With a noise variance for each column
+    that holds for tables longer than wide: 10 to 12 % lie below 0.05 at 40 x 40, 30 x 60 and 50 x
+    100, where PPCA has 4 to 7 %. The rows of the fit itself look more ordinary than new ones:
+    expect fewer than alpha of them below alpha. Data that are not Gaussian have heavier tails: on
+    real tables 6 to 14 % of held-out rows lay below 0.05.
 
     Odd rows in the training data widen the model and hide themselves. Where there may be more than
     a few, use FactorAnalysis(noise="student"): it is fitted to the bulk, and p-values are those of

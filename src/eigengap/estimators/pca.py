@@ -22,15 +22,15 @@ from eigengap.estimators._rank import (
     rank_from_fits,
     require_components,
 )
-from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
-from eigengap.fitting.krylov import ANGLE_TOLERANCE
-from eigengap.fitting.loop import silenced
-from eigengap.fitting.ppca import closed_form, fit_exact_spectrum, fit_ppca
+from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE
+from eigengap.fitting.gaussian.ppca import closed_form, fit_exact_spectrum, fit_ppca
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
+from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
 from eigengap.persistence.checkpoint import FileKeeper
-from eigengap.rank import automatic_rank, minka_rank
+from eigengap.runtime.warnings import warn
+from eigengap.selection.rank import automatic_rank, minka_rank
 from eigengap.sources.base import Block, Source
-from eigengap.warn import warn
 
 DEFAULT_TOL = 1e-6  # of the EM fit under gaps, where tol=0.0 asks for the default
 TRUNCATED = ("arpack", "randomized")  # solvers of a number of components known beforehand

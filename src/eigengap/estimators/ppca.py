@@ -17,14 +17,14 @@ from eigengap.estimators._latents import decoded
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, Fit, fit_reaching, rank_from_fits
-from eigengap.fitting.gaussian_em import GaussianFit
-from eigengap.fitting.loop import silenced
-from eigengap.fitting.pca import fit_pca
-from eigengap.fitting.ppca import Method, fit_ppca
+from eigengap.fitting.gaussian.pca import fit_pca
+from eigengap.fitting.gaussian.ppca import Method, fit_ppca
+from eigengap.fitting.gaussian.problem import GaussianFit
+from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
-from eigengap.models.information import Noise
+from eigengap.models.gaussian.information import Noise
 from eigengap.persistence.checkpoint import FileKeeper
-from eigengap.rank import RankChoice
+from eigengap.selection.rank import RankChoice
 from eigengap.sources.base import Source
 
 

@@ -19,18 +19,18 @@ from eigengap.estimators._base import FewCellsWarning, _on_dense, warn_of_few
 from eigengap.estimators._density import CONSTRAINTS, density, warnings_about
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._notebook import Shown
-from eigengap.estimators._prediction_rank import (
+from eigengap.estimators._rank import LOOSE
+from eigengap.estimators._whole import all_rows
+from eigengap.estimators.factor_analysis import HeywoodWarning
+from eigengap.linalg import Array
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.selection.inner_fits import Names, fit_rows
+from eigengap.selection.prediction_rank import (
     SEARCH_STEPS,
     Predict,
     best,
     prediction_errors,
 )
-from eigengap.estimators._rank import LOOSE
-from eigengap.estimators._whole import all_rows
-from eigengap.estimators.factor_analysis import HeywoodWarning
-from eigengap.inner_fits import Names, fit_rows
-from eigengap.linalg import Array
-from eigengap.models.linear_gaussian import LinearGaussian
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Rows

@@ -12,12 +12,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.blas import one_blas_thread
-from eigengap.estimators._local_weights import local_weights
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
-from eigengap.estimators._neighbours import Search
 from eigengap.estimators._progress import ProgressLine, watch_for
-from eigengap.fitting.structure import (
+from eigengap.fitting.graph.local_weights import local_weights
+from eigengap.fitting.graph.neighbours import Search
+from eigengap.fitting.sdp.structure import (
     Embedding,
     Kind,
     Structure,
@@ -26,12 +25,13 @@ from eigengap.fitting.structure import (
     require_structure,
     shares,
 )
-from eigengap.fitting.structure_adjacency import adjacency, looks_like_adjacency
-from eigengap.fitting.structure_gain import graph_gain, rows_gain
-from eigengap.fitting.structure_start import starts
+from eigengap.fitting.sdp.structure_adjacency import adjacency, looks_like_adjacency
+from eigengap.fitting.sdp.structure_gain import graph_gain, rows_gain
+from eigengap.fitting.sdp.structure_start import starts
 from eigengap.linalg import Array, sign_rule
+from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
-from eigengap.warn import warn
 
 HOPELESS = 0.9  # of the graph, that none of the starts from rows reached
 

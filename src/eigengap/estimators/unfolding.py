@@ -10,11 +10,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from eigengap.estimators._local_weights import around, local_weights
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
 from eigengap.estimators._progress import ProgressLine, watch_for
-from eigengap.fitting.loop import Trace
-from eigengap.fitting.unfolding import (
+from eigengap.fitting.graph.local_weights import around, local_weights
+from eigengap.fitting.optimise.loop import Trace
+from eigengap.fitting.sdp.unfolding import (
     MOST_COLUMNS,
     SPARE,
     Constraint,
@@ -22,15 +22,15 @@ from eigengap.fitting.unfolding import (
     require_unfolding,
     unfold,
 )
-from eigengap.fitting.unfolding_landmarks import (
+from eigengap.fitting.sdp.unfolding_landmarks import (
     choose_landmarks,
     reconstruction_basis,
     unfold_on_landmarks,
 )
 from eigengap.linalg import Array
-from eigengap.memory import require_memory
-from eigengap.models.graph import Graph
-from eigengap.warn import warn
+from eigengap.models.maps.graph import Graph
+from eigengap.runtime.memory import require_memory
+from eigengap.runtime.warnings import warn
 
 EXACT_ROWS = 20_000  # up to which landmarks="auto" places every row by itself
 AUTO_LANDMARKS = 300

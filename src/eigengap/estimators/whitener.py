@@ -19,8 +19,8 @@ from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import require_rank
-from eigengap.fitting.gaussian_em import EMOptions
-from eigengap.fitting.whitening import (
+from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.fitting.gaussian.whitening import (
     BY_COLUMN,
     METHODS,
     ROTATED,
@@ -32,14 +32,14 @@ from eigengap.fitting.whitening import (
     fit_whitening,
 )
 from eigengap.linalg import Array
-from eigengap.memory import require_memory
-from eigengap.rank import automatic_rank
+from eigengap.runtime.memory import require_memory
+from eigengap.runtime.warnings import warn
+from eigengap.selection.rank import automatic_rank
 from eigengap.sources import as_source
 from eigengap.sources.base import Block, Source
-from eigengap.sources.rescaled import Rescaled
+from eigengap.sources.derived.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
-from eigengap.warn import warn
 
 
 class RankDeficientWarning(UserWarning):

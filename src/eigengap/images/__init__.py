@@ -1,7 +1,7 @@
 """Pictures: noise removed, gaps filled, with standard deviations (003, "image processing")."""
 
 from eigengap.images.denoising import denoise_image
-from eigengap.images.files import read_image, write_image
+from eigengap.images.files.files import read_image, write_image
 from eigengap.images.inpainting import inpaint_image
 from eigengap.images.restored import Restored
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from eigengap.images.arguments import Settings, noise_of, relative, settings
 from eigengap.images.channels import Channels, own_channels
 from eigengap.images.filling import fill
+from eigengap.images.image import Picture, as_picture
+from eigengap.images.impulses import beyond_noise, put_back, tamed
 from eigengap.images.inpainting import as_it_is
 from eigengap.images.mixture import PatchMixture, fit_mixture, in_order, in_words, sample_rows
 from eigengap.images.noise import learned_noise, limits, unclipped
 from eigengap.images.patches import Canvas, Grid, patches_at
-from eigengap.images.picture import Picture, as_picture
 from eigengap.images.restored import Restored, mixture_of
-from eigengap.images.wild import beyond_noise, put_back, tamed
 from eigengap.linalg import Array
 
 LEARNED_FROM = 30_000  # patches at most

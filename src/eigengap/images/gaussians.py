@@ -22,10 +22,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.blas import one_blas_thread
 from eigengap.compiled.subsets import forms, solutions
 from eigengap.linalg import Array
-from eigengap.side_by_side import in_order
+from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.side_by_side import in_order
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]

@@ -8,10 +8,10 @@ import numpy as np
 
 from eigengap.images.arguments import noise_of, relative, settings
 from eigengap.images.filling import fill
-from eigengap.images.picture import Picture, as_picture
+from eigengap.images.image import Picture, as_picture
+from eigengap.images.impulses import beyond_range, put_back, tamed
 from eigengap.images.restored import Restored, mixture_of
 from eigengap.images.trials import FEWEST
-from eigengap.images.wild import beyond_range, put_back, tamed
 
 
 def inpaint_image(

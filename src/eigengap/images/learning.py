@@ -14,8 +14,7 @@ from math import log
 
 import numpy as np
 
-from eigengap.blas import one_blas_thread
-from eigengap.fitting.kmeans import kmeans
+from eigengap.fitting.mixture.kmeans import kmeans
 from eigengap.images.gaussians import (
     FEW,
     GappyPatches,
@@ -29,7 +28,8 @@ from eigengap.images.gaussians import (
     responsibilities,
 )
 from eigengap.linalg import Array
-from eigengap.rank.choose import choose_rank
+from eigengap.runtime.blas import one_blas_thread
+from eigengap.selection.rank.choose import choose_rank
 
 FIRST_STEPS = 6  # of the one Gaussian
 COORDINATES = 16  # leading axes in which k-means finds the first clusters

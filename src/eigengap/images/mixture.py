@@ -22,10 +22,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from eigengap.blas import one_blas_thread
-from eigengap.fitting.kmeans import kmeans
+from eigengap.fitting.mixture.kmeans import kmeans
 from eigengap.linalg import Array
-from eigengap.side_by_side import in_order as in_threads
+from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.side_by_side import in_order as in_threads
 
 Patches = NDArray[Any]  # (n, d), float32 or, where the noise is faint, float64
 

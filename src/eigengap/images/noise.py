@@ -30,10 +30,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from eigengap.blas import one_blas_thread
 from eigengap.images.mixture import sample_rows
 from eigengap.images.patches import Grid, patches_at
 from eigengap.linalg import Array
+from eigengap.runtime.blas import one_blas_thread
 
 Bools = NDArray[np.bool_]
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.gaussian_em import EMOptions
-from eigengap.fitting.range import refuse_overflow
-from eigengap.fitting.singular import SAFE, Matrix, Triplets, singular_triplets
+from eigengap.fitting.eigen.range import refuse_overflow
+from eigengap.fitting.eigen.singular import SAFE, Matrix, Triplets, singular_triplets
+from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
 from eigengap.matrices.arguments import require_rank, seed_of
 from eigengap.matrices.completion import (
@@ -20,12 +20,12 @@ from eigengap.matrices.completion import (
     complete_matrix,
     empty_rows_of_complete,
 )
-from eigengap.models.predictive import Predictive
-from eigengap.rank import RankChoice, automatic_rank
+from eigengap.models.gaussian.predictive import Predictive
+from eigengap.selection.rank import RankChoice, automatic_rank
 from eigengap.sources import as_source
 from eigengap.sources.base import Source
+from eigengap.sources.derived.rescaled import Rescaled
 from eigengap.sources.frames import like
-from eigengap.sources.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.moments import ColumnMoments
 

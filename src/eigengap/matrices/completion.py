@@ -1,8 +1,8 @@
 """Matrix completion through probabilistic PCA: a low-rank matrix from the seen cells alone.
 
 Ilin and Raiko (2010), "Practical approaches to principal component analysis in the presence of
-missing values", compare it with least squares, which overfits. The fit is `fitting.ppca`; here its
-expected rows W E[z | x] + mu are put into factors, and their errors are told.
+missing values", compare it with least squares, which overfits. The fit is `fitting.gaussian.ppca`;
+here its expected rows W E[z | x] + mu are put into factors, and their errors are told.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.evidence import evidence_of
-from eigengap.fitting.gaussian_em import EMOptions, GaussianFit
-from eigengap.fitting.ppca import fit_ppca
+from eigengap.fitting.gaussian.pattern import evidence_of
+from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.linalg import Array, sign_rule
 from eigengap.matrices.arguments import require_rank
-from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.models.predictive import Predictive
-from eigengap.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.predictive import Predictive
+from eigengap.runtime.warnings import warn
+from eigengap.selection.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
 from eigengap.sources.base import Block, Source
-from eigengap.warn import warn
 
 MANY_LOADINGS = 0.2  # a seen cell, of a wide matrix, from which on intervals are too narrow
 LOOSE = 1e-3  # tolerance of the fits that only compare ranks

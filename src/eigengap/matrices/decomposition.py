@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eigengap.fitting.singular import Matrix, Triplets, numerical_rank, singular_triplets
+from eigengap.fitting.eigen.singular import Matrix, Triplets, numerical_rank, singular_triplets
 from eigengap.linalg import Array
 from eigengap.matrices.arguments import matrix_of, relative_tolerance
 from eigengap.matrices.inverse_values import inverse_values

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from eigengap.linalg import Array
 from eigengap.matrices.decomposition import svd
-from eigengap.memory import require_memory
+from eigengap.runtime.memory import require_memory
 
 
 def pinv(

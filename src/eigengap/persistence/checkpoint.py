@@ -1,7 +1,7 @@
 """Checkpoints: a fit that was interrupted goes on where it was, to the same numbers.
 
-`fitting.loop` tells of every run of a fit; `FileKeeper` writes them to a file now and then, and
-gives them back to a later fit of the same model to the same data.
+`fitting.optimise.loop` tells of every run of a fit; `FileKeeper` writes them to a file now and
+then, and gives them back to a later fit of the same model to the same data.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.loop import Left, State, Steps, Trace
+from eigengap.fitting.optimise.loop import Left, State, Steps, Trace
 from eigengap.persistence.atomic import require_writable, sweep
 from eigengap.persistence.tensors import CorruptFileError, read_tensors, write_tensors
-from eigengap.printable import bare
-from eigengap.warn import warn
+from eigengap.runtime.printable import bare
+from eigengap.runtime.warnings import warn
 
 KIND = "checkpoint"
 EVERY = 30.0  # seconds
@@ -101,7 +101,7 @@ class _Run:
 
 
 class FileKeeper:
-    """Keeps the runs of one fit in a file (`fitting.loop.Keeper`).
+    """Keeps the runs of one fit in a file (`fitting.optimise.loop.Keeper`).
 
     `identity` says of which fit: a dict of JSON with the keys "estimator", "version", "parameters"
     and "data", the latter two dicts again.

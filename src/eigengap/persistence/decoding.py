@@ -170,7 +170,7 @@ class Decoder:
             raise MalformedError("a dict with keys that are none") from None
         if what == "dict":
             return found
-        from eigengap.rank.choice import ReadOnly
+        from eigengap.selection.rank.choice import ReadOnly
 
         return ReadOnly(found)
 

@@ -116,7 +116,10 @@ class Encoder:
             return self._series(value, where)
         if type(value) is dict:
             return {"is": "dict", "items": self._pairs(value, where)}
-        if (type(value).__module__, type(value).__name__) == ("eigengap.rank.choice", "ReadOnly"):
+        if (type(value).__module__, type(value).__name__) == (
+            "eigengap.selection.rank.choice",
+            "ReadOnly",
+        ):
             return {"is": "readonly", "items": self._pairs(dict(value), where)}
         if isinstance(value, PurePath):
             return {"is": "path", "path": str(value)}

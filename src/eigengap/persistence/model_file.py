@@ -23,7 +23,7 @@ from eigengap.persistence.tensors import (
     read_tensors,
     write_tensors,
 )
-from eigengap.printable import bare
+from eigengap.runtime.printable import bare
 
 KIND = "model"
 

@@ -22,9 +22,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.memory import require_memory
 from eigengap.persistence.atomic import write_atomically
-from eigengap.printable import bare
+from eigengap.runtime.memory import require_memory
+from eigengap.runtime.printable import bare
 
 FORMAT = 1
 KEY = "eigengap"  # of our text among those of the file

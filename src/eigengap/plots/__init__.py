@@ -9,19 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eigengap.plots.biplot_chart import biplot
-    from eigengap.plots.circle_chart import correlation_circle
-    from eigengap.plots.fill_charts import imputation
-    from eigengap.plots.gap_chart import missingness
-    from eigengap.plots.mixture_chart import mixture
-    from eigengap.plots.noise_edge import spectrum
-    from eigengap.plots.novelty_chart import novelty
-    from eigengap.plots.rank_curves import rank_criteria
-    from eigengap.plots.score_chart import scores
-    from eigengap.plots.spectra import scree
-    from eigengap.plots.step_chart import trace
+    from eigengap.plots.charts.biplot import biplot
+    from eigengap.plots.charts.circle import correlation_circle
+    from eigengap.plots.charts.imputed import imputation
+    from eigengap.plots.charts.missing import missingness
+    from eigengap.plots.charts.mixture import mixture
+    from eigengap.plots.charts.noise_edge import spectrum
+    from eigengap.plots.charts.novelty import novelty
+    from eigengap.plots.charts.rank_curves import rank_criteria
+    from eigengap.plots.charts.scores import scores
+    from eigengap.plots.charts.spectra import scree
+    from eigengap.plots.charts.steps import trace
+    from eigengap.plots.charts.variables import contributions, cos2
     from eigengap.plots.theme import save
-    from eigengap.plots.variable_charts import contributions, cos2
 
 __all__ = [
     "biplot",
@@ -41,20 +41,20 @@ __all__ = [
 ]
 
 _HOME = {
-    "biplot": "biplot_chart",
-    "contributions": "variable_charts",
-    "correlation_circle": "circle_chart",
-    "cos2": "variable_charts",
-    "imputation": "fill_charts",
-    "missingness": "gap_chart",
-    "mixture": "mixture_chart",
-    "novelty": "novelty_chart",
-    "rank_criteria": "rank_curves",
+    "biplot": "charts.biplot",
+    "contributions": "charts.variables",
+    "correlation_circle": "charts.circle",
+    "cos2": "charts.variables",
+    "imputation": "charts.imputed",
+    "missingness": "charts.missing",
+    "mixture": "charts.mixture",
+    "novelty": "charts.novelty",
+    "rank_criteria": "charts.rank_curves",
     "save": "theme",
-    "scores": "score_chart",
-    "scree": "spectra",
-    "spectrum": "noise_edge",
-    "trace": "step_chart",
+    "scores": "charts.scores",
+    "scree": "charts.spectra",
+    "spectrum": "charts.noise_edge",
+    "trace": "charts.steps",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eigengap.extras import MissingExtraError
+from eigengap.runtime.extras import MissingExtraError
 
 try:
     import altair as alt

@@ -8,27 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.reporting import (
-    components,
-    filling,
-    glance,
-    missing,
-    quality,
-    reproduce,
-    variables,
-)
-from eigengap.reporting.distances import distances_of
-from eigengap.reporting.look import Look
-from eigengap.reporting.page import page
-from eigengap.reporting.pipeline import colour_of, handed_over, is_pipeline, last_of
-from eigengap.reporting.reading import labels_of, read
-from eigengap.reporting.samples import chosen_colour, row_names, samples
-from eigengap.reporting.scores import scores_of
-from eigengap.reporting.section import Section
-from eigengap.reporting.subject import Subject
-from eigengap.reporting.variable_numbers import variables_of
+from eigengap.reporting.numbers.distances import distances_of
+from eigengap.reporting.numbers.look import Look
+from eigengap.reporting.numbers.pipeline import colour_of, handed_over, is_pipeline, last_of
+from eigengap.reporting.numbers.reading import labels_of, read
+from eigengap.reporting.numbers.subject import Subject
+from eigengap.reporting.numbers.variables import variables_of
+from eigengap.reporting.page.page import page
+from eigengap.reporting.sections import components, glance, missing, quality, reproduce, variables
+from eigengap.reporting.sections import imputation as filling
+from eigengap.reporting.sections.samples import chosen_colour, row_names, samples
+from eigengap.reporting.sections.scores import scores_of
+from eigengap.reporting.sections.section import Section
 from eigengap.reporting.words import clean, count, distinct
-from eigengap.warn import listening
+from eigengap.runtime.warnings import listening
 
 LONGEST_TITLE = 120
 

@@ -8,7 +8,7 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import Any, TypeVar
 
-from eigengap.warn import Told, listening, warn
+from eigengap.runtime.warnings import Told, listening, warn
 
 T = TypeVar("T")
 

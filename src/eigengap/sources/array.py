@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.sources.base import Block, Rows, SeenCells, empty_rows
-from eigengap.sources.blocked import BlockedSource, merge_stream
 from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
 from eigengap.sources.checks import (
     EXACT,
@@ -25,7 +24,8 @@ from eigengap.sources.checks import (
     tell_of_rounded,
     warn_of_rounded,
 )
-from eigengap.sources.drawn import dense_rows, least_keys, seed_of
+from eigengap.sources.derived.blocked import BlockedSource, merge_stream
+from eigengap.sources.derived.drawn import dense_rows, least_keys, seed_of
 from eigengap.sources.wording import show
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)

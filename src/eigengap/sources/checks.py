@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
+from eigengap.runtime.warnings import warn
 from eigengap.sources.wording import column, quote, show
-from eigengap.warn import warn
 
 CHUNK = 1 << 20  # bytes looked at together, so that temporaries stay in cache
 RESHAPE = (

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from eigengap.linalg import Array
+from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
 from eigengap.sources.cells import is_number
 from eigengap.sources.checks import as_weight, check_not_empty, missing_codes
 from eigengap.sources.fields.places import is_field, is_field_path
 from eigengap.sources.files.address import Address, find
-from eigengap.sources.files.csv_aside import Aside
+from eigengap.sources.files.csv.aside import Aside
 from eigengap.sources.files.formats import KNOWN, format_of
 from eigengap.sources.reader import Reader, UnreadableError
 from eigengap.sources.stream import StreamSource
 from eigengap.sources.wording import quote, whole
-from eigengap.warn import warn
 
 __all__ = ["open_source"]
 
@@ -203,7 +203,7 @@ def _require_rows(reader: Reader) -> None:
 def _of_kind(kind: str, compression: str | None, address: Address, how: _How) -> Reader:
     path, member, columns = address.path, address.member, how.columns
     if kind == "csv":
-        from eigengap.sources.files.csv_reader import CsvReader
+        from eigengap.sources.files.csv.reader import CsvReader
 
         return CsvReader(path, columns, how.texts, compression, how.aside)
     if kind == "parquet":

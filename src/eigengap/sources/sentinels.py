@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
+from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Block, Source
 from eigengap.sources.wording import column
-from eigengap.warn import warn
 
 SAMPLE_ROWS = 1000  # a code in a hundredth of the rows is in them but for one chance in 20 000
 SAMPLE_CELLS = 2_000_000  # fewer rows where there are many columns, but not fewer than:

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap import memory
-from eigengap.blas import sharing
 from eigengap.linalg import Array
-from eigengap.memory import free_memory, require_memory
-from eigengap.side_by_side import in_order
+from eigengap.runtime import memory
+from eigengap.runtime.blas import sharing
+from eigengap.runtime.memory import free_memory, require_memory
+from eigengap.runtime.side_by_side import in_order
 from eigengap.sources.ahead import ahead
 from eigengap.sources.base import Block, Source, without_empty
-from eigengap.sources.blocked import BlockedSource, merge_stream, stacked
 from eigengap.sources.checks import (
     InfiniteCellError,
     check_not_empty,
@@ -29,7 +28,8 @@ from eigengap.sources.checks import (
     warn_of_rounded,
     with_gaps_for,
 )
-from eigengap.sources.memo import MemoisedSource, Several
+from eigengap.sources.derived.blocked import BlockedSource, merge_stream, stacked
+from eigengap.sources.derived.memo import MemoisedSource, Several
 from eigengap.sources.reader import Reader, UnreadableError
 from eigengap.sources.wording import whole
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.runtime.warnings import Told, listening, warn
 from eigengap.sources import as_source
 from eigengap.sources.array import dense_to_float
 from eigengap.sources.base import Block, Source
 from eigengap.sources.frames import frame_to_float, library_of
 from eigengap.sources.sinks import open_sink
-from eigengap.warn import Told, listening, warn
 
 SD = "_sd"  # what is added to the name of a column for its standard deviation
 

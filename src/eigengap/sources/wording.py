@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eigengap.printable import bare
+from eigengap.runtime.printable import bare
 
 LONGEST = 60  # characters of a name or value that a message shows
 

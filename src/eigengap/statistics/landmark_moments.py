@@ -13,14 +13,14 @@ from typing import Self
 
 import numpy as np
 
-from eigengap.blas import one_blas_thread
-from eigengap.compiled.threads import workers_for
 from eigengap.linalg import Array
-from eigengap.models.kernels import Kernel, Rows
-from eigengap.models.landmark import row_pieces
+from eigengap.models.kernels.functions import Kernel, Rows
+from eigengap.models.maps.landmark import row_pieces
+from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.columns import workers_for
+from eigengap.runtime.threads import in_threads
 from eigengap.sources.base import Block, merge_tree
 from eigengap.statistics.moments import Moments
-from eigengap.threads import in_threads
 
 GROUPS = 16  # of pieces of a block, whatever the number of threads: the sums are then the same
 

@@ -15,7 +15,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.models.seen_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import SeenRows
 from eigengap.sources.base import Block
 
 Labels = NDArray[np.intp]

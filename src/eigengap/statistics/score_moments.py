@@ -5,7 +5,7 @@ With y = R z, g the nonlinearity and the sums over rows weighted,
     cross_ij = E[g(y_i) y_j],   slope_i = E[g'(y_i)],   spread_ij = E[g'(y_i) y_j^2],
 
 from which follow the relative gradient, the fixed-point step and the curvature along the rotation
-of every pair of components (`fitting.ica_steps`). They merge by addition. Rows go by in pieces that
+of every pair of components (`fitting.ica.steps`). They merge by addition. Rows go by in pieces that
 stay in the cache, so that scores are read once and nothing of the size of the data is written.
 """
 
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from eigengap.linalg import Array
+from eigengap.runtime.threads import in_threads
 from eigengap.statistics.nonlinearity import Nonlinearity
-from eigengap.threads import in_threads
 
 PIECE_BYTES = 1 << 18  # of scores at a time: these, g and g' stay in the second-level cache
 ROWS_A_THREAD = 8192  # rows that are summed together, whatever the number of threads

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eigengap.linalg import Array
-from eigengap.models.seen_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import SeenRows
 
 
 @dataclass(frozen=True, eq=False)

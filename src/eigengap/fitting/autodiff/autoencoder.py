@@ -24,17 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.blas import one_blas_thread
-from eigengap.extras import MissingExtraError
 from eigengap.fitting.autodiff.adam import Adam
 from eigengap.fitting.autodiff.engine import double_precision
-from eigengap.fitting.lbfgs import minimise
-from eigengap.fitting.loop import Progress, State, Step, Trace, iterate
-from eigengap.fitting.network_fit import AutoencoderFit, AutoencoderOptions
-from eigengap.fitting.network_memory import polish_fits, require_network
-from eigengap.fitting.network_moments import CodeMoments, InputMoments, SeenWeight, White
-from eigengap.fitting.network_monitor import Monitor
-from eigengap.fitting.network_rows import (
+from eigengap.fitting.autoencoder.fit import AutoencoderFit, AutoencoderOptions
+from eigengap.fitting.autoencoder.memory import polish_fits, require_network
+from eigengap.fitting.autoencoder.moments import CodeMoments, InputMoments, SeenWeight, White
+from eigengap.fitting.autoencoder.monitor import Monitor
+from eigengap.fitting.autoencoder.rows import (
     HeldOut,
     StandardBlock,
     TrainingBlocks,
@@ -44,11 +40,21 @@ from eigengap.fitting.network_rows import (
     shown_cells,
     shuffled_batches,
 )
-from eigengap.fitting.network_standard import Standard
-from eigengap.fitting.network_start import principal_axes, principal_weights, random_weights
+from eigengap.fitting.autoencoder.standard import Standard
+from eigengap.fitting.autoencoder.start import principal_axes, principal_weights, random_weights
+from eigengap.fitting.optimise.lbfgs import minimise
+from eigengap.fitting.optimise.loop import Progress, State, Step, Trace, iterate
 from eigengap.linalg import Array
-from eigengap.models.network import Architecture, Network, codes, penalty, reconstructions
-from eigengap.side_by_side import in_turn
+from eigengap.models.network.autoencoder import (
+    Architecture,
+    Network,
+    codes,
+    penalty,
+    reconstructions,
+)
+from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.extras import MissingExtraError
+from eigengap.runtime.side_by_side import in_turn
 from eigengap.sources.base import Source
 
 try:

@@ -22,12 +22,12 @@ import jax.numpy as jnp
 
 from eigengap.fitting.autodiff.gp_kernels import Form, Logs, matrix
 from eigengap.fitting.autodiff.psi_statistics import sums
-from eigengap.fitting.latent_fit import FLOOR
-from eigengap.models.gaussian_process import JITTER
+from eigengap.fitting.gp.latent_fit import FLOOR
+from eigengap.models.gp.gaussian_process import JITTER
 
 
 class Table(NamedTuple):
-    """The arrays of `fitting.seen_columns.SeenColumns` that a bound needs."""
+    """The arrays of `fitting.gp.column_patterns.SeenColumns` that a bound needs."""
 
     Y: jax.Array  # (n, c + 1)
     groups: jax.Array  # (P, n)

@@ -19,11 +19,11 @@ from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autodiff.gp_kernels import Form, kernel_from, start_of
 from eigengap.fitting.autodiff.gplvm import risen, shared_weights, table_of
 from eigengap.fitting.autodiff.latents import latents
-from eigengap.fitting.latent_fit import FLOOR, LatentFit, Start
-from eigengap.fitting.loop import Watch
-from eigengap.fitting.seen_columns import SeenColumns
+from eigengap.fitting.gp.column_patterns import SeenColumns
+from eigengap.fitting.gp.latent_fit import FLOOR, LatentFit, Start
+from eigengap.fitting.optimise.loop import Watch
 from eigengap.linalg import Array
-from eigengap.models.gaussian_process import given_uncertain_latents
+from eigengap.models.gp.gaussian_process import given_uncertain_latents
 
 UNCERTAIN = 0.1  # variance of the latents at the start
 

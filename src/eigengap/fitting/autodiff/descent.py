@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from eigengap.fitting.autodiff.engine import Parameters, double_precision
-from eigengap.fitting.lbfgs import Function, Minimum, minimise
-from eigengap.fitting.loop import Progress, Trace, Watch
+from eigengap.fitting.optimise.lbfgs import Function, Minimum, minimise
+from eigengap.fitting.optimise.loop import Progress, Trace, Watch
 from eigengap.linalg import Array
 
 Both = Callable[[dict[str, Array]], tuple[object, Parameters]]  # -> value, slopes by name

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from eigengap.extras import MissingExtraError
-from eigengap.fitting.lbfgs import Minimum, minimise
-from eigengap.fitting.loop import Watch
+from eigengap.fitting.optimise.lbfgs import Minimum, minimise
+from eigengap.fitting.optimise.loop import Watch
 from eigengap.linalg import Array
+from eigengap.runtime.extras import MissingExtraError
 
 try:
     import jax

@@ -1,4 +1,4 @@
-"""The covariance functions of `models.gp_kernels` as functions of parameters that JAX derives.
+"""The covariance functions of `models.gp.kernels` as functions of parameters that JAX derives.
 
 A kernel is its form, which is fixed (and what compiled functions are kept by), and the logarithms
 of its parameters, by name:
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from eigengap.linalg import Array
-from eigengap.models.gp_kernels import (
+from eigengap.models.gp.kernels import (
     RBF,
     LatentKernel,
     Linear,

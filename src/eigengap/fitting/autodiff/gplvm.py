@@ -25,10 +25,10 @@ from eigengap.fitting.autodiff.descent import minimise_named
 from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autodiff.gp_kernels import Form, kernel_from, matrix, start_of
 from eigengap.fitting.autodiff.latents import latents, to_unit_variance
-from eigengap.fitting.latent_fit import FLOOR, LatentFit, Start
-from eigengap.fitting.loop import Trace, Watch
-from eigengap.fitting.seen_columns import SeenColumns
-from eigengap.models.gaussian_process import given_latents
+from eigengap.fitting.gp.column_patterns import SeenColumns
+from eigengap.fitting.gp.latent_fit import FLOOR, LatentFit, Start
+from eigengap.fitting.optimise.loop import Trace, Watch
+from eigengap.models.gp.gaussian_process import given_latents
 
 
 def fit_exact(

@@ -6,9 +6,9 @@ With q(u) of the inducing outputs held as the fit left it, the bound of one row 
         - (x_j^2 - 2 x_j psi1'w_j + <Psi2, w_j w_j' - B_j> + psi0) / 2 sigma2
     - KL(q(z) | N(0, I))
 
-(w_j and B_j as in `models.gaussian_process`). The fit's own latents are where it has no slope: its
-collapsed bound is this one with the best q(u), so that both have the same derivatives there. A row
-of the fit therefore comes back where the fit left it, as far as the fit has converged.
+(w_j and B_j as in `models.gp.gaussian_process`). The fit's own latents are where it has no slope:
+its collapsed bound is this one with the best q(u), so that both have the same derivatives there. A
+row of the fit therefore comes back where the fit left it, as far as the fit has converged.
 
 Each row is climbed by Newton steps in (mu, ln s), with the moduli of the Hessian's eigenvalues, so
 that they lead uphill everywhere, and a damping that grows where a step would not.
@@ -37,7 +37,7 @@ from eigengap.fitting.autodiff.psi_statistics import (
     weighted_smooth_products,
 )
 from eigengap.linalg import Array
-from eigengap.models.gaussian_process import GaussianProcesses
+from eigengap.models.gp.gaussian_process import GaussianProcesses
 
 SIZES = (16, 256)  # rows that are worked on at a time: of few sizes, for each is compiled
 MOST_STEPS = 100

@@ -14,8 +14,8 @@ import numpy as np
 
 from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array, sign_rule
-from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.models.mixture import MixtureOfLinearGaussians
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.plots.numbers.names import labels
 from eigengap.plots.numbers.rows import all_rows, bare
 from eigengap.plots.numbers.scores import ScoreEllipses

@@ -14,9 +14,9 @@ import numpy as np
 from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import inner
-from eigengap.rank.choice import DoesNotApplyError, RankChoice
-from eigengap.rank.information import largest_rank
-from eigengap.rank.spectral import largest_eigengap
+from eigengap.selection.rank.choice import DoesNotApplyError, RankChoice
+from eigengap.selection.rank.information import largest_rank
+from eigengap.selection.rank.spectral import largest_eigengap
 from eigengap.spectrum import Spectrum
 
 HAVE = (

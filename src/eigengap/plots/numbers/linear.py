@@ -16,8 +16,8 @@ import numpy as np
 
 from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
-from eigengap.models.affine import AffineMap
-from eigengap.models.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.maps.affine import AffineMap
 from eigengap.plots.numbers.rows import inner
 
 

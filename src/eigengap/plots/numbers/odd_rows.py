@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from eigengap.estimators._summary import public_name
 from eigengap.estimators.novelty import NoveltyDetector
 from eigengap.linalg import Array
-from eigengap.models.linear_gaussian import LinearGaussian
-from eigengap.models.novelty import Distances, noise_ratios
-from eigengap.models.reference import Reference
-from eigengap.models.student import StudentLinearGaussian
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.novelty import Distances, noise_ratios
+from eigengap.models.gaussian.reference import Reference
+from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.plots.numbers.counts import count_of
 from eigengap.plots.numbers.rows import all_rows, bare
 

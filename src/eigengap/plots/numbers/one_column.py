@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.extras import MissingExtraError
+from eigengap.runtime.extras import MissingExtraError
 from eigengap.sources import lies_elsewhere
 from eigengap.sources.base import Source
 from eigengap.sources.dask import is_dask
@@ -84,7 +84,7 @@ def _of_csv(path: str, name: str) -> list[Any]:
         from pyarrow import csv
     except ImportError as error:
         raise MissingExtraError("reading CSV", "pyarrow", "files") from error
-    from eigengap.sources.files.csv_dialect import look_at
+    from eigengap.sources.files.csv.dialect import look_at
 
     with pa.input_stream(native(path), compression=packed_by(path)) as stream:
         head = bytes(stream.read(HEAD))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from eigengap.linalg import Array
-from eigengap.models.posterior import Posterior
+from eigengap.models.gaussian.posterior import Posterior
 from eigengap.plots.numbers.linear import linear_view
 from eigengap.plots.numbers.rows import all_rows, bare, inner
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from eigengap.extras import MissingExtraError
+from eigengap.runtime.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from eigengap.sources.dask.source import DaskSource

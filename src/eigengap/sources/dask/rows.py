@@ -9,7 +9,7 @@ import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 
-from eigengap.memory import require_memory
+from eigengap.runtime.memory import require_memory
 from eigengap.sources.dask import cluster
 
 BATCH_BYTES = 1 << 28  # that are on their way at a time

@@ -26,7 +26,7 @@ from eigengap.sources.dask.prepared import PreparedOnDask, kept
 from eigengap.sources.dask.rows import batches, stacked
 from eigengap.sources.dask.table import Table, Weight
 from eigengap.sources.dask.tasks import Cut, MappedRows, Place, Preparation, Statistics
-from eigengap.sources.memo import MemoisedSource
+from eigengap.sources.derived.memo import MemoisedSource
 
 BLOCK_BYTES = 32 << 20  # of float64 values: as elsewhere
 UNITS = 64  # small partitions are taken together, but into no fewer units than this

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap import memory
+from eigengap.runtime import memory
 from eigengap.sources.base import SeenCells
 from eigengap.sources.checks import as_weight, missing_codes
 from eigengap.sources.fields.grid import listed

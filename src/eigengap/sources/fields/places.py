@@ -14,7 +14,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Protocol
 
-from eigengap.extras import MissingExtraError
+from eigengap.runtime.extras import MissingExtraError
 from eigengap.sources.fields.grid import listed
 from eigengap.sources.files.address import INSIDE, find
 from eigengap.sources.files.file import Stamp, require_stamp

@@ -13,12 +13,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.runtime.warnings import warn
 from eigengap.sources.array import F4, F8
 from eigengap.sources.fields.grid import CellNames, Grid, listed, plain, text_of
 from eigengap.sources.fields.places import FieldFile, Place, xarray
 from eigengap.sources.reader import Reader, UnreadableError
 from eigengap.sources.wording import quote, whole
-from eigengap.warn import warn
 
 LARGEST_CHUNK = 4  # blocks' worth of rows that are read at once to read no chunk twice
 KINDS = {"M": "dates", "m": "durations", "c": "complex numbers", "O": "objects"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from eigengap.memory import require_memory
+from eigengap.runtime.memory import require_memory
 from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import whole
 

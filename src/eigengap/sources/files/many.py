@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.sources.array import F4, F8
-from eigengap.sources.files.csv_many import agree_on_decimals
-from eigengap.sources.files.csv_reader import CsvReader
+from eigengap.sources.files.csv.many import agree_on_decimals
+from eigengap.sources.files.csv.reader import CsvReader
 from eigengap.sources.reader import Reader, UnreadableError
 from eigengap.sources.wording import quote, whole
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from eigengap.memory import require_memory
+from eigengap.runtime.memory import require_memory
 from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import choose_member, float_type

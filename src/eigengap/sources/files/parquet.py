@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.extras import MissingExtraError
+from eigengap.runtime.extras import MissingExtraError
 from eigengap.sources.array import F4, F8
 from eigengap.sources.checks import resolve_columns
 from eigengap.sources.files.arrow_paths import native

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.extras import MissingExtraError
+from eigengap.runtime.extras import MissingExtraError
 from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.claims import require_chunk
 from eigengap.sources.files.file import FileReader

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.part_files import Part, target_of
+from eigengap.runtime.part_files import Part, target_of
 from eigengap.sources.wording import first_repeated, quote, whole
 
 GATHERED = 8 << 20  # bytes of rows that are written together

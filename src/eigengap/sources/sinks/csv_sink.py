@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.extras import MissingExtraError
-from eigengap.sources.files.csv_cells import Cells
+from eigengap.runtime.extras import MissingExtraError
+from eigengap.sources.files.csv.cells import Cells
 from eigengap.sources.sinks.base import FileSink
 
 CELLS = 1 << 17  # that are turned into text together

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.extras import MissingExtraError
-from eigengap.part_files import Part
+from eigengap.runtime.extras import MissingExtraError
+from eigengap.runtime.part_files import Part
 from eigengap.sources.files.formats import ZARR
 from eigengap.sources.sinks.base import Sink
 

@@ -1,0 +1,55 @@
+"""`eigengap denoise`: a noisy picture in, a clean one out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from eigengap.cli import options
+
+
+@click.command("denoise")
+@options.picture
+@options.output(None, "the picture (NAME.denoised.png if left out)")
+@click.option(
+    "--sigma", type=click.FloatRange(0, min_open=True), metavar="SD", show_default="learned",
+    help="Standard deviation of the noise, in units of the samples (25 of 255).",
+)  # fmt: skip
+@options.of_patches
+@options.forcing
+@options.talking
+def command(image: str, output: str | None, force: bool, **given: Any) -> None:
+    """Take the noise out of a picture.
+
+    IMG is a picture, grey or colour, of 8 or 16 bits or (TIFF) floats, or - for standard input;
+    PNG, JPEG, TIFF, BMP, GIF, WebP and PPM are read. How strong the noise is, is learned from the
+    picture unless --sigma says so. NaN of a TIFF is missing, and is filled in.
+
+    \b
+    eigengap denoise photo.png
+    eigengap denoise photo.png --sigma 25 -o clean.png --sd sd.png --compare both.png
+    """
+    from eigengap.cli.images import images as pictures
+    from eigengap.cli.narration import figure, many
+    from eigengap.images import denoise_image
+
+    how = pictures.how_of(given)
+    picture, plan, narrator = pictures.opened(image, "denoised", output, force, given)
+    missing = picture.missing()
+    gone = f"; {100.0 * missing.mean():.3g} % of its samples are missing" if missing.any() else ""
+    narrator.say("Read", picture.in_words() + gone, missing=int(missing.sum()), **picture.facts())
+    found, seconds = pictures.restored(narrator, "Denoising", denoise_image, picture.pixels, **how)
+    learned = "learned" if how["sigma"] is None else "given"
+    narrator.say(
+        "Fit",
+        f"{found.model}; noise of standard deviation {figure(found.noise_sd)} ({learned})",
+        model=found.model,
+        noise_sd=found.noise_sd,
+        filled=found.n_missing,
+        seconds=seconds,
+    )
+    if found.n_missing:
+        narrator.say("Filled", many(found.n_missing, "sample"))
+    plan.write(narrator, picture, found)
+    narrator.finish()

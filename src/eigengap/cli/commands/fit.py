@@ -1,0 +1,108 @@
+"""`eigengap fit`: a table in, a model file out."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from eigengap.cli import options
+
+
+@click.command("fit")
+@options.data
+@options.model_name
+@options.fitting
+@options.output("model.egap", "the model")
+@click.option("--target", metavar="COL", help="The column that a classifier or regressor predicts.")
+@options.columns
+@options.forcing
+@options.talking
+def command(data: str, output: str, force: bool, **given: Any) -> None:
+    """Fit a model to DATA and write it to a file.
+
+    DATA is CSV, Parquet, npy, npz, HDF5 or Zarr, a glob of them, or - for standard input. Gaps are
+    welcome.
+
+    \b
+    eigengap fit table.csv --id patient --ignore diagnosis
+    eigengap fit table.csv -m fa -k 3 --set rotation=varimax -o fa.egap
+    eigengap fit table.csv -m classifier --target diagnosis
+    """
+    from eigengap.cli.files import (
+        as_file,
+        check_not_input,
+        check_output,
+        require_inputs,
+        terminal_output,
+    )
+    from eigengap.cli.fitting import Wanted, fitted
+    from eigengap.cli.kept_models import provenance_for, save_kept
+    from eigengap.cli.narration import Narrator, size
+    from eigengap.cli.tables.table import Choice, open_table
+
+    check_not_input(output, data, "the model")
+    require_inputs(data)
+    check_output(output, force)
+    if given["checkpoint"] is not None:
+        check_output(given["checkpoint"], force=True, option="--checkpoint FILE")
+    terminal_output(output, "a model")
+    if output == "-" and given["as_json"]:
+        raise click.UsageError("--json and -o - both want standard output")
+    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
+    wanted = Wanted(
+        given["name"], given["components"], given["settings"], given["scale"], given["seed"],
+        given["checkpoint"], given["scheduler"],
+    )  # fmt: skip
+    choice = Choice.of(given)
+    began = time.perf_counter()
+    with as_file(data, "DATA") as path:
+        table = open_table(data, path, choice)
+        model = fitted(wanted, table, narrator)
+        provenance = provenance_for(table, narrator.facts["rows"])
+    count = save_kept(model, output, provenance)
+    narrator.say(
+        "Wrote",
+        f"{_shown(output)} ({size(count)})",
+        wrote=output,
+        bytes=count,
+        seconds=time.perf_counter() - began,
+    )
+    if output != "-" and data != "-" and (output + data).isprintable():
+        _tell_next(model, output, data, table, narrator)
+    narrator.finish()
+
+
+def _shown(output: str) -> str:
+    from eigengap.cli.errors import shown
+
+    return "the model to standard output" if output == "-" else shown(output)
+
+
+def _tell_next(model: Any, output: str, data: str, table: Any, narrator: Any) -> None:
+    kind = type(model).__name__
+    if kind in ("PPCAClassifier", "PPCARegressor"):
+        then = f"eigengap transform {shlex.join([output, data])} -o predicted.csv"
+    elif kind == "NoveltyDetector":
+        then = f"eigengap score {shlex.join([output, data])}"
+    elif kind == "LowRankImputer":
+        then = f"eigengap impute {shlex.join([data])} --model {shlex.quote(output)} -o filled.csv"
+    else:
+        then = f"eigengap report {shlex.join([output, data])} --open"
+    then += "".join(f" {option}" for option in _of_this_file(table))
+    narrator.say("Next", then, next=then)
+
+
+def _of_this_file(table: Any) -> Iterator[str]:
+    """What has to be said of the file again, for no model knows it."""
+    names, count = table.names, Counter(table.names or ())
+    if names is not None and any(count[names[j]] > 1 for j in table.features):
+        yield f"--columns {','.join(map(str, table.features))}"
+    if table.aside.first:
+        yield f"--skip-rows {table.aside.first}"
+    if table.aside.mark:
+        yield f"--comment {shlex.quote(table.aside.mark)}"

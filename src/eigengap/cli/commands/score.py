@@ -1,0 +1,59 @@
+"""`eigengap score`: how likely rows are under a model, and which are odd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from eigengap.cli import options
+
+
+@click.command("score")
+@options.model_file
+@options.data
+@options.output(None, "a line for every row")
+@click.option(
+    "--alpha", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=None,
+    help="Rows with a smaller p-value are outliers. [default: 0.05, or that of a novelty model]",
+)  # fmt: skip
+@options.ids
+@options.taken
+@options.cells
+@options.forcing
+@options.talking
+def command(model: str, data: str, output: str | None, force: bool, **given: Any) -> None:
+    """Say how likely the rows of DATA are under MODEL, and which are odd.
+
+    With -o a line for every row: log_likelihood, and for linear-Gaussian models p_value (of an
+    ordinary row with the same gaps being as odd), outlier (0 or 1), T2 and SPE. Of classifiers and
+    regressors the share of right classes, or R2, where DATA has the target.
+
+    \b
+    eigengap score model.egap new.csv
+    eigengap score novelty.egap new.csv -o odd.csv
+    """
+    from eigengap.cli.files import as_file, check_output, require_inputs
+    from eigengap.cli.kept_models import load_kept
+    from eigengap.cli.narration import Narrator
+    from eigengap.cli.tables.mapped import write_rows
+    from eigengap.cli.tables.outputs import form_of
+    from eigengap.cli.tables.scores import Scores
+    from eigengap.cli.tables.table import Choice
+
+    require_inputs(data, model)
+    if output is not None:
+        check_output(output, force)
+        form_of(output)
+    if output == "-" and given["as_json"]:
+        raise click.UsageError("--json and -o - both want standard output")
+    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
+    with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
+        kept = load_kept(model_path)
+        table = kept.table(data, path, Choice.of(given))
+        kept.tell_how(table, given["na"], narrator)
+        scores = Scores(kept.estimator, table, given["alpha"])
+        write_rows(table, scores.names, scores.of, output, force, narrator)
+        with narrator.hearing():
+            scores.tell(narrator)
+    narrator.finish()

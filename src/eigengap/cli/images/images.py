@@ -1,0 +1,314 @@
+"""What `denoise` and `inpaint` share: a picture in, a picture out, and maps and comparisons."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.cli.errors import WrongUsage, shown
+from eigengap.cli.files import (
+    DASH,
+    as_file,
+    check_apart,
+    check_not_input,
+    check_output,
+    copy_to_stdout,
+    terminal_output,
+)
+from eigengap.cli.images.phrases import in_options, of_options
+from eigengap.cli.narration import Narrator, figure, many, size
+from eigengap.cli.progress import waiting
+
+BESIDE = "<beside>"  # --compare without a name
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """The samples of a picture; opacity is kept apart and comes back as it was."""
+
+    given: str
+    pixels: NDArray[Any]  # (h, w) or (h, w, c), c of colour
+    opacity: NDArray[Any] | None  # (h, w)
+
+    @property
+    def top(self) -> float:
+        """The largest sample that there can be: of floats, the largest that there is."""
+        if self.pixels.dtype.kind == "u":
+            return float(np.iinfo(self.pixels.dtype).max)
+        return float(np.nanmax(self.pixels, initial=1.0))
+
+    def whole(self, pixels: NDArray[Any]) -> NDArray[Any]:
+        if self.opacity is None:
+            return pixels
+        return np.dstack([pixels, self.opacity])
+
+    @property
+    def has_opacity(self) -> bool:
+        return self.opacity is not None
+
+    def made_opaque(self) -> Picture:
+        """The same, to be seen wherever nothing was to be seen."""
+        if self.opacity is None:
+            return self
+        opacity = self.opacity.copy()
+        opacity[opacity == 0] = 1 if opacity.dtype.kind == "f" else np.iinfo(opacity.dtype).max
+        return replace(self, opacity=opacity)
+
+    def facts(self) -> dict[str, Any]:
+        h, w = self.pixels.shape[:2]
+        channels = 1 if self.pixels.ndim == 2 else self.pixels.shape[2]
+        return {
+            "image": self.given, "width": w, "height": h, "channels": channels,
+            "type": str(self.pixels.dtype),
+        }  # fmt: skip
+
+    def in_words(self) -> str:
+        h, w = self.pixels.shape[:2]
+        depth = {1: "8 bits", 2: "16 bits"}.get(self.pixels.dtype.itemsize, "floats")
+        channels = 1 if self.pixels.ndim == 2 else self.pixels.shape[2]
+        colour = {1: "grey", 3: "colour"}.get(channels, f"{channels} channels")
+        kept = "" if self.opacity is None else ", opacity kept as it is"
+        return f"{shown(self.given)}, {w} x {h} pixels, {colour}, {depth}{kept}"
+
+    def missing(self) -> NDArray[np.bool_]:
+        """Which samples are NaN."""
+        if self.pixels.dtype.kind == "u":
+            return np.zeros(self.pixels.shape, dtype=bool)
+        return np.asarray(np.isnan(self.pixels))
+
+
+def opened(
+    image: str, word: str, output: str | None, force: bool, given: dict[str, Any]
+) -> tuple[Picture, Plan, Narrator]:
+    """The picture, read when all that can be refused without it has been, and where results go."""
+    plan = Plan.of(image, word, output, force, given)
+    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
+    with as_file(image, "IMG") as path:
+        picture = read_picture(image, path, narrator)
+    return picture, plan.for_picture(picture), narrator
+
+
+def restored(
+    narrator: Narrator, label: str, restore: Callable[..., Any], *arrays: Any, **how: Any
+) -> tuple[Any, float]:
+    """What the library makes of the arrays, and the seconds that it took."""
+    began = time.perf_counter()
+    with narrator.hearing(), of_options(), waiting(narrator, label):
+        found = restore(*arrays, opacity=False, **how)
+    return found, time.perf_counter() - began
+
+
+def read_picture(given: str, path: str, narrator: Narrator) -> Picture:
+    from eigengap.images.files.files import read_file
+
+    with narrator.hearing(), of_options():
+        found = read_file(path)
+    pixels, opacity = found.pixels, None
+    if found.has_opacity:
+        opacity, pixels = pixels[..., -1], pixels[..., :-1]
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[..., 0]
+    return Picture(given, np.ascontiguousarray(pixels), opacity)
+
+
+def how_of(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of a model of patches, as `denoise_image` and `inpaint_image` take them."""
+    sigma = given["sigma"]
+    if sigma is not None and not isfinite(sigma):
+        raise WrongUsage(
+            f"--sigma {sigma}: it is a standard deviation in units of the samples (25)"
+        )
+    return {
+        "model": given["name"],
+        "n_components": _components(given["components"]),
+        "sigma": sigma,
+        "random_state": given["seed"],
+    }
+
+
+def _components(text: str) -> int | str:
+    if text == "auto":
+        return text
+    if text.isascii() and text.isdecimal() and int(text) >= 1:
+        return int(text)
+    raise WrongUsage(f"-k {text}: it is a whole number of components from 1 on (20), or auto")
+
+
+# Names ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be written where; refused before the work where it cannot be."""
+
+    image: str
+    word: str  # what is done to it
+    output: str | None  # None until the picture is known: beside it
+    sd: str | None
+    compare: str | None
+    force: bool
+    mask: str | None = None  # another input
+
+    @classmethod
+    def of(
+        cls, image: str, word: str, output: str | None, force: bool, given: dict[str, Any]
+    ) -> Self:
+        if output == DASH and given["as_json"]:
+            raise WrongUsage("--json wants standard output: name a file with -o")
+        terminal_output(output or "", "a picture")
+        compare = given["compare"]
+        if compare == BESIDE and output not in (None, DASH):
+            compare = beside(output, "compared")
+        elif compare == BESIDE:
+            compare = beside(image, f"{word}.compared")
+        plan = cls(image, word, output, given["sd"], compare, force, given.get("mask"))
+        plan._require_names()
+        return plan
+
+    def for_picture(self, picture: Picture) -> Self:
+        """With a name for what is written."""
+        plan = self
+        if self.output is None:
+            suffix = suffix_for(picture.whole(picture.pixels), picture.has_opacity)
+            plan = replace(self, output=beside(self.image, self.word, suffix))
+            plan._require_names()
+        plan._require_holds(picture)
+        return plan
+
+    def _require_names(self) -> None:
+        from eigengap.images.files.files import format_of
+
+        for option, path in (("-o", self.output), ("--sd", self.sd), ("--compare", self.compare)):
+            if path is None:
+                continue
+            if path == DASH and option != "-o":
+                raise WrongUsage(f"{option} -: only the picture itself goes to standard output")
+            if path != DASH:
+                try:
+                    format_of(path)
+                except ValueError as error:
+                    raise WrongUsage(f"{option} {error}") from None
+            for read in (self.image, self.mask):
+                if read is not None:
+                    check_not_input(path, read, "what is written", f"{option} FILE")
+            check_output(path, self.force, option=f"{option} FILE")
+        check_apart(self.output, self.sd, self.compare)
+
+    def _require_holds(self, picture: Picture) -> None:
+        """Refuse a format that has no place for the samples, or for shades of all channels."""
+        from eigengap.images.files.files import format_of, pixels_for
+
+        one = picture.whole(picture.pixels)[:1, :1]
+        shade = np.zeros_like(picture.pixels[:1, :1], dtype=np.uint8)
+        for option, path, pixels, opacity in (
+            ("-o", self.output, one, picture.has_opacity),
+            ("--sd", self.sd, shade, False),
+        ):
+            if path is None or path == DASH:
+                continue
+            try:
+                pixels_for(pixels, format_of(path), path, opacity)
+            except ValueError as error:
+                said = in_options(str(error).removeprefix(f"{path}: "))
+                raise WrongUsage(f"{option} {shown(path)}: {said}") from None
+
+    def write(
+        self,
+        narrator: Narrator,
+        picture: Picture,
+        found: Any,
+        **known: Any,
+    ) -> None:
+        """All that was asked for; `known` is the mask and the original, for the comparison."""
+        assert self.output is not None
+        whole = picture.whole(found.image)
+        count = write_picture(self.output, whole, self.force, picture.has_opacity)
+        tell_written(narrator, self.output, count, wrote=self.output, bytes=count)
+        if self.sd is not None:
+            write_sd(self.sd, found.sd, self.force, narrator)
+        if self.compare is not None:
+            write_compared(self.compare, picture, found, known, self.force, narrator)
+
+
+def beside(given: str, word: str, suffix: str = ".png") -> str:
+    """
+    >>> beside("pictures/photo.jpg", "denoised")
+    'pictures/photo.denoised.png'
+    """
+    if given == DASH:
+        return word + suffix
+    return str(Path(given).with_name(f"{Path(given).stem}.{word}{suffix}"))
+
+
+def suffix_for(pixels: NDArray[Any], opacity: bool) -> str:
+    """PNG has no place for floats, nor for channels beyond colour and opacity."""
+    many = pixels.ndim == 3 and pixels.shape[2] - opacity not in (1, 3)
+    return ".tif" if many or pixels.dtype.kind == "f" else ".png"
+
+
+# Writing -------------------------------------------------------------------------------------
+
+
+def write_picture(path: str, pixels: NDArray[Any], force: bool, opacity: bool = False) -> int:
+    """Write it, to standard output as PNG or TIFF, and say how many bytes it has."""
+    from eigengap.images.files.files import write_image
+
+    if path != DASH:
+        target = os.path.expanduser(path)
+        write_image(target, pixels, force=force, opacity=opacity)
+        return os.path.getsize(target)
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="eigengap-") as folder:
+        kept = os.path.join(folder, "picture" + suffix_for(pixels, opacity))
+        write_image(kept, pixels, opacity=opacity)
+        copy_to_stdout(kept)
+        return os.path.getsize(kept)
+
+
+def tell_written(narrator: Narrator, path: str, count: int, what: str = "", **facts: Any) -> None:
+    where = "standard output" if path == DASH else shown(path)
+    narrator.say("Wrote", f"{where} ({size(count)}){what}", **facts)
+
+
+def write_sd(path: str, sd: NDArray[Any], force: bool, narrator: Narrator) -> None:
+    """Standard deviations of the samples: in TIFF as they are, elsewhere as shades of grey."""
+    from eigengap.images.files.comparing import shades
+    from eigengap.images.files.files import format_of
+
+    unknown = int(np.isnan(sd).sum())
+    # Of what was seen it is 0; where all else is not known there is no largest.
+    largest = float(np.nanmax(sd)) if not unknown or np.nanmax(sd) > 0 else None
+    if format_of(path) == "TIFF":
+        count = write_picture(path, sd, force)
+        told = "" if largest is None else f", {figure(float(np.nanmin(sd)))} to {figure(largest)}"
+        gaps = "NaN"
+    else:
+        grey, white = shades(sd)
+        count = write_picture(path, grey, force)
+        told = ", black is 0" + ("" if largest is None else f" and white {figure(white)}")
+        gaps = "white"
+    if unknown:
+        told += f"; not known of {many(unknown, 'sample')} ({gaps})"
+    facts = {"largest_sd": largest, "unknown_sd": unknown}
+    tell_written(narrator, path, count, f": standard deviations{told}", sd=path, **facts)
+
+
+def write_compared(
+    path: str, picture: Picture, found: Any, known: dict[str, Any], force: bool, narrator: Narrator
+) -> None:
+    """Before and after side by side, in eight bits."""
+    from eigengap.images.files.comparing import before_and_after
+
+    count = write_picture(path, before_and_after(picture.pixels, found, **known), force)
+    first = "original, damaged" if "original" in known else "as it was"
+    told = f": {first}, restored, standard deviation"
+    tell_written(narrator, path, count, told, compared=path)

@@ -1,0 +1,277 @@
+"""Rows judged by a model: figures for each, and the oddest of them in words."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.cli.errors import WrongUsage
+from eigengap.cli.fitting import is_no_class
+from eigengap.cli.narration import Narrator, beside, many, signed, with_spread
+from eigengap.cli.phrases import in_options
+from eigengap.cli.tables.pieces import Piece
+from eigengap.cli.tables.table import Table
+from eigengap.cli.tables.views import given, names_of
+from eigengap.estimators._summary import cautions
+
+WORST = 5  # rows that are told
+ALPHA = 0.05
+
+
+class Scores:
+    """Figures of every row as they come, and what is to be said of all of them."""
+
+    def __init__(self, model: Any, table: Table, alpha: float | None) -> None:
+        self._model, self._table = model, table
+        kind = type(model).__name__
+        self._predicts = kind in ("PPCAClassifier", "PPCARegressor")
+        self._detector = detector_of(model, alpha)
+        own = getattr(self._detector, "alpha", ALPHA)
+        self._alpha: float = own if alpha is None else alpha
+        if not hasattr(model, "score_samples") and not self._predicts:
+            raise WrongUsage(
+                f"{kind} is no density, and has nothing to say of how likely rows are; fit one "
+                "with eigengap fit DATA -m ppca, or -m novelty"
+            )
+        self.rows, self._total, self._outliers = 0, 0.0, 0
+        self._worst: list[tuple[float, int, NDArray[Any], list[Any]]] = []
+        self._right: list[float] = []
+        self._truth: list[float] = []
+
+    @property
+    def names(self) -> list[str]:
+        if self._detector is not None:
+            return ["log_likelihood", "p_value", "outlier", "T2", "SPE"]
+        if self._predicts:
+            return ["predicted"]
+        return ["log_likelihood"]
+
+    def of(self, piece: Piece, table: Table) -> Sequence[Any]:
+        self.rows += piece.n_rows
+        if self._predicts:
+            return [self._predicted(piece)]
+        rows = given(self._model, piece)
+        density = getattr(self._model, "estimator_", self._model)
+        own = rows if hasattr(density, "feature_names_in_") else piece.table(None)
+        log_likelihood = np.asarray(density.score_samples(own))
+        self._total += float(log_likelihood.sum())
+        if self._detector is None:
+            self._keep(log_likelihood, piece)
+            return [log_likelihood]
+        found = self._detector.statistics(rows)
+        outlier = np.asarray(found.D2.log_p) < self._detector.offset_
+        self._outliers += int(outlier.sum())
+        self._keep(found.D2.log_p, piece)
+        return [
+            log_likelihood, found.D2.p_value, outlier.astype(np.int64), found.T2.value,
+            found.SPE.value,
+        ]  # fmt: skip
+
+    def _keep(self, height: NDArray[Any], piece: Piece) -> None:
+        """The lowest rows so far."""
+        for i in np.argsort(height)[:WORST]:
+            ids = [as_text(piece.columns.column(j)[int(i)].as_py()) for j in self._table.ids]
+            entry = (-float(height[i]), -(piece.start + int(i)), piece.values[i], ids)
+            if len(self._worst) < WORST:
+                heapq.heappush(self._worst, entry)
+            elif entry[:2] > self._worst[0][:2]:
+                heapq.heapreplace(self._worst, entry)
+
+    def _predicted(self, piece: Piece) -> Any:
+        found = np.asarray(self._model.predict(given(self._model, piece)))
+        if self._table.target is None:
+            return found
+        column = piece.columns.column(self._table.target)
+        if type(self._model).__name__ == "PPCAClassifier":
+            labels = map(as_text, column.to_pylist())
+            self._right += [
+                float(str(a) == str(b))
+                for a, b in zip(found, labels, strict=True)
+                if not is_no_class(b, self._table.na)
+            ]
+        else:
+            truth = targets(column, self._table)
+            known = ~np.isnan(truth)
+            self._right += ((truth - found)[known] ** 2).tolist()
+            self._truth += truth[known].tolist()
+        return found
+
+    # Telling ------------------------------------------------------------------------------
+
+    def tell(self, narrator: Narrator) -> None:
+        if self._predicts:
+            self._tell_prediction(narrator)
+            return
+        mean = self._total / max(self.rows, 1)
+        narrator.say(
+            "Scored",
+            f"{many(self.rows, 'row')}; log-likelihood per row {signed(mean)}",
+            rows=self.rows,
+            log_likelihood_per_row=mean,
+        )
+        for sentence in cautions(self._model):
+            narrator.note(in_options(sentence))
+        if self._detector is None:
+            narrator.note(why_alone(self._model))
+            return
+        expected = self._alpha * self.rows
+        told = (
+            f"{many(self._outliers, 'row')} with p < {self._alpha:g}, where {expected:.3g} would "
+            "be by chance"
+        )
+        if abs(float(np.log(self._alpha)) - self._detector.offset_) > 1e-9:
+            told = f"{many(self._outliers, 'row')} beyond the threshold of the fit"
+        narrator.say("Found", told, outliers=self._outliers, alpha=self._alpha)
+        self._tell_worst(narrator)
+
+    def _tell_worst(self, narrator: Narrator) -> None:
+        from eigengap.sources.array import ArraySource
+
+        worst = sorted(self._worst, key=lambda entry: entry[:2], reverse=True)[: self._outliers]
+        if not worst:
+            return
+        values = np.array([entry[2] for entry in worst])
+        found = self._detector.explain(ArraySource(values, names=names_of(self._model)), k=1)
+        names = [self._table.name(j) for j in self._table.ids]
+        rows, facts = [], []
+        for (_, minus, _, ids), explanation in zip(worst, found, strict=True):
+            cell = explanation.cells[0] if explanation.cells else None
+            p = explanation.p_value
+            rows.append((str(1 - minus), *map(_clean, ids), f"{p:.2g}", in_words(cell)))
+            fact = {"row": 1 - minus, "p_value": p, "cell": cell and as_fields(cell)}
+            facts.append(fact | ({"id": dict(zip(names, ids, strict=True))} if ids else {}))
+        header = ("data row", *map(_clean, names), "p", "its oddest cell")
+        narrator.show_rows(header, rows)
+        narrator.facts["oddest"] = facts
+
+    def _tell_prediction(self, narrator: Narrator) -> None:
+        known, facts = len(self._right), {"rows": self.rows, "rows_with_target": len(self._right)}
+        if not known:
+            narrator.say(
+                "Scored", f"{many(self.rows, 'row')}; none has a target to compare with", **facts
+            )
+            return
+        told = many(self.rows, "row")
+        if known < self.rows:
+            told += f", {known} with a target"
+        if type(self._model).__name__ == "PPCARegressor":
+            total = float(np.var(self._truth))
+            r2 = 1.0 - float(np.mean(self._right)) / (total or float("nan"))
+            narrator.say("Scored", f"{told}; R2 {signed(r2, 3)}", r2=r2, **facts)
+        else:
+            share = float(np.mean(self._right))
+            said = f"{told}; {100 * share:.1f} % of the classes are right"
+            narrator.say("Scored", said, accuracy=share, **facts)
+
+
+def why_alone(model: Any) -> str:
+    """Why rows have a likelihood and no p-value."""
+    from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+    from eigengap.models.gaussian.student import StudentLinearGaussian
+
+    if isinstance(getattr(model, "model_", None), StudentLinearGaussian):
+        return (
+            "with Student noise rows have a likelihood alone: p-values, outliers, T2 and SPE need "
+            "a Gaussian. To have them fit with -m novelty --set estimator=fa "
+            "--set estimator__noise=student"
+        )
+    if isinstance(getattr(model, "model_", None), LinearGaussian):
+        return (
+            "this model does not know which cells its rows showed, and p-values need that: rows "
+            "have a likelihood alone. Fit it again with eigengap fit"
+        )
+    return (
+        f"{type(model).__name__} gives rows a likelihood alone; p-values, outliers, T2 and SPE "
+        "come with -m ppca, pca, fa, bayesian-pca and novelty"
+    )
+
+
+def targets(column: Any, table: Table) -> NDArray[Any]:
+    """What is to be predicted, read as the fit reads it; NaN where there is none."""
+    import pyarrow as pa
+
+    from eigengap.sources.checks import missing_codes, with_gaps_for
+    from eigengap.sources.files.columns import arrow_to_float, foreign_kind
+
+    if pa.types.is_binary(column.type):
+        of = table.readers[0].dialect.cells.number
+        found = [of(cell.decode("latin-1")) for cell in column.to_pylist()]
+        values = np.array([np.nan if value is None else value for value in found])
+    elif foreign_kind(column.type) is None:
+        values = arrow_to_float(column.combine_chunks()).astype(np.float64)
+    else:
+        return np.full(len(column), np.nan)
+    codes = missing_codes([code for code in table.missing_values if isinstance(code, float)])
+    return with_gaps_for(values[:, None], codes)[:, 0] if codes else values
+
+
+def as_text(cell: Any) -> Any:
+    """Bytes of a CSV cell as text; anything else as it is."""
+    return cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
+
+
+def as_fields(cell: Any) -> dict[str, Any]:
+    """An odd cell, for a program."""
+    return {
+        "column": cell.column, "value": cell.value, "expected": cell.expected, "sd": cell.std,
+    }  # fmt: skip
+
+
+def in_words(cell: Any) -> str:
+    """An odd cell, for people."""
+    if cell is None:
+        return "nothing was seen"
+    side = "above" if cell.deviation > 0 else "below"
+    return (
+        f"{_clean(cell.column)} = {_seen(cell)}, expected "
+        f"{with_spread(cell.expected, cell.std)} ({abs(cell.deviation):.1f} sd {side})"
+    )
+
+
+def _seen(cell: Any) -> str:
+    """What was seen, as far as its standard deviation goes and without zeros at its end."""
+    text = beside(cell.value, cell.std)
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
+def detector_of(model: Any, alpha: float | None) -> Any:
+    """A detector of odd rows around a fitted linear-Gaussian model; None where it is none.
+
+    The laws of its statistics depend on how many rows, and which patterns of gaps, the fit saw, and
+    the model remembers those (`evidence_`).
+    """
+    from eigengap import NoveltyDetector
+    from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+    from eigengap.models.gaussian.novelty import noise_ratios
+    from eigengap.models.gaussian.reference import Reference
+
+    if isinstance(model, NoveltyDetector):
+        if alpha is not None:
+            model.offset_ = float(np.log(alpha))
+        return model
+    value, evidence = getattr(model, "model_", None), getattr(model, "evidence_", None)
+    if type(value) is not LinearGaussian or evidence is None or not np.all(value.psi > 0.0):
+        return None
+    patterns = np.where(evidence.seen, value.mu, np.nan)
+    weight = np.ones(len(patterns)) if evidence.count is None else np.asarray(evidence.count, float)
+    seen_w = np.maximum(weight @ evidence.seen, 1e-300)
+    rho = np.maximum(weight @ np.nan_to_num(noise_ratios(value, patterns)) / seen_w, 1.0)
+    alpha = alpha or ALPHA
+    detector = NoveltyDetector(model, alpha=alpha)
+    detector.estimator_, detector.core_ = model, value
+    detector.reference_ = Reference.of(value, model.spectrum_.sum_w, evidence.seen_w, rho)
+    detector.offset_ = float(np.log(alpha))
+    detector.n_features_in_ = model.n_features_in_
+    if hasattr(model, "feature_names_in_"):
+        detector.feature_names_in_ = model.feature_names_in_
+    return detector
+
+
+def _clean(text: Any) -> str:
+    from eigengap.sources.wording import quote
+
+    return quote("" if text is None else str(text))[1:-1]

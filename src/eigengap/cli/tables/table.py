@@ -1,0 +1,413 @@
+"""The table that a command is given: its columns, and which of them are features.
+
+A column is a feature unless it is named by --id, --ignore or --target, or --columns names others.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
+from eigengap.cli.narration import listing, many
+from eigengap.cli.tables.nameless import on_names
+from eigengap.sources.files.csv.aside import NOTHING, Aside
+from eigengap.sources.wording import quote
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the options say of columns and cells."""
+
+    columns: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    target: str | None = None
+    na: tuple[str, ...] = ()
+    aside: Aside = NOTHING
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Choice:
+        """From the options of a command, as far as it has them."""
+        if given["comment"] is not None and not given["comment"].strip():
+            raise WrongUsage("--comment is empty: give what comments begin with, e.g. '#'")
+        return cls(
+            given.get("columns", ()), given.get("ignore", ()), given.get("ids", ()),
+            given.get("target"), given["na"], Aside.of(given["skip_rows"], given["comment"]),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A file, or several with the same columns, and the columns that are meant."""
+
+    given: str  # as the user wrote it
+    paths: tuple[str, ...]  # what is there, each as `open_source` takes it
+    kind: str  # "csv", "parquet", or "numbers" for what holds nothing else
+    names: tuple[str, ...] | None  # of all columns
+    n_columns: int
+    na: tuple[str, ...] = ()
+    features: tuple[int, ...] = ()  # positions
+    ids: tuple[int, ...] = ()
+    target: int | None = None
+    notes: tuple[str, ...] = ()  # to be told when it has been read
+    readers: tuple[Any, ...] = field(default=(), repr=False)  # of CSV
+    aside: Aside = NOTHING
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        return None if self.names is None else tuple(self.names[j] for j in self.features)
+
+    def name(self, j: int) -> str:
+        """Column j, by its position where it has no name."""
+        return self.names[j] if self.names is not None and self.names[j] else str(j)
+
+    def source(self, positions: Sequence[int] | None = None) -> Any:
+        """The features as `open_source` reads them."""
+        from eigengap.sources.opening import open_source
+
+        positions = self.features if positions is None else positions
+        counts = Counter(self.names or ())
+        unique = self.names is not None and all(
+            self.names[j] and counts[self.names[j]] == 1 for j in positions
+        )
+        columns = [self.names[j] if unique and self.names else j for j in positions]
+        every = len(columns) == self.n_columns and list(positions) == list(range(self.n_columns))
+        return open_source(
+            self.paths[0] if len(self.paths) == 1 else list(self.paths),
+            columns=None if every else columns,
+            missing_values=self.missing_values,
+            skip_rows=self.aside.first,
+            comment=self.aside.mark,
+        )
+
+    @property
+    def missing_values(self) -> list[Any]:
+        """What --na says, as `open_source` takes it; text is looked for in CSV files only."""
+        from math import nan
+
+        from eigengap.sources.cells import is_number
+
+        numbers = [float(code) for code in self.na if is_number(code)]
+        texts = list(self.na) if self.kind == "csv" else []
+        return [nan, *texts, *numbers]
+
+
+def open_table(given: str, path: str, choice: Choice) -> Table:
+    """Look at the header of a table and decide which columns are what."""
+    table = _looked_at(given, path, choice)
+    ids = tuple(_positions(table, choice.ids, "--id"))
+    ignored = set(_positions(table, choice.ignore, "--ignore"))
+    target = None if choice.target is None else _position(table, choice.target, "--target")
+    apart = {*ids, *ignored, target}
+    bare = [] if choice.columns else [j for j in _bare(table) if j not in apart]
+    apart |= {*bare, *_index(table)}
+    if choice.columns:
+        features = tuple(_positions(table, choice.columns, "--columns"))
+    else:
+        features = tuple(j for j in range(table.n_columns) if j not in apart)
+    clash = next((j for j in features if j in {*ids, *ignored, target}), None)
+    if clash is not None:
+        raise WrongUsage(f"column {quote(table.name(clash))} is both a feature and left out")
+    if not features:
+        raise WrongUsage(
+            f"no column of {shown(given)} is left: all of {listing(_all_names(table))} are named "
+            "by --id, --ignore or --target"
+        )
+    table = replace(table, features=features, ids=ids, target=target)
+    _require_numbers(table, can_ignore=True)
+    notes = [_left_out(table, bare)] if bare else []
+    if why := on_names(table):
+        notes.append(f"columns have no names and go by position, the first being 0. {why}")
+    truths = _truths(table)
+    if truths:
+        notes.append(f"true and false in {listing(truths)} are read as 1 and 0")
+    return replace(table, notes=tuple(notes))
+
+
+def table_for(
+    given: str,
+    path: str,
+    features: Sequence[str | int],
+    choice: Choice,
+    n_columns: int,
+    *,
+    may_lack_ids: bool = True,
+) -> Table:
+    """A table for a model that is fitted: its features are found by name.
+
+    Where there are no names on either side they go by position, and then the table has to have as
+    many columns as that of the fit (`n_columns`), unless --columns says which are meant. Ids that
+    the fit had may be absent from new rows; those that an option names have to be there.
+    """
+    table = _looked_at(given, path, choice)
+    if choice.columns:
+        found = _positions(table, choice.columns, "--columns")
+        if len(found) != len(features):
+            raise WrongUsage(
+                f"--columns names {many(len(found), 'column')}, and the model was fitted to "
+                f"{len(features)}"
+            )
+    elif table.names is None or any(isinstance(one, int) for one in features):
+        found = [int(one) if isinstance(one, int) else k for k, one in enumerate(features)]
+        # New rows for a prediction may come without the column that is predicted, if it was last.
+        lacks_target = choice.target == str(n_columns - 1) == str(table.n_columns)
+        _require_as_many(table, features, n_columns - lacks_target)
+    else:
+        found = _of_model(table, [str(one) for one in features])
+    named = _positions(table, choice.ids, "--id", absent_ok=may_lack_ids)
+    ids = tuple(j for j in named if j not in set(found))
+    table = replace(table, features=tuple(found), ids=ids)
+    if choice.target is not None:
+        there = _positions(table, [choice.target], "--target", absent_ok=True)
+        table = replace(table, target=there[0] if there else None)
+    _require_numbers(table, can_ignore=False)
+    return table
+
+
+def _require_as_many(table: Table, features: Sequence[str | int], n_columns: int) -> None:
+    if table.n_columns == n_columns:
+        return
+    whose = "this file" if table.names is None else "the model"
+    taken = "" if len(features) == n_columns else f", of which it takes {len(features)}"
+    columns = ",".join(["a", "b"] if table.names else ["0", "1"])
+    raise FileTrouble(
+        f"{shown(table.given)} has {many(table.n_columns, 'column')}, and the model was fitted to "
+        f"a table of {n_columns}{taken}; {whose} has no names to find them by"
+        f"{_why_nameless(table)}. Say which they are, in the order of the fit: "
+        f"--columns {columns},..."
+    )
+
+
+def _why_nameless(table: Table) -> str:
+    why = on_names(table)
+    return f". {why}" if why else ""
+
+
+def _of_model(table: Table, features: Sequence[str]) -> list[int]:
+    assert table.names is not None
+    places = {name: j for j, name in reversed(list(enumerate(table.names)))}  # the first of each
+    missing = [name for name in features if name not in places]
+    if missing:
+        raise FileTrouble(
+            f"{shown(table.given)} lacks {listing([quote(one)[1:-1] for one in missing])}, which "
+            f"the model was fitted to; it has {listing(_all_names(table))}"
+        )
+    counts = Counter(table.names)
+    twice = next((name for name in features if counts[name] > 1), None)
+    if twice is not None:
+        raise FileTrouble(
+            f"{shown(table.given)} has {counts[twice]} columns named {quote(twice)}. Rename them, "
+            "or say by position which columns are meant, in the order of the fit (the first is 0): "
+            f"--columns {','.join(str(places[name]) for name in features)}"
+        )
+    return [places[name] for name in features]
+
+
+# Looking ------------------------------------------------------------------------------------
+
+
+def _looked_at(given: str, path: str, choice: Choice) -> Table:
+    from eigengap.sources.fields.places import is_field_path
+    from eigengap.sources.files.address import find
+    from eigengap.sources.files.formats import format_of
+
+    na = choice.na
+    if is_field_path(path):
+        return _numbers(given, (path,), na)
+    addresses = [part for address in find(path) for part in _parts(address)]
+    kinds = {format_of(address.path).name for address in addresses}
+    paths = tuple(str(a.path) if a.member is None else f"{a.path}::{a.member}" for a in addresses)
+    if kinds == {"csv"} and not any(a.member for a in addresses):
+        return _csv(given, paths, choice)
+    if choice.aside:
+        raise WrongUsage(f"{shown(given)} has no lines: --skip-rows and --comment are for CSV")
+    if kinds == {"parquet"} and not any(a.member for a in addresses):
+        return _parquet(given, paths, na)
+    return _numbers(given, paths, na)
+
+
+def _parts(address: Any) -> list[Any]:
+    """The Parquet files of a folder; anything else is itself."""
+    from eigengap.sources.files.formats import format_of
+    from eigengap.sources.opening import _parts as parts_of_folder
+
+    is_folder = address.path.is_dir() and format_of(address.path).name == "folder"
+    return parts_of_folder(address) if is_folder else [address]
+
+
+def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
+    from eigengap.cli.tables.csv_text import CsvText
+    from eigengap.sources.files.csv.many import agree_on_decimals
+    from eigengap.sources.files.formats import format_of
+
+    texts, na = frozenset(code.strip() for code in choice.na), choice.na
+    readers = tuple(
+        CsvText(Path(path), texts, format_of(Path(path)).compression, choice.aside)
+        for path in paths
+    )
+    if not any(reader.dialect.head for reader in readers):
+        raise FileTrouble(f"{shown(given)}: it has a header and no rows")
+    first = readers[0]
+    for other in readers[1:]:
+        if other.names != first.names or other.n_features != first.n_features:
+            raise FileTrouble(
+                f"{shown(other.where)} has other columns than {shown(first.where)}; files that "
+                "are read as one table have the same columns in the same order"
+            )
+    agree_on_decimals(readers)
+    return Table(
+        given, paths, "csv", first.names, first.n_features, na, readers=readers, aside=choice.aside
+    )
+
+
+def _parquet(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
+    from eigengap.cli.tables.parquet_rows import schema_of
+
+    names = tuple(schema_of(paths[0]).names)
+    for path in paths[1:]:
+        if tuple(schema_of(path).names) != names:
+            raise FileTrouble(f"{shown(path)} has other columns than {shown(paths[0])}")
+    return Table(given, paths, "parquet", names, len(names), na)
+
+
+def _numbers(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
+    from eigengap.sources.opening import open_source
+
+    source = open_source(paths[0] if len(paths) == 1 else list(paths))
+    return Table(given, paths, "numbers", source.names, source.n_features, na)
+
+
+def _bare(table: Table) -> tuple[int, ...]:
+    """Columns behind the separators with which every line of every file ends."""
+    return min((reader.dialect.bare for reader in table.readers), key=len, default=())
+
+
+def _index(table: Table) -> list[int]:
+    """Columns of Parquet that hold the row labels of a pandas frame."""
+    if table.kind != "parquet" or table.names is None:
+        return []
+    from eigengap.cli.tables.parquet_rows import schema_of
+    from eigengap.sources.files.parquet import index_columns
+
+    index = index_columns(schema_of(table.paths[0]))
+    return [j for j, name in enumerate(table.names) if name in index]
+
+
+def _left_out(table: Table, bare: Sequence[int]) -> str:
+    separator = table.readers[0].dialect.separator
+    mark = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}[separator]
+    rows = many(len(table.readers[0].dialect.head), "row")
+    at = f"({', '.join(map(str, bare))}, the first being 0)"
+    if len(bare) == 1:
+        return (
+            f"lines end with a {mark}; the column behind it {at} has no name and is empty in the "
+            f"first {rows}, and is left out"
+        )
+    return (
+        f"lines end with {len(bare)} {mark}s; the columns behind them {at} have no names and are "
+        f"empty in the first {rows}, and are left out"
+    )
+
+
+def _truths(table: Table) -> list[str]:
+    """Features that hold true or false: in the first rows of CSV, or by their type in Parquet."""
+    if table.kind == "csv":
+        from eigengap.sources.files.csv.cells import TRUTH
+
+        rows = [row.cells for reader in table.readers for row in reader.dialect.head]
+        found = [j for j in table.features if any(row[j].strip().lower() in TRUTH for row in rows)]
+    elif table.kind == "parquet":
+        import pyarrow as pa
+
+        from eigengap.cli.tables.parquet_rows import schema_of
+
+        schema = schema_of(table.paths[0])
+        found = [j for j in table.features if pa.types.is_boolean(schema.field(j).type)]
+    else:
+        found = []
+    return [table.name(j) for j in found]
+
+
+# Choosing -----------------------------------------------------------------------------------
+
+
+def _positions(
+    table: Table, wanted: Sequence[str], option: str, absent_ok: bool = False
+) -> list[int]:
+    """Columns by name, several of them parted by commas, as a line of CSV has them."""
+    found: list[int] = []
+    for text in wanted:
+        whole = table.names is not None and text in table.names
+        for name in [text] if whole else _parted(text):
+            if absent_ok and not _is_there(table, name):
+                continue
+            j = _position(table, name, option)
+            if j not in found:
+                found.append(j)
+    return found
+
+
+def _parted(text: str) -> list[str]:
+    rows = list(csv.reader([text], skipinitialspace=True))
+    return [name for name in (rows[0] if rows else []) if name]
+
+
+def _is_there(table: Table, name: str) -> bool:
+    if table.names is not None and name in table.names:
+        return True
+    if not (name.isdecimal() and name.isascii() and int(name) < table.n_columns):
+        return False
+    # A position stands for a column without a name, such as the row names that R writes.
+    return table.names is None or not table.names[int(name)]
+
+
+def _position(table: Table, name: str, option: str) -> int:
+    if table.names is not None and name in table.names:
+        if table.names.count(name) == 1:
+            return table.names.index(name)
+        at = [str(j) for j, one in enumerate(table.names) if one == name]
+        raise WrongUsage(
+            f"{option} {quote(name)}: {len(at)} columns have that name (positions "
+            f"{', '.join(at)}, the first column being 0); name them by position"
+        )
+    if name.isdecimal() and name.isascii() and int(name) < table.n_columns:
+        return int(name)
+    if table.names is None:
+        raise WrongUsage(
+            f"{option} {quote(name)}: {shown(table.given)} has no column names; columns go by "
+            f"position, 0 to {table.n_columns - 1}" + _why_nameless(table)
+        )
+    raise WrongUsage(
+        f"{option} {quote(name)}: {shown(table.given)} has no such column. {_hint(table, name)}"
+    )
+
+
+def _hint(table: Table, name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, table.names or (), n=1)
+    if close:
+        return f"Did you mean {quote(close[0])}?"
+    return f"It has {listing(_all_names(table), most=12)}"
+
+
+def _all_names(table: Table) -> list[str]:
+    return [table.name(j) for j in range(table.n_columns)]
+
+
+def _require_numbers(table: Table, *, can_ignore: bool) -> None:
+    """Refuse features that hold text, all of them in one message."""
+    if table.kind == "csv":
+        from eigengap.cli.tables.text_columns import faults_of_csv as faults
+    elif table.kind == "parquet":
+        from eigengap.cli.tables.text_columns import faults_of_parquet as faults
+    else:
+        return
+    found = faults(table, can_ignore)
+    if found:
+        raise Unfittable(f"{shown(table.given)}: " + "\n       ".join(found))

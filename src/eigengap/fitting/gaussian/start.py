@@ -1,0 +1,278 @@
+"""Where EM starts: the leading eigenvectors of the mask-corrected, zero-filled covariance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.fitting.gaussian.factor_covariance import FactorSolution, factor_optima, fit_factors
+from eigengap.linalg import Array, procrustes, sign_rule
+from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.sources.base import Source
+from eigengap.statistics.expected.maximise import Constraints, Parameters
+from eigengap.statistics.observed_together import Linked, PairCounts, linked
+from eigengap.statistics.zero_filled import ZeroFilledProduct
+
+# Up to here the d x d covariance is formed and solved exactly; beyond, subspace iteration.
+DIRECT = 400
+OVERSAMPLING = 8
+PASSES = 5
+
+HARDLY = 0.1  # of the rows expected under independence: so rare a pair has no known covariance
+# Where more than FEW_PAIRS of all pairs are hardly ever observed, though their columns are not
+# sparse, the likelihood has several maxima: so many random starts are tried besides.
+FURTHER, FEW_PAIRS, SPARSE = 4, 0.01, 0.01
+
+# Nats per row, for a column of which all is missing, by which the covariance's own likelihood may
+# mistake the order of its optima; and how many of them are compared.
+UNSURE, MOST_OTHERS = 0.2, 3
+
+Group = NDArray[np.intp]  # columns
+Part = tuple[Group, Array, Array]  # columns (g,), eigenvalues (k,) and eigenvectors (g, k)
+
+
+@dataclass(frozen=True, eq=False)
+class Starts:
+    """Where a fit may start."""
+
+    first: Parameters
+    others: tuple[Parameters, ...] = ()  # other optima of the covariance that gave the first
+    n_random: int = 0  # random starts that the pattern of missing values calls for
+    strength: Array | None = None  # (d,) of the covariances of each column, whatever their order
+
+    def map(self, change: Callable[[Parameters], Parameters]) -> Starts:
+        return replace(
+            self, first=change(self.first), others=tuple(change(each) for each in self.others)
+        )
+
+
+def spectral_start(
+    rows: Source,  # of SeenRows, in the fit's units
+    q: int,
+    variance: Array,  # (d,) of each column, over its seen cells
+    share_seen: Array,  # (d,) share of the rows in which each column was seen
+    sum_w: float,
+    constraints: Constraints,
+    *,
+    thorough: bool = True,
+) -> Starts:
+    """Loadings from the top q eigenpairs, noise from the variance that they leave.
+
+    A covariance of columns that no row shows together is unknown, not zero. Columns fall into
+    groups within which pairs are observed; each group starts from its own q eigenpairs, for
+    loadings of zero in all but the strongest group would be a saddle that EM cannot leave.
+
+    `thorough` looks for several optima of the covariance; a fit that goes on to another model (a
+    mixture, a posterior) has no use for improper ones.
+    """
+    d = len(variance)
+    if d > DIRECT:
+        parts = _subspaces(rows, q, variance, share_seen, sum_w)
+        return Starts(_from_eigenpairs(parts, q, variance, share_seen, constraints))
+    sums = rows.reduce(_Sums.of)
+    C = _covariance(sums.scatter.value, variance, share_seen, sum_w)
+    pairs = _Pairs.of(sums.pairs.value, sum_w)
+    n_random = FURTHER if pairs.is_unsure else 0
+    if constraints.noise == "diagonal" and 0 < q < d and np.all(variance > 0):
+        solutions = _from_factors(C, q, pairs.groups, variance, share_seen, constraints, thorough)
+    else:
+        parts = [_eigenpairs(C, group, q) for group in pairs.groups]
+        solutions = [_from_eigenpairs(parts, q, variance, share_seen, constraints)]
+    first, *others = (_aligned(each, C, pairs.groups) for each in solutions)
+    return Starts(first, tuple(others), n_random, np.einsum("ij,ij->i", C, C))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    scatter: ZeroFilledProduct
+    pairs: PairCounts
+
+    @classmethod
+    def of(cls, rows: SeenRows) -> _Sums:
+        return cls(ZeroFilledProduct.scatter(rows), PairCounts.of(rows))
+
+    def merge(self, other: _Sums) -> _Sums:
+        return _Sums(self.scatter.merge(other.scatter), self.pairs.merge(other.pairs))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """What the pairs of columns that are observed together say of where to start."""
+
+    groups: list[Group]  # of columns linked by pairs that are observed often enough
+    is_unsure: bool  # whether pairs that matter to the likelihood are hardly ever observed
+
+    @classmethod
+    def of(cls, counts: Array, sum_w: float) -> _Pairs:
+        by_chance = np.outer(np.diag(counts), np.diag(counts)) / sum_w
+        known = counts > HARDLY * by_chance
+        apart = linked(counts > 0)
+        matters = apart[:, None] == apart  # between components nothing depends on the covariance
+        rare = matters & ~known & (by_chance > SPARSE * sum_w)
+        return cls(_groups(linked(known)), bool(np.mean(rare) > FEW_PAIRS))
+
+
+def _groups(labels: NDArray[np.intp]) -> list[Group]:
+    """The columns of each component."""
+    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+
+
+def _eigenpairs(C: Array, group: Group, q: int) -> Part:
+    """The leading eigenpairs of a group's covariance, as many as it has up to q."""
+    lam, U = np.linalg.eigh(C[np.ix_(group, group)])
+    return group, lam[::-1][:q], U[:, ::-1][:, :q]
+
+
+def _from_eigenpairs(
+    parts: Sequence[Part], q: int, variance: Array, share_seen: Array, constraints: Constraints
+) -> Parameters:
+    """T&B 1999, Eqs. 7 and 8, kept away from W = 0 along any axis: a saddle.
+
+    With many missing values the small eigenvalues are too small, and negative at last: the noise
+    then gets a share of the variance that grows with what is missing.
+    """
+    d = len(variance)
+    lam = np.concatenate([lam for _, lam, _ in parts])
+    left = (float(np.sum(variance)) - float(np.sum(lam))) / max(d - len(lam), 1)
+    weakest = min((float(lam[-1]) for _, lam, _ in parts if len(lam)), default=0.0)
+    unsure = 0.1 * (1.0 - float(np.mean(share_seen))) * float(np.median(variance))
+    sigma2 = max(left, 1e-3 * weakest, unsure, float(np.max(constraints.floor)))
+    W = np.zeros((d, q))
+    for group, lam, U in parts:
+        strength = np.sqrt(np.maximum(lam - sigma2, 0.1 * np.maximum(lam, sigma2)))
+        W[group, : len(lam)] = U * strength
+    if constraints.noise == "diagonal":
+        psi = np.maximum(variance - np.einsum("jq,jq->j", W, W), 0.1 * variance)
+    else:
+        psi = np.full(d, sigma2)
+    return _under(constraints, W, psi)
+
+
+def _from_factors(
+    C: Array,
+    q: int,
+    groups: Sequence[Group],
+    variance: Array,
+    share_seen: Array,
+    constraints: Constraints,
+    thorough: bool,
+) -> list[Parameters]:
+    """Factor analyses of the covariance itself, made positive definite: of each group its own.
+
+    The more is missing the less a small psi of it is worth; EM leaves one only slowly. Where the
+    covariance has several optima, the likelihood of the observed values may prefer another than
+    the covariance does: the more, the more is missing. One group's optima are all returned.
+    """
+    least = float(np.clip(0.3 * (1.0 - np.mean(share_seen)), 1e-4, 0.1))
+    W, psi = np.zeros((len(C), q)), variance.copy()
+    others: list[FactorSolution] = []
+    for group in groups:
+        lam, U = np.linalg.eigh(C[np.ix_(group, group)])
+        definite = (U * np.maximum(lam, max(-lam[0], 1e-8 * lam[-1]))) @ U.T
+        size = min(q, len(group) - 1)
+        if thorough:
+            best, *more = factor_optima(definite, size, tol=1e-3, max_iter=50)
+        else:
+            best, more = fit_factors(definite, size, tol=1e-3, max_iter=50, thorough=False), []
+        W[group, :size], psi[group] = best.W, best.psi
+        near = best.log_likelihood_per_row - UNSURE * (1.0 - float(np.min(share_seen)))
+        if len(groups) == 1:
+            others = [each for each in more if each.log_likelihood_per_row >= near][:MOST_OTHERS]
+    solutions = [(W, psi), *((each.W, each.psi) for each in others)]
+    return [_under(constraints, W, np.maximum(psi, least * variance)) for W, psi in solutions]
+
+
+def _aligned(start: Parameters, C: Array, groups: Sequence[Group]) -> Parameters:
+    """The start with the factors of the groups rotated to agree with what links them.
+
+    Within a group loadings are known up to a rotation; the few rows in which columns of several
+    groups are observed decide how one goes with the others. Where there is none nothing depends on
+    it. Groups go by the variance that they explain, whatever the order of the columns.
+    """
+    if len(groups) == 1:
+        return start
+    W = start.W.copy()
+    explained = [float(np.sum(W[group] ** 2)) for group in groups]
+    first, *others = (groups[k] for k in np.argsort(explained)[::-1])
+    W[first] *= sign_rule(W[first])
+    done = first
+    for group in others:
+        W[group] *= sign_rule(W[group])
+        cross = C[np.ix_(group, done)]
+        if np.any(cross):
+            W[group] = W[group] @ procrustes(W[group], cross @ W[done])
+        done = np.concatenate([done, group])
+    return replace(start, W=W)
+
+
+def _under(constraints: Constraints, W: Array, psi: Array) -> Parameters:
+    if constraints.fixed_noise is not None:
+        psi = np.full(len(W), constraints.fixed_noise)
+    return Parameters(W=W, delta=np.zeros(len(W)), psi=np.maximum(psi, constraints.floor))
+
+
+def random_start(
+    q: int, variance: Array, constraints: Constraints, rng: np.random.Generator
+) -> Parameters:
+    """Loadings at random that explain half of each column's variance."""
+    d = len(variance)
+    W = rng.standard_normal((d, q)) * np.sqrt(0.5 * variance / max(q, 1))[:, None]
+    noise = constraints.fixed_noise
+    psi = np.full(d, float(np.mean(variance)) / 2) if noise is None else np.full(d, noise)
+    if noise is None and constraints.noise == "diagonal":
+        psi = variance / 2
+    return Parameters(W=W, delta=np.zeros(d), psi=np.maximum(psi, constraints.floor))
+
+
+def _covariance(scatter: Array, variance: Array, share_seen: Array, sum_w: float) -> Array:
+    """The mask-corrected covariance (d, d); missing values can make it indefinite."""
+    C = scatter.astype(np.float64) / sum_w / np.outer(share_seen, share_seen)
+    C[np.diag_indices_from(C)] = variance
+    return C
+
+
+def _subspaces(
+    rows: Source,
+    q: int,
+    variance: Array,
+    share_seen: Array,
+    sum_w: float,
+) -> list[Part]:
+    """Randomised subspace iteration (Halko, Martinsson and Tropp 2011): a start needs no more.
+
+    Columns that nothing links are blocks of the covariance: one product serves all of them, and
+    each is made orthonormal by itself. The random block is always the same one: only the further
+    starts of a fit depend on its seed.
+    """
+    d = len(variance)
+    rng = np.random.default_rng(0)
+    groups = _groups(rows.reduce(Linked.of).labels)
+    # diag(scatter) / p^2 overstates the variance by 1 / p: take the excess off the diagonal.
+    excess = variance / share_seen - variance
+    V = image = rng.standard_normal((d, min(q + OVERSAMPLING, d)))
+    for _ in range(PASSES):
+        V = _orthonormal(image, groups)
+        of = partial(ZeroFilledProduct.of, V=V / share_seen[:, None])
+        image = rows.reduce(of).value / share_seen[:, None] / sum_w - excess[:, None] * V
+    parts = []
+    for group in groups:
+        size = min(len(group), V.shape[1])
+        basis = V[group, :size]
+        small = basis.T @ image[group, :size]
+        lam, T = np.linalg.eigh((small + small.T) / 2)
+        U = (basis @ T)[:, ::-1][:, :q]
+        parts.append((group, lam[::-1][:q], U * (sign_rule(U) if len(groups) > 1 else 1.0)))
+    return parts
+
+
+def _orthonormal(V: Array, groups: Sequence[Group]) -> Array:
+    """V (d, k) with the rows of each group orthonormal; a group of fewer columns has zeros."""
+    Q = np.zeros_like(V)
+    for group in groups:
+        basis = np.linalg.qr(V[group])[0]
+        Q[group, : basis.shape[1]] = basis
+    return Q

@@ -1,0 +1,272 @@
+"""The posterior of the latent of each row, several modes and curved ridges included.
+
+p(z | x) of a row is proportional to p(x | z) N(z; 0, I). A sheet that comes near itself has rows
+which may belong to either of two folds, and a row of which little was seen may lie anywhere along a
+ridge: no single Gaussian stands for that. Points z_s with weights do:
+
+    w_s = p(x | z_s) N(z_s; 0, I) / g(z_s),      p(x) ~ mean of the w_s
+
+with g a mixture of Gaussians that were fitted to the row (importance sampling; the points of all
+rounds are weighted by the mixture of all rounds, Veach and Guibas 1995; rounds as in the population
+Monte Carlo of Cappe, Guillin, Marin and Robert 2004):
+
+1. from the fitted latents at which the row is most probable some steps of Fisher scoring, and about
+   each end a Gaussian with the inverse of the information there (Laplace's approximation), no wider
+   than the functions are straight; and the prior;
+2. while the weights are uneven: points are resampled by weight, each is moved by one step of Fisher
+   scoring and gets its Gaussian in turn.
+
+Normal deviates are those of an additive recurrence, the same for every row and every time (Roberts
+2018, the generalised golden ratio): rows do not depend on each other, nor answers on a seed.
+
+Moments of cells follow by the law of total variance, over z of the mean and of the variance at z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from eigengap.fitting.gp.latent_points import (
+    Look,
+    Own,
+    SharedPoints,
+    cost,
+    first_steps,
+    fisher_step,
+    likely_starts,
+    pieces,
+    predictions,
+    width,
+)
+from eigengap.linalg import Array
+from eigengap.models.gp.gaussian_process import GaussianProcesses
+
+STARTS = 16  # fitted latents from which modes are sought
+CENTRES = 16  # points that are resampled for a further round
+EACH = 32  # points about each
+OF_PRIOR = 2048  # points from the prior, the same for all rows
+ENOUGH = 400.0  # effective number of points, after which no round follows
+ROUNDS = 4  # at most
+STRAIGHT = 0.5  # of a length scale: where functions are still near their tangents
+WIDER = 1.3  # by which proposals exceed Laplace's covariances: the tails must be reached
+
+
+@dataclass(frozen=True, eq=False)
+class LatentPosterior:
+    """Moments of the latent of each row and of its cells, in the units of the processes."""
+
+    mean: Array  # (n, q)
+    cov: Array  # (n, q, q)
+    log_density: Array  # (n,) ln p(x), of the seen cells
+    cells: Array  # (n, d) expected cells, seen or not
+    variance: Array  # (n, d) of cells, noise included
+    effective: Array  # (n,) number of points that the weights are worth
+
+    def put(self, into: LatentPosterior, rows: NDArray[np.intp]) -> None:
+        for name, values in vars(self).items():
+            getattr(into, name)[rows] = values
+
+
+def latent_posterior(
+    model: GaussianProcesses, Y: Array, candidates: Array, own: Own
+) -> LatentPosterior:
+    """Of standardised rows Y (n, d) with gaps, modes sought from the candidates (N, q).
+
+    own (n,) says which point of the support is the row itself, to be left out, or -1.
+    """
+    n, d, q = *Y.shape, model.q
+    found = LatentPosterior(
+        np.empty((n, q)), np.empty((n, q, q)), np.empty(n),
+        np.empty((n, d)), np.empty((n, d)), np.empty(n),
+    )  # fmt: skip
+    starts = likely_starts(model, Y, candidates, STARTS)
+    prior = SharedPoints.at(model, _deviates(OF_PRIOR, q))
+    for rows in pieces(n, CENTRES * EACH * (len(model.support) + d) + STARTS * width(model)):
+        _fill(found, np.arange(n)[rows], model, Y[rows], starts[rows], own[rows], prior)
+    empty = np.all(np.isnan(Y), axis=1)  # whose posterior is the prior
+    found.mean[empty], found.cov[empty], found.log_density[empty] = 0.0, np.eye(q), 0.0
+    return found
+
+
+@dataclass(eq=False)
+class _Points:
+    """Weighted points of each row, and the Gaussians from which they came."""
+
+    Z: Array  # (n, S, q)
+    cost: Array  # (n, S) -ln p(x | z) - ln p(z), but for the constant of the prior
+    mean: Array  # (n, S, d) of cells there
+    variance: Array  # (n, S, d)
+    centres: Array  # (n, K, q)
+    precision: Array  # (n, K, q, q) of the Gaussians about them
+    count: Array  # (K,) points of each
+
+    @cached_property
+    def log_weights(self) -> Array:
+        """(n, S), whose mean is p(x)."""
+        exponents = _features(self.Z) @ _coefficients(self.centres, self.precision)  # (n, S, K)
+        exponents += np.log(self.count / np.sum(self.count))
+        # (2 pi)^(q/2) of the prior and of the Gaussians cancel.
+        return np.asarray(-self.cost - _log_sum(exponents))
+
+    @property
+    def weights(self) -> Array:
+        """(n, S) that sum to 1."""
+        return np.asarray(np.exp(self.log_weights - _log_sum(self.log_weights)[:, None]))
+
+    def joined(self, other: _Points) -> _Points:
+        def both(a: Array, b: Array) -> Array:
+            return np.concatenate([a, b], axis=1)
+
+        return _Points(
+            both(self.Z, other.Z),
+            both(self.cost, other.cost),
+            both(self.mean, other.mean),
+            both(self.variance, other.variance),
+            both(self.centres, other.centres),
+            both(self.precision, other.precision),
+            np.concatenate([self.count, other.count]),
+        )
+
+    def of(self, rows: NDArray[np.intp]) -> _Points:
+        return _Points(
+            self.Z[rows], self.cost[rows], self.mean[rows], self.variance[rows],
+            self.centres[rows], self.precision[rows], self.count,
+        )  # fmt: skip
+
+    def moments(self, rows: NDArray[np.intp]) -> LatentPosterior:
+        w, Z, means = self.weights[rows, None], self.Z[rows], self.mean[rows]
+        mean, cells = w @ Z, w @ means
+        off = Z - mean
+        return LatentPosterior(
+            mean[:, 0],
+            (off * w.swapaxes(1, 2)).swapaxes(1, 2) @ off,
+            _log_sum(self.log_weights[rows]) - np.log(Z.shape[1]),
+            cells[:, 0],
+            (w @ (self.variance[rows] + (means - cells) ** 2))[:, 0],
+            1.0 / np.sum(w * w, axis=(1, 2)),
+        )
+
+
+def _features(Z: Array) -> Array:
+    """z z', z and 1 of points (n, S, q): (n, S, q q + q + 1)."""
+    n, S, q = Z.shape
+    outer = (Z[:, :, :, None] * Z[:, :, None, :]).reshape(n, S, q * q)
+    return np.concatenate([outer, Z, np.ones((n, S, 1))], axis=2)
+
+
+def _coefficients(centres: Array, precision: Array) -> Array:
+    """What gives the logarithms of the Gaussians, but for (2 pi)^(-q/2), from the features."""
+    n, K, q = centres.shape
+    pulled = np.einsum("nkij,nkj->nki", precision, centres)
+    log_det = np.linalg.slogdet(precision)[1]
+    alone = 0.5 * (log_det - np.sum(pulled * centres, axis=2))
+    parts = [-0.5 * precision.reshape(n, K, q * q), pulled, alone[:, :, None]]
+    return np.concatenate(parts, axis=2).swapaxes(1, 2)
+
+
+def _log_sum(exponents: Array) -> Array:
+    """ln sum exp over the last axis."""
+    top = np.max(exponents, axis=-1)
+    return np.asarray(top + np.log(np.sum(np.exp(exponents - top[..., None]), axis=-1)))
+
+
+def _fill(
+    found: LatentPosterior,
+    rows: NDArray[np.intp],
+    model: GaussianProcesses,
+    Y: Array,
+    starts: Array,
+    own: Own,
+    prior: SharedPoints,
+) -> None:
+    """Put the moments of some rows where they belong."""
+    ends, _ = first_steps(model, Y, starts, own)
+    points = _drawn(model, Y, own, *_gaussians(model, Y, ends, own)).joined(
+        _of_prior(Y, own, prior)
+    )
+    for left in range(ROUNDS, -1, -1):
+        w = points.weights
+        enough = (1.0 / np.sum(w * w, axis=1) >= ENOUGH) | (left == 0)
+        points.moments(np.flatnonzero(enough)).put(found, rows[enough])
+        if np.all(enough):
+            return
+        going = np.flatnonzero(~enough)
+        rows, Y, own, points = rows[going], Y[going], own[going], points.of(going)
+        centres, precision = _moved(model, Y, _resampled(points.Z, w[going]), own)
+        points = points.joined(_drawn(model, Y, own, centres, precision))
+
+
+def _looked(model: GaussianProcesses, Y: Array, Z: Array, own: Own) -> tuple[Array, Array]:
+    """Slopes (n, K, q) and local precisions (n, K, q, q) at points (n, K, q) of each row."""
+    n, K, q = Z.shape
+    at = Look.at(model, np.repeat(Y, K, axis=0), Z.reshape(-1, q), np.repeat(own, K))
+    local = at.information + np.diag((STRAIGHT * model.kernel.reach(q)) ** -2)
+    return at.slope.reshape(n, K, q), local.reshape(n, K, q, q)
+
+
+def _gaussians(model: GaussianProcesses, Y: Array, Z: Array, own: Own) -> tuple[Array, Array]:
+    return Z, _looked(model, Y, Z, own)[1] / WIDER
+
+
+def _moved(model: GaussianProcesses, Y: Array, Z: Array, own: Own) -> tuple[Array, Array]:
+    """Points after one step of Fisher scoring, no longer than functions are straight."""
+    slope, local = _looked(model, Y, Z, own)
+    return Z - fisher_step(model, local, slope), local / WIDER
+
+
+def _of_prior(Y: Array, own: Own, shared: SharedPoints) -> _Points:
+    """The shared points, which are from the prior, as points of each row."""
+    n, (S, q) = len(Y), shared.Z.shape
+    mean, variance = shared.without(own)
+    Z = np.broadcast_to(shared.Z, (n, S, q))
+    costs = cost(Y[:, None, :], Z, mean, variance)
+    prior = np.broadcast_to(np.eye(q), (n, 1, q, q))
+    return _Points(Z, costs, mean, variance, np.zeros((n, 1, q)), prior, np.full(1, float(S)))
+
+
+def _drawn(
+    model: GaussianProcesses, Y: Array, own: Own, centres: Array, precision: Array
+) -> _Points:
+    """Points about the centres (n, K, q), EACH about each."""
+    n, K, q = centres.shape
+    d = Y.shape[1]
+    normal = _deviates(K * EACH, q).reshape(EACH, K, q).swapaxes(0, 1)
+    # P = L L', so that L'^-1 e has covariance P^-1.
+    try:
+        spread = np.linalg.inv(np.linalg.cholesky(precision))
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "the latents of a row cannot be told apart in float64: their precision is not positive "
+            "definite. The rows, or the model, are out of all range; fit with scale=True"
+        ) from None
+    Z = (centres[:, :, None] + normal @ spread).reshape(n, K * EACH, q)
+    mean, variance = predictions(model, Z.reshape(-1, q), np.repeat(own, K * EACH))
+    mean, variance = mean.reshape(n, -1, d), variance.reshape(n, -1, d)
+    costs = cost(Y[:, None, :], Z, mean, variance)
+    return _Points(Z, costs, mean, variance, centres, precision, np.full(K, float(EACH)))
+
+
+def _resampled(Z: Array, w: Array) -> Array:
+    """CENTRES of the points (n, S, q), by weight, evenly along the sum of the weights."""
+    n, q = len(Z), Z.shape[2]
+    chosen = np.empty((n, CENTRES, q))
+    levels = (np.arange(CENTRES) + 0.5) / CENTRES
+    for i, total in enumerate(np.cumsum(w, axis=1)):
+        at = np.searchsorted(total, levels * total[-1])
+        chosen[i] = Z[i, np.minimum(at, Z.shape[1] - 1)]
+    return chosen
+
+
+def _deviates(count: int, q: int) -> Array:
+    """(count, q) standard normal, evenly spread."""
+    golden = 2.0
+    for _ in range(60):
+        golden = (1.0 + golden) ** (1.0 / (q + 1.0))
+    steps = golden ** -np.arange(1.0, q + 1.0)
+    uniform = (0.5 + np.arange(1.0, count + 1.0)[:, None] * steps) % 1.0
+    return np.asarray(ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12)))

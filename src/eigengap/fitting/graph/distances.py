@@ -1,0 +1,150 @@
+"""Distances between rows by scikit-learn's and SciPy's metrics, with what the metric has learned.
+
+Rows are float64 and compared by their differences, so that an offset common to all costs no digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import pairwise_distances
+from sklearn.metrics.pairwise import _VALID_METRICS, PAIRWISE_BOOLEAN_FUNCTIONS
+
+from eigengap.fitting.graph.pairs import distance_matrix, refuse_range
+from eigengap.linalg import Array
+from eigengap.runtime.memory import require_memory
+from eigengap.runtime.warnings import warn
+from eigengap.sources.base import Source
+from eigengap.sources.wording import column, show
+from eigengap.statistics.moments import Moments
+
+METRICS = frozenset(_VALID_METRICS) - {"matching", "wminkowski"}  # SciPy has given those up
+BLOCK_BYTES = 64 << 20  # of a matrix of distances to fitted rows that are computed at a time
+
+Metric = str | Callable[..., float]
+
+
+@dataclass(frozen=True, eq=False)
+class RowDistances:
+    """Distances to fitted rows."""
+
+    metric: Metric
+    params: dict[str, Any]  # of the metric, those it learns from the rows included
+    rows: Any  # (n, d) float64 or bool; CSR where the metric takes it
+
+    @classmethod
+    def of(cls, source: Source, metric: Metric, params: dict[str, Any] | None) -> RowDistances:
+        given = params or {}
+        found = learned(lambda: source.reduce(Moments.of), source.names, metric, given)
+        return cls(metric, given | found, as_rows(source.collect(), metric, own=True))
+
+    def among(self) -> Array:
+        """Distances (n, n) of the fitted rows to each other."""
+        if self.metric == "nan_euclidean":
+            D = nan_euclidean(self.rows, self.rows)
+        else:
+            D = pairwise_distances(self.rows, metric=self.metric, **self.params)
+        self._require_finite(D, 0)
+        if callable(self.metric):
+            return distance_matrix(D)
+        refuse_range(float(np.max(D)))
+        return D
+
+    def to(self, X: Any, start: int = 0) -> Iterator[Array]:
+        """Distances (c, n) of new rows to the fitted ones, some rows at a time."""
+        X = as_rows(X, self.metric)
+        step = max(1, BLOCK_BYTES // (8 * self.rows.shape[0]))
+        for first in range(0, X.shape[0], step):
+            part = X[first : first + step]
+            if self.metric == "nan_euclidean":
+                D = nan_euclidean(part, self.rows)
+            else:
+                D = pairwise_distances(part, self.rows, metric=self.metric, **self.params)
+            self._require_finite(D, start + first)
+            yield D
+
+    def _require_finite(self, D: Array, start: int) -> None:
+        with np.errstate(over="ignore"):  # the sum of finite distances may not be
+            if np.isfinite(np.sum(D)):
+                return
+        bad = ~np.isfinite(D)
+        if not bad.any():
+            return
+        i, j = map(int, np.unravel_index(int(np.argmax(bad)), D.shape))
+        raise ValueError(
+            f"metric={_named(self.metric)} gives {D[i, j]} for row {start + i} and fitted row {j}: "
+            "it has no value there. Leave out one of the two, or use another metric"
+        )
+
+
+def as_rows(values: Any, metric: Metric, own: bool = False) -> Any:
+    """Rows as the metric takes them; `own` makes sure that they are not the caller's array."""
+    if not isinstance(values, np.ndarray):
+        if metric == "cosine":
+            return values.astype(np.float64)
+        n, d = values.shape
+        way_out = 'metric="cosine" and "euclidean" take sparse rows as they are'
+        require_memory(8.0 * n * d, f"a dense copy of {n} sparse rows", way_out)
+        values = values.toarray()
+    if metric in PAIRWISE_BOOLEAN_FUNCTIONS:
+        if np.any((values != 0) & (values != 1)):
+            warn(
+                f"metric={_named(metric)} compares truth values: every number but 0 counts as true",
+                UserWarning,
+            )
+        return values.astype(bool)
+    return values.astype(np.float64, copy=own)
+
+
+def learned(
+    find: Callable[[], Moments],
+    names: tuple[str, ...] | None,
+    metric: Metric,
+    params: dict[str, Any],
+) -> dict[str, Any]:
+    """What a metric takes from the rows, found once so that new rows get the same."""
+    standardised = metric == "seuclidean" and "V" not in params
+    if not standardised and not (metric == "mahalanobis" and "VI" not in params):
+        return {}
+    moments = find()
+    covariance = moments.scatter / (moments.sum_w - 1.0)
+    if standardised:
+        _refuse_constant(names, covariance.diagonal())
+        return {"V": covariance.diagonal().copy()}
+    if np.linalg.matrix_rank(covariance, hermitian=True) < len(covariance):
+        raise ValueError(
+            'metric="mahalanobis" needs the inverse of the covariance of the columns, which is '
+            "singular: there are too few rows, or columns depend on each other. Reduce the columns "
+            'first (PCA), or give metric_params={"VI": ...}'
+        )
+    return {"VI": np.linalg.inv(covariance)}
+
+
+def _refuse_constant(names: tuple[str, ...] | None, variance: Array) -> None:
+    if np.all(variance > 0.0):
+        return
+    label = column(names, int(np.argmax(variance <= 0.0)))
+    raise ValueError(
+        f'metric="seuclidean" divides by standard deviations, but column {label} is constant; drop '
+        'it, or give metric_params={"V": ...}'
+    )
+
+
+def nan_euclidean(X: Array, Y: Array) -> Array:
+    """Euclidean distances over the cells that both rows have, scaled up to all d: Dixon (1979)."""
+    d = X.shape[1]
+    total, both = np.zeros((len(X), len(Y))), np.zeros((len(X), len(Y)))
+    for j in range(d):
+        apart = X[:, j, None] - Y[None, :, j]
+        seen = ~np.isnan(apart)
+        both += seen
+        np.multiply(apart, apart, out=apart)
+        np.add(total, apart, out=total, where=seen)
+    return np.sqrt(total * np.divide(d, both, out=np.full_like(both, np.nan), where=both > 0))
+
+
+def _named(metric: Metric) -> str:
+    return show(metric) if isinstance(metric, str) else getattr(metric, "__name__", repr(metric))

@@ -1,0 +1,449 @@
+"""Who is near whom: scikit-learn's and SciPy's exact searches, pynndescent's approximate one.
+
+Distances come as sparse matrices of stored neighbours, zeros included, and never of a row to
+itself among the fitted rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+from sklearn.metrics import pairwise_distances
+from sklearn.neighbors import NearestNeighbors
+
+from eigengap.fitting.graph.distances import learned, nan_euclidean
+from eigengap.fitting.graph.exhaustive import Exhaustive
+from eigengap.fitting.graph.own_metric import Numbered, naming
+from eigengap.fitting.laplacian.given import is_sparse
+from eigengap.fitting.laplacian.stored import (
+    nearest_stored,
+    stored_distances,
+    within,
+    without_diagonal,
+)
+from eigengap.linalg import Array
+from eigengap.runtime.columns import workers_for
+from eigengap.runtime.extras import MissingExtraError
+from eigengap.sources.base import Block
+from eigengap.statistics.moments import Moments
+
+TREE_DIMENSIONS = 12  # up to which SciPy's tree is faster than all distances
+WIDE = 30  # neighbours that the approximate search keeps while it improves them
+CITY_BLOCK = ("manhattan", "cityblock", "l1")
+TAKES_NOTHING = ("euclidean", "l2", "nan_euclidean", "precomputed")  # metrics without arguments
+RESOLVED = 1e-6  # share of a squared distance that may be rounding
+MOST_STORED = 1 << 27  # neighbours within a radius that are kept, 2 GB of them
+
+
+@dataclass(frozen=True)
+class Search:
+    """What counts as near, and how it is looked for."""
+
+    n_neighbors: int | None = 5  # exactly one of this
+    radius: float | None = None  # and this
+    metric: Any = "minkowski"
+    p: float = 2
+    metric_params: dict[str, Any] | None = None
+    algorithm: str = "auto"  # scikit-learn's, or "approximate"
+    n_jobs: int | None = None
+    seed: int = 0  # of the approximate search
+
+    @property
+    def is_euclidean(self) -> bool:
+        if self.metric == "minkowski":
+            return self.p == 2 and not self.metric_params
+        return self.metric in ("euclidean", "l2")
+
+    def completed(self, rows: Any) -> Search:
+        """With what the metric learns from the rows; arguments that it does not take are refused.
+
+        A metric that knew only some of the rows would give new ones other distances.
+        """
+        given = self.metric_params or {}
+        if given and self.metric in TAKES_NOTHING:
+            raise ValueError(
+                f'metric="{self.metric}" takes no metric_params, got {given}; '
+                'metric="minkowski" takes "p" and "w"'
+            )
+        if self.metric in CITY_BLOCK and set(given) == {"w"}:
+            return replace(self, metric="minkowski", p=1)  # which has weights
+        if self.metric in ("seuclidean", "mahalanobis"):
+            found = learned(
+                lambda: Moments.of(Block(rows, None, None, 0)), None, self.metric, given
+            )
+            return replace(self, metric_params={**given, **found})
+        if given and isinstance(self.metric, str) and self.algorithm != "approximate":
+            self._try(rows)
+        return self
+
+    def _try(self, rows: Any) -> None:
+        """Refuse arguments that the metric does not take, by a distance of two rows."""
+        try:
+            pairwise_distances(rows[:2], metric=self.metric, **self.arguments)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f'metric="{self.metric}" does not take metric_params={self.metric_params} '
+                f'({error}); metric="minkowski" takes "p" and "w"'
+            ) from None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Of the metric, p among them."""
+        given = dict(self.metric_params or {})
+        if self.metric == "minkowski":
+            given.setdefault("p", self.p)
+        return given
+
+    def has_tree(self, rows: Any) -> bool:
+        """Whether SciPy's tree serves."""
+        small = isinstance(rows, np.ndarray) and rows.shape[1] <= TREE_DIMENSIONS
+        return self.is_euclidean and small and self.algorithm in ("auto", "kd_tree")
+
+    def require_rows(self, n: int) -> None:
+        """Refuse more neighbours than there are other rows."""
+        if self.n_neighbors is not None and self.n_neighbors >= n:
+            raise ValueError(
+                f"n_neighbors={self.n_neighbors} must be smaller than the number of rows "
+                f"(n_samples={n}): a row is not its own neighbour"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Distances that a sparse matrix stores; of the pairs that it leaves out nothing is known."""
+
+    search: Search
+
+    def of(self, distances: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+        """Those of each row (c, n) to its neighbours, as the search wants them."""
+        if self.search.radius is not None:
+            return within(distances, self.search.radius)
+        k = self.search.n_neighbors
+        assert k is not None
+        counts = np.diff(distances.indptr)
+        if np.min(counts) < k:
+            row = int(np.argmax(counts < k))
+            raise ValueError(
+                f"{k} neighbours of each row are required (n_neighbors={k}), but X stores "
+                f"{counts[row]} distances of row {row} to others: take a smaller n_neighbors, or "
+                "compute the graph with more"
+            )
+        return nearest_stored(distances, k)
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """A search over fitted rows."""
+
+    search: Search
+    rows: Any  # (n, d) float64; (n, n) distances, dense or CSR, where the metric is precomputed
+    index: Any = field(repr=False)  # cKDTree, NearestNeighbors, Exhaustive, Stored or NNDescent
+    centre: Array | None = None  # (d,) about which the index has its rows; None is 0
+
+    @classmethod
+    def of(cls, search: Search, rows: Any) -> Neighbours:
+        search.require_rows(rows.shape[0])
+        search = search.completed(rows)
+        if search.metric == "precomputed" and is_sparse(rows):
+            return cls(search, rows, Stored(search))
+        if search.has_tree(rows):
+            return cls(search, rows, cKDTree(rows))
+        if search.metric == "nan_euclidean":
+            return cls(search, rows, Exhaustive.of_gappy(rows))
+        # |x|^2 + |y|^2 - 2 x'y, and float32, lose the digits of an offset. Medians: a single row
+        # far away must not take those of all others.
+        dense = isinstance(rows, np.ndarray)
+        centre = np.median(rows, axis=0) if search.is_euclidean and dense else None
+        with naming(rows):
+            index = _index(search, _about(rows, centre))
+        return cls(search, rows, index, centre)
+
+    @property
+    def n(self) -> int:
+        return int(self.rows.shape[0])
+
+    @property
+    def knows_all_pairs(self) -> bool:
+        """Whether rows that are no neighbours have a distance too."""
+        return not isinstance(self.index, Stored)
+
+    def among(self) -> scipy.sparse.csr_array:
+        """Row i stores the distances (n, n) to the neighbours of row i, itself left out."""
+        if isinstance(self.index, Stored):
+            return self.index.of(without_diagonal(stored_distances(self.rows)))
+        if self.search.radius is not None:
+            return self._within(None)
+        k = self.search.n_neighbors
+        assert k is not None
+        if isinstance(self.index, Exhaustive):
+            lengths, nearest = self.index.kneighbors(n_neighbors=k)
+        elif isinstance(self.index, NearestNeighbors):
+            with naming(self.rows):
+                lengths, nearest = self.index.kneighbors(n_neighbors=k)
+            lengths, nearest = self._sharpened(self.rows, lengths, nearest, new=False)
+        elif isinstance(self.index, cKDTree):
+            found = self.index.query(self.rows, k + 1, workers=self._workers)
+            lengths, nearest = _without_self(*found)
+        else:
+            nearest, lengths = self.index.neighbor_graph
+            lengths, nearest = _without_self(lengths[:, : k + 1], nearest[:, : k + 1])
+            lengths = self._exact(self.rows, nearest, lengths)
+        return self._stored(lengths, nearest)
+
+    def of_new(self, X: Any) -> scipy.sparse.csr_array:
+        """Row i stores the distances (c, n) of the new row i to its neighbours among the fitted."""
+        if self.search.metric == "precomputed" and (not self.knows_all_pairs or is_sparse(X)):
+            return Stored(self.search).of(stored_distances(X))
+        if self.search.radius is not None:
+            return self._within(X)
+        k = self.search.n_neighbors
+        assert k is not None
+        if isinstance(self.index, Exhaustive):
+            lengths, nearest = self.index.kneighbors(X, n_neighbors=k)
+        elif isinstance(self.index, NearestNeighbors):
+            with naming(self.rows, X):
+                lengths, nearest = self.index.kneighbors(_about(X, self.centre), n_neighbors=k)
+            lengths, nearest = self._sharpened(X, lengths, nearest, new=True)
+        elif isinstance(self.index, cKDTree):
+            found = self.index.query(X, range(1, k + 1), workers=self._workers)
+            lengths, nearest = np.asarray(found[0]), np.asarray(found[1])
+        else:
+            nearest, lengths = self.index.query(_about(X, self.centre).astype(np.float32), k)
+            lengths = self._exact(X, nearest, lengths)
+        return self._stored(lengths, nearest)
+
+    def nearest_of_new(self, X: Any) -> tuple[Array, Any]:
+        """Distance (c,) of new rows to the nearest fitted one, however far, and which it is."""
+        if isinstance(self.index, cKDTree):
+            found = self.index.query(X, [1])
+        else:
+            with naming(self.rows, X):
+                found = self.index.kneighbors(_about(X, self.centre), 1)
+        return np.asarray(found[0])[:, 0], np.asarray(found[1])[:, 0]
+
+    def pairs(self, i: Any, j: Any) -> Array:
+        """Distances (a, b) between the fitted rows i (a,) and j (b,), which must be known."""
+        if self.search.metric == "precomputed":
+            return np.asarray(self.rows[np.ix_(i, j)])
+        if self.search.is_euclidean and isinstance(self.rows, np.ndarray):
+            return np.asarray(cdist(self.rows[i], self.rows[j]))
+        if self.search.metric == "nan_euclidean":
+            return nan_euclidean(self.rows[i], self.rows[j])
+        given = self.search.arguments
+        found = pairwise_distances(self.rows[i], self.rows[j], metric=self.search.metric, **given)
+        return np.asarray(found)
+
+    def _stored(self, lengths: Any, nearest: Any) -> scipy.sparse.csr_array:
+        """Neighbours (c, k) as a sparse matrix; each has to have a distance."""
+        lengths = np.asarray(lengths, dtype=np.float64)
+        unknown = ~np.isfinite(lengths)
+        if unknown.any():
+            raise ValueError(self._unknown(int(np.argmax(unknown.any(axis=1)))))
+        c, k = nearest.shape
+        columns = nearest.ravel().astype(np.int64)
+        return scipy.sparse.csr_array(
+            (lengths.ravel(), columns, np.arange(0, c * k + 1, k)), shape=(c, self.n)
+        )
+
+    def _unknown(self, row: int) -> str:
+        if self.search.metric == "nan_euclidean":
+            return (
+                f"row {row} has cells in common with fewer than "
+                f"n_neighbors={self.search.n_neighbors} other rows, so that its neighbours are not "
+                "known: leave it out, or fill the gaps (LowRankImputer)"
+            )
+        return (
+            f"row {row} has no finite distance to some of its nearest rows: leave it out, or use "
+            "another metric"
+        )
+
+    def _sharpened(self, X: Any, lengths: Any, nearest: Any, new: bool) -> tuple[Array, Any]:
+        """Lengths from differences; rows that products cannot tell apart are looked up again."""
+        if not self._by_products:
+            return self._exact(X, nearest, lengths), nearest
+        lengths = self._exact(X, nearest, lengths)
+        blurred = self._blurred(X, lengths[:, -1])
+        if len(blurred):
+            every = Exhaustive.euclidean(self.rows)
+            given = {"X": X[blurred]} if new else {"at": blurred}
+            found = every.kneighbors(n_neighbors=nearest.shape[1], **given)
+            lengths[blurred], nearest[blurred] = found
+        return lengths, nearest
+
+    @property
+    def _by_products(self) -> bool:
+        """Whether the index compares rows by products of them."""
+        brute = isinstance(self.index, NearestNeighbors) and self.index._fit_method == "brute"
+        return self.search.is_euclidean and brute and isinstance(self.rows, np.ndarray)
+
+    def _blurred(self, X: Array, reach: Any) -> Any:
+        """Rows whose distances of size `reach` may be rounding of a product."""
+        about = _about(X, self.centre)
+        rounding = 16.0 * np.finfo(np.float64).eps * np.einsum("ij,ij->i", about, about)
+        return np.flatnonzero(rounding > RESOLVED * np.square(reach))
+
+    def _exact(self, X: Any, nearest: Any, lengths: Any) -> Array:
+        """Euclidean lengths anew from differences, for searches by products or in float32."""
+        if not self.search.is_euclidean or not isinstance(self.rows, np.ndarray):
+            return np.asarray(lengths, dtype=np.float64)
+        squares = np.zeros(nearest.shape)
+        for j in range(X.shape[1]):
+            squares += (X[:, j, None] - self.rows[nearest, j]) ** 2
+        return np.sqrt(squares)
+
+    @property
+    def _workers(self) -> int:
+        """As many threads as are asked for, and otherwise as BLAS may use."""
+        return workers_for(self.search.n_jobs)
+
+    def _within(self, X: Any) -> scipy.sparse.csr_array:
+        radius = self.search.radius
+        assert radius is not None
+        if isinstance(self.index, cKDTree):
+            among = self.rows if X is None else X
+            count = self.index.query_ball_point(
+                among, radius, workers=self._workers, return_length=True
+            )
+            _require_stored(int(np.sum(count)), radius)
+            return self._in_ball(X, radius)
+        if isinstance(self.index, Exhaustive):
+            return _side_by_side(self.index.within(radius, X), self.n)
+        if self._by_products:
+            return self._within_by_products(X, radius)
+        new = None if X is None else _about(X, self.centre)
+        with naming(self.rows, X):
+            graph = self.index.radius_neighbors_graph(new, radius, mode="distance")
+        _require_stored(graph.nnz, radius)
+        return scipy.sparse.csr_array(graph)
+
+    def _within_by_products(self, X: Any, radius: float) -> scipy.sparse.csr_array:
+        """A little more than the radius is searched, lengths are computed anew, and cut."""
+        among = self.rows if X is None else X
+        new = None if X is None else _about(X, self.centre)
+        wide = radius * (1.0 + RESOLVED)
+        near = self.index.radius_neighbors(new, wide, return_distance=False)
+        _require_stored(sum(map(len, near)), radius)
+        every = Exhaustive.euclidean(self.rows)
+        blurred = self._blurred(among, radius)
+        given = {"at": blurred} if X is None else {"X": among[blurred]}
+        again = dict(zip(blurred.tolist(), every.within(radius, **given), strict=True))
+        parts = []
+        for i, columns in enumerate(near):
+            if i in again:
+                parts.append(again[i])
+                continue
+            columns = np.sort(columns)
+            lengths = np.sqrt(np.sum((among[i] - self.rows[columns]) ** 2, axis=1))
+            inside = lengths <= radius
+            parts.append((lengths[inside], columns[inside]))
+        return _side_by_side(parts, self.n)
+
+    def _in_ball(self, X: Any, radius: float) -> scipy.sparse.csr_array:
+        among = self.rows if X is None else np.asarray(X, dtype=np.float64)
+        near = self.index.query_ball_point(among, radius, workers=self._workers, return_sorted=True)
+        counts = np.array([len(some) for some in near])
+        columns = np.concatenate([np.asarray(some, dtype=np.int64) for some in near])
+        rows = np.repeat(np.arange(len(among)), counts)
+        if X is None:
+            other = rows != columns
+            rows, columns = rows[other], columns[other]
+            counts -= 1
+        lengths = np.zeros(len(rows))
+        for j in range(among.shape[1]):
+            lengths += (among[rows, j] - self.rows[columns, j]) ** 2
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        return scipy.sparse.csr_array(
+            (np.sqrt(lengths), columns, starts), shape=(len(among), self.n)
+        )
+
+
+def _index(search: Search, rows: Any) -> Any:
+    if search.algorithm == "approximate":
+        return _approximate(search, rows)
+    try:
+        return _exact_index(search, rows)
+    except TypeError as error:  # of the metric's arguments: scikit-learn's searches take few
+        if search.algorithm not in ("auto", "brute"):
+            raise ValueError(
+                f'metric="{search.metric}" with metric_params={search.metric_params} is nothing '
+                f'for neighbors_algorithm="{search.algorithm}" ({error}); "brute" takes it'
+            ) from None
+        return Exhaustive.by(rows, search.metric, search.arguments)
+
+
+def scikit_learn_search(search: Search, rows: Any) -> NearestNeighbors:
+    """The search as scikit-learn has it, exact where ours is approximate."""
+    return NearestNeighbors(
+        n_neighbors=search.n_neighbors or 5,
+        radius=search.radius or 1.0,
+        algorithm="auto" if search.algorithm == "approximate" else search.algorithm,
+        metric=Numbered(search.metric) if callable(search.metric) else search.metric,
+        p=search.p,
+        metric_params=search.metric_params,
+        n_jobs=None if search.n_jobs is None else workers_for(search.n_jobs),
+    ).fit(rows)
+
+
+def _exact_index(search: Search, rows: Any) -> NearestNeighbors:
+    index = scikit_learn_search(search, rows)
+    if search.metric_params and isinstance(search.metric, str):
+        index.kneighbors(rows[:1], 1)  # which arguments it takes shows only now
+    return index
+
+
+def _approximate(search: Search, rows: Any) -> Any:
+    if search.radius is not None:
+        raise ValueError("the approximate search finds n_neighbors, not those within a radius")
+    if search.metric == "precomputed":
+        raise ValueError("precomputed distances hold all pairs: nothing is left to approximate")
+    try:
+        from pynndescent import NNDescent
+    except ImportError as error:
+        raise MissingExtraError(
+            "the approximate search for neighbours", "pynndescent", "approximate"
+        ) from error
+    metric = "euclidean" if search.is_euclidean else search.metric
+    assert search.n_neighbors is not None
+    return NNDescent(
+        rows.astype(np.float32),
+        metric=metric,
+        metric_kwds={} if metric == "euclidean" else search.arguments,
+        n_neighbors=max(search.n_neighbors + 1, WIDE),
+        random_state=search.seed,
+        n_jobs=workers_for(search.n_jobs),
+    )
+
+
+def _about(X: Any, centre: Array | None) -> Any:
+    return X if centre is None else X - centre
+
+
+def _without_self(lengths: Any, nearest: Any) -> tuple[Array, Any]:
+    """(n, k + 1) neighbours less the row itself: it need not be the first among rows like it."""
+    n, k1 = nearest.shape
+    itself = nearest == np.arange(n)[:, None]
+    itself[~itself.any(axis=1), -1] = True  # more than k rows like it
+    return lengths[~itself].reshape(n, k1 - 1), nearest[~itself].reshape(n, k1 - 1)
+
+
+def _side_by_side(parts: Iterable[tuple[Array, Any]], n: int) -> scipy.sparse.csr_array:
+    """Rows of (lengths, columns) as a sparse matrix with n columns."""
+    rows = list(parts)
+    starts = np.concatenate([[0], np.cumsum([len(columns) for _, columns in rows])])
+    lengths = np.concatenate([lengths for lengths, _ in rows])
+    columns = np.concatenate([columns for _, columns in rows]).astype(np.int64)
+    return scipy.sparse.csr_array((lengths, columns, starts), shape=(len(rows), n))
+
+
+def _require_stored(count: int, radius: float) -> None:
+    if count > MOST_STORED:
+        raise ValueError(
+            f"radius={radius:g} makes {count} pairs of rows neighbours, more than a graph should "
+            "have; take a smaller one, or n_neighbors"
+        )

@@ -1,0 +1,428 @@
+"""Maximum likelihood of a mixture of linear-Gaussian models, from rows with gaps.
+
+Mixtures of PPCA (Tipping and Bishop 1999) and of factor analysers (Ghahramani and Hinton 1996): one
+model of all rows, clusters of its scores, EM from several such starts, split-and-merge moves, ranks
+by ARD where they are not given, and EM to the end. `mixture_em` is the EM map, `mixture_start` the
+start, `mixture_moves` the moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
+from eigengap.fitting.gaussian.pattern import FEWEST, MOST, OPERATIONS
+from eigengap.fitting.gaussian.problem import Noise
+from eigengap.fitting.mixture.moves import (
+    candidate_moves,
+    dropped,
+    moved,
+    reborn,
+    with_ranks,
+)
+from eigengap.fitting.mixture.problem import (
+    SMALL,
+    DeadComponentError,
+    MixtureProblem,
+    Run,
+    least_noise,
+)
+from eigengap.fitting.mixture.start import Scores, canonical, cluster_start, single_start
+from eigengap.fitting.optimise.loop import Keeper, Progress, Trace, Watch, keeper_of
+from eigengap.linalg import Array
+from eigengap.models.gaussian.information import Evidence
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
+from eigengap.models.gaussian.mixture_posterior import mixture_posteriors
+from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.sources.base import Source
+from eigengap.statistics.expected.mixture_maximise import MixtureParameters
+from eigengap.statistics.moments import ColumnMoments
+
+LOOSE = 1e-3  # tolerance at which starts, moves and ranks are compared
+LOOSE_STEPS = 100  # most EM steps of each
+GAIN = 1e-3  # nats a row that a further start or a move must bring
+PACE, HOPE = 5, 5.0  # one ends if HOPE times what its last PACE steps gained is not enough
+WARY = 0.5  # of the typical noise variance: least one while ARD chooses the ranks of factors
+REBIRTHS = 3  # of components in one run before one is dropped
+LARGEST_AUTO = 30  # most components that ARD starts from: its cost grows with their cube
+
+
+@dataclass(frozen=True)
+class MixtureOptions:
+    """How to fit, apart from the model: see `eigengap.MixturePPCA` for the meaning of each."""
+
+    tol: float = 1e-5
+    max_iter: int = 1000
+    n_init: int = 1
+    split_merge: int = 5
+    seed: int = 0
+    watch: Watch | None = None
+
+
+DEFAULT = MixtureOptions()
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureFit:
+    """A fitted mixture and how it was reached."""
+
+    model: MixtureOfLinearGaussians
+    log_likelihood: float  # of all rows, weighted
+    seen_w: Array  # (d,) weighted number of rows in which each feature was seen
+    component_seen_w: Array  # (K, d) the same by responsibility
+    component_sum_w: Array  # (K,) rows of each component, by weight and responsibility
+    converged: bool
+    trace: Trace  # of the run that was kept, seconds since the fit began
+    reborn: int  # times that a component died and was started anew, in that run
+    at_floor: tuple[int, ...]  # components with a noise variance at the floor
+
+    @property
+    def n_iter(self) -> int:
+        return len(self.trace)
+
+
+def fit_mixture(
+    source: Source,
+    K: int,
+    ranks: Sequence[int] | None,
+    noise: Noise,
+    *,
+    shared_noise: bool = False,
+    options: MixtureOptions = DEFAULT,
+) -> MixtureFit:
+    """Fit K components of the given ranks (K of them), or of ranks found by ARD (None)."""
+    columns = source.reduce(ColumnMoments.of)
+    total = float(np.sum(columns.variance))
+    refuse_out_of_range(source, total, fit_mean=True)
+    if noise == "diagonal":
+        refuse_tiny_columns(source, columns.variance)
+    if total == 0.0:
+        raise ValueError(
+            "all rows are equal, so there is nothing to tell components apart by and no variance "
+            "to model; leave such a table out"
+        )
+    largest = _largest_rank(source, K) if ranks is None else max(ranks)
+    problem = MixtureProblem.of(source, columns, largest, noise, shared_noise)
+    return _Fitting(problem, options).fit(K, ranks, largest)
+
+
+def evidence_of_components(source: Source, fit: MixtureFit, noise: Noise) -> tuple[Evidence, ...]:
+    """Which cells each component was fitted to: the patterns of a sample of its own rows."""
+    model = fit.model
+    if not source.has_gaps:
+        complete = np.ones((1, model.d), dtype=bool)
+        return tuple(Evidence(complete, seen_w, noise) for seen_w in fit.component_seen_w)
+    k = int(np.clip(OPERATIONS / (model.d * max(max(model.ranks), 1) ** 2), FEWEST, MOST))
+    rows = source.sample(min(k * model.K, source.seen().rows), np.random.default_rng(0))
+    seen, labels = ~np.isnan(rows), np.argmax(model.responsibilities(rows), axis=1)
+    patterns = [seen[labels == k] if np.any(labels == k) else seen for k in range(model.K)]
+    pairs = zip(patterns, fit.component_seen_w, strict=True)
+    return tuple(Evidence(pattern, seen_w, noise) for pattern, seen_w in pairs)
+
+
+def n_parameters(model: MixtureOfLinearGaussians, noise: Noise, shared_noise: bool) -> int:
+    """Free parameters: weights, means, loadings up to rotation, noise."""
+    d = model.d
+    loadings = sum(d * q - q * (q - 1) // 2 for q in model.ranks)
+    noises = (1 if noise == "isotropic" else d) * (1 if shared_noise else model.K)
+    return model.K - 1 + model.K * d + loadings + noises
+
+
+@dataclass(frozen=True, eq=False)
+class _Settled:
+    """A run and the deaths on its way."""
+
+    run: Run
+    reborn: int = 0
+
+    @property
+    def parameters(self) -> MixtureParameters:
+        return self.run.parameters
+
+    @property
+    def objective(self) -> float:
+        return self.run.objective
+
+    def is_after(self, earlier: _Settled) -> bool:
+        """Whether no component has died since."""
+        return self.reborn == earlier.reborn and self.parameters.K == earlier.parameters.K
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitting:
+    """One fit: what its stages share."""
+
+    problem: MixtureProblem
+    options: MixtureOptions
+
+    def fit(self, K: int, ranks: Sequence[int] | None, largest: int) -> MixtureFit:
+        single = self._single(largest) if ranks is None else self._loose(self._one(K, ranks))
+        if K == 1:
+            return self._finish(single)
+        if ranks is None:
+            largest = single.parameters.ranks[0]
+        scores = Scores.of(self.problem, single.parameters.components[0])
+        starts = [
+            cluster_start(scores, [largest] * K, self._generator(s), whiten=s % 2 == 1)
+            for s in range(self.options.n_init)
+        ]
+        within = replace(self, problem=_with_floor_within(self.problem, starts[0]))
+        return within._from_starts(starts, ranks)
+
+    def _from_starts(
+        self, starts: Sequence[MixtureParameters], ranks: Sequence[int] | None
+    ) -> MixtureFit:
+        """The best of several starts, improved by moves, cut to its ranks, and finished."""
+        best = self._loose(starts[0])
+        for start in starts[1:]:
+            best = self._better(best, start) or best
+        best = self._improved(best)
+        if ranks is None:
+            best = self._pruned(best)
+        elif len(set(ranks)) > 1 and len(ranks) == best.parameters.K:
+            best = self._loose(with_ranks(best.parameters, ranks, self.problem.sum_w), best)
+        return self._finish(best)
+
+    # Stages -----------------------------------------------------------------------------------
+
+    def _one(self, K: int, ranks: Sequence[int]) -> MixtureParameters:
+        """A model of all rows with room for a component's loadings and for K means."""
+        most = max(min(self.problem.d - 1, int(self.problem.sum_w) - 1), 1)
+        return single_start(self.problem, max(max(ranks), min(max(ranks) + K - 1, most)))
+
+    def _single(self, q: int) -> _Settled:
+        """A model of all rows whose rank ARD has found."""
+        return self._pruned(self._loose(single_start(self.problem, q)))
+
+    def _improved(self, best: _Settled) -> _Settled:
+        """Split-and-merge moves for as long as one of the candidates is a gain."""
+        most, K = self.options.split_merge, best.parameters.K
+        if most == 0 or K < 3:
+            return best
+        improved = True
+        while improved:
+            improved = False
+            expected = self.problem.expected(best.parameters)
+            for move in candidate_moves(expected, most):
+                better = self._better(best, moved(best.parameters, move))
+                if better is not None:
+                    best, improved = better, True
+                    break
+        return best
+
+    def _better(self, best: _Settled, start: MixtureParameters) -> _Settled | None:
+        """A loose run from there if it is a gain; it ends where it has no hope or one dies."""
+        least = best.objective + GAIN * self.problem.sum_w
+        if start.K < best.parameters.K:
+            return None
+        hope = _Hope(least, keeper_of(self.options.watch))
+        try:
+            run = self.problem.run(start, tol=LOOSE, max_iter=self._few(), watch=hope)
+        except (DeadComponentError, _HopelessError):
+            return None
+        return _Settled(run) if run.objective > least else None
+
+    def _pruned(self, settled: _Settled) -> _Settled:
+        """ARD from there, the columns that it empties taken out, and loose EM without it."""
+        start = _canonical(settled.parameters)
+        wary = replace(self, problem=_with_wary_floor(self.problem, start))
+        shrunk = wary._settle(start, tol=LOOSE, max_iter=self._few(), ard=True, before=settled)
+        return self._loose(_without_empty_columns(shrunk.parameters), shrunk)
+
+    def _finish(self, settled: _Settled) -> MixtureFit:
+        end = self._settle(
+            settled.parameters,
+            tol=self.options.tol,
+            max_iter=max(self.options.max_iter - len(settled.run.trace), 1),
+            jumps=self.problem.noise == "diagonal",
+            before=settled,
+        )
+        if end.is_after(settled):
+            end = replace(end, run=settled.run.continued(end.run))
+        return _fit_of(self.problem, end)
+
+    # EM with rebirths ---------------------------------------------------------------------------
+
+    def _loose(self, start: MixtureParameters, before: _Settled | None = None) -> _Settled:
+        return self._settle(start, tol=LOOSE, max_iter=self._few(), before=before)
+
+    def _few(self) -> int:
+        """Most EM steps of a loose run."""
+        return min(LOOSE_STEPS, self.options.max_iter)
+
+    def _settle(
+        self,
+        start: MixtureParameters,
+        *,
+        tol: float,
+        max_iter: int,
+        ard: bool = False,
+        jumps: bool = False,
+        before: _Settled | None = None,
+    ) -> _Settled:
+        """EM to its end; a component that dies is started anew a few times, then dropped."""
+        births = 0 if before is None else before.reborn
+        rng = self._generator(births)
+        for attempt in range(REBIRTHS + start.K):
+            try:
+                run = self.problem.run(
+                    start,
+                    tol=tol,
+                    max_iter=max_iter,
+                    watch=self.options.watch,
+                    ard=ard,
+                    jumps=jumps,
+                )
+                return _Settled(run, births)
+            except DeadComponentError as dead:
+                if attempt < REBIRTHS:
+                    start = reborn(dead.at, dead.k, *_badly_explained(self.problem, dead, rng))
+                    births += 1
+                else:
+                    start = dropped(dead.at, dead.k)
+        raise AssertionError("the last component cannot die")
+
+    def _generator(self, stage: int) -> np.random.Generator:
+        return np.random.default_rng([self.options.seed, stage])
+
+
+class _HopelessError(Exception):
+    """A run that is not worth finishing."""
+
+
+class _Hope:
+    """Watches a run, and ends it where at its pace it will not reach the objective in time."""
+
+    def __init__(self, least: float, keeper: Keeper | None) -> None:
+        self._least = least
+        self.keeper = keeper
+        self._seen: list[float] = []
+
+    def __call__(self, progress: Progress) -> None:
+        self._seen.append(progress.objective)
+        if len(self._seen) > PACE:
+            gained = self._seen[-1] - self._seen[-1 - PACE]
+            if self._seen[-1] + HOPE * gained < self._least:
+                raise _HopelessError
+
+
+def _fit_of(problem: MixtureProblem, settled: _Settled) -> MixtureFit:
+    """The fit in the data's units."""
+    parameters, trace = settled.parameters, settled.run.trace
+    # A density in units of `unit` is one in the data's units times the Jacobian, cell by cell.
+    jacobian = float(problem.seen_w @ np.log(problem.unit))
+    expected = problem.expected(parameters)
+    order = np.argsort(-parameters.log_weights, kind="stable")
+    components = [parameters.components[k] for k in order]
+    models = [LinearGaussian(W=c.W, mu=c.delta, psi=c.psi) for c in components]
+    model = MixtureOfLinearGaussians(parameters.log_weights[order], models)
+    at_floor = problem.reached_floor(parameters)[order]
+    return MixtureFit(
+        model=model.rescaled(problem.unit, problem.shift).canonical(),
+        log_likelihood=settled.objective - jacobian,
+        seen_w=problem.seen_w,
+        component_seen_w=np.stack([expected.components[k].seen() for k in order]),
+        component_sum_w=expected.sum_w()[order],
+        converged=settled.run.converged,
+        trace=replace(trace, objective=trace.objective - jacobian),
+        reborn=settled.reborn,
+        at_floor=tuple(int(k) for k in np.flatnonzero(at_floor)),
+    )
+
+
+def _largest_rank(source: Source, K: int) -> int:
+    """Most components that ARD starts from: two rows of each cluster for each."""
+    rows = source.seen().sum_w / K
+    return max(1, min(source.n_features - 1, int(rows) // 2, LARGEST_AUTO))
+
+
+def _with_floor_within(problem: MixtureProblem, start: MixtureParameters) -> MixtureProblem:
+    """The floor of the noise by the variance within clusters, which may lie far apart."""
+    weights = np.exp(start.log_weights)
+    variances = [np.sum(c.W**2, axis=1) + c.psi for c in start.components]
+    within = np.minimum(weights @ np.stack(variances), problem.variance)
+    return replace(problem, floor=least_noise(within, problem.noise))
+
+
+def _with_wary_floor(problem: MixtureProblem, start: MixtureParameters) -> MixtureProblem:
+    """A floor that keeps a column of W from living on the noise of a single feature.
+
+    Such a column (a Heywood case) gains likelihood without end, and no prior on its length tells it
+    from one that many features share.
+    """
+    if problem.noise == "isotropic":
+        return problem
+    typical = np.median(np.stack([c.psi for c in start.components]), axis=1)
+    return replace(problem, floor=np.maximum(problem.floor, WARY * np.mean(typical)))
+
+
+def _canonical(parameters: MixtureParameters) -> MixtureParameters:
+    return replace(parameters, components=tuple(canonical(c) for c in parameters.components))
+
+
+def _without_empty_columns(parameters: MixtureParameters) -> MixtureParameters:
+    """Columns of W that ARD has emptied taken out, down to the longest."""
+    components = []
+    for c in parameters.components:
+        length = np.sum(c.W**2, axis=0)
+        kept = length > 100 * SMALL
+        kept[np.argmax(length)] = True
+        components.append(replace(c, W=c.W[:, kept]))
+    return replace(parameters, components=tuple(components))
+
+
+def _badly_explained(
+    problem: MixtureProblem, dead: DeadComponentError, rng: np.random.Generator
+) -> tuple[Array, int]:
+    """A row (d,), its gaps filled, that the others explain badly, and the least bad of them.
+
+    Drawn with probability proportional to its squared distance beyond what the model expects, but
+    no more than that again: a component on an outlier would only die again.
+    """
+    others = dropped(dead.at, dead.k)
+    rows = problem.rows.map(partial(_with_excess, parameters=others))
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]  # whatever their order was
+    passed = np.cumsum(rows[:, 0] * rows[:, 1])
+    drawn = int(np.searchsorted(passed, rng.random() * passed[-1], side="right"))
+    row = rows[min(drawn, len(rows) - 1)]
+    owner = int(row[2])
+    return row[3:], owner + (owner >= dead.k)
+
+
+def _with_excess(rows: SeenRows, parameters: MixtureParameters) -> Array:
+    """Excess of its squared distance, weight, nearest component, filled row, of all: (c, 3 + d)."""
+    components = parameters.components
+    coefficients = [Coefficients.of(c.W, c.delta, c.psi) for c in components]
+    result = np.ones((len(rows.order), 3 + rows.d))
+    for chunk in mixture_posteriors(rows, parameters.log_weights, coefficients):
+        nearest = np.argmax(chunk.resp, axis=0)  # (c,)
+        each = np.arange(len(nearest))
+        seen = _seen(rows, chunk.parts[0].mask_rows)  # (c or 1, d)
+        distance = np.stack([part.distance for part in chunk.parts])[nearest, each]
+        means = [
+            part.Z.T @ c.W.T + c.delta for part, c in zip(chunk.parts, components, strict=True)
+        ]
+        R = rows.R[chunk.rows]
+        values = R if isinstance(R, np.ndarray) else R.toarray()
+        expected = rows.row_cells[chunk.rows]
+        result[chunk.rows, 0] = np.clip(distance - expected, 1e-12, expected + 1e-12)
+        result[chunk.rows, 2] = nearest
+        result[chunk.rows, 3:] = np.where(seen, values, np.stack(means)[nearest, each])
+    if rows.weight is not None:
+        result[:, 1] = rows.weight
+    return result
+
+
+def _seen(rows: SeenRows, mask_rows: slice) -> NDArray[np.bool_]:
+    """Which cells were seen in these rows of the mask, all columns: (u, d)."""
+    mask = rows.M[mask_rows]
+    seen = np.ones((mask_rows.stop - mask_rows.start, rows.d), dtype=bool)
+    seen[:, rows.gappy] = (mask if isinstance(mask, np.ndarray) else mask.toarray()) > 0
+    return seen

@@ -1,0 +1,146 @@
+"""Rows that went by: complete ones known by their moments, a few with gaps kept as they are.
+
+All that a fit asks of complete rows is at most quadratic in them: a covariance, its product with
+some vectors, the expected statistics of an E-step. Such a statistic is the same for any other rows
+of the same moments, so that a stream of n rows can stand before a fit as 2 d rows of suitable
+weight, and every fit that takes a source takes a stream. Counts, and what depends on single values,
+are answered from what was counted on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from eigengap.linalg import Array
+from eigengap.sources.base import Block, Rows, S, SeenCells
+from eigengap.sources.derived.blocked import BlockedSource
+from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
+
+
+class RowsAreGoneError(ValueError):
+    """Something was asked that only the rows themselves could tell."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Rows that are kept as they are."""
+
+    values: Array  # (k, d), NaN where unseen
+    weight: Array  # (k,)
+
+    @property
+    def sum_w(self) -> float:
+        return float(np.sum(self.weight))
+
+    def and_more(self, values: Array, weight: Array) -> Kept:
+        return Kept(np.concatenate([self.values, values]), np.concatenate([self.weight, weight]))
+
+    @classmethod
+    def none(cls, d: int) -> Kept:
+        return cls(np.empty((0, d)), np.empty(0))
+
+
+class StreamedRows(BlockedSource):
+    """A source for the fits, measured from `shift`: the mean, so that no digits are lost to it."""
+
+    is_sparse = False
+    has_cell_sd = False
+    dtype = np.dtype(np.float64)
+    n_rows = None  # so that no fit plans to hold them all
+
+    def __init__(
+        self,
+        moments: Moments,
+        columns: ColumnMoments,
+        extent: ColumnRange,
+        kept: Kept,
+        seen: SeenCells,
+        names: tuple[str, ...] | None,
+    ) -> None:
+        self.names = names
+        self.n_features = len(columns.mean)
+        self.has_gaps = len(kept.values) > 0
+        self.passes = 0
+        self._moments, self._columns, self._extent, self._kept = moments, columns, extent, kept
+        self._seen = seen
+
+    def from_origin(self, shift: Array, unit: Array) -> StreamedRows:
+        """(x - shift) / unit in place of x."""
+        moments, columns, extent, kept = self._moments, self._columns, self._extent, self._kept
+        return StreamedRows(
+            replace(
+                moments,
+                mean=(moments.mean - shift) / unit,
+                scatter=moments.scatter / unit / unit[:, None],
+            ),
+            replace(columns, mean=(columns.mean - shift) / unit, m2=columns.m2 / unit**2),
+            ColumnRange((extent.low - shift) / unit, (extent.high - shift) / unit),
+            replace(kept, values=(kept.values - shift) / unit),
+            self._seen,
+            self.names,
+        )
+
+    def reduce(self, of: Callable[[Any], S]) -> S:
+        known = self._known(of)
+        return known if known is not None else super().reduce(of)
+
+    def _known(self, of: Callable[[Any], S]) -> Any:
+        """Statistics that were taken on the way, None for others."""
+        asked = of.func if isinstance(of, partial) else of
+        if asked == Moments.of and not self.has_gaps:
+            return self._moments
+        if asked == ColumnMoments.of:
+            return self._columns
+        if asked == ColumnRange.of:
+            return self._extent
+        return self.seen() if asked == SeenCells.of else None
+
+    def _blocks(self) -> Iterator[Block]:
+        if self._moments.sum_w > 0.0:
+            yield self._equivalent
+        if self.has_gaps:
+            yield Block(self._kept.values, self._kept.weight, None, 0)
+
+    @cached_property
+    def _equivalent(self) -> Block:
+        return equivalent_rows(self._moments)
+
+    def seen(self) -> SeenCells:
+        return self._seen
+
+    def map(self, fn: Callable[[Any], Any]) -> Any:
+        raise _gone("a value for each row")
+
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        raise _gone("a sample of the rows")
+
+    def collect(self) -> Rows:
+        raise _gone("the table itself")
+
+
+def equivalent_rows(moments: Moments) -> Block:
+    """2 r rows mean +- c u, r the rank of the scatter, that have these moments.
+
+    Eigenvalues in the rounding of the scatter are taken for 0.
+    """
+    lam, U = np.linalg.eigh(moments.scatter)
+    real = lam > len(lam) * np.finfo(np.float64).eps * max(lam[-1], 0.0)
+    r = int(np.count_nonzero(real))
+    if r == 0:
+        return Block(moments.mean[None, :], np.array([moments.sum_w]), None, 0)
+    w = moments.sum_w / (2 * r)
+    arms = (U[:, real] * np.sqrt(lam[real] / (2.0 * w))).T  # (r, d)
+    values = np.concatenate([moments.mean + arms, moments.mean - arms])
+    return Block(values, np.full(2 * r, w), None, 0)
+
+
+def _gone(what: str) -> RowsAreGoneError:
+    return RowsAreGoneError(
+        f"this needs {what}, and partial_fit keeps moments, not rows; give n_components as a "
+        "number, or call fit on the whole table (a file will do)"
+    )

@@ -1,0 +1,339 @@
+"""What a stream of rows leaves behind, and models from it.
+
+Complete rows leave their moments (`statistics.moments`, Chan's merge), which is all that a fit asks
+of them (`online_rows`): the model is that of all rows together, whatever the batches.
+
+Rows with gaps are kept as they are until there are `most_kept` of them. Until then a fit is that
+of all rows, too. Then they are settled: replaced by the expected statistics of an E-step, which
+depend on the parameters at that time. This is online EM (Cappe and Moulines 2009, "On-line EM
+algorithm for latent data models"): after the t-th such chunk the statistics are
+
+    s_t = (1 - gamma_t) s_{t-1} + gamma_t E[chunk | parameters],  gamma_t = (1 + a) / (t + a),
+
+and the parameters those that maximise s_t and the statistics of complete rows, which are computed
+anew at each step. a = 0 would count all rows alike; with a > 0 early chunks, whose statistics owe
+something to poorer parameters, count less. Chunks are cut by the number of rows with gaps, not by
+batches, so that only the order of the rows matters, never the size of the batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from eigengap.fitting.eigen.range import refuse_overflow
+from eigengap.fitting.gaussian.problem import GaussianFit
+from eigengap.fitting.online.em import (
+    Asked,
+    Settled,
+    There,
+    Units,
+    fit_settled,
+    settled_first,
+    settled_next,
+)
+from eigengap.fitting.online.rows import Kept, StreamedRows
+from eigengap.linalg import Array
+from eigengap.models.gaussian.information import Evidence, Noise
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.runtime.memory import require_memory
+from eigengap.sources.base import Block, Rows, SeenCells
+from eigengap.sources.derived.drawn import Draw, Drawn
+from eigengap.sources.wording import column
+from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
+
+KEPT_ROWS = 2000  # with gaps, at most, or as many as there are columns
+PATIENCE = 10  # times that many rows are kept while a column has had no value at all
+WAITING = 256  # rows of small batches that are taken in together
+LARGEST = 1e140  # of a cell that may wait: its square, many times, is no overflow
+PATTERNS = 500  # of gaps, a sample, that tell the uncertainty of the parameters
+MATRICES = 6  # of d x d numbers at a time: two moments that merge, their sum, an eigensolver
+
+# (rows, origin) -> their fit, measured from the origin too, in units of the data
+FirstFit = Callable[[StreamedRows, Array], GaussianFit]
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """All that is known of the rows so far, measured from `origin`.
+
+    A mean that is far from zero has few digits left for what the next row changes in it.
+    """
+
+    names: tuple[str, ...] | None
+    origin: Array  # (d,) the first value of each column, 0 before it
+    moments: Moments  # of complete rows
+    columns: ColumnMoments  # of the seen cells of all rows
+    extent: ColumnRange  # of the same
+    kept: Kept  # rows with gaps that are not settled
+    patterns: Drawn  # of gaps, and the weight of the row, of a sample of rows with gaps
+    n_gappy: int = 0  # rows with gaps, settled or not
+    gappy_w: float = 0.0  # their weight
+    settled: Settled | None = None
+    waiting: tuple[Block, ...] = ()  # small batches that are not yet in all of the above
+    n_waiting: int = 0  # rows in them
+
+    @classmethod
+    def empty(cls, d: int, names: tuple[str, ...] | None) -> Stream:
+        """Before the first row; refuses as many columns as memory does not hold squared."""
+        require_memory(
+            8.0 * MATRICES * d * d,
+            f"partial_fit of {d} columns, which keeps their covariance,",
+            "fit on the whole table or a file of it, which need not form a covariance, or take "
+            "fewer columns",
+        )
+        zero, unseen = np.zeros(d), np.full(d, np.nan)
+        return cls(
+            names=names,
+            origin=zero,
+            moments=Moments(0.0, zero, np.zeros((d, d)), 0),
+            columns=ColumnMoments(np.zeros(d, np.int64), zero, zero, zero, 0),
+            extent=ColumnRange(unseen, unseen),
+            kept=Kept.none(d),
+            patterns=Drawn(PATTERNS, np.empty(0), np.empty((0, d + 1))),
+        )
+
+    @classmethod
+    def of_model(
+        cls, model: LinearGaussian, n_rows: int, sum_w: float, names: tuple[str, ...] | None
+    ) -> Stream:
+        """A stream that begins with complete rows of which only their model is known.
+
+        They are taken to have the model's mean and covariance.
+        """
+        empty = cls.empty(model.d, names)
+        C = model.covariance()
+        zero, ones = np.zeros(model.d), np.ones(model.d)
+        sd = np.sqrt(np.diag(C))
+        return replace(
+            empty,
+            origin=model.mu,
+            moments=Moments(sum_w, zero, C * sum_w, n_rows),
+            columns=ColumnMoments(
+                np.full(model.d, n_rows), sum_w * ones, zero, sum_w * np.diag(C), n_rows
+            ),
+            extent=ColumnRange(-sd, sd),
+        )
+
+    @property
+    def d(self) -> int:
+        return len(self.columns.mean)
+
+    @property
+    def n_rows(self) -> int:
+        return self.moments.n_rows + self.n_gappy + self.n_waiting
+
+    @property
+    def sum_w(self) -> float:
+        return self.moments.sum_w + self.gappy_w
+
+    def units(self, asked: Asked) -> Units:
+        """Those of online EM."""
+        zero = self.columns.mean if asked.fit_mean else -self.origin
+        return Units.of(self.columns, zero, asked)
+
+    def fit_settled(self, asked: Asked) -> GaussianFit:
+        """The model of all rows so far, from the origin, in units of scaled columns."""
+        assert self.settled is not None
+        there = There(self.units(asked), self.moments, self.kept)
+        return fit_settled(self.settled, there, self.columns.sum_w, asked)
+
+    def rows(self) -> StreamedRows:
+        """The rows before a fit."""
+        seen = SeenCells(self.n_rows, self.sum_w, self.columns.counts.astype(np.intp))
+        return StreamedRows(self.moments, self.columns, self.extent, self.kept, seen, self.names)
+
+    def evidence(self, noise: Noise, fits_mean: bool) -> Evidence:
+        """Which cells were seen, of complete rows once and of a sample of the others."""
+        seen_w = self.columns.sum_w
+        if self.n_gappy == 0:
+            return Evidence(np.ones((1, self.d), dtype=bool), seen_w, noise, fits_mean)
+        drawn = self.patterns.rows
+        count = drawn[:, -1]  # all of them are there
+        if self.n_gappy > len(drawn):
+            count = np.full(len(drawn), self.gappy_w / len(drawn))  # heavy rows come more often
+        seen = drawn[:, :-1] > 0.0
+        if self.moments.sum_w > 0.0:
+            seen = np.concatenate([np.ones((1, self.d), dtype=bool), seen])
+            count = np.concatenate([[self.moments.sum_w], count])
+        return Evidence(seen, seen_w, noise, fits_mean, 0.0, count)
+
+
+def most_kept(d: int) -> int:
+    """Rows with gaps that are kept: no more memory than the covariance takes, or little."""
+    return max(KEPT_ROWS, d)
+
+
+def taken_in(stream: Stream, block: Block, asked: Asked, first_fit: FirstFit) -> Stream:
+    """The stream with the rows of a block, all of positive weight.
+
+    Small blocks wait for each other, because each that is taken in costs d^2 operations.
+    """
+    if block.n_rows == 0:
+        return stream
+    if block.n_rows < WAITING and _is_harmless(block.values):
+        values = np.array(block.values, dtype=np.float64)  # a copy: the caller may change them
+        stream = replace(
+            stream,
+            waiting=(*stream.waiting, replace(block, values=values)),
+            n_waiting=stream.n_waiting + block.n_rows,
+        )
+        return stream if stream.n_waiting < WAITING else complete(stream, asked, first_fit)
+    return _taken_in(complete(stream, asked, first_fit), block, asked, first_fit)
+
+
+def complete(stream: Stream, asked: Asked, first_fit: FirstFit) -> Stream:
+    """The stream with no rows waiting."""
+    if not stream.waiting:
+        return stream
+    block = together(stream.waiting)
+    return _taken_in(replace(stream, waiting=(), n_waiting=0), block, asked, first_fit)
+
+
+def together(blocks: Sequence[Block]) -> Block:
+    """Dense blocks as one."""
+    weights = [np.ones(b.n_rows) if b.weight is None else b.weight for b in blocks]
+    weight = None if all(b.weight is None for b in blocks) else np.concatenate(weights)
+    return Block(np.concatenate([b.values for b in blocks]), weight, None, 0)
+
+
+def _is_harmless(values: Rows) -> bool:
+    """Whether no square overflows, so that taking the rows in later cannot fail."""
+    if not isinstance(values, np.ndarray):
+        return False
+    largest = float(np.max(np.abs(values), initial=0.0, where=~np.isnan(values)))
+    return largest <= LARGEST
+
+
+def _taken_in(stream: Stream, block: Block, asked: Asked, first_fit: FirstFit) -> Stream:
+    stream = _with_origin(stream, block.values)
+    for piece in _pieces(stream, block):
+        stream = _with_piece(stream, piece)
+        if len(stream.kept.values) >= most_kept(stream.d):
+            stream = _settled(stream, asked, first_fit)
+    return stream
+
+
+def _with_origin(stream: Stream, values: Rows) -> Stream:
+    """The stream with an origin for columns that have had no value so far.
+
+    Nothing was counted of them yet, so that nothing has to be moved.
+    """
+    new = stream.columns.counts == 0
+    if not new.any() or not isinstance(values, np.ndarray):
+        return stream
+    seen = ~np.isnan(values)
+    first = values[np.argmax(seen, axis=0), np.arange(stream.d)]
+    return replace(stream, origin=np.where(new & seen.any(axis=0), first, stream.origin))
+
+
+def _pieces(stream: Stream, block: Block) -> Iterator[Block]:
+    """The block, cut where as many rows with gaps are kept as may be."""
+    most = most_kept(stream.d)
+    gappy = np.flatnonzero(_has_gap(block.values))
+    room = most - len(stream.kept.values)
+    ends = gappy[max(room, 1) - 1 :: most] + 1
+    start = 0
+    for end in [*ends.tolist(), block.n_rows]:
+        if end > start:
+            weight = None if block.weight is None else block.weight[start:end]
+            yield Block(block.values[start:end], weight, None, start)
+        start = end
+
+
+def _with_piece(stream: Stream, piece: Block) -> Stream:
+    gaps = _has_gap(piece.values)
+    piece = _measured(piece, stream.origin)
+    moments, columns = stream.moments, stream.columns
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
+        extent = stream.extent.merge(_moved_range(ColumnRange.of(piece), piece, stream.origin))
+        if not gaps.all():
+            whole = piece if not gaps.any() else _some(piece, ~gaps)
+            found = _moved(Moments.of(whole), piece, stream.origin)
+            refuse_overflow(float(np.sum(found.scatter)))
+            moments, columns = moments.merge(found), columns.merge(_columns(found))
+        if gaps.any():
+            some = _some(piece, gaps)
+            columns = columns.merge(ColumnMoments.of(some))
+            refuse_overflow(float(np.sum(columns.m2)))
+    stream = replace(stream, moments=moments, columns=columns, extent=extent)
+    return _with_gappy(stream, some) if gaps.any() else stream
+
+
+def _with_gappy(stream: Stream, some: Block) -> Stream:
+    weight = np.ones(some.n_rows) if some.weight is None else some.weight
+    shown = Block(np.column_stack([~np.isnan(some.values), weight]), weight, None, stream.n_gappy)
+    return replace(
+        stream,
+        kept=stream.kept.and_more(some.values, weight),
+        patterns=stream.patterns.merge(Draw(PATTERNS, 0)(shown)),
+        n_gappy=stream.n_gappy + some.n_rows,
+        gappy_w=stream.gappy_w + float(np.sum(weight)),
+    )
+
+
+def _columns(moments: Moments) -> ColumnMoments:
+    """Of complete rows."""
+    d = len(moments.mean)
+    return ColumnMoments(
+        counts=np.full(d, moments.n_rows),
+        sum_w=np.full(d, moments.sum_w),
+        mean=moments.mean,
+        m2=np.maximum(np.diag(moments.scatter), 0.0),
+        n_rows=moments.n_rows,
+    )
+
+
+def _measured(piece: Block, origin: Array) -> Block:
+    """Rows from the origin, in float64; sparse ones as they are, for that would fill them."""
+    if not isinstance(piece.values, np.ndarray):
+        return piece
+    values = np.asarray(piece.values, dtype=np.float64)
+    return replace(piece, values=values - origin)
+
+
+def _moved(moments: Moments, piece: Block, origin: Array) -> Moments:
+    """What was taken of a sparse piece, from the origin."""
+    if isinstance(piece.values, np.ndarray):
+        return moments
+    return replace(moments, mean=moments.mean - origin)
+
+
+def _moved_range(extent: ColumnRange, piece: Block, origin: Array) -> ColumnRange:
+    if isinstance(piece.values, np.ndarray):
+        return extent
+    return ColumnRange(extent.low - origin, extent.high - origin)
+
+
+def _settled(stream: Stream, asked: Asked, first_fit: FirstFit) -> Stream:
+    """The stream with the kept rows in the expected statistics."""
+    unseen = np.flatnonzero(stream.columns.counts == 0)
+    if len(unseen):
+        if len(stream.kept.values) < PATIENCE * most_kept(stream.d):
+            return stream
+        raise ValueError(
+            f"column {column(stream.names, int(unseen[0]))} had no value in the first "
+            f"{stream.n_rows} rows; leave it out"
+        )
+    if stream.settled is None:
+        first = first_fit(stream.rows(), stream.origin)
+        settled = settled_first(stream.units(asked), stream.kept, first, asked)
+    else:
+        there = There(stream.units(asked), stream.moments, stream.kept)
+        settled = settled_next(stream.settled, there, asked)
+    return replace(stream, settled=settled, kept=Kept.none(stream.d))
+
+
+def _has_gap(values: Rows) -> Any:
+    """(c,) whether a cell of the row is unseen."""
+    if not isinstance(values, np.ndarray):
+        return np.zeros(values.shape[0], dtype=bool)  # the zeros of a sparse table are zeros
+    return np.isnan(values).any(axis=1)
+
+
+def _some(block: Block, which: Any) -> Block:
+    weight = None if block.weight is None else block.weight[which]
+    return Block(block.values[which], weight, None, block.start)

@@ -1,0 +1,327 @@
+"""Maximum variance unfolding: a neighbourhood graph pulled apart, its edges keeping their length.
+
+Weinberger, Sha and Saul (2004), Weinberger and Saul (2006), "Unsupervised learning of image
+manifolds by semidefinite programming":
+
+    maximise  tr K   subject to   K psd,  sum K = 0,  K_ii - 2 K_ij + K_jj = d_ij^2 on edges,
+
+or <= ("at_most"; Sun, Boyd, Xiao and Diaconis 2006). The coordinates are the principal ones of K.
+
+The semidefinite program is solved for a low-rank factor (`fitting.sdp.sdp`) from a start by
+geodesic distances to some nodes. Points that coincide are one node of larger weight. The rank is
+raised where the certificate finds a direction in which variance is still to be gained, and where
+too few columns cannot keep the lengths.
+
+Of noisy or curved data equal lengths leave hardly a K to choose from, and none that is positive
+definite, as soon as d + 2 neighbours are each other's, in d dimensions. Then no multipliers are
+optimal: they grow without bound, and prove nothing. What is found is still within tol of the
+constraints, on a path of growing penalties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import scipy.sparse
+from scipy.sparse.csgraph import connected_components, dijkstra
+
+from eigengap.fitting.optimise.loop import Trace, Watch
+from eigengap.fitting.sdp.certificate import Certificate, certify
+from eigengap.fitting.sdp.descent import MEMORY
+from eigengap.fitting.sdp.problem import Problem, Variance
+from eigengap.fitting.sdp.sdp import Solution, solve, usual_multiplier
+from eigengap.linalg import Array, sign_rule
+from eigengap.models.maps.graph import Graph, Ints
+from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.memory import require_memory
+
+Constraint = Literal["equal", "at_most"]
+
+SMALL = 64  # nodes up to which the rank is one at which no local optimum is feared (Pataki 1998)
+SPARE = 2  # columns beyond those that are asked for
+MOST_COLUMNS = 10  # to start with
+RAISES = 4  # times that the rank is raised
+NEW_COLUMN = 0.1  # size of what is added, in median lengths of edges
+FEW = 500  # nodes up to which the multipliers of all subproblems are looked at
+UNUSED = 1e-4  # root mean square of a column, in the same units, that is as good as none
+SOFTER = {"equal": 100.0, "at_most": 1.0}  # by which the penalty is eased to leave a saddle
+GAP = 1e-3  # relative, above which the rank is raised
+ANCHORS = 200  # nodes whose geodesic distances give the start
+STEPS = {"equal": 50, "at_most": 300}  # of a subproblem
+WAY_OUT = "landmarks=300 needs the coordinates of these alone; or fit a sample of the rows"
+
+
+@dataclass(frozen=True, eq=False)
+class Unfolding:
+    """K = Y Y' of the rows, and how good it is."""
+
+    Z: Array  # (n, r) principal coordinates, in order of their variance
+    lam: Array  # (r,) eigenvalues of K, descending
+    dimensions: int  # columns of Z that have variance
+    worst: float  # largest violation of a constraint, relative as in `violations`
+    rms: float  # root mean square of the same
+    gap: float  # (bound - variance) / bound; inf where multipliers prove nothing, nan: unknown
+    mu: float  # smallest eigenvalue of the dual's Laplacian: 1 at the optimum
+    rank: int  # columns of the factor
+    converged: bool
+    stalled: bool  # lengths came no nearer although their price grew
+    steps: int
+    trace: Trace = field(repr=False)
+
+
+def unfold(
+    graph: Graph,
+    constraint: Constraint = "equal",
+    *,
+    columns: int = 4,
+    tol: float = 1e-4,
+    max_iter: int = 50,
+    rng: np.random.Generator | None = None,
+    watch: Watch | None = None,
+) -> Unfolding:
+    """Unfold a connected graph. `columns` is the rank to start with."""
+    rng = np.random.default_rng(0) if rng is None else rng
+    merged, place, weights = merge_coincident(graph)
+    if merged.n == 1:
+        return nothing(graph.n)
+    merged, unit = in_units(merged)
+    squares = merged.edges[2] ** 2
+    problem = unfolding_problem(merged, squares, constraint, weights)
+    r = _first_rank(problem, columns)
+    require_unfolding(merged.n, merged.m, r)
+    start = geodesic_start(merged, r, weights, rng)
+    if start.shape[1] < r:
+        start = np.hstack([start, NEW_COLUMN * rng.normal(size=(merged.n, r - start.shape[1]))])
+    # Factors of flat graphs are small: a second thread of BLAS only waits.
+    with one_blas_thread():
+        best, proof, steps = _climb(problem, start, constraint, tol, max_iter, rng, watch)
+    missed = violations(problem, best.Y, constraint)
+    Z, lam = principal(best.Y[place])
+    return Unfolding(
+        Z=unit * one_of_each(Z, place),
+        lam=unit**2 * lam,
+        dimensions=in_use(lam, graph.n),
+        worst=float(np.max(missed)),
+        rms=float(np.sqrt(np.mean(missed**2))),
+        gap=_gap(best, proof, constraint, _stretch(problem, best.Y)),
+        mu=proof.mu,
+        rank=best.V.shape[1],
+        converged=best.converged,
+        stalled=best.stalled,
+        steps=steps,
+        trace=best.trace,
+    )
+
+
+def require_unfolding(n: int, m: int, r: int) -> None:
+    """Refuse what memory does not hold: L-BFGS keeps some forty factors, no n x n matrix."""
+    needed = 8.0 * (n * r * (2 * MEMORY + 12) + m * (6 * r + 3 * r * r + 12))
+    require_memory(needed, f"unfolding {n} rows with {m} edges at rank {r}", WAY_OUT)
+
+
+def unfolding_problem(
+    graph: Graph,
+    squares: Array,
+    constraint: Constraint,
+    weights: Array,
+    basis: Array | None = None,
+) -> Problem:
+    """Edges whose squared lengths are these (m,), or at most.
+
+    Short edges count by what they are off, long ones relative to their length: a bridge a hundred
+    times as long as an edge would otherwise be all that is kept.
+    """
+    i, j, _ = graph.edges
+    scale = 1.0 / np.maximum(squares, 1.0)
+    high = scale * squares
+    low = high if constraint == "equal" else np.full(len(i), -np.inf)
+    own = scipy.sparse.csr_array(scipy.sparse.diags_array(scale))
+    return Problem(graph.n, i, j, Variance(weights), low, high, own, basis=basis)
+
+
+def _first_rank(problem: Problem, columns: int) -> int:
+    most = problem.n - 1
+    if most <= SMALL:
+        return min(most, max(columns, _pataki(problem)))
+    return min(most, columns)
+
+
+def _pataki(problem: Problem) -> int:
+    """Rank r with r (r + 1) / 2 > constraints: there is an optimum of lower rank."""
+    return int(np.ceil(np.sqrt(2.0 * len(problem.low)))) + 1
+
+
+# Climbing ------------------------------------------------------------------------------------
+
+
+def _climb(
+    problem: Problem,
+    V: Array,
+    constraint: Constraint,
+    tol: float,
+    max_iter: int,
+    rng: np.random.Generator,
+    watch: Watch | None,
+) -> tuple[Solution, Certificate, int]:
+    """Solve, look at the certificate, add columns, and again."""
+    most = min(problem.n - 1, _pataki(problem))
+    multipliers = np.full(len(problem.low), usual_multiplier(problem, V))
+    weight, steps, gap = None, 0, min(GAP, tol)
+    for last in (*[False] * RAISES, True):
+        found = solve(
+            problem,
+            V,
+            multipliers=multipliers,
+            weight=weight,
+            tol=tol,
+            max_iter=max_iter,
+            max_steps=STEPS[constraint],
+            patient=constraint == "at_most",
+            watch=watch,
+        )
+        steps += found.steps
+        proof = certify(problem, found.multipliers, found.V.shape[1])
+        V = _columns_in_use(found.V)
+        room = min(most - V.shape[1], max(V.shape[1], SPARE))
+        if last or room <= 0 or not _wanting(found, proof, constraint, tol, gap):
+            break
+        if constraint == "at_most" or V.shape[1] < found.V.shape[1]:
+            # A saddle: it has multipliers, and the way out is along their eigenvectors.
+            new = proof.upward[:, :room]
+            multipliers, weight = found.multipliers, found.weight / SOFTER[constraint]
+        else:
+            new = rng.normal(size=(problem.p, room))  # too few columns: multipliers are none
+        if new.shape[1] == 0:
+            break
+        size = np.sqrt(np.mean(problem.points(new) ** 2, axis=0))
+        V = np.hstack([V, NEW_COLUMN * new / size])
+    return found, _best_proof(problem, found, proof, tol), steps
+
+
+def _columns_in_use(V: Array) -> Array:
+    """V turned to its principal axes, without those along which all points coincide."""
+    _, s, Wt = np.linalg.svd(V - np.mean(V, axis=0), full_matrices=False)
+    used = s > UNUSED * np.sqrt(len(V))
+    return np.asarray(V @ Wt[used].T)
+
+
+def _best_proof(problem: Problem, found: Solution, best: Certificate, tol: float) -> Certificate:
+    """By the last multipliers, or, where those prove little, by earlier ones.
+
+    Those of any subproblem that was solved are feasible: L(B't) - C is psd at its optimum.
+    """
+    rank = found.V.shape[1]
+    gain = float(found.trace.objective[-1])
+    if problem.p > FEW or best.bound <= (1.0 + tol) * gain:
+        return best
+    for earlier in found.history[:-1]:
+        other = certify(problem, earlier, rank)
+        if other.bound < best.bound and other.bound > (1.0 - tol) * gain:
+            best = other
+    return best
+
+
+def _wanting(
+    found: Solution, proof: Certificate, constraint: Constraint, tol: float, gap: float
+) -> bool:
+    """Whether more columns may help: to keep lengths, or to gain variance."""
+    if constraint == "equal":
+        return found.violation > tol and found.stalled
+    return proof.upward.shape[1] > 0 and 1.0 - proof.mu > gap
+
+
+# Start and end -------------------------------------------------------------------------------
+
+
+def merge_coincident(graph: Graph) -> tuple[Graph, Ints, Array]:
+    """The graph with nodes at distance 0 made one, the node (n,) of each, and their weights."""
+    i, j, lengths = graph.edges
+    same = lengths == 0.0
+    if not same.any():
+        return graph, np.arange(graph.n), np.ones(graph.n)
+    pattern = scipy.sparse.coo_array(
+        (np.ones(int(same.sum())), (i[same], j[same])), shape=(graph.n, graph.n)
+    )
+    count, found = connected_components(pattern, directed=False)
+    place: Ints = found.astype(np.int64)
+    kept = ~same
+    merged = Graph.of_edges(int(count), place[i[kept]], place[j[kept]], lengths[kept])
+    return merged, place, np.bincount(place).astype(np.float64)
+
+
+def in_units(graph: Graph) -> tuple[Graph, float]:
+    """The graph in units of its median edge, and the unit."""
+    unit = float(np.median(graph.lengths[graph.lengths > 0.0]))
+    return Graph(graph.indptr, graph.indices, graph.lengths / unit), unit
+
+
+def geodesic_start(graph: Graph, r: int, weights: Array, rng: np.random.Generator) -> Array:
+    """(n, at most r) by scaling of shortest paths to some nodes (de Silva and Tenenbaum 2004).
+
+    Only a start: its distances are too long where the graph is sparse, as variance wants them.
+    """
+    n = graph.n
+    anchors = np.sort(rng.choice(n, min(n, ANCHORS), replace=False))
+    D = dijkstra(graph.csr(), directed=False, indices=anchors) ** 2  # (a, n)
+    among = D[:, anchors]
+    means = np.mean(among, axis=0)
+    G = -0.5 * (among - means - means[:, None] + np.mean(means))
+    lam, V = np.linalg.eigh(G)
+    lam, V = lam[::-1][:r], V[:, ::-1][:, :r]
+    kept = lam > 1e-9 * lam[0]
+    Y = -0.5 * (D.T - means) @ (V[:, kept] / np.sqrt(lam[kept]))
+    return np.asarray(Y - (weights @ Y) / np.sum(weights))
+
+
+def principal(Y: Array) -> tuple[Array, Array]:
+    """Principal coordinates (n, r) of points, and the eigenvalues (r,) of their Gram matrix."""
+    U, s, _ = np.linalg.svd(Y - np.mean(Y, axis=0), full_matrices=False)
+    return np.asarray(U * (sign_rule(U) * s)), s**2
+
+
+def one_of_each(Z: Array, place: Ints) -> Array:
+    """Z (n, r) with rows of the same place (n,) the same: rounding could tell them apart."""
+    first = np.unique(place, return_index=True)[1]
+    return np.asarray(Z[first[place]])
+
+
+def in_use(lam: Array, n: int) -> int:
+    """How many of the eigenvalues of K, in squared units, are more than an unsolved rest."""
+    return int(np.sum(lam > n * UNUSED**2))
+
+
+def violations(problem: Problem, Y: Array, constraint: Constraint) -> Array:
+    """(m,) of squared lengths, relative to them, or to the squared unit where these are shorter."""
+    over = problem.combine @ _squared(problem, Y) - problem.high
+    return np.asarray(np.abs(over) if constraint == "equal" else np.maximum(over, 0.0))
+
+
+def _squared(problem: Problem, Y: Array) -> Array:
+    E = np.asarray(problem.incidence @ Y)
+    return np.asarray(np.einsum("ij,ij->i", E, E))
+
+
+def _stretch(problem: Problem, Y: Array) -> float:
+    """The factor, at least 1, by which the squared length of some edge exceeds its bound."""
+    found = problem.combine @ _squared(problem, Y)
+    return max(1.0, float(np.max(found / problem.high)))
+
+
+def _gap(found: Solution, proof: Certificate, constraint: Constraint, stretch: float) -> float:
+    """Relative to the bound; of upper bounds, after Y was shrunk until it keeps all of them."""
+    if np.isnan(proof.bound):
+        return np.nan
+    if not 0.0 < proof.bound < np.inf:
+        return np.inf  # below 0 there is no K at all that keeps these lengths
+    value = float(found.trace.objective[-1])
+    if constraint == "at_most":
+        value /= stretch
+    return abs(proof.bound - value) / proof.bound
+
+
+def nothing(n: int) -> Unfolding:
+    """All points coincide."""
+    Z, lam = np.zeros((n, 1)), np.zeros(1)
+    return Unfolding(Z, lam, 0, 0.0, 0.0, 0.0, 1.0, 1, True, False, 0, Trace())

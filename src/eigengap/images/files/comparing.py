@@ -1,0 +1,196 @@
+"""Before and after in one picture: panels side by side, each with its name below.
+
+Intensities of a panel are shown as they are where they are bytes, and otherwise by the range of the
+picture that the panels belong to; standard deviations from black (none) to white (the largest).
+Pixels of a tiny picture are shown as squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.images.restored import Restored
+from eigengap.runtime.extras import MissingExtraError
+
+Bytes = NDArray[np.uint8]  # (h, w, 3)
+
+TINY, WIDE, HIGH = 64, 120, 1200  # pixels: what is enlarged, to how much, and no higher
+GAP = 8  # pixels between panels
+LEADING = 3  # and between lines of a caption
+PAPER, INK = 255, 40
+MISSING = (255, 0, 200)  # a colour that pictures hardly have
+
+
+def before_and_after(
+    damaged: Any, restored: Restored, *, original: Any = None, mask: Any = None
+) -> Bytes:
+    """Original (if known), damaged, restored and standard deviation, side by side.
+
+    Parameters
+    ----------
+    damaged : array
+        What was restored. Entries that are missing are shown black, whole pixels in magenta unless
+        they are most of it.
+    restored : Restored
+        The outcome.
+    original : array, default=None
+        The picture before it was damaged. Without it what was restored is shown "as it was".
+    mask : array of shape (h, w) or (h, w, c), default=None
+        True where an entry was missing.
+
+    Returns
+    -------
+    uint8 array of shape (H, W, 3)
+    """
+    damaged = np.asarray(damaged)
+    low, high = _range(np.asarray(restored))
+    with_gaps, missing = _with_gaps(damaged, mask, low, high)
+    panels = [] if original is None else [("original", _shown(np.asarray(original), low, high))]
+    spread, largest = shades(restored.sd)
+    unit = "" if restored.dtype.kind == "f" else " levels"
+    white = f"white = {_figure(largest)}{unit}" if np.nanmax(restored.sd) > 0 else "white: unknown"
+    panels += [
+        (("as it was" if original is None else "damaged") + missing, with_gaps),
+        ("restored", _shown(np.asarray(restored), low, high)),
+        (f"standard deviation, {white}", spread),
+    ]
+    times = _enlargement(*damaged.shape[:2])
+    return side_by_side([(name, _enlarged(one, times)) for name, one in panels])
+
+
+def _enlargement(h: int, w: int) -> int:
+    """
+    >>> _enlargement(8, 8), _enlargement(50, 64), _enlargement(900, 8)
+    (15, 1, 1)
+    """
+    return max(min(-(-WIDE // w), HIGH // h), 1) if w < TINY else 1
+
+
+def _enlarged(panel: NDArray[Any], times: int) -> NDArray[Any]:
+    return panel.repeat(times, axis=0).repeat(times, axis=1)
+
+
+def shades(sd: NDArray[Any]) -> tuple[NDArray[np.uint8], float]:
+    """Standard deviations from black, 0, to white, the largest or not known; and what that is."""
+    known = np.asarray(sd, dtype=np.float64)
+    largest = float(np.nanmax(known, initial=0.0)) or 1.0
+    share = np.where(np.isnan(known), 1.0, known / largest)
+    return np.rint(255.0 * share).astype(np.uint8), largest
+
+
+def side_by_side(panels: Sequence[tuple[str, NDArray[Any]]]) -> Bytes:
+    """Pictures of bytes, (h, w) or (h, w, 3), in a row, each with its caption below."""
+    Image, ImageDraw, ImageFont = _pillow()
+    coloured = [_colour(np.asarray(one)) for _, one in panels]
+    height = max(one.shape[0] for one in coloured)
+    size = int(np.clip(height // 18, 11, 28))
+    font = ImageFont.load_default(size)
+    captions = [
+        "\n".join(_lines(caption, one.shape[1], font.getlength))
+        for (caption, _), one in zip(panels, coloured, strict=True)
+    ]
+    below = (size + LEADING) * max(caption.count("\n") for caption in captions) + size + 2 * GAP
+    width = sum(one.shape[1] for one in coloured) + GAP * (len(coloured) + 1)
+    sheet = Image.new("RGB", (width, GAP + height + below), (PAPER,) * 3)
+    pen = ImageDraw.Draw(sheet)
+    left = GAP
+    for caption, one in zip(captions, coloured, strict=True):
+        sheet.paste(Image.fromarray(one), (left, GAP))
+        place = (left, height + 2 * GAP - 2)
+        pen.multiline_text(place, caption, fill=(INK,) * 3, font=font, spacing=LEADING)
+        left += one.shape[1] + GAP
+    return np.asarray(sheet)
+
+
+def _lines(caption: str, width: float, length: Callable[[str], float]) -> list[str]:
+    """The caption in lines no longer than the panel is wide, broken at spaces where there are any.
+
+    >>> _lines("restored picture", 9, len), _lines("deviation", 4, len)
+    (['restored', 'picture'], ['devi', 'atio', 'n'])
+    """
+    lines = []
+    while caption:
+        fits = max(k for k in range(1, len(caption) + 1) if k == 1 or length(caption[:k]) <= width)
+        if fits < len(caption) and " " in caption[: fits + 1]:
+            fits = caption[: fits + 1].rindex(" ")
+        lines.append(caption[:fits])
+        caption = caption[fits:].lstrip()
+    return lines
+
+
+def _figure(number: float) -> str:
+    """Two digits, and all that stand before the point.
+
+    >>> _figure(7.66), _figure(2073.4), _figure(2.5e-9)
+    ('7.7', '2073', '2.5e-09')
+    """
+    return f"{number:.0f}" if 100 <= number < 1e6 else f"{number:.2g}"
+
+
+def _range(picture: NDArray[Any]) -> tuple[float, float]:
+    if picture.dtype.kind == "u":
+        return 0.0, float(np.iinfo(picture.dtype).max)
+    low, high = float(np.nanmin(picture)), float(np.nanmax(picture))
+    if low >= 0.0 and 1.0 / 255.0 < high <= 1.0:  # of less, nothing would be seen
+        return 0.0, 1.0
+    return low, high if high > low else low + 1.0
+
+
+def _shown(picture: NDArray[Any], low: float, high: float) -> Bytes:
+    values = _without_opacity(picture).astype(np.float64)
+    seen = np.nan_to_num(values, nan=low)
+    scaled = np.clip((seen / 2 - low / 2) / (high / 2 - low / 2), 0.0, 1.0)  # half is finite
+    return _colour(np.rint(255.0 * scaled).astype(np.uint8))
+
+
+def _with_gaps(picture: NDArray[Any], mask: Any, low: float, high: float) -> tuple[Bytes, str]:
+    """The picture, its gaps in colour, and words for that."""
+    shown = _shown(picture, low, high).copy()
+    gaps = _gaps(_without_opacity(picture), mask)
+    whole = np.asarray(gaps.all(axis=2, keepdims=True))  # (h, w, 1)
+    # A picture that is mostly gaps would be mostly magenta.
+    in_magenta = bool(whole.any() and gaps.mean() < 0.5)
+    shown[whole[..., 0]] = MISSING if in_magenta else (0, 0, 0)
+    if gaps.shape[2] == 3:
+        shown[gaps & ~whole] = 0
+    if not gaps.any():
+        return shown, ""
+    if (gaps & ~whole).any():
+        return shown, ", missing entries as 0" + ", pixels in magenta" * in_magenta
+    return shown, f", missing in {'magenta' if in_magenta else 'black'}"
+
+
+def _gaps(picture: NDArray[Any], mask: Any) -> NDArray[np.bool_]:
+    """(h, w, c) True where an entry is missing."""
+    plain = picture[..., None] if picture.ndim == 2 else picture
+    gaps = np.isnan(plain) if plain.dtype.kind == "f" else np.zeros(plain.shape, dtype=bool)
+    if mask is None:
+        return np.asarray(gaps)
+    given = np.asarray(np.asarray(mask) != 0)
+    wide = given[..., None] if given.ndim == 2 else given[..., : plain.shape[2]]
+    return np.asarray(gaps | wide)
+
+
+def _without_opacity(picture: NDArray[Any]) -> NDArray[Any]:
+    if picture.ndim == 3 and picture.shape[2] in (2, 4):
+        return picture[..., :-1]
+    return picture
+
+
+def _colour(picture: NDArray[Any]) -> Bytes:
+    if picture.ndim == 3 and picture.shape[2] >= 3:
+        return np.ascontiguousarray(picture[..., :3], dtype=np.uint8)
+    grey = picture if picture.ndim == 2 else picture[..., 0]
+    return np.repeat(grey[..., None], 3, axis=2).astype(np.uint8)
+
+
+def _pillow() -> tuple[Any, Any, Any]:
+    try:
+        from PIL import Image, ImageDraw, ImageFont
+    except ImportError:
+        raise MissingExtraError("drawing pictures side by side", "pillow", "cli") from None
+    return Image, ImageDraw, ImageFont

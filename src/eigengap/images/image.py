@@ -1,0 +1,249 @@
+"""A picture as it was given, in the form that it is worked on, and back.
+
+Inside it is (h, w, c) float64 with NaN where an entry is missing, opacity set aside, centred and
+scaled by the mean and the standard deviation of what was seen: what is done to it then does not
+depend on the unit of the intensities, be it 1e-150 or 1e155.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.runtime.memory import require_memory
+
+TYPES = ("uint8", "uint16", "float32", "float64")
+FLOAT32 = 1e-30, 1e30  # units of which float32 holds standard deviations, small ones too
+SMALLEST = float(np.nextafter(0.0, 1.0))
+DENOISING, FILLING = 36, 96  # bytes for each sample at the height of the work, measured
+MOST_CHANNELS_FIRST, MANY_CHANNELS = 4, 16
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """What was given."""
+
+    given: NDArray[Any]  # (h, w) or (h, w, c)
+    values: Array  # (h, w, c') without opacity; NaN where missing, else (x / power - mean) / sd
+    power: float  # of two, about the largest |x|: no square of x / power overflows or vanishes
+    mean: float  # of what was seen of x / power
+    sd: float  # likewise; 1 where all of it is the same
+    is_flat: bool  # whether it is
+
+    @property
+    def unit(self) -> float:
+        """What 1 is in the units of what was given; more than 0."""
+        return max(self.sd * self.power, SMALLEST)
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        return np.isnan(self.values)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        h, w, c = self.values.shape
+        return h, w, c
+
+    def restored(self, values: Array, keep_seen: bool = False) -> NDArray[Any]:
+        """Worked-on values (h, w, c') in the shape, type and range of what was given.
+
+        `keep_seen` puts back the seen entries to the last bit.
+        """
+        result = _within(values * self.sd + self.mean, self.power, self.given.dtype)
+        if keep_seen:
+            before = self.given[..., None] if self.given.ndim == 2 else self.given
+            result = np.where(self.missing, result, before[..., : result.shape[2]])
+        return self._with_opacity(result, self.given)
+
+    def spread(self, sd: Array) -> NDArray[np.floating]:
+        """Standard deviations (h, w, c') in the units of what was given; 0 for opacity."""
+        low, high = FLOAT32
+        dtype = np.float32 if low < self.unit < high else np.float64
+        in_units = _within(sd, self.unit, np.dtype(dtype))
+        left = np.zeros(self.given.shape, dtype)
+        if self.given.dtype.kind == "f":
+            left[np.isnan(self.given)] = np.nan  # of opacity: nobody has filled it
+        return self._with_opacity(in_units, left)
+
+    def _with_opacity(self, values: NDArray[Any], whole: NDArray[Any]) -> NDArray[Any]:
+        if self.given.ndim == 2:
+            return values[..., 0]
+        result = whole.copy()
+        result[..., : values.shape[2]] = values
+        return result
+
+
+def _within(values: Array, unit: float, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The values times the unit, as the nearest that the type has."""
+    with np.errstate(over="ignore"):
+        in_units = values * unit
+    if dtype.kind == "u":
+        return np.clip(np.rint(in_units), 0, np.iinfo(dtype).max).astype(dtype)
+    most = np.finfo(dtype).max
+    return np.clip(in_units, -most, most).astype(dtype)
+
+
+def as_picture(image: Any, mask: Any, opacity: bool | None) -> Picture:
+    """Check what was given; `mask` is True where an entry, or a whole pixel, is missing."""
+    if isinstance(image, str | bytes | os.PathLike):
+        raise TypeError(
+            f"an image is an array, and {image!r} is the name of a file: read it first, with "
+            "eigengap.images.read_image"
+        )
+    hidden = np.ma.getmaskarray(image) if isinstance(image, np.ma.MaskedArray) else None
+    given = np.asarray(image if hidden is None else image.data)  # whose opacity is not touched
+    _require_shape(given)
+    _require_type(given)
+    values = given[..., None] if given.ndim == 2 else given
+    gaps = np.zeros(values.shape, bool)
+    for one in (hidden, mask):
+        if one is not None:
+            gaps = gaps | _per_entry(one, given.shape)
+    if given.dtype.kind == "f":
+        gaps = gaps | np.isnan(values)
+    _require_memory(given.shape, bool(gaps.any()))
+    if _has_opacity(given, opacity):
+        if opacity is None:
+            _require_opacity(given, None if mask is None else _per_entry(mask, given.shape))
+        values, gaps = values[..., :-1], gaps[..., :-1]
+    if given.dtype.kind == "f":
+        _require_finite(values, gaps)
+    _require_seen(gaps, mask is not None)
+    return _normalised(given, values.astype(np.float64), gaps)
+
+
+def _require_memory(shape: tuple[int, ...], gappy: bool) -> None:
+    h, w, c = (*shape, 1)[:3]
+    require_memory(
+        float(FILLING if gappy else DENOISING) * h * w * c,
+        f"restoring a picture of {w} x {h} pixels with {c} channel{'s' * (c > 1)}",
+        "cut it into tiles that overlap by some pixels and restore each, or make it smaller",
+    )
+
+
+def _normalised(given: NDArray[Any], work: Array, gaps: NDArray[np.bool_]) -> Picture:
+    power = float(np.ldexp(0.5, np.frexp(np.abs(work[~gaps]).max())[1]))
+    scaled = np.where(gaps, np.nan, work) / power  # which rounds nothing
+    seen = scaled[~gaps]
+    is_flat = bool(np.all(seen == seen[0]))
+    mean, sd = (float(seen[0]), 1.0) if is_flat else (float(np.mean(seen)), float(np.std(seen)))
+    return Picture(given, (scaled - mean) / sd, power, mean, sd, is_flat)
+
+
+def _has_opacity(given: NDArray[Any], opacity: bool | None) -> bool:
+    if opacity is None:
+        return given.ndim == 3 and given.shape[2] in (2, 4)
+    if not isinstance(opacity, bool | np.bool_):
+        raise ValueError(
+            f"opacity is {opacity!r}; it has to be True where the last channel is opacity, False "
+            "where it is not, or None"
+        )
+    if opacity and (given.ndim == 2 or given.shape[2] == 1):
+        raise ValueError(f"opacity=True, but an image of shape {given.shape} has no such channel")
+    return bool(opacity)
+
+
+def _require_opacity(given: NDArray[Any], mask: NDArray[np.bool_] | None) -> None:
+    """Refuse to guess where the channel taken for opacity has gaps that opacity does not have.
+
+    A mask of whole pixels marks it too; what it holds there is known, and stays.
+    """
+    gaps = np.isnan(given[..., -1]) if given.dtype.kind == "f" else np.zeros(given.shape[:2], bool)
+    if mask is not None:
+        gaps = gaps | (mask[..., -1] & ~mask[..., :-1].all(axis=2))
+    n = int(np.count_nonzero(gaps))
+    if n:
+        c = given.shape[2]
+        entries = "1 entry of it is" if n == 1 else f"{n} entries of it are"
+        raise ValueError(
+            f"the last of {c} channels is taken to be opacity, which stays as it is, but {entries} "
+            "missing. Give opacity=False to have that channel restored like the others, or "
+            "opacity=True to leave it as it is"
+        )
+
+
+def _require_seen(gaps: NDArray[np.bool_], masked: bool) -> None:
+    if gaps.all():
+        way_out = (
+            ". A mask is True where an entry is MISSING; if yours is True where it was seen, give "
+            "~mask"
+        )
+        raise ValueError(
+            "every entry of the image is missing: there is nothing to learn from"
+            + (way_out if masked else "")
+        )
+    unseen = np.flatnonzero(gaps.all(axis=(0, 1)))
+    if len(unseen):
+        raise ValueError(
+            f"channel {unseen[0]} is missing throughout, and nothing tells its intensities: "
+            "leave it out"
+        )
+
+
+def _require_shape(given: NDArray[Any]) -> None:
+    if given.ndim not in (2, 3):
+        raise ValueError(
+            f"an image has the shape (h, w) or (h, w, c), not {given.shape}: restore the pictures "
+            "of a stack one by one, and give a line of samples to PPCA as a table of windows"
+        )
+    if given.ndim == 3 and given.shape[0] <= MOST_CHANNELS_FIRST < MANY_CHANNELS < given.shape[2]:
+        raise ValueError(
+            f"an image of shape {given.shape} seems to have its channels first: give "
+            "np.moveaxis(image, 0, 2). If it does have so few rows and so many channels, give "
+            "np.swapaxes(image, 0, 1), and swap what comes back"
+        )
+    if 0 in given.shape:
+        raise ValueError(f"an image of shape {given.shape} has no entries")
+    h, w = given.shape[:2]
+    if min(h, w) < 2:
+        raise ValueError(f"an image of {w} x {h} pixels has no patches: 2 x 2 are the least")
+
+
+def _require_type(given: NDArray[Any]) -> None:
+    if given.dtype.name in TYPES:
+        return
+    way_out = {
+        "b": "scale it to 0 .. 255 and give uint8, or give it as float64",
+        "c": "give its real and imaginary parts as the two channels of a float64 array, with "
+        "opacity=False",
+        "i": "give uint8, uint16 or float64: image.astype(...)",
+        "u": "give uint8, uint16 or float64: image.astype(...)",
+        "f": "give float32 or float64: image.astype(...)",
+    }.get(given.dtype.kind, "give numbers")
+    raise TypeError(f"an image of type {given.dtype} is not restored here: {way_out}")
+
+
+def _require_finite(values: NDArray[Any], gaps: NDArray[np.bool_]) -> None:
+    infinite = np.isinf(values) & ~gaps
+    if infinite.any():
+        y, x, channel = np.argwhere(infinite)[0]
+        of = f", channel {channel}" if values.shape[2] > 1 else ""
+        count = int(infinite.sum())
+        more = f", and in {count - 1} more {'place' if count == 2 else 'places'}"
+        raise ValueError(
+            f"the image is infinite at row {y}, column {x}{of}, counted from 0"
+            f"{more if count > 1 else ''}: put NaN where it is infinite to have that filled"
+        )
+
+
+def _per_entry(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """(h, w, c) True where missing."""
+    array = np.asarray(mask)
+    if array.shape not in (shape, shape[:2], (*shape[:2], 1)):
+        whole = "" if len(shape) == 2 else f" (entries) or {shape[:2]} (whole pixels)"
+        raise ValueError(f"the mask has shape {array.shape}; it has to be {shape}{whole}")
+    if array.dtype != bool:
+        if array.dtype.kind not in "iu" or not set(np.unique(array)) <= {0, 1, 255}:
+            raise TypeError(
+                f"the mask is of type {array.dtype}; give booleans, True where an entry is missing "
+                "(whole numbers may be 0 where seen, and 1 or 255 where missing)"
+            )
+        array = array != 0
+    wide = array[..., None] if array.ndim == 2 else array
+    channels = 1 if len(shape) == 2 else shape[2]
+    return np.array(np.broadcast_to(wide, (*shape[:2], channels)))

@@ -1,0 +1,135 @@
+"""Single entries that no white noise explains: hot pixels, dead ones, salt and pepper.
+
+One value of a million among hundreds outweighs all others in a covariance, and what is learned from
+the patches that hold it is learned from it. An entry is wild if it lies too far from all of its
+eight neighbours but one: edges and lines have more neighbours of their kind. In a noisy picture too
+far is many times what neighbours usually differ by; one without noise has sharp dots of its own,
+and there it is many times the range of all intensities. The median of the neighbours stands for a
+wild entry while the rest of the picture is restored. Whether it is a fault or a star nobody here
+can tell, so it stays as it was given, and is told of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.images.image import Picture
+from eigengap.images.restored import Restored
+from eigengap.linalg import Array
+from eigengap.runtime.warnings import warn
+
+Bools = NDArray[np.bool_]
+
+ABSURD = 50.0  # standard deviations of the noise, or of what neighbours differ by
+USUAL = 0.05  # share of steps that are not 0 if they tell what is usual
+RANGES = 10.0  # that hold 98 % of the entries
+NORMAL = 1.4826  # standard deviation of a normal over its median absolute deviation
+AROUND = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]
+
+
+class WildEntriesWarning(UserWarning):
+    """Entries of a picture that are neither like their neighbours nor noise stay as they are."""
+
+
+@dataclass(frozen=True)
+class Far:
+    """How far from its neighbours an entry is wild; 0 if none is."""
+
+    distance: float
+    in_words: str
+
+
+def beyond_noise(values: Array, sigma: float) -> Far:
+    """In noise of standard deviation sigma, as far as that is known; else 0."""
+    steps = np.abs(np.diff(values, axis=1))
+    moving = steps[steps > 0.0]  # a border without noise says nothing of it
+    enough = USUAL * np.count_nonzero(~np.isnan(steps))
+    usual = NORMAL * float(np.median(moving)) / 2**0.5 if len(moving) > enough else 0.0
+    return Far(ABSURD * max(usual, sigma), f"over {ABSURD:g} times the usual step")
+
+
+def beyond_range(values: Array) -> Far:
+    """In a picture without noise."""
+    low, high = np.nanpercentile(values, [1.0, 99.0])
+    return Far(RANGES * float(high - low), f"over {RANGES:g} times the range of the others")
+
+
+def tamed(picture: Picture, far: Far) -> tuple[Picture, Bools]:
+    """The picture with medians instead of its wild entries, centred anew; and where they are."""
+    values, wild = without_wild(picture.values, far.distance)
+    if not wild.any():
+        return picture, wild
+    y, x, channel = np.argwhere(wild)[0]
+    lie = "1 entry lies" if wild.sum() == 1 else f"{wild.sum()} entries lie"
+    first, that = ("", "It is") if wild.sum() == 1 else ("the first ", "They are")
+    it = "it" if wild.sum() == 1 else "them"
+    warn(
+        f"{lie} {far.in_words} from all neighbours but one ({first}at row {y}, column {x}, "
+        f"channel {channel}, counted from 0). {that} kept from learning and left as given; put NaN "
+        f"there to have {it} filled",
+        WildEntriesWarning,
+    )
+    centre, unit = float(np.nanmean(values)), float(np.nanstd(values))
+    is_flat = unit == 0.0
+    calm = replace(
+        picture,
+        values=(values - centre) / (1.0 if is_flat else unit),
+        mean=picture.mean + centre * picture.sd,
+        sd=picture.sd * (1.0 if is_flat else unit),
+        is_flat=is_flat,
+    )
+    return calm, wild
+
+
+def put_back(restored: Restored, given: NDArray[np.generic], wild: Bools) -> Restored:
+    """The same with its wild entries as they were given, each with the noise for its error."""
+    if not wild.any():
+        return restored
+    at = wild[..., 0] if given.ndim == 2 else _widened(wild, given.shape)
+    return replace(
+        restored,
+        image=np.where(at, given, restored.image),
+        sd=np.where(at, restored.sd.dtype.type(restored.noise_sd), restored.sd),
+    )
+
+
+def _widened(wild: Bools, shape: tuple[int, ...]) -> Bools:
+    """With a channel of opacity where there is one: nothing of it is wild."""
+    return np.pad(wild, [(0, 0), (0, 0), (0, shape[2] - wild.shape[2])])
+
+
+def without_wild(values: Array, far: float) -> tuple[Array, Bools]:
+    """(h, w, c) with medians of their neighbours instead of wild entries, and where these are."""
+    wild = np.zeros(values.shape, dtype=bool)
+    if far == 0.0:
+        return values, wild
+    wide = np.pad(values, [(1, 1), (1, 1), (0, 0)], mode="reflect")  # lines go on beyond the edge
+    y, x, k = np.nonzero(_unlike_neighbours(values, far))
+    around = np.sort([wide[y + 1 + i, x + 1 + j, k] for i, j in AROUND], axis=0)  # NaN come last
+    seen = 8 - np.isnan(around).sum(axis=0)
+    own, column = values[y, x, k], np.arange(len(y))
+    middle = 0.5 * (around[(seen - 1) // 2, column] + around[seen // 2, column])
+    below, above = around[1], around[np.maximum(seen - 2, 0), column]
+    # An entry among gaps has no neighbours to be unlike: the whole picture is asked.
+    lonely, (low, high) = seen < 3, np.nanpercentile(values, [1.0, 99.0])
+    below, above = np.where(lonely, low, below), np.where(lonely, high, above)
+    odd = (own < below - far) | (own > above + far)
+    wild[y[odd], x[odd], k[odd]] = True
+    calm = values.copy()
+    calm[wild] = np.where(lonely, 0.5 * (low + high), middle)[odd]
+    return calm, wild
+
+
+def _unlike_neighbours(values: Array, far: float) -> Bools:
+    """Seen entries that are far from the one beside, above or below them, or have a gap there."""
+    unlike = np.zeros(values.shape, dtype=bool)
+    for axis in (0, 1):
+        near = np.abs(np.diff(values, axis=axis)) <= far  # which NaN is not
+        first, last = [slice(None)] * 3, [slice(None)] * 3
+        first[axis], last[axis] = slice(None, -1), slice(1, None)
+        unlike[tuple(first)] |= ~near
+        unlike[tuple(last)] |= ~near
+    return np.asarray(unlike & ~np.isnan(values))

@@ -1,0 +1,231 @@
+"""Asymptotic standard errors of a maximum-likelihood fit: the information and the delta method.
+
+The parameters theta = (W, mu, psi) are not identified: W R is as good as W, so the information has
+q (q - 1) / 2 null directions dW = W A with A skew. Of a function f that does not change along them
+(aligned loadings, variances along the axes) the covariance is still defined,
+
+    cov f = J I^- J^T,   J = df / dtheta,
+
+for any generalised inverse I^- (Rao 1973, section 4a; for factor analysis Jennrich 1974). The
+inverse of I + G G^T, G a basis of the null directions, is one. On complete data and at q axes of
+PPCA this is Anderson (1963): lam_k has standard error lam_k (2 / n)^1/2.
+
+The information is the expected one on complete data,
+
+    I_ab = n / 2 tr(C^-1 dC/da C^-1 dC/db),
+
+and the observed one where cells are missing, for it alone is right when the gaps depend on what
+was seen (Kenward and Molenberghs 1998): differences of the score, and the score is an E-step
+(Fisher's identity; Jamshidian and Jennrich 2000).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array, unpack
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.observed_rows import SeenRows, prepare_rows
+from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.sources.base import Block, Source
+from eigengap.sources.wording import column
+from eigengap.statistics.expected.expected import Expected
+
+STEP = 1e-4  # of a difference, in units of each parameter's size: error of order STEP^2
+SINGULAR = 1e-10  # squared pivot of the scaled information below which nothing identifies a value
+MOST_PARAMETERS = 4000  # of a dense information matrix: 128 MB, and seconds to factorise
+AT_FLOOR = 1e-5  # share of a column's variance below which its noise is at its bound
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where W (d, q), mu (d,) and the noise (1 or d numbers) stand in the vector theta."""
+
+    d: int
+    q: int
+    isotropic: bool
+
+    @property
+    def size(self) -> int:
+        return self.d * self.q + self.d + (1 if self.isotropic else self.d)
+
+    def pack(self, model: LinearGaussian) -> Array:
+        noise = model.psi[:1] if self.isotropic else model.psi
+        return np.concatenate([model.W.ravel(), model.mu, noise])
+
+    def unpack(self, theta: Array) -> LinearGaussian:
+        d, q = self.d, self.q
+        psi = np.broadcast_to(theta[d * q + d :], (d,))
+        return LinearGaussian(W=theta[: d * q].reshape(d, q), mu=theta[d * q : d * q + d], psi=psi)
+
+    def sizes(self, model: LinearGaussian) -> Array:
+        """A length for each parameter, for differences: the column's sd, the noise itself."""
+        deviation = np.sqrt(model.variances())
+        noise = model.psi[:1] if self.isotropic else model.psi
+        return np.concatenate([np.repeat(deviation, self.q), deviation, noise])
+
+    def free(self, fit_mean: bool, fit_noise: bool) -> NDArray[np.bool_]:
+        """Which parameters were learned."""
+        learned = np.ones(self.size, dtype=bool)
+        loadings = self.d * self.q
+        learned[loadings : loadings + self.d] = fit_mean
+        learned[loadings + self.d :] = fit_noise
+        return learned
+
+    def turns(self, W: Array) -> Array:
+        """The null directions dW = W A, A skew: (size, q (q - 1) / 2)."""
+        pairs = [(k, l) for k in range(self.q) for l in range(k)]
+        G = np.zeros((self.size, len(pairs)))
+        for at, (k, l) in enumerate(pairs):
+            dW = np.zeros_like(W)
+            dW[:, k], dW[:, l] = W[:, l], -W[:, k]
+            G[: W.size, at] = dW.ravel()
+        return G
+
+
+def standard_errors(
+    source: Source,
+    model: LinearGaussian,
+    readings: Callable[[LinearGaussian], Array],
+    *,
+    isotropic: bool,
+    fit_mean: bool = True,
+    fit_noise: bool = True,
+) -> Array:
+    """Standard errors of readings(model), a vector that no rotation of z changes.
+
+    `model` is the maximum-likelihood fit to `source`.
+    """
+    layout = Layout(model.d, model.q, isotropic)
+    _refuse(layout, model, fit_noise, source.names)
+    if source.has_gaps:
+        information = observed_information(source, model, layout)
+    else:
+        information = source.seen().sum_w * expected_information(model, layout)
+    free = layout.free(fit_mean, fit_noise)
+    J = jacobian(readings, model, layout)[:, free]
+    return _delta_method(J, information[np.ix_(free, free)], layout.turns(model.W)[free])
+
+
+def _refuse(
+    layout: Layout, model: LinearGaussian, fit_noise: bool, names: tuple[str, ...] | None
+) -> None:
+    if layout.size > MOST_PARAMETERS:
+        raise ValueError(
+            f"the model has {layout.size} parameters; asymptotic intervals need a matrix of that "
+            f'size squared and are given up to {MOST_PARAMETERS}. Use method="bootstrap"'
+        )
+    d, q = layout.d, layout.q
+    of_covariance = d * q - q * (q - 1) // 2 + (1 if layout.isotropic else d) * fit_noise
+    if of_covariance > d * (d + 1) // 2:  # differences of sums need not find this singular
+        raise ValueError(_UNIDENTIFIED)
+    at_floor = np.flatnonzero(model.psi <= AT_FLOOR * model.variances())
+    if fit_noise and len(at_floor):
+        raise ValueError(
+            f"the noise variance of column {column(names, int(at_floor[0]))} lies at its bound "
+            "(a Heywood case, or no noise at all), where likelihood theory gives no intervals. Fit "
+            'fewer components, or use method="bootstrap"'
+        )
+
+
+def expected_information(model: LinearGaussian, layout: Layout) -> Array:
+    """Information of theta in one complete row: (size, size).
+
+    With Q = C^-1 and B = Q W, dC/dW_jk = e_j w_k^T + w_k e_j^T gives
+    Q_jj' (W^T B)_kk' + B_jk' B_j'k for two loadings, Q_jl B_lk for a loading and a noise variance,
+    Q_jl^2 / 2 for two noise variances, and Q for the mean.
+    """
+    d, q = layout.d, layout.q
+    Q = model.precision()
+    B = Q @ model.W
+    loadings = np.einsum("ij,kl->ikjl", Q, model.W.T @ B) + np.einsum("il,jk->ikjl", B, B)
+    cross = np.einsum("jl,lk->jkl", Q, B).reshape(d * q, d)
+    noise = 0.5 * Q**2
+    if layout.isotropic:
+        cross, noise = cross.sum(axis=1, keepdims=True), np.full((1, 1), noise.sum())
+    information = np.zeros((layout.size, layout.size))
+    W_, mu, psi = slice(0, d * q), slice(d * q, d * q + d), slice(d * q + d, None)
+    information[W_, W_] = loadings.reshape(d * q, d * q)
+    information[W_, psi], information[psi, W_] = cross, cross.T
+    information[mu, mu] = Q
+    information[psi, psi] = noise
+    return information
+
+
+def observed_information(source: Source, model: LinearGaussian, layout: Layout) -> Array:
+    """Minus the second derivatives of the log-likelihood of the seen cells: (size, size)."""
+    rows = source.prepared(partial(_prepare, shift=model.mu, q=model.q))
+    theta = layout.pack(model)
+    H = np.empty((layout.size, layout.size))
+    for a, h in enumerate(STEP * layout.sizes(model)):
+        up, down = theta.copy(), theta.copy()
+        up[a] += h
+        down[a] -= h
+        difference = score(rows, up, model.mu, layout) - score(rows, down, model.mu, layout)
+        H[a] = difference / (up[a] - down[a])
+    return -(H + H.T) / 2
+
+
+def score(rows: Source, theta: Array, shift: Array, layout: Layout) -> Array:
+    """Derivatives of the log-likelihood by theta (size,), from one E-step (Fisher's identity)."""
+    model = layout.unpack(theta)
+    coefficients = Coefficients.of(model.W, model.mu - shift, model.psi)
+    expected = rows.reduce(partial(Expected.of, coefficients=coefficients))
+    A = unpack(np.ascontiguousarray(expected.A.T), layout.q + 1)  # (d, q + 1, q + 1)
+    w = np.hstack([model.W, (model.mu - shift)[:, None]])  # (d, q + 1)
+    Aw = np.einsum("dij,dj->di", A, w)
+    by_w = (expected.B.T - Aw) / model.psi[:, None]
+    residual = expected.squares - 2 * np.einsum("di,id->d", w, expected.B)
+    residual += np.einsum("di,di->d", w, Aw)
+    by_psi = 0.5 * (residual / model.psi - expected.seen()) / model.psi
+    noise = np.array([by_psi.sum()]) if layout.isotropic else by_psi
+    return np.concatenate([by_w[:, :-1].ravel(), by_w[:, -1], noise])
+
+
+def jacobian(
+    readings: Callable[[LinearGaussian], Array], model: LinearGaussian, layout: Layout
+) -> Array:
+    """Derivatives of the readings by theta, (readings, size), by central differences."""
+    theta = layout.pack(model)
+    columns = []
+    for a, h in enumerate(STEP * layout.sizes(model)):
+        up, down = theta.copy(), theta.copy()
+        up[a] += h
+        down[a] -= h
+        difference = readings(layout.unpack(up)) - readings(layout.unpack(down))
+        columns.append(difference / (up[a] - down[a]))
+    return np.stack(columns, axis=1)
+
+
+def _delta_method(J: Array, information: Array, turns: Array) -> Array:
+    """Square roots of the diagonal of J (I + G G^T)^-1 J^T, in units that make I's diagonal 1."""
+    diagonal = np.diag(information)
+    if np.any(diagonal <= 0.0):
+        raise ValueError(_UNIDENTIFIED)
+    unit = 1.0 / np.sqrt(diagonal)
+    G = np.linalg.qr(turns / unit[:, None])[0]
+    try:
+        L = np.linalg.cholesky(unit[:, None] * information * unit + G @ G.T)
+    except np.linalg.LinAlgError:
+        raise ValueError(_UNIDENTIFIED) from None
+    if float(np.min(np.diag(L))) ** 2 < SINGULAR:
+        raise ValueError(_UNIDENTIFIED)
+    half = scipy.linalg.solve_triangular(L, (J * unit).T, lower=True)
+    return np.asarray(np.sqrt(np.einsum("ij,ij->j", half, half)))
+
+
+_UNIDENTIFIED = (
+    "the information matrix is singular: the seen cells do not determine all parameters, or the "
+    "fit has not reached its maximum. Fit fewer components or lower tol; "
+    'method="bootstrap" shows how far the values move'
+)
+
+
+def _prepare(block: Block, shift: Array, q: int) -> SeenRows:
+    return prepare_rows(block.values, block.weight, shift, None, q)

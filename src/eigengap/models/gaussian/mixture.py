@@ -1,0 +1,314 @@
+"""A mixture of linear-Gaussian models as an immutable value.
+
+    p(x) = sum_k pi_k N(x | mu_k, W_k W_k^T + diag(psi_k))
+
+Mixtures of probabilistic PCA have psi_k = sigma2_k (1, ..., 1) (Tipping and Bishop 1999), mixtures
+of factor analysers any psi_k (Ghahramani and Hinton 1996). Components may differ in rank. NaN marks
+an unseen cell; every method marginalises over it exactly, under each component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from eigengap.linalg import Array
+from eigengap.models.gaussian import noiseless as near_exact
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.mixture_posterior import mixture_posteriors, normalised
+from eigengap.models.gaussian.observed_rows import prepare_rows
+from eigengap.models.gaussian.posterior import Posterior
+from eigengap.models.gaussian.row_posterior import Coefficients, projected_variance
+
+
+@dataclass(frozen=True, eq=False)
+class MixturePosterior:
+    """What the rows say about their component and, given that, about z.
+
+    Attributes
+    ----------
+    resp : (n, K) responsibilities, the posterior of the component
+    components : K posteriors of z, one for each component, given that the row is of it
+    """
+
+    resp: Array
+    components: tuple[Posterior, ...]
+
+    def __len__(self) -> int:
+        return len(self.resp)
+
+
+@dataclass(frozen=True, eq=False)
+class _Latents:
+    """z of some rows under one component."""
+
+    Z: Array  # (c, q) means
+    S: Array  # (q (q + 1) / 2, c or 1) packed covariances
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Some rows under all components."""
+
+    at: NDArray[np.intp]  # (c,) positions
+    latents: list[_Latents]  # (K,)
+    resp: Array  # (K, c)
+    log_likelihood: Array  # (c,)
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureOfLinearGaussians:
+    """p(x) = sum_k pi_k p_k(x), every p_k a `LinearGaussian`.
+
+    Parameters
+    ----------
+    log_weights : array of shape (K,)
+        ln pi_k, up to a common constant: they are normalised.
+    models : sequence of K LinearGaussian
+        The components, of the same features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigengap import LinearGaussian
+    >>> from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
+    >>> left = LinearGaussian(W=[[1.0], [1.0]], mu=[-4.0, -4.0], psi=[0.1, 0.1])
+    >>> right = LinearGaussian(W=[[1.0], [-1.0]], mu=[4.0, 4.0], psi=[0.1, 0.1])
+    >>> mixture = MixtureOfLinearGaussians(np.log([0.5, 0.5]), [left, right])
+    >>> mean, variance = mixture.conditional(np.array([[5.0, np.nan]]))
+    >>> mean.round(2)
+    array([[5.  , 3.09]])
+    """
+
+    log_weights: Array
+    models: Sequence[LinearGaussian]
+
+    def __post_init__(self) -> None:
+        log_weights = np.array(self.log_weights, dtype=np.float64, copy=True)
+        models = tuple(self.models)
+        if len(models) == 0 or log_weights.shape != (len(models),):
+            raise ValueError(
+                f"a mixture needs one weight for each component, got {log_weights.shape} weights "
+                f"and {len(models)} components"
+            )
+        if len({model.d for model in models}) > 1:
+            raise ValueError(
+                "the components differ in their number of features: "
+                f"{[model.d for model in models]}"
+            )
+        largest = float(np.max(log_weights))
+        if not np.isfinite(largest):
+            raise ValueError(f"log_weights {log_weights} are not weights of a mixture")
+        log_weights -= largest + np.log(np.sum(np.exp(log_weights - largest)))
+        log_weights.flags.writeable = False
+        object.__setattr__(self, "log_weights", log_weights)
+        object.__setattr__(self, "models", models)
+
+    @property
+    def d(self) -> int:
+        return self.models[0].d
+
+    @property
+    def K(self) -> int:
+        return len(self.models)
+
+    @property
+    def weights(self) -> Array:
+        """pi (K,)."""
+        return np.exp(self.log_weights)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Number of latent dimensions of each component."""
+        return tuple(model.q for model in self.models)
+
+    # Which component a row is of, and where in it -------------------------------------------
+
+    def log_likelihood(self, X: ArrayLike) -> Array:
+        """ln p(seen part of x) for every row: (n,); 0 for a row in which nothing was seen."""
+        X = self._rows(X)
+        result = np.empty(len(X))
+        for rows in self._under_all(X):
+            result[rows.at] = rows.log_likelihood
+        return result
+
+    def responsibilities(self, X: ArrayLike) -> Array:
+        """p(k | seen part of x) for every row and component: (n, K)."""
+        X = self._rows(X)
+        resp = np.empty((len(X), self.K))
+        for rows in self._under_all(X):
+            resp[rows.at] = rows.resp.T
+        return resp
+
+    def posterior(self, X: ArrayLike) -> MixturePosterior:
+        """Component and z of every row: T&B 1999 (mixtures), Eqs. 21 and 26."""
+        X = self._rows(X)
+        return MixturePosterior(
+            resp=self.responsibilities(X),
+            components=tuple(model.posterior(X) for model in self.models),
+        )
+
+    def local_coordinates(self, X: ArrayLike) -> Array:
+        """resp_k E[z | x, k] of all components side by side: (n, sum of ranks).
+
+        The posterior mean of the latent vector that holds z in the block of the row's component
+        and 0 in the others.
+        """
+        X = self._rows(X)
+        ends = np.cumsum((0, *self.ranks))
+        coordinates = np.empty((len(X), ends[-1]))
+        for rows in self._under_all(X):
+            for k, latents in enumerate(rows.latents):
+                block = slice(ends[k], ends[k + 1])
+                coordinates[rows.at, block] = latents.Z * rows.resp[k][:, None]
+        return coordinates
+
+    # What the seen cells say about the others -----------------------------------------------
+
+    def conditional(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
+
+        By the law of total variance: the mean over the components of their variances plus the
+        variance of their means. Seen cells are returned as they are, with variance 0.
+        """
+        X = self._rows(X)
+        mean, variance = np.empty(X.shape), np.empty(X.shape)
+        for rows in self._under_all(X):
+            means = self._means(rows)  # (K, c, d)
+            total = np.einsum("kc,kcd->cd", rows.resp, means)
+            spread = np.einsum("kc,kcd->cd", rows.resp, (means - total) ** 2)
+            for model, latents, resp in zip(self.models, rows.latents, rows.resp, strict=True):
+                spread += resp[:, None] * (projected_variance(model.W, latents.S).T + model.psi)
+            mean[rows.at], variance[rows.at] = total, spread
+        seen = ~np.isnan(X)
+        np.copyto(mean, X, where=seen)
+        variance[seen] = 0.0
+        return mean, variance
+
+    def conditional_mean(self, X: ArrayLike) -> Array:
+        """E[x | seen cells]: (n, d), seen cells as they are."""
+        X = self._rows(X)
+        return np.where(np.isnan(X), self.denoised(X), X)
+
+    def denoised(self, X: ArrayLike) -> Array:
+        """E[W z + mu | seen cells], over components and z: (n, d)."""
+        X = self._rows(X)
+        mean = np.empty(X.shape)
+        for rows in self._under_all(X):
+            mean[rows.at] = np.einsum("kc,kcd->cd", rows.resp, self._means(rows))
+        return mean
+
+    def project(self, X: ArrayLike) -> Array:
+        """The nearest point on the plane of the row's most responsible component: (n, d)."""
+        return self._by_component(X, lambda model, rows: model.project(rows))
+
+    def sample_conditional(self, X: ArrayLike, rng: np.random.Generator) -> Array:
+        """One draw of the unseen cells given the seen ones: (n, d), seen cells as they are."""
+        X = self._rows(X)
+        labels = _draw(self.responsibilities(X), rng)
+        return self._by_component(X, lambda m, rows: m.sample_conditional(rows, rng), labels)
+
+    def given(self, x: ArrayLike) -> MixtureOfLinearGaussians:
+        """The mixture of the unseen cells of one row given its seen ones: a mixture again."""
+        row = self._rows(np.asarray(x, dtype=np.float64)[None, :])
+        log_joint = self.log_weights + np.array([m.log_likelihood(row)[0] for m in self.models])
+        return MixtureOfLinearGaussians(log_joint, [model.given(row[0]) for model in self.models])
+
+    def marginal(self, columns: ArrayLike) -> MixtureOfLinearGaussians:
+        """The mixture of some of the features, in the order asked for."""
+        return self._of([model.marginal(columns) for model in self.models])
+
+    # Draws, moments, forms ------------------------------------------------------------------
+
+    def sample(self, n: int, rng: np.random.Generator) -> tuple[Array, NDArray[np.intp]]:
+        """n independent rows (n, d) and the component (n,) that each was drawn from."""
+        labels = rng.choice(self.K, size=n, p=self.weights)
+        X = np.empty((n, self.d))
+        for k, model in enumerate(self.models):
+            at = np.flatnonzero(labels == k)
+            X[at] = model.sample(len(at), rng)
+        return X, labels
+
+    def mean(self) -> Array:
+        """sum_k pi_k mu_k: (d,)."""
+        return np.asarray(self.weights @ np.stack([model.mu for model in self.models]))
+
+    def covariance(self) -> Array:
+        """Covariance of the whole mixture, within and between the components: (d, d)."""
+        mean = self.mean()
+        C = np.zeros((self.d, self.d))
+        for weight, model in zip(self.weights, self.models, strict=True):
+            C += weight * (model.covariance() + np.outer(model.mu - mean, model.mu - mean))
+        return C
+
+    def rescaled(self, scale: Array, shift: Array | float = 0.0) -> MixtureOfLinearGaussians:
+        """The mixture of scale * x + shift, column by column."""
+        return self._of([model.rescaled(scale, shift) for model in self.models])
+
+    def canonical(self) -> MixtureOfLinearGaussians:
+        """The same density, components in canonical form and by falling weight."""
+        order = np.argsort(-self.log_weights, kind="stable")
+        models = [self.models[k].canonical() for k in order]
+        return MixtureOfLinearGaussians(self.log_weights[order], models)
+
+    # ----------------------------------------------------------------------------------------
+
+    def _of(self, models: Sequence[LinearGaussian]) -> MixtureOfLinearGaussians:
+        return MixtureOfLinearGaussians(self.log_weights, models)
+
+    def _rows(self, X: ArrayLike) -> NDArray[Any]:
+        return self.models[0]._rows(X)
+
+    def _means(self, rows: _Rows) -> Array:
+        """E[x | seen cells, k], seen ones as if they were not: (K, c, d)."""
+        both = zip(self.models, rows.latents, strict=True)
+        return np.stack([latents.Z @ model.W.T + model.mu for model, latents in both])
+
+    def _by_component(
+        self,
+        X: ArrayLike,
+        fn: Callable[[LinearGaussian, Array], Array],
+        labels: NDArray[np.intp] | None = None,
+    ) -> Array:
+        """fn(component, its rows); rows go to the most responsible one unless labels say."""
+        X = self._rows(X)
+        if labels is None:
+            labels = np.argmax(self.responsibilities(X), axis=1)
+        result = np.empty(X.shape)
+        for k, model in enumerate(self.models):
+            at = np.flatnonzero(labels == k)
+            if len(at):
+                result[at] = fn(model, X[at])
+        return result
+
+    def _under_all(self, X: NDArray[Any]) -> Iterator[_Rows]:
+        """All rows under all components, in parts."""
+        if any(near_exact.is_nearly_exact(model.W, model.psi) for model in self.models):
+            yield self._one_by_one(X)
+            return
+        shift = self.mean()
+        rows = prepare_rows(X, None, shift, None, max(self.ranks))
+        coefficients = [Coefficients.of(m.W, m.mu - shift, m.psi) for m in self.models]
+        for chunk in mixture_posteriors(rows, self.log_weights, coefficients):
+            latents = [_Latents(part.Z.T, part.S) for part in chunk.parts]
+            yield _Rows(rows.order[chunk.rows], latents, chunk.resp, chunk.log_likelihood)
+
+    def _one_by_one(self, X: NDArray[Any]) -> _Rows:
+        """Where a component has (almost) no noise: each takes care of its own limits."""
+        log_joint = self.log_weights[:, None] + np.stack([m.log_likelihood(X) for m in self.models])
+        latents = []
+        for model in self.models:
+            posterior = model.posterior(X)
+            i, j = np.tril_indices(model.q)
+            latents.append(_Latents(posterior.mean, posterior.cov[:, i, j].T))
+        return _Rows(np.arange(len(X)), latents, *normalised(log_joint))
+
+
+def _draw(resp: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+    """One component for each row, by its responsibilities (n, K): (n,)."""
+    passed = rng.random(len(resp))[:, None] >= np.cumsum(resp, axis=1)
+    return np.asarray(np.minimum(passed.sum(axis=1), resp.shape[1] - 1), dtype=np.intp)

@@ -1,0 +1,313 @@
+"""What a fitted model predicts once the uncertainty of its parameters is counted in.
+
+Maximum likelihood takes its estimates for the truth, so that its intervals are too narrow on small
+tables. Three corrections, each of order (parameters / cells):
+
+- the noise variance is estimated from residuals that were made small by the fit: it is divided by
+  the degrees of freedom left instead of the number of cells, and, being uncertain itself, predicts
+  like Student's t with nu degrees of freedom, whose variance is larger by nu / (nu - 2);
+- w_j and mu_j of the cell to be predicted are uncertain with covariance V_j, the inverse of the
+  information about them (`information`): E[z~^T V_j z~] is added, z~ = (z, 1);
+- so are those of the seen cells from which z was inferred. The error dw~_j^T z~ in feature j acts
+  as noise of variance E[z~^T V_j z~] and moves z by S w_j / psi_j times itself; an error of psi_j
+  moves it by its relative size times the residual.
+
+Loadings that are mostly error make z look better known than it is: the information is computed at
+loadings shrunk by what their own uncertainty explains of them.
+
+This is the delta method around the estimate (Little and Rubin 2019, section 9.1, has the Gaussian
+without latent variables). Means are those of the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from eigengap.linalg import Array, pack_outer, packed_indices, packed_size, unpack
+from eigengap.models.gaussian import noiseless as near_exact
+from eigengap.models.gaussian.information import Evidence, Information, Noise, information
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian, square_roots
+from eigengap.models.gaussian.row_posterior import projected_variance
+
+# Least share of the cells (or of a column's) that is left as degrees of freedom, however many
+# parameters there are, and least degrees of freedom of a noise variance: beyond these bounds the
+# expansion says nothing, and intervals are wide anyway.
+LEAST_LEFT = 0.1
+LEAST_DEGREES = 3.0
+
+# Residuals of a column, beyond those that its parameters take, up to which its noise variance is
+# judged by those of the others too, and what they count for.
+FEW_RESIDUALS = 10.0
+PRIOR_RESIDUALS = 3.0
+
+# How often the information is found anew at loadings shrunk by their uncertainty, and the least
+# share of its strength that a component keeps.
+SHRINKAGES = 2
+LEAST_STRENGTH = 0.05
+
+CHUNK_CELLS = 1 << 16  # rows x features that are held at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Predictive:
+    """A linear-Gaussian model and how uncertain its parameters are."""
+
+    model: LinearGaussian
+    noise: Array  # (d,) expected noise variance, larger than psi
+    degrees: Array  # (d,) of freedom of each noise variance
+    spread: Array  # ((q + 1)(q + 2) / 2, d) packed covariance of (w_j, mu_j)
+    kind: Noise
+
+    @classmethod
+    def of(cls, model: LinearGaussian, evidence: Evidence) -> Predictive:
+        """The uncertainty of a maximum likelihood fit to `evidence`.
+
+        Where there is no noise, `knows_uncertainty` is False: parameters are taken for known.
+        """
+        if evidence.noise == "isotropic":
+            model = _with_noise_of_its_own(model)
+        if np.any(model.psi + evidence.known <= 0.0):
+            certain = np.zeros((packed_size(model.q + 1), model.d))
+            return cls(model, model.psi, np.full(model.d, np.inf), certain, evidence.noise)
+        left = _share_left(evidence, model.q)
+        degrees = _degrees(information(model, evidence), left, evidence.noise)
+        noise = _with_few_told_by_others(model, evidence, model.psi / left)
+        noise = noise / (1.0 - 2.0 / degrees)
+        wider = LinearGaussian(W=model.W, mu=model.mu, psi=noise)
+        total = noise + evidence.known
+        prior = _prior_precision(wider, total)
+        spread = _spread(wider, evidence, prior)
+        for _ in range(SHRINKAGES):
+            spread = _spread(_shrunk(wider, spread, total), evidence, prior)
+        return cls(model, noise, degrees, spread, evidence.noise)
+
+    def conditional(self, X: ArrayLike, cell_sd: Array | None = None) -> tuple[Array, Array]:
+        """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
+
+        Seen cells are returned as they are, with variance 0.
+        """
+        rows = np.asarray(X)
+        if not self.knows_uncertainty:
+            return self.model.conditional(rows, cell_sd)
+        mean = self.model.conditional_mean(rows, cell_sd)
+        variance = np.zeros(mean.shape)
+        gappy = np.isnan(rows).any(axis=1)
+        exact = gappy & self._has_exact_cells(rows, cell_sd)
+        for i in np.flatnonzero(exact):
+            variance[i] = self._variance_near_exact(
+                rows[i], None if cell_sd is None else cell_sd[i]
+            )
+        others = np.flatnonzero(gappy & ~exact)
+        deviations = np.zeros(rows.shape) if cell_sd is None else cell_sd
+        for at, Z, S in self._latents(rows[others], None if cell_sd is None else cell_sd[others]):
+            part = others[at]
+            variance[part] = self._variance(rows[part], Z, S, deviations[part])
+        inflation = self.model.row_inflation(rows[gappy])
+        if inflation is not None:
+            variance[gappy] *= inflation[:, None]
+        variance[~np.isnan(rows)] = 0.0
+        return mean, variance
+
+    def draw(self, rng: np.random.Generator) -> LinearGaussian:
+        """A model whose parameters are drawn from their distribution around the estimate."""
+        model = self.model
+        if not np.any(self.spread):
+            return model
+        root = square_roots(unpack(self.spread.T, model.q + 1))
+        error = (root @ rng.standard_normal((model.d, model.q + 1, 1)))[:, :, 0]
+        psi = self.noise
+        if self.kind != "given":  # a scaled inverse chi-square of mean `noise`
+            degrees = self.degrees[: 1 if self.kind == "isotropic" else model.d]
+            psi = self.noise * (degrees - 2.0) / rng.chisquare(degrees)
+        return replace(model, W=model.W + error[:, :-1], mu=model.mu + error[:, -1], psi=psi)
+
+    @property
+    def knows_uncertainty(self) -> bool:
+        """Whether the uncertainty of the parameters is counted in.
+
+        Not where the fit leaves no residual to judge it by, nor where noise is given and there are
+        no loadings.
+        """
+        return bool(np.any(self.spread) or not np.array_equal(self.noise, self.model.psi))
+
+    # ---------------------------------------------------------------------------------------
+
+    def _has_exact_cells(self, X: NDArray[np.floating], cell_sd: Array | None) -> NDArray[np.bool_]:
+        """(n,) rows with an observed cell of too little noise for products."""
+        noise = self.noise if cell_sd is None else self.noise + cell_sd**2
+        signal = np.einsum("jq,jq->j", self.model.W, self.model.W)
+        little = (signal > near_exact.NEARLY_EXACT * noise) | (noise <= 0.0)
+        return np.asarray(np.any(little & ~np.isnan(X), axis=1))
+
+    def _variance_near_exact(self, x: NDArray[np.floating], cell_sd: Array | None) -> Array:
+        """(d,) as `_variance`, for one row with cells of (almost) no noise.
+
+        An error in cell j moves z by K_j times itself, K = S W^T Psi^-1: finite where psi_j is 0.
+        """
+        W, o = self.model.W, ~np.isnan(x)
+        noise = self.noise[o] if cell_sd is None else self.noise[o] + cell_sd[o] ** 2
+        cells = near_exact.Cells(W[o], noise, self.model.unit[o])
+        K_transposed, S, _ = cells.posterior(np.eye(len(noise)))
+        z = (x[o] - self.model.mu[o]) @ K_transposed
+        i, j = packed_indices(self.model.q)
+        moments = _second_moments(z[None], S[i, j][:, None])
+        from_parameters = (_twice_off_diagonal(self.spread.T) @ moments)[:, 0]
+        learned = np.divide(self.noise[o], noise, out=np.zeros(len(noise)), where=noise > 0)
+        residual = (x[o] - self.model.mu[o] - W[o] @ z) * learned
+        acting = from_parameters[o] + residual**2 * (2.0 / self.degrees[o])
+        wider = S + (K_transposed.T * acting) @ K_transposed
+        from_z = np.einsum("ja,ab,jb->j", W, wider, W)
+        return np.asarray(from_z + from_parameters + self.noise)
+
+    def _latents(
+        self, X: NDArray[np.floating], cell_sd: Array | None
+    ) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
+        """Posteriors under the wider noise, in parts small enough for (rows, features) tables."""
+        wider = LinearGaussian(W=self.model.W, mu=self.model.mu, psi=self.noise)
+        step = max(64, CHUNK_CELLS // max(self.model.d, 1))
+        for at, Z, S in wider.latents(X, cell_sd):
+            for start in range(0, len(at), step):
+                part = slice(start, start + step)
+                yield at[part], Z[part], S if S.shape[1] == 1 else S[:, part]
+
+    def _variance(self, X: NDArray[np.floating], Z: Array, S: Array, cell_sd: Array) -> Array:
+        """(c, d) for rows X (c, d) with posterior means Z (c, q), packed covariances S (K, u)."""
+        W, q = self.model.W, self.model.q
+        S = np.broadcast_to(S, (len(S), len(Z)))
+        seen = ~np.isnan(X).T  # (d, c)
+        from_parameters = _twice_off_diagonal(self.spread.T) @ _second_moments(Z, S)  # (d, c)
+        residual = np.where(seen, X.T - self.model.mu[:, None] - W @ Z.T, 0.0)
+        noise = self.noise[:, None] + cell_sd.T**2  # what is known of it is not uncertain
+        noise = np.where(seen, noise, 1.0)  # which may be 0 where nothing is observed
+        of_weights = (residual / noise * (self.noise[:, None] / noise)) ** 2
+        of_weights *= (2.0 / self.degrees)[:, None]
+        acting = np.where(seen, from_parameters / noise / noise + of_weights, 0.0)
+        G = unpack((pack_outer(W).T @ acting).T, q)  # (c, q, q)
+        full = unpack(S.T, q)
+        i, j = packed_indices(q)
+        wider = S + (full @ G @ full)[:, i, j].T
+        return np.asarray((projected_variance(W, wider) + from_parameters).T + self.noise)
+
+
+def _with_noise_of_its_own(model: LinearGaussian) -> LinearGaussian:
+    """The same density with one component fewer, where there are as many as features.
+
+    W W^T of full rank is W' W'^T + lam I in d - 1 components, lam its smallest eigenvalue: what the
+    rows say about the density is then said of parameters that have noise to be judged by.
+    """
+    if model.q < model.d or np.any(model.psi > 0.0) or not model.d:
+        return model
+    U, s, _ = np.linalg.svd(model.W / model.unit[:, None])
+    if s[-1] <= s[0] * model.d * np.finfo(np.float64).eps:  # singular: there is no noise
+        return model
+    W = U[:, :-1] * np.sqrt((s[:-1] - s[-1]) * (s[:-1] + s[-1]))
+    return replace(model, W=W * model.unit[:, None], psi=(s[-1] * model.unit) ** 2)
+
+
+def _share_left(evidence: Evidence, q: int) -> Array:
+    """(d,) degrees of freedom left for the noise, beside the number of seen cells."""
+    seen_w, d = evidence.seen_w, len(evidence.seen_w)
+    means = 1 if evidence.fits_mean else 0
+    if evidence.noise == "given":
+        return np.ones(d)
+    if evidence.noise == "diagonal":
+        return np.asarray(np.maximum(1.0 - (q + means) / seen_w, LEAST_LEFT))
+    parameters = d * q - q * (q - 1) / 2 + d * means
+    return np.full(d, max(1.0 - parameters / float(np.sum(seen_w)), LEAST_LEFT))
+
+
+def _with_few_told_by_others(model: LinearGaussian, evidence: Evidence, noise: Array) -> Array:
+    """(d,) noise variances, where each column has its own, with those of columns seen in few rows
+    drawn towards the share that noise typically has of a column.
+
+    w_j, mu_j and psi_j fit q + 1 cells exactly, whatever the noise was, so that psi_j says nothing
+    by itself where hardly more were seen.
+    """
+    if evidence.noise != "diagonal":
+        return noise
+    residuals = evidence.seen_w - model.q - (1 if evidence.fits_mean else 0)
+    few = residuals < FEW_RESIDUALS
+    if not few.any() or few.all():
+        return noise
+    variance = model.variances()
+    typical = float(np.median((noise / variance)[~few])) * variance
+    own = np.maximum(residuals, 0.0)
+    shrunk = (PRIOR_RESIDUALS * typical + own * noise) / (PRIOR_RESIDUALS + own)
+    return np.where(few, np.maximum(shrunk, noise), noise)
+
+
+def _degrees(known: Information, left: Array, kind: Noise) -> Array:
+    """(d,) degrees of freedom of each noise variance."""
+    if kind == "given":
+        return np.full(len(left), np.inf)
+    worth = known.noise if kind == "diagonal" else np.full(len(left), np.sum(known.noise))
+    return np.asarray(np.maximum(worth * left, LEAST_DEGREES))
+
+
+def _prior_precision(model: LinearGaussian, noise: Array) -> Array:
+    """(d, q + 1, q + 1) of (w_j, mu_j), as little as keeps what the data do not tell in bounds.
+
+    A component of which they say nothing is held to load a feature, in units of its noise, as it
+    loads features on average (the prior of automatic relevance determination); a mean to lie
+    within the feature's own standard deviation. Loadings that are all zero are infinitely well
+    known by this.
+    """
+    q = model.q
+    strength, T = np.linalg.eigh(model.W.T @ (model.W / noise[:, None]))
+    least = LEAST_STRENGTH * float(np.sum(strength)) / max(q, 1)
+    typical = np.maximum(strength, least) / model.d
+    prior = np.zeros((model.d, q + 1, q + 1))
+    prior[:, :q, :q] = np.inf
+    if np.any(typical > 0):
+        prior[:, :q, :q] = (T / np.maximum(typical, 1e-300)) @ T.T / noise[:, None, None]
+    prior[:, q, q] = 1.0 / (model.variances() - model.psi + noise)
+    return prior
+
+
+def _spread(model: LinearGaussian, evidence: Evidence, prior: Array) -> Array:
+    """Packed covariance ((q + 1)(q + 2) / 2, d) of each (w_j, mu_j)."""
+    q = model.q
+    known = information(model, evidence).loadings + prior
+    covariance = np.zeros_like(known)
+    first = 0 if np.all(np.isfinite(prior)) else q
+    learned = slice(first, q + 1 if evidence.fits_mean else q)
+    covariance[:, learned, learned] = np.linalg.inv(known[:, learned, learned])
+    i, j = packed_indices(q + 1)
+    return np.ascontiguousarray(covariance[:, i, j].T)
+
+
+def _shrunk(model: LinearGaussian, spread: Array, noise: Array) -> LinearGaussian:
+    """The model with each component as strong as its loadings are without their errors.
+
+    E[w w^T] = E[w] E[w]^T + V: loadings that are mostly error look like signal, and like a
+    well-known z. Component by component of W^T Psi^-1 W, Psi the noise of the cells, the share of
+    the strength that V explains is taken off.
+    """
+    q = model.q
+    V = unpack(spread.T, q + 1)[:, :q, :q]
+    strength, T = np.linalg.eigh(model.W.T @ (model.W / noise[:, None]))
+    along = np.einsum("ak,jab,bk->jk", T, V, T)  # (d, q) variance of w_j^T t_k
+    by_chance = (1.0 / noise) @ along
+    explained = np.maximum(strength, by_chance)
+    by_chance = np.divide(by_chance, explained, out=np.zeros(q), where=explained > 0)
+    share = np.clip(1.0 - by_chance, LEAST_STRENGTH, 1.0)
+    W = (model.W @ (T * np.sqrt(share))) @ T.T
+    return LinearGaussian(W=W, mu=model.mu, psi=model.psi)
+
+
+def _second_moments(Z: Array, S: Array) -> Array:
+    """Packed E[z~ z~^T] ((q + 1)(q + 2) / 2, c) with z~ = (z, 1)."""
+    i, j = packed_indices(Z.shape[1])
+    products = S + (Z[:, i] * Z[:, j]).T
+    return np.concatenate([products, Z.T, np.ones((1, len(Z)))])
+
+
+def _twice_off_diagonal(packed: Array) -> Array:
+    """Packed matrices (d, K~) such that a product with packed ones is the trace of theirs."""
+    q = round((np.sqrt(8 * packed.shape[1] + 1) - 1) / 2)
+    i, j = packed_indices(q)
+    return np.asarray(packed * np.where(i == j, 1.0, 2.0))

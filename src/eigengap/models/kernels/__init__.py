@@ -1,0 +1,29 @@
+"""Kernels as values: names of scikit-learn, and a base for kernels of your own."""
+
+from eigengap.models.kernels.functions import (
+    RBF,
+    Cosine,
+    Function,
+    Kernel,
+    KernelOverflowError,
+    Laplacian,
+    Linear,
+    NoRealPowerError,
+    Polynomial,
+    Precomputed,
+    Sigmoid,
+)
+
+__all__ = [
+    "RBF",
+    "Cosine",
+    "Function",
+    "Kernel",
+    "KernelOverflowError",
+    "Laplacian",
+    "Linear",
+    "NoRealPowerError",
+    "Polynomial",
+    "Precomputed",
+    "Sigmoid",
+]

@@ -1,0 +1,156 @@
+"""Criteria for the number of components, each with the curve that it reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eigengap.estimators._summary import public_name
+from eigengap.plots._altair import alt
+from eigengap.plots.drawing import Chart, data, finish, quantity, tips, upper
+from eigengap.plots.numbers.names import label
+from eigengap.plots.numbers.rows import inner
+from eigengap.selection.rank.choice import Curve, RankChoice
+from eigengap.selection.rank.consensus import NAMES
+
+WIDTH, HEIGHT, ACROSS = 225, 120, 3
+LEVELS = {"above 1": 1.0, "above level": 0.05, "at most tolerance": None}
+WORDS = {
+    "lower": "lowest is best",
+    "higher": "highest is best",
+    "above 1": "counts while above 1",
+    "above level": "first above 0.05",
+    "at most tolerance": "first below the tolerance",
+}
+
+
+def rank_criteria(choice: RankChoice) -> Chart:
+    """The curve of every criterion for the number of components, and what it picks.
+
+    Parameters
+    ----------
+    choice : RankChoice
+        From `choose_rank`, or `rank_choice_` of an estimator; an estimator that has one is taken
+        too, and so is one whose model has one (NoveltyDetector).
+
+    Returns
+    -------
+    altair chart
+
+    Examples
+    --------
+    >>> from eigengap import choose_rank
+    >>> from eigengap.plots import rank_criteria
+    >>> from sklearn.datasets import load_iris
+    >>> choice = choose_rank(load_iris().data, criteria=["eigengap", "bic"])
+    >>> len(rank_criteria(choice).to_dict()["concat"])
+    2
+    """
+    found = choice if isinstance(choice, RankChoice) else _made_by(choice)
+    panels = [
+        _panel(name, found.criteria[name], curve)
+        for name, curve in found.curves.items()
+        if len(curve) and name in found.criteria
+    ]
+    said = upper(found.summary)
+    without = [name for name in found.criteria if not len(found.curves.get(name, {}))]
+    left = "" if not without else f"No curve: {', '.join(_spoken(n) for n in without)}."
+    mute = "" if not found.not_applied else _mute(found)
+    chart = alt.concat(*panels, columns=ACROSS, spacing=22).resolve_scale(x="independent")
+    return finish(chart, "How many components", said, left, mute, width=WIDTH * ACROSS)
+
+
+def _made_by(estimator: Any) -> RankChoice:
+    """The choice that an estimator made, or that of the model inside it."""
+    model = inner(estimator)
+    for holder in (estimator, model):
+        found = getattr(holder, "rank_choice_", None)
+        if isinstance(found, RankChoice):
+            return found
+    name, whose = public_name(estimator), public_name(model)
+    way_out = "choose_rank(X) compares the criteria for a table"
+    asked = getattr(estimator, "n_components", getattr(model, "n_components", None))
+    if "BayesianPCA" in {cls.__name__ for cls in type(model).__mro__}:
+        why = f"{whose} switches components off while it is fitted"
+    elif asked is None or isinstance(asked, str):
+        why = f"the number of components of {whose} was not chosen by these criteria"
+    else:
+        why = f"it was fitted with n_components={asked!r}"
+        way_out = f'Fit with n_components="auto"; or {way_out}'
+    raise AttributeError(f"{name} has no choice of rank to draw: {why}. {way_out}")
+
+
+def _panel(name: str, pick: int, curve: Curve) -> Any:
+    q = np.array([point[0] for point in curve.points])
+    value = np.array([point[1] for point in curve.points], dtype=float)
+    value = np.where(np.isfinite(value), value, np.nan)
+    ratio = curve.better == "above 1" and np.nanmin(value) > 0 and np.nanmax(value) > 20
+    points = data(q=q, value=value, pick=np.where(q == pick, "picked", ""))
+    step = max(1, -(-len(q) // 8))
+    x = alt.X(
+        **quantity(
+            "q",
+            "components",
+            scale=alt.Scale(domain=[float(q.min()) - 0.4, float(q.max()) + 0.4], nice=False),
+            axis=alt.Axis(values=[int(v) for v in q[::step]], format="d", grid=False),
+        )
+    )
+    y = alt.Y(
+        **quantity(
+            "value",
+            None,
+            scale=alt.Scale(zero=False, type="log" if ratio else "linear"),
+            axis=_ticks(value),
+        )
+    )
+    base = alt.Chart(points).encode(x=x, y=y, tooltip=tips(q="#components", value="#value"))
+    layers = [
+        base.mark_line(style="eg-soft"),
+        base.mark_point(style="eg-hollow", size=26, opacity=1.0),
+    ]
+    level = LEVELS.get(curve.better)
+    if level is not None:
+        layers.insert(0, alt.Chart(data(value=[level])).mark_rule(style="eg-guide").encode(y=y))
+    if pick in set(q.tolist()):
+        layers.append(
+            base.transform_filter("datum.pick == 'picked'").mark_point(
+                style="eg-accent", shape="triangle-up", filled=True, size=95, opacity=1.0
+            )
+        )
+    title = alt.TitleParams(
+        text=upper(f"{_spoken(name)}: {pick}").rstrip("."),
+        subtitle=[label(curve.label, 50), _says(pick, curve)],
+        fontSize=12.5,
+        subtitleFontSize=10,
+        subtitleLineHeight=13,
+        offset=6,
+    )
+    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
+
+
+def _says(pick: int, curve: Curve) -> str:
+    """How the curve is read, where the pick is read off it and nothing else."""
+    found = dict(curve.points)
+    above = [q for q, value in found.items() if value > 1.0]
+    agrees = {
+        "lower": lambda: pick == curve.lowest(),
+        "higher": lambda: pick == curve.highest(),
+        "above 1": lambda: pick == max(above, default=0),
+    }
+    by_itself = agrees.get(curve.better, lambda: True)()
+    return WORDS.get(curve.better, "") if by_itself else ""
+
+
+def _ticks(value: Any) -> alt.Axis:
+    large = np.nanmax(np.abs(value), initial=0.0) >= 1e4
+    return alt.Axis(tickCount=4, format="~s") if large else alt.Axis(tickCount=4)
+
+
+def _spoken(name: str) -> str:
+    return label(NAMES.get(name, name.replace("_", " ")).removeprefix("the "), 40)
+
+
+def _mute(found: RankChoice) -> str:
+    said = "; ".join(f"{_spoken(name)}: {why}" for name, why in found.not_applied.items())
+    return f"Not applied: {said}."

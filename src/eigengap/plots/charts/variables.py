@@ -1,0 +1,288 @@
+"""What variables and rows contribute to components, and how well these represent them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eigengap.estimators._plot import require_fitted
+from eigengap.estimators._summary import public_name
+from eigengap.linalg import Array
+from eigengap.plots._altair import alt
+from eigengap.plots.charts.circle import how_known
+from eigengap.plots.drawing import (
+    Chart,
+    coloured,
+    data,
+    finish,
+    kind,
+    quantity,
+    tips,
+    upper,
+    words,
+)
+from eigengap.plots.numbers.colour import Colour
+from eigengap.plots.numbers.counts import count_of
+from eigengap.plots.numbers.names import names_of
+from eigengap.plots.numbers.rows import MOST_READ, MOST_ROWS, Table, table_of
+from eigengap.plots.numbers.scores import check_axes, score_names, scores_of
+from eigengap.plots.numbers.variables import (
+    row_contributions,
+    row_cos2,
+    variable_contributions,
+    variable_cos2,
+)
+
+
+def contributions(
+    estimator: Any, X: Any = None, *, axes: Any = (1, 2), top: int = 20, of: str = "variables"
+) -> Chart:
+    """What each variable, or each row, contributes to components, in per cent.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    X : table of shape (n_samples, n_features), default=None
+        Needed for rows.
+    axes : int or several, default=(1, 2)
+        Components, counted from 1; those that there are not are left out of the default.
+    top : int, default=20
+        Most bars: those of the largest contribution to all of the components together.
+    of : {"variables", "rows"}, default="variables"
+
+    Returns
+    -------
+    altair chart
+
+    Notes
+    -----
+    Contributions to a component sum to 100. The dashed line is where all would be if they were
+    equal.
+
+    Examples
+    --------
+    >>> from eigengap import PCA
+    >>> from eigengap.plots import contributions
+    >>> from sklearn.datasets import load_iris
+    >>> chart = contributions(PCA(2).fit(load_iris(as_frame=True).data))
+    >>> chart.to_dict()["title"]["text"]
+    'Contributions of the variables to PCA'
+    """
+    require_fitted(estimator)
+    table = _of_rows(estimator, X, of)
+    if table is None:
+        share, names = variable_contributions(estimator), names_of(estimator)
+    else:
+        share, names = row_contributions(estimator, table), [f"row {i}" for i in table.at]
+    positions = _some(axes, share.shape[1], estimator)
+    titles = [score_names(estimator, share.shape[1])[a] for a in positions]
+    order = np.argsort(-share[:, positions].sum(axis=1), kind="stable")[: count_of("top", top)]
+    even = 100.0 / len(share)
+    panels = [
+        _bars([names[j] for j in order], share[order, a], title, even, first=k == 0)
+        for k, (a, title) in enumerate(zip(positions, titles, strict=True))
+    ]
+    chart = alt.hconcat(*panels, spacing=16)
+    some = _some_of(len(order), len(share), of)
+    sampled = "" if table is None else upper(table.told())
+    return finish(
+        chart,
+        f"Contributions of the {of} to {public_name(estimator)}",
+        f"Contributions to a component sum to 100 %. Dashed: {even:.3g} %, were all equal.",
+        some,
+        sampled,
+        width=150 + 200 * len(panels),
+    )
+
+
+def cos2(
+    estimator: Any,
+    X: Any = None,
+    *,
+    axes: Any = (1, 2),
+    top: int = 20,
+    of: str = "variables",
+    max_rows: int = MOST_ROWS,
+) -> Chart:
+    """How well components represent each variable, or each row: cos2, between 0 and 1.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    X : table of shape (n_samples, n_features), default=None
+        As in `correlation_circle`; needed for rows.
+    axes : int or several, default=(1, 2)
+        Components, counted from 1.
+    top : int, default=20
+        Most bars, the best represented first.
+    of : {"variables", "rows"}, default="variables"
+        Rows are drawn at their scores, coloured by cos2, with the distribution of it beside.
+    max_rows : int, default=5000
+
+    Returns
+    -------
+    altair chart
+
+    Notes
+    -----
+    cos2 is the squared cosine of the angle between a variable (or row) and its projection on the
+    components: the share of its variance (squared distance from the mean) that they show. Over all
+    components of a complete table it sums to 1.
+
+    Examples
+    --------
+    >>> from eigengap import PCA
+    >>> from eigengap.plots import cos2
+    >>> from sklearn.datasets import load_iris
+    >>> chart = cos2(PCA(2).fit(load_iris(as_frame=True).data))
+    >>> chart.to_dict()["title"]["text"]
+    'Quality of representation (cos²) of the variables'
+    """
+    require_fitted(estimator)
+    if of == "rows":
+        return _cos2_of_rows(estimator, _of_rows(estimator, X, of, max_rows), axes)
+    _of_rows(estimator, X, of)
+    table = None if X is None else table_of(X, estimator, most=MOST_READ)
+    quality = variable_cos2(estimator, table)
+    positions = _some(axes, quality.shape[1], estimator)
+    titles = [score_names(estimator, quality.shape[1])[a] for a in positions]
+    names = names_of(estimator, len(quality))
+    plane = quality[:, positions].sum(axis=1)
+    order = np.argsort(-plane, kind="stable")[: count_of("top", top)]
+    chart = _stack([names[j] for j in order], quality[order][:, positions], titles)
+    return finish(
+        chart,
+        "Quality of representation (cos²) of the variables",
+        f"Share of each variable's variance along {' and '.join(titles)}.",
+        how_known(table),
+        _some_of(len(order), len(quality), of),
+        width=480,
+    )
+
+
+# Pieces ----------------------------------------------------------------------------------------
+
+
+def _bars(names: list[str], share: Array, title: str, even: float, *, first: bool) -> Any:
+    bars = data(name=names, share=share)
+    width = 200
+    y = alt.Y(**kind("name", None, sort=names, axis=alt.Axis(labels=first, labelPadding=6)))
+    x = alt.X(
+        **quantity(
+            "share",
+            f"contribution to {title}, %",
+            scale=alt.Scale(domain=[0, max(float(share.max(initial=0.0)) * 1.12, even * 1.25)]),
+            axis=alt.Axis(tickCount=5),
+        )
+    )
+    base = alt.Chart(bars).encode(y=y, x=x, tooltip=tips(name="", share="#contribution, %"))
+    rule = (
+        alt.Chart(data(share=[even]))
+        .mark_rule(style="eg-accent", strokeDash=[5, 3], strokeWidth=1.4)
+        .encode(x=x)
+    )
+    return alt.layer(base.mark_bar(style="eg-main", height={"band": 0.72}), rule).properties(
+        width=width, height=max(20 * len(names), 60)
+    )
+
+
+def _stack(names: list[str], quality: Array, titles: list[str]) -> Any:
+    k = len(titles)
+    before = np.cumsum(quality, axis=1) - quality
+    bars = data(
+        name=np.repeat(names, k).tolist(),
+        low=before.ravel(),
+        high=(before + quality).ravel(),
+        middle=(before + quality / 2.0).ravel(),
+        cos2=quality.ravel(),
+        component=titles * len(names),
+    )
+    y = alt.Y(**kind("name", None, sort=names, axis=alt.Axis(labelPadding=6)))
+    top = max(1.0, float((before + quality).max(initial=1.0)))
+    x = alt.X(**quantity("low", "cos²", scale=alt.Scale(domain=[0, top], nice=False)))
+    base = alt.Chart(bars).encode(y=y)
+    blocks = base.mark_bar(style="eg-segment", height={"band": 0.72}).encode(
+        x=x,
+        x2="high",
+        color=alt.Color(
+            **kind("component", "component", sort=titles, scale=alt.Scale(domain=titles))
+        ),
+        tooltip=tips(name="", component="component", cos2="#cos²"),
+    )
+    told = quality.sum(axis=1)
+    sums = data(name=names, total=told, said=[f"{v:.2f}" for v in told])
+    ends = (
+        alt.Chart(sums)
+        .mark_text(style="eg-note", align="left", dx=4)
+        .encode(y=y, x=alt.X(**quantity("total", "cos²")), text=words())
+    )
+    inside = base.transform_filter("datum.cos2 > 0.12").mark_text(style="eg-on-strong", fontSize=10)
+    named = inside.encode(x=alt.X(**quantity("middle", "cos²")), text=words("component"), y=y)
+    return alt.layer(blocks, named, ends).properties(width=340, height=max(20 * len(names), 60))
+
+
+def _cos2_of_rows(estimator: Any, table: Table | None, axes: Any) -> Chart:
+    assert table is not None
+    quality = row_cos2(estimator, table)
+    T = scores_of(estimator, table.X)
+    positions = _some(axes, quality.shape[1], estimator)
+    plane = np.clip(quality[:, positions].sum(axis=1), 0.0, 1.0)
+    titles = [score_names(estimator, T.shape[1])[a] for a in positions]
+    count, edges = np.histogram(plane, np.linspace(0.0, 1.0, 21))
+    bars = data(low=edges[:-1], high=edges[1:], count=count)
+    middle = float(np.median(plane))
+    x = alt.X(**quantity("low", "cos² of the rows", scale=alt.Scale(domain=[0, 1])))
+    histogram = alt.layer(
+        alt.Chart(bars)
+        .mark_rect(style="eg-main", opacity=0.85)
+        .encode(x=x, x2="high", y=alt.Y(**quantity("count", "rows")), y2=alt.datum(0)),
+        alt.Chart(data(low=[middle]))
+        .mark_rule(style="eg-accent", strokeDash=[5, 3], strokeWidth=1.6)
+        .encode(x=x),
+    ).properties(width=300 if len(positions) > 1 else 420, height=300)
+    parts = [histogram]
+    if len(positions) > 1:
+        a, b = positions[:2]
+        points = data(x=T[:, a], y=T[:, b], colour=plane, row=table.at)
+        colour = Colour(list(plane), "cos²", None)
+        scatter = (
+            alt.Chart(points)
+            .mark_point(filled=True, size=32, opacity=0.85)
+            .encode(
+                x=alt.X(**quantity("x", titles[0], scale=alt.Scale(zero=False))),
+                y=alt.Y(**quantity("y", titles[1], scale=alt.Scale(zero=False))),
+                tooltip=tips(row="#row", colour="#cos²"),
+                **coloured(colour),
+            )
+            .properties(width=320, height=300)
+        )
+        parts.insert(0, scatter)
+    return finish(
+        alt.hconcat(*parts, spacing=28) if len(parts) > 1 else parts[0],
+        "Quality of representation (cos²) of the rows",
+        f"Share of each row's squared distance from the mean along {' and '.join(titles)}; "
+        f"median {middle:.2f} (dashed).",
+        "What is not known of a row with gaps counts as not represented." * (not table.is_complete),
+        upper(table.told()),
+        width=640,
+    )
+
+
+def _of_rows(estimator: Any, X: Any, of: str, most: int = MOST_ROWS) -> Table | None:
+    if of not in ("variables", "rows"):
+        raise ValueError(f'of must be "variables" or "rows", got {of!r}')
+    if of == "variables":
+        return None
+    if X is None:
+        raise ValueError('of="rows" needs the table X whose rows they are')
+    return table_of(X, estimator, most=most)
+
+
+def _some(axes: Any, q: int, estimator: Any) -> list[int]:
+    asked = (1,) if q == 1 and tuple(np.atleast_1d(axes)) == (1, 2) else axes
+    return list(check_axes(asked, q, public_name(estimator)))
+
+
+def _some_of(shown: int, total: int, of: str) -> str:
+    return "" if shown == total else f"The {shown} largest of {total:,} {of}."

@@ -1,0 +1,132 @@
+"""One look at a table: what is counted over all its rows, and the rows that are shown.
+
+Everything comes from a single pass, whatever X is: an array, a frame, files, a Dask collection. The
+rows are drawn by hashes of their positions, so that the same ones are drawn however the table is
+cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.sources.base import Block, Source
+from eigengap.sources.derived.drawn import Drawn, dense_rows, least_keys
+from eigengap.statistics.moments import ColumnMoments
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """Unseen cells."""
+
+    rows: int
+    per_column: NDArray[np.intp]  # (d,)
+    gappy_rows: int  # with at least one
+    empty_rows: int  # with nothing else
+
+    @classmethod
+    def of(cls, block: Block) -> Gaps:
+        n, d = block.values.shape
+        if not isinstance(block.values, np.ndarray):  # CSR: every cell is seen
+            return cls(n, np.zeros(d, dtype=np.intp), 0, 0)
+        gaps = np.isnan(block.values)
+        per_row = np.count_nonzero(gaps, axis=1)
+        return cls(
+            n,
+            np.count_nonzero(gaps, axis=0),
+            int(np.count_nonzero(per_row)),
+            int(np.count_nonzero(per_row == d)),
+        )
+
+    def merge(self, other: Gaps) -> Gaps:
+        return Gaps(
+            self.rows + other.rows,
+            self.per_column + other.per_column,
+            self.gappy_rows + other.gappy_rows,
+            self.empty_rows + other.empty_rows,
+        )
+
+    @property
+    def cells(self) -> int:
+        return int(self.per_column.sum())
+
+    @property
+    def share(self) -> float:
+        return self.cells / max(self.rows * len(self.per_column), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    gaps: Gaps
+    drawn: Drawn  # rows (m, 1 + d): the position, then the cells
+    moments: ColumnMoments
+
+    def merge(self, other: _Pass) -> _Pass:
+        return _Pass(
+            self.gaps.merge(other.gaps),
+            self.drawn.merge(other.drawn),
+            self.moments.merge(other.moments),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """All that the report knows of the table."""
+
+    X: Array  # (m, d) float64, NaN where unseen: the rows that are shown
+    at: NDArray[np.intp]  # (m,) their positions, ascending
+    gaps: Gaps  # of all rows
+    mean: Array  # (d,) of the seen cells of all rows
+    sd: Array  # (d,) likewise
+    first_row: int = 0  # what the first row of the table is called
+
+    @property
+    def numbers(self) -> NDArray[np.intp]:
+        """(m,) by which the rows that are shown go."""
+        return self.at + self.first_row
+
+    @property
+    def n_rows(self) -> int:
+        return self.gaps.rows
+
+    @property
+    def n_columns(self) -> int:
+        return self.X.shape[1]
+
+    @property
+    def is_sampled(self) -> bool:
+        return len(self.at) < self.n_rows
+
+
+def look_at(source: Source, k: int, seed: int) -> Look:
+    """The statistics of all rows of a source, and k of the rows."""
+    found = source.reduce(partial(_of, k=k, seed=seed))
+    positions = found.drawn.rows[:, 0].astype(np.intp)
+    order = np.argsort(positions)
+    return Look(
+        X=np.ascontiguousarray(found.drawn.rows[order, 1:]),
+        at=positions[order],
+        gaps=found.gaps,
+        mean=np.asarray(found.moments.mean),
+        sd=np.sqrt(found.moments.variance),
+    )
+
+
+def of_pairs(n: int, k: int, seed: int) -> Look:
+    """Of a table of distances or of a graph, which has points and no columns."""
+    at, _ = least_keys(k, seed, 0, n, None)
+    none: Array = np.empty(0)
+    gaps = Gaps(n, np.empty(0, dtype=np.intp), 0, 0)
+    return Look(np.empty((len(at), 0)), np.sort(at), gaps, none, none)
+
+
+def _of(block: Block, k: int, seed: int) -> _Pass:
+    at, keys = least_keys(k, seed, block.start, block.n_rows, None)
+    positions: Any = (at + block.start).astype(np.float64)
+    rows = np.column_stack([positions, dense_rows(block.values, at)])
+    return _Pass(Gaps.of(block), Drawn(k, keys, rows), ColumnMoments.of(block))

@@ -1,0 +1,138 @@
+"""At a glance: what was fitted to what, the verdict in words, and what to mind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from eigengap.plots.numbers.eigenvalues import eigenvalues
+from eigengap.reporting.numbers.distances import ALPHA, RowDistances
+from eigengap.reporting.numbers.look import Look
+from eigengap.reporting.numbers.subject import Subject
+from eigengap.reporting.sections.section import Fact, Section, Warned
+from eigengap.reporting.words import count, listing, number, percent, whole
+from eigengap.runtime.warnings import Told
+
+FEW_ROWS = 30
+FEW_PER_COMPONENT = 5  # rows for each component
+MOSTLY_MISSING = 0.5
+FAR_APART = 10.0  # ratio of standard deviations
+
+
+def section(
+    subject: Subject,
+    look: Look,
+    names: tuple[str, ...],
+    distances: RowDistances | str,
+    others: Sequence[Section],
+    told: Sequence[Told],
+) -> Section:
+    """From the verdicts of the other sections."""
+    words = [subject.wrapped] if subject.wrapped else []
+    words += [part.verdict for part in others if part.verdict]
+    return Section(
+        "glance",
+        "At a glance",
+        words=tuple(dict.fromkeys(words)),
+        facts=_facts(subject, look, distances),
+        warnings=tuple(Warned(text) for text in _warnings(subject, look, names, told)),
+    )
+
+
+def _facts(subject: Subject, look: Look, distances: RowDistances | str) -> tuple[Fact, ...]:
+    facts = [Fact("rows", whole(look.n_rows), _sampled(look))]
+    if look.n_columns:
+        facts.append(Fact("columns", whole(look.n_columns)))
+        note = f"{whole(look.gaps.cells)} cells" if look.gaps.cells else "complete"
+        facts.append(Fact("missing", percent(look.gaps.share), note))
+    facts.append(_components(subject))
+    if not isinstance(distances, str):
+        p = distances.p[np.isfinite(distances.p)]
+        odd = int(np.sum(p < ALPHA))
+        facts.append(Fact("odd rows", whole(odd), f"{percent(odd / max(len(p), 1))} with p < 0.05"))
+    return tuple(facts)
+
+
+def _components(subject: Subject) -> Fact:
+    if subject.mixture is not None:
+        ranks = list(subject.mixture.ranks)  # in the order of the components
+        if len(set(ranks)) == 1:
+            ranks = ranks[:1]
+        return Fact(
+            "mixture components",
+            whole(subject.mixture.K),
+            f"{listing([str(r) for r in ranks])} latent",
+        )
+    try:
+        found = eigenvalues(subject.bare)
+        share = found.share
+    except AttributeError:
+        share = None
+    q = subject.n_components
+    note = ""
+    if share is not None and q is not None:
+        note = f"{percent(float(share[:q].sum()))} of the variance"
+    return Fact("components", "–" if q is None else whole(q), note)
+
+
+def _sampled(look: Look) -> str:
+    return f"{whole(len(look.at))} of them shown" if look.is_sampled else ""
+
+
+def _warnings(
+    subject: Subject, look: Look, names: tuple[str, ...], told: Sequence[Told]
+) -> list[str]:
+    found = []
+    if subject.converged is False:
+        found.append(
+            "The fit did not converge: every number here may still move. Raise max_iter, or tol."
+        )
+    if look.is_sampled:
+        found.append(
+            f"Pictures and tables of rows show {whole(len(look.at))} of {whole(look.n_rows)} rows, "
+            "drawn at random. Counts of gaps, and the model, are of all rows; what is said of odd "
+            "rows and hidden cells is of the rows shown."
+        )
+    q = subject.n_components or 0
+    if look.n_rows < FEW_ROWS:
+        found.append(
+            f"With {count(look.n_rows, 'row')} every number here is rough: another sample of rows "
+            "could look quite different."
+        )
+    elif q and look.n_rows < FEW_PER_COMPONENT * q:
+        found.append(
+            f"There are fewer than {FEW_PER_COMPONENT} rows for each of the {q} components; the "
+            "later ones will not come back in other rows."
+        )
+    empty = [names[j] for j in np.flatnonzero(look.gaps.per_column > MOSTLY_MISSING * look.n_rows)]
+    if empty:
+        found.append(
+            f"More than half of the cells of {listing(empty)} {'is' if len(empty) == 1 else 'are'} "
+            "missing; what is filled there rests on few rows."
+        )
+    found += _on_units(subject, look, names)
+    found += [one.message[0].upper() + one.message[1:] + "." for one in told]
+    return list(dict.fromkeys(found))
+
+
+def _on_units(subject: Subject, look: Look, names: tuple[str, ...]) -> list[str]:
+    """Columns of very different size, which an unscaled PCA takes for importance."""
+    if subject.kind not in ("PCA", "PPCA", "BayesianPCA", "KernelPCA", "Isomap"):
+        return []
+    if getattr(subject.bare, "scale", False) or look.n_columns < 2:
+        return []
+    sd = look.sd[look.sd > 0]
+    if len(sd) < 2 or sd.max() / sd.min() < FAR_APART:
+        return []
+    large, small = int(np.argmax(look.sd)), int(np.argmin(np.where(look.sd > 0, look.sd, np.inf)))
+    advice = (
+        " Where units differ, scale=True gives every column the same weight."
+        if hasattr(subject.bare, "scale")
+        else ""
+    )
+    return [
+        f"Columns differ much in size ({names[large]} has a standard deviation of "
+        f"{number(float(look.sd[large]))}, {names[small]} of {number(float(look.sd[small]))}), and "
+        f"the large ones decide the components.{advice}"
+    ]

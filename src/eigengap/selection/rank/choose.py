@@ -1,0 +1,304 @@
+"""`choose_rank`: every criterion for the number of components, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from math import nan
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
+from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.pca import fit_pca
+from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, Noise
+from eigengap.fitting.optimise.em import ObjectiveFellError
+from eigengap.linalg import Array
+from eigengap.selection.rank import automatic, spectral
+from eigengap.selection.rank.choice import Curve, DoesNotApplyError, RankChoice
+from eigengap.selection.rank.consensus import NAMES, in_words, vote
+from eigengap.selection.rank.cross_validation import cross_validate
+from eigengap.selection.rank.factor_test import factor_test
+from eigengap.selection.rank.gappy_spectrum import gappy_spectrum
+from eigengap.selection.rank.information import (
+    bic_by_fits,
+    bic_from_spectrum,
+    factor_parameters,
+    largest_rank,
+    minka_evidence,
+    most_factors,
+    ppca_parameters,
+)
+from eigengap.selection.rank.permutation import permuted_parallel_analysis
+from eigengap.selection.rank.relevance import relevant_components
+from eigengap.sources import as_source
+from eigengap.sources.base import Block, Source, require_frequencies
+from eigengap.sources.derived.rescaled import Rescaled
+from eigengap.sources.sentinels import warn_of_codes
+from eigengap.spectrum import Spectrum
+from eigengap.statistics.imputed_correlation import Standardised
+from eigengap.statistics.moments import ColumnMoments
+
+LOOSE = EMOptions(tol=1e-3, max_iter=200)
+SPHERICAL = "it takes the noise to be the same in every column"
+
+Picked = tuple[int, Curve]
+
+
+def choose_rank(
+    X: Any,
+    *,
+    criteria: Iterable[str] | None = None,
+    max_rank: int | None = None,
+    noise: Noise = "isotropic",
+    scale: bool = False,
+    tolerance: float = 0.05,
+    missing_values: Any = nan,
+    sample_weight: Any = None,
+    random_state: int | np.random.Generator | np.random.RandomState | None = 0,
+) -> RankChoice:
+    """How many components a table has, by every criterion that applies to it.
+
+    Parameters
+    ----------
+    X : table of shape (n_samples, n_features)
+        NaN marks a gap.
+    criteria : iterable of str, default=None
+        Which to ask: "deflated_parallel_analysis" (what n_components="auto" takes),
+        "parallel_analysis", "permuted_parallel_analysis", "eigengap", "tolerance", "bartlett",
+        "bic", "minka", "gavish_donoho", "cross_validation", "ard". None asks all of them.
+    max_rank : int, default=None
+        Most components to consider; None allows n_features - 1 and half of the rows, and with
+        noise="diagonal" no more factors than n_features columns identify.
+    noise : {"isotropic", "diagonal"}, default="isotropic"
+        One noise variance (PPCA), or one for every column (factor analysis): the model of the
+        criteria that need one.
+    scale : bool, default=False
+        Divide every column by its standard deviation first. Parallel analysis always does.
+    tolerance : float in (0, 1), default=0.05
+        Share of the variance that may be left out: epsilon of 000 section 2.4.
+    missing_values : float or list of float, default=nan
+    sample_weight : array of shape (n_samples,), default=None
+        Frequency of each row. Give copies of a row by it: to cross-validation a repeated row shows
+        the values that are held out in its copy.
+    random_state : int, Generator, RandomState or None, default=0
+        Of the permutations and of the folds of cross-validation.
+
+    Returns
+    -------
+    RankChoice
+        `n_components`, `criteria`, `curves`, `summary`, `not_applied`. n_components is what
+        deflated parallel analysis picks, which docs/rank.md shows to be right most often; where it
+        was not asked, the number that most of the asked criteria pick, the smaller in a tie.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigengap import choose_rank
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 8)) + 0.3 * rng.normal(size=(200, 8))
+    >>> X[rng.random(X.shape) < 0.1] = np.nan
+    >>> choice = choose_rank(X, criteria=["deflated_parallel_analysis", "bic", "eigengap"])
+    >>> choice.n_components, choice.criteria
+    (2, {'deflated_parallel_analysis': 2, 'bic': 2, 'eigengap': 2})
+    >>> choice.curves["bic"].better
+    'lower'
+    """
+    asked = _asked(criteria)
+    _check(max_rank, noise, tolerance)
+    source = as_source(X, sample_weight=sample_weight, missing_values=missing_values).present()
+    source.require_fit(min_rows=3)
+    require_frequencies(source.seen().sum_w)
+    warn_of_codes(source)
+    if source.n_features < 2:
+        raise ValueError("X has 1 column: there is no number of components to choose")
+    columns = source.reduce(ColumnMoments.of)
+    refuse_out_of_range(source, float(np.sum(columns.variance)), fit_mean=True)
+    if not np.any(columns.variance > 0.0):
+        raise ValueError("all rows of X are equal, so that there are no components")
+    if scale:
+        refuse_tiny_columns(source, columns.variance)
+        sd = np.sqrt(columns.variance)
+        source = Rescaled(source, np.where(sd > 0, sd, 1.0))
+    table = _Table(source, columns, noise, tolerance, _seed(random_state), max_rank)
+    picks: dict[str, int] = {}
+    curves: dict[str, Curve] = {}
+    not_applied: dict[str, str] = {}
+    for name in asked:
+        try:
+            picks[name], curves[name] = CRITERIA[name](table)
+        except DoesNotApplyError as why:
+            not_applied[name] = str(why)
+        except (ObjectiveFellError, np.linalg.LinAlgError) as why:  # the others still have a say
+            not_applied[name] = f"its fit failed: {why}"
+    if automatic.NAME in picks:
+        kept = picks[automatic.NAME]
+    elif picks:
+        kept = vote(picks)
+    else:
+        raise ValueError(
+            "none of the criteria applies to this table: "
+            + "; ".join(f"{name}: {why}" for name, why in not_applied.items())
+        )
+    kept = max(min(kept, table.most), 1)
+    return RankChoice(kept, picks, curves, in_words(kept, picks, not_applied), not_applied)
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """What the criteria share, found when it is first needed."""
+
+    source: Source
+    columns: ColumnMoments
+    noise: Noise
+    tolerance: float
+    seed: int
+    asked_most: int | None
+
+    @cached_property
+    def most(self) -> int:
+        d = self.source.n_features
+        limit = largest_rank(d, self.sum_w)
+        if self.noise == "diagonal":
+            limit = min(limit, most_factors(d))
+        return limit if self.asked_most is None else min(limit, self.asked_most)
+
+    @cached_property
+    def sum_w(self) -> float:
+        return self.source.seen().sum_w
+
+    @cached_property
+    def standardised(self) -> Standardised:
+        return Standardised.of(self.source)
+
+    @cached_property
+    def parallel(self) -> Picked:
+        return automatic.parallel_analysis(self.standardised.spectrum(), self.most)
+
+    @cached_property
+    def deflated(self) -> Picked:
+        first, curve = self.parallel
+        count, left = automatic.deflated(self.source, self.standardised, first, self.most)
+        return count, left or curve  # without deflation the plain count decides
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        if self.source.has_gaps:
+            return gappy_spectrum(self.source, max(min(self.deflated[0], self.most), 1))
+        return fit_pca(self.source, None).spectrum
+
+    def fit(self, source: Source, q: int, options: EMOptions) -> GaussianFit:
+        if self.noise == "diagonal":
+            return fit_factor_analysis(source, q, options=options)
+        return fit_ppca(source, q, options=options)
+
+
+def _eigengap(table: _Table) -> Picked:
+    return spectral.largest_eigengap(table.spectrum, table.most)
+
+
+def _tolerance(table: _Table) -> Picked:
+    return spectral.within_tolerance(table.spectrum, table.tolerance, table.source.n_features)
+
+
+def _bartlett(table: _Table) -> Picked:
+    if table.noise == "diagonal":
+        return factor_test(table.source, table.most)
+    return spectral.bartlett(table.spectrum, table.most)
+
+
+def _bic(table: _Table) -> Picked:
+    d = table.source.n_features
+    if table.noise == "isotropic" and not table.source.has_gaps:
+        curve = bic_from_spectrum(table.spectrum, table.most)
+        return curve.lowest(), curve
+    parameters = ppca_parameters if table.noise == "isotropic" else factor_parameters
+    rows = float(np.mean(table.columns.sum_w))
+    curve = bic_by_fits(
+        lambda q: table.fit(table.source, q, LOOSE).log_likelihood, parameters, d, rows, table.most
+    )
+    return curve.lowest(), curve
+
+
+def _minka(table: _Table) -> Picked:
+    if table.noise == "diagonal":
+        raise DoesNotApplyError(SPHERICAL)
+    curve = minka_evidence(table.spectrum, table.most)
+    return curve.highest(), curve
+
+
+def _gavish_donoho(table: _Table) -> Picked:
+    if table.noise == "diagonal":
+        raise DoesNotApplyError(SPHERICAL)
+    count, curve = spectral.gavish_donoho(table.spectrum)
+    return min(count, table.most), curve
+
+
+def _permuted(table: _Table) -> Picked:
+    rows = table.source.collect()
+    values: Array = rows if isinstance(rows, np.ndarray) else rows.toarray()
+    w = table.source.map(_weights)
+    if np.any(w != np.round(w)):
+        raise DoesNotApplyError("sample_weight is not whole: its rows cannot be repeated")
+    X = np.repeat(values.astype(np.float64, copy=False), w.astype(np.intp), axis=0)
+    rng = np.random.default_rng(table.seed)
+    return permuted_parallel_analysis(X, table.most, rng)
+
+
+def _cross_validation(table: _Table) -> Picked:
+    return cross_validate(table.source, table.fit, table.most, table.seed)
+
+
+def _ard(table: _Table) -> Picked:
+    return relevant_components(table.source, table.noise, table.most)
+
+
+CRITERIA: dict[str, Callable[[_Table], Picked]] = {
+    automatic.NAME: lambda table: table.deflated,
+    automatic.PLAIN: lambda table: table.parallel,
+    "permuted_parallel_analysis": _permuted,
+    "eigengap": _eigengap,
+    "tolerance": _tolerance,
+    "bartlett": _bartlett,
+    "bic": _bic,
+    "minka": _minka,
+    "gavish_donoho": _gavish_donoho,
+    "cross_validation": _cross_validation,
+    "ard": _ard,
+}
+
+
+def _weights(block: Block) -> Array:
+    return np.ones(block.n_rows) if block.weight is None else block.weight
+
+
+def _asked(criteria: Iterable[str] | None) -> list[str]:
+    if criteria is None:
+        return list(CRITERIA)
+    asked = [criteria] if isinstance(criteria, str) else list(criteria)
+    unknown = [name for name in asked if name not in CRITERIA]
+    if unknown or not asked:
+        said = f"{unknown[0]!r} is not a criterion" if unknown else "criteria is empty"
+        raise ValueError(f"{said}; choose from {', '.join(NAMES)}, or None for all of them")
+    return asked
+
+
+def _check(max_rank: int | None, noise: str, tolerance: float) -> None:
+    if max_rank is not None and (not isinstance(max_rank, Integral) or max_rank < 1):
+        raise ValueError(f"max_rank is {max_rank!r}; it has to be a whole number of at least 1")
+    if noise not in ("isotropic", "diagonal"):
+        raise ValueError(f'noise is {noise!r}; it has to be "isotropic" or "diagonal"')
+    if not 0.0 < tolerance < 1.0:
+        raise ValueError(
+            f"tolerance is {tolerance!r}; it is a share of the variance, between 0 and 1"
+        )
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    return int(np.random.default_rng(random_state).integers(2**31 - 1))

@@ -1,0 +1,182 @@
+"""Sources whose blocks are walked through in order, and what is derived from any source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import chain, islice
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.runtime.blas import sharing
+from eigengap.runtime.side_by_side import closed_at_end, in_order
+from eigengap.sources.base import S, Source
+from eigengap.sources.derived.over import SourceOver
+
+
+class BlockedSource(Source):
+    """What sources share whose blocks can be walked through in order."""
+
+    _most_kept = inf  # bytes of prepared blocks that may be kept
+
+    def _blocks(self) -> Iterable[Any]:
+        raise NotImplementedError
+
+    def reduce(self, of: Callable[[Any], S]) -> S:
+        self.passes += 1
+        with sharing(), closing(in_order(of, iter(self._blocks()), self.n_features)) as parts:
+            return merge_stream(parts)
+
+    def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        self.passes += 1
+        with sharing(), closing(in_order(fn, iter(self._row_blocks()), self.n_features)) as made:
+            return stacked(made, self.n_rows)
+
+    def _row_blocks(self) -> Iterable[Any]:
+        """Blocks for `map`, whose results are rows and not merged: any cut will do."""
+        return self._blocks()
+
+    def prepared(self, prepare: Callable[[Any], Any]) -> Source:
+        return PreparedSource(self, prepare)
+
+
+class PreparedSource(SourceOver, BlockedSource):
+    """Blocks prepared once, each on first use, and kept where they are small enough."""
+
+    def __init__(self, parent: BlockedSource, prepare: Callable[[Any], Any]) -> None:
+        super().__init__(parent)
+        self._prepare = prepare
+        self._most_kept = parent._most_kept
+        self._kept: list[Any] = []
+        self._kept_bytes = 0.0
+        self._complete = False
+
+    def _blocks(self) -> Iterator[Any]:
+        if self._complete:
+            yield from self._kept
+            return
+        done = len(self._kept)  # an interrupted pass has left the first ones
+        yield from self._kept
+        blocks = _after_first(done, iter(self._parent._blocks()))
+        with closing(in_order(self._prepare, blocks, self.n_features)) as made:
+            for ready in made:
+                self._keep(ready)
+                yield ready
+        self._complete = self._kept_bytes <= self._most_kept
+
+    def _keep(self, ready: Any) -> None:
+        if self._kept_bytes <= self._most_kept:
+            self._kept_bytes += held_bytes(ready)
+            self._kept.append(ready)
+        if self._kept_bytes > self._most_kept:  # a part would not save the reading of the rest
+            self._kept.clear()
+
+
+class DerivedSource(SourceOver):
+    """Another source, of any kind, seen through a function of its blocks.
+
+    The other one reads, counts the passes and decides what is kept.
+    """
+
+    _parent: Source
+
+    def __init__(self, parent: Source, change: Callable[[Any], Any]) -> None:
+        super().__init__(parent)
+        self._change = change
+        self._composed: dict[Hashable, _After] = {}  # the same object for the same function
+
+    def reduce(self, of: Callable[[Any], S]) -> S:
+        merged: S = self._parent.reduce(self._after(of))
+        return merged
+
+    def gather(self, *ofs: Callable[[Any], Any]) -> None:
+        self._parent.gather(*map(self._after, ofs))
+
+    def remember(self, of: Callable[[Any], S], value: S) -> None:
+        self._parent.remember(self._after(of), value)
+
+    def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+        return self._parent.map(self._after(fn))
+
+    def prepared(self, prepare: Callable[[Any], Any]) -> Source:
+        return self._parent.prepared(self._after(prepare))
+
+    def _after(self, fn: Callable[[Any], Any]) -> _After:
+        if not isinstance(fn, Hashable):
+            return _After(self._change, fn)
+        return self._composed.setdefault(fn, _After(self._change, fn))
+
+
+@dataclass(frozen=True, eq=False)
+class _After:
+    """One function after another; a class, so that it can be sent to another process."""
+
+    first: Callable[[Any], Any]
+    then: Callable[[Any], Any]
+
+    def __call__(self, block: Any) -> Any:
+        return self.then(self.first(block))
+
+
+def _after_first(count: int, blocks: Iterator[Any]) -> Iterator[Any]:
+    with closed_at_end(blocks):
+        yield from islice(blocks, count, None)
+
+
+def merge_stream(parts: Iterable[S]) -> S:
+    """The same tree as `merge_tree`, with only log n statistics alive at a time."""
+    waiting: list[tuple[int, S]] = []  # (height, statistic), heights strictly falling
+    for part in parts:
+        height = 0
+        while waiting and waiting[-1][0] == height:
+            part = waiting.pop()[1].merge(part)
+            height += 1
+        waiting.append((height, part))
+    merged = waiting.pop()[1]
+    while waiting:
+        merged = waiting.pop()[1].merge(merged)
+    return merged
+
+
+def stacked(parts: Iterable[NDArray[Any]], rows: int | None) -> NDArray[Any]:
+    """The parts one below the other, written as they come where the number of rows is known.
+
+    Parts that are kept until the last one is there take the memory of the result again.
+    """
+    waiting = iter(parts)
+    first = next(waiting)
+    second = next(waiting, None)
+    if second is None:
+        return first
+    if rows is None:
+        return np.concatenate([first, second, *waiting])
+    out = np.empty((rows, *first.shape[1:]), dtype=first.dtype)
+    every = chain([first, second], waiting)
+    del first, second
+    at = 0
+    for part in every:
+        if part.dtype != out.dtype or at + len(part) > rows:
+            return np.concatenate([out[:at], part, *every])
+        out[at : at + len(part)] = part
+        at += len(part)
+        del part  # or it would be held while the next one is made
+    return out[:at]
+
+
+def held_bytes(thing: Any) -> int:
+    """Bytes of the arrays in a value made of dataclasses, tuples, lists and dicts."""
+    if isinstance(thing, np.ndarray):
+        return thing.nbytes
+    if is_dataclass(thing):
+        return sum(held_bytes(getattr(thing, field.name)) for field in fields(thing))
+    if isinstance(thing, dict):
+        return sum(map(held_bytes, thing.values()))
+    if isinstance(thing, list | tuple):
+        return sum(map(held_bytes, thing))
+    if hasattr(thing, "indptr"):  # scipy.sparse
+        return sum(held_bytes(getattr(thing, name)) for name in ("data", "indices", "indptr"))
+    return 0

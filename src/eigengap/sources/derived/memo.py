@@ -1,0 +1,127 @@
+"""Sources for which a pass is dear: what was found in one is remembered, and several are taken at
+once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array
+from eigengap.runtime.memory import SHARE, free_memory, require_memory
+from eigengap.sources.base import Block, Rows, S, SeenCells, Source
+from eigengap.sources.derived.drawn import Draw, Drawn, seed_of
+
+
+class MemoisedSource(Source):
+    """What sources share that read their table anew in every pass.
+
+    Attributes
+    ----------
+    where : how messages name the table
+    """
+
+    where: str
+    is_dear = True
+    _known: dict[Hashable, Any]  # statistics of the whole table
+
+    @abstractmethod
+    def _take(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
+        """Several statistics of the whole table in one pass."""
+
+    @property
+    def has_gaps(self) -> bool | None:  # type: ignore[override]
+        """Whether a cell is unseen; None before the table was read once."""
+        seen = self._known.get(SeenCells.of)
+        return None if seen is None else bool(np.any(seen.per_column < seen.rows))
+
+    def _require_unchanged(self) -> None:
+        """Refuse to answer from memory for a table that has become another."""
+
+    def reduce(self, of: Callable[[Any], S]) -> S:
+        if of in self._known:
+            self._require_unchanged()
+            known: S = self._known[of]
+            return known
+        found: S = self._take([of])[0]
+        return found
+
+    def gather(self, *ofs: Callable[[Any], Any]) -> None:
+        wanted = [of for of in dict.fromkeys(ofs) if of not in self._known]
+        if wanted:
+            self._known.update(zip(wanted, self._take(wanted), strict=True))
+        else:
+            self._require_unchanged()
+
+    def remember(self, of: Callable[[Any], S], value: S) -> None:
+        self._known[of] = value
+
+    def seen(self) -> SeenCells:
+        self.gather(SeenCells.of)
+        found: SeenCells = self._known[SeenCells.of]
+        return found
+
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        drawn = self._drawn(k, seed_of(rng))
+        if len(drawn.rows) < k:
+            raise ValueError(f"cannot draw {k} distinct rows from {len(drawn.rows)}")
+        return drawn.rows[:k]
+
+    def _drawn(self, k: int, seed: int) -> Drawn:
+        """A sample of k rows or more; a smaller one is the beginning of a larger one."""
+        known = [of for of in self._known if isinstance(of, Draw) and of.seed == seed]
+        draw = next((of for of in known if of.k >= k), Draw(k, seed))
+        drawn = self._gathered(draw)
+        if len(drawn.rows) < k and draw.below < inf:  # the bound was too tight, which is rare
+            drawn = self._gathered(Draw(k, seed))
+        return drawn
+
+    def _gathered(self, draw: Draw) -> Drawn:
+        self.gather(draw)
+        found: Drawn = self._known[draw]
+        return found
+
+    def collect(self) -> Rows:
+        """The whole table, where it fits in memory."""
+        n = self._count_rows()
+        require_memory(
+            float(n) * self.n_features * self.dtype.itemsize,
+            f"the table {self.where} of {n} rows and {self.n_features} columns, as a whole,",
+            "fit a sample of its rows (source.sample), or fewer columns",
+        )
+        return self.map(values_of)
+
+    @property
+    def fits_in_memory(self) -> bool:
+        """Whether `collect` would be granted, with room for a copy."""
+        return 16.0 * self._count_rows() * self.n_features <= SHARE * free_memory()
+
+    def _count_rows(self) -> int:
+        return self.n_rows if self.n_rows is not None else self.seen().rows
+
+
+class Several:
+    """Several statistics of the same rows; None where there were no rows, or no answer."""
+
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        self.parts = parts
+
+    def merge(self, other: Several) -> Several:
+        return Several(tuple(map(_merged, self.parts, other.parts)))
+
+
+def _merged(a: Any, b: Any) -> Any:
+    if a is None or b is None:
+        return a if b is None else b
+    return a.merge(b)
+
+
+def values_of(block: Block) -> NDArray[Any]:
+    """The rows of a block themselves."""
+    values: NDArray[Any] = block.values
+    return values

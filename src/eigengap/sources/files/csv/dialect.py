@@ -1,0 +1,234 @@
+"""How a CSV file is written, as its first rows tell: separator, decimal mark, header."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from eigengap.sources.files.csv.cells import Cells, has_decimal_comma, has_decimal_point
+from eigengap.sources.files.csv.header import is_header
+from eigengap.sources.files.csv.rows import LONGEST_ROW
+from eigengap.sources.reader import UnreadableError
+
+LOOKED_AT = 1000  # rows
+SEPARATORS = (",", ";", "\t", "|")
+SEPARATOR_LINE = re.compile(rb'"?sep=([,;\t|])"?(?:\r\n|\r|\n)', re.I)  # as Excel has it
+BOM = b"\xef\xbb\xbf"
+FOREIGN = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of cells, and the line on which it begins."""
+
+    cells: list[str]
+    line: int
+    stop: int  # characters up to its end
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The first number of a file that shows its decimal mark."""
+
+    decimal: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        name = "comma" if self.decimal == "," else "point"
+        return f"line {self.line} has a decimal {name} ({self.text})"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What has to be known before the first number is read."""
+
+    separator: str
+    newline: bytes
+    cells: Cells
+    names: tuple[str, ...] | None  # of all columns; None where the file has no header
+    n_columns: int
+    start: int  # bytes before the first row of numbers
+    line: int  # number of its line
+    head: tuple[Row, ...]  # the first rows of numbers
+    first: int = 1  # number of the line on which the header or, without one, the first row stands
+    is_whole: bool = False  # whether `head` is known to hold all rows of the file
+    mark: Mark | None = None  # None where the first rows show no decimal mark
+
+    @property
+    def bare(self) -> tuple[int, ...]:
+        """The last columns, if they have neither a name nor, as far as was looked, a cell.
+
+        Every line ends with so many separators.
+        """
+        stop = self.n_columns
+        while stop > 1 and self.names is not None and self._is_bare(stop - 1):
+            stop -= 1
+        return tuple(range(stop, self.n_columns))
+
+    def _is_bare(self, j: int) -> bool:
+        cells = (row.cells[j] if len(row.cells) > j else "ragged" for row in self.head)
+        return self.names is not None and not self.names[j] and not any(map(str.strip, cells))
+
+
+def look_at(where: str, head: bytes, gaps: frozenset[str], *, is_whole: bool = False) -> Dialect:
+    """The dialect of a file that begins with `head`: whole rows, or all of them."""
+    for first_bytes, name in FOREIGN:
+        if head.startswith(first_bytes):
+            raise UnreadableError(
+                where, f"it is written in {name}. Convert it: iconv -f {name} -t UTF-8"
+            )
+    skipped = len(BOM) if head.startswith(BOM) else 0
+    declared = SEPARATOR_LINE.match(head, skipped)  # above the table
+    top = 1 if declared is None else 2
+    skipped = skipped if declared is None else declared.end()
+    text = head[skipped:].decode("latin-1")  # one letter for each byte
+    separator = _separator(text) if declared is None else declared[1].decode()
+    rows = list(islice(rows_of(text, separator, top), LOOKED_AT + 1))
+    if not rows:
+        raise UnreadableError(where, "it is empty: Found array with 0 sample(s)")
+    is_whole = is_whole and len(rows) <= LOOKED_AT
+    mark = _mark(where, rows, separator, gaps)
+    cells = Cells(gaps) if mark is None else Cells(gaps, mark.decimal)
+    names = None
+    start, line, first = 0, top, rows[0].line
+    if is_header([row.cells for row in rows], cells) or _in_quotes(rows, text):
+        names = _decoded(where, rows[0].cells)
+        start, line = rows[0].stop, _line_after(text, rows[0]) + top - 1
+        rows = rows[1:]
+    return Dialect(
+        separator,
+        newline_of(head),
+        cells,
+        names,
+        len(names) if names is not None else len(rows[0].cells),
+        skipped + start,
+        line,
+        tuple(rows),
+        first,
+        is_whole,
+        mark,
+    )
+
+
+def rows_of(text: str, separator: str, line: int = 1) -> Iterator[Row]:
+    """The rows of a text, which begins on the given line; empty lines are none."""
+    taken = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal taken
+        for found in io.StringIO(text, newline=""):
+            taken += len(found)
+            yield found
+
+    reader = csv.reader(lines(), delimiter=separator)
+    before = 0
+    with _long_fields:
+        for cells in reader:
+            if cells:
+                yield Row(cells, line + before, taken)
+            before = reader.line_num
+
+
+class _LongFields:
+    """Fields of any length: by a wrong separator a row of 20 000 columns is one of them.
+
+    The csv module has one limit for the whole process. The first who comes raises it, and the last
+    who leaves restores it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._found = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._found = csv.field_size_limit()
+                csv.field_size_limit(max(self._found, LONGEST_ROW))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                csv.field_size_limit(self._found)
+
+
+_long_fields = _LongFields()
+
+
+def newline_of(head: bytes) -> bytes:
+    return b"\r" if b"\r" in head and b"\n" not in head else b"\n"
+
+
+def _separator(text: str) -> str:
+    """The one by which the first rows have equal numbers of cells, most of them numbers."""
+    return max(SEPARATORS, key=lambda separator: _merit(text, separator))
+
+
+def _merit(text: str, separator: str) -> tuple[bool, bool, float, int]:
+    rows = [row.cells for row in islice(rows_of(text, separator), 50)]
+    if not rows:
+        return False, False, 0.0, 0
+    widths = {len(row) for row in rows}
+    some = Cells()
+    body = rows[1:] or rows
+    numbers = sum(
+        some.number(cell) is not None or (separator != "," and has_decimal_comma(cell))
+        for row in body
+        for cell in row
+    )
+    share = numbers / sum(map(len, body))
+    divides = max(widths) > 1
+    return divides, divides and len(widths) == 1, share, len(rows[0])
+
+
+def _mark(where: str, rows: list[Row], separator: str, gaps: frozenset[str]) -> Mark | None:
+    """Commas are decimal marks in a file whose cells are parted by semicolons, and only there."""
+    comma = _first(rows, has_decimal_comma, ",", gaps) if separator == ";" else None
+    point = _first(rows, has_decimal_point, ".", gaps)
+    if comma is not None and point is not None:
+        raise UnreadableError(
+            where,
+            f"{comma} and line {point.line} a decimal point ({point.text}); write all numbers in "
+            "one way",
+        )
+    return comma or point
+
+
+def _first(
+    rows: list[Row], holds: Callable[[str], bool], decimal: str, gaps: frozenset[str]
+) -> Mark | None:
+    found = ((r.line, c.strip()) for r in rows for c in r.cells if holds(c))
+    return next((Mark(decimal, *one) for one in found if one[1] not in gaps), None)
+
+
+def _in_quotes(rows: list[Row], text: str) -> bool:
+    """Whether all of the first row is, and not all below: so R and `open_sink` write names."""
+    above = text[: rows[0].stop].count('"')
+    below = text[rows[0].stop : rows[1].stop].count('"') if len(rows) > 1 else above
+    return above == 2 * len(rows[0].cells) and below < above
+
+
+def _decoded(where: str, cells: list[str]) -> tuple[str, ...]:
+    try:
+        return tuple(cell.encode("latin-1").decode("utf-8") for cell in cells)
+    except UnicodeDecodeError as error:
+        raise UnreadableError(
+            where,
+            f"its header is not UTF-8 ({error.reason} at byte {error.start} of a name). Convert "
+            "it, e.g. with iconv -f latin1 -t UTF-8",
+        ) from None
+
+
+def _line_after(text: str, row: Row) -> int:
+    """Number of the line on which what follows a row begins."""
+    newline = "\r" if "\n" not in text else "\n"
+    return 1 + text.count(newline, 0, row.stop)

@@ -1,0 +1,259 @@
+"""Variational Bayes for the linear-Gaussian model: its updates and its bound.
+
+    x_ij = w_j^T z_i + mu_j + e,  z_i ~ N(0, I),  e ~ N(0, 1 / tau),  tau ~ Gamma
+    w_jk ~ N(0, 1 / alpha_k),  alpha_k ~ Gamma,  mu_j ~ N(shift_j, 1 / mean_precision)
+
+(Bishop 1999, "Variational principal components"; with gaps Ilin and Raiko 2010, section 4.2). The
+posterior is approximated by q(Z) q(W, mu) q(alpha) q(tau). In it the rows z_i are independent
+Gaussians, and so are the features w~_j = (w_j, mu_j), here with w_j and mu_j together. One alpha_k
+for a whole column of W lets a column that the data do not ask for vanish (automatic relevance
+determination).
+
+q(Z) is an E-step with E[w~ w~^T] in place of w~ w~^T, so the data enter through `Expected` alone,
+and everything else here is small. The bound is exact: its every term and constant is there, so
+that it can be compared between numbers of components.
+
+Turning the latent space leaves all but q(alpha) as it is, and the bound is highest where Q = sum_j
+E[w_j w_j^T] is diagonal (Hadamard's inequality). There q(alpha) is a function of Q alone, so
+neither it nor the turn need be kept: in any basis the expected prior precision of w_j is the matrix
+(a + d / 2) (b + Q / 2)^-1, and the bound depends on Q's eigenvalues. The updates are then smooth,
+as extrapolation needs them; eigenvectors of nearly equal columns are not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.compiled import factorise
+from eigengap.linalg import Array, pack_outer, packed_indices, packed_size, unpack
+from eigengap.models.gaussian.gamma import Gammas
+from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.statistics.expected.expected import Expected
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Shapes and rates of the Gamma priors of alpha and tau, and the precision of mu."""
+
+    loading_shape: float
+    loading_rate: float
+    noise_shape: float
+    noise_rate: float
+    mean_precision: float
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """q(W, mu) and q(tau), in the fit's units, mu measured from the rows' shift."""
+
+    mean: Array  # (q + 1, d) of w~_j, feature innermost
+    cov: Array  # (K~, d) packed covariance of w~_j
+    tau: Gammas  # (1,), or (d,) where every feature has its own noise
+
+    @property
+    def q(self) -> int:
+        return len(self.mean) - 1
+
+    @property
+    def d(self) -> int:
+        return int(self.mean.shape[1])
+
+    def coefficients(self) -> Coefficients:
+        """What q(Z) needs: E[w~], E[w~ w~^T] and E[tau]."""
+        psi = np.broadcast_to(1.0 / self.tau.mean(), (self.d,))
+        W = np.ascontiguousarray(self.mean[:-1].T)
+        return Coefficients.of(W, self.mean[-1], psi, spread=self.cov)
+
+    def second_moment(self) -> Array:
+        """Q~ = sum_j E[w~_j w~_j^T], (q + 1, q + 1)."""
+        return self.mean @ self.mean.T + unpack(np.sum(self.cov, axis=1), self.q + 1)
+
+    def relevance(self, prior: Prior) -> Gammas:
+        """q(alpha) in the basis in which Q is diagonal, the strongest column first."""
+        return _relevance(_strengths(self.second_moment()), self.d, prior)
+
+    def principal(self) -> Beliefs:
+        """The same in that basis."""
+        U = np.linalg.eigh(self.second_moment()[:-1, :-1])[1][:, ::-1]
+        T = np.eye(self.q + 1)
+        T[:-1, :-1] = U.T
+        return Beliefs(T @ self.mean, _transformed(self.cov, T), self.tau)
+
+    def only(self, kept: NDArray[np.bool_]) -> Beliefs:
+        """The same with some (q,) of the components."""
+        rows = np.append(kept, True)
+        i, j = packed_indices(self.q + 1)
+        return Beliefs(self.mean[rows], self.cov[rows[i] & rows[j]], self.tau)
+
+
+def improved(expected: Expected, current: Beliefs, prior: Prior) -> Beliefs:
+    """One round of updates, q(Z) being `expected`: q(W, mu), q(tau), a change of basis."""
+    distinct, of = _distinct_features(expected, current)
+    mean, cov, residual = _regression(expected, current, prior, distinct, of)
+    mean, cov = _in_best_basis(expected, mean, cov, of, prior)
+    tau = _noise(expected, residual, current.tau, prior)
+    return Beliefs(mean, cov if len(distinct) == current.d else cov[:, of], tau)
+
+
+def bound(expected: Expected, beliefs: Beliefs, prior: Prior) -> float:
+    """The evidence lower bound at these beliefs, with the q(Z) and q(alpha) that are best for them.
+
+    `expected` must be the E-step under `beliefs.coefficients()`: its log-likelihood is
+    E[ln p(X, Z)] + H[q(Z)] with ln E[tau] where E[ln tau] belongs.
+    """
+    q, d, tau = beliefs.q, beliefs.d, beliefs.tau
+    log_det = _log_det(beliefs.cov, q + 1)  # first: all else takes definite covariances for granted
+    cells = expected.seen() if len(tau) > 1 else np.array([expected.cells])
+    seen = expected.log_likelihood + 0.5 * float(cells @ (tau.mean_log() - np.log(tau.mean())))
+    Q = beliefs.second_moment()
+    lam = _strengths(Q)
+    alpha = _relevance(lam, d, prior)
+    log_precision = float(np.sum(alpha.mean_log())) + log(prior.mean_precision)
+    misfit = float(alpha.mean() @ lam) + prior.mean_precision * float(Q[-1, -1])
+    # The constants of the prior and of the entropy, (q + 1) d ln 2 pi / 2, cancel.
+    loadings = 0.5 * (d * (log_precision + q + 1) - misfit + log_det)
+    return (
+        seen
+        + loadings
+        - alpha.divergence(prior.loading_shape, prior.loading_rate)
+        - tau.divergence(prior.noise_shape, prior.noise_rate)
+    )
+
+
+def _strengths(Q: Array) -> Array:
+    """Eigenvalues (q,) of sum_j E[w_j w_j^T], falling."""
+    return np.asarray(np.linalg.eigvalsh(Q[:-1, :-1])[::-1], dtype=np.float64)
+
+
+def _relevance(lam: Array, d: int, prior: Prior) -> Gammas:
+    """q(alpha) given sum_j E[w_jk^2] = lam_k."""
+    shape = np.full(len(lam), prior.loading_shape + 0.5 * d)
+    return Gammas(shape, prior.loading_rate + 0.5 * lam)
+
+
+def _prior_precision(beliefs: Beliefs, prior: Prior) -> Array:
+    """D~, (q + 1, q + 1): expected prior precision of w~_j."""
+    q = beliefs.q
+    Q = beliefs.second_moment()[:q, :q]
+    D = np.zeros((q + 1, q + 1))
+    D[:q, :q] = (prior.loading_shape + 0.5 * beliefs.d) * np.linalg.inv(
+        prior.loading_rate * np.eye(q) + 0.5 * Q
+    )
+    D[q, q] = prior.mean_precision
+    return D
+
+
+def _distinct_features(
+    expected: Expected, current: Beliefs
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Features (u,) whose covariances differ, and (d,) which of them each feature goes with.
+
+    Under one noise variance all features without a gap share theirs.
+    """
+    everywhere = expected.seen() == expected.sum_w
+    if len(current.tau) > 1 or np.sum(everywhere) < 2:
+        return np.arange(current.d), np.arange(current.d)
+    distinct = np.concatenate([np.flatnonzero(everywhere)[:1], np.flatnonzero(~everywhere)])
+    of = np.zeros(current.d, dtype=np.intp)
+    of[~everywhere] = np.arange(1, len(distinct))
+    return distinct, of
+
+
+def _regression(
+    expected: Expected,
+    current: Beliefs,
+    prior: Prior,
+    distinct: NDArray[np.intp],
+    of: NDArray[np.intp],
+) -> tuple[Array, Array, Array]:
+    """q(W, mu): means (q + 1, d), covariances (K~, u), expected squared residuals (d,).
+
+    w~_j has precision E[tau] A_j + D~ and mean E[tau] cov_j B_j. From this follows
+    sum_i E[(r - w~^T z~)^2] = squares - mean^T B + (q + 1 - tr D~ E[w~ w~^T]) / E[tau].
+    """
+    size = current.q + 1
+    i, j = packed_indices(size)
+    tau = np.broadcast_to(current.tau.mean(), (current.d,))
+    D = _prior_precision(current, prior)[i, j]
+    cov = np.ascontiguousarray(expected.A[:, distinct]) * tau[distinct]
+    cov += D[:, None]
+    right = expected.B * tau
+    solved, _ = factorise(cov, np.ascontiguousarray(right[:, distinct]), passes=1)
+    mean = solved[:, of]
+    if len(distinct) < current.d:
+        mean[:, of == 0] = unpack(cov[:, 0], size) @ right[:, of == 0]
+    both = D * np.where(i == j, 1.0, 2.0)
+    shrinkage = pack_outer(mean.T) @ both + (both @ cov)[of]
+    explained = np.einsum("kd,kd->d", mean, expected.B)
+    residual = expected.squares - explained + (size - shrinkage) / tau
+    return mean, cov, np.maximum(residual, 0.0)  # below zero by rounding alone
+
+
+def _in_best_basis(
+    expected: Expected, mean: Array, cov: Array, of: NDArray[np.intp], prior: Prior
+) -> tuple[Array, Array]:
+    """The latent space shifted and scaled to where the bound is highest.
+
+    z -> L^-1 (z - b), w -> L^T w, mu -> mu + b^T w leaves the fit as it is and moves only the
+    divergences from the priors (Ilin and Raiko 2010, section 4.2; Luttinen and Ilin 2010). Up to
+    the rates of the priors these are least where the latent variables have mean 0 and covariance
+    I over the rows, so the step is a closed form: what PX-EM is to maximum likelihood. It is taken
+    only where the bound does rise.
+    """
+    q, d = len(mean) - 1, mean.shape[1]
+    b, V = expected.latent_moments()
+    L = np.linalg.cholesky(V)
+    T = np.eye(q + 1)  # w~ -> T w~
+    T[:q, :q] = L.T
+    T[q, :q] = b
+    count = np.bincount(of, minlength=cov.shape[1]).astype(np.float64)
+    Q = mean @ mean.T + unpack(cov @ count, q + 1)
+    log_det = float(np.sum(np.log(np.diag(L))))
+    gain = expected.sum_w * (0.5 * float(np.trace(V) + b @ b - q) - log_det) + d * log_det
+    gain += _basis_cost(Q, d, prior) - _basis_cost(T @ Q @ T.T, d, prior)
+    return (T @ mean, _transformed(cov, T)) if gain > 0.0 else (mean, cov)
+
+
+def _basis_cost(Q: Array, d: int, prior: Prior) -> float:
+    """The part of minus the bound that depends on sum_j E[w~ w~^T], q(alpha) being the best."""
+    q = len(Q) - 1
+    rates = prior.loading_rate * np.eye(q) + 0.5 * Q[:q, :q]
+    cost = (prior.loading_shape + 0.5 * d) * np.linalg.slogdet(rates)[1]
+    return float(cost + 0.5 * prior.mean_precision * Q[q, q])
+
+
+def _transformed(cov: Array, T: Array) -> Array:
+    """T cov_j T^T of packed covariances (K~, u)."""
+    i, j = packed_indices(len(T))
+    return np.ascontiguousarray((T @ unpack(cov.T, len(T)) @ T.T)[:, i, j].T)
+
+
+def _noise(expected: Expected, residual: Array, current: Gammas, prior: Prior) -> Gammas:
+    if len(current) > 1:
+        return Gammas(prior.noise_shape + 0.5 * expected.seen(), prior.noise_rate + 0.5 * residual)
+    return Gammas(
+        np.array([prior.noise_shape + 0.5 * expected.cells]),
+        np.array([prior.noise_rate + 0.5 * float(np.sum(residual))]),
+    )
+
+
+def _log_det(cov: Array, size: int) -> float:
+    """Sum of the log-determinants of packed covariances (K~, d); indefinite ones raise."""
+    diagonal = np.einsum("jaa->ja", np.linalg.cholesky(unpack(cov.T, size)))
+    return 2.0 * float(np.sum(np.log(diagonal)))
+
+
+def start(
+    mean: Array, tau: Gammas, seen_w: Array, prior: Prior
+) -> Beliefs:  # mean (q + 1, d), seen_w (d,)
+    """Beliefs at given loadings, as sure of them as so many rows allow."""
+    q, d = len(mean) - 1, mean.shape[1]
+    strength = np.sum(mean[:q] ** 2, axis=1)
+    D = np.append(_relevance(strength, d, prior).mean(), prior.mean_precision)
+    cov = np.zeros((packed_size(q + 1), d))
+    cov[np.cumsum(np.arange(1, q + 2)) - 1] = 1.0 / (tau.mean() * seen_w + D[:, None])
+    return Beliefs(mean, cov, tau)
