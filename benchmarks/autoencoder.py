@@ -23,7 +23,7 @@ HIDDEN = (128, 64)
 
 
 def run(quick: bool = False) -> list[Row]:
-    return [*_curved(quick), *_linear(), *_gaps(quick)]
+    return [*_curved(quick), *_linear(), *_missing(quick)]
 
 
 def table(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -176,7 +176,7 @@ def linear() -> dict[int, float]:
 # Gaps -----------------------------------------------------------------------------------------
 
 
-def _gaps(quick: bool) -> list[Row]:
+def _missing(quick: bool) -> list[Row]:
     _say("digits with gaps")
     found = in_new_process(f"{__name__}:filling", 10, SEEDS[:1] if quick else SEEDS)
     case = "digits, 30 % of the cells missing, new rows, q 10"
@@ -202,10 +202,10 @@ def filling(q: int, seeds: tuple[int, ...]) -> dict[str, float]:
         rng = np.random.default_rng(seed)
         X = load_digits().data
         X = X[rng.permutation(len(X))][:, X.std(axis=0) > 0.1]
-        gaps = rng.random(X.shape) < 0.3
-        G = np.where(gaps, np.nan, X)
+        missing = rng.random(X.shape) < 0.3
+        G = np.where(missing, np.nan, X)
         sd = np.nanstd(G, axis=0)
-        train, test, hidden, truth = G[:1350], G[1350:], gaps[1350:], X[1350:]
+        train, test, hidden, truth = G[:1350], G[1350:], missing[1350:], X[1350:]
         best = np.inf
         for rank in (5, 10, 15, 20):
             filled, deviation = PPCA(rank, scale=True).fit(train).impute(test, return_std=True)

@@ -41,30 +41,30 @@ def run(quick: bool = False) -> list[Row]:
     return rows + [_coverage(*table, quick=quick) for table in TABLES]
 
 
-def _simulated(n: int, d: int, q: int, share: float, seed: int) -> data.Gappy:
+def _simulated(n: int, d: int, q: int, share: float, seed: int) -> data.Incomplete:
     rng = np.random.default_rng(seed)
     truth = rng.normal(size=(n, q)) @ rng.normal(size=(q, d)) + rng.normal(size=d)
     truth += rng.normal(size=(n, d))
     X = np.where(rng.random((n, d)) < share, np.nan, truth)
-    return data.Gappy(f"{n} x {d}, q {q}, {share:.0%} missing", X, truth, q)
+    return data.Incomplete(f"{n} x {d}, q {q}, {share:.0%} missing", X, truth, q)
 
 
-def _small() -> data.Gappy:
+def _small() -> data.Incomplete:
     return _simulated(50, 20, 5, 0.1, 0)
 
 
-def _tall() -> data.Gappy:
+def _tall() -> data.Incomplete:
     return _simulated(1000, 20, 5, 0.2, 0)
 
 
-def _wdbc() -> data.Gappy:
+def _wdbc() -> data.Incomplete:
     """Standardised; bpca gets all the components that it may have."""
     X = load_breast_cancer().data
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     return data.hide("WDBC ", X, X.shape[1] - 1, 0.1)
 
 
-def _against_bpca(case: data.Gappy) -> list[Row]:
+def _against_bpca(case: data.Incomplete) -> list[Row]:
     _say(f"{case.name}: eigengap, then bpca, then eigengap")
     ours = in_new_process(f"{__name__}:fill_ours", case.X, REPEATS)
     missing = peers.why_not("pcaMethods")
@@ -88,7 +88,7 @@ def _against_bpca(case: data.Gappy) -> list[Row]:
     ]  # fmt: skip
 
 
-def _error(case: data.Gappy, filled: np.ndarray) -> float:
+def _error(case: data.Incomplete, filled: np.ndarray) -> float:
     hidden = np.isnan(case.X)
     return float(np.sqrt(np.mean((filled - case.truth)[hidden] ** 2)))
 

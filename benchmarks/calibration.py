@@ -103,11 +103,11 @@ def coverage(
 
 def scores(estimator: Any, X: np.ndarray, hidden: np.ndarray) -> np.ndarray:
     """(n, d, 2) error of every hidden cell and the standard deviation claimed for it."""
-    gappy = np.where(hidden, np.nan, X)
+    incomplete = np.where(hidden, np.nan, X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted = clone(estimator).fit(gappy)
-        filled, std = fitted.impute(gappy, return_std=True)
+        fitted = clone(estimator).fit(incomplete)
+        filled, std = fitted.impute(incomplete, return_std=True)
     return np.stack([np.where(hidden, filled - X, 0.0), np.where(hidden, std, 0.0)], axis=-1)
 
 

@@ -27,16 +27,19 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.table import Row
 
-GAPS = (0.0, 0.2, 0.5)
+MISSING = (0.0, 0.2, 0.5)
 Make = Callable[[], Any]
 
 
 def run(quick: bool = False) -> list[Row]:
     warnings.simplefilter("ignore")
     tables = {"WDBC": load_breast_cancer(return_X_y=True), "digits": load_digits(return_X_y=True)}
-    gaps = GAPS[:2] if quick else GAPS
+    missing = MISSING[:2] if quick else MISSING
     return [
-        row for name, (X, y) in tables.items() for share in gaps for row in _case(name, X, y, share)
+        row
+        for name, (X, y) in tables.items()
+        for share in missing
+        for row in _case(name, X, y, share)
     ]
 
 

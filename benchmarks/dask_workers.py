@@ -34,12 +34,12 @@ def run(quick: bool = False) -> list[Row]:
     ]
 
 
-def table(n: int, d: int, gaps: float, seed: int = 0) -> np.ndarray:
+def table(n: int, d: int, missing: float, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, Q)) @ rng.standard_normal((Q, d))
     X += rng.standard_normal((n, d))
-    if gaps:
-        X[rng.random(X.shape) < gaps] = np.nan
+    if missing:
+        X[rng.random(X.shape) < missing] = np.nan
     return X
 
 
@@ -71,22 +71,22 @@ def _fits(n_pca: int, n_ppca: int) -> list[Row]:
     for keeps_memory in (False, True):
         told = ", workers that keep freed memory" if keeps_memory else ""
         with _client(keeps_memory) as client:
-            for name, n, gaps, estimator in (
+            for name, n, missing, estimator in (
                 ("PCA", n_pca, 0.0, PCA(Q)),
                 ("PPCA, 20 % of the cells gone", n_ppca, 0.2, PPCA(Q)),
             ):
-                rows.append(_side_by_side(client, name + told, n, gaps, estimator))
+                rows.append(_side_by_side(client, name + told, n, missing, estimator))
     return rows
 
 
-def _side_by_side(client: Any, name: str, n: int, gaps: float, estimator: Any) -> Row:
+def _side_by_side(client: Any, name: str, n: int, missing: float, estimator: Any) -> Row:
     import dask.array as da
     import distributed
 
     from eigengap.sources.dask import as_dask_source
 
     d = 100
-    X = table(n, d, gaps)
+    X = table(n, d, missing)
     # Scattered, so that no graph carries the table.
     parts = [client.scatter(part) for part in np.array_split(X, PARTITIONS)]
     lengths = [len(part) for part in np.array_split(X, PARTITIONS)]
@@ -187,8 +187,8 @@ def _threads(n: int) -> list[Row]:
     from eigengap.sources import as_source
 
     rows = []
-    for name, gaps, fit in (("PCA", 0.0, fit_pca), ("PPCA, 20 % gone", 0.2, fit_ppca)):
-        tables = [table(n, 60, gaps, seed) for seed in range(8)]
+    for name, missing, fit in (("PCA", 0.0, fit_pca), ("PPCA, 20 % gone", 0.2, fit_ppca)):
+        tables = [table(n, 60, missing, seed) for seed in range(8)]
 
         def one(X: np.ndarray, fit: Any = fit) -> Any:
             return fit(as_source(X), Q)

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 
 @dataclass(frozen=True, eq=False)
-class Gappy:
+class Incomplete:
     """A table with gaps whose true cells are known."""
 
     name: str
@@ -39,25 +39,25 @@ def digits() -> np.ndarray:
     return (X - X.mean(axis=0)) / X.std(axis=0)
 
 
-def hide(name: str, truth: np.ndarray, q: int, share: float) -> Gappy:
+def hide(name: str, truth: np.ndarray, q: int, share: float) -> Incomplete:
     """Hide cells at random."""
     hidden = np.random.default_rng(2).random(truth.shape) < share
     n, d = truth.shape
     name = f"{name}{n} x {d}, q {q}, {share:.0%} missing"
-    return Gappy(name, np.where(hidden, np.nan, truth), truth, q)
+    return Incomplete(name, np.where(hidden, np.nan, truth), truth, q)
 
 
-def tall() -> Gappy:
+def tall() -> Incomplete:
     return hide("", linear_gaussian(10_000, 100, 10), 10, 0.2)
 
 
-def wide() -> Gappy:
+def wide() -> Incomplete:
     return hide("", linear_gaussian(2_000, 1_000, 20), 20, 0.3)
 
 
-def digits_with_gaps() -> Gappy:
+def digits_with_missing() -> Incomplete:
     return hide("digits ", digits(), 10, 0.3)
 
 
-def small() -> Gappy:
+def small() -> Incomplete:
     return hide("", linear_gaussian(1_000, 50, 5), 5, 0.1)

@@ -354,7 +354,7 @@ def _gap_rows(seeds: int) -> list[Row]:
     return rows
 
 
-def with_gaps(d: int, share: float, seeds: int) -> dict[str, float]:
+def with_missing(d: int, share: float, seeds: int) -> dict[str, float]:
     from sklearn.decomposition import FastICA
 
     from eigengap.estimators.ica import ICA

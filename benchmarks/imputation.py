@@ -83,14 +83,14 @@ def _measure(
     squares, by_mean, seconds = [], [], []
     for seed in range(seeds):
         hidden = hide(X, pattern, seed)
-        gappy = np.where(hidden, np.nan, X)
+        incomplete = np.where(hidden, np.nan, X)
         start = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            filled = fill(gappy)
+            filled = fill(incomplete)
         seconds.append(time.perf_counter() - start)
         squares.append(_squares(filled, X, hidden))
-        by_mean.append(_squares(imputers.by_mean(gappy), X, hidden))
+        by_mean.append(_squares(imputers.by_mean(incomplete), X, hidden))
     found = {
         "squares": np.array(squares),  # (seeds, d)
         "by_mean": np.array(by_mean),

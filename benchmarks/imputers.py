@@ -94,13 +94,13 @@ def soft_impute(X: np.ndarray) -> np.ndarray:
 
 
 def _soft_fill(X: np.ndarray, lam: float, start: np.ndarray | None) -> np.ndarray:
-    gaps = np.isnan(X)
+    missing = np.isnan(X)
     low = np.zeros_like(X) if start is None else start
     for _ in range(200):
-        U, s, Vt = np.linalg.svd(np.where(gaps, low, X), full_matrices=False)
-        following = (U * np.maximum(s - lam, 0.0)) @ Vt
-        moved = np.sum((following - low) ** 2) / max(np.sum(low**2), 1e-12)
-        low = following
+        U, s, Vt = np.linalg.svd(np.where(missing, low, X), full_matrices=False)
+        updated = (U * np.maximum(s - lam, 0.0)) @ Vt
+        moved = np.sum((updated - low) ** 2) / max(np.sum(low**2), 1e-12)
+        low = updated
         if moved < 1e-6:
             break
     return low

@@ -37,11 +37,11 @@ class Case:
     latent: str = "gaussian"  # or "t5": rows of heavy tails
 
     def __str__(self) -> str:
-        gaps = f", {self.missing:.0%} missing" if self.missing else ""
+        without = f", {self.missing:.0%} missing" if self.missing else ""
         spectrum = ", ".join(f"{lam:g}" for lam in self.spectrum)
         odd = "" if self.latent == "gaussian" else ", rows t with 5 degrees of freedom"
         axes = "" if self.align == "rotation" else ", each axis by itself"
-        return f"{self.model} {self.n} x {self.d}, variances {spectrum}{gaps}{odd}{axes}"
+        return f"{self.model} {self.n} x {self.d}, variances {spectrum}{without}{odd}{axes}"
 
     @property
     def tables(self) -> int:

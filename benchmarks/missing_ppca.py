@@ -21,11 +21,11 @@ from benchmarks.table import Row, against
 from benchmarks.timing import FailedError, OutOfTimeError, in_new_process
 
 WITHIN = 1e-3  # nats a row
-CASES: dict[str, tuple[Callable[[], data.Gappy], float, int]] = {
+CASES: dict[str, tuple[Callable[[], data.Incomplete], float, int]] = {
     # name: data, times faster than ppca_rs that are asked for, starts that ppca_rs gets
     "tall": (data.tall, 100.0, 1),
     "wide": (data.wide, 100.0, 1),
-    "digits": (data.digits_with_gaps, 20.0, 3),  # local optima: its starts are random
+    "digits": (data.digits_with_missing, 20.0, 3),  # local optima: its starts are random
 }
 PER_STEP = 20.0
 UNCOMPILED, COMPILED = "default, nothing compiled", "EIGENGAP_COMPILED=always"
@@ -68,7 +68,7 @@ def _case(name: str, quick: bool) -> list[Row]:
 # Ours ----------------------------------------------------------------------------------------
 
 
-def _ours(case: data.Gappy, kind: str, cache: str, repeats: int) -> dict[str, Any]:
+def _ours(case: data.Incomplete, kind: str, cache: str, repeats: int) -> dict[str, Any]:
     task, n_init = f"{__name__}:fit_ours", 6 if kind == SEVERAL_STARTS else 1
     if kind == UNCOMPILED:
         with tempfile.TemporaryDirectory() as empty:
@@ -114,7 +114,7 @@ def _total(fit: dict[str, Any]) -> float:
 # Peers ---------------------------------------------------------------------------------------
 
 
-def _ppca_rs(case: data.Gappy, budget: float, starts: int) -> dict[str, Any]:
+def _ppca_rs(case: data.Incomplete, budget: float, starts: int) -> dict[str, Any]:
     missing = peers.why_not("ppca_rs")
     if missing:
         return {"failed": missing}
@@ -128,7 +128,7 @@ def _ppca_rs(case: data.Gappy, budget: float, starts: int) -> dict[str, Any]:
     return {"runs": runs}
 
 
-def _pca_methods(case: data.Gappy, budget: float) -> list[dict[str, Any]]:
+def _pca_methods(case: data.Incomplete, budget: float) -> list[dict[str, Any]]:
     missing = peers.why_not("pcaMethods")
     if missing:
         return [{"peer": "pcaMethods ppca", "failed": missing}]
@@ -141,7 +141,7 @@ def _pca_methods(case: data.Gappy, budget: float) -> list[dict[str, Any]]:
     return [{"peer": f"pcaMethods ppca, {names[name]}", **fit} for name, fit in found.items()]
 
 
-def _pyppca(case: data.Gappy, budget: float) -> dict[str, Any]:
+def _pyppca(case: data.Incomplete, budget: float) -> dict[str, Any]:
     missing = peers.why_not("pyppca")
     if missing:
         return {"peer": "pyppca", "failed": missing}
@@ -158,7 +158,7 @@ def _pyppca(case: data.Gappy, budget: float) -> dict[str, Any]:
 # Judging -------------------------------------------------------------------------------------
 
 
-def _judge_peers(case: data.Gappy, rust: dict[str, Any], others: list[dict[str, Any]]) -> None:
+def _judge_peers(case: data.Incomplete, rust: dict[str, Any], others: list[dict[str, Any]]) -> None:
     for run_ in rust.get("runs", []):
         final = run_["snapshots"][-1][2]
         run_["nats"], run_["rmse"] = referee.judge(case.X, case.truth, final)
@@ -181,7 +181,7 @@ def _time_to(fit: dict[str, Any], best: float) -> float | None:
     return float(fit["before"] + fit["at"][there[0]]) if len(there) else None
 
 
-def _peer_time_to(case: data.Gappy, run_: dict[str, Any], best: float) -> float | None:
+def _peer_time_to(case: data.Incomplete, run_: dict[str, Any], best: float) -> float | None:
     """The same for ppca_rs: of the two snapshots around the moment, the earlier, in its favour.
 
     EM never lowers the likelihood, so bisection finds the moment.
@@ -198,7 +198,7 @@ def _peer_time_to(case: data.Gappy, run_: dict[str, Any], best: float) -> float 
 
 
 def _against_ppca_rs(
-    case: data.Gappy,
+    case: data.Incomplete,
     kind: str,
     fit: dict[str, Any],
     rust: dict[str, Any],
@@ -243,7 +243,7 @@ def _against_ppca_rs(
 
 
 def _ppca_rs_time(
-    case: data.Gappy, runs: list[dict[str, Any]], best: float
+    case: data.Incomplete, runs: list[dict[str, Any]], best: float
 ) -> tuple[float, bool, str]:
     """Seconds, whether they are only a lower bound, and words for the table."""
     times = [_peer_time_to(case, run_, best) for run_ in runs]
@@ -259,7 +259,7 @@ def _ppca_rs_time(
 
 
 def _against_other(
-    case: data.Gappy, fit: dict[str, Any], other: dict[str, Any], best: float
+    case: data.Incomplete, fit: dict[str, Any], other: dict[str, Any], best: float
 ) -> Row:
     """Whole fit against whole fit, and how far short of the best the peer ends."""
     if "failed" in other:

@@ -47,8 +47,8 @@ def clusters(n: int, d: int, K: int, q: int, missing: float, apart: float = 0.5)
 
 
 def digits(K: int, q: int, missing: float) -> Case:
-    gappy = data.hide("digits ", data.digits(), q, missing)
-    return Case(gappy.name.replace(", q", f", K {K}, q"), gappy.X, K, q)
+    incomplete = data.hide("digits ", data.digits(), q, missing)
+    return Case(incomplete.name.replace(", q", f", K {K}, q"), incomplete.X, K, q)
 
 
 CASES = {
@@ -189,8 +189,8 @@ def log_likelihood(X: np.ndarray, model: Model) -> float:
     for k, (W, mu, sigma2) in enumerate(models):
         q = W.shape[1]
         for i, x in enumerate(X):
-            seen = ~np.isnan(x)
-            V, r = W[seen], x[seen] - mu[seen]
+            observed = ~np.isnan(x)
+            V, r = W[observed], x[observed] - mu[observed]
             M = sigma2 * np.eye(q) + V.T @ V
             b = V.T @ r
             log_det = np.linalg.slogdet(M)[1] + (len(r) - q) * np.log(sigma2)

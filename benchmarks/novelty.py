@@ -39,7 +39,7 @@ SHAPES = [
     (200, 50, 10),
     (1000, 20, 3),
 ]
-GAPS = (0.0, 0.3)
+MISSING = (0.0, 0.3)
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -49,7 +49,7 @@ def run(quick: bool = False) -> list[Row]:
         _case(noise, shape, share, tables)
         for noise in ("isotropic", "diagonal")
         for shape in SHAPES
-        for share in GAPS
+        for share in MISSING
     ]
     return simulated + [row for name in _real_tables() for row in _real(name)]
 

@@ -20,7 +20,7 @@ from benchmarks.table import Row, against, limit
 from benchmarks.timing import FailedError, OutOfTimeError, in_new_process
 
 D, Q = 500, 10
-ROWS, GAPPY_ROWS = 2_000_000, 1_000_000  # 8 GB and 4 GB
+ROWS, INCOMPLETE_ROWS = 2_000_000, 1_000_000  # 8 GB and 4 GB
 QUICK = 50  # times fewer rows
 MEMORY = 1_000_000_000
 SLACK = 1.5  # times the larger of reading and multiplying
@@ -35,7 +35,7 @@ def run(quick: bool = False) -> list[Row]:
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
         place = Path(folder)
         rows = _complete(place, ROWS // few)
-        rows += _gappy(place, GAPPY_ROWS // few)
+        rows += _incomplete(place, INCOMPLETE_ROWS // few)
         rows += _lengths(place, quick)
     return rows
 
@@ -100,7 +100,7 @@ def _peers(case: str, path: str, ours: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def _gappy(place: Path, n: int) -> list[Row]:
+def _incomplete(place: Path, n: int) -> list[Row]:
     path = place / "gaps.npy"
     _say(f"PPCA, {n} x {D} with gaps")
     in_new_process(f"{__name__}:write", str(path), n, 0.2)

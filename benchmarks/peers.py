@@ -56,14 +56,14 @@ def ppca_rs(X: np.ndarray, q: int, budget: float) -> dict[str, Any]:
     clock = time.perf_counter() - start
     steps: list[float] = []
     snapshots: list[tuple[int, float, Model]] = []
-    last, following = -np.inf, 1
+    last, updated = -np.inf, 1
     while clock < budget:
         start = time.perf_counter()
         model = model.iterate(rows)
         steps.append(time.perf_counter() - start)
         clock += steps[-1]
-        if len(steps) >= following or clock >= budget:
-            following = max(following + 1, int(following * GRID))
+        if len(steps) >= updated or clock >= budget:
+            updated = max(updated + 1, int(updated * GRID))
             own = model.llk(rows) / len(X)
             # isotropic_noise is a standard deviation.
             sigma2 = float(model.isotropic_noise) ** 2

@@ -27,7 +27,7 @@ from benchmarks.table import Row, against
 
 SHAPES = ((100, 10, 2), (500, 12, 3), (1000, 20, 5), (100, 40, 3), (60, 150, 3))
 SIGNALS = (1.5, 3.0, 6.0, 20.0)
-GAPS = (0.0, 0.2, 0.5)
+MISSING = (0.0, 0.2, 0.5)
 NOISES = {"equal noise": 1.0, "noise by column": 10.0}
 SPREAD = 5.0
 TABLES = {False: 10, True: 2}  # by quick
@@ -53,15 +53,15 @@ Hits = dict[str, dict[int, bool]]  # criterion -> table -> whether it was right
 
 
 def simulate(
-    n: int, d: int, q: int, signal: float, gaps: float, ratio: float, rng: np.random.Generator
+    n: int, d: int, q: int, signal: float, missing: float, ratio: float, rng: np.random.Generator
 ) -> np.ndarray:
     """A table of q components in noise of mean variance 1, with `gaps` of its cells missing."""
     psi = np.exp(rng.uniform(-0.5, 0.5, d) * np.log(ratio))
     U = np.linalg.qr(rng.normal(size=(d, q)))[0]
-    size = signal * np.sqrt(d / n) / (1.0 - gaps) * np.geomspace(1.0, SPREAD, q)
+    size = signal * np.sqrt(d / n) / (1.0 - missing) * np.geomspace(1.0, SPREAD, q)
     noise = rng.normal(size=(n, d)) * np.sqrt(psi / psi.mean())
     X = rng.normal(size=(n, q)) @ (U * np.sqrt(size)).T + noise
-    X[rng.random((n, d)) < gaps] = np.nan
+    X[rng.random((n, d)) < missing] = np.nan
     return X
 
 
@@ -72,14 +72,14 @@ def run(quick: bool = False) -> list[Row]:
     rows: list[Row] = []
     every: dict[str, list[Hits]] = defaultdict(list)
     for noise, ratio in NOISES.items():
-        for gaps in GAPS:
+        for missing in MISSING:
             cases: list[Hits] = []
             for shape in shapes:
                 for signal in signals:
-                    cases.append(_case(shape, signal, gaps, ratio, quick, peer is None))
+                    cases.append(_case(shape, signal, missing, ratio, quick, peer is None))
                     every[f"signal {signal:g}"].append(cases[-1])
-                print(f"  {noise}, {gaps:.0%} gaps, {shape}", file=sys.stderr, flush=True)
-            rows += _rows(f"{noise}, {gaps:.0%} gaps", cases)
+                print(f"  {noise}, {missing:.0%} gaps, {shape}", file=sys.stderr, flush=True)
+            rows += _rows(f"{noise}, {missing:.0%} gaps", cases)
             every[noise] += cases
             every["whole grid"] += cases
     for case in (*NOISES, *(f"signal {s:g}" for s in signals), "whole grid"):
@@ -90,7 +90,7 @@ def run(quick: bool = False) -> list[Row]:
 
 
 def _case(
-    shape: tuple[int, int, int], signal: float, gaps: float, ratio: float, quick: bool, r: bool
+    shape: tuple[int, int, int], signal: float, missing: float, ratio: float, quick: bool, r: bool
 ) -> Hits:
     """Every criterion on the tables of one case."""
     from eigengap.selection.rank.choose import choose_rank
@@ -99,22 +99,22 @@ def _case(
     n, d, q = shape
     hits: Hits = defaultdict(dict)
     tables = [
-        simulate(n, d, q, signal, gaps, ratio, np.random.default_rng(seed))
+        simulate(n, d, q, signal, missing, ratio, np.random.default_rng(seed))
         for seed in range(TABLES[quick])
     ]
     costly = COSTLY_TABLES[quick]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for i, X in enumerate(tables):
-            names = CHEAP if gaps else (*CHEAP, "bic")
+            names = CHEAP if missing else (*CHEAP, "bic")
             picks = dict(choose_rank(X, criteria=names).criteria)
             if i < costly:
-                more = COSTLY if not gaps else (*COSTLY, "bic")
+                more = COSTLY if not missing else (*COSTLY, "bic")
                 picks |= choose_rank(X, criteria=more, max_rank=MOST).criteria
                 picks["majority of all"] = vote(picks)
                 diagonal = choose_rank(X, criteria=["bic"], noise="diagonal", max_rank=MOST)
                 picks["bic, factor analysis"] = diagonal.criteria["bic"]
-            if not gaps and n >= d:
+            if not missing and n >= d:
                 picks['scikit-learn "mle"'] = _mle(X)
             for name, pick in picks.items():
                 hits[name][i] = max(pick, 1) == q

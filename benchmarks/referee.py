@@ -28,16 +28,16 @@ def judge(X: np.ndarray, truth: np.ndarray | None, model: Model) -> tuple[float,
     q = W.shape[1]
     total, squares, hidden_cells = 0.0, 0.0, 0
     for i, x in enumerate(X):
-        seen = ~np.isnan(x)
-        k = np.count_nonzero(seen)
-        V, r = W[seen], x[seen] - mu[seen]
+        observed = ~np.isnan(x)
+        k = np.count_nonzero(observed)
+        V, r = W[observed], x[observed] - mu[observed]
         L = np.linalg.cholesky(sigma2 * np.eye(q) + V.T @ V)
         y = solve_triangular(L, V.T @ r, lower=True, check_finite=False)
         log_det = 2 * np.log(np.diag(L)).sum() + (k - q) * np.log(sigma2)
         total -= 0.5 * (k * np.log(2 * np.pi) + log_det + (r @ r - y @ y) / sigma2)
         if truth is not None:
             z = solve_triangular(L.T, y, lower=False, check_finite=False)
-            error = W[~seen] @ z + mu[~seen] - truth[i, ~seen]
+            error = W[~observed] @ z + mu[~observed] - truth[i, ~observed]
             squares += error @ error
             hidden_cells += len(error)
     return total / len(X), float(np.sqrt(squares / max(hidden_cells, 1)))
@@ -51,10 +51,10 @@ def best_in_subspace(X: np.ndarray, C: np.ndarray, mu: np.ndarray) -> Model:
     """
     C = np.linalg.qr(C)[0]
     n, q = len(X), C.shape[1]
-    seen = ~np.isnan(X)
-    R = np.where(seen, X - mu, 0.0)
-    G = (seen @ (C[:, :, None] * C[:, None, :]).reshape(-1, q * q)).reshape(n, q, q)
-    b, rr, cells = R @ C, np.sum(R * R), np.count_nonzero(seen)
+    observed = ~np.isnan(X)
+    R = np.where(observed, X - mu, 0.0)
+    G = (observed @ (C[:, :, None] * C[:, None, :]).reshape(-1, q * q)).reshape(n, q, q)
+    b, rr, cells = R @ C, np.sum(R * R), np.count_nonzero(observed)
     Y = np.linalg.solve(G + 1e-3 * np.eye(q), b[..., None])[..., 0]
     T, sigma2 = Y.T @ Y / n, (rr - np.sum(b * Y)) / cells
     for _ in range(500):

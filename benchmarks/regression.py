@@ -26,14 +26,14 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.table import Row
 
-GAPS = (0.0, 0.2)
+MISSING = (0.0, 0.2)
 RANKS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 27)
 
 
 def run(quick: bool = False) -> list[Row]:
     warnings.simplefilter("ignore")
     names = list(tables())[:: 2 if quick else 1]
-    return [row for name in names for share in GAPS for row in _case(name, share, quick)]
+    return [row for name in names for share in MISSING for row in _case(name, share, quick)]
 
 
 def tables() -> dict[str, tuple[np.ndarray, np.ndarray]]:

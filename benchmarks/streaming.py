@@ -24,7 +24,7 @@ SHAPES = {  # rows, columns, rows of a batch
     "large batches": (20_000, 500, 5000),
 }
 PEER = "IncrementalPCA"
-GAPS, BATCHES = (0.1, 0.3), (10, 100, 1000)
+MISSING, BATCHES = (0.1, 0.3), (10, 100, 1000)
 ROWS, COLUMNS, FACTORS = 10_000, 30, 4
 DEFICIT = {"random": 1e-3, "sorted": 1e-2}  # nats a row; parameters / 2 n is 0.0075
 
@@ -34,7 +34,7 @@ def run(quick: bool = False) -> list[Row]:
     rows = [row for name in names for row in _speed(name)]
     rows += _row_by_row(1000 if quick else 5000)
     rows += _accuracy(quick)
-    return rows + _gaps(quick)
+    return rows + _missing(quick)
 
 
 def _say(what: str) -> None:
@@ -160,11 +160,11 @@ def compare_with_all(size: int) -> dict[str, tuple[float, float]]:
 # Gaps ---------------------------------------------------------------------------------------
 
 
-def _gaps(quick: bool) -> list[Row]:
+def _missing(quick: bool) -> list[Row]:
     rows = []
     kinds = ("PPCA",) if quick else ("PPCA", "FactorAnalysis")
     for kind in kinds:
-        for share in GAPS:
+        for share in MISSING:
             for order in ("random", "sorted"):
                 _say(f"{kind}, {share:.0%} missing, {order} order")
                 found = in_new_process(f"{__name__}:deficits", kind, share, order)
@@ -189,7 +189,7 @@ def deficits(kind: str, share: float, order: str) -> dict[str, float]:
     import eigengap
 
     warnings.simplefilter("ignore")
-    X = with_gaps(ROWS, share)
+    X = with_missing(ROWS, share)
     if order == "sorted":
         X = X[np.argsort(np.nan_to_num(X[:, 0]))]
     make = getattr(eigengap, kind)
@@ -219,7 +219,7 @@ def decaying(n: int, d: int) -> np.ndarray:
     return (rng.standard_normal((n, d)) * spread) @ axes.T + rng.standard_normal(d)
 
 
-def with_gaps(n: int, share: float) -> np.ndarray:
+def with_missing(n: int, share: float) -> np.ndarray:
     """Four factors of falling strength, noise of variance 1, cells missing at random."""
     rng = np.random.default_rng(0)
     W = rng.normal(size=(COLUMNS, FACTORS)) * np.linspace(2, 0.6, FACTORS)

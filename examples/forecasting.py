@@ -27,7 +27,7 @@ def series() -> np.ndarray:
     return table.to_numpy(dtype=float)[:, 1:].ravel()
 
 
-def with_gaps(values: np.ndarray, share: float) -> np.ndarray:
+def with_missing(values: np.ndarray, share: float) -> np.ndarray:
     hidden = np.random.default_rng(0).random(len(values)) < share
     return np.where(hidden, np.nan, values)
 
@@ -49,11 +49,11 @@ def seasonal_naive(past: np.ndarray) -> np.ndarray:
 
 def main() -> dict[str, float]:
     truth = series()
-    seen = with_gaps(truth, 0.1)
+    observed = with_missing(truth, 0.1)
     cut = len(truth) - 12 * TEST_YEARS
-    model = PPCARegressor(COMPONENTS).fit(*windows(seen[:cut]))
+    model = PPCARegressor(COMPONENTS).fit(*windows(observed[:cut]))
 
-    past, _ = windows(seen[cut - PAST :])
+    past, _ = windows(observed[cut - PAST :])
     _, future = windows(truth[cut - PAST :])
     mean, std = model.predict(past, return_std=True)
     naive = seasonal_naive(past)

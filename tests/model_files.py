@@ -20,11 +20,11 @@ from eigengap.runtime.warnings import silence
 NOT_ASKED = {"partial_fit", "set_output", "get_params", "get_metadata_routing", "plot"}
 
 
-def table(n: int = 40, d: int = 5, *, gaps: float = 0.0, seed: int = 0) -> np.ndarray:
+def table(n: int = 40, d: int = 5, *, missing: float = 0.0, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + 0.3 * rng.normal(size=(n, d)) + 2.0
-    if gaps:
-        X[rng.random(X.shape) < gaps] = np.nan
+    if missing:
+        X[rng.random(X.shape) < missing] = np.nan
         X[np.isnan(X).all(axis=1), 0] = 1.0
     return X
 
@@ -58,7 +58,11 @@ def _neighbours() -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(np.maximum(D, D.T))
 
 
-FULL, GAPPY, WORDS = table(), table(gaps=0.15), np.array(["no", "maybe", "yes"])[np.arange(40) % 3]
+FULL, INCOMPLETE, WORDS = (
+    table(),
+    table(missing=0.15),
+    np.array(["no", "maybe", "yes"])[np.arange(40) % 3],
+)
 WEIGHT = np.arange(1.0, 41.0)
 SPARSE = scipy.sparse.random_array((40, 8), density=0.4, rng=0, format="csr")
 WIDE = table(40, 15)  # beyond SciPy's tree
@@ -67,45 +71,45 @@ WIDE = table(40, 15)  # beyond SciPy's tree
 CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "PCA": lambda: (eg.PCA().fit(FULL), FULL),
     "PCA-whiten-frame": lambda: (eg.PCA(2, whiten=True).fit(frame()), frame()),
-    "PCA-gaps-scale": lambda: (eg.PCA(2, scale=True).fit(GAPPY), GAPPY),
+    "PCA-gaps-scale": lambda: (eg.PCA(2, scale=True).fit(INCOMPLETE), INCOMPLETE),
     "PCA-sparse": lambda: (eg.PCA(2).fit(SPARSE), SPARSE),
     "PCA-float32": lambda: (eg.PCA(2).fit(FULL.astype("f4")), FULL.astype("f4")),
     "PCA-stream": lambda: (_streamed(eg.PCA(2), FULL), FULL),
     "PCA-stream-short": lambda: (eg.PCA(1).partial_fit(FULL), FULL),
     "PPCA-auto": lambda: (eg.PPCA("auto").fit(FULL), FULL),
-    "PPCA-gaps-frame": lambda: (eg.PPCA(2, scale=True).fit(frame(gaps=0.1)), frame(gaps=0.1)),
-    "PPCA-student": lambda: (eg.PPCA(1, noise="student").fit(GAPPY), GAPPY),
+    "PPCA-gaps-frame": lambda: (eg.PPCA(2, scale=True).fit(frame(missing=0.1)), frame(missing=0.1)),
+    "PPCA-student": lambda: (eg.PPCA(1, noise="student").fit(INCOMPLETE), INCOMPLETE),
     "PPCA-cell-sd": lambda: (
-        eg.PPCA(1).fit(GAPPY, cell_sd=np.full(GAPPY.shape, 0.1)),
-        GAPPY,
+        eg.PPCA(1).fit(INCOMPLETE, cell_sd=np.full(INCOMPLETE.shape, 0.1)),
+        INCOMPLETE,
     ),
     "PPCA-weights": lambda: (
         eg.PPCA(2, n_init=2, random_state=np.random.RandomState(3)).fit(
-            GAPPY, sample_weight=WEIGHT
+            INCOMPLETE, sample_weight=WEIGHT
         ),
-        GAPPY,
+        INCOMPLETE,
     ),
-    "PPCA-stream-gaps": lambda: (_streamed(eg.PPCA(2), GAPPY), GAPPY),
-    "PPCA-stream-settled": lambda: (_streamed(eg.PPCA(1), table(2300, gaps=0.2)), GAPPY),
+    "PPCA-stream-gaps": lambda: (_streamed(eg.PPCA(2), INCOMPLETE), INCOMPLETE),
+    "PPCA-stream-settled": lambda: (_streamed(eg.PPCA(1), table(2300, missing=0.2)), INCOMPLETE),
     "PPCA-set-output": lambda: (eg.PPCA(2).fit(frame()).set_output(transform="pandas"), frame()),
     "FactorAnalysis": lambda: (eg.FactorAnalysis(1, rotation="varimax").fit(FULL), FULL),
     "FactorAnalysis-oblique": lambda: (
-        eg.FactorAnalysis(2, rotation="oblimin").fit(table(60, 7, gaps=0.1)),
-        table(60, 7, gaps=0.1),
+        eg.FactorAnalysis(2, rotation="oblimin").fit(table(60, 7, missing=0.1)),
+        table(60, 7, missing=0.1),
     ),
-    "FactorAnalysis-stream": lambda: (_streamed(eg.FactorAnalysis(1), GAPPY), GAPPY),
-    "BayesianPCA": lambda: (eg.BayesianPCA(3).fit(GAPPY), GAPPY),
+    "FactorAnalysis-stream": lambda: (_streamed(eg.FactorAnalysis(1), INCOMPLETE), INCOMPLETE),
+    "BayesianPCA": lambda: (eg.BayesianPCA(3).fit(INCOMPLETE), INCOMPLETE),
     "BayesianPCA-diagonal": lambda: (eg.BayesianPCA(2, noise="diagonal").fit(FULL), FULL),
-    "MixturePPCA": lambda: (eg.MixturePPCA(2, 1, random_state=0).fit(GAPPY), GAPPY),
+    "MixturePPCA": lambda: (eg.MixturePPCA(2, 1, random_state=0).fit(INCOMPLETE), INCOMPLETE),
     "ICA": lambda: (eg.ICA(2, random_state=0).fit(FULL), FULL),
-    "ICA-gaps": lambda: (eg.ICA(2, random_state=0, max_iter=20).fit(GAPPY), GAPPY),
+    "ICA-gaps": lambda: (eg.ICA(2, random_state=0, max_iter=20).fit(INCOMPLETE), INCOMPLETE),
     "ClassicalMDS": lambda: (eg.ClassicalMDS(2).fit(FULL), FULL),
     "ClassicalMDS-metric": lambda: (eg.ClassicalMDS(2, metric="seuclidean").fit(FULL), FULL),
     "ClassicalMDS-given": lambda: (
         eg.ClassicalMDS(2, metric="precomputed").fit(distances()),
         distances(),
     ),
-    "ClassicalMDS-gaps": lambda: (eg.ClassicalMDS(2).fit(GAPPY), GAPPY),
+    "ClassicalMDS-gaps": lambda: (eg.ClassicalMDS(2).fit(INCOMPLETE), INCOMPLETE),
     "ClassicalMDS-boolean": lambda: (
         eg.ClassicalMDS(2, metric="jaccard").fit((FULL > 2.0).astype(float)),
         (FULL > 2.0).astype(float),
@@ -117,13 +121,13 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
         FULL,
     ),
     "Whitener": lambda: (eg.Whitener().fit(FULL), FULL),
-    "Whitener-zca-gaps": lambda: (eg.Whitener(method="zca").fit(GAPPY), GAPPY),
+    "Whitener-zca-gaps": lambda: (eg.Whitener(method="zca").fit(INCOMPLETE), INCOMPLETE),
     "KernelPCA-linear": lambda: (eg.KernelPCA(2).fit(SPARSE), SPARSE),
     "KernelPCA-rbf": lambda: (
         eg.KernelPCA(2, kernel="rbf", fit_inverse_transform=True, preimage="ridge").fit(FULL),
         FULL,
     ),
-    "KernelPCA-gaps": lambda: (eg.KernelPCA(2, kernel="rbf").fit(GAPPY), GAPPY),
+    "KernelPCA-gaps": lambda: (eg.KernelPCA(2, kernel="rbf").fit(INCOMPLETE), INCOMPLETE),
     "KernelPCA-landmarks": lambda: (
         eg.KernelPCA(2, kernel="laplacian", landmarks=10, random_state=0).fit(FULL),
         FULL,
@@ -150,8 +154,11 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
         eg.Isomap(n_neighbors=8, metric="mahalanobis", neighbors_algorithm="brute").fit(FULL),
         FULL + 0.01,
     ),
-    "Isomap-gaps": lambda: (eg.Isomap(n_neighbors=8).fit(GAPPY), GAPPY),
-    "Isomap-skips": lambda: (eg.Isomap(n_neighbors=8, metric="nan_euclidean").fit(GAPPY), GAPPY),
+    "Isomap-gaps": lambda: (eg.Isomap(n_neighbors=8).fit(INCOMPLETE), INCOMPLETE),
+    "Isomap-skips": lambda: (
+        eg.Isomap(n_neighbors=8, metric="nan_euclidean").fit(INCOMPLETE),
+        INCOMPLETE,
+    ),
     "Isomap-ball": lambda: (
         eg.Isomap(n_neighbors=8, neighbors_algorithm="ball_tree").fit(WIDE),
         WIDE + 0.01,
@@ -166,8 +173,8 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     ),
     "LaplacianEigenmaps": lambda: (eg.LaplacianEigenmaps(n_neighbors=8).fit(FULL), FULL + 0.01),
     "LaplacianEigenmaps-heat": lambda: (
-        eg.LaplacianEigenmaps(n_neighbors=8, weights="heat", bandwidth="local").fit(GAPPY),
-        GAPPY,
+        eg.LaplacianEigenmaps(n_neighbors=8, weights="heat", bandwidth="local").fit(INCOMPLETE),
+        INCOMPLETE,
     ),
     "LaplacianEigenmaps-radius": lambda: (
         eg.LaplacianEigenmaps(n_neighbors=None, radius=3.0).fit(FULL),
@@ -193,8 +200,8 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "GPLVM-rbf": lambda: (
         eg.GPLVM(
             1, kernel=gp_kernels.RBF() + gp_kernels.Linear(), max_iter=3, back_constraint="mlp"
-        ).fit(table(15, gaps=0.1)),
-        table(15, gaps=0.1)[:4],
+        ).fit(table(15, missing=0.1)),
+        table(15, missing=0.1)[:4],
     ),
     "GPLVM-bayesian": lambda: (
         eg.GPLVM(1, kernel="rbf", method="bayesian", n_inducing=4, max_iter=2).fit(table(15)),
@@ -204,34 +211,45 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
         eg.GPLVM(1, kernel="matern52", max_iter=2, back_constraint="kernel").fit(table(12)),
         table(12)[:4],
     ),
-    "Autoencoder": lambda: (eg.Autoencoder(2, hidden=(4,), max_iter=3).fit(GAPPY), GAPPY),
-    "PPCAClassifier": lambda: (eg.PPCAClassifier(1).fit(frame(gaps=0.1), WORDS), frame(gaps=0.1)),
+    "Autoencoder": lambda: (eg.Autoencoder(2, hidden=(4,), max_iter=3).fit(INCOMPLETE), INCOMPLETE),
+    "PPCAClassifier": lambda: (
+        eg.PPCAClassifier(1).fit(frame(missing=0.1), WORDS),
+        frame(missing=0.1),
+    ),
     "PPCAClassifier-objects": lambda: (
-        eg.PPCAClassifier(1, scale=True).fit(GAPPY, WORDS.astype(object)),
-        GAPPY,
+        eg.PPCAClassifier(1, scale=True).fit(INCOMPLETE, WORDS.astype(object)),
+        INCOMPLETE,
     ),
     "PPCAClassifier-diagonal": lambda: (
-        eg.PPCAClassifier(1, noise="diagonal").fit(GAPPY, WORDS),
-        GAPPY,
+        eg.PPCAClassifier(1, noise="diagonal").fit(INCOMPLETE, WORDS),
+        INCOMPLETE,
     ),
-    "PPCARegressor": lambda: (eg.PPCARegressor(2).fit(GAPPY[:, :3], FULL[:, 3:]), GAPPY[:, :3]),
-    "PPCARegressor-auto": lambda: (eg.PPCARegressor().fit(FULL[:, :4], FULL[:, 4]), GAPPY[:, :4]),
-    "NoveltyDetector": lambda: (eg.NoveltyDetector().fit(frame(gaps=0.1)), frame(gaps=0.1)),
-    "NoveltyDetector-given": lambda: (eg.NoveltyDetector(eg.PPCA(1)).fit(GAPPY), GAPPY),
-    "LowRankImputer": lambda: (eg.LowRankImputer().fit(frame(gaps=0.2)), frame(gaps=0.2)),
+    "PPCARegressor": lambda: (
+        eg.PPCARegressor(2).fit(INCOMPLETE[:, :3], FULL[:, 3:]),
+        INCOMPLETE[:, :3],
+    ),
+    "PPCARegressor-auto": lambda: (
+        eg.PPCARegressor().fit(FULL[:, :4], FULL[:, 4]),
+        INCOMPLETE[:, :4],
+    ),
+    "NoveltyDetector": lambda: (eg.NoveltyDetector().fit(frame(missing=0.1)), frame(missing=0.1)),
+    "NoveltyDetector-given": lambda: (eg.NoveltyDetector(eg.PPCA(1)).fit(INCOMPLETE), INCOMPLETE),
+    "LowRankImputer": lambda: (eg.LowRankImputer().fit(frame(missing=0.2)), frame(missing=0.2)),
     "LowRankImputer-thorough": lambda: (
-        eg.LowRankImputer("thorough", bounds={"a": (0, None)}, integers=["a"]).fit(frame(gaps=0.2)),
-        frame(gaps=0.2),
+        eg.LowRankImputer("thorough", bounds={"a": (0, None)}, integers=["a"]).fit(
+            frame(missing=0.2)
+        ),
+        frame(missing=0.2),
     ),
     "LowRankImputer-list": lambda: (
-        eg.LowRankImputer([eg.PPCA(1), eg.FactorAnalysis(1)], add_indicator=True).fit(GAPPY),
-        GAPPY,
+        eg.LowRankImputer([eg.PPCA(1), eg.FactorAnalysis(1)], add_indicator=True).fit(INCOMPLETE),
+        INCOMPLETE,
     ),
     "LowRankImputer-means": lambda: (
         eg.LowRankImputer().fit(np.random.default_rng(0).normal(size=(30, 4))),
-        GAPPY[:, :4],
+        INCOMPLETE[:, :4],
     ),
-}  # fmt: skip
+}
 
 SLOW = (
     "GPLVM-rbf",

@@ -193,9 +193,9 @@ def evidence_bound(X, w, q, floor_share: float = 1e-7):
     X = np.asarray(X, dtype=np.float64)
     d = X.shape[1]
     m = (~np.isnan(X)).astype(np.float64)
-    seen = w @ m
-    cells = float(np.sum(seen))
-    shift = w @ np.where(m > 0, X, 0.0) / seen
+    observed = w @ m
+    cells = float(np.sum(observed))
+    shift = w @ np.where(m > 0, X, 0.0) / observed
     variance = column_variances(X, w)
     unit = np.sqrt(np.mean(variance))
     R = np.where(m > 0, (X - shift) / unit, 0.0)

@@ -16,7 +16,7 @@ from eigengap.fitting.optimise.loop import Progress
 from eigengap.sources import as_source
 
 
-def gappy(n=200, d=8, seed=0):
+def incomplete(n=200, d=8, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + 0.5 * rng.normal(size=(n, d))
     X[rng.random(X.shape) < 0.2] = np.nan
@@ -25,13 +25,13 @@ def gappy(n=200, d=8, seed=0):
 
 def test_em_reads_the_table_once_a_step_and_twice_before():
     """Column moments, the zero-filled scatter of the start, then one pass an E-step."""
-    source = as_source(gappy())
+    source = as_source(incomplete())
     fit = fit_by_em(source, 2, "isotropic")
     assert source.passes == 2 + fit.n_iter
 
 
 def test_complete_data_are_read_once():
-    X = gappy()
+    X = incomplete()
     X = np.where(np.isnan(X), 0.0, X)
     for fit in (fit_ppca, fit_factor_analysis):
         source = as_source(X)
@@ -40,20 +40,22 @@ def test_complete_data_are_read_once():
 
 
 def test_watch_sees_every_step():
-    seen = []
-    fit = fit_by_em(as_source(gappy()), 2, "isotropic", options=EMOptions(watch=seen.append))
-    assert [p.iteration for p in seen] == list(range(1, fit.n_iter + 1))
-    assert seen[-1].change <= 1e-6
-    assert seen[-1].max_iter == 1000
-    assert all(a.seconds <= b.seconds for a, b in pairwise(seen))
+    observed = []
+    fit = fit_by_em(
+        as_source(incomplete()), 2, "isotropic", options=EMOptions(watch=observed.append)
+    )
+    assert [p.iteration for p in observed] == list(range(1, fit.n_iter + 1))
+    assert observed[-1].change <= 1e-6
+    assert observed[-1].max_iter == 1000
+    assert all(a.seconds <= b.seconds for a, b in pairwise(observed))
 
 
 def test_verbose_prints_one_line_where_there_is_no_terminal(capsys):
-    model = eg.PPCA(2, verbose=True).fit(gappy())
+    model = eg.PPCA(2, verbose=True).fit(incomplete())
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert err.startswith(f"PPCA: {model.n_iter_}/1000 [")
-    eg.PPCA(2).fit(gappy())
+    eg.PPCA(2).fit(incomplete())
     assert capsys.readouterr().err == ""
 
 
@@ -75,19 +77,19 @@ def test_a_terminal_gets_one_line_rewritten():
 
 def test_the_trace_is_kept_and_a_short_fit_warns():
     with pytest.warns(ConvergenceWarning, match="did not converge in 3 steps"):
-        model = eg.PPCA(2, max_iter=3).fit(gappy())
+        model = eg.PPCA(2, max_iter=3).fit(incomplete())
     assert not model.converged_
     assert len(model.trace_) == model.n_iter_ == 3
     assert np.all(np.diff(model.trace_.objective) >= 0)
 
 
 def test_random_starts_are_seeded():
-    X = gappy(60, 10)
+    X = incomplete(60, 10)
     a, b = (eg.PPCA(4, n_init=3, random_state=7).fit(X).loadings_ for _ in range(2))
     np.testing.assert_array_equal(a, b)
 
 
 def test_without_random_starts_the_seed_does_not_matter():
-    X = gappy()
+    X = incomplete()
     a, b = (eg.PPCA(2, random_state=s).fit(X).loadings_ for s in (1, 2))
     np.testing.assert_array_equal(a, b)

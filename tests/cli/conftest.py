@@ -12,11 +12,11 @@ from tests.cli.running import call
 NAMES = ("a", "b", "c", "d")
 
 
-def cells(n: int = 40, seed: int = 0, gaps: float = 0.1) -> list[list[str]]:
+def cells(n: int = 40, seed: int = 0, share: float = 0.1) -> list[list[str]]:
     """Rows of a table of rank 2 as text; every column and row shows something."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2)) @ rng.normal(size=(2, 4)) + 0.1 * rng.normal(size=(n, 4))
-    missing = rng.random(X.shape) < gaps
+    missing = rng.random(X.shape) < share
     missing[:3] = False
     missing[np.arange(n), rng.integers(4, size=n)] = False
     return [

@@ -21,7 +21,7 @@ from tests.cli.conftest import as_csv, cells
 from tests.cli.running import Ran, call
 
 CODES = {0, 2, 4, 5}
-GAPS = ("", "NA", "nan", "NULL", "?")
+MISSING = ("", "NA", "nan", "NULL", "?")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 BRISK = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -62,7 +62,7 @@ NAMES = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters="\x00\r"),
     min_size=1,
     max_size=12,
-).filter(lambda name: name.strip() == name and name not in GAPS)
+).filter(lambda name: name.strip() == name and name not in MISSING)
 
 
 @st.composite
@@ -72,7 +72,7 @@ def tables(draw) -> tuple[list[str], list[list[str]], list[bool], str, str, bool
     names = draw(st.lists(NAMES, min_size=d, max_size=d, unique=True))
     is_text = [False, False, *draw(st.lists(st.booleans(), min_size=d - 2, max_size=d - 2))]
     cell = [
-        NAMES if text else st.one_of(NUMBERS, NUMBERS, st.sampled_from(GAPS)) for text in is_text
+        NAMES if text else st.one_of(NUMBERS, NUMBERS, st.sampled_from(MISSING)) for text in is_text
     ]
     rows = [[draw(one) for one in cell] for _ in range(n)]
     for j, text in enumerate(is_text):  # every feature shows something, and varies
@@ -85,14 +85,14 @@ def tables(draw) -> tuple[list[str], list[list[str]], list[bool], str, str, bool
 
 @given(tables())
 @settings(BRISK, max_examples=15)
-def test_a_table_of_any_look_comes_back_with_its_gaps_filled(table) -> None:
+def test_a_table_of_any_look_comes_back_with_its_missing_filled(table) -> None:
     comes_back_filled(table)
 
 
 @pytest.mark.slow
 @given(tables())
 @settings(BRISK, max_examples=100)
-def test_many_tables_of_any_look_come_back_with_their_gaps_filled(table) -> None:
+def test_many_tables_of_any_look_come_back_with_their_missing_filled(table) -> None:
     comes_back_filled(table)
 
 
@@ -119,7 +119,7 @@ def comes_back_filled(table) -> None:
     assert len(out) == len(rows)
     for before, after in zip(rows, out, strict=True):
         for cell, new, text in zip(before, after, is_text, strict=True):
-            if text or cell not in GAPS:
+            if text or cell not in MISSING:
                 assert new == cell
             else:
                 assert math.isfinite(float(new.replace(",", ".")))

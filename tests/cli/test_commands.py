@@ -179,16 +179,16 @@ def test_deviations_stand_beside_in_every_format(model: Path) -> None:
             assert source.names == (*NAMES, *(f"{name}_sd" for name in NAMES))
 
 
-def test_draws_differ_in_gaps_alone_and_follow_the_seed(model: Path) -> None:
+def test_draws_differ_in_missing_alone_and_follow_the_seed(model: Path) -> None:
     run = ("impute", "table.csv", "--model", "m.egap", "--draws", "3")
     header, *rows = parsed(call(*run).out)
     assert header == ["draw", *NAMES]
     table = numbers(rows).reshape(3, 40, 5)
     np.testing.assert_array_equal(table[:, :, 0], [[k] * 40 for k in (1, 2, 3)])
-    seen = ~np.isnan(X)
+    observed = ~np.isnan(X)
     for drawn in table[:, :, 1:]:
-        np.testing.assert_array_equal(drawn[seen], X[seen])
-    assert np.all(table[0, :, 1:][~seen] != table[1, :, 1:][~seen])
+        np.testing.assert_array_equal(drawn[observed], X[observed])
+    assert np.all(table[0, :, 1:][~observed] != table[1, :, 1:][~observed])
     assert call(*run).out == call(*run, "--seed", "0").out != call(*run, "--seed", "1").out
 
 
@@ -196,13 +196,13 @@ def test_draws_have_the_spread_that_std_says(model: Path) -> None:
     rows = parsed(call("impute", "table.csv", "--model", "m.egap", "--draws", "60").out)[1:]
     drawn = numbers(rows).reshape(60, 40, 5)[:, :, 1:]
     _, sd = load("m.egap").impute(ArraySource(X, names=NAMES), return_std=True)
-    gaps = np.isnan(X)
-    ratio = np.std(drawn, axis=0)[gaps] / sd[gaps]
+    missing = np.isnan(X)
+    ratio = np.std(drawn, axis=0)[missing] / sd[missing]
     assert 0.8 < np.median(ratio) < 1.25
 
 
-def test_a_table_without_gaps_comes_back_as_it_was(folder: Path) -> None:
-    whole = as_csv(cells(gaps=0.0))
+def test_a_table_without_missing_comes_back_as_it_was(folder: Path) -> None:
+    whole = as_csv(cells(share=0.0))
     Path("whole.csv").write_bytes(whole)
     ran = call("impute", "whole.csv", "-k", "1")
     assert ran.out == whole
@@ -357,9 +357,9 @@ def test_parquet_keeps_its_types_where_nothing_is_filled(folder: Path) -> None:
     for name in ("key", "when", "c"):
         assert filled[name].equals(table[name])
     assert filled["a"].null_count == filled["b"].null_count == 0
-    seen = np.array([cell is not None for cell in table["a"].to_pylist()])
+    observed = np.array([cell is not None for cell in table["a"].to_pylist()])
     np.testing.assert_array_equal(
-        np.array(filled["a"].to_pylist())[seen],
+        np.array(filled["a"].to_pylist())[observed],
         [cell for cell in table["a"].to_pylist() if cell is not None],
     )
 

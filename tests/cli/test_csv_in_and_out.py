@@ -52,7 +52,7 @@ def test_semicolons_and_decimal_commas_stay(folder: Path) -> None:
     assert [[cell.replace(",", ".") for cell in row] for row in filled] == parsed(call(*FILL).out)
 
 
-def test_seen_cells_keep_their_text_and_gaps_are_filled(folder: Path) -> None:
+def test_observed_cells_keep_their_text_and_missing_are_filled(folder: Path) -> None:
     odd = {(0, 0): "+1.50", (1, 1): "1e0", (2, 2): "00.3", (5, 3): " 2 ", (6, 0): "-0.0"}
     rows = [[odd.get((i, j), cell) for j, cell in enumerate(row)] for i, row in enumerate(cells())]
     notes = [f'"says ""{i}"", and\nmore"' for i in range(40)]
@@ -140,7 +140,7 @@ def test_text_in_the_second_of_two_files_is_told_with_its_name(folder: Path) -> 
 
 def test_many_rows_in_little_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in memory is a piece, however long the table; the pieces change nothing."""
-    rows = cells(10_000, gaps=0.05) * 12
+    rows = cells(10_000, share=0.05) * 12
     content = as_csv(rows)
     Path("t.csv").write_bytes(content)
     assert call("fit", "table.csv", "-k", "2", "-o", "m.egap").code == 0

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.running import Ran, call
 
 SHIPPED = resources.files("eigengap") / "data" / "breast_cancer_wisconsin.csv"
-GAPS = 16
+MISSING = 16
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_it_says_what_was_read_chosen_fitted_filled_and_written(demo) -> None:
     assert re.search(r"^ +24  bare_nuclei  \d\.\d+ ± \d\.\d$", ran.err, flags=re.MULTILINE)
 
 
-def test_seen_cells_are_byte_identical_and_gaps_are_filled(demo) -> None:
+def test_observed_cells_are_byte_identical_and_missing_are_filled(demo) -> None:
     _, written = demo
     before = SHIPPED.read_bytes().split(b"\n")
     after = written.read_bytes().split(b"\n")
@@ -55,7 +55,7 @@ def test_seen_cells_are_byte_identical_and_gaps_are_filled(demo) -> None:
                 filled.append(float(new_cell))
             else:
                 assert new_cell == old_cell
-    assert len(filled) == GAPS
+    assert len(filled) == MISSING
     # The scores run from 1 to 10; a Gaussian model may overshoot a little, not wander off.
     assert all(0 < value < 11 for value in filled)
 

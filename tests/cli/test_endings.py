@@ -251,7 +251,7 @@ def test_a_terminal_gets_colour_and_progress(folder: Path) -> None:
 
 
 def _all_of(terminal: int) -> str:
-    seen = b""
+    observed = b""
     while True:
         try:
             chunk = os.read(terminal, 65536)
@@ -259,8 +259,8 @@ def _all_of(terminal: int) -> str:
             chunk = b""
         if not chunk:
             os.close(terminal)
-            return seen.decode()
-        seen += chunk
+            return observed.decode()
+        observed += chunk
 
 
 def test_no_color_is_respected_even_where_colour_is_forced(monkeypatch, capsys) -> None:

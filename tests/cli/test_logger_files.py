@@ -129,8 +129,8 @@ def test_values_are_told_as_far_as_their_deviations_go(model: Path) -> None:
     Path("t.csv").write_bytes(as_csv(rows))
     assert call("fit", "t.csv", "-k", "2", "-o", "t.egap", "-q").code == 0
     said = call("score", "t.egap", "t.csv").err
-    seen, expected, sd, deviations = re.search(
+    observed, expected, sd, deviations = re.search(
         r"18 .* c = (\S+), expected (\S+) ± (\S+) \((\S+) sd above", said
     ).groups()
-    assert seen == "1005"
+    assert observed == "1005"
     assert (1005 - float(expected)) / float(sd) == pytest.approx(float(deviations), rel=0.05)

@@ -83,8 +83,8 @@ def test_pictures_keep_their_kind(place: Path, kind: str) -> None:
     elif kind in ("float32", "float64"):
         picture = (picture / 255.0).astype(kind)
     elif kind == "opacity":
-        seen = np.random.default_rng(0).integers(0, 256, (H, W, 1)).astype(np.uint8)
-        picture = np.concatenate([picture, seen], axis=2)
+        observed = np.random.default_rng(0).integers(0, 256, (H, W, 1)).astype(np.uint8)
+        picture = np.concatenate([picture, observed], axis=2)
     write_image(name, picture)
     found = facts("denoise", name, *QUICK)
     assert found["wrote"] == ("p.denoised.tif" if needs_tiff else "p.denoised.png")
@@ -240,8 +240,8 @@ def test_nan_of_a_tiff_is_missing_without_a_mask(place: Path) -> None:
     assert found["missing"] == 16
     written = read_image("p.inpainted.tif")
     assert np.isfinite(written).all()
-    seen = np.isfinite(picture)
-    np.testing.assert_array_equal(written[seen], picture[seen])
+    observed = np.isfinite(picture)
+    np.testing.assert_array_equal(written[observed], picture[observed])
 
 
 # What is refused -----------------------------------------------------------------------------
@@ -376,7 +376,7 @@ def test_masks_of_lossy_webp_and_of_nan_mark_what_was_meant(place: Path) -> None
     assert found["missing"] == marked.sum()
 
 
-def test_pixels_erased_to_transparency_are_filled_and_seen_again(place: Path) -> None:
+def test_pixels_erased_to_transparency_are_filled_and_observed_again(place: Path) -> None:
     hole = masked() > 0
     colours, opacity = clean(3), np.full((H, W), 255, np.uint8)
     opacity[0, :3] = 77

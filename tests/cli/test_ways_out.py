@@ -58,7 +58,7 @@ def test_a_number_in_other_clothes_is_told_with_its_likeness(
 ) -> None:
     """Also where the cell stands beyond the rows that are looked at first. --na comes second, and
     the number that is proposed is one that can be read."""
-    rows = cells(n=1100 if late else 40, gaps=0.0)
+    rows = cells(n=1100 if late else 40, share=0.0)
     rows[1060 if late else 4][1] = cell
     table(rows)
     ran = call(*FIT)
@@ -75,7 +75,7 @@ def test_a_number_in_other_clothes_is_told_with_its_likeness(
 
 def test_words_for_missing_cells_are_still_told_by_na_alone(folder: Path) -> None:
     """Text that looks like no number; and beside one that does, each has its own way out."""
-    rows = cells(gaps=0.0)
+    rows = cells(share=0.0)
     rows[4][1] = "?"
     table(rows)
     ran = call(*FIT)
@@ -91,7 +91,7 @@ def test_words_for_missing_cells_are_still_told_by_na_alone(folder: Path) -> Non
 def test_a_column_of_percentages_is_not_only_to_be_left_out(folder: Path) -> None:
     """Where no cell is a number as we read it, leaving the column out is the second choice. Codes
     such as 12A, which are no numbers with units, are text."""
-    table([[f"{i}%", f"{i}A", *row[2:]] for i, row in enumerate(cells(gaps=0.0))])
+    table([[f"{i}%", f"{i}A", *row[2:]] for i, row in enumerate(cells(share=0.0))])
     ran = call(*FIT)
     first, second = ran.err.splitlines()[:2]
     assert re.search(
@@ -135,7 +135,7 @@ def test_the_options_of_the_last_line_lead_on_when_run_as_printed(
     folder: Path, kinds: list[str]
 ) -> None:
     names = [f"{kind}.{k}" for k, kind in enumerate(kinds)]
-    rows = [[*row, *(TEXTS[kind](i) for kind in kinds)] for i, row in enumerate(cells(gaps=0.0))]
+    rows = [[*row, *(TEXTS[kind](i) for kind in kinds)] for i, row in enumerate(cells(share=0.0))]
     table(rows, [*NAMES, *names])
     ran = call(*FIT)
     assert ran.code == 5
@@ -148,11 +148,11 @@ def test_the_options_of_the_last_line_lead_on_when_run_as_printed(
 
 def test_one_code_among_names_is_no_number_with_a_unit(folder: Path) -> None:
     """As the models of cars: most are words, a few are numbers, and one is 535i."""
-    table([[*row, TEXTS["codes"](i)] for i, row in enumerate(cells(gaps=0.0))], [*NAMES, "Model"])
+    table([[*row, TEXTS["codes"](i)] for i, row in enumerate(cells(share=0.0))], [*NAMES, "Model"])
     ran = call(*FIT)
     assert "looks like" not in ran.err
     assert "among numbers. Mend them, or leave it out: --ignore Model\n" in ran.err
-    rows = [[*row, TEXTS["codes"](i + 1)] for i, row in enumerate(cells(gaps=0.0))]
+    rows = [[*row, TEXTS["codes"](i + 1)] for i, row in enumerate(cells(share=0.0))]
     table(rows, [*NAMES, "Model"])
     with pytest.raises(ValueError, match="535i") as caught:
         eg.open_source("t.csv")
@@ -160,7 +160,7 @@ def test_one_code_among_names_is_no_number_with_a_unit(folder: Path) -> None:
 
 
 def test_units_in_all_cells_are_told(folder: Path) -> None:
-    table([[*row, f"{i} kg"] for i, row in enumerate(cells(gaps=0.0))], [*NAMES, "mass"])
+    table([[*row, f"{i} kg"] for i, row in enumerate(cells(share=0.0))], [*NAMES, "mass"])
     ran = call(*FIT)
     assert '("0 kg"), which looks like a number with a unit (kg): write 0. Or leave' in ran.err
     with pytest.raises(ValueError, match=r"a number with a unit \(kg\): write 0"):
@@ -287,11 +287,11 @@ def test_empty_columns_are_told_with_the_option_that_leaves_them_out(
 
 
 @pytest.mark.parametrize("scale", ["--scale", "--no-scale"])
-@pytest.mark.parametrize("gaps", [0.0, 0.1], ids=["complete", "gaps"])
+@pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "gaps"])
 def test_numbers_too_large_to_be_squared_are_told_with_their_column(
-    folder: Path, scale: str, gaps: float
+    folder: Path, scale: str, missing: float
 ) -> None:
-    rows = [[row[0], *row[1:3], row[3] and f"{row[3]}e200"] for row in cells(gaps=gaps)]
+    rows = [[row[0], *row[1:3], row[3] and f"{row[3]}e200"] for row in cells(share=missing)]
     table(rows)
     for model in ("ppca", "pca", "fa"):
         ran = call(*FIT, scale, "-m", model)
@@ -305,7 +305,7 @@ def test_numbers_too_large_to_be_squared_are_told_with_their_column(
 
 def test_as_many_rows_as_leave_no_noise_are_told(folder: Path) -> None:
     """Two rows and one component: the density grows without bound as the noise goes to zero."""
-    table(cells(n=2, gaps=0.0))
+    table(cells(n=2, share=0.0))
     ran = call(*FIT, "--json")
     assert ran.code == 0, ran.err
     assert " inf" not in ran.err
@@ -320,16 +320,16 @@ def test_as_many_rows_as_leave_no_noise_are_told(folder: Path) -> None:
     ran = call(*FIT, "-m", "pca")
     assert "Note   no noise is left beside the components" in ran.err
     assert "means anything: add rows\n" in ran.err
-    table([[a, a] for a, *_ in cells(gaps=0.0)], ["a", "b"])
+    table([[a, a] for a, *_ in cells(share=0.0)], ["a", "b"])
     for model in ("ppca", "pca"):
         assert "columns that follow from others\n" in call(*FIT, "-m", model).err
     assert "no bound" not in call(*FIT, "--ignore", "b").err
-    table(cells(n=4, gaps=0.0))
+    table(cells(n=4, share=0.0))
     assert "no bound" not in call(*FIT).err
 
 
 def test_a_fit_with_its_noise_at_the_floor_is_told_again_when_it_scores(folder: Path) -> None:
-    table(cells(n=2, gaps=0.0))
+    table(cells(n=2, share=0.0))
     assert "Heywood case" in call(*FIT, "-m", "fa").err
     assert "Note   Heywood case" in call("score", "t.egap", "t.csv").err
 

@@ -112,10 +112,10 @@ def test_a_fractional_degree_is_named_for_new_rows():
     ],
     ids=["LaplacianEigenmaps", "rbf", "Autoencoder"],
 )
-@pytest.mark.parametrize("gaps", [False, True])
-def test_equal_rows_are_told(estimator, gaps):
+@pytest.mark.parametrize("missing", [False, True])
+def test_equal_rows_are_told(estimator, missing):
     X = np.tile([1.0, 2.0, 3.0], (30, 1))
-    if gaps:
+    if missing:
         X[[3, 8], [0, 1]] = np.nan
     with pytest.warns(UserWarning, match=r"all rows (coincide|are equal)"):
         estimator.fit(X)

@@ -144,7 +144,7 @@ def test_column_without_values(kind):
 
 
 @every
-def test_nothing_but_gaps(kind):
+def test_nothing_but_missing(kind):
     told(lambda: kind(n_components=2).fit(np.full((10, 3), np.nan)), "no value in columns 0, 1, 2")
 
 

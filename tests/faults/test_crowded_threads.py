@@ -37,13 +37,13 @@ def _four_threads(monkeypatch):
         blas._give(library, most)
 
 
-@pytest.mark.parametrize("gaps", [0.0, 0.2], ids=["complete", "gaps"])
-def test_fits_in_threads_are_those_one_after_another(gaps):
+@pytest.mark.parametrize("missing", [0.0, 0.2], ids=["complete", "gaps"])
+def test_fits_in_threads_are_those_one_after_another(missing):
     tables = []
     for seed in range(CALLERS):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(400, 3)) @ rng.normal(size=(3, 20)) + rng.normal(size=(400, 20))
-        tables.append(np.where(rng.random(X.shape) < gaps, np.nan, X))
+        tables.append(np.where(rng.random(X.shape) < missing, np.nan, X))
 
     def fit(X):
         return eg.PPCA(3).fit(X).get_covariance()
@@ -84,11 +84,11 @@ def test_a_kernel_uses_no_more_threads_than_there_are_to_share(monkeypatch):
 
 def test_passes_that_run_together_share_the_threads_of_blas():
     together = threading.Barrier(2, timeout=30)
-    seen = []
+    observed = []
 
     def look(block):
         together.wait()
-        seen.append(set(blas_threads()))
+        observed.append(set(blas_threads()))
         together.wait()
         return block.values
 
@@ -97,7 +97,7 @@ def test_passes_that_run_together_share_the_threads_of_blas():
         caller.start()
     for caller in callers:
         caller.join()
-    assert seen == [{2}, {2}]
+    assert observed == [{2}, {2}]
     assert set(blas_threads()) == {4}
 
 

@@ -165,7 +165,7 @@ def test_f2_a_partition_that_cannot_be_loaded_without_dying(client: Any) -> None
 
     array = lazy().map_blocks(deadly, dtype=float, meta=np.empty((0, 0)))
     with pytest.raises(ClusterError, match=r"worker that was given partition 7 died"):
-        as_dask_source(array).seen()
+        as_dask_source(array).observed()
 
 
 CLUSTER = textwrap.dedent(
@@ -259,4 +259,4 @@ def test_no_worker_ever_comes(other_cluster: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(running, "PATIENCE", 1.0)
     _, client = other_cluster(0)
     with client.as_current(), pytest.raises(ClusterError, match="no worker for 1 seconds"):
-        as_dask_source(lazy()).seen()
+        as_dask_source(lazy()).observed()

@@ -19,7 +19,7 @@ def low_rank(n=30, d=4):
     return rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) + 0.1 * rng.normal(size=(n, d))
 
 
-def with_gaps(X):
+def with_missing(X):
     return np.where(np.random.default_rng(1).random(X.shape) < 0.1, np.nan, X)
 
 
@@ -43,7 +43,7 @@ def raw_warnings_are_errors():
 
 
 @ways
-@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "gaps"])
 @pytest.mark.parametrize(
     ("scale", "message"),
     [
@@ -53,10 +53,10 @@ def raw_warnings_are_errors():
         pytest.param(1e-200, "underflow", id="1e-200"),
     ],
 )
-def test_values_out_of_range_are_named(way, gaps, scale, message):
+def test_values_out_of_range_are_named(way, missing, scale, message):
     X = low_rank() * scale
     with pytest.raises(ValueError, match=message):
-        WAYS[way](with_gaps(X) if gaps else X)
+        WAYS[way](with_missing(X) if missing else X)
 
 
 @ways
@@ -123,7 +123,7 @@ def test_one_far_row_does_not_break_unfolding_on_landmarks(constraint, size):
 @pytest.mark.parametrize("kind", [eg.PCA, eg.PPCA, eg.FactorAnalysis])
 def test_no_component_at_all_has_a_standard_deviation(kind):
     """Without components an imputed value has the variance of its column, and of its mean."""
-    X = with_gaps(low_rank())
+    X = with_missing(low_rank())
     filled, sd = kind(0).fit(X).impute(X, return_std=True)
     missing = np.isnan(X)
     np.testing.assert_array_equal(sd[~missing], 0.0)

@@ -72,10 +72,10 @@ def test_infinity_is_told_with_its_coordinates(tmp_path):
     bare = field.drop_vars("time")
     with pytest.raises(UnreadableError, match=r'"lat=10.5, lon=25", row 37 of'):
         field_source(bare, block_rows=7)
-    assert field_source(field, missing_values=-np.inf).has_gaps
+    assert field_source(field, missing_values=-np.inf).has_missing
 
 
-def test_nothing_seen_at_all():
+def test_nothing_observed_at_all():
     with pytest.raises(UnreadableError, match="no cell has a value in any sample"):
         field_source(sea() * np.nan)
     with pytest.raises(ValueError, match="no cell: a dimension"):

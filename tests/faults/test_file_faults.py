@@ -210,7 +210,7 @@ def test_a_byte_flipped_is_read_or_told(tmp_path, kind, at, flip):
 def test_a_file_that_changes_between_passes(tmp_path, X, kind, rows):
     path = written(tmp_path, X, kind)
     source = open_source(path, block_rows=500)
-    source.seen()
+    source.observed()
     with open_sink(path, ["a", "b", "c"], force=True) as sink:
         sink.append(np.resize(X, (rows, D)))
     with pytest.raises(UnreadableError, match=rf"in\.{kind}.*since it was opened.*work on a copy"):
@@ -250,10 +250,10 @@ def test_a_file_cut_short_while_it_is_read_does_not_kill_the_process(tmp_path, X
         stream(cuts, open_source(path, block_rows=50), tmp_path / "out.npy")
 
 
-def test_a_number_changed_in_place_is_seen(tmp_path, X):
+def test_a_number_changed_in_place_is_observed(tmp_path, X):
     path = written(tmp_path, X, "npy")
     source = open_source(path)
-    source.seen()
+    source.observed()
     status = path.stat()
     table = np.load(path, mmap_mode="r+")
     table[5, 1] = 7.0

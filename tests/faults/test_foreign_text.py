@@ -106,14 +106,14 @@ def test_texts_of_a_model_file_are_printed_escaped(tmp_path):
 
 def test_texts_of_a_checkpoint_are_printed_escaped(tmp_path):
     path = tmp_path / f"c{ESCAPE}.egck"
-    gappy = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X)
+    incomplete = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X)
     with silence():
-        eg.PPCA(1, max_iter=2, tol=1e-12, checkpoint=path).fit(gappy)
+        eg.PPCA(1, max_iter=2, tol=1e-12, checkpoint=path).fit(incomplete)
     changed = read(path, kind="checkpoint")
     changed.header["identity"]["estimator"] = ESCAPE
     write(changed, path, kind="checkpoint")
     with silence(), pytest.raises(CheckpointMismatchError) as raised:
-        eg.PPCA(1, max_iter=3, tol=1e-12, checkpoint=path).fit(gappy)
+        eg.PPCA(1, max_iter=3, tol=1e-12, checkpoint=path).fit(incomplete)
     assert is_printable(str(raised.value))
 
 

@@ -28,7 +28,7 @@ from eigengap.persistence.tensors import CorruptFileError, NewerFormatError
 from eigengap.runtime.warnings import silence
 
 REFUSED = (CorruptFileError, NewerFormatError, CheckpointMismatchError)
-X = table(40, 5, gaps=0.2)
+X = table(40, 5, missing=0.2)
 FITS = {
     "PCA": lambda **how: eg.PCA(2, tol=1e-9, **how),
     "PPCA": lambda **how: eg.PPCA(2, n_init=2, random_state=0, tol=1e-9, **how),

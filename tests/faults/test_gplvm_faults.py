@@ -107,7 +107,7 @@ def test_no_noise_is_told_or_taken(method):
 
 
 @pytest.mark.parametrize("method", ["exact", pytest.param("bayesian", marks=pytest.mark.slow)])
-def test_row_without_any_seen_cell(X, method):
+def test_row_without_any_observed_cell(X, method):
     X[4] = np.nan
     X[9, 1] = np.nan
     model = GPLVM(**METHODS[method]).fit(X)
@@ -140,7 +140,7 @@ def test_one_row_is_refused(X):
         GPLVM(1).fit(X)
 
 
-def test_column_that_was_never_seen_is_named(X):
+def test_column_that_was_never_observed_is_named(X):
     X[:, 2] = np.nan
     with pytest.raises(ValueError, match="no value in column 2"):
         GPLVM(2).fit(X)
@@ -218,14 +218,14 @@ def test_kernel_values_that_are_none_are_refused(X, method, kernel, message):
 
 
 @pytest.mark.parametrize(
-    "gaps", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["complete", "gaps"]
+    "missing", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["complete", "gaps"]
 )
-def test_a_bayesian_fit_with_a_linear_kernel(X, gaps):
+def test_a_bayesian_fit_with_a_linear_kernel(X, missing):
     """As good as probabilistic PCA, which it is but for the prior on its loadings."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 5)) + 0.1 * rng.normal(size=(40, 5)) + 3.0
     truth = X.copy()
-    if gaps:
+    if missing:
         X[rng.random(X.shape) < 0.1] = np.nan
     model = GPLVM(2, kernel="linear", method="bayesian", max_iter=300).fit(X)
     assert_sound(model, X)
@@ -311,11 +311,11 @@ def test_sparse_tables_are_taken_with_their_zeros(X):
 
 
 def test_a_code_for_missing_can_be_named(X):
-    gappy = X.copy()
-    gappy[2, 1] = gappy[7, 3] = np.nan
-    coded = np.where(np.isnan(gappy), -9.0, gappy)
+    incomplete = X.copy()
+    incomplete[2, 1] = incomplete[7, 3] = np.nan
+    coded = np.where(np.isnan(incomplete), -9.0, incomplete)
     few = {**EXACT, "max_iter": 5}
     np.testing.assert_array_equal(
         GPLVM(**few, missing_values=-9.0).fit(coded).embedding_,
-        GPLVM(**few).fit(gappy).embedding_,
+        GPLVM(**few).fit(incomplete).embedding_,
     )

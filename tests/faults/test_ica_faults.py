@@ -113,7 +113,7 @@ def test_components_cannot_be_chosen_without_whitening(X):
         assert ICA(2, whiten=False).fit(Z).n_components_ == 5
 
 
-def test_gaps_need_whitening(X):
+def test_missing_need_whitening(X):
     ica = ICA(whiten=False).fit(ICA().fit_transform(X))
     X[0, 0] = np.nan
     with pytest.raises(ValueError, match="a gap has no value"):

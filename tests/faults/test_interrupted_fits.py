@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import eigengap as eg
-from eigengap.persistence.checkpoint import Checkpoint, CheckpointWarning, FileKeeper
+from eigengap.persistence.checkpoint import Checkpoint, CheckpointWarning, FileCheckpointer
 from eigengap.persistence.tensors import read_tensors
 
 # A fit of some fifty steps that says when each ends, and leaves time to kill it.
@@ -149,7 +149,7 @@ def test_killed_while_writing_the_old_file_or_the_new_one_is_there(kills, tmp_pa
 # A disk that fails -------------------------------------------------------------------------
 
 
-def gappy():
+def incomplete():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 8)) + rng.normal(size=(60, 8))
     X[rng.random(X.shape) < 0.3] = np.nan
@@ -172,12 +172,14 @@ print(model.log_likelihood_.hex())
 
 def test_a_disk_that_takes_no_more_does_not_cost_the_fit(tmp_path):
     """The system itself refuses to write beyond 1 kB: one warning, no debris, the same numbers."""
-    np.save(tmp_path / "X.npy", gappy())
+    np.save(tmp_path / "X.npy", incomplete())
     folder = tmp_path / "folder"
     folder.mkdir()
     code, out, err = ended(begun(LIMITED, tmp_path / "X.npy", folder / "fit.egck"))
     assert code == 0, err
-    assert float.fromhex(out) == pytest.approx(eg.PPCA(2).fit(gappy()).log_likelihood_, rel=1e-12)
+    assert float.fromhex(out) == pytest.approx(
+        eg.PPCA(2).fit(incomplete()).log_likelihood_, rel=1e-12
+    )
     assert err.count("CheckpointWarning") == 1
     assert "could not be written: File too large. The fit goes on" in err
     assert list(folder.iterdir()) == []
@@ -200,27 +202,27 @@ class FullDisk:
 
 def test_a_disk_that_fills_up_leaves_the_last_checkpoint(monkeypatch, tmp_path):
     path = tmp_path / "fit.egck"
-    plain = eg.PPCA(2).fit(gappy())
+    plain = eg.PPCA(2).fit(incomplete())
     with monkeypatch.context() as patch:
-        keep, n = FileKeeper.keep, []
+        keep, n = FileCheckpointer.keep, []
 
-        def interrupted(keeper, *args, **kwargs):
-            keep(keeper, *args, **kwargs)
+        def interrupted(checkpointer, *args, **kwargs):
+            keep(checkpointer, *args, **kwargs)
             n.append(1)
             if len(n) == 6:
                 raise KeyboardInterrupt
 
-        patch.setattr(FileKeeper, "keep", interrupted)
+        patch.setattr(FileCheckpointer, "keep", interrupted)
         FullDisk(patch, after=2 + 2 * 3)  # the folder is tried twice, and synchronised each time
         with (
             pytest.warns(CheckpointWarning, match="an earlier one, and whole"),
             pytest.raises(KeyboardInterrupt) as stopped,
         ):
-            eg.PPCA(2, checkpoint=Checkpoint(path, every=0)).fit(gappy())
+            eg.PPCA(2, checkpoint=Checkpoint(path, every=0)).fit(incomplete())
     assert "could not be written: No space left" in stopped.value.__notes__[0]
     assert 1 <= read_tensors(path, kind="checkpoint")[0]["0.trace"].shape[1] < 6
     assert list(tmp_path.iterdir()) == [path]
-    resumed = eg.PPCA(2, checkpoint=path).fit(gappy())
+    resumed = eg.PPCA(2, checkpoint=path).fit(incomplete())
     assert resumed.log_likelihood_ == plain.log_likelihood_
 
 
@@ -241,14 +243,14 @@ def test_a_real_disk_that_fills_up_leaves_the_last_checkpoint(monkeypatch, small
     X[rng.random(X.shape) < 0.5] = np.nan
     make, path = partial(eg.PPCA, 4, tol=1e-9), small_disk / "fit.egck"
     plain = make().fit(X)
-    keep, kept = FileKeeper.keep, []
+    keep, kept = FileCheckpointer.keep, []
 
-    def noted(keeper, *args, **kwargs):
-        keep(keeper, *args, **kwargs)
+    def noted(checkpointer, *args, **kwargs):
+        keep(checkpointer, *args, **kwargs)
         kept.append(read_tensors(path, kind="checkpoint")[0]["0.trace"].shape[1])
         assert [part.name for part in small_disk.iterdir()] == ["fit.egck"]
 
-    monkeypatch.setattr(FileKeeper, "keep", noted)
+    monkeypatch.setattr(FileCheckpointer, "keep", noted)
     with pytest.warns(CheckpointWarning, match="No space left on device"):
         model = make(checkpoint=Checkpoint(path, every=0)).fit(X)
     assert kept[:3] == [1, 2, 3]

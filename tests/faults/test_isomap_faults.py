@@ -179,12 +179,12 @@ def test_given_distances_are_looked_at():
         Isomap(metric="precomputed").fit(-D)
     with pytest.raises(ValueError, match="square"):
         Isomap(metric="precomputed").fit(scipy.sparse.csr_array(D[:, :20]))
-    gappy = D.copy()
-    gappy[3, 5] = np.nan
+    incomplete = D.copy()
+    incomplete[3, 5] = np.nan
     with pytest.raises(ValueError, match=r"NaN.*row 3"):
-        isomap.transform(gappy)
+        isomap.transform(incomplete)
     with pytest.raises(ValueError, match=r"NaN.*row 3"):
-        Isomap(metric="precomputed").fit(gappy)
+        Isomap(metric="precomputed").fit(incomplete)
     with pytest.raises(ValueError, match="30 features"):
         isomap.transform(D[:, :20])
 

@@ -202,7 +202,7 @@ def test_a_bad_kernel_matrix_is_refused_by_cell(X):
 
 
 @pytest.mark.parametrize("name", ["poly", "cosine", "laplacian", "sigmoid"])
-def test_gaps_are_refused_with_a_way_out_where_there_is_no_expected_kernel(X, name):
+def test_missing_are_refused_with_a_way_out_where_there_is_no_expected_kernel(X, name):
     holes = X.copy()
     holes[2, 1] = np.nan
     with pytest.raises(ValueError, match=r"NaN \(1 cells\).*LowRankImputer"):
@@ -216,7 +216,7 @@ def test_gaps_are_refused_with_a_way_out_where_there_is_no_expected_kernel(X, na
         assert np.all(np.isfinite(way_out.fit_transform(holes)))
 
 
-def test_too_many_patterns_of_gaps_are_refused(monkeypatch, X):
+def test_too_many_patterns_of_missing_are_refused(monkeypatch, X):
     from eigengap.models.kernels import expected as expected_kernel
 
     holes = X.copy()

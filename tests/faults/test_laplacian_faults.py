@@ -117,7 +117,7 @@ def test_affinities_that_are_none(form):
         model.transform(form(W[:2, :5]))
 
 
-def test_gaps_in_given_graphs():
+def test_missing_in_given_graphs():
     W = np.ones((6, 6))
     W[2, 3] = np.nan
     with pytest.raises(ValueError, match="contains NaN"):
@@ -188,7 +188,7 @@ def with_an_outlier():
     return X
 
 
-def with_gaps():
+def with_missing():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 4))
     X[rng.random(X.shape) < 0.15] = np.nan
@@ -209,8 +209,8 @@ def binary():
         (offset_columns, {"affinity": "rbf", "n_neighbors": None}),
         (with_an_outlier, {}),
         (lambda: 1e8 + 1e-5 * np.random.default_rng(0).normal(size=(200, 3)), {}),
-        (with_gaps, {}),
-        (with_gaps, {"metric": "nan_euclidean"}),
+        (with_missing, {}),
+        (with_missing, {"metric": "nan_euclidean"}),
         (binary, {"metric": "jaccard"}),
         (lambda: np.random.default_rng(0).random((150, 12)), {"metric": "cosine"}),
     ],
@@ -241,8 +241,8 @@ def test_a_new_row_does_not_depend_on_others(X):
         np.testing.assert_allclose(model.transform(far)[:1], model.transform(new), rtol=1e-12)
 
 
-def test_a_row_of_which_nothing_is_seen():
-    X = with_gaps()
+def test_a_row_of_which_nothing_is_observed():
+    X = with_missing()
     model = LaplacianEigenmaps(2, n_neighbors=8, metric="nan_euclidean").fit(X)
     with pytest.raises(ValueError, match="row 2 "):
         model.transform(np.vstack([X[:2], np.full((1, 4), np.nan)]))

@@ -27,7 +27,7 @@ rng0 = np.random.default_rng(0)
 # svd, pinv, low_rank -----------------------------------------------------------------------
 
 
-def test_gaps_are_refused_with_the_way_out():
+def test_missing_are_refused_with_the_way_out():
     X = pd.DataFrame({"a": [1.0, 2.0], "b": [1.0, np.nan]})
     for f in (svd, pinv):
         with pytest.raises(ValueError, match=r'row 1, column "b".*low_rank'):
@@ -170,25 +170,25 @@ def test_a_fit_that_did_not_end_is_told():
 
 def test_fill_of_what_it_cannot_fill():
     X = rng0.normal(size=(20, 4))
-    gappy = X.copy()
-    gappy[0, 0] = np.nan
+    incomplete = X.copy()
+    incomplete[0, 0] = np.nan
     complete = low_rank(X, 2)
     assert_allclose(complete.fill(X), X)
     with pytest.raises(ValueError, match="PPCA"):
-        complete.fill(gappy)
+        complete.fill(incomplete)
     with pytest.raises(ValueError, match="expected 4"):
-        low_rank(gappy, 2).fill(gappy[:, :3])
+        low_rank(incomplete, 2).fill(incomplete[:, :3])
     with pytest.raises(ValueError, match="copy"):
         np.asarray(complete, copy=False)
 
 
 def test_codes_for_missing_cells():
     X = rng0.normal(size=(40, 5))
-    coded, gappy = X.copy(), X.copy()
-    coded[3, 2], gappy[3, 2] = -999.0, np.nan
-    a, b = low_rank(coded, 2, missing_values=-999), low_rank(gappy, 2)
+    coded, incomplete = X.copy(), X.copy()
+    coded[3, 2], incomplete[3, 2] = -999.0, np.nan
+    a, b = low_rank(coded, 2, missing_values=-999), low_rank(incomplete, 2)
     assert_allclose(np.asarray(a), np.asarray(b))
-    assert_allclose(a.fill(coded), b.fill(gappy))
+    assert_allclose(a.fill(coded), b.fill(incomplete))
 
 
 def test_a_sparse_matrix_too_large_to_be_dense():
@@ -362,7 +362,7 @@ def test_a_number_of_axes_has_no_meaning_there(method):
         Whitener(2, method=method).fit(np.eye(4))
 
 
-def test_too_wide_a_table_with_gaps_says_the_way_out():
+def test_too_wide_a_table_with_missing_says_the_way_out():
     X = np.random.default_rng(12).normal(size=(300, 201))
     X[0, 0] = np.nan
     with pytest.raises(ValueError, match=r"up to 200 columns.*n_components"):
@@ -402,7 +402,7 @@ def test_duplicate_rows_change_nothing_at_divisor_n():
     assert_allclose(a.whitening_, b.whitening_, rtol=1e-10)
 
 
-def test_a_fit_under_gaps_that_did_not_end_is_told():
+def test_a_fit_under_missing_that_did_not_end_is_told():
     from sklearn.exceptions import ConvergenceWarning
 
     X = np.random.default_rng(17).normal(size=(60, 4))

@@ -132,7 +132,7 @@ def test_pairs_left_out_of_a_sparse_matrix_are_not_zero_distances():
     np.testing.assert_allclose(sparse.transform(sp.csr_array(gram)), dense.embedding_, atol=1e-9)
 
 
-def test_gaps_in_rows_of_another_metric():
+def test_missing_in_rows_of_another_metric():
     X = with_cells(table(), np.nan, (6, 2))
     refused(X, "row 6, column 2", 'metric="manhattan" takes no gaps', "PPCA", metric="manhattan")
     refused(X, "row 6, column 2", metric=lambda x, y: abs(x[0] - y[0]))
@@ -285,7 +285,7 @@ def test_sentinels_in_rows_are_told():
         ClassicalMDS(2).fit(X)
 
 
-def test_a_fit_under_gaps_that_does_not_converge():
+def test_a_fit_under_missing_that_does_not_converge():
     """Scorecard T26."""
     X = table(60, 6)
     X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan

@@ -36,7 +36,7 @@ REFUSED = (CorruptFileError, NewerFormatError)
 
 @cache
 def original():
-    return eg.PPCA(2, random_state=np.random.RandomState(0)).fit(frame(gaps=0.1))
+    return eg.PPCA(2, random_state=np.random.RandomState(0)).fit(frame(missing=0.1))
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_file_cut_anywhere_is_refused(file):
     assert refused_or_whole(file)
 
 
-def test_no_flipped_byte_goes_unseen(file):
+def test_no_flipped_byte_goes_missing(file):
     """1 000 random ones; a flip in white space may leave the file whole."""
     data, rng = file.read_bytes(), np.random.default_rng(0)
     refused = 0

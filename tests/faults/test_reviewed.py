@@ -21,10 +21,10 @@ def test_one_gap_costs_next_to_nothing(load, q):
     X = load().data
     Y = X.copy()
     Y[0, 1] = np.nan
-    whole, gappy = eg.PPCA(q).fit(X), eg.PPCA(q).fit(Y)
-    assert gappy.converged_
-    assert gappy.score(X) > whole.score(X) - 0.02
-    np.testing.assert_allclose(gappy.noise_variance_, whole.noise_variance_, rtol=0.05)
+    whole, incomplete = eg.PPCA(q).fit(X), eg.PPCA(q).fit(Y)
+    assert incomplete.converged_
+    assert incomplete.score(X) > whole.score(X) - 0.02
+    np.testing.assert_allclose(incomplete.noise_variance_, whole.noise_variance_, rtol=0.05)
 
 
 @pytest.mark.parametrize("q", [3, 4, 8])
@@ -51,9 +51,9 @@ def test_one_large_column_does_not_drown_the_noise_of_the_others():
     X[:, 0] *= 1e5
     Y = X.copy()
     Y[0, 3] = np.nan
-    whole, gappy = eg.PPCA(3).fit(X), eg.PPCA(3).fit(Y)
-    np.testing.assert_allclose(gappy.noise_variance_, whole.noise_variance_, rtol=0.02)
-    assert gappy.impute(Y, return_std=True)[1].max() < 2.0
+    whole, incomplete = eg.PPCA(3).fit(X), eg.PPCA(3).fit(Y)
+    np.testing.assert_allclose(incomplete.noise_variance_, whole.noise_variance_, rtol=0.02)
+    assert incomplete.impute(Y, return_std=True)[1].max() < 2.0
 
 
 def test_a_noise_at_its_floor_is_told():
@@ -138,7 +138,7 @@ def test_weights_are_repetitions_for_the_choice_of_rank_too(make):
             np.testing.assert_allclose(curve[q], repeated.curves[name][q], rtol=1e-4)
 
 
-def test_auto_does_not_run_into_the_degenerate_likelihood_of_small_gappy_tables():
+def test_auto_does_not_run_into_the_degenerate_likelihood_of_small_incomplete_tables():
     for seed in range(3):
         rng = np.random.default_rng(seed)
         T = rng.normal(size=(50, 5)) @ rng.normal(size=(5, 20)) + 0.5 * rng.normal(size=(50, 20))

@@ -53,7 +53,7 @@ def test_a_bandwidth_at_the_end_of_its_grid_is_told():
         eg.KernelPCA(8, kernel="rbf", gamma="cv", random_state=0).fit(X)
 
 
-def test_solving_for_a_y_with_gaps_is_refused():
+def test_solving_for_a_y_with_missing_is_refused():
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(20, 3)), rng.normal(size=20)
     y[7] = np.nan
@@ -130,7 +130,7 @@ def test_landmarks_of_a_kernel_that_is_not_positive_are_refused():
         eg.KernelPCA(2, kernel="sigmoid", landmarks=100, random_state=0).fit(X)
 
 
-def test_whitening_nearly_collinear_columns_with_gaps():
+def test_whitening_nearly_collinear_columns_with_missing():
     """EM had stopped 53 % from the variances that PPCA finds in the same cells."""
     rng = np.random.default_rng(0)
     F = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 8)) + 1e-6 * rng.normal(size=(200, 8))
@@ -144,7 +144,7 @@ def test_whitening_nearly_collinear_columns_with_gaps():
 
 
 @pytest.mark.parametrize("method", ["pca", "pca-cor"])
-def test_few_rows_with_gaps_have_no_more_directions_than_rows(method):
+def test_few_rows_with_missing_have_no_more_directions_than_rows(method):
     for seed in range(3):
         Y = np.random.default_rng(seed).normal(size=(6, 12))
         Y[0, 3] = Y[4, 4] = np.nan
@@ -153,7 +153,7 @@ def test_few_rows_with_gaps_have_no_more_directions_than_rows(method):
             assert eg.Whitener(method=method).fit(Y).rank_ <= 5
 
 
-def test_directions_that_gaps_hide_are_no_sources():
+def test_directions_that_missing_hide_are_no_sources():
     """They came out with a variance of 4e-7 and without a word."""
     rng = np.random.default_rng(0)
     F = rng.laplace(size=(2000, 3)) @ rng.normal(size=(3, 6)) + 1e-6 * rng.normal(size=(2000, 6))

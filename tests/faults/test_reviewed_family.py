@@ -86,10 +86,10 @@ def test_a_detector_takes_codes():
     X = low_rank(np.random.default_rng(5))()
     coded = X.copy()
     coded[:20, 1] = -999.0
-    gappy = np.where(coded == -999.0, np.nan, X)
+    incomplete = np.where(coded == -999.0, np.nan, X)
     by_code = eg.NoveltyDetector(eg.PPCA(3), missing_values=-999.0).fit(coded)
-    by_gap = eg.NoveltyDetector(eg.PPCA(3)).fit(gappy)
-    np.testing.assert_allclose(by_code.score_samples(coded), by_gap.score_samples(gappy))
+    by_gap = eg.NoveltyDetector(eg.PPCA(3)).fit(incomplete)
+    np.testing.assert_allclose(by_code.score_samples(coded), by_gap.score_samples(incomplete))
 
 
 @pytest.mark.parametrize("missing", [None, np.nan])
@@ -182,7 +182,7 @@ def test_intervals_notice_another_cell_sd():
         eg.confidence_intervals(fitted, X, cell_sd=3 * sd, n_boot=5)
 
 
-def test_pca_of_few_gappy_rows_ends_in_a_model():
+def test_pca_of_few_incomplete_rows_ends_in_a_model():
     for seed in range(5):
         rng = np.random.default_rng(seed)
         X = low_rank(rng, 8, 30, 2)()
@@ -206,9 +206,10 @@ def test_components_too_many_do_not_double_the_intervals():
     """Loadings of components without signal were held to be as uncertain as their column."""
     rng = np.random.default_rng(100)
     X = low_rank(rng, 60, 8, 2, 0.5)()
-    gappy = np.where(rng.random(X.shape) < 0.2, np.nan, X)
+    incomplete = np.where(rng.random(X.shape) < 0.2, np.nan, X)
     right, many = (
-        np.mean(eg.PPCA(q).fit(gappy).impute(gappy, return_std=True)[1] ** 2) for q in (2, 4)
+        np.mean(eg.PPCA(q).fit(incomplete).impute(incomplete, return_std=True)[1] ** 2)
+        for q in (2, 4)
     )
     assert many < 1.5 * right
 
@@ -249,7 +250,7 @@ def test_a_mixture_of_two_rows_does_not_overflow(K):
         assert np.isfinite(eg.MixturePPCA(K, 1).fit(X).score(X))
 
 
-def test_calibrated_probabilities_with_gaps():
+def test_calibrated_probabilities_with_missing():
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.datasets import load_breast_cancer
     from sklearn.metrics import log_loss

@@ -33,8 +33,8 @@ def test_quality_says_which_distances_it_compared():
 @pytest.mark.parametrize("size", [1e-200, 1e-160, 1e160, 1e200])
 def test_quality_of_distances_whose_squares_leave_the_range_is_refused(size):
     X, Z = normal(60, 30), normal(60, 2, seed=1)
-    gappy = np.where(normal(60, 30, seed=2) < -1.3, np.nan, X)
-    for far, near in ((X * size, Z), (X, Z * size), (gappy * size, Z)):
+    incomplete = np.where(normal(60, 30, seed=2) < -1.3, np.nan, X)
+    for far, near in ((X * size, Z), (X, Z * size), (incomplete * size, Z)):
         with pytest.raises(ValueError, match="flow: the largest range of a column is"):
             eg.trustworthiness(far, near)
 

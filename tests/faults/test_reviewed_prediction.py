@@ -16,7 +16,7 @@ def low_rank(rng, n=60, d=6, q=2, noise=0.3):
     return rng.normal(size=(n, q)) @ rng.normal(size=(q, d)) + noise * rng.normal(size=(n, d))
 
 
-def gappy(rng, share=0.2, **shape):
+def incomplete(rng, share=0.2, **shape):
     X = low_rank(rng, **shape)
     X[rng.random(X.shape) < share] = np.nan
     return X
@@ -77,40 +77,40 @@ def test_weights_that_count_for_nothing_are_refused_by_choose_rank():
 def with_few(seed, k, n=60, d=6, q=2):
     rng = np.random.default_rng(seed)
     B = low_rank(rng, n=n, d=d + 1, q=q, noise=0.5)
-    seen = B.copy()
-    seen[k:, d] = np.nan
-    return B, seen
+    observed = B.copy()
+    observed[k:, d] = np.nan
+    return B, observed
 
 
 def covered(fill, k, tables=6):
     inside = []
     for seed in range(tables):
-        B, seen = with_few(seed, k)
-        mean, sd = fill(seen)
+        B, observed = with_few(seed, k)
+        mean, sd = fill(observed)
         inside.append(np.mean(np.abs(mean - B[k:, -1]) < 1.96 * sd))
     return np.mean(inside)
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("k", "least"), [(3, 0.7), (8, 0.85)])
-def test_a_target_seen_in_few_rows_is_not_claimed_to_be_known(k, least):
+def test_a_target_observed_in_few_rows_is_not_claimed_to_be_known(k, least):
     """30 and 72 % of the truth lay in 95 % intervals of the regressor."""
 
-    def regress(seen):
-        model = eg.PPCARegressor().fit(seen[:, :-1], seen[:, -1])
-        return model.predict(seen[k:, :-1], return_std=True)
+    def regress(observed):
+        model = eg.PPCARegressor().fit(observed[:, :-1], observed[:, -1])
+        return model.predict(observed[k:, :-1], return_std=True)
 
-    def impute(seen):
-        filled, sd = eg.LowRankImputer().fit(seen).impute(seen, return_std=True)
+    def impute(observed):
+        filled, sd = eg.LowRankImputer().fit(observed).impute(observed, return_std=True)
         return filled[k:, -1], sd[k:, -1]
 
     assert covered(regress, k) > least
     assert covered(impute, k) > least
 
 
-def test_a_column_seen_in_few_rows_is_told_by_name():
-    _, seen = with_few(0, 3)
-    frame = pd.DataFrame(seen, columns=list("abcdefg"))
+def test_a_column_observed_in_few_rows_is_told_by_name():
+    _, observed = with_few(0, 3)
+    frame = pd.DataFrame(observed, columns=list("abcdefg"))
     for fit in (
         lambda: eg.FactorAnalysis(2).fit(frame),
         lambda: eg.LowRankImputer(eg.FactorAnalysis(2)).fit(frame),
@@ -118,7 +118,7 @@ def test_a_column_seen_in_few_rows_is_told_by_name():
         with pytest.warns(eg.FewCellsWarning, match=r'column "g" \(3\)'):
             fit()
     with pytest.warns(eg.FewCellsWarning, match=r'column "y" \(3\)'):
-        eg.PPCARegressor(2).fit(seen[:, :-1], seen[:, -1])
+        eg.PPCARegressor(2).fit(observed[:, :-1], observed[:, -1])
     with pytest.raises(ValueError, match="y is known in one row only"):
         eg.PPCARegressor(2).fit(*(lambda s: (s[:, :-1], s[:, -1]))(with_few(0, 1)[1]))
 
@@ -134,7 +134,7 @@ def test_nothing_better_than_the_mean_is_the_mean():
         assert imputer.choice_.chosen.error <= imputer.choice_.mean_error * (1 + 1e-9)
         chosen.append(imputer.choice_.chosen.model)
     assert chosen.count("column means") >= 5
-    few = eg.LowRankImputer().fit(gappy(np.random.default_rng(0), n=10, d=3, q=1))
+    few = eg.LowRankImputer().fit(incomplete(np.random.default_rng(0), n=10, d=3, q=1))
     assert "which say little" in few.choice_.summary
 
 
@@ -163,7 +163,7 @@ def test_the_mean_as_a_model_has_intervals_and_draws():
 
 def test_fits_in_threads_leave_the_warning_filters_alone():
     """A filter that ignores everything was left behind, and the process was mute for good."""
-    X = gappy(np.random.default_rng(4), n=40)
+    X = incomplete(np.random.default_rng(4), n=40)
     eg.LowRankImputer().fit(X)  # imports may add filters of their own
     before = list(warnings.filters)
     with ThreadPoolExecutor(4) as pool:

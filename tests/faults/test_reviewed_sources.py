@@ -105,7 +105,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path, X):
 
 
 @pytest.mark.parametrize("columns", [1, 2])
-def test_a_first_row_of_gaps_is_a_row(tmp_path, columns):
+def test_a_first_row_of_missing_is_a_row(tmp_path, columns):
     path = tmp_path / "own.csv"
     X = np.array([[np.nan] * columns, [1.0] * columns, [2.0] * columns])
     with eg.open_sink(path) as sink:
@@ -113,7 +113,7 @@ def test_a_first_row_of_gaps_is_a_row(tmp_path, columns):
     np.testing.assert_array_equal(eg.open_source(path).collect(), X)
 
 
-def test_words_for_gaps_as_names_come_back_as_names(tmp_path):
+def test_words_for_missing_as_names_come_back_as_names(tmp_path):
     path = tmp_path / "named.csv"
     with eg.open_sink(path, ["NA", "nan"]) as sink:
         sink.append(np.ones((2, 2)))

@@ -39,7 +39,7 @@ def correlated(n=200, d=6, q=2, seed=0, noise=0.5):
     return X + noise * rng.normal(size=(n, d)) + rng.normal(size=d)
 
 
-def gappy(n=200, d=6, q=2, missing=0.2, seed=0, noise=0.5):
+def incomplete(n=200, d=6, q=2, missing=0.2, seed=0, noise=0.5):
     X = correlated(n, d, q, seed, noise)
     X[np.random.default_rng(seed + 1).random(X.shape) < missing] = np.nan
     return X
@@ -111,7 +111,7 @@ def test_t04_two_close_rows(kind, shift):
 @every
 def test_t05_extreme_units(kind, factor, missing):
     """X·1e300, X·1e-300: same ratios, rtol 1e-12, or Err; never a silent inf."""
-    X = gappy(n=100, missing=missing)
+    X = incomplete(n=100, missing=missing)
     usual = kind(n_components=2).fit(X)
     try:
         extreme = kind(n_components=2).fit(X * factor)
@@ -146,7 +146,7 @@ def test_t06_constant_table(kind, value):
 @pytest.mark.filterwarnings("ignore:Heywood case")
 def test_t07_constant_column_with_scaling(kind, missing):
     """A constant column with scaling: Err or loading 0."""
-    X = gappy(missing=missing)
+    X = incomplete(missing=missing)
     X[:, 3] = 7.0
     model = kind(n_components=2, scale=True).fit(X)
     others = np.delete(model.loadings_, 3, axis=0)
@@ -204,7 +204,7 @@ def test_t11_whitening_of_deficient_rank(q):
 @every
 def test_t12_every_row_twice(kind, missing):
     """Every row twice: same axes, same 1/n eigenvalues."""
-    X = gappy(missing=missing)
+    X = incomplete(missing=missing)
     options = {"n_components": 2, "tol": 1e-10, "max_iter": 5000}
     once = kind(**options).fit(X)
     twice = kind(**options).fit(np.repeat(X, 2, axis=0))
@@ -247,7 +247,7 @@ def test_t14_blocks(kind, rows):
 )
 def test_t15_seeds_and_threads(kind, shape, missing):
     """Seeds × 1, 2 threads: aligned difference < 1e-10, same signs."""
-    X = gappy(*shape, q=3, missing=missing, seed=6, noise=2.0)
+    X = incomplete(*shape, q=3, missing=missing, seed=6, noise=2.0)
     found = []
     for seed in (0, 1, 2):
         for threads in (1, 2):
@@ -295,9 +295,9 @@ def test_t16_truth_values(kind):
 
 
 @every
-def test_t16_nulls_are_gaps(kind):
+def test_t16_nulls_are_missing(kind):
     """T16 for nullable frames with nulls: as NaN."""
-    X = np.round(gappy() * 10)
+    X = np.round(incomplete() * 10)
     frame = pd.DataFrame(X, columns=list("abcdef"))
     expected = kind(n_components=2).fit(X).get_covariance()
     for table in (frame.astype("Int64"), pl.from_pandas(frame.astype("Int64"))):
@@ -320,7 +320,7 @@ def test_t16_categories_and_text(kind):
 @every
 def test_t17_masked_array(kind):
     """Masked array: mask = NaN."""
-    X = gappy()
+    X = incomplete()
     masked = np.ma.masked_array(np.where(np.isnan(X), 1e6, X), mask=np.isnan(X))
     expected, got = kind(n_components=2).fit(X), kind(n_components=2).fit(masked)
     assert_array_equal(got.get_covariance(), expected.get_covariance())
@@ -332,7 +332,7 @@ def test_t17_masked_array(kind):
 @every
 def test_t18_infinity(kind, value):
     """±inf: Err "inf at row i, column j"."""
-    X = gappy()
+    X = incomplete()
     model = kind(n_components=2).fit(X)
     X[17, 4] = value
     for method in (kind(n_components=2).fit, model.transform, model.impute, model.score):
@@ -352,9 +352,9 @@ def test_t20_six_points(kind):
     assert_allclose(model.mean_, [3.5, 6.94], rtol=1e-6)
     # The closed form of monotone gaps (Anderson 1957): y given x by regression on the seen rows.
     C = np.array([[35 / 12, 0.0], [0.0, 0.0]])
-    seen = X[:4] - X[:4].mean(axis=0)
-    slope = seen[:, 0] @ seen[:, 1] / (seen[:, 0] @ seen[:, 0])
-    rest = np.mean((seen[:, 1] - slope * seen[:, 0]) ** 2)
+    observed = X[:4] - X[:4].mean(axis=0)
+    slope = observed[:, 0] @ observed[:, 1] / (observed[:, 0] @ observed[:, 0])
+    rest = np.mean((observed[:, 1] - slope * observed[:, 0]) ** 2)
     C[0, 1] = C[1, 0] = slope * C[0, 0]
     C[1, 1] = rest + slope**2 * C[0, 0]
     assert_allclose(C, [[2.916667, 5.658333], [5.658333, 10.997667]], rtol=1e-6)
@@ -367,7 +367,7 @@ def test_t20_six_points(kind):
 @every
 def test_t21_column_without_values(kind):
     """An all-NaN column: Err naming it."""
-    X = gappy()
+    X = incomplete()
     X[:, 2] = np.nan
     with pytest.raises(ValueError, match="no value in column 2: every cell is NaN"):
         kind(n_components=2).fit(X)
@@ -378,7 +378,7 @@ def test_t21_column_without_values(kind):
 @every
 def test_t22_row_without_values(kind):
     """An all-NaN row: z = 0, posterior covariance I; fit equals the fit without it."""
-    X = gappy()
+    X = incomplete()
     blank = np.insert(X, 40, np.nan, axis=0)
     without = kind(n_components=2, **TIGHT).fit(X)
     model = kind(n_components=2, **TIGHT).fit(blank)
@@ -395,7 +395,7 @@ def test_t22_row_without_values(kind):
 @every
 def test_t23_row_with_one_value(kind):
     """A row with one seen entry: finite; larger posterior variance."""
-    X = gappy()
+    X = incomplete()
     X[7, 1:] = np.nan
     X[7, 0] = 1.0
     X[8] = correlated()[8]
@@ -425,7 +425,7 @@ def test_t25_the_objective_never_falls(kind, seed):
     """Every EM step: objective never falls by more than 1e-9 · max(its size, number of seen
     cells).
     """
-    X = gappy(n=80, missing=0.4, seed=seed)
+    X = incomplete(n=80, missing=0.4, seed=seed)
     model = kind(n_components=3, tol=1e-9).fit(X)
     slack = 1e-9 * max(abs(model.log_likelihood_), np.isfinite(X).sum())
     assert len(model.trace_.objective) > 5
@@ -443,7 +443,7 @@ def test_t25_the_objective_never_falls(kind, seed):
 @every
 def test_t26_too_few_steps(kind):
     """max_iter = 1: ConvergenceWarning, converged_ False."""
-    X = gappy(missing=0.4)
+    X = incomplete(missing=0.4)
     with pytest.warns(ConvergenceWarning, match="did not converge.*raise max_iter=1") as told:
         model = kind(n_components=2, max_iter=1).fit(X)
     assert told[0].filename == __file__  # the caller's line, not one of ours
@@ -459,7 +459,7 @@ def test_t26_too_few_steps(kind):
 @pytest.mark.parametrize(("kind", "noise"), [(PPCA, "isotropic"), (FactorAnalysis, "diagonal")])
 def test_t27_saddles(kind, noise, missing, start):
     """Start at W = 0, and at non-principal eigenvectors (002: saddles): escapes."""
-    X = gappy(n=300, missing=missing)
+    X = incomplete(n=300, missing=missing)
     best = kind(n_components=2, **TIGHT).fit(X)
     lam, U = np.linalg.eigh(best.get_covariance())
     if start == "zero":

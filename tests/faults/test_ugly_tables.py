@@ -13,43 +13,47 @@ def signal(rng, n, d, q, noise=0.5):
     return rng.normal(size=(n, q)) @ rng.normal(size=(q, d)) * 2 + noise * rng.normal(size=(n, d))
 
 
-def with_gaps(rng, X, share=0.3):
+def with_missing(rng, X, share=0.3):
     return np.where(rng.random(X.shape) < share, np.nan, X)
 
 
 def tables():
     rng = np.random.default_rng(0)
-    yield "fewer rows than columns", with_gaps(rng, signal(rng, 5, 40, 2)), 2
-    yield "huge offset", with_gaps(rng, signal(rng, 100, 8, 2) + 1e8), 2
+    yield "fewer rows than columns", with_missing(rng, signal(rng, 5, 40, 2)), 2
+    yield "huge offset", with_missing(rng, signal(rng, 100, 8, 2) + 1e8), 2
     yield (
         "scales from 1e-6 to 10",
-        with_gaps(rng, signal(rng, 200, 8, 2) * 10.0 ** np.arange(-6, 2)),
+        with_missing(rng, signal(rng, 200, 8, 2) * 10.0 ** np.arange(-6, 2)),
         2,
     )
-    X = with_gaps(rng, signal(rng, 100, 6, 2))
+    X = with_missing(rng, signal(rng, 100, 6, 2))
     X[:, 3] = np.where(np.isnan(X[:, 3]), np.nan, 7.0)
     yield "a constant column", X, 2
-    X = with_gaps(rng, signal(rng, 100, 6, 2))
+    X = with_missing(rng, signal(rng, 100, 6, 2))
     X[1:, 2] = np.nan
     X[0, 2] = 1.0
     yield "a column with one seen cell", X, 2
     X = signal(rng, 100, 4, 2)
-    yield "every column twice", with_gaps(rng, np.hstack([X, X])), 2
-    yield "no noise, right rank", with_gaps(rng, signal(rng, 100, 10, 2, 0.0)), 2
-    yield "no noise, rank too large", with_gaps(rng, signal(rng, 100, 10, 2, 0.0)), 4
-    yield "nine tenths missing, rank too large", with_gaps(rng, signal(rng, 300, 20, 2), 0.9), 10
-    yield "as many components as columns", with_gaps(rng, signal(rng, 100, 5, 2)), 5
-    yield "one column", with_gaps(rng, signal(rng, 100, 1, 1)), 1
+    yield "every column twice", with_missing(rng, np.hstack([X, X])), 2
+    yield "no noise, right rank", with_missing(rng, signal(rng, 100, 10, 2, 0.0)), 2
+    yield "no noise, rank too large", with_missing(rng, signal(rng, 100, 10, 2, 0.0)), 4
+    yield "nine tenths missing, rank too large", with_missing(rng, signal(rng, 300, 20, 2), 0.9), 10
+    yield "as many components as columns", with_missing(rng, signal(rng, 100, 5, 2)), 5
+    yield "one column", with_missing(rng, signal(rng, 100, 1, 1)), 1
     yield "two rows", np.array([[1.0, np.nan, 3.0], [2.0, 1.0, np.nan]]), 1
     X = signal(rng, 200, 6, 2)
     X[100:, 3:] = np.nan
     X[:100, :3] = np.nan
     yield "columns never seen together", X, 2
-    X = with_gaps(rng, signal(rng, 200, 6, 2))
+    X = with_missing(rng, signal(rng, 200, 6, 2))
     X[5, 2] = 1e12
     yield "an outlier of 1e12", X, 2
-    yield "float32 far from 0", (with_gaps(rng, signal(rng, 200, 6, 2)) + 1e4).astype(np.float32), 2
-    yield "rare counts", with_gaps(rng, rng.poisson(0.05, size=(300, 12)) * 1.0), 3
+    yield (
+        "float32 far from 0",
+        (with_missing(rng, signal(rng, 200, 6, 2)) + 1e4).astype(np.float32),
+        2,
+    )
+    yield "rare counts", with_missing(rng, rng.poisson(0.05, size=(300, 12)) * 1.0), 3
 
 
 @pytest.mark.parametrize(("name", "X", "q"), [pytest.param(*t, id=t[0]) for t in tables()])
@@ -68,13 +72,13 @@ def test_ugly_tables_are_fitted_and_filled(make, name, X, q):
         filled, sd = model.impute(X, return_std=True)
         outputs = [model.transform(X), filled, sd, model.score_samples(X), model.reconstruct(X)]
     assert all(np.isfinite(output).all() for output in outputs)
-    seen = ~np.isnan(X)
-    np.testing.assert_array_equal(filled[seen], X[seen])
+    observed = ~np.isnan(X)
+    np.testing.assert_array_equal(filled[observed], X[observed])
     objective = model.trace_.objective
     # The fit adds up densities of standardised columns; the Jacobian comes off at the end.
     sd = np.nanstd(X.astype(np.float64), axis=0)
-    jacobian = float(np.sum(seen, axis=0) @ np.abs(np.log(np.where(sd > 0, sd, 1.0))))
-    slack = 1e-9 * np.maximum(np.abs(objective[:-1]) + jacobian, seen.sum())
+    jacobian = float(np.sum(observed, axis=0) @ np.abs(np.log(np.where(sd > 0, sd, 1.0))))
+    slack = 1e-9 * np.maximum(np.abs(objective[:-1]) + jacobian, observed.sum())
     assert np.all(np.diff(objective) >= -slack)
 
 
@@ -119,7 +123,7 @@ def test_no_d_by_d_matrix_is_formed_by_em():
     import tracemalloc
 
     rng = np.random.default_rng(2)
-    X = with_gaps(rng, signal(rng, 12, 30_000, 1), 0.1)
+    X = with_missing(rng, signal(rng, 12, 30_000, 1), 0.1)
     tracemalloc.start()
     model = eg.PPCA(2, max_iter=5, tol=1e-2).fit(X)
     model.impute(X)

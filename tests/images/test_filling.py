@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from eigengap.images import denoise_image, inpaint_image
-from eigengap.images.gaussians import GappyPatches, Gaussian
+from eigengap.images.gaussians import Gaussian, IncompletePatches
 from eigengap.images.impulses import WildEntriesWarning
 from eigengap.images.painting import _carried
 from eigengap.images.trials import _scale, thickness, togetherness
@@ -30,8 +30,10 @@ def mosaic(h=48, w=48, seed=0):
 
 def coverage(image, mask, **options):
     restored = inpaint_image(image, mask, random_state=0, **options)
-    gaps = np.broadcast_to(mask.reshape(mask.shape + (1,) * (image.ndim - mask.ndim)), image.shape)
-    return np.mean(np.abs(restored.image - image)[gaps] <= 1.96 * restored.sd[gaps])
+    missing = np.broadcast_to(
+        mask.reshape(mask.shape + (1,) * (image.ndim - mask.ndim)), image.shape
+    )
+    return np.mean(np.abs(restored.image - image)[missing] <= 1.96 * restored.sd[missing])
 
 
 # Laws ---------------------------------------------------------------------------------------
@@ -41,13 +43,13 @@ def test_doubt_is_carried_as_the_dense_gain_says():
     rng = np.random.default_rng(0)
     A = rng.normal(size=(7, 7))
     one = Gaussian(0.0, rng.normal(size=7), A @ A.T + np.eye(7))
-    seen = np.array([[True, True, False, True, False, False, True]])
-    doubt = np.where(seen, [[0.0, 2.0, 9.0, 0.5, 9.0, 9.0, 0.0]], 0.0)
-    o = seen[0]
+    observed = np.array([[True, True, False, True, False, False, True]])
+    doubt = np.where(observed, [[0.0, 2.0, 9.0, 0.5, 9.0, 9.0, 0.0]], 0.0)
+    o = observed[0]
     gain = one.C[:, o] @ np.linalg.inv(one.C[np.ix_(o, o)])
-    found = _carried(doubt, seen, np.ones((1, 1)), [one], 0.0)
+    found = _carried(doubt, observed, np.ones((1, 1)), [one], 0.0)
     np.testing.assert_allclose(found[0], gain @ doubt[0, o], atol=1e-10)
-    assert isinstance(GappyPatches.of(np.where(seen, 1.0, np.nan)), GappyPatches)
+    assert isinstance(IncompletePatches.of(np.where(observed, 1.0, np.nan)), IncompletePatches)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.8])
@@ -62,7 +64,7 @@ def test_how_much_channels_go_together_is_told_by_the_mask(share):
     assert togetherness(alone[..., :1]) == togetherness(np.zeros((4, 4, 3), bool)) == 0.0
 
 
-def test_how_thick_gaps_are_is_told_by_the_mask():
+def test_how_thick_missing_are_is_told_by_the_mask():
     rng = np.random.default_rng(0)
     for share in (0.1, 0.8):
         assert thickness(rng.random((100, 100, 1)) < share) == (1, 1)
@@ -79,7 +81,7 @@ def test_how_thick_gaps_are_is_told_by_the_mask():
     assert thickness(np.zeros((4, 4, 1), bool)) == thickness(np.ones((4, 4, 1), bool)) == (1, 1)
 
 
-def test_intervals_of_smooth_fields_hold_where_judges_are_easier_than_gaps():
+def test_intervals_of_smooth_fields_hold_where_judges_are_easier_than_missing():
     y, x = np.mgrid[:40, :40]
     image = 100 + 40 * np.sin(x / 5.0) + y
     rows, side, hole = np.zeros((3, 40, 40), bool)
@@ -162,7 +164,7 @@ def test_patches_of_small_pictures_are_smaller():
     assert inpaint_image(image[:3, :3], random_state=0).patch == 2
 
 
-def test_what_is_equal_says_so_only_if_enough_of_it_was_seen():
+def test_what_is_equal_says_so_only_if_enough_of_it_was_observed():
     image = np.full((20, 20), 7.0)
     mask = np.ones(image.shape, bool)
     mask[:2, :10] = False

@@ -80,8 +80,8 @@ def test_pillow_sees_the_upper_byte_of_deep_colour(tmp_path, suffix, channels):
     if (suffix, channels) == ("tif", 2):  # a kind that Pillow cannot read at all
         return
     with PIL.open(tmp_path / f"a.{suffix}") as opened:
-        seen = np.asarray(opened.convert("LA") if channels == 2 else opened)
-    np.testing.assert_array_equal(seen, given >> 8)
+        observed = np.asarray(opened.convert("LA") if channels == 2 else opened)
+    np.testing.assert_array_equal(observed, given >> 8)
 
 
 def pieces_of(plane, rows, tile):
@@ -131,10 +131,10 @@ def by_another_hand(
     start = after + len(values)
     directory = struct.pack(order + ("Q" if big else "H"), len(fields)) + entries
     length = len(directory) + inside
-    following = [start + k * length for k in range(1, pages)] + [0]
+    updated = [start + k * length for k in range(1, pages)] + [0]
     head = {"<": b"II", ">": b"MM"}[order] + struct.pack(order + "H", 43 if big else 42)
     head += struct.pack(order + "HHQ", 8, 0, start) if big else struct.pack(order + "I", start)
-    ends = [directory + struct.pack(order + place, one) for one in following]
+    ends = [directory + struct.pack(order + place, one) for one in updated]
     return head + b"".join(pieces) + values + b"".join(ends)
 
 
@@ -256,8 +256,8 @@ def test_colours_multiplied_by_opacity_are_divided_by_it(tmp_path, dtype, channe
     top = 1.0 if dtype == "float32" else np.iinfo(dtype).max
     colours = np.abs(picture("float64", channels)) % 1.0
     opacity = np.linspace(0.2, 1.0, 13 * 17).reshape(13, 17, 1)
-    seen = np.concatenate([colours[..., :-1], opacity], axis=2)
-    stored = np.concatenate([seen[..., :-1] * opacity, opacity], axis=2) * top
+    observed = np.concatenate([colours[..., :-1], opacity], axis=2)
+    stored = np.concatenate([observed[..., :-1] * opacity, opacity], axis=2) * top
     stored = (stored if top == 1.0 else np.rint(stored)).astype(dtype)
     stored[0, 0] = 0
     tags = {262: [2 if channels == 4 else 1], 338: [1]}
@@ -267,7 +267,7 @@ def test_colours_multiplied_by_opacity_are_divided_by_it(tmp_path, dtype, channe
     np.testing.assert_array_equal(again[..., -1], stored[..., -1])
     assert not again[0, 0].any()
     rounding = 1e-6 if top == 1.0 else 1.0 / 0.2 + 0.5  # of the colour and of the opacity
-    error = again.astype(float) - seen * top
+    error = again.astype(float) - observed * top
     assert np.abs(error.reshape(-1, channels)[1:]).max() <= rounding
 
 
@@ -341,7 +341,7 @@ def test_deep_ppm_keeps_its_depth(tmp_path, kind, most):
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
-def test_one_colour_of_a_png_may_be_seen_through(tmp_path, dtype, channels):
+def test_one_colour_of_a_png_may_be_observed_through(tmp_path, dtype, channels):
     given = picture(dtype, channels)
     write_image(tmp_path / "a.png", given)
     data = (tmp_path / "a.png").read_bytes()
@@ -352,8 +352,8 @@ def test_one_colour_of_a_png_may_be_seen_through(tmp_path, dtype, channels):
     assert again.dtype == given.dtype
     deep = given.reshape(13, 17, channels)
     np.testing.assert_array_equal(again[..., :-1], deep)
-    seen = (deep != deep[2, 3]).any(axis=2)
-    np.testing.assert_array_equal(again[..., -1], seen * np.iinfo(dtype).max)
+    observed = (deep != deep[2, 3]).any(axis=2)
+    np.testing.assert_array_equal(again[..., -1], observed * np.iinfo(dtype).max)
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.tif"])

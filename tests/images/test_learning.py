@@ -10,7 +10,13 @@ from scipy.stats import multivariate_normal
 
 from eigengap.images.arguments import settings
 from eigengap.images.filling import _known, fill
-from eigengap.images.gaussians import GappyPatches, Gaussian, energies, moments, responsibilities
+from eigengap.images.gaussians import (
+    Gaussian,
+    IncompletePatches,
+    energies,
+    moments,
+    responsibilities,
+)
 from eigengap.images.learning import Recipe, _eta, _stepped, _updated, fit_gaussians
 from eigengap.images.painting import Known
 from eigengap.images.trials import _scale, tried
@@ -19,12 +25,12 @@ D = 4
 
 
 @pytest.fixture
-def patches() -> GappyPatches:
+def patches() -> IncompletePatches:
     """300 rows of 4 correlated entries about (1, 2, 3, 4), of which 40 % are unseen."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, D)) @ rng.normal(size=(D, D)) + np.arange(1.0, D + 1)
     rows[rng.random(rows.shape) < 0.4] = np.nan
-    return GappyPatches.of(rows)
+    return IncompletePatches.of(rows)
 
 
 def gaussians() -> list[Gaussian]:
@@ -36,10 +42,10 @@ def gaussians() -> list[Gaussian]:
     return found
 
 
-def dense_step(patches: GappyPatches, resp, one: Gaussian, sigma2: float):
+def dense_step(patches: IncompletePatches, resp, one: Gaussian, sigma2: float):
     """Mean and covariance of the M-step of EM, row by row (Ghahramani and Jordan 1994)."""
     means, covs = [], []
-    for x, o in zip(patches.values, patches.seen, strict=True):
+    for x, o in zip(patches.values, patches.observed, strict=True):
         gain = one.C[:, o] @ np.linalg.inv(one.C[np.ix_(o, o)] + sigma2 * np.eye(o.sum()))
         means.append(one.mu + gain @ (x[o] - one.mu[o]))
         covs.append(one.C - gain @ one.C[o])
@@ -53,7 +59,7 @@ def dense_step(patches: GappyPatches, resp, one: Gaussian, sigma2: float):
 def test_responsibilities_are_bayes_rule(patches, sigma2) -> None:
     joint = np.empty((len(patches), 3))
     for k, one in enumerate(gaussians()):
-        for i, (x, o) in enumerate(zip(patches.values, patches.seen, strict=True)):
+        for i, (x, o) in enumerate(zip(patches.values, patches.observed, strict=True)):
             cov = one.C[np.ix_(o, o)] + sigma2 * np.eye(o.sum())
             density = multivariate_normal(one.mu[o], cov).pdf(x[o]) if o.any() else 1.0
             joint[i, k] = np.exp(one.log_weight) * density
@@ -80,7 +86,7 @@ def test_steps_go_further_by_the_share_that_is_missing(patches) -> None:
     """And with nu patches of a shape, scaled to the size of the component."""
     one = replace(gaussians()[0], log_weight=0.0)
     mean, C = dense_step(patches, np.ones(len(patches)), one, 0.0)
-    eta = 1.0 + float(np.mean(~patches.seen))
+    eta = 1.0 + float(np.mean(~patches.observed))
     assert _eta(patches) == pytest.approx(eta)
     shape = gaussians()[1].C
     n, nu = len(patches), D / 2.0
@@ -95,7 +101,7 @@ def test_covariances_of_patches_in_a_plane_stay_regular() -> None:
     rng = np.random.default_rng(3)
     rows = np.outer(rng.normal(size=400), np.ones(D))
     one = Gaussian(0.0, np.zeros(D), np.eye(D))
-    complete = GappyPatches.of(rows)
+    complete = IncompletePatches.of(rows)
     sums = moments(complete, np.ones(400), one, 0.0)
     found = _updated(one, sums, np.eye(D), 0.0, 400, None, 1.0)
     lam = np.linalg.eigvalsh(found.C)
@@ -121,8 +127,8 @@ def test_judges_are_kept_from_learning() -> None:
     known = Known(values, np.zeros(values.shape), 0.0)
     told = []
 
-    def learn(seen):
-        told.append(seen)
+    def learn(observed):
+        told.append(observed)
         return [Gaussian(0.0, np.zeros(16), np.eye(16))]
 
     tried(known, learn, how())
@@ -136,12 +142,12 @@ def test_noise_of_the_judges_is_not_an_error_of_what_is_filled() -> None:
     """A field known far better than any of its noisy entries: deviations are those of the field."""
     rng = np.random.default_rng(0)
     noisy = field() + rng.normal(0.0, 0.5, (48, 48, 1))
-    gaps = rng.random(noisy.shape) < 0.3
-    filled = fill(np.where(gaps, np.nan, noisy), how(), 0.5)
-    error = np.abs(filled.values - field())[gaps]
+    missing = rng.random(noisy.shape) < 0.3
+    filled = fill(np.where(missing, np.nan, noisy), how(), 0.5)
+    error = np.abs(filled.values - field())[missing]
     assert 1.0 <= filled.scale < 1.5
-    assert np.median(filled.sd[gaps]) < 0.45 < 0.5
-    assert np.mean(error <= 1.96 * filled.sd[gaps]) > 0.9
+    assert np.median(filled.sd[missing]) < 0.45 < 0.5
+    assert np.mean(error <= 1.96 * filled.sd[missing]) > 0.9
 
 
 @pytest.mark.parametrize(("n", "rank"), [(20, 20), (39, 38), (40, 39), (100, 96)])

@@ -56,7 +56,7 @@ def test_a_hot_pixel_stays_and_harms_no_other(hot):
     assert rms(restored.image[rest], clean[rest]) < 1.1 * rms(good.image, clean)
 
 
-def test_hot_entries_of_a_picture_with_opacity_and_gaps():
+def test_hot_entries_of_a_picture_with_opacity_and_missing():
     clean = np.stack([scene(24, 28)] * 3 + [np.full((24, 28), 128.0)], axis=2)
     image = noisy(clean, 10)
     image[..., 3] = 128.0

@@ -8,8 +8,8 @@ import pytest
 from eigengap.compiled import subsets
 from eigengap.images.filling import out_of_reach
 from eigengap.images.gaussians import (
-    GappyPatches,
     Gaussian,
+    IncompletePatches,
     conditional,
     energies,
     moments,
@@ -56,16 +56,16 @@ def test_half_and_double_size():
     assert halved(plane)[1, 2, 0] == 7.0
 
 
-def test_pull_push_fills_everything_and_keeps_what_was_seen():
+def test_pull_push_fills_everything_and_keeps_what_was_observed():
     rng = np.random.default_rng(1)
     picture = rng.normal(size=(13, 10, 2))
-    gappy = np.where(rng.random(picture.shape) < 0.9, np.nan, picture)
-    filled = pull_push(gappy)
-    seen = ~np.isnan(gappy)
+    incomplete = np.where(rng.random(picture.shape) < 0.9, np.nan, picture)
+    filled = pull_push(incomplete)
+    observed = ~np.isnan(incomplete)
     assert np.isfinite(filled).all()
-    np.testing.assert_array_equal(filled[seen], picture[seen])
-    assert filled.max() <= gappy[seen].max()
-    assert filled.min() >= gappy[seen].min()
+    np.testing.assert_array_equal(filled[observed], picture[observed])
+    assert filled.max() <= incomplete[observed].max()
+    assert filled.min() >= incomplete[observed].min()
 
 
 def test_what_no_patch_sees():
@@ -85,7 +85,7 @@ def test_what_no_patch_sees():
 
 
 @pytest.fixture
-def gappy_rows():
+def incomplete_rows():
     rng = np.random.default_rng(3)
     d = 9
     F = rng.normal(size=(d, 20))
@@ -98,9 +98,9 @@ def gappy_rows():
 
 
 @pytest.mark.parametrize("sigma2", [0.0, 0.3])
-def test_conditioning_is_the_textbooks(gappy_rows, sigma2):
-    X, one = gappy_rows
-    patches = GappyPatches.of(X)
+def test_conditioning_is_the_textbooks(incomplete_rows, sigma2):
+    X, one = incomplete_rows
+    patches = IncompletePatches.of(X)
     found = conditional(patches, one, sigma2)
     energy = energies(patches, [one], sigma2)[:, 0]
     A = one.C + sigma2 * np.eye(9)

@@ -147,10 +147,10 @@ def test_opacity_that_a_masked_array_hides_is_as_it_was():
     some[3, 3] = some[5, 7, 3] = np.ma.masked
     picture = as_picture(some, None, None)
     assert picture.missing.sum() == 3
-    back = picture.restored(np.zeros(picture.shape), keep_seen=True)
+    back = picture.restored(np.zeros(picture.shape), keep_observed=True)
     np.testing.assert_array_equal(back[..., 3], image[..., 3])
-    seen = ~picture.missing
-    np.testing.assert_array_equal(back[..., :3][seen], image[..., :3][seen])
+    observed = ~picture.missing
+    np.testing.assert_array_equal(back[..., :3][observed], image[..., :3][observed])
 
 
 @pytest.mark.parametrize("seed", [-1, "x", 1.5, True], ids=str)
@@ -243,7 +243,7 @@ def one(k):
     ],
     ids=["none", "few", "most"],
 )
-def test_the_colour_of_gaps_is_told(share, caption, monkeypatch):
+def test_the_colour_of_missing_is_told(share, caption, monkeypatch):
     drawn = []
     monkeypatch.setattr(
         "eigengap.images.files.comparing.side_by_side", lambda panels: drawn.extend(panels)
@@ -266,7 +266,7 @@ def test_pictures_of_any_unit_are_shown(unit):
     assert (shown.min(), shown.max()) == (0, 255)
 
 
-def test_gaps_in_what_is_taken_for_opacity_are_not_passed_over() -> None:
+def test_missing_in_what_is_taken_for_opacity_are_not_passed_over() -> None:
     rng = np.random.default_rng(0)
     y, x = np.mgrid[:30, :30]
     two = np.dstack([np.sin(x / 5) + y / 30, np.cos(y / 7)]) + rng.normal(0, 0.1, (30, 30, 2))
@@ -279,14 +279,14 @@ def test_gaps_in_what_is_taken_for_opacity_are_not_passed_over() -> None:
     left = inpaint_image(two, opacity=True, random_state=0)
     assert left.n_missing == 9
     np.testing.assert_array_equal(np.isnan(left.sd[..., 1]), np.isnan(two[..., 1]))
-    seen = np.nan_to_num(two)
-    mask = np.zeros(seen.shape, bool)
+    observed = np.nan_to_num(two)
+    mask = np.zeros(observed.shape, bool)
     mask[3:5, 3:5, 1] = True
     with pytest.raises(ValueError, match=r"4 entries of it are missing"):
-        inpaint_image(seen, mask, random_state=0)
+        inpaint_image(observed, mask, random_state=0)
     mask[3:5, 3:5] = True  # whole pixels: opacity is known there, and stays
-    whole = inpaint_image(seen, mask, random_state=0)
-    np.testing.assert_array_equal(whole.image[..., 1], seen[..., 1])
+    whole = inpaint_image(observed, mask, random_state=0)
+    np.testing.assert_array_equal(whole.image[..., 1], observed[..., 1])
 
 
 def test_a_restored_picture_is_used_like_an_array() -> None:

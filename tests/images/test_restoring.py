@@ -35,7 +35,7 @@ FAST = {"patch": 4, "n_mixture": 3, "random_state": 0}
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32", "float64"])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_seen_entries_stay_and_type_and_shape_are_kept(dtype, channels):
+def test_observed_entries_stay_and_type_and_shape_are_kept(dtype, channels):
     unit = {"uint8": 1.0, "uint16": 200.0}.get(dtype, 1 / 255)
     image = (scene(32, 32, channels) * unit).astype(dtype)
     mask = hidden(image.shape)
@@ -111,7 +111,7 @@ def test_a_wide_hole_is_filled_sensibly_and_its_middle_is_least_certain():
     assert sd[32, 32] > 2 * np.median(sd[20, 18:46])
 
 
-def test_one_seen_pixel_is_enough():
+def test_one_observed_pixel_is_enough():
     image = np.full((12, 12), np.nan)
     image[3, 4], image[8, 8] = 10.0, 20.0
     restored = inpaint_image(image, **FAST)
@@ -119,7 +119,7 @@ def test_one_seen_pixel_is_enough():
     assert restored.image[3, 4] == 10.0
 
 
-def test_noise_is_removed_from_seen_entries_where_it_is_asked_for():
+def test_noise_is_removed_from_observed_entries_where_it_is_asked_for():
     clean, mask = scene(24, 28), hidden((24, 28, 3), 0.3)
     noisy = clean + np.random.default_rng(1).normal(0, 12, clean.shape)
     exact = inpaint_image(noisy, mask, **FAST)

@@ -52,7 +52,7 @@ def test_noise_far_stronger_than_the_picture_ends_no_fit(sigma, n_mixture) -> No
     assert restored.image.std() < picture.std()
 
 
-def test_a_hot_pixel_between_gaps_is_found_whichever_way_they_lie() -> None:
+def test_a_hot_pixel_between_missing_is_found_whichever_way_they_lie() -> None:
     hot = scene(noise=2.0)
     hot[20, 20] = 1e6
     mask = np.zeros(hot.shape, bool)
@@ -60,10 +60,10 @@ def test_a_hot_pixel_between_gaps_is_found_whichever_way_they_lie() -> None:
     lonely = np.zeros(hot.shape, bool)
     lonely[19:22, 19:22] = True
     lonely[20, 20] = False
-    for picture, gaps in ((hot, mask), (hot.T, mask.T), (hot, lonely)):
+    for picture, missing in ((hot, mask), (hot.T, mask.T), (hot, lonely)):
         with pytest.warns(WildEntriesWarning, match="row 20, column 20"):
-            restored = inpaint_image(picture, gaps, patch=4, random_state=0)
-        assert np.abs(restored.image[gaps]).max() < 300.0
+            restored = inpaint_image(picture, missing, patch=4, random_state=0)
+        assert np.abs(restored.image[missing]).max() < 300.0
         assert restored.image[20, 20] == 1e6
 
 

@@ -30,12 +30,12 @@ def X():
 
 
 @pytest.fixture(scope="module")
-def gappy(X):
+def incomplete(X):
     return np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X)
 
 
-def test_transform_is_fit_transform(X, gappy):
-    for rows in (X, gappy):
+def test_transform_is_fit_transform(X, incomplete):
+    for rows in (X, incomplete):
         model = Autoencoder(2, **SMALL)
         assert np.array_equal(model.fit_transform(rows), model.transform(rows))
         assert np.array_equal(
@@ -43,11 +43,11 @@ def test_transform_is_fit_transform(X, gappy):
         )
 
 
-def test_the_same_seed_gives_the_same_numbers(gappy):
-    a, b = (Autoencoder(2, denoising=0.2, **SMALL).fit(gappy) for _ in range(2))
+def test_the_same_seed_gives_the_same_numbers(incomplete):
+    a, b = (Autoencoder(2, denoising=0.2, **SMALL).fit(incomplete) for _ in range(2))
     assert np.array_equal(a.model_.theta, b.model_.theta)
     assert np.array_equal(a.trace_.objective, b.trace_.objective)
-    other = Autoencoder(2, denoising=0.2, **{**SMALL, "random_state": 1}).fit(gappy)
+    other = Autoencoder(2, denoising=0.2, **{**SMALL, "random_state": 1}).fit(incomplete)
     assert not np.array_equal(a.model_.theta, other.model_.theta)
 
 
@@ -58,11 +58,11 @@ def test_codes_are_white_and_in_order(X):
     assert_allclose(np.cov(Z.T, bias=True), np.eye(2), atol=1e-9)
 
 
-def test_units_and_offsets_of_columns_do_not_matter(gappy):
+def test_units_and_offsets_of_columns_do_not_matter(incomplete):
     """scale=True: the standardised table is the same."""
     unit, offset = np.array([1e-3, 1.0, 50.0, 1e4]), np.array([0.0, -7.0, 3.0, 1e3])
-    a, b = (Autoencoder(2, **SMALL).fit(rows) for rows in (gappy, gappy * unit + offset))
-    assert_allclose(b.transform(gappy * unit + offset), a.transform(gappy), atol=1e-5)
+    a, b = (Autoencoder(2, **SMALL).fit(rows) for rows in (incomplete, incomplete * unit + offset))
+    assert_allclose(b.transform(incomplete * unit + offset), a.transform(incomplete), atol=1e-5)
     assert_allclose(b.noise_std_, a.noise_std_ * unit, rtol=1e-5)
 
 
@@ -131,7 +131,7 @@ def test_every_row_is_used_once_a_pass(X, rows):
     source = as_source(X, block_rows=rows)
     held = HeldOut.of(len(X), 0.1, 0)
     blocks = TrainingBlocks.of(source, Standard.of(source, scale=True), held)
-    seen = []
+    observed = []
 
     class Count:
         def merge(self, other):
@@ -140,13 +140,13 @@ def test_every_row_is_used_once_a_pass(X, rows):
     def of(block):
         for at, weight in shuffled_batches(block, 16, (0, 2, 5)):
             assert len(at) == 16
-            seen.extend(block.x[at[weight > 0]].tolist())
+            observed.extend(block.x[at[weight > 0]].tolist())
         return Count()
 
     blocks.reduce(of)
     expected = ((X - X.mean(axis=0)) / X.std(axis=0))[~held.among(next(iter(_blocks(X))))]
-    assert len(seen) == 180
-    assert_allclose(sorted(seen), sorted(expected.tolist()))
+    assert len(observed) == 180
+    assert_allclose(sorted(observed), sorted(expected.tolist()))
 
 
 def test_held_out_rows_do_not_depend_on_blocks(X):
@@ -204,8 +204,8 @@ def test_float32_in_float32_out(X):
     assert_allclose(model.transform(rows), double.transform(rows.astype(np.float64)), atol=1e-4)
 
 
-def test_frames_come_back_as_frames(gappy):
-    frame = pd.DataFrame(gappy, columns=list("abcd"), index=np.arange(200) + 5)
+def test_frames_come_back_as_frames(incomplete):
+    frame = pd.DataFrame(incomplete, columns=list("abcd"), index=np.arange(200) + 5)
     model = Autoencoder(2, **SMALL).fit(frame)
     assert list(model.get_feature_names_out()) == ["autoencoder0", "autoencoder1"]
     filled, sd = model.impute(frame, return_std=True)
@@ -238,10 +238,10 @@ except MissingExtraError as error:
 """
 
 
-def test_a_fitted_model_needs_no_jax(gappy, tmp_path):
-    model = Autoencoder(2, **SMALL).fit(gappy)
+def test_a_fitted_model_needs_no_jax(incomplete, tmp_path):
+    model = Autoencoder(2, **SMALL).fit(incomplete)
     path = tmp_path / "model.pickle"
-    path.write_bytes(pickle.dumps((model, gappy, model.transform(gappy))))
+    path.write_bytes(pickle.dumps((model, incomplete, model.transform(incomplete))))
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_JAX, str(path)], capture_output=True, text=True, check=False
     )
@@ -288,8 +288,8 @@ def _raw_fit(X, model):
 
     with double_precision():
         fit = _Fit(as_source(X), 2, model._options())
-        seen = []
+        observed = []
         finished = fit._finished
-        fit._finished = lambda theta: seen.append(fit.network(theta)) or finished(theta)
+        fit._finished = lambda theta: observed.append(fit.network(theta)) or finished(theta)
         found = fit.run()
-    return SimpleNamespace(raw=seen[0], network=found.network)
+    return SimpleNamespace(raw=observed[0], network=found.network)

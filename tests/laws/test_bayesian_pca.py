@@ -11,29 +11,29 @@ from eigengap.estimators._base import NoiseFloorWarning
 from eigengap.estimators.bayesian_pca import BayesianPCA
 
 
-def table(n=80, d=10, q=3, gaps=0.2, noise=0.5, seed=0):
+def table(n=80, d=10, q=3, missing=0.2, noise=0.5, seed=0):
     rng = np.random.default_rng(seed)
     W = rng.normal(size=(d, q)) * np.linspace(2.0, 1.0, q)
     truth = rng.normal(size=(n, q)) @ W.T + 3 * rng.normal(size=d)
     truth += noise * rng.normal(size=(n, d))
-    return truth, np.where(rng.random((n, d)) < gaps, np.nan, truth)
+    return truth, np.where(rng.random((n, d)) < missing, np.nan, truth)
 
 
-def bishop(gaps=0.0, seed=0):
+def bishop(missing=0.0, seed=0):
     """300 x 10, three directions of standard deviation 1 among seven of 0.5, turned."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(300, 10)) * np.where(np.arange(10) < 3, 1.0, 0.5)
     X = X @ np.linalg.qr(rng.normal(size=(10, 10)))[0]
-    return np.where(rng.random(X.shape) < gaps, np.nan, X)
+    return np.where(rng.random(X.shape) < missing, np.nan, X)
 
 
 # The number of components --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gaps", [0.0, 0.1])
+@pytest.mark.parametrize("missing", [0.0, 0.1])
 @pytest.mark.parametrize("seed", range(6))
-def test_bishops_example_keeps_three(gaps, seed):
-    model = BayesianPCA().fit(bishop(gaps, seed))
+def test_bishops_example_keeps_three(missing, seed):
+    model = BayesianPCA().fit(bishop(missing, seed))
     assert model.n_components_ == 3
     assert model.noise_variance_ == pytest.approx(0.25, rel=0.1)
 
@@ -49,7 +49,7 @@ def test_superfluous_components_change_nothing(n_components):
 
 
 def test_more_components_than_the_first_few_are_found():
-    _, X = table(n=400, d=40, q=20, gaps=0.1)
+    _, X = table(n=400, d=40, q=20, missing=0.1)
     assert BayesianPCA().fit(X).n_components_ == 20
 
 
@@ -71,10 +71,10 @@ def test_pure_noise_keeps_one_component_that_says_nothing():
 
 
 @pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
-@pytest.mark.parametrize("gaps", [0.0, 0.3])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
 @pytest.mark.parametrize("scale", [False, True])
-def test_bound_never_falls(noise, gaps, scale):
-    _, X = table(gaps=gaps)
+def test_bound_never_falls(noise, missing, scale):
+    _, X = table(missing=missing)
     model = BayesianPCA(noise=noise, scale=scale, tol=1e-8).fit(X)
     trace = model.trace_.objective
     assert len(trace) > 5
@@ -92,11 +92,11 @@ def test_true_model_has_the_higher_bound():
 # With much data ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gaps", [0.0, 0.2])
-def test_with_much_data_it_is_maximum_likelihood(gaps):
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_with_much_data_it_is_maximum_likelihood(missing):
     differences = []
     for n in (200, 5000):
-        _, X = table(n=n, gaps=gaps)
+        _, X = table(n=n, missing=missing)
         ml, bayes = PPCA(3).fit(X), BayesianPCA().fit(X)
         assert bayes.n_components_ == 3
         C = ml.get_covariance()
@@ -112,7 +112,7 @@ def test_on_small_tables_it_predicts_better_than_maximum_likelihood():
     """Held-out density, over several tables, at the true number of components."""
     gain = []
     for seed in range(8):
-        truth, X = table(n=80, d=10, q=4, gaps=0.1, noise=1.0, seed=seed)
+        truth, X = table(n=80, d=10, q=4, missing=0.1, noise=1.0, seed=seed)
         train, test = X[:30], truth[30:]
         gain.append(BayesianPCA().fit(train).score(test) - PPCA(4).fit(train).score(test))
     assert np.mean(gain) > 2 * np.std(gain) / np.sqrt(len(gain))
@@ -187,16 +187,16 @@ def test_a_row_without_cells_is_as_if_absent():
 # Filling gaps --------------------------------------------------------------------------------
 
 
-def test_imputation_leaves_seen_cells_alone():
+def test_imputation_leaves_observed_cells_alone():
     _, X = table()
     model = BayesianPCA().fit(X)
-    seen = ~np.isnan(X)
+    observed = ~np.isnan(X)
     filled, std = model.impute(X, return_std=True)
-    np.testing.assert_array_equal(filled[seen], X[seen])
-    np.testing.assert_array_equal(std == 0, seen)
+    np.testing.assert_array_equal(filled[observed], X[observed])
+    np.testing.assert_array_equal(std == 0, observed)
     np.testing.assert_allclose(filled, model.impute(X))
     for drawn in model.sample_imputations(X, 2, random_state=0):
-        np.testing.assert_array_equal(drawn[seen], X[seen])
+        np.testing.assert_array_equal(drawn[observed], X[observed])
         assert np.all(np.isfinite(drawn))
 
 
@@ -207,12 +207,12 @@ def test_intervals_of_a_small_table_cover():
         rng = np.random.default_rng(seed)
         truth = rng.normal(size=(50, 5)) @ rng.normal(size=(5, 20)) + rng.normal(size=(50, 20))
         X = np.where(rng.random(truth.shape) < 0.2, np.nan, truth)
-        gaps = np.isnan(X)
+        missing = np.isnan(X)
         filled, std = BayesianPCA().fit(X).impute(X, return_std=True)
-        hits += np.sum(np.abs(truth - filled)[gaps] < 1.96 * std[gaps])
+        hits += np.sum(np.abs(truth - filled)[missing] < 1.96 * std[missing])
         mean, variance = PPCA(5).fit(X).model_.conditional(X)
-        plug_in += np.sum(np.abs(truth - mean)[gaps] < 1.96 * np.sqrt(variance[gaps]))
-        cells += np.sum(gaps)
+        plug_in += np.sum(np.abs(truth - mean)[missing] < 1.96 * np.sqrt(variance[missing]))
+        cells += np.sum(missing)
     assert 0.93 < hits / cells < 0.97
     assert plug_in / cells < 0.92
 
@@ -220,10 +220,10 @@ def test_intervals_of_a_small_table_cover():
 def test_multiple_imputations_vary_as_the_intervals_say():
     _, X = table(n=40, d=8, q=2)
     model = BayesianPCA().fit(X)
-    gaps = np.isnan(X)
+    missing = np.isnan(X)
     _, std = model.impute(X, return_std=True)
-    draws = np.array([one[gaps] for one in model.sample_imputations(X, 400, random_state=0)])
-    ratio = draws.std(axis=0) / std[gaps]
+    draws = np.array([one[missing] for one in model.sample_imputations(X, 400, random_state=0)])
+    ratio = draws.std(axis=0) / std[missing]
     assert np.median(ratio) == pytest.approx(1.0, abs=0.05)
 
 

@@ -14,22 +14,22 @@ from eigengap.fitting.optimise.loop import (
     Silent,
     Step,
     Trace,
+    checkpointer_of,
     iterate,
-    keeper_of,
     silenced,
 )
 from eigengap.persistence.checkpoint import (
     Checkpoint,
     CheckpointMismatchError,
     CheckpointWarning,
-    FileKeeper,
+    FileCheckpointer,
 )
 from eigengap.persistence.tensors import CorruptFileError, read_tensors
 from eigengap.sources import as_source
 from eigengap.sources.derived.blocked import BlockedSource
 
 
-def gappy(n=200, d=8, seed=0, q=2, share=0.2):
+def incomplete(n=200, d=8, seed=0, q=2, share=0.2):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, q)) @ rng.normal(size=(q, d)) + 0.5 * rng.normal(size=(n, d))
     X[rng.random(X.shape) < share] = np.nan
@@ -38,24 +38,24 @@ def gappy(n=200, d=8, seed=0, q=2, share=0.2):
 
 def clusters():
     rng = np.random.default_rng(0)
-    return np.vstack([gappy(40, 5, s) + 6 * rng.normal(size=5) for s in range(4)])
+    return np.vstack([incomplete(40, 5, s) + 6 * rng.normal(size=5) for s in range(4)])
 
 
 CASES = {
-    "PPCA": (partial(eg.PPCA, 2), gappy()),
-    "PPCA, scaled": (partial(eg.PPCA, 2, scale=True), gappy()),
-    "PPCA, three starts": (partial(eg.PPCA, 3, n_init=3, random_state=0), gappy(60, 10, 1)),
-    "PPCA, a share of the variance": (partial(eg.PPCA, 0.8), gappy()),
-    "FactorAnalysis": (partial(eg.FactorAnalysis, 2), gappy(60)),
-    "FactorAnalysis, Student": (partial(eg.FactorAnalysis, 1, noise="student"), gappy(60, 5)),
-    "PCA": (partial(eg.PCA, 2), gappy()),
-    "BayesianPCA": (eg.BayesianPCA, gappy(80, 9, 2, 3)),
+    "PPCA": (partial(eg.PPCA, 2), incomplete()),
+    "PPCA, scaled": (partial(eg.PPCA, 2, scale=True), incomplete()),
+    "PPCA, three starts": (partial(eg.PPCA, 3, n_init=3, random_state=0), incomplete(60, 10, 1)),
+    "PPCA, a share of the variance": (partial(eg.PPCA, 0.8), incomplete()),
+    "FactorAnalysis": (partial(eg.FactorAnalysis, 2), incomplete(60)),
+    "FactorAnalysis, Student": (partial(eg.FactorAnalysis, 1, noise="student"), incomplete(60, 5)),
+    "PCA": (partial(eg.PCA, 2), incomplete()),
+    "BayesianPCA": (eg.BayesianPCA, incomplete(80, 9, 2, 3)),
     # Two starts, and moves of which three are given up on the way.
     "MixturePPCA": (partial(eg.MixturePPCA, 3, 1, random_state=0, tol=1e-4), clusters()[:120:2]),
     # More components than the rows bear: some die and are born again.
     "MixturePPCA, deaths": (
         partial(eg.MixturePPCA, 5, 1, random_state=0, n_init=1, tol=1e-3),
-        gappy(20, 3, 3),
+        incomplete(20, 3, 3),
     ),
 }
 SLOW = {
@@ -65,9 +65,9 @@ SLOW = {
     ),
     "MixturePPCA, deaths and moves": (
         partial(eg.MixturePPCA, 6, 2, random_state=1),
-        gappy(40, 4, 3),
+        incomplete(40, 4, 3),
     ),
-    "BayesianPCA, many": (eg.BayesianPCA, gappy(300, 30, 2, 12)),
+    "BayesianPCA, many": (eg.BayesianPCA, incomplete(300, 30, 2, 12)),
 }
 slow = [pytest.param(case, marks=pytest.mark.slow) for case in SLOW]
 
@@ -139,16 +139,16 @@ def test_interrupted_at_any_pass_it_ends_as_if_it_were_not(case, monkeypatch, tm
 def test_interrupted_again_and_again_it_arrives(case, monkeypatch, tmp_path):
     make, X = CASES[case]
     plain = make().fit(X)
-    keep = FileKeeper.keep
+    keep = FileCheckpointer.keep
     steps, notes = [], []
 
-    def four_steps(keeper, *args, **kwargs):
-        keep(keeper, *args, **kwargs)
+    def four_steps(checkpointer, *args, **kwargs):
+        keep(checkpointer, *args, **kwargs)
         steps.append(1)
         if len(steps) % 4 == 0:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(FileKeeper, "keep", four_steps)
+    monkeypatch.setattr(FileCheckpointer, "keep", four_steps)
     for _ in range(1000):
         try:
             model = make(checkpoint=tmp_path / "fit.egck").fit(X)
@@ -162,7 +162,7 @@ def test_interrupted_again_and_again_it_arrives(case, monkeypatch, tmp_path):
 
 def test_more_steps_go_on_from_the_last(tmp_path):
     """What max_iter has ended is not lost: a larger one continues, and ends as it would have."""
-    X, path = gappy(60, 10, 1), tmp_path / "fit.egck"
+    X, path = incomplete(60, 10, 1), tmp_path / "fit.egck"
     make = partial(eg.PPCA, 3, n_init=2, random_state=0, tol=1e-8)
     plain = make().fit(X)
     with pytest.warns(ConvergenceWarning):
@@ -175,7 +175,7 @@ def test_more_steps_go_on_from_the_last(tmp_path):
 
 def test_a_seed_that_was_drawn_is_kept(monkeypatch, tmp_path):
     """random_state=None draws a new one at each fit; one that goes on has that of its beginning."""
-    X, path = gappy(60, 10, 1), tmp_path / "fit.egck"
+    X, path = incomplete(60, 10, 1), tmp_path / "fit.egck"
     seeds = []
     original = eg.PPCA._options
 
@@ -202,30 +202,30 @@ def left(monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         Interrupt(patch).arm(6)
         with pytest.raises(KeyboardInterrupt):
-            eg.PPCA(2, checkpoint=path).fit(gappy())
+            eg.PPCA(2, checkpoint=path).fit(incomplete())
     return path
 
 
 def changed(row, column):
-    X = gappy()
+    X = incomplete()
     X[row, column] += 1.0
     return X
 
 
 def first_observed(row):
-    return int(np.argmax(~np.isnan(gappy()[row])))
+    return int(np.argmax(~np.isnan(incomplete()[row])))
 
 
 @pytest.mark.parametrize(
     ("make", "X", "told"),
     [
-        (partial(eg.PPCA, 3), gappy(), "n_components='2', now '3'"),
-        (partial(eg.PPCA, 2, tol=1e-7), gappy(), "tol='1e-06', now '1e-07'"),
-        (partial(eg.PCA, 2), gappy(), "estimator PPCA, now PCA"),
-        (partial(eg.PPCA, 2), gappy()[:-1], r"rows \(200, now 199\)"),
-        (partial(eg.PPCA, 2), gappy(share=0.3), "seen cells"),
-        (partial(eg.PPCA, 2), 2 * gappy(), "values"),
-        (partial(eg.PPCA, 2), gappy()[::-1], "values"),
+        (partial(eg.PPCA, 3), incomplete(), "n_components='2', now '3'"),
+        (partial(eg.PPCA, 2, tol=1e-7), incomplete(), "tol='1e-06', now '1e-07'"),
+        (partial(eg.PCA, 2), incomplete(), "estimator PPCA, now PCA"),
+        (partial(eg.PPCA, 2), incomplete()[:-1], r"rows \(200, now 199\)"),
+        (partial(eg.PPCA, 2), incomplete(share=0.3), "seen cells"),
+        (partial(eg.PPCA, 2), 2 * incomplete(), "values"),
+        (partial(eg.PPCA, 2), incomplete()[::-1], "values"),
         (partial(eg.PPCA, 2), changed(199, first_observed(199)), "values"),
         (partial(eg.PPCA, 2), changed(101, first_observed(101)), "values"),
     ],
@@ -240,15 +240,17 @@ def test_another_fit_is_refused_and_told(make, X, told, left):
 
 
 def test_what_does_not_matter_may_change(left, capsys):
-    plain = eg.PPCA(2).fit(gappy())
-    assert_same(eg.PPCA(2, checkpoint=str(left), verbose=True, max_iter=500).fit(gappy()), plain)
+    plain = eg.PPCA(2).fit(incomplete())
+    assert_same(
+        eg.PPCA(2, checkpoint=str(left), verbose=True, max_iter=500).fit(incomplete()), plain
+    )
     assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_the_same_table_elsewhere_goes_on(left, tmp_path):
     """A fingerprint does not ask where the data are, nor how they are cut."""
-    np.save(tmp_path / "table.npy", gappy())
-    plain = eg.PPCA(2).fit(gappy())
+    np.save(tmp_path / "table.npy", incomplete())
+    plain = eg.PPCA(2).fit(incomplete())
     model = eg.PPCA(2, checkpoint=left).fit(tmp_path / "table.npy")
     assert not left.exists()
     assert model.log_likelihood_ == pytest.approx(plain.log_likelihood_, rel=1e-12)
@@ -257,7 +259,7 @@ def test_the_same_table_elsewhere_goes_on(left, tmp_path):
 
 def test_a_file_is_read_once_more_for_it(tmp_path):
     """The checksum of all values needs a pass of its own."""
-    np.save(tmp_path / "table.npy", gappy())
+    np.save(tmp_path / "table.npy", incomplete())
     passes = []
     for checkpoint in (None, tmp_path / "fit.egck"):
         source = as_source(tmp_path / "table.npy")
@@ -267,14 +269,14 @@ def test_a_file_is_read_once_more_for_it(tmp_path):
 
 
 def test_the_same_table_in_blocks_goes_on(left):
-    plain = eg.PPCA(2).fit(gappy())
-    model = eg.PPCA(2, checkpoint=left).fit(as_source(gappy(), block_rows=17))
+    plain = eg.PPCA(2).fit(incomplete())
+    model = eg.PPCA(2, checkpoint=left).fit(as_source(incomplete(), block_rows=17))
     assert not left.exists()
     assert model.log_likelihood_ == pytest.approx(plain.log_likelihood_, rel=1e-12)
 
 
 def test_known_noise_of_cells_is_part_of_the_data(monkeypatch, tmp_path):
-    X, path = gappy(), tmp_path / "fit.egck"
+    X, path = incomplete(), tmp_path / "fit.egck"
     sd = np.full(X.shape, 0.3)
     interrupt = Interrupt(monkeypatch)
     interrupt.arm(8)
@@ -292,28 +294,28 @@ def test_a_damaged_checkpoint_is_refused(left):
     data[-9] ^= 1
     left.write_bytes(bytes(data))
     with pytest.raises(CorruptFileError, match="Give another path"):
-        eg.PPCA(2, checkpoint=left).fit(gappy())
+        eg.PPCA(2, checkpoint=left).fit(incomplete())
 
 
 def test_a_fit_without_steps_leaves_and_removes_nothing(tmp_path):
     """The closed form has nothing to keep; nor is a file that another fit put there ours."""
-    X, path = np.nan_to_num(gappy()), tmp_path / "fit.egck"
+    X, path = np.nan_to_num(incomplete()), tmp_path / "fit.egck"
     eg.PPCA(2, checkpoint=path).fit(X)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_another_fits_file_is_left_alone(monkeypatch, tmp_path):
     path = tmp_path / "fit.egck"
-    keep, n = FileKeeper.keep, []
+    keep, n = FileCheckpointer.keep, []
 
-    def overtaken(keeper, *args, **kwargs):
-        keep(keeper, *args, **kwargs)
+    def overtaken(checkpointer, *args, **kwargs):
+        keep(checkpointer, *args, **kwargs)
         n.append(1)
         if len(n) == 3:
             path.write_bytes(b"of another fit")
 
-    monkeypatch.setattr(FileKeeper, "keep", overtaken)
-    eg.PPCA(2, checkpoint=path).fit(gappy())
+    monkeypatch.setattr(FileCheckpointer, "keep", overtaken)
+    eg.PPCA(2, checkpoint=path).fit(incomplete())
     assert path.read_bytes() == b"of another fit"
 
 
@@ -328,14 +330,14 @@ def test_writing_takes_a_twentieth_of_the_time_at_most(monkeypatch, tmp_path):
         now[0] += 2.0
         written.append(now[0])
 
-    monkeypatch.setattr(module.FileKeeper, "_write", slow)
-    keeper = FileKeeper(Checkpoint(tmp_path / "fit.egck", every=5.0), {})
+    monkeypatch.setattr(module.FileCheckpointer, "_write", slow)
+    checkpointer = FileCheckpointer(Checkpoint(tmp_path / "fit.egck", every=5.0), {})
 
     def step(state):
         now[0] += 1.0
         return Step(state, 0.0, 1.0, done=False)
 
-    iterate(step, {"x": np.zeros(1)}, max_iter=400, watch=Silent(keeper))
+    iterate(step, {"x": np.zeros(1)}, max_iter=400, watch=Silent(checkpointer))
     assert written[0] == pytest.approx(7.0)
     assert np.all(np.diff(written) >= 40.0)
     assert len(written) > 8
@@ -343,16 +345,16 @@ def test_writing_takes_a_twentieth_of_the_time_at_most(monkeypatch, tmp_path):
 
 def test_every_step_is_written_where_every_is_0(tmp_path):
     path = tmp_path / "fit.egck"
-    keeper = FileKeeper.open(Checkpoint(path, every=0.0), {})
-    seen = []
+    checkpointer = FileCheckpointer.open(Checkpoint(path, every=0.0), {})
+    observed = []
 
     def step(state):
         if path.exists():
-            seen.append(float(read_tensors(path, kind="checkpoint")[0]["0.state.x"]))
+            observed.append(float(read_tensors(path, kind="checkpoint")[0]["0.state.x"]))
         return Step({"x": state["x"] + 1.0}, 0.0, 1.0, done=False)
 
-    iterate(step, {"x": np.array(0.0)}, max_iter=5, watch=Silent(keeper))
-    assert seen == [1.0, 2.0, 3.0, 4.0]
+    iterate(step, {"x": np.array(0.0)}, max_iter=5, watch=Silent(checkpointer))
+    assert observed == [1.0, 2.0, 3.0, 4.0]
 
 
 # The loop by itself ------------------------------------------------------------------------
@@ -377,25 +379,27 @@ def halving(state):
     return Step({"x": x, "memory": x}, float(-x), float(x), done=bool(x < 1e-3))
 
 
-def test_the_loop_tells_its_keeper_every_step_and_at_the_end_only_the_outcome():
-    keeper = Memory()
+def test_the_loop_tells_its_checkpointer_every_step_and_at_the_end_only_the_outcome():
+    checkpointer = Memory()
     state, trace, done = iterate(
-        halving, {"x": np.array(1.0)}, max_iter=50, watch=Silent(keeper), outcome=["x"]
+        halving, {"x": np.array(1.0)}, max_iter=50, watch=Silent(checkpointer), outcome=["x"]
     )
     assert done
-    assert [count for _, count, _ in keeper.kept] == list(range(1, len(trace) + 1))
-    assert [set(state) for state, _, _ in keeper.kept[:-1]] == [{"x", "memory"}] * (len(trace) - 1)
-    assert keeper.kept[-1] == ({"x": state["x"]}, len(trace), True)
+    assert [count for _, count, _ in checkpointer.kept] == list(range(1, len(trace) + 1))
+    assert [set(state) for state, _, _ in checkpointer.kept[:-1]] == [{"x", "memory"}] * (
+        len(trace) - 1
+    )
+    assert checkpointer.kept[-1] == ({"x": state["x"]}, len(trace), True)
 
 
-def test_a_watch_sees_again_what_was_seen_before():
+def test_a_watch_sees_again_what_was_observed_before():
     from eigengap.fitting.optimise.loop import Left
 
     whole = []
     iterate(halving, {"x": np.array(1.0)}, max_iter=50, watch=whole.append)
 
     class Line(list):
-        keeper = Memory(
+        checkpointer = Memory(
             Left(
                 {"x": np.array(0.25)},
                 Trace(np.array([-0.5, -0.25]), np.array([0.5, 0.25]), np.array([7.0, 8.0])),
@@ -414,31 +418,31 @@ def test_a_watch_sees_again_what_was_seen_before():
 
 
 def test_what_only_compares_is_kept_in_silence():
-    keeper = Memory()
+    checkpointer = Memory()
     told = []
 
     class Loud:
         def __init__(self):
-            self.keeper = keeper
+            self.checkpointer = checkpointer
 
         def __call__(self, progress: Progress):
             told.append(progress)
 
     quiet = silenced(Loud())
-    assert keeper_of(quiet) is keeper
+    assert checkpointer_of(quiet) is checkpointer
     iterate(halving, {"x": np.array(1.0)}, max_iter=3, watch=quiet)
     assert told == []
-    assert len(keeper.kept) == 3
+    assert len(checkpointer.kept) == 3
     assert silenced(told.append) is None
     assert silenced(None) is None
 
 
 def test_a_run_of_another_shape_is_begun_anew(tmp_path):
     path = tmp_path / "fit.egck"
-    first = FileKeeper.open(Checkpoint(path, every=0.0), {"estimator": "A", "version": "1"})
+    first = FileCheckpointer.open(Checkpoint(path, every=0.0), {"estimator": "A", "version": "1"})
     first.identity |= {"parameters": {}, "data": {}}
     iterate(halving, {"x": np.array(1.0)}, max_iter=3, watch=Silent(first))
-    again = FileKeeper.open(Checkpoint(path), first.identity)
+    again = FileCheckpointer.open(Checkpoint(path), first.identity)
     with pytest.warns(CheckpointWarning, match="fitted anew"):
         _, trace, _ = iterate(
             lambda state: Step(state, 0.0, 0.0, done=True),
@@ -463,7 +467,7 @@ def test_clone_and_set_params(given):
 
 def test_what_is_no_path_is_refused():
     with pytest.raises(ValueError, match="checkpoint"):
-        eg.PPCA(2, checkpoint=3).fit(gappy())
+        eg.PPCA(2, checkpoint=3).fit(incomplete())
     with pytest.raises(ValueError, match="every"):
         Checkpoint("fit.egck", every=-1.0)
     with pytest.raises(TypeError, match="path"):
@@ -480,4 +484,4 @@ def test_the_file_holds_no_pickle_and_others_can_read_it(left):
     assert header["identity"]["estimator"] == "PPCA"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        eg.PPCA(2, checkpoint=left).fit(gappy())
+        eg.PPCA(2, checkpoint=left).fit(incomplete())

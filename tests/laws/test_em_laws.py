@@ -33,7 +33,7 @@ seeds = st.integers(0, 2**32 - 1)
 TIGHT = EMOptions(tol=1e-10, max_iter=5000)
 
 
-def gappy(rng, n=80, d=6, q=2, missing=0.25, noise=0.5):
+def incomplete(rng, n=80, d=6, q=2, missing=0.25, noise=0.5):
     model = LinearGaussian(
         W=rng.normal(size=(d, q)) * 2, mu=rng.normal(size=d) * 3, psi=np.full(d, noise)
     )
@@ -64,7 +64,7 @@ def assert_same(a, b, rtol=1e-11):
 @settings(max_examples=25, deadline=None)
 def test_any_partition_gives_the_same_statistic(seed, cuts):
     rng = np.random.default_rng(seed)
-    X = gappy(rng)
+    X = incomplete(rng)
     at = np.sort(rng.choice(np.arange(1, len(X)), cuts, replace=False))
     parts = [statistic(part) for part in np.split(X, at)]
     merged = parts[0]
@@ -77,10 +77,10 @@ def test_any_partition_gives_the_same_statistic(seed, cuts):
 @settings(max_examples=25, deadline=None)
 def test_merge_is_associative_and_order_does_not_matter(seed):
     rng = np.random.default_rng(seed)
-    a, b, c = (statistic(gappy(rng, n=20)) for _ in range(3))
+    a, b, c = (statistic(incomplete(rng, n=20)) for _ in range(3))
     assert_same(a.merge(b).merge(c), a.merge(b.merge(c)))
     assert_same(a.merge(b), b.merge(a))
-    X = gappy(rng)
+    X = incomplete(rng)
     assert_same(statistic(X), statistic(X[rng.permutation(len(X))]))
 
 
@@ -88,7 +88,7 @@ def test_merge_is_associative_and_order_does_not_matter(seed):
 @settings(max_examples=25, deadline=None)
 def test_weights_are_repetitions(seed):
     rng = np.random.default_rng(seed)
-    X = gappy(rng, n=40)
+    X = incomplete(rng, n=40)
     times = rng.integers(0, 4, len(X))
     times[0] = 1
     assert_same(statistic(X, weight=times.astype(float)), statistic(np.repeat(X, times, axis=0)))
@@ -97,7 +97,7 @@ def test_weights_are_repetitions(seed):
 def test_shared_patterns_and_lone_rows_give_the_same_sums():
     """Complete rows take the shared route only where there are many of them."""
     rng = np.random.default_rng(0)
-    X = gappy(rng, n=3000, d=40, q=2, missing=0.02)
+    X = incomplete(rng, n=3000, d=40, q=2, missing=0.02)
     X[::2] = np.where(np.isnan(X[::2]), 0.0, X[::2])
     rows = prepare_rows(X, None, np.zeros(40), None, 2)
     assert 0 < rows.n_lone < len(X)  # both routes are taken
@@ -112,7 +112,7 @@ def test_shared_patterns_and_lone_rows_give_the_same_sums():
 
 def test_sparse_route_equals_the_dense_one():
     rng = np.random.default_rng(1)
-    X = gappy(rng, n=400, d=200, q=2, missing=0.98)
+    X = incomplete(rng, n=400, d=200, q=2, missing=0.98)
     X[:, 0] = rng.normal(size=400)
     rows = prepare_rows(X, None, np.zeros(200), None, 2)
     assert not isinstance(rows.R, np.ndarray)  # few enough cells for the sparse products
@@ -121,19 +121,19 @@ def test_sparse_route_equals_the_dense_one():
     model = LinearGaussian(W=c.W, mu=c.delta, psi=c.psi)
     expected = sum(dense.log_likelihood(X, model.mu, model.covariance()))
     np.testing.assert_allclose(sparse.log_likelihood, expected, rtol=1e-11)
-    seen = ~np.isnan(X)
+    observed = ~np.isnan(X)
     z, cov = dense.posterior(X, c.W, c.delta, c.psi)
     second = cov + z[:, :, None] * z[:, None, :]
-    np.testing.assert_allclose(sparse.A[0], seen.T @ second[:, 0, 0], rtol=1e-10)
-    np.testing.assert_allclose(sparse.A[1], seen.T @ second[:, 1, 0], rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(sparse.B[:2].T, np.where(seen, X, 0).T @ z, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(sparse.A[0], observed.T @ second[:, 0, 0], rtol=1e-10)
+    np.testing.assert_allclose(sparse.A[1], observed.T @ second[:, 1, 0], rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(sparse.B[:2].T, np.where(observed, X, 0).T @ z, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("noise", [0.5, 1e-7])
 def test_the_expected_log_likelihood_is_the_dense_one(noise):
     """Also where residuals must be formed because r^T r - z^T P z would cancel."""
     rng = np.random.default_rng(2)
-    X = gappy(rng, n=50, noise=noise)
+    X = incomplete(rng, n=50, noise=noise)
     W, mu, psi = rng.normal(size=(6, 2)), np.nanmean(X, axis=0), np.full(6, noise)
     rows = prepare_rows(X, None, mu, None, 2)
     got = Expected.of(rows, Coefficients.of(W, np.zeros(6), psi)).log_likelihood
@@ -150,7 +150,7 @@ def test_the_expected_log_likelihood_is_the_dense_one(noise):
 def test_likelihood_never_falls_and_ends_where_the_gradient_is_zero(noise, seed):
     """002 Eqs. 18 and 19 at the optimum, by a dense gradient: not only a small step."""
     rng = np.random.default_rng(seed)
-    X = gappy(rng, n=150, d=5, q=1)
+    X = incomplete(rng, n=150, d=5, q=1)
     fit = fit_by_em(as_source(X), 1, noise, options=TIGHT)
     objective = fit.trace.objective
     slack = 1e-9 * max(abs(objective[-1]), np.isfinite(X).sum())
@@ -173,7 +173,7 @@ def test_likelihood_never_falls_and_ends_where_the_gradient_is_zero(noise, seed)
 @settings(max_examples=8, deadline=None)
 def test_blocks_do_not_matter(seed):
     rng = np.random.default_rng(seed)
-    X = gappy(rng)
+    X = incomplete(rng)
     whole = fit_by_em(as_source(X), 2, "isotropic", options=TIGHT).model
     for rows in (1, 7, 33):
         cut = fit_by_em(as_source(X, block_rows=rows), 2, "isotropic", options=TIGHT).model
@@ -185,7 +185,7 @@ def test_blocks_do_not_matter(seed):
 @settings(max_examples=8, deadline=None)
 def test_ppca_is_covariant_under_shift_scale_and_order(seed):
     rng = np.random.default_rng(seed)
-    X = gappy(rng)
+    X = incomplete(rng)
     model = fit_by_em(as_source(X), 2, "isotropic", options=TIGHT).model
     shift, order = rng.normal(size=6) * 100, rng.permutation(6)
     moved = fit_by_em(as_source(X[:, order] * 1e3 + shift), 2, "isotropic", options=TIGHT).model
@@ -199,7 +199,7 @@ def test_ppca_is_covariant_under_shift_scale_and_order(seed):
 def test_factor_analysis_is_covariant_under_column_rescaling(seed):
     """002 section 3.3: FA under componentwise rescaling, as PPCA is under rotation."""
     rng = np.random.default_rng(seed)
-    X = gappy(rng, n=150)
+    X = incomplete(rng, n=150)
     model = fit_by_em(as_source(X), 1, "diagonal", options=TIGHT).model
     scale = np.exp(rng.normal(size=6) * 3)
     scaled = fit_by_em(as_source(X * scale), 1, "diagonal", options=TIGHT).model
@@ -207,10 +207,10 @@ def test_factor_analysis_is_covariant_under_column_rescaling(seed):
     np.testing.assert_allclose(scaled.covariance() / C, 1.0, atol=1e-5)
 
 
-def test_a_row_without_any_seen_cell_changes_nothing():
+def test_a_row_without_any_observed_cell_changes_nothing():
     """T22."""
     rng = np.random.default_rng(3)
-    X = gappy(rng)
+    X = incomplete(rng)
     without = fit_by_em(as_source(X), 2, "isotropic", options=TIGHT)
     blank = np.vstack([X[:40], np.full((1, 6), np.nan), X[40:]])
     fit = fit_by_em(as_source(blank), 2, "isotropic", options=TIGHT)
@@ -221,10 +221,10 @@ def test_a_row_without_any_seen_cell_changes_nothing():
     np.testing.assert_allclose(posterior.cov[0], np.eye(2), atol=1e-15)
 
 
-def test_one_seen_cell_leaves_more_doubt():
+def test_one_observed_cell_leaves_more_doubt():
     """T23."""
     rng = np.random.default_rng(4)
-    X = gappy(rng)
+    X = incomplete(rng)
     X[5] = np.nan
     X[5, 2] = 1.0
     fit = fit_by_em(as_source(X), 2, "isotropic", options=TIGHT)
@@ -240,7 +240,7 @@ def test_one_seen_cell_leaves_more_doubt():
 def test_saddles_are_left(start, missing):
     """T27; 002 section 3.2: W = 0 and non-principal eigenvectors are stationary but no maxima."""
     rng = np.random.default_rng(5)
-    X = gappy(rng, n=300, missing=missing)
+    X = incomplete(rng, n=300, missing=missing)
     best = fit_by_em(as_source(X), 2, "isotropic", options=TIGHT)
     if start == "zero":
         W = np.zeros((6, 2))
@@ -261,7 +261,7 @@ def test_saddles_are_left(start, missing):
 
 def test_more_starts_are_never_worse():
     rng = np.random.default_rng(6)
-    X = gappy(rng, n=60, d=8, q=3, missing=0.5)
+    X = incomplete(rng, n=60, d=8, q=3, missing=0.5)
     one = fit_by_em(as_source(X), 3, "isotropic", options=EMOptions(tol=1e-8))
     many = fit_by_em(as_source(X), 3, "isotropic", options=EMOptions(tol=1e-8, n_init=5))
     assert many.log_likelihood >= one.log_likelihood - 1e-6
@@ -280,7 +280,7 @@ def test_exact_low_rank_data_are_completed():
 def test_prior_on_the_loadings_is_a_map_estimate():
     """003's M-step (sum E[zz^T] + sigma2 I): the gradient of ln p(X | W) - |W|^2 / 2 is zero."""
     rng = np.random.default_rng(8)
-    X = gappy(rng, n=40)
+    X = incomplete(rng, n=40)
     fit = fit_by_em(as_source(X), 2, "isotropic", loading_precision=1.0, options=TIGHT)
     m = fit.model
     by_W, by_mu, by_psi = dense.gradient(X, m.W, m.mu, m.psi)
@@ -293,7 +293,7 @@ def test_prior_on_the_loadings_is_a_map_estimate():
 
 def test_given_noise_and_mean_are_kept():
     rng = np.random.default_rng(9)
-    X = gappy(rng)
+    X = incomplete(rng)
     fit = fit_by_em(as_source(X), 2, "isotropic", noise_variance=0.7, fit_mean=False, options=TIGHT)
     np.testing.assert_allclose(fit.model.psi, 0.7, rtol=1e-12)
     np.testing.assert_array_equal(fit.model.mu, 0.0)
@@ -354,7 +354,7 @@ def test_the_gradient_is_that_of_the_objective(how, noise):
     given = {"student": None, "loading_precision": 0.0, "fit_mean": True, "noise_variance": None}
     given |= GRADIENTS[how]
     rng = np.random.default_rng(0)
-    X = gappy(rng, n=40, d=5)
+    X = incomplete(rng, n=40, d=5)
     sd = rng.uniform(0.1, 0.5, X.shape) if given.pop("cell_sd", False) else None
     source = as_source(X, cell_sd=sd)
     asked = _Asked(noise=noise, **given)
@@ -375,7 +375,7 @@ def test_the_gradient_is_that_of_the_objective(how, noise):
 @pytest.mark.parametrize("ard", [False, True])
 def test_the_gradient_of_a_mixture_is_that_of_the_objective(noise, shared, ard):
     rng = np.random.default_rng(0)
-    source = as_source(gappy(rng, n=40, d=5))
+    source = as_source(incomplete(rng, n=40, d=5))
     problem = MixtureProblem.of(source, source.reduce(ColumnMoments.of), 2, noise, shared)
     ranks = (2, 1)
     size = len(problem._bounds(ranks).lower)

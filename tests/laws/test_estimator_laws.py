@@ -46,17 +46,17 @@ def assert_same_density(got, expected, rtol=1e-6):
 @every
 @given(seed=seeds)
 @settings(max_examples=5, deadline=None)
-def test_imputation_leaves_seen_cells_alone(kind, seed):
+def test_imputation_leaves_observed_cells_alone(kind, seed):
     rng = np.random.default_rng(seed)
     X = table(rng, missing=0.3)
-    seen = ~np.isnan(X)
+    observed = ~np.isnan(X)
     model = kind(n_components=2, scale=bool(seed % 2)).fit(X)
     filled, std = model.impute(X, return_std=True)
     for out in (filled, model.impute(X), next(model.sample_imputations(X, 1, random_state=0))):
-        assert_array_equal(out[seen].view(np.int64), X[seen].view(np.int64))  # bit for bit
+        assert_array_equal(out[observed].view(np.int64), X[observed].view(np.int64))  # bit for bit
         assert np.isfinite(out).all()
-    assert_array_equal(std[seen], 0.0)
-    assert np.all(std[~seen] > 0)
+    assert_array_equal(std[observed], 0.0)
+    assert np.all(std[~observed] > 0)
 
 
 @every
@@ -69,24 +69,24 @@ def test_imputation_is_the_conditional_gaussian(kind):
     mean, covs = dense.conditional(X, model.mean_, model.get_covariance())
     assert_allclose(filled, mean, rtol=1e-9, atol=1e-9)
     for i, cov in enumerate(covs):
-        gaps = np.isnan(X[i])
-        assert_allclose(variance[i, gaps], np.diag(cov), rtol=1e-8)
-        assert np.all(std[i, gaps] > np.sqrt(np.diag(cov)))
-        assert np.all(std[i, gaps] < 1.3 * np.sqrt(np.diag(cov)))
+        missing = np.isnan(X[i])
+        assert_allclose(variance[i, missing], np.diag(cov), rtol=1e-8)
+        assert np.all(std[i, missing] > np.sqrt(np.diag(cov)))
+        assert np.all(std[i, missing] < 1.3 * np.sqrt(np.diag(cov)))
 
 
 @every
-def test_draws_of_the_gaps_have_their_mean_and_spread(kind):
+def test_draws_of_the_missing_have_their_mean_and_spread(kind):
     X = table(np.random.default_rng(1), n=300, missing=0.3)
     model = kind(n_components=2).fit(X)
     filled, std = model.impute(X, return_std=True)
     m = 400
     draws = np.array(list(model.sample_imputations(X, m, random_state=0)))
-    gaps = np.isnan(X)
-    standard = (draws.mean(axis=0) - filled)[gaps] / std[gaps] * np.sqrt(m)
+    missing = np.isnan(X)
+    standard = (draws.mean(axis=0) - filled)[missing] / std[missing] * np.sqrt(m)
     assert abs(standard.mean()) < 0.3
     assert 0.8 < standard.std() < 1.2  # were the draws not around the mean, this would be larger
-    assert_allclose(draws.std(axis=0)[gaps].mean(), std[gaps].mean(), rtol=0.02)
+    assert_allclose(draws.std(axis=0)[missing].mean(), std[missing].mean(), rtol=0.02)
 
 
 # Weights -----------------------------------------------------------------------------------
@@ -346,10 +346,10 @@ def test_scaling_is_standardising_by_hand(kind, missing):
 @every
 def test_a_code_for_missing_values_is_nan(kind, code):
     X = table(np.random.default_rng(12), missing=0.2)
-    gaps = np.isnan(X)
-    coded = np.where(gaps, -999.0, X)
+    missing = np.isnan(X)
+    coded = np.where(missing, -999.0, X)
     if isinstance(code, list):
-        coded[np.flatnonzero(gaps[:, 0])[::2], 0] = 1e6
+        coded[np.flatnonzero(missing[:, 0])[::2], 0] = 1e6
     expected = kind(n_components=2).fit(X)
     got = kind(n_components=2, missing_values=code).fit(coded)
     assert_array_equal(got.get_covariance(), expected.get_covariance())
@@ -464,7 +464,7 @@ def test_score_is_the_dense_gaussian(kind):
 
 
 @pytest.mark.parametrize("rotation", [None, "varimax", "oblimin"])
-def test_unseen_latents_are_at_their_expected_value(rotation):
+def test_missing_latents_are_at_their_expected_value(rotation):
     X = table(np.random.default_rng(20), missing=0.0)
     for model in (PCA(2).fit(X), PPCA(2).fit(X), FactorAnalysis(2, rotation=rotation).fit(X)):
         Z = model.transform(X)[:5]

@@ -16,10 +16,10 @@ import eigengap as eg
 from eigengap.persistence.model_file import load, save
 from eigengap.runtime.warnings import silence
 
-FULL, GAPPY = table(), table(gaps=0.15)
+FULL, INCOMPLETE = table(), table(missing=0.15)
 TABLES = {
     "complete": FULL,
-    "missing": GAPPY,
+    "missing": INCOMPLETE,
     "float32": FULL.astype(np.float32),
     "integers": (10 * FULL).astype(int),
     "constant": np.where(np.arange(5) == 2, 1.0, FULL),
@@ -82,7 +82,9 @@ def options() -> Iterator[tuple[str, Fit]]:
             f"Isomap {algorithm} {near}",
             lambda a=algorithm, h=how: eg.Isomap(neighbors_algorithm=a, **h).fit(FULL),
         )
-    for method, X in product(("zca", "cholesky", "zca-cor", "normalise", "centre"), (FULL, GAPPY)):
+    for method, X in product(
+        ("zca", "cholesky", "zca-cor", "normalise", "centre"), (FULL, INCOMPLETE)
+    ):
         yield f"Whitener {method}", lambda m=method, X=X: eg.Whitener(method=m).fit(X)
     for affinity in ("rbf", "precomputed"):
         X = np.exp(-distances()) if affinity == "precomputed" else FULL

@@ -30,7 +30,7 @@ def sheet(n=40, seed=0, noise=0.05):
     return X + noise * rng.normal(size=X.shape)
 
 
-def with_gaps(X, share=0.1, seed=1):
+def with_missing(X, share=0.1, seed=1):
     X = X.copy()
     X[np.random.default_rng(seed).random(X.shape) < share] = np.nan
     return X
@@ -47,8 +47,8 @@ def fitted(request):
 
 
 @pytest.fixture(scope="module", params=METHODS)
-def gappy(request):
-    X = with_gaps(sheet())
+def incomplete(request):
+    X = with_missing(sheet())
     return GPLVM(**METHODS[request.param]).fit(X), X
 
 
@@ -172,8 +172,8 @@ def test_every_kernel_fits_and_predicts(kernel):
 # Latents of rows ----------------------------------------------------------------------------
 
 
-def test_rows_of_the_fit_have_their_own_latents(gappy):
-    model, X = gappy
+def test_rows_of_the_fit_have_their_own_latents(incomplete):
+    model, X = incomplete
     np.testing.assert_allclose(model.transform(X), model.embedding_, atol=1e-12)
     np.testing.assert_allclose(model.transform(X[5:9]), model.embedding_[5:9], atol=1e-12)
     np.testing.assert_array_equal(GPLVM(**METHODS[model.method_]).fit_transform(X),
@@ -203,17 +203,17 @@ def test_rows_near_those_of_the_fit_have_latents_near_theirs(fitted):
     assert np.quantile(np.abs(near - model.embedding_), 0.9) < 0.3
 
 
-def test_every_row_is_by_itself(gappy):
+def test_every_row_is_by_itself(incomplete):
     """Latents of new rows do not depend on the others that come with them."""
-    model, _ = gappy
-    new = with_gaps(sheet(9, seed=5), seed=6)
+    model, _ = incomplete
+    new = with_missing(sheet(9, seed=5), seed=6)
     together = model.transform(new)
     apart = np.vstack([model.transform(new[i : i + 1]) for i in range(9)])
     np.testing.assert_allclose(apart, together, atol=1e-6)
 
 
-def test_a_row_without_any_seen_cell_is_at_the_prior(gappy):
-    model, _ = gappy
+def test_a_row_without_any_observed_cell_is_at_the_prior(incomplete):
+    model, _ = incomplete
     post = model.posterior(np.full((2, 5), np.nan))
     np.testing.assert_allclose(post.mean, 0.0, atol=1e-6)
     np.testing.assert_allclose(post.cov, np.broadcast_to(np.eye(2), (2, 2, 2)), atol=1e-5)
@@ -269,45 +269,45 @@ def test_attributes_of_the_other_method_say_what_to_take(fitted):
 # Back to data -------------------------------------------------------------------------------
 
 
-def test_imputing_leaves_seen_cells_alone(gappy):
-    model, X = gappy
+def test_imputing_leaves_observed_cells_alone(incomplete):
+    model, X = incomplete
     filled, std = model.impute(X, return_std=True)
-    seen = ~np.isnan(X)
-    np.testing.assert_array_equal(filled[seen], X[seen])
-    np.testing.assert_array_equal(std[seen], 0.0)
+    observed = ~np.isnan(X)
+    np.testing.assert_array_equal(filled[observed], X[observed])
+    np.testing.assert_array_equal(std[observed], 0.0)
     assert np.all(np.isfinite(filled))
-    assert np.all(std[~seen] >= np.sqrt(model.noise_variance_) * 0.999)
+    assert np.all(std[~observed] >= np.sqrt(model.noise_variance_) * 0.999)
     np.testing.assert_array_equal(model.impute(X), filled)
 
 
 @pytest.mark.parametrize("method", ["exact", pytest.param("bayesian", marks=pytest.mark.slow)])
-def test_intervals_cover_however_little_was_seen(method):
+def test_intervals_cover_however_little_was_observed(method):
     """95 % intervals of hidden cells of new rows of a curve, with 1 to 4 of 5 cells seen."""
     t = np.random.default_rng(0).uniform(-1.5, 1.5, 260)
     X = np.column_stack([np.sin(2 * t), np.cos(2 * t), t, t**2, np.exp(t) / 2])
     X += 0.05 * np.random.default_rng(1).normal(size=X.shape)
     model = GPLVM(1, method=method, n_inducing=15, max_iter=400, tol=1e-5).fit(X[:60])
     truth, rng = X[60:], np.random.default_rng(2)
-    for seen in (1, 2, 4):
+    for observed in (1, 2, 4):
         hidden = truth.copy()
         for row in hidden:
-            row[rng.permutation(5)[seen:]] = np.nan
+            row[rng.permutation(5)[observed:]] = np.nan
         filled, std = model.impute(hidden, return_std=True)
-        gaps = np.isnan(hidden)
+        missing = np.isnan(hidden)
         # One table: over several the means are those of docs/gplvm.md.
-        covered = np.mean(np.abs(filled - truth)[gaps] < 1.96 * std[gaps])
-        assert covered > 0.87, (seen, covered)
+        covered = np.mean(np.abs(filled - truth)[missing] < 1.96 * std[missing])
+        assert covered > 0.87, (observed, covered)
 
 
 @pytest.mark.slow
 def test_imputing_knows_of_curves():
     """Hidden cells of a curved sheet, nearer than by linear PPCA with as many dimensions."""
     truth = sheet(80, noise=0.03)
-    X = with_gaps(truth, 0.15)
-    gaps = np.isnan(X)
+    X = with_missing(truth, 0.15)
+    missing = np.isnan(X)
     model = GPLVM(2, method="bayesian", n_inducing=20, max_iter=300).fit(X)
-    ours = np.sqrt(np.mean((model.impute(X) - truth)[gaps] ** 2))
-    linear = np.sqrt(np.mean((eigengap.PPCA(2).fit(X).impute(X) - truth)[gaps] ** 2))
+    ours = np.sqrt(np.mean((model.impute(X) - truth)[missing] ** 2))
+    linear = np.sqrt(np.mean((eigengap.PPCA(2).fit(X).impute(X) - truth)[missing] ** 2))
     assert ours < 0.75 * linear
 
 
@@ -321,8 +321,8 @@ def test_rows_come_back_from_their_latents(fitted):
     assert np.all(far[1] > std.max())
 
 
-def test_frames_come_back_as_frames(gappy):
-    model, X = gappy
+def test_frames_come_back_as_frames(incomplete):
+    model, X = incomplete
     frame = pd.DataFrame(X, columns=list("abcde"), index=range(10, 50))
     refit = GPLVM(**METHODS[model.method_]).fit(frame)
     filled = refit.impute(frame)
@@ -340,7 +340,7 @@ def test_float32_gives_float32():
     assert model.embedding_.dtype == np.float64
 
 
-def test_a_row_without_any_seen_cell_changes_nothing():
+def test_a_row_without_any_observed_cell_changes_nothing():
     X = sheet()
     with_empty = np.insert(X, 7, np.nan, axis=0)
     alone, joined = GPLVM(**EXACT).fit(X), GPLVM(**EXACT).fit(with_empty)

@@ -176,7 +176,7 @@ def test_the_density_of_complete_rows_is_not_asked():
     assert_allclose(both[:5], ica.transform(X[:5]), atol=1e-10)
 
 
-def test_gaps_fill_by_the_conditional_mean():
+def test_missing_fill_by_the_conditional_mean():
     X = wide(noise=0.05)
     X[::3, 2] = np.nan
     ica = ICA(4).fit(X)

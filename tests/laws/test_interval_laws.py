@@ -102,9 +102,9 @@ def test_a_weight_is_a_repeated_row(missing):
 
 def test_counts_are_a_resample():
     rng = np.random.default_rng(3)
-    seen = rng.random((60, 4)) < 0.9
+    observed = rng.random((60, 4)) < 0.9
     weight = rng.integers(0, 3, size=60).astype(float)
-    drawn = np.array([resampled(seen, weight, rng) for _ in range(2000)])
+    drawn = np.array([resampled(observed, weight, rng) for _ in range(2000)])
     np.testing.assert_allclose(drawn.sum(axis=1), weight.sum())
     assert np.all(drawn[:, weight == 0] == 0)
     np.testing.assert_allclose(drawn.mean(axis=0), weight, atol=6 * np.sqrt(2 / 2000))
@@ -170,7 +170,7 @@ def test_what_cannot_be_is_said(estimator, X, keywords, words):
         confidence_intervals(estimator, X, **keywords)
 
 
-def test_a_column_seen_once_cannot_be_resampled():
+def test_a_column_observed_once_cannot_be_resampled():
     X = table(30)
     X[1:, 4] = np.nan
     with pytest.raises(ValueError, match="Column 4 has 1 seen cell"):

@@ -222,25 +222,25 @@ def test_names_frames_sparse_rows_and_pipelines(isomap):
     assert piped.transform(X[:3]).shape == (3, 2)
 
 
-def test_gaps_are_filled_and_new_rows_with_gaps_find_their_place():
+def test_missing_are_filled_and_new_rows_with_missing_find_their_place():
     rng = np.random.default_rng(0)
     t = rng.random((300, 2))
     X = np.column_stack([t, t.sum(axis=1), t[:, 0] - t[:, 1], np.sin(t[:, 0])])
     X += 1e-4 * rng.normal(size=X.shape)
     whole = Isomap(n_neighbors=12).fit(X)
-    gappy = X.copy()
-    gappy[rng.random(X.shape) < 0.05] = np.nan
-    found = Isomap(n_neighbors=12).fit(gappy)
+    incomplete = X.copy()
+    incomplete[rng.random(X.shape) < 0.05] = np.nan
+    found = Isomap(n_neighbors=12).fit(incomplete)
     r = np.corrcoef(distances(found).ravel(), distances(whole).ravel())[0, 1]
     assert r > 0.999
-    np.testing.assert_allclose(found.transform(gappy), found.embedding_, atol=1e-6)
+    np.testing.assert_allclose(found.transform(incomplete), found.embedding_, atol=1e-6)
     new = X[:20].copy()
     new[:, 2] = np.nan
     near = np.linalg.norm(whole.transform(new) - whole.embedding_[:20], axis=1)
     assert np.median(near) < 0.02 * distances(whole).max()
 
 
-def test_gaps_left_out_by_the_metric(isomap):
+def test_missing_left_out_by_the_metric(isomap):
     rng = np.random.default_rng(0)
     X = np.column_stack([roll(200), roll(200)])
     X[rng.random(X.shape) < 0.05] = np.nan

@@ -193,7 +193,7 @@ def test_float32_in_float32_out(roll):
 # Gaps and duplicates ------------------------------------------------------------------------
 
 
-def test_a_few_gaps_move_little():
+def test_a_few_missing_move_little():
     rng = np.random.default_rng(0)
     t = np.sort(rng.uniform(0, 1, size=300))
     X = np.column_stack([np.cos(3 * t), np.sin(3 * t), t, 2 * t, 1 - t, t - 1])
@@ -210,7 +210,7 @@ def test_a_few_gaps_move_little():
     np.testing.assert_allclose(model.transform(holes), filled, atol=1e-8)
 
 
-def test_new_rows_may_have_gaps_where_fitted_ones_had_none(roll):
+def test_new_rows_may_have_missing_where_fitted_ones_had_none(roll):
     new = roll[:5].copy()
     new[0, 1] = np.nan
     for options in ({"n_neighbors": 8}, {"affinity": "rbf"}):

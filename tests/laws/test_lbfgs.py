@@ -15,13 +15,13 @@ def rosenbrock(x):
 
 
 def test_a_curved_valley():
-    seen = []
+    observed = []
     found = minimise(
-        rosenbrock, np.array([-1.2, 1.0]), gradient=1e-8, change=0.0, watch=seen.append
+        rosenbrock, np.array([-1.2, 1.0]), gradient=1e-8, change=0.0, watch=observed.append
     )
     np.testing.assert_allclose(found.x, 1.0, rtol=1e-7)
     assert found.converged
-    assert found.n_iter == len(seen) == len(found.trace.objective)
+    assert found.n_iter == len(observed) == len(found.trace.objective)
     assert np.all(np.diff(found.trace.objective) <= 0)
     assert found.trace.change[-1] <= 1e-8
     assert found.trace.change[-1] == np.max(np.abs(found.gradient))

@@ -46,7 +46,7 @@ def test_rotating_the_latents_changes_nothing_but_the_latents(seed):
 
 @given(seeds)
 @settings(max_examples=40, deadline=None)
-def test_marginal_of_marginal_and_gaps_are_marginals(seed):
+def test_marginal_of_marginal_and_missing_are_marginals(seed):
     rng = np.random.default_rng(seed)
     model = some_model(rng, d=6, q=2)
     np.testing.assert_array_equal(

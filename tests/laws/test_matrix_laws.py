@@ -235,24 +235,24 @@ def test_auto_finds_the_components_that_stand_out():
 # low_rank with gaps ------------------------------------------------------------------------
 
 
-def test_gaps_hold_the_conditional_mean_of_ppca():
+def test_missing_hold_the_conditional_mean_of_ppca():
     rng = np.random.default_rng(12)
     X, _ = noisy(rng)
-    gaps = np.isnan(X)
+    missing = np.isnan(X)
     found = low_rank(X, 3, center=True, tol=1e-9)
     peer = PPCA(3, tol=1e-9).fit(X)
     filled, std = found.fill(X, return_std=True)
     expected, expected_std = peer.impute(X, return_std=True)
     assert_allclose(filled, expected, atol=1e-6)
     assert_allclose(std, expected_std, atol=1e-6)
-    assert_array_equal(filled[~gaps], X[~gaps])
-    assert_allclose(np.asarray(found)[gaps], filled[gaps], atol=1e-10)
+    assert_array_equal(filled[~missing], X[~missing])
+    assert_allclose(np.asarray(found)[missing], filled[missing], atol=1e-10)
     assert_allclose(np.asarray(found), peer.reconstruct(X), atol=1e-6)
-    assert found.gap_error == pytest.approx(np.sqrt(np.mean(std[gaps] ** 2)), rel=1e-6)
-    seen = ~gaps
-    left = (np.asarray(found) - X)[seen]
+    assert found.gap_error == pytest.approx(np.sqrt(np.mean(std[missing] ** 2)), rel=1e-6)
+    observed = ~missing
+    left = (np.asarray(found) - X)[observed]
     assert found.error == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-9)
-    size = (X - found.mean)[seen]
+    size = (X - found.mean)[observed]
     assert found.relative_error == pytest.approx(np.linalg.norm(left) / np.linalg.norm(size))
 
 
@@ -278,7 +278,7 @@ def test_the_coordinates_minimise_what_the_docstring_says():
         assert_allclose(L[i], model.W @ z, atol=1e-9)
 
 
-def test_expected_and_true_error_of_the_gaps_agree():
+def test_expected_and_true_error_of_the_missing_agree():
     ratio = []
     for seed in range(5):
         X, truth = noisy(np.random.default_rng(seed), n=200, noise=0.5)
@@ -296,7 +296,7 @@ def test_a_matrix_without_noise_is_completed():
     assert_allclose(found.fill(X), truth, atol=1e-3 * np.abs(truth).max())
 
 
-def test_a_share_under_gaps_and_auto():
+def test_a_share_under_missing_and_auto():
     X, _ = noisy(np.random.default_rng(16))
     assert low_rank(X, "auto", center=True).rank == 3
     assert low_rank(X, 0.9, center=True).rank <= 3

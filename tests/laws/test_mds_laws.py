@@ -87,7 +87,7 @@ def test_mahalanobis_is_of_the_fitted_rows():
 
 
 @pytest.mark.parametrize("metric", ["precomputed", "gram"])
-def test_an_absent_point_is_added_and_its_gaps_with_it(metric):
+def test_an_absent_point_is_added_and_its_missing_with_it(metric):
     X = table(12)
     G = cdist(X, X) if metric == "precomputed" else X @ X.T
     w = np.ones(12)
@@ -148,7 +148,7 @@ def test_units_change_nothing_but_the_scale(factor):
     assert other.n_significant_ == one.n_significant_
 
 
-def test_gaps_go_through_the_model():
+def test_missing_go_through_the_model():
     """MDS of rows with gaps is PCA of them: U'(E[x | seen] - mu)."""
     X = table(80) @ np.random.default_rng(3).normal(size=(5, 6))
     X[np.random.default_rng(0).random(X.shape) < 0.15] = np.nan
@@ -162,7 +162,7 @@ def test_gaps_go_through_the_model():
     assert ClassicalMDS("auto").fit(X).n_components_ == eg.PCA("auto").fit(X).n_components_
 
 
-def test_a_new_row_may_have_gaps_where_the_fitted_had_none():
+def test_a_new_row_may_have_missing_where_the_fitted_had_none():
     X = table(80) @ np.random.default_rng(3).normal(size=(5, 6))
     mds, pca = ClassicalMDS(2).fit(X), eg.PCA(2).fit(X)
     new = X[:5].copy()

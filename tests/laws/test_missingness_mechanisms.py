@@ -36,7 +36,7 @@ class Found:
     coverage: float  # of 95 % intervals of the hidden cells
     fill_bias: float  # filled less true, hidden cells
     mean_bias: float  # mean_ of the column less the truth
-    seen_mean_bias: float  # mean of its seen cells less the truth
+    observed_mean_bias: float  # mean of its seen cells less the truth
 
 
 def _hidden(X: np.ndarray, by: str, rng: np.random.Generator) -> np.ndarray:
@@ -72,25 +72,27 @@ def _found(by: str) -> Found:
 
 
 @pytest.mark.parametrize("by", ["MCAR", "MAR"])
-def test_where_gaps_depend_on_seen_cells_intervals_cover_and_nothing_is_biased(by: str) -> None:
+def test_where_missing_depend_on_observed_cells_intervals_cover_and_nothing_is_biased(
+    by: str,
+) -> None:
     found = _found(by)
     assert 0.93 < found.coverage < 0.97
     assert abs(found.fill_bias) < 0.06
     assert abs(found.mean_bias) < 0.06
 
 
-def test_where_gaps_depend_on_another_column_the_mean_of_the_seen_cells_is_wrong() -> None:
-    assert _found("MAR").seen_mean_bias < -0.2
-    assert abs(_found("MCAR").seen_mean_bias) < 0.06
+def test_where_missing_depend_on_another_column_the_mean_of_the_observed_cells_is_wrong() -> None:
+    assert _found("MAR").observed_mean_bias < -0.2
+    assert abs(_found("MCAR").observed_mean_bias) < 0.06
 
 
-def test_where_gaps_depend_on_the_missing_value_fills_are_biased_and_intervals_miss() -> None:
+def test_where_missing_depend_on_the_missing_value_fills_are_biased_and_intervals_miss() -> None:
     found = _found("MNAR")
     assert found.fill_bias < -0.35
     assert found.mean_bias < -0.1
     assert found.coverage < 0.90
 
 
-def test_what_was_not_seen_is_biased_less_the_better_the_seen_cells_foretell_it() -> None:
+def test_what_was_not_observed_is_biased_less_the_better_the_observed_cells_foretell_it() -> None:
     """The only remedy that the data hold: columns that go along with the one that has the gaps."""
-    assert abs(_found("MNAR").mean_bias) < 0.6 * abs(_found("MNAR").seen_mean_bias)
+    assert abs(_found("MNAR").mean_bias) < 0.6 * abs(_found("MNAR").observed_mean_bias)

@@ -350,30 +350,30 @@ def test_blocks_of_any_size_give_the_same_fit():
         np.testing.assert_allclose(a.covariance(), b.covariance(), atol=1e-5)
 
 
-def test_imputing_leaves_seen_cells_alone():
+def test_imputing_leaves_observed_cells_alone():
     X, _ = clusters(15)
     X[7] = np.nan
     model = fitted(X)
-    seen = ~np.isnan(X)
+    observed = ~np.isnan(X)
     filled, std = model.impute(X, return_std=True)
-    np.testing.assert_array_equal(filled[seen], X[seen])
-    assert np.all(std[seen] == 0.0)
-    assert np.all(std[~seen] > 0.0)
+    np.testing.assert_array_equal(filled[observed], X[observed])
+    assert np.all(std[observed] == 0.0)
+    assert np.all(std[~observed] > 0.0)
     assert np.isfinite(filled).all()
     np.testing.assert_allclose(filled[7], model.mean_, rtol=1e-9)  # of an empty row: the mean
     np.testing.assert_allclose(model.predict_proba(X)[7], model.weights_, rtol=1e-9)
     for table in model.sample_imputations(X, 2, random_state=0):
-        np.testing.assert_array_equal(table[seen], X[seen])
+        np.testing.assert_array_equal(table[observed], X[observed])
         assert np.isfinite(table).all()
 
 
 def test_the_standard_deviation_counts_what_is_not_known_of_the_parameters():
     X, _ = clusters(16, n=60)
     model = fitted(X, n_components=1, n_mixture=2)
-    gaps = np.isnan(X)
+    missing = np.isnan(X)
     _, std = model.impute(X, return_std=True)
     plug_in = np.sqrt(model.model_.conditional(X)[1])
-    assert np.all(std[gaps] > plug_in[gaps])
+    assert np.all(std[missing] > plug_in[missing])
 
 
 def test_tables_of_every_type_come_back_as_they_were():

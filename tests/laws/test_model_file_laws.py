@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.base import BaseEstimator, clone
-from tests.model_files import CASES, FULL, GAPPY, SLOW, answers, case, difference, frame, table
+from tests.model_files import CASES, FULL, INCOMPLETE, SLOW, answers, case, difference, frame, table
 
 import eigengap as eg
 from eigengap.models.kernels.functions import Kernel
@@ -96,10 +96,10 @@ def test_a_second_file_of_a_loaded_model_is_the_first(name, tmp_path):
 
 
 @pytest.mark.parametrize("cls", [eg.PCA, eg.PPCA, eg.FactorAnalysis], ids=lambda cls: cls.__name__)
-@pytest.mark.parametrize("gaps", [0.0, 0.2], ids=["complete", "gaps"])
+@pytest.mark.parametrize("missing", [0.0, 0.2], ids=["complete", "gaps"])
 @pytest.mark.parametrize("asked", [False, True], ids=["waiting", "solved"])
-def test_a_stream_goes_on_as_it_would_have(cls, gaps, asked, tmp_path):
-    batches = np.array_split(table(90, gaps=gaps), 9)
+def test_a_stream_goes_on_as_it_would_have(cls, missing, asked, tmp_path):
+    batches = np.array_split(table(90, missing=missing), 9)
     stream = cls(1)
     with silence():
         for batch in batches[:4]:
@@ -151,7 +151,7 @@ for path in sys.argv[2:]:
 
 def test_another_process_gives_the_same_answers(tmp_path, monkeypatch):
     monkeypatch.setenv("EIGENGAP_COMPILED", "never")  # or a kernel loaded here by an earlier test
-    X = np.vstack([GAPPY, GAPPY[:, ::-1]])
+    X = np.vstack([INCOMPLETE, INCOMPLETE[:, ::-1]])
     np.save(tmp_path / "x.npy", X)
     models = [eg.PPCA(2), eg.KernelPCA(2, kernel="rbf"), eg.Isomap(n_neighbors=8), eg.Whitener()]
     with silence():
@@ -165,10 +165,10 @@ def test_another_process_gives_the_same_answers(tmp_path, monkeypatch):
 
 
 def test_a_generator_goes_on_from_where_it_was(tmp_path):
-    model = eg.PPCA(2, n_init=3, random_state=np.random.RandomState(3)).fit(GAPPY)
+    model = eg.PPCA(2, n_init=3, random_state=np.random.RandomState(3)).fit(INCOMPLETE)
     loaded = load(save(model, tmp_path / "m.egap"))
     assert difference(model.random_state, loaded.random_state) == ""
-    expected, found = model.fit(GAPPY), loaded.fit(GAPPY)
+    expected, found = model.fit(INCOMPLETE), loaded.fit(INCOMPLETE)
     assert difference(expected.model_, found.model_) == ""
     assert difference(model.random_state, loaded.random_state) == ""
 
@@ -393,7 +393,7 @@ def test_what_stands_twice_is_written_once():
 
 @pytest.fixture
 def file(tmp_path) -> Path:
-    return save(eg.PPCA(2).fit(frame(gaps=0.1)), tmp_path / "m.egap", provenance={"a": 1})
+    return save(eg.PPCA(2).fit(frame(missing=0.1)), tmp_path / "m.egap", provenance={"a": 1})
 
 
 def changed(path, change):
@@ -513,7 +513,7 @@ def test_where_a_model_comes_from(tmp_path):
     assert "data_sha256" not in provenance_of(data="no such file")
     assert "data_sha256" not in provenance_of(data="runs/*.parquet")
     assert "data_sha256" not in provenance_of(data="a\0b")
-    assert save(eg.PCA(1).fit(GAPPY), path)  # replaces, with a record of its own
+    assert save(eg.PCA(1).fit(INCOMPLETE), path)  # replaces, with a record of its own
     assert "command" not in load(path).provenance_
 
 

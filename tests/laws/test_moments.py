@@ -134,20 +134,20 @@ def test_a_constant_column_has_exactly_no_scatter(dtype, n):
     assert not ColumnMoments.of(block(X)).m2[[2, 3]].any()
 
 
-def test_gaps_are_counted_and_spread():
+def test_missing_are_counted_and_spread():
     X = np.random.default_rng(5).normal(size=(20, 3))
     complete = Moments.of(block(X))
     X[4, 1] = X[5, 2] = np.nan
     merged = complete.merge(Moments.of(block(X)))
-    assert merged.n_gaps == 2
+    assert merged.n_missing == 2
     assert not np.isfinite(merged.scatter).any()
     X[4, 1] = X[5, 2] = np.inf
-    assert Moments.of(block(X)).n_gaps == 0
+    assert Moments.of(block(X)).n_missing == 0
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1000), st.sampled_from([0.0, 1e6]), st.lists(st.integers(1, 39), max_size=5))
-def test_column_moments_skip_unseen_cells(seed, offset, cuts):
+def test_column_moments_skip_missing_cells(seed, offset, cuts):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, 6)) + offset
     X[rng.random(X.shape) < 0.3] = np.nan

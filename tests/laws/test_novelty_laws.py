@@ -31,13 +31,13 @@ def test_p_values_are_uniform_under_the_model(share):
     X = hide(model.sample(20_000, rng), share, rng)
     found, law = distances(model, X), Reference()
     p_T2, p_SPE = np.exp(law.log_p_T2(found)), np.exp(law.log_p_SPE(found))
-    p_D2 = np.exp(law.log_p_D2(found.D2, found.seen))
-    enough = found.seen > found.rank  # others have no SPE, and p = 1
+    p_D2 = np.exp(law.log_p_D2(found.D2, found.observed))
+    enough = found.observed > found.rank  # others have no SPE, and p = 1
     assert np.all(p_SPE[~enough] == 1.0)
     for p in (p_D2, p_T2, p_SPE[enough]):
         assert stats.kstest(p, "uniform").pvalue > 0.01
     # By pattern too: rows with few cells and rows with many are judged alike.
-    few = found.seen <= np.median(found.seen)
+    few = found.observed <= np.median(found.observed)
     assert stats.kstest(p_D2[few], "uniform").pvalue > 0.01
     # T2 and SPE are independent, not only uncorrelated: the counts of a 4 x 4 table.
     table = np.histogram2d(p_T2[enough], p_SPE[enough], bins=4)[0]
@@ -77,16 +77,16 @@ def test_the_law_of_estimates_tends_to_chi_squared():
     found = distances(model, hide(model.sample(50, rng), 0.3, rng))
     known = Reference()
     ratio = np.full(6, 1.5)
-    many = Reference.of(model, n=1e9, seen=np.full(6, 1e9), rho=ratio)
-    few = Reference.of(model, n=30, seen=np.full(6, 30.0), rho=ratio)
+    many = Reference.of(model, n=1e9, observed=np.full(6, 1e9), rho=ratio)
+    few = Reference.of(model, n=30, observed=np.full(6, 30.0), rho=ratio)
     for name in ("log_p_T2", "log_p_SPE"):
         np.testing.assert_allclose(
             getattr(many, name)(found), getattr(known, name)(found), atol=1e-5
         )
-    exact = known.log_p_D2(found.D2, found.seen)
-    np.testing.assert_allclose(many.log_p_D2(found.D2, found.seen), exact, atol=1e-5)
+    exact = known.log_p_D2(found.D2, found.observed)
+    np.testing.assert_allclose(many.log_p_D2(found.D2, found.observed), exact, atol=1e-5)
     odd = exact < np.log(0.2)
-    assert np.all(few.log_p_D2(found.D2, found.seen)[odd] > exact[odd])
+    assert np.all(few.log_p_D2(found.D2, found.observed)[odd] > exact[odd])
 
 
 def test_a_corrupted_cell_is_named():
@@ -131,7 +131,7 @@ def test_two_wild_cells_are_both_named():
     assert all({c.column for c in e.cells} == {"x1", "x5"} for e in told)
 
 
-def test_nothing_seen_is_nothing_odd():
+def test_nothing_observed_is_nothing_odd():
     rng = np.random.default_rng(5)
     X = truth(5, 1, rng).sample(60, rng)
     detector = NoveltyDetector(PPCA(1)).fit(X)

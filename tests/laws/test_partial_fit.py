@@ -27,7 +27,7 @@ def table(n=300, offset=0.0, dtype=np.float64, seed=0):
     return (X + offset).astype(dtype)
 
 
-def gappy(n, share, seed=0):
+def incomplete(n, share, seed=0):
     X = table(n, seed=seed)
     X[np.random.default_rng(seed + 100).random(X.shape) < share] = np.nan
     return X
@@ -58,7 +58,7 @@ def assert_same(a, b, rtol=1e-9):
     assert a.spectrum_.sum_w == pytest.approx(b.spectrum_.sum_w, rel=1e-12)
     assert a.spectrum_.total == pytest.approx(b.spectrum_.total, rel=rtol)
     assert a.converged_ == b.converged_
-    np.testing.assert_allclose(a.evidence_.seen_w, b.evidence_.seen_w, rtol=1e-12)
+    np.testing.assert_allclose(a.evidence_.observed_w, b.evidence_.observed_w, rtol=1e-12)
     assert (a.evidence_.noise, a.evidence_.fits_mean) == (b.evidence_.noise, b.evidence_.fits_mean)
 
 
@@ -228,8 +228,8 @@ def test_says_what_is_lost_where_a_fit_does_not_tell_all():
 
 @pytest.mark.parametrize("kind", [PCA, PPCA, FactorAnalysis], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("size", [1, 50, 400])
-def test_exact_while_rows_with_gaps_are_kept(kind, size):
-    X = gappy(400, 0.1)
+def test_exact_while_rows_with_missing_are_kept(kind, size):
+    X = incomplete(400, 0.1)
     model = streamed(kind(2, tol=1e-10), X, size)
     whole = kind(2, tol=1e-10).fit(X)
     assert_same(model, whole, rtol=1e-7)
@@ -238,8 +238,8 @@ def test_exact_while_rows_with_gaps_are_kept(kind, size):
     np.testing.assert_allclose(sd, same, rtol=1e-4)
 
 
-def test_the_number_of_components_is_chosen_under_gaps():
-    X = gappy(500, 0.05)
+def test_the_number_of_components_is_chosen_under_missing():
+    X = incomplete(500, 0.05)
     model, whole = streamed(PPCA(), X, 100), PPCA().fit(X)
     assert model.n_components_ == whole.n_components_
     assert streamed(PPCA(0.7), X, 100).n_components_ == PPCA(0.7).fit(X).n_components_
@@ -262,7 +262,7 @@ def test_online_em_comes_near_the_fit_of_all_rows(name, monkeypatch):
     """The deficit is below what estimating costs: parameters / 2 n = 0.005 nats a row."""
     monkeypatch.setattr(online, "KEPT_ROWS", 200)
     kind, options = SETTLED[name]
-    X = gappy(2000, 0.2)
+    X = incomplete(2000, 0.2)
     model, whole = streamed(kind(2, **options), X, 130), kind(2, **options).fit(X)
     assert model._batches.stream.settled is not None
     assert whole.score(X) - model.score(X) < (4e-3 if "prior" in name else 1.5e-3)
@@ -271,14 +271,14 @@ def test_online_em_comes_near_the_fit_of_all_rows(name, monkeypatch):
     with pytest.raises(AttributeError, match="rows with missing values were taken in chunks"):
         model.log_likelihood_  # noqa: B018
     assert not hasattr(model, "log_likelihood_")
-    np.testing.assert_allclose(model.evidence_.seen_w, whole.evidence_.seen_w)
+    np.testing.assert_allclose(model.evidence_.observed_w, whole.evidence_.observed_w)
     assert model.converged_
 
 
 @pytest.mark.parametrize("kind", [PPCA, FactorAnalysis], ids=lambda kind: kind.__name__)
-def test_with_gaps_the_size_of_batches_does_not_matter(kind, monkeypatch):
+def test_with_missing_the_size_of_batches_does_not_matter(kind, monkeypatch):
     monkeypatch.setattr(online, "KEPT_ROWS", 150)
-    X = gappy(1000, 0.1)
+    X = incomplete(1000, 0.1)
     one, *others = (streamed(kind(2), X, size) for size in (7, 100, 333, 1000))
     for other in others:
         assert_same(other, one, rtol=1e-9)
@@ -286,14 +286,14 @@ def test_with_gaps_the_size_of_batches_does_not_matter(kind, monkeypatch):
 
 def test_offsets_do_not_matter_to_online_em(monkeypatch):
     monkeypatch.setattr(online, "KEPT_ROWS", 150)
-    X = gappy(1000, 0.2)
+    X = incomplete(1000, 0.2)
     near, far = streamed(PPCA(2), X, 100), streamed(PPCA(2), X + 1e6, 100)
     np.testing.assert_allclose(far.mean_ - 1e6, near.mean_, atol=1e-7)
     np.testing.assert_allclose(far.get_covariance(), near.get_covariance(), atol=1e-6)
 
 
 def test_a_column_may_show_its_first_value_late():
-    X = gappy(300, 0.1) + 1e6
+    X = incomplete(300, 0.1) + 1e6
     X[:120, 3] = np.nan
     model = streamed(PPCA(2), X[:100], 20)
     with pytest.raises(ValueError, match="no value in column 3"):
@@ -302,7 +302,7 @@ def test_a_column_may_show_its_first_value_late():
 
 
 def test_rows_without_any_value_change_nothing():
-    X = gappy(200, 0.1)
+    X = incomplete(200, 0.1)
     with_empty = np.concatenate([X, np.full((20, D), np.nan)])
     a, b = streamed(PPCA(2, tol=1e-10), with_empty, 30), streamed(PPCA(2, tol=1e-10), X, 30)
     np.testing.assert_allclose(a.get_covariance(), b.get_covariance(), atol=1e-7)
@@ -313,7 +313,7 @@ def test_rows_without_any_value_change_nothing():
 
 
 def _statistics(q=2):
-    X = gappy(50, 0.2)
+    X = incomplete(50, 0.2)
     rng = np.random.default_rng(5)
     W, delta, psi = rng.normal(size=(D, q)), rng.normal(size=D), rng.uniform(0.5, 2.0, D)
     return X, W, delta, psi

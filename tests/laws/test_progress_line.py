@@ -10,7 +10,7 @@ import pytest
 
 import eigengap.estimators._progress as progress_module
 from eigengap.estimators._progress import ProgressLine, forecast, in_words, watch_for
-from eigengap.fitting.optimise.loop import Progress, Silent, keeper_of
+from eigengap.fitting.optimise.loop import Progress, Silent, checkpointer_of
 
 
 class Terminal(io.StringIO):
@@ -148,12 +148,12 @@ def test_times_in_words(seconds, words):
     assert in_words(seconds) == words
 
 
-def test_a_keeper_travels_with_the_watch():
-    keeper = object()
-    assert keeper_of(watch_for(True, "PPCA", keeper)) is keeper
-    assert isinstance(watch_for(False, "PPCA", keeper), Silent)
+def test_a_checkpointer_travels_with_the_watch():
+    checkpointer = object()
+    assert checkpointer_of(watch_for(True, "PPCA", checkpointer)) is checkpointer
+    assert isinstance(watch_for(False, "PPCA", checkpointer), Silent)
     assert watch_for(False, "PPCA") is None
-    assert keeper_of(watch_for(True, "PPCA")) is None
+    assert checkpointer_of(watch_for(True, "PPCA")) is None
 
 
 def _wait_for(condition, seconds=20.0):

@@ -149,8 +149,8 @@ def check_imputations(seed, **size):
     model, _ = fitted(eg.LowRankImputer, table.X, table.weight)
     filled = model.transform(table.X)
     assert np.all(np.isfinite(filled)), table
-    seen = ~np.isnan(table.X)
-    np.testing.assert_array_equal(filled[seen], table.X[seen])
+    observed = ~np.isnan(table.X)
+    np.testing.assert_array_equal(filled[observed], table.X[observed])
 
 
 def check_mixture(seed, **size):

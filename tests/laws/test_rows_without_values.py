@@ -329,7 +329,7 @@ def test_blocks_of_such_rows_alone(lies: Any, tmp_path: Path) -> None:
     Y = np.insert(X, np.repeat([0, 20, N], 21), np.nan, axis=0)
     source = as_source(lies(Y, tmp_path)).present()
     np.testing.assert_array_equal(source.collect(), X)
-    assert source.seen().rows == N
+    assert source.observed().rows == N
     np.testing.assert_array_equal(
         source.sample(9, np.random.default_rng(3)),
         as_source(X).sample(9, np.random.default_rng(3)),

@@ -58,8 +58,8 @@ def test_a_completed_matrix_reaches_the_share(shape, share):
         warnings.simplefilter("always")
         found = low_rank(X, share, max_iter=60)
     check(1.0 - found.relative_error**2, share, record)
-    seen = ~np.isnan(X)
-    left = np.sum((X - found.to_array())[seen] ** 2) / np.sum(X[seen] ** 2)
+    observed = ~np.isnan(X)
+    left = np.sum((X - found.to_array())[observed] ** 2) / np.sum(X[observed] ** 2)
     assert found.relative_error**2 == pytest.approx(left, rel=1e-6, abs=1e-12)
 
 

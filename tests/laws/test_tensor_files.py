@@ -78,7 +78,7 @@ def test_a_file_cut_anywhere_is_refused(file):
     assert refused_or_whole(file)
 
 
-def test_no_flipped_byte_goes_unseen(file):
+def test_no_flipped_byte_goes_missing(file):
     """1 000 random ones, as the scorecard asks; a flip in white space may leave the file whole."""
     data, rng = file.read_bytes(), np.random.default_rng(0)
     refused = 0

@@ -222,7 +222,7 @@ def test_a_basis_shifts_with_its_landmarks_and_holds_them():
 # Gaps and types --------------------------------------------------------------------------------
 
 
-def test_gaps_are_filled_and_told_where_that_is_a_guess():
+def test_missing_are_filled_and_told_where_that_is_a_guess():
     holes = X.copy()
     holes[::10, 0] = np.nan
     with pytest.warns(UncertainNeighboursWarning, match="guesses"):

@@ -29,12 +29,12 @@ N, D = 40, 5
 SCALES = (1e-1, 1e4, 1e10, 1e12, 1e100)
 
 
-def table(gaps):
+def table(missing):
     """Rows along two directions, and columns of very different units."""
     rng = np.random.default_rng(3)
     X = rng.standard_normal((N, 2)) @ rng.standard_normal((2, D))
     X = X + 0.3 * rng.standard_normal((N, D)) + 1.0
-    X[rng.random((N, D)) < 0.15] = np.nan if gaps else 0.5
+    X[rng.random((N, D)) < 0.15] = np.nan if missing else 0.5
     return X, rng.integers(1, 4, N).astype(float)
 
 
@@ -68,16 +68,16 @@ def outputs(estimator, X, w):
 
 # KernelPCA fills gaps by a density whose rank depends on what the rows count.
 CASES = [
-    (name, gaps)
+    (name, missing)
     for name in ESTIMATORS
-    for gaps in (False, True)
-    if (name, gaps) != ("KernelPCA", True)
+    for missing in (False, True)
+    if (name, missing) != ("KernelPCA", True)
 ]
 
 
-@pytest.mark.parametrize(("name", "gaps"), CASES)
-def test_scaled_weights_change_no_output(name, gaps):
-    X, w = table(gaps)
+@pytest.mark.parametrize(("name", "missing"), CASES)
+def test_scaled_weights_change_no_output(name, missing):
+    X, w = table(missing)
     expected = outputs(ESTIMATORS[name], X, w)
     for scale in SCALES:
         got = outputs(ESTIMATORS[name], X, scale * w)

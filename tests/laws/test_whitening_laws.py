@@ -140,7 +140,7 @@ def test_a_share_of_the_variance_and_auto():
 
 
 @mixing
-def test_with_gaps_the_likeliest_covariance_is_whitened(method):
+def test_with_missing_the_likeliest_covariance_is_whitened(method):
     X = table(np.random.default_rng(7), n=200, missing=0.15)
     whitener = Whitener(method=method, tol=1e-10).fit(X)
     peer = PPCA(4, scale=True, tol=1e-10, max_iter=5000).fit(X)  # q = d - 1 is unrestricted
@@ -153,7 +153,7 @@ def test_with_gaps_the_likeliest_covariance_is_whitened(method):
 
 
 @mixing
-def test_a_row_with_gaps_is_whitened_by_expectation(method):
+def test_a_row_with_missing_is_whitened_by_expectation(method):
     rng = np.random.default_rng(8)
     X = table(rng, n=200)
     whitener = Whitener(method=method).fit(X)
@@ -181,7 +181,7 @@ def test_by_column_a_gap_stays_a_gap(method):
     assert_allclose(whitener.inverse_transform(Z), X, rtol=1e-12)
 
 
-def test_without_gaps_both_ways_agree():
+def test_without_missing_both_ways_agree():
     """One gap in many rows changes little: the gappy fit tends to the complete one."""
     X = table(np.random.default_rng(10), n=2000)
     Y = X.copy()
@@ -191,7 +191,7 @@ def test_without_gaps_both_ways_agree():
         assert_allclose(a.whitening_, b.whitening_, rtol=0.02, atol=0.02 * a.whitening_.max())
 
 
-def test_unseen_whitened_coordinates_count_as_zero():
+def test_missing_whitened_coordinates_count_as_zero():
     X = table(np.random.default_rng(11))
     whitener = Whitener().fit(X)
     Z = whitener.transform(X[:2])

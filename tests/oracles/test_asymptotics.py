@@ -28,7 +28,7 @@ def factor_model(d=4, q=2, seed=0):
     )
 
 
-def gappy_rows(model, n=40, seed=1, missing=0.25):
+def incomplete_rows(model, n=40, seed=1, missing=0.25):
     rng = np.random.default_rng(seed)
     X = model.sample(n, rng)
     X[rng.random(X.shape) < missing] = np.nan
@@ -78,9 +78,9 @@ def test_expected_information_by_its_definition(isotropic):
     np.testing.assert_allclose(expected_information(model, layout), brute, atol=1e-8)
 
 
-def test_score_with_gaps_against_the_dense_gradient():
+def test_score_with_missing_against_the_dense_gradient():
     model, elsewhere = factor_model(), factor_model(seed=5)
-    X = gappy_rows(model)
+    X = incomplete_rows(model)
     layout = Layout(4, 2, False)
     source = as_source(X)
     shift = np.nanmean(X, axis=0)
@@ -100,7 +100,7 @@ def test_observed_information_against_a_numerical_hessian(isotropic):
     model = factor_model(d=3, q=1)
     if isotropic:
         model = eg.LinearGaussian(W=model.W, mu=model.mu, psi=np.full(3, 0.7))
-    X = gappy_rows(model, n=25)
+    X = incomplete_rows(model, n=25)
     layout = Layout(3, 1, isotropic)
     theta, h = layout.pack(model), 1e-4
 
@@ -156,7 +156,7 @@ def test_one_factor_against_the_inverse_information():
     strong = eg.LinearGaussian(
         W=[[1.2], [0.9], [1.0], [-0.8], [1.1]], mu=np.ones(5), psi=np.ones(5)
     )
-    X = gappy_rows(strong, n=400, missing=0.2)
+    X = incomplete_rows(strong, n=400, missing=0.2)
     fitted = eg.FactorAnalysis(1, tol=1e-10).fit(X)
     found = confidence_intervals(fitted, X, method="asymptotic")
     layout = Layout(5, 1, False)

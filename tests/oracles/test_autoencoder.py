@@ -93,23 +93,30 @@ def test_decay_shrinks_a_linear_autoencoder_as_the_closed_form_says(decay, early
 def test_gradients_by_finite_differences(activation, shortcut):
     """The loss written out with NumPy's network, differentiated by hand: gaps, weights, decay."""
     rng = np.random.default_rng(1)
-    arch = Architecture(4, (5, 3), 2, activation, shortcut, sees_gaps=True)
+    arch = Architecture(4, (5, 3), 2, activation, shortcut, sees_missing=True)
     theta = random_weights(arch, rng) + 0.1 * rng.normal(size=arch.size)
     X = rng.normal(size=(7, 4))
     X[rng.random(X.shape) < 0.3] = np.nan
     hidden = rng.random(X.shape) < 0.2
     w, decay, cells = rng.random(7), 0.3, 11.0
-    seen = ~np.isnan(X)
+    observed = ~np.isnan(X)
 
     def loss(theta):
         network = Network(arch, theta, np.zeros(4), np.ones(4))
         again = network.reconstruct(np.where(hidden, np.nan, X))
-        data = np.sum(w[:, None] * np.where(seen, again - np.nan_to_num(X), 0.0) ** 2) / cells
+        data = np.sum(w[:, None] * np.where(observed, again - np.nan_to_num(X), 0.0) ** 2) / cells
         return data + 0.5 * decay * sum(np.sum(W * W) for W in network.parts.matrices)
 
     with double_precision():
         value, slope = _value_and_gradient(
-            theta, np.nan_to_num(X), seen * 1.0, seen * ~hidden * 1.0, w, cells, decay, arch=arch
+            theta,
+            np.nan_to_num(X),
+            observed * 1.0,
+            observed * ~hidden * 1.0,
+            w,
+            cells,
+            decay,
+            arch=arch,
         )
     assert_allclose(float(value), loss(theta), rtol=1e-12)
     for k in rng.choice(arch.size, 25, replace=False):
@@ -122,7 +129,7 @@ def test_gradients_by_finite_differences(activation, shortcut):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_slopes_of_the_decoder_by_finite_differences(activation):
     rng = np.random.default_rng(2)
-    arch = Architecture(5, (6,), 3, activation, shortcut=True, sees_gaps=False)
+    arch = Architecture(5, (6,), 3, activation, shortcut=True, sees_missing=False)
     network = Network(arch, random_weights(arch, rng), np.zeros(5), np.ones(5))
     Z, h = rng.normal(size=(4, 3)), 1e-6
     J = network.slopes(Z)
@@ -136,7 +143,7 @@ def test_slopes_of_the_decoder_by_finite_differences(activation):
 @pytest.mark.parametrize("hidden", [(), (6,), (6, 4)])
 def test_other_codes_leave_reconstructions_alone(shortcut, hidden):
     rng = np.random.default_rng(3)
-    arch = Architecture(5, hidden, 2, "tanh", shortcut and bool(hidden), sees_gaps=True)
+    arch = Architecture(5, hidden, 2, "tanh", shortcut and bool(hidden), sees_missing=True)
     network = Network(arch, rng.normal(size=arch.size), rng.normal(size=5), rng.random(5) + 1)
     X = rng.normal(size=(50, 5))
     X[rng.random(X.shape) < 0.2] = np.nan
@@ -218,8 +225,8 @@ def test_filling_is_better_with_denoising_and_its_deviations_are_honest():
     mixing = rng.normal(size=(2, 10))
     X = np.tanh(t @ mixing) + 0.3 * (t @ rng.normal(size=(2, 10))) ** 2
     X += 0.05 * rng.normal(size=X.shape)
-    gaps = rng.random(X.shape) < 0.2
-    G = np.where(gaps, np.nan, X)
+    missing = rng.random(X.shape) < 0.2
+    G = np.where(missing, np.nan, X)
     train, test = G[:400], G[400:]
     errors = {}
     for share in (0.0, 0.2):
@@ -228,16 +235,18 @@ def test_filling_is_better_with_denoising_and_its_deviations_are_honest():
         )
         filled, sd = model.impute(test, return_std=True)
         apart = (filled - X[400:]) / model.model_.unit
-        errors[share] = np.sqrt(np.mean(apart[gaps[400:]] ** 2))
-        seen = ~gaps[400:]
-        assert np.array_equal(filled[seen], X[400:][seen])
-        assert np.all(sd[seen] == 0.0)
-        assert np.all(sd[gaps[400:]] > 0.0)
-    inside = np.abs(filled - X[400:])[gaps[400:]] < 1.96 * sd[gaps[400:]]
+        errors[share] = np.sqrt(np.mean(apart[missing[400:]] ** 2))
+        observed = ~missing[400:]
+        assert np.array_equal(filled[observed], X[400:][observed])
+        assert np.all(sd[observed] == 0.0)
+        assert np.all(sd[missing[400:]] > 0.0)
+    inside = np.abs(filled - X[400:])[missing[400:]] < 1.96 * sd[missing[400:]]
     assert 0.91 < inside.mean() < 0.99
     assert errors[0.2] < errors[0.0]
     ppca = eigengap.PPCA(2, scale=True).fit(train).impute(test)
-    assert errors[0.2] < np.sqrt(np.mean(((ppca - X[400:]) / model.model_.unit)[gaps[400:]] ** 2))
+    assert errors[0.2] < np.sqrt(
+        np.mean(((ppca - X[400:]) / model.model_.unit)[missing[400:]] ** 2)
+    )
 
 
 def test_deviations_of_filled_cells_by_brute_force():
@@ -265,7 +274,7 @@ def test_deviations_of_filled_cells_by_brute_force():
     assert_allclose(model.noise_std_, expected, rtol=1e-9)
 
 
-def test_the_loss_is_that_of_the_seen_cells():
+def test_the_loss_is_that_of_the_observed_cells():
     rng = np.random.default_rng(7)
     X = rng.normal(size=(120, 4)) @ rng.normal(size=(4, 4))
     X[rng.random(X.shape) < 0.2] = np.nan

@@ -21,7 +21,7 @@ def value(d=3, q=2, seed=0, size=0.3, cells=200.0) -> BayesianLinearGaussian:
     )
 
 
-def with_gaps(model, n, seed=1):
+def with_missing(model, n, seed=1):
     rng = np.random.default_rng(seed)
     X = model.sample(n, rng)
     X[rng.random(X.shape) < 0.4] = np.nan
@@ -67,7 +67,7 @@ def test_density_integrates_to_one():
 
 def test_log_likelihood_is_that_of_the_dense_gaussian():
     model = value(d=5)
-    X = with_gaps(model, 20)
+    X = with_missing(model, 20)
     X[3] = np.nan
     C = model.W @ model.W.T + np.diag(
         model.noise_variance() + np.trace(model.cov, axis1=1, axis2=2)
@@ -80,7 +80,7 @@ def test_log_likelihood_is_that_of_the_dense_gaussian():
 def test_conditional_variance_is_the_law_of_total_variance():
     """var x_j = E[var(x_j | z)] + var(E[x_j | z]) over z given the seen cells, by quadrature."""
     model = value(d=3, q=1)
-    X = with_gaps(model, 6)
+    X = with_missing(model, 6)
     X[0] = np.nan
     mean, variance = model.conditional(X)
     posterior = model.posterior(X)
@@ -115,22 +115,22 @@ def test_without_uncertainty_it_is_the_linear_gaussian():
         model.W, model.mu, np.zeros_like(model.cov), Gammas(np.array([1e12]), np.array([3e11])),
         model.relevance,
     )  # fmt: skip
-    X = with_gaps(model, 10)
+    X = with_missing(model, 10)
     plain = certain.at_means()
     np.testing.assert_allclose(certain.conditional(X), plain.conditional(X), rtol=1e-9)
     np.testing.assert_allclose(certain.log_likelihood(X), plain.log_likelihood(X), rtol=1e-9)
 
 
-def test_draws_of_gaps_vary_as_the_conditional_says():
+def test_draws_of_missing_vary_as_the_conditional_says():
     model = value(d=6, q=2, size=0.05)  # the two agree up to the square of the uncertainty
-    X = with_gaps(model, 5, seed=3)
+    X = with_missing(model, 5, seed=3)
     rng = np.random.default_rng(5)
     draws = np.array([model.sample_conditional(X, rng) for _ in range(1500)])
-    gaps = np.isnan(X)
+    missing = np.isnan(X)
     mean, variance = model.conditional(X)
-    assert np.all(draws[:, ~gaps] == X[~gaps])
-    assert np.max(np.abs(draws.mean(axis=0) - mean)[gaps] / np.sqrt(variance[gaps])) < 0.15
-    np.testing.assert_allclose(draws.var(axis=0)[gaps], variance[gaps], rtol=0.2)
+    assert np.all(draws[:, ~missing] == X[~missing])
+    assert np.max(np.abs(draws.mean(axis=0) - mean)[missing] / np.sqrt(variance[missing])) < 0.15
+    np.testing.assert_allclose(draws.var(axis=0)[missing], variance[missing], rtol=0.2)
 
 
 @pytest.mark.parametrize("each", [False, True])
@@ -138,7 +138,7 @@ def test_rescaling_changes_units_alone(each):
     model = value(d=4)
     rng = np.random.default_rng(6)
     scale = rng.uniform(0.5, 2.0, size=4) if each else np.full(4, 3.0)
-    X = with_gaps(model, 12)
+    X = with_missing(model, 12)
     other = model.rescaled(scale, 5.0)
     jacobian = (~np.isnan(X)) @ np.log(scale)
     np.testing.assert_allclose(

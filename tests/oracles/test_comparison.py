@@ -184,11 +184,11 @@ def test_hidden_cells_do_not_depend_on_the_rows_around():
 
 
 def test_every_row_keeps_a_cell():
-    seen = np.random.default_rng(6).random((500, 3)) < 0.5
-    hidden = hidden_cells(seen, 0.95, seed=0)
-    assert not np.any(hidden & ~seen)
-    left = (seen & ~hidden).any(axis=1)
-    np.testing.assert_array_equal(left, seen.any(axis=1))
+    observed = np.random.default_rng(6).random((500, 3)) < 0.5
+    hidden = hidden_cells(observed, 0.95, seed=0)
+    assert not np.any(hidden & ~observed)
+    left = (observed & ~hidden).any(axis=1)
+    np.testing.assert_array_equal(left, observed.any(axis=1))
 
 
 def test_what_cannot_be_measured_says_why():

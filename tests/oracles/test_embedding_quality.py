@@ -137,7 +137,7 @@ def test_other_distances_for_the_global_figures(X):
     assert abs(given.residual_variance - plain.residual_variance) > 1e-3
 
 
-def test_gaps_compare_the_cells_that_both_rows_have(X):
+def test_missing_compare_the_cells_that_both_rows_have(X):
     A = X.copy()
     A[:, 1:][np.random.default_rng(2).random((60, 4)) < 0.3] = np.nan  # all share column 0
     n, d = A.shape
@@ -410,7 +410,7 @@ def test_metrics_that_cannot_learn_from_the_rows(X):
     assert_allclose(whole, by_hand(D, cdist(X[:, :2], X[:, :2]), 5), rtol=1e-13)
 
 
-def test_gaps_that_cannot_be_compared(X):
+def test_missing_that_cannot_be_compared(X):
     A = X.copy()
     A[3, :3] = np.nan
     A[9, 3:] = np.nan

@@ -49,10 +49,10 @@ def log_likelihood(X: np.ndarray, mu: np.ndarray, C: np.ndarray) -> float:
     """Sum over rows of ln N(x_seen | mu_seen, C_seen): the definition, row by row."""
     total = 0.0
     for x in X:
-        seen = ~np.isnan(x)
-        r, Cs = x[seen] - mu[seen], C[np.ix_(seen, seen)]
+        observed = ~np.isnan(x)
+        r, Cs = x[observed] - mu[observed], C[np.ix_(observed, observed)]
         _, log_det = np.linalg.slogdet(Cs)
-        total -= 0.5 * (seen.sum() * np.log(2 * np.pi) + log_det + r @ np.linalg.solve(Cs, r))
+        total -= 0.5 * (observed.sum() * np.log(2 * np.pi) + log_det + r @ np.linalg.solve(Cs, r))
     return total
 
 
@@ -446,7 +446,7 @@ def test_002_eq_44_sums_squared_residuals(X: np.ndarray) -> None:
     assert (spread + np.sum(residuals)) / (N * D) != pytest.approx(eq_40, rel=0.1)
 
 
-def gappy(X: np.ndarray) -> np.ndarray:
+def incomplete(X: np.ndarray) -> np.ndarray:
     X = X + np.arange(1.0, D + 1)
     X[np.random.default_rng(3).random(X.shape) < 0.3] = np.nan
     return X[~np.isnan(X).all(axis=1)]
@@ -454,17 +454,17 @@ def gappy(X: np.ndarray) -> np.ndarray:
 
 def shared_covariance_em(X: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Eqs. 43 to 45, their slips corrected: one posterior covariance for all rows, fixed mean."""
-    gaps = np.isnan(X)
+    missing = np.isnan(X)
     mu = np.nanmean(X, axis=0)
-    filled = np.where(gaps, 0.0, X - mu)
+    filled = np.where(missing, 0.0, X - mu)
     W, sigma2 = closed_form(covariance(filled))
     for _ in range(steps):
         onto = W @ np.linalg.solve(W.T @ W, W.T)
-        filled = np.where(gaps, filled @ onto, filled)  # Eq. 45, of centred rows
+        filled = np.where(missing, filled @ onto, filled)  # Eq. 45, of centred rows
         Z, S = e_step(filled, W, sigma2)
         W = np.linalg.solve(len(X) * S + Z.T @ Z, Z.T @ filled).T
         squares = np.sum((filled - Z @ W.T) ** 2) + len(X) * np.trace(W @ S @ W.T)
-        sigma2 = (squares + gaps.sum() * sigma2) / X.size
+        sigma2 = (squares + missing.sum() * sigma2) / X.size
     return mu, W, sigma2
 
 
@@ -486,7 +486,7 @@ def exact_em(X: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def test_002_eqs_43_to_45_do_not_reach_the_observed_data_maximum(X: np.ndarray) -> None:
-    X = gappy(X[:60])
+    X = incomplete(X[:60])
 
     def objective(parameters: np.ndarray) -> float:
         mu, W = parameters[:D], parameters[D:-1].reshape(D, Q)

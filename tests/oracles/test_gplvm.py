@@ -16,7 +16,7 @@ from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autodiff.gp_kernels import Form, logs_of
 from eigengap.fitting.autodiff.latents import to_unit_variance
 from eigengap.fitting.gp.back_constraint import back_constraint
-from eigengap.fitting.gp.column_patterns import seen_columns
+from eigengap.fitting.gp.column_patterns import observed_columns
 from eigengap.fitting.gp.latent_fit import Start
 from eigengap.fitting.gp.latent_points import Look, none_of, predictions
 from eigengap.fitting.gp.latent_posterior import latent_posterior
@@ -49,7 +49,7 @@ def swiss(n, seed=0, noise=0.05):
     return X + noise * rng.normal(size=X.shape)
 
 
-def with_gaps(X, share=0.2, seed=1):
+def with_missing(X, share=0.2, seed=1):
     X = X.copy()
     X[np.random.default_rng(seed).random(X.shape) < share] = np.nan
     return X
@@ -178,14 +178,14 @@ def dense_log_likelihood(kernel, noise, Z, Y):
     """Each column a Gaussian on the rows in which it was seen, by SciPy."""
     total = 0.0
     for y in Y.T:
-        seen = ~np.isnan(y)
-        C = kernel.matrix(Z[seen], Z[seen]) + noise * np.eye(seen.sum())
-        total += multivariate_normal(np.zeros(len(C)), C).logpdf(y[seen])
+        observed = ~np.isnan(y)
+        C = kernel.matrix(Z[observed], Z[observed]) + noise * np.eye(observed.sum())
+        total += multivariate_normal(np.zeros(len(C)), C).logpdf(y[observed])
     return total
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "gaps"),
+    ("name", "shape", "missing"),
     [
         ("rbf", (9, 4), False),
         ("rbf", (5, 8), False),  # more columns than rows go by a root of Y Y'
@@ -194,10 +194,10 @@ def dense_log_likelihood(kernel, noise, Z, Y):
         pytest.param("matern52+linear", (9, 4), False, marks=pytest.mark.slow),
     ],
 )
-def test_exact_likelihood_and_its_gradient(name, shape, gaps, rng):
+def test_exact_likelihood_and_its_gradient(name, shape, missing, rng):
     """Dense Gaussians by SciPy, and their differences."""
     kernel, Z, Y = KERNELS[name], rng.normal(size=(shape[0], 2)), rng.normal(size=shape)
-    Y = with_gaps(Y) if gaps else Y
+    Y = with_missing(Y) if missing else Y
     form = Form.of(kernel)
     logs = {**logs_of(kernel, 2), "noise": np.log(0.3 - 1e-8), "Z": Z}
 
@@ -207,7 +207,7 @@ def test_exact_likelihood_and_its_gradient(name, shape, gaps, rng):
         return -dense_log_likelihood(at, 1e-8 + np.exp(p["noise"]), unit, Y)
 
     with double_precision():
-        table = gplvm.table_of(seen_columns(Y))
+        table = gplvm.table_of(observed_columns(Y))
         value, slopes = gplvm._value_and_slopes(
             form, None, 1.0, logs, table=table, features=jnp.arange(shape[0])
         )
@@ -221,11 +221,11 @@ def brute_bound(kernel, noise, mu, s, U, Y):
     K = kernel.matrix(U, U)
     K = K + 1e-6 * np.trace(K) / M * np.eye(M)
     for y in Y.T:
-        seen = ~np.isnan(y)
-        n, y = seen.sum(), y[seen]
-        psi0 = expected.expected_diagonal(kernel, mu[seen], s[seen]).sum()
-        psi1 = expected.expected_matrix(kernel, mu[seen], s[seen], U)
-        psi2 = expected.expected_products(kernel, mu[seen], s[seen], U).sum(0)
+        observed = ~np.isnan(y)
+        n, y = observed.sum(), y[observed]
+        psi0 = expected.expected_diagonal(kernel, mu[observed], s[observed]).sum()
+        psi1 = expected.expected_matrix(kernel, mu[observed], s[observed], U)
+        psi2 = expected.expected_products(kernel, mu[observed], s[observed], U).sum(0)
         W = beta * np.eye(n) - beta**2 * psi1 @ np.linalg.solve(beta * psi2 + K, psi1.T)
         total += 0.5 * (n * np.log(beta / (2 * np.pi)) + np.linalg.slogdet(K)[1])
         total -= 0.5 * np.linalg.slogdet(beta * psi2 + K)[1] + 0.5 * y @ W @ y
@@ -234,13 +234,13 @@ def brute_bound(kernel, noise, mu, s, U, Y):
 
 
 def bound_of(form, logs, mu, s, U, Y):
-    table = gplvm.table_of(seen_columns(Y))
+    table = gplvm.table_of(observed_columns(Y))
     at = bayesian_bound.bound(form, logs, mu, s, U, table)
     return at - bayesian_bound.divergence(mu, s)
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "gaps"),
+    ("name", "shape", "missing"),
     [
         pytest.param("rbf", (9, 4), False, marks=pytest.mark.slow),
         pytest.param("rbf", (5, 8), False, marks=pytest.mark.slow),
@@ -249,10 +249,10 @@ def bound_of(form, logs, mu, s, U, Y):
         pytest.param("rbf+rbf", (9, 4), False, marks=pytest.mark.slow),
     ],
 )
-def test_bound_and_its_gradient(name, shape, gaps, rng):
+def test_bound_and_its_gradient(name, shape, missing, rng):
     """The printed bound and its differences."""
     kernel, Y = KERNELS[name], rng.normal(size=shape)
-    Y = with_gaps(Y) if gaps else Y
+    Y = with_missing(Y) if missing else Y
     form, n = Form.of(kernel), shape[0]
     logs = {
         **logs_of(kernel, 2),
@@ -309,7 +309,7 @@ def test_gradients_of_back_constraints_are_differences(rng):
         back = back_constraint(kind, Y, Z, rng)
         logs = {**logs_of(kernel, 2), "noise": np.log(0.3), **back.start}
         with double_precision():
-            table, features = gplvm.table_of(seen_columns(Y)), jnp.asarray(back.features)
+            table, features = gplvm.table_of(observed_columns(Y)), jnp.asarray(back.features)
             _, slopes = gplvm._value_and_slopes(
                 form, kind, 1.0, logs, table=table, features=features
             )
@@ -365,7 +365,7 @@ def test_linear_latents_are_scores_of_ppca():
 def test_functions_of_the_closed_form_are_conditioned_on_all_rows():
     X, new = swiss(30), np.random.default_rng(0).normal(size=(4, 2))
     closed = GPLVM(2, kernel="linear").fit(X).model_
-    columns = seen_columns(closed.standardised(X))
+    columns = observed_columns(closed.standardised(X))
     Z = GPLVM(2, kernel="linear").fit_transform(X)
     dense = given_latents(
         closed.kernel, closed.noise_variance, Z, columns.table, columns.groups, columns.of_column
@@ -382,7 +382,7 @@ def test_optimisation_finds_the_closed_form():
     rng = np.random.default_rng(0)
     Z, spread = principal_start(Y + 0.3 * rng.normal(size=Y.shape), 2, rng)
     found = gplvm.fit_exact(
-        seen_columns(Y),
+        observed_columns(Y),
         Start(Z, spread, kernel_of("linear"), np.arange(30)),
         tol=1e-13,
         max_iter=3000,
@@ -402,16 +402,16 @@ def test_optimisation_finds_the_closed_form():
 def test_exact_prediction_is_conditioning(name, rng):
     """Mean and variance of new cells by Schur complements of the joint Gaussian."""
     kernel, Z, new = KERNELS[name], rng.normal(size=(8, 2)), rng.normal(size=(3, 2))
-    Y = with_gaps(rng.normal(size=(8, 3)))
-    columns = seen_columns(Y)
+    Y = with_missing(rng.normal(size=(8, 3)))
+    columns = observed_columns(Y)
     model = given_latents(kernel, 0.2, Z, columns.table, columns.groups, columns.of_column)
     mean, variance = model.predict(new)
     for j, y in enumerate(Y.T):
-        seen = ~np.isnan(y)
-        K = kernel.matrix(Z[seen], Z[seen]) + 0.2 * np.eye(seen.sum())
-        k = kernel.matrix(new, Z[seen])
+        observed = ~np.isnan(y)
+        K = kernel.matrix(Z[observed], Z[observed]) + 0.2 * np.eye(observed.sum())
+        k = kernel.matrix(new, Z[observed])
         left = kernel.matrix(new, new) - k @ np.linalg.solve(K, k.T)
-        np.testing.assert_allclose(mean[:, j], k @ np.linalg.solve(K, y[seen]), atol=1e-10)
+        np.testing.assert_allclose(mean[:, j], k @ np.linalg.solve(K, y[observed]), atol=1e-10)
         np.testing.assert_allclose(variance[:, j], np.diag(left) + 0.2, atol=1e-10)
     h = 1e-6
     for k in range(2):
@@ -425,7 +425,7 @@ def test_expected_prediction_is_a_mixture_of_predictions(name, rng):
     """Moments at an uncertain latent against quadrature over sure ones."""
     kernel, U = KERNELS[name], rng.normal(size=(5, 2))
     mu, s = rng.normal(size=(10, 2)), np.full((10, 2), 0.1)
-    columns = seen_columns(with_gaps(rng.normal(size=(10, 3))))
+    columns = observed_columns(with_missing(rng.normal(size=(10, 3))))
     model = given_uncertain_latents(
         kernel, 0.2, U, mu, s, columns.table, columns.groups, columns.of_column
     )
@@ -439,7 +439,7 @@ def test_expected_prediction_is_a_mixture_of_predictions(name, rng):
 
 def test_inducing_points_at_sure_latents_are_exact(rng):
     kernel, Z, Y = KERNELS["rbf"], 2 * rng.normal(size=(8, 2)), rng.normal(size=(8, 3))
-    new, columns = rng.normal(size=(4, 2)), seen_columns(Y)
+    new, columns = rng.normal(size=(4, 2)), observed_columns(Y)
     exact = given_latents(kernel, 0.2, Z, columns.table, columns.groups, columns.of_column)
     sparse = given_uncertain_latents(
         kernel, 0.2, Z, Z, np.full(Z.shape, 1e-12), Y, columns.groups, columns.of_column
@@ -454,11 +454,11 @@ def test_inducing_points_at_sure_latents_are_exact(rng):
 @pytest.mark.parametrize("own", [False, True], ids=["new", "of the fit"])
 def test_slope_of_a_row_is_its_difference(own, rng):
     kernel = KERNELS["matern52+linear"]
-    columns = seen_columns(with_gaps(rng.normal(size=(8, 3))))
+    columns = observed_columns(with_missing(rng.normal(size=(8, 3))))
     model = given_latents(
         kernel, 0.2, rng.normal(size=(8, 2)), columns.table, columns.groups, columns.of_column
     )
-    Y, Z, h = with_gaps(rng.normal(size=(4, 3)), seed=5), rng.normal(size=(4, 2)), 1e-6
+    Y, Z, h = with_missing(rng.normal(size=(4, 3)), seed=5), rng.normal(size=(4, 2)), 1e-6
     itself = np.array([3, -1, 0, 5]) if own else none_of(4)
     at = Look.at(model, Y, Z, itself)
     for k in range(2):
@@ -466,21 +466,21 @@ def test_slope_of_a_row_is_its_difference(own, rng):
         up, down = (Look.at(model, Y, Z + sign * step, itself).value for sign in (1, -1))
         np.testing.assert_allclose(at.slope[:, k], (up - down) / (2 * h), atol=1e-6)
     mean, variance = predictions(model, Z, itself)  # the value itself, from the prediction
-    seen = ~np.isnan(Y)
+    observed = ~np.isnan(Y)
     terms = np.log(2 * np.pi * variance) + (np.nan_to_num(Y) - mean) ** 2 / variance
-    wanted = 0.5 * np.sum(np.where(seen, terms, 0.0), axis=1) + 0.5 * np.sum(Z**2, axis=1)
+    wanted = 0.5 * np.sum(np.where(observed, terms, 0.0), axis=1) + 0.5 * np.sum(Z**2, axis=1)
     np.testing.assert_allclose(at.value, wanted, rtol=1e-10)
 
 
-@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
-def test_a_row_left_out_is_a_fit_without_it(gaps, rng):
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "gaps"])
+def test_a_row_left_out_is_a_fit_without_it(missing, rng):
     """The downdated predictions against processes that never saw the row."""
     kernel, Z, Y = KERNELS["rbf"], rng.normal(size=(8, 2)), rng.normal(size=(8, 3))
-    Y = with_gaps(Y) if gaps else Y
+    Y = with_missing(Y) if missing else Y
     new = rng.normal(size=(4, 2))
 
     def processes(rows):
-        columns = seen_columns(Y[rows])
+        columns = observed_columns(Y[rows])
         return given_latents(kernel, 0.2, Z[rows], columns.table, columns.groups, columns.of_column)
 
     every = processes(np.arange(8))
@@ -495,12 +495,12 @@ def test_a_row_left_out_is_a_fit_without_it(gaps, rng):
 def test_bound_of_a_new_row_and_its_derivatives(name, rng):
     """The printed bound with q(u) held: expectations by NumPy, derivatives by differences."""
     kernel, U = KERNELS[name], 1.5 * rng.normal(size=(3, 2))
-    columns = seen_columns(with_gaps(rng.normal(size=(8, 3))))
+    columns = observed_columns(with_missing(rng.normal(size=(8, 3))))
     model = given_uncertain_latents(
         kernel, 0.2, U, rng.normal(size=(8, 2)), np.full((8, 2), 0.1),
         columns.table, columns.groups, columns.of_column,
     )  # fmt: skip
-    Y = with_gaps(rng.normal(size=(4, 3)), seed=5)
+    Y = with_missing(rng.normal(size=(4, 3)), seed=5)
     theta = np.hstack([rng.normal(size=(4, 2)), np.log(rng.uniform(0.1, 0.6, size=(4, 2)))])
 
     def printed(theta):
@@ -531,14 +531,14 @@ def test_bound_of_a_new_row_and_its_derivatives(name, rng):
 
 @pytest.mark.filterwarnings("ignore:GPLVM did not converge")
 @pytest.mark.slow
-@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
-def test_rows_of_a_bayesian_fit_stay_where_it_left_them(gaps):
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "gaps"])
+def test_rows_of_a_bayesian_fit_stay_where_it_left_them(missing):
     """The bound of a row has no slope at the fit's own latents: the envelope theorem.
 
     The rows are put back as if they were new, from elsewhere.
     """
     X = swiss(40)
-    X = with_gaps(X, 0.1) if gaps else X
+    X = with_missing(X, 0.1) if missing else X
     model = GPLVM(
         2, method="bayesian", n_inducing=10, tol=1e-12, max_iter=1500, random_state=0
     ).fit(X)
@@ -602,32 +602,32 @@ def test_posterior_of_a_new_row_is_the_integral_over_its_latent(method, noise):
     np.testing.assert_allclose(post.mean, z, atol=0.1)
     np.testing.assert_allclose(post.std, spread, rtol=0.1, atol=0.1)
     filled, std = model.impute(new, return_std=True)
-    gaps = np.isnan(new)
+    missing = np.isnan(new)
     unit = model.model_.unit[0]
     off = (filled - model.model_.mean) / unit - cells
-    assert np.all(np.abs(off[gaps]) < 0.15 * sd[gaps])
-    np.testing.assert_allclose(std[gaps] / unit, sd[gaps], rtol=0.15)
+    assert np.all(np.abs(off[missing]) < 0.15 * sd[missing])
+    np.testing.assert_allclose(std[missing] / unit, sd[missing], rtol=0.15)
 
 
 @pytest.mark.filterwarnings("ignore:GPLVM did not converge")
 def test_posterior_of_a_row_of_an_exact_fit_is_from_the_other_rows():
     """Its own cells do not count twice."""
-    X = with_gaps(swiss(40, noise=0.2), 0.1)
+    X = with_missing(swiss(40, noise=0.2), 0.1)
     model = GPLVM(2, method="exact", max_iter=100, tol=1e-5).fit(X)
     some = np.flatnonzero(np.isnan(X).any(axis=1))[:4]
     evidence, z, spread, cells, sd = by_grid(
         model._predictive, model.model_.standardised(X[some]), some, points=151
     )
-    seen = ~np.isnan(X[some])
-    score = model.score_samples(X[some]) + seen @ np.log(model.model_.unit)
+    observed = ~np.isnan(X[some])
+    score = model.score_samples(X[some]) + observed @ np.log(model.model_.unit)
     np.testing.assert_allclose(score, evidence, atol=0.15)
     post = model.posterior(X[some])
     np.testing.assert_allclose(post.mean, z, atol=0.1)
     np.testing.assert_allclose(post.std, spread, rtol=0.1, atol=0.1)
     filled, std = model.impute(X[some], return_std=True)
     unit = model.model_.unit[0]
-    assert np.all(np.abs((filled - model.mean_) / unit - cells)[~seen] < 0.15 * sd[~seen])
-    np.testing.assert_allclose(std[~seen] / unit, sd[~seen], rtol=0.15)
+    assert np.all(np.abs((filled - model.mean_) / unit - cells)[~observed] < 0.15 * sd[~observed])
+    np.testing.assert_allclose(std[~observed] / unit, sd[~observed], rtol=0.15)
 
 
 def test_posterior_under_a_linear_kernel_is_ppca():
@@ -640,12 +640,12 @@ def test_posterior_under_a_linear_kernel_is_ppca():
     X = rng.normal(size=(3000, 3)) * [2.0, 1.0, 0.5] @ rng.normal(size=(3, 6))
     X += 0.3 * rng.normal(size=X.shape)
     ours, ppca = GPLVM(3, kernel="linear").fit(X), eigengap.PPCA(3).fit(X)
-    new = with_gaps(X[:40] + 0.1, 0.3)
+    new = with_missing(X[:40] + 0.1, 0.3)
     filled, std = ours.impute(new, return_std=True)
     wanted, wanted_std = ppca.impute(new, return_std=True)
-    gaps = np.isnan(new)
-    assert np.max(np.abs(filled - wanted)[gaps] / wanted_std[gaps]) < 0.15
-    np.testing.assert_allclose(std[gaps], wanted_std[gaps], rtol=0.1)
+    missing = np.isnan(new)
+    assert np.max(np.abs(filled - wanted)[missing] / wanted_std[missing]) < 0.15
+    np.testing.assert_allclose(std[missing], wanted_std[missing], rtol=0.1)
     np.testing.assert_allclose(ours.score_samples(new), ppca.score_samples(new), atol=0.25)
 
 

@@ -252,7 +252,7 @@ def test_a_given_function_is_taken_as_scikit_learn_does():
     assert not Given(each).averages
 
 
-def test_what_gaps_leave_open_by_the_dense_gaussian():
+def test_what_missing_leave_open_by_the_dense_gaussian():
     rng = np.random.default_rng(6)
     model = LinearGaussian(
         W=rng.standard_normal((5, 2)), mu=rng.standard_normal(5), psi=rng.uniform(0.2, 1, 5)

@@ -47,7 +47,7 @@ def counts(n=120, seed=0):
 
 
 @pytest.mark.parametrize("estimator", ["auto", PPCA(2), MixturePPCA(2, 1, random_state=0)])
-def test_fills_every_gap_and_leaves_seen_cells_alone(estimator):
+def test_fills_every_gap_and_leaves_observed_cells_alone(estimator):
     truth, X, hidden = low_rank()
     imputer = LowRankImputer(estimator).fit(X)
     filled = imputer.transform(X)
@@ -174,8 +174,8 @@ def test_integers_are_kept_in_arrays():
 def test_integers_of_named_columns():
     frame = counts()
     filled = LowRankImputer(integers=["measured"]).fit(frame).impute(frame)
-    gaps = frame["measured"].isna()
-    assert np.all(filled["measured"][gaps] % 1 == 0)
+    missing = frame["measured"].isna()
+    assert np.all(filled["measured"][missing] % 1 == 0)
     assert filled["count"].dtype == "float64"  # not asked for, so it has fractions
 
 
@@ -185,8 +185,8 @@ def test_frames_come_back_in_their_types():
     assert list(filled.dtypes) == list(frame.dtypes)
     assert not filled.isna().any().any()
     for name in frame:
-        seen = frame[name].notna()
-        pd.testing.assert_series_equal(filled[name][seen], frame[name][seen])
+        observed = frame[name].notna()
+        pd.testing.assert_series_equal(filled[name][observed], frame[name][observed])
 
 
 def test_columns_that_cannot_hold_fractions_become_floats():
@@ -225,8 +225,8 @@ def test_bounds_hold_in_fills_intervals_and_draws():
     tables = [imputer.transform(X), low, high, *imputer.sample_imputations(X, 3, random_state=0)]
     assert LowRankImputer(FactorAnalysis(1)).fit(X).intervals(X)[0].min() < 0  # else no test
     assert all(np.nanmin(table) >= 0 for table in tables)
-    gaps = np.isnan(X)
-    assert np.mean(tables[3][gaps] == 0) == 0  # reflected, not piled up at the bound
+    missing = np.isnan(X)
+    assert np.mean(tables[3][missing] == 0) == 0  # reflected, not piled up at the bound
 
 
 def test_bounds_of_the_data_and_of_columns():
@@ -237,8 +237,8 @@ def test_bounds_of_the_data_and_of_columns():
     imputer = LowRankImputer(PPCA(2), bounds={"c": (None, 0.5)}).fit(frame)
     assert imputer.bounds_[1, 2] == 0.5
     assert np.isinf(np.delete(imputer.bounds_, 2, axis=1)).all()
-    gaps = np.isnan(X[:, 2])
-    assert imputer.impute(frame)["c"][gaps].max() <= 0.5
+    missing = np.isnan(X[:, 2])
+    assert imputer.impute(frame)["c"][missing].max() <= 0.5
     assert np.nanmax(X[:, 2]) > 0.5  # seen cells are not clipped
     assert imputer.impute(frame)["c"].max() == np.nanmax(X[:, 2])
 
@@ -258,8 +258,8 @@ def test_whole_columns_stay_whole_at_fractional_bounds():
     _, X, _ = low_rank()
     X = np.round(3 * X)
     filled = LowRankImputer(integers="keep", bounds=(-2.5, 2.5)).fit_transform(X)
-    gaps = np.isnan(X)
-    assert set(np.unique(filled[gaps])) <= {-2.0, -1.0, 0.0, 1.0, 2.0}
+    missing = np.isnan(X)
+    assert set(np.unique(filled[missing])) <= {-2.0, -1.0, 0.0, 1.0, 2.0}
 
 
 # Choosing --------------------------------------------------------------------------------------
@@ -385,7 +385,7 @@ def test_in_a_column_transformer_with_pandas_output():
     assert not out[["measured", "single", "count", "small"]].isna().any().any()
 
 
-def test_indicators_name_the_columns_that_had_gaps():
+def test_indicators_name_the_columns_that_had_missing():
     frame = pd.DataFrame(low_rank()[1], columns=list("abcdefgh"))
     frame["h"] = 1.0 * np.arange(len(frame))
     imputer = LowRankImputer(PPCA(2), add_indicator=True).set_output(transform="pandas")
@@ -395,7 +395,7 @@ def test_indicators_name_the_columns_that_had_gaps():
     assert list(imputer.get_feature_names_out()) == list(out.columns)
 
 
-def test_new_rows_and_other_marks_of_gaps():
+def test_new_rows_and_other_marks_of_missing():
     truth, X, hidden = low_rank()
     imputer = LowRankImputer(PPCA(2), missing_values=-999).fit(np.where(hidden, -999, X))
     coded = imputer.transform(np.where(hidden, -999, truth)[:10])

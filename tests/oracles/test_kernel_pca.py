@@ -430,7 +430,7 @@ def test_bandwidths():
 
 
 @pytest.fixture
-def gappy():
+def incomplete():
     rng = np.random.default_rng(12)
     model = LinearGaussian(
         W=rng.normal(size=(5, 2)), mu=rng.normal(size=5), psi=rng.uniform(0.1, 0.5, 5)
@@ -443,8 +443,8 @@ def gappy():
 
 
 @pytest.mark.parametrize("kernel", [kernels.RBF(0.2, 1.5), kernels.Linear()])
-def test_expected_kernels_by_monte_carlo(gappy, kernel):
-    model, A, rng = gappy
+def test_expected_kernels_by_monte_carlo(incomplete, kernel):
+    model, A, rng = incomplete
     expected = ExpectedKernel(kernel, model)
     draws = 600
     sums, squares, own = 0.0, 0.0, 0.0
@@ -464,10 +464,10 @@ def test_expected_kernels_by_monte_carlo(gappy, kernel):
     assert np.linalg.eigvalsh(K)[0] > -1e-10
 
 
-def test_large_and_small_patterns_take_the_same_road(gappy, monkeypatch):
+def test_large_and_small_patterns_take_the_same_road(incomplete, monkeypatch):
     from eigengap.models.kernels import expected as expected_kernel
 
-    model, A, _ = gappy
+    model, A, _ = incomplete
     kernel = ExpectedKernel(kernels.RBF(0.2), model)
     found = kernel.matrix(A, A)
     monkeypatch.setattr(expected_kernel, "FEW_PAIRS", 0)
@@ -477,7 +477,7 @@ def test_large_and_small_patterns_take_the_same_road(gappy, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["rbf", "linear"])
-def test_gaps_move_scores_little(name):
+def test_missing_move_scores_little(name):
     rng = np.random.default_rng(13)
     A = rng.normal(size=(150, 2)) @ rng.normal(size=(2, 8)) + 0.1 * rng.normal(size=(150, 8))
     holes = A.copy()
@@ -496,7 +496,7 @@ def test_gaps_move_scores_little(name):
     assert np.mean((back - aim) ** 2) < 0.01 * np.var(A, axis=0).mean()
 
 
-def test_gaps_on_landmarks():
+def test_missing_on_landmarks():
     rng = np.random.default_rng(14)
     A = rng.normal(size=(400, 2)) @ rng.normal(size=(2, 6)) + 0.1 * rng.normal(size=(400, 6))
     holes = A.copy()

@@ -48,8 +48,10 @@ def test_posteriors_and_densities_are_the_dense_ones(psi):
     for i in range(len(X)):
         noise = psi + s[i] ** 2
         C = m.W @ m.W.T + np.diag(noise)
-        seen = ~np.isnan(X[i])
-        off = tolerance.of_solution(C[np.ix_(seen, seen)]) if seen.any() else 0.0  # of the oracle
+        observed = ~np.isnan(X[i])
+        off = (
+            tolerance.of_solution(C[np.ix_(observed, observed)]) if observed.any() else 0.0
+        )  # of the oracle
         z, cov = dense.posterior(X[i : i + 1], m.W, m.mu, noise)
         assert_allclose(posterior.mean[i], z[0], rtol=1e-6, atol=1e-7)
         assert_allclose(posterior.cov[i], cov[0], rtol=1e-5, atol=1e-9)
@@ -62,7 +64,7 @@ def test_posteriors_and_densities_are_the_dense_ones(psi):
         assert_allclose(variance[i, u], np.diag(covs[0]) - s[i, u] ** 2, rtol=1e-5, atol=1e-7)
 
 
-def test_a_cell_of_huge_deviation_is_as_good_as_unseen():
+def test_a_cell_of_huge_deviation_is_as_good_as_missing():
     m, X, s = case()
     at = (3, int(np.flatnonzero(~np.isnan(X[3]))[0]))
     s[at] = 1e9

@@ -50,7 +50,7 @@ def test_threads_find_the_same():
         likelihood_ratio_test(eg.PPCA(1), eg.PPCA(2), X, n_boot=6, n_jobs=0)
 
 
-def test_statistic_with_gaps_by_brute_force():
+def test_statistic_with_missing_by_brute_force():
     X = table(60, np.random.default_rng(1), missing=0.2)
     small, large = eg.PPCA(1), eg.FactorAnalysis(1)
     found = likelihood_ratio_test(small, large, X)
@@ -104,8 +104,10 @@ def test_one_component_too_few_is_found():
     factors = eg.FactorAnalysis(1), eg.FactorAnalysis(2)
     complete = likelihood_ratio_test(*factors, table(150, rng), n_boot=19)
     assert (complete.df, complete.p_value) == (5, pytest.approx(1 / 20))
-    gappy = likelihood_ratio_test(eg.PPCA(1), eg.PPCA(2), table(150, rng, missing=0.2), n_boot=19)
-    assert (gappy.df, gappy.p_value) == (5, pytest.approx(1 / 20))
+    incomplete = likelihood_ratio_test(
+        eg.PPCA(1), eg.PPCA(2), table(150, rng, missing=0.2), n_boot=19
+    )
+    assert (incomplete.df, incomplete.p_value) == (5, pytest.approx(1 / 20))
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,11 @@ def test_conditional_is_the_dense_gaussians(case):
     mean, covs = dense.conditional(X, model.mu, model.covariance())
     got, variance = model.conditional(X)
     np.testing.assert_allclose(got, mean, rtol=1e-10, atol=1e-10)
-    unseen = np.isnan(X)
+    missing = np.isnan(X)
     for i, C in enumerate(covs):
-        np.testing.assert_allclose(variance[i, unseen[i]], np.diag(C), rtol=1e-10, atol=1e-10)
-    assert np.all(variance[~unseen] == 0)
-    np.testing.assert_array_equal(got[~unseen], X[~unseen])
+        np.testing.assert_allclose(variance[i, missing[i]], np.diag(C), rtol=1e-10, atol=1e-10)
+    assert np.all(variance[~missing] == 0)
+    np.testing.assert_array_equal(got[~missing], X[~missing])
 
 
 @given(models_and_rows())
@@ -134,7 +134,7 @@ def test_small_noise_tends_to_the_limit(noise):
     np.testing.assert_allclose(model.precision() @ C, np.eye(5), atol=1e-10)
 
 
-def test_no_noise_with_fewer_seen_cells_than_components():
+def test_no_noise_with_fewer_observed_cells_than_components():
     """One exact cell fixes one direction of z and leaves the others at their prior."""
     model = LinearGaussian(W=[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], mu=[0, 0, 0], psi=[0, 0, 0])
     posterior = model.posterior(np.array([[2.0, np.nan, np.nan]]))

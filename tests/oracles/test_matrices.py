@@ -176,16 +176,16 @@ def test_completion_beats_mean_filling_and_overfitting_least_squares():
     rng = np.random.default_rng(9)
     truth = rng.normal(size=(150, 4)) @ rng.normal(size=(4, 30))
     X = truth + rng.normal(size=truth.shape)
-    gaps = rng.random(X.shape) < 0.5
-    X[gaps] = np.nan
+    missing = rng.random(X.shape) < 0.5
+    X[missing] = np.nan
 
     def rmse(filled):
-        return float(np.sqrt(np.mean((filled - truth)[gaps] ** 2)))
+        return float(np.sqrt(np.mean((filled - truth)[missing] ** 2)))
 
     ours = rmse(np.asarray(low_rank(X, 4)))
-    L = np.where(gaps, 0.0, X)
+    L = np.where(missing, 0.0, X)
     for _ in range(300):  # iterated hard-thresholded SVD: least squares of rank 4 over seen cells
-        U, s, Vt = np.linalg.svd(np.where(gaps, L, X), full_matrices=False)
+        U, s, Vt = np.linalg.svd(np.where(missing, L, X), full_matrices=False)
         L = (U[:, :4] * s[:4]) @ Vt[:4]
     means = np.broadcast_to(np.nanmean(X, axis=0), X.shape)
     assert ours < 0.95 * rmse(L)

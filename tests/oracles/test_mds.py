@@ -256,7 +256,7 @@ def test_a_positive_matrix_needs_no_more_than_its_factor(rank, monkeypatch):
     assert spectrum.positive == pytest.approx(lam.sum())
 
 
-def test_a_small_negative_eigenvalue_is_seen_beside_a_low_rank():
+def test_a_small_negative_eigenvalue_is_observed_beside_a_low_rank():
     lam = np.zeros(700)
     lam[:3], lam[-1] = (9.0, 8.0, 7.0), -1e-6
     spectrum, _ = signed_eigenpairs(symmetric(lam), 2)

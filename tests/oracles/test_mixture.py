@@ -61,16 +61,16 @@ def test_filled_cells_are_those_of_brute_force():
     _, resp, parts = brute_force(model, X)
     mean, variance = model.conditional(X)
     for i, x in enumerate(X):
-        gaps = np.isnan(x)
-        means = np.array([part[0][i, gaps] for part in parts])  # (K, u)
+        missing = np.isnan(x)
+        means = np.array([part[0][i, missing] for part in parts])  # (K, u)
         variances = np.array([np.diag(part[1][i]) for part in parts])
         expected = resp[i] @ means
-        np.testing.assert_allclose(mean[i, gaps], expected, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(mean[i, missing], expected, rtol=1e-10, atol=1e-10)
         total = resp[i] @ (variances + means**2) - expected**2
-        np.testing.assert_allclose(variance[i, gaps], total, rtol=1e-9)
-    seen = ~np.isnan(X)
-    np.testing.assert_array_equal(mean[seen], X[seen])
-    assert np.all(variance[seen] == 0.0)
+        np.testing.assert_allclose(variance[i, missing], total, rtol=1e-9)
+    observed = ~np.isnan(X)
+    np.testing.assert_array_equal(mean[observed], X[observed])
+    assert np.all(variance[observed] == 0.0)
     np.testing.assert_allclose(model.conditional_mean(X), mean, rtol=1e-12)
 
 
@@ -91,15 +91,15 @@ def test_given_and_marginal_are_mixtures_again():
     model = mixture()
     X, _ = drawn(model)
     x = X[20]
-    gaps = np.isnan(x)
-    assert 0 < gaps.sum() < len(x)
+    missing = np.isnan(x)
+    assert 0 < missing.sum() < len(x)
     rest = model.given(x)
     mean, variance = model.conditional(x[None])
-    np.testing.assert_allclose(rest.mean(), mean[0, gaps], rtol=1e-10)
-    np.testing.assert_allclose(np.diag(rest.covariance()), variance[0, gaps], rtol=1e-10)
+    np.testing.assert_allclose(rest.mean(), mean[0, missing], rtol=1e-10)
+    np.testing.assert_allclose(np.diag(rest.covariance()), variance[0, missing], rtol=1e-10)
     # p(x_u | x_o) p(x_o) = p(x_u, x_o)
-    full = np.where(gaps, 0.7, x)
-    both = rest.log_likelihood(full[None, gaps]) + model.log_likelihood(x[None])
+    full = np.where(missing, 0.7, x)
+    both = rest.log_likelihood(full[None, missing]) + model.log_likelihood(x[None])
     np.testing.assert_allclose(both, model.log_likelihood(full[None]), rtol=1e-10)
     columns = [3, 0]
     alone = np.full((1, 5), np.nan)

@@ -22,7 +22,7 @@ def model_of(d, q, rng, psi=None):
     return LinearGaussian(W=rng.normal(size=(d, q)), mu=rng.normal(size=d), psi=psi)
 
 
-def gappy(model, n, share, rng):
+def incomplete(model, n, share, rng):
     X = model.sample(n, rng)
     X[rng.random(X.shape) < share] = np.nan
     X[0] = np.nan
@@ -46,7 +46,7 @@ def by_brute_force(x, model):
 def test_statistics_agree_with_their_definitions(d, q, share):
     rng = np.random.default_rng(d)
     model = model_of(d, q, rng)
-    X = gappy(model, 200, share, rng)
+    X = incomplete(model, 200, share, rng)
     expected = np.array([by_brute_force(x, model) for x in X])
     found = distances(model, X)
     np.testing.assert_allclose(found.T2, expected[:, 1], rtol=1e-9, atol=1e-9)
@@ -54,7 +54,7 @@ def test_statistics_agree_with_their_definitions(d, q, share):
     np.testing.assert_allclose(found.D2, expected[:, 0], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(squared_distance(model, X), expected[:, 0], rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(found.rank, expected[:, 3])
-    np.testing.assert_array_equal(found.seen, (~np.isnan(X)).sum(axis=1))
+    np.testing.assert_array_equal(found.observed, (~np.isnan(X)).sum(axis=1))
 
 
 @pytest.mark.parametrize("noise", [1e-3, 1e-6, 1e-9, 0.0])
@@ -64,7 +64,7 @@ def test_small_noise_keeps_its_digits(noise):
     psi = np.full(8, 0.5)
     psi[:2] = noise
     model = model_of(8, 3, rng, psi)
-    X = gappy(model, 100, 0.4, rng)
+    X = incomplete(model, 100, 0.4, rng)
     C, mu = model.covariance(), model.mu
     D2 = []
     for x in X:
@@ -91,7 +91,7 @@ def test_a_singular_model_is_refused_with_words():
 def test_contributions_follow_their_formulas_and_sum_to_the_statistic():
     rng = np.random.default_rng(3)
     model = model_of(7, 2, rng)
-    X = gappy(model, 50, 0.3, rng)
+    X = incomplete(model, 50, 0.3, rng)
     found = distances(model, X)
     shares = {of: contributions(model, X, of) for of in ("D2", "T2", "SPE")}
     for of, table in shares.items():
@@ -119,7 +119,7 @@ def test_shares_in_T2_are_half_the_derivative_times_the_deviation():
 def test_a_cell_given_the_others_is_the_cell_left_out():
     rng = np.random.default_rng(5)
     model = model_of(6, 2, rng)
-    X = gappy(model, 30, 0.3, rng)
+    X = incomplete(model, 30, 0.3, rng)
     mean, sd = given_the_others(model, X)
     D2 = squared_distance(model, X)
     C = model.covariance()

@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA as PeerPCA
 from eigengap import PCA
 from eigengap.fitting.eigen.krylov import TopEigenpairs, shortfall, top_eigenpairs
 from eigengap.fitting.gaussian import pca as pca_module
-from eigengap.fitting.gaussian.pca import HasGaps, NotCertified, fit_pca
+from eigengap.fitting.gaussian.pca import HasMissing, NotCertified, fit_pca
 from eigengap.sources.array import ArraySource
 
 SOLVERS = ["auto", "full", "covariance_eigh", "arpack", "randomized", "gram"]
@@ -269,13 +269,13 @@ def test_t14_blocks_do_not_matter(solver, rows):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("shape", [(200, 40), (40, 200)])
-def test_gaps_are_signalled(solver, shape):
+def test_missing_are_signalled(solver, shape):
     X = table(*shape)
     X[3, 2] = np.nan
-    gappy = source(X)
-    gappy.has_gaps = None  # as a file that has not been read yet
-    with pytest.raises(HasGaps):
-        fit_pca(gappy, 3, solver=solver)
+    incomplete = source(X)
+    incomplete.has_missing = None  # as a file that has not been read yet
+    with pytest.raises(HasMissing):
+        fit_pca(incomplete, 3, solver=solver)
 
 
 @pytest.mark.parametrize("q", [41, 300])

@@ -71,7 +71,7 @@ def test_vectors_and_matrices_give_what_their_parts_give():
     np.testing.assert_allclose(whole.covariance, matrices.mean(axis=0) + (1 + 1 / 7) * between)
 
 
-def test_without_gaps_pooling_changes_nothing():
+def test_without_missing_pooling_changes_nothing():
     pooled = pool([2.0, 2.0, 2.0], [0.25, 0.25, 0.25], df_complete=18)
     assert pooled.std == pytest.approx(0.5)
     assert pooled.df == pytest.approx(18 * 19 / 21)  # Barnard and Rubin's, at lambda = 0
@@ -110,13 +110,13 @@ def regression(A, y):
     return beta, rss / (len(A) - A.shape[1]) * np.linalg.inv(A.T @ A), rss
 
 
-def drawn_by_textbook(A, y, gaps, rng):
+def drawn_by_textbook(A, y, missing, rng):
     """y with its gaps drawn by Bayesian linear regression: Rubin (1987), example 5.1."""
-    beta, cov, rss = regression(A[~gaps], y[~gaps])
-    df = int(np.sum(~gaps)) - A.shape[1]
+    beta, cov, rss = regression(A[~missing], y[~missing])
+    df = int(np.sum(~missing)) - A.shape[1]
     sigma2 = rss / rng.chisquare(df)
     beta = rng.multivariate_normal(beta, cov * sigma2 / (rss / df))
-    return np.where(gaps, A @ beta + np.sqrt(sigma2) * rng.normal(size=len(y)), y)
+    return np.where(missing, A @ beta + np.sqrt(sigma2) * rng.normal(size=len(y)), y)
 
 
 def test_pooled_intervals_cover_where_the_imputations_are_the_textbooks():
@@ -129,8 +129,8 @@ def test_pooled_intervals_cover_where_the_imputations_are_the_textbooks():
         rng = np.random.default_rng(seed)
         A = np.column_stack([rng.normal(size=40), np.ones(40)])
         y = A @ [0.7, 1.0] + rng.normal(size=40)
-        gaps = rng.permutation(40) < 20
-        tables = [drawn_by_textbook(A, y, gaps, rng) for _ in range(5)]
+        missing = rng.permutation(40) < 20
+        tables = [drawn_by_textbook(A, y, missing, rng) for _ in range(5)]
         fits = [regression(A, table) for table in tables]
         pooled = pool([fit[0] for fit in fits], [fit[1] for fit in fits], df_complete=38)
         low, high = pooled.interval()

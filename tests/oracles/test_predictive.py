@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from eigengap import PCA, PPCA, FactorAnalysis
 from eigengap.estimators._base import UnboundedLikelihoodWarning
-from eigengap.models.gaussian.information import Evidence, information
+from eigengap.models.gaussian.information import ObservationPattern, information
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.predictive import Predictive
 
@@ -17,13 +17,15 @@ def some_model(rng, d=6, q=2):
 
 
 def some_evidence(rng, d=6, k=40, n=400.0, noise="diagonal", **others):
-    seen = rng.random((k, d)) > 0.3
-    return Evidence(seen=seen, seen_w=n * seen.mean(axis=0), noise=noise, **others)
+    observed = rng.random((k, d)) > 0.3
+    return ObservationPattern(
+        observed=observed, observed_w=n * observed.mean(axis=0), noise=noise, **others
+    )
 
 
-def dense_information(model, seen, j):
+def dense_information(model, observed, j):
     """Of (w_j, mu_j), and for psi_j, from x_j given the other seen cells of one row."""
-    others = [k for k in np.flatnonzero(seen) if k != j]
+    others = [k for k in np.flatnonzero(observed) if k != j]
     C = model.covariance()
     Coo = C[np.ix_(others, others)]
     to_z = np.linalg.solve(Coo, model.W[others]).T if others else np.zeros((model.q, 0))
@@ -41,23 +43,23 @@ def test_information_is_that_of_a_cell_given_the_others():
     evidence = some_evidence(rng)
     got = information(model, evidence)
     for j in range(model.d):
-        rows = evidence.seen[evidence.seen[:, j]]
+        rows = evidence.observed[evidence.observed[:, j]]
         each = [dense_information(model, row, j) for row in rows]
         mean = np.mean([about for about, _ in each], axis=0)
         noise = np.mean([worth for _, worth in each])
         # Rows without the feature count a thousandth.
-        assert_allclose(got.loadings[j], mean * evidence.seen_w[j], rtol=2e-3, atol=1e-2)
-        assert_allclose(got.noise[j], noise * evidence.seen_w[j], rtol=2e-3)
+        assert_allclose(got.loadings[j], mean * evidence.observed_w[j], rtol=2e-3, atol=1e-2)
+        assert_allclose(got.noise[j], noise * evidence.observed_w[j], rtol=2e-3)
 
 
 def test_a_feature_that_no_sampled_row_shows_is_judged_by_the_rows_there_are():
     rng = np.random.default_rng(1)
     model = some_model(rng)
     evidence = some_evidence(rng)
-    evidence.seen[:, 2] = False
+    evidence.observed[:, 2] = False
     got = information(model, evidence)
-    expected = np.mean([dense_information(model, row, 2)[0] for row in evidence.seen], axis=0)
-    assert_allclose(got.loadings[2], expected * evidence.seen_w[2], rtol=1e-9, atol=1e-9)
+    expected = np.mean([dense_information(model, row, 2)[0] for row in evidence.observed], axis=0)
+    assert_allclose(got.loadings[2], expected * evidence.observed_w[2], rtol=1e-9, atol=1e-9)
 
 
 def drawn_variance(predictive, X, m, rng):
@@ -77,13 +79,13 @@ def test_variance_is_that_of_models_drawn_around_the_estimate(noise):
     X[0] = np.nan
     predictive = Predictive.of(model, some_evidence(rng, n=80.0, noise=noise))
     _, variance = predictive.conditional(X)
-    gaps = np.isnan(X)
+    missing = np.isnan(X)
     drawn = drawn_variance(predictive, X, 1500, rng)
     plug_in = model.conditional(X)[1]
-    assert np.all(variance[gaps] > plug_in[gaps])
-    assert plug_in[gaps].mean() < 0.92 * drawn[gaps].mean()
-    assert_allclose(variance[gaps].mean(), drawn[gaps].mean(), rtol=0.06)
-    assert_allclose(variance[gaps], drawn[gaps], rtol=0.15)
+    assert np.all(variance[missing] > plug_in[missing])
+    assert plug_in[missing].mean() < 0.92 * drawn[missing].mean()
+    assert_allclose(variance[missing].mean(), drawn[missing].mean(), rtol=0.06)
+    assert_allclose(variance[missing], drawn[missing], rtol=0.15)
 
 
 def test_with_many_rows_the_estimate_is_all_there_is():
@@ -124,9 +126,9 @@ def test_units_do_not_matter():
 def test_the_mean_of_a_row_without_cells_is_as_uncertain_as_the_mean(model):
     """Beyond the column's own variance: that of its mean, variance / n."""
     X = some_model(np.random.default_rng(6)).sample(40, np.random.default_rng(7))
-    gappy = X.copy()
-    gappy[::3, 0] = np.nan
-    fitted = model.fit(gappy)
+    incomplete = X.copy()
+    incomplete[::3, 0] = np.nan
+    fitted = model.fit(incomplete)
     _, std = fitted.impute(np.full((1, 6), np.nan), return_std=True)
     variance = np.diag(fitted.get_covariance())
     assert np.all(std[0] ** 2 > variance * (1 + 1 / 40))
@@ -143,14 +145,14 @@ def test_intervals_of_small_tables_cover(kind, spread):
         psi = 0.25 * rng.uniform(*spread, 20)
         truth = LinearGaussian(W=rng.normal(size=(20, 5)), mu=np.zeros(20), psi=psi)
         X = truth.sample(50, rng)
-        gaps = rng.random(X.shape) < 0.2
-        gappy = np.where(gaps, np.nan, X)
-        fitted = kind(5, max_iter=3000).fit(gappy)
-        filled, std = fitted.impute(gappy, return_std=True)
-        plug_in = np.sqrt(fitted.model_.conditional(gappy)[1])
-        inside["impute"] += np.sum(np.abs(filled - X)[gaps] < 1.96 * std[gaps])
-        inside["plug-in"] += np.sum(np.abs(filled - X)[gaps] < 1.96 * plug_in[gaps])
-        cells += np.sum(gaps)
+        missing = rng.random(X.shape) < 0.2
+        incomplete = np.where(missing, np.nan, X)
+        fitted = kind(5, max_iter=3000).fit(incomplete)
+        filled, std = fitted.impute(incomplete, return_std=True)
+        plug_in = np.sqrt(fitted.model_.conditional(incomplete)[1])
+        inside["impute"] += np.sum(np.abs(filled - X)[missing] < 1.96 * std[missing])
+        inside["plug-in"] += np.sum(np.abs(filled - X)[missing] < 1.96 * plug_in[missing])
+        cells += np.sum(missing)
     assert inside["plug-in"] < 0.91 * cells
     assert 0.935 * cells < inside["impute"] < 0.965 * cells  # +- 3 standard errors of 5 000 cells
 

@@ -181,7 +181,7 @@ def test_every_criterion_finds_strong_components(noise):
     assert "agree" in choice.summary
 
 
-def test_every_criterion_finds_strong_components_through_gaps():
+def test_every_criterion_finds_strong_components_through_missing():
     rng = np.random.default_rng(2)
     X = components(200, 10, 2, 2, strength=6.0, noise=0.05)
     X[rng.random(X.shape) < 0.3] = np.nan

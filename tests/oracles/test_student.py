@@ -30,7 +30,7 @@ def model(seed=0, d=5, q=2, nu=3.4):
     )
 
 
-def with_gaps(X, share, seed=1):
+def with_missing(X, share, seed=1):
     X = X.copy()
     X[np.random.default_rng(seed).random(X.shape) < share] = np.nan
     return X
@@ -52,7 +52,7 @@ def log_t(X, mu, C, nu):
 @pytest.mark.parametrize("nu", [0.4, 1.0, 3.4, 50.0, 1e5])
 def test_the_density_is_scipys(nu):
     m = model(nu=nu)
-    X = with_gaps(model(nu=3.0).sample(40, np.random.default_rng(2)), 0.3)
+    X = with_missing(model(nu=3.0).sample(40, np.random.default_rng(2)), 0.3)
     X[0] = np.nan
     assert_allclose(m.log_likelihood(X), log_t(X, m.mu, m.scatter(), nu), rtol=1e-9, atol=1e-9)
     assert m.log_likelihood(X)[0] == 0.0
@@ -60,7 +60,7 @@ def test_the_density_is_scipys(nu):
 
 def test_many_degrees_of_freedom_are_the_gaussian():
     m = model(nu=1e12)
-    X = with_gaps(m.sample(30, np.random.default_rng(3)), 0.3)
+    X = with_missing(m.sample(30, np.random.default_rng(3)), 0.3)
     g = m.gaussian
     assert_allclose(m.log_likelihood(X), g.log_likelihood(X), atol=1e-9)
     assert_allclose(m.conditional(X)[1], g.conditional(X)[1], rtol=1e-9)
@@ -72,16 +72,16 @@ def test_the_conditional_is_the_ratio_of_densities():
     """p(x_u | x_o) = p(x_u, x_o) / p(x_o) at any x_u, where `given` is a model again."""
     m = model()
     x = m.sample(1, np.random.default_rng(4))[0]
-    seen = np.array([True, False, True, True, False])
-    row = np.where(seen, x, np.nan)
+    observed = np.array([True, False, True, True, False])
+    row = np.where(observed, x, np.nan)
     joint = m.log_likelihood(x[None])[0] - m.log_likelihood(row[None])[0]
     given = m.given(row)
     assert given.nu == m.nu + 3
-    assert_allclose(given.log_likelihood(x[None, ~seen])[0], joint, rtol=1e-12)
+    assert_allclose(given.log_likelihood(x[None, ~observed])[0], joint, rtol=1e-12)
     mean, variance = m.conditional(row[None])
-    assert_allclose(mean[0, ~seen], given.mu, rtol=1e-12)
-    assert_allclose(variance[0, ~seen], given.variances(), rtol=1e-12)
-    assert np.all(variance[0, seen] == 0.0)
+    assert_allclose(mean[0, ~observed], given.mu, rtol=1e-12)
+    assert_allclose(variance[0, ~observed], given.variances(), rtol=1e-12)
+    assert np.all(variance[0, observed] == 0.0)
 
 
 def test_draws_follow_their_law():
@@ -117,7 +117,7 @@ def test_the_gradient_vanishes_at_the_optimum(noise):
     """Of scipy's likelihood by finite differences, in W, mu, ln psi and ln nu."""
     d, q = 4, 1
     m = model(seed=6, d=d, q=q, nu=3.0)
-    X = with_gaps(m.sample(80, np.random.default_rng(7)), 0.2)
+    X = with_missing(m.sample(80, np.random.default_rng(7)), 0.2)
     fit = fit_by_em(as_source(X), q, noise, student=StudentRows(), options=TIGHT)
     best = fit.model
 
@@ -137,7 +137,7 @@ def test_the_gradient_vanishes_at_the_optimum(noise):
 
 @pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
 def test_given_many_degrees_of_freedom_the_fit_is_the_gaussian_one(noise):
-    X = with_gaps(model().gaussian.sample(200, np.random.default_rng(9)), 0.2)
+    X = with_missing(model().gaussian.sample(200, np.random.default_rng(9)), 0.2)
     plain = fit_by_em(as_source(X), 2, noise, options=TIGHT)
     student = fit_by_em(as_source(X), 2, noise, student=StudentRows(1e12), options=TIGHT)
     assert_allclose(student.log_likelihood, plain.log_likelihood, rtol=1e-9)
@@ -148,7 +148,7 @@ def test_light_tails_send_the_degrees_of_freedom_to_their_limit():
     """Rows on an ellipsoid have lighter tails still: no finite number fits them best."""
     Y = np.random.default_rng(10).normal(size=(400, 5))
     Y *= np.sqrt(5.0) / np.linalg.norm(Y, axis=1, keepdims=True)
-    X = with_gaps(Y @ np.linalg.cholesky(model().scatter()).T, 0.1)
+    X = with_missing(Y @ np.linalg.cholesky(model().scatter()).T, 0.1)
     estimator = PPCA(2, noise="student").fit(X)
     plain = PPCA(2).fit(X)
     assert estimator.converged_
@@ -158,7 +158,7 @@ def test_light_tails_send_the_degrees_of_freedom_to_their_limit():
 
 def test_degrees_of_freedom_and_scatter_are_recovered():
     m = model(seed=11, d=10, q=2, nu=3.0)
-    X = with_gaps(m.sample(3000, np.random.default_rng(12)), 0.2)
+    X = with_missing(m.sample(3000, np.random.default_rng(12)), 0.2)
     fit = FactorAnalysis(2, noise="student").fit(X)
     assert_allclose(fit.degrees_of_freedom_, 3.0, rtol=0.1)
     assert_allclose(fit.model_.scatter(), m.scatter(), rtol=0.12, atol=0.12)
@@ -173,7 +173,7 @@ def test_gross_outliers_do_not_move_the_axes(kind, share):
     X = m.sample(500, rng)
     bad = rng.choice(500, int(500 * share), replace=False)
     X[bad] = 60.0 * rng.normal(size=12) + 5.0 * rng.normal(size=(len(bad), 12))
-    X = with_gaps(X, 0.15)
+    X = with_missing(X, 0.15)
     clean = np.setdiff1d(np.arange(500), bad)
     plain, robust = kind(2).fit(X), kind(2, noise="student").fit(X)
     assert principal_angles(plain.model_.W, m.W)[0] > 0.5
@@ -233,7 +233,7 @@ def test_closed_form_and_cell_sd_are_refused_with_words():
 @pytest.mark.parametrize(("kind", "nu"), [(PPCA, 0.4), (PPCA, 0.8), (FactorAnalysis, 0.8)])
 @pytest.mark.filterwarnings("ignore")
 def test_fewer_degrees_of_freedom_than_one_are_learned(kind, nu):
-    X = with_gaps(model(nu=nu, d=4, q=1).sample(300, np.random.default_rng(3)), 0.2)
+    X = with_missing(model(nu=nu, d=4, q=1).sample(300, np.random.default_rng(3)), 0.2)
     learned = kind(1, noise="student").fit(X)
     found = learned.degrees_of_freedom_
     assert found == pytest.approx(nu, rel=0.25)
@@ -276,7 +276,7 @@ def test_heavy_tails_of_columns_that_have_no_logarithm():
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_variance_that_does_not_exist_is_infinite():
-    X = with_gaps(model(nu=0.7, d=4, q=1).sample(200, np.random.default_rng(3)), 0.2)
+    X = with_missing(model(nu=0.7, d=4, q=1).sample(200, np.random.default_rng(3)), 0.2)
     fitted = PPCA(1, noise="student").fit(X)
     rows = np.full((3, 4), np.nan)
     rows[1, 0] = rows[2, :2] = 1.0

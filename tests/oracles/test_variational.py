@@ -20,10 +20,10 @@ PRIOR = Prior(
 BROAD = Prior(1e-3, 1e-3, 1e-6, 1e-6, 1e-6)
 
 
-def table(n=30, d=5, q=2, gaps=0.3, seed=0):
+def table(n=30, d=5, q=2, missing=0.3, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, q)) @ rng.normal(size=(q, d)) + 0.4 * rng.normal(size=(n, d))
-    X[rng.random(X.shape) < gaps] = np.nan
+    X[rng.random(X.shape) < missing] = np.nan
     return X
 
 
@@ -34,8 +34,10 @@ def some_beliefs(X, q, noise="isotropic", seed=1) -> Beliefs:
     roots = 0.3 * rng.normal(size=(d, q + 1, q + 1))
     i, j = packed_indices(q + 1)
     cov = (roots @ roots.transpose(0, 2, 1) + 0.05 * np.eye(q + 1))[:, i, j].T
-    seen = (~np.isnan(X)).sum(axis=0)
-    shape = PRIOR.noise_shape + 0.5 * (seen if noise == "diagonal" else seen.sum(keepdims=True))
+    observed = (~np.isnan(X)).sum(axis=0)
+    shape = PRIOR.noise_shape + 0.5 * (
+        observed if noise == "diagonal" else observed.sum(keepdims=True)
+    )
     tau = Gammas(shape, shape * rng.uniform(0.2, 0.6, size=len(shape)))
     return Beliefs(rng.normal(size=(q + 1, d)), np.ascontiguousarray(cov), tau)
 
@@ -63,10 +65,10 @@ def rows_by_loop(X, beliefs):
 
 
 @pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
-@pytest.mark.parametrize("gaps", [0.0, 0.3])
-def test_updates_are_those_of_the_textbook(noise, gaps):
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_updates_are_those_of_the_textbook(noise, missing):
     """Bishop 1999, Eqs. 18 to 23, row by row and feature by feature, up to the change of basis."""
-    X, q = table(gaps=gaps), 2
+    X, q = table(missing=missing), 2
     beliefs = some_beliefs(X, q, noise).principal()  # where the prior precision is diagonal
     Z, S = rows_by_loop(X, beliefs)
     alpha = beliefs.relevance(PRIOR).mean()
@@ -76,9 +78,9 @@ def test_updates_are_those_of_the_textbook(noise, gaps):
     w, cov = np.zeros((d, q + 1)), np.zeros((d, q + 1, q + 1))
     for j in range(d):
         precision, right = np.diag(np.append(alpha, PRIOR.mean_precision)), np.zeros(q + 1)
-        seen = np.flatnonzero(~np.isnan(X[:, j]))
+        observed = np.flatnonzero(~np.isnan(X[:, j]))
         second = {}
-        for i in seen:
+        for i in observed:
             zt = np.append(Z[i], 1.0)
             second[i] = np.outer(zt, zt)
             second[i][:q, :q] += S[i]
@@ -86,25 +88,25 @@ def test_updates_are_those_of_the_textbook(noise, gaps):
             right += tau[j] * zt * X[i, j]
         cov[j] = np.linalg.inv(precision)
         w[j] = cov[j] @ right
-        for i in seen:
+        for i in observed:
             zt = np.append(Z[i], 1.0)
             residual[j] += X[i, j] ** 2 - 2 * X[i, j] * (w[j] @ zt)
             residual[j] += np.trace(second[i] @ (np.outer(w[j], w[j]) + cov[j]))
-    following = improved(e_step(X, beliefs), beliefs, PRIOR)
+    updated = improved(e_step(X, beliefs), beliefs, PRIOR)
     rate = PRIOR.noise_rate + 0.5 * (
         residual if noise == "diagonal" else residual.sum(keepdims=True)
     )
-    np.testing.assert_allclose(following.tau.rate, rate, rtol=1e-9)
+    np.testing.assert_allclose(updated.tau.rate, rate, rtol=1e-9)
     # The change of basis: predictions w~^T z~ keep their distribution, so W S W^T type products do.
     mean, V = e_step(X, beliefs).latent_moments()
     T = np.eye(q + 1)
     T[:q, :q], T[q, :q] = np.linalg.cholesky(V).T, mean
-    moved = np.allclose(following.mean, T @ w.T, atol=1e-9)
-    stayed = np.allclose(following.mean, w.T, atol=1e-9)
+    moved = np.allclose(updated.mean, T @ w.T, atol=1e-9)
+    stayed = np.allclose(updated.mean, w.T, atol=1e-9)
     assert moved or stayed
     turn = T if moved else np.eye(q + 1)
     np.testing.assert_allclose(
-        unpack(following.cov.T, q + 1), turn @ cov @ turn.T, rtol=1e-8, atol=1e-12
+        unpack(updated.cov.T, q + 1), turn @ cov @ turn.T, rtol=1e-8, atol=1e-12
     )
 
 
@@ -132,10 +134,10 @@ def joint_minus_q(X, beliefs, prior, n_draws, rng):
         q_z = multivariate_normal(Z[i], S[i])
         z = q_z.rvs(n_draws, random_state=rng).reshape(n_draws, q)
         total += norm.logpdf(z).sum(axis=1) - q_z.logpdf(z)
-        seen = ~np.isnan(x)
+        observed = ~np.isnan(x)
         mean = np.einsum("mjk,mk->mj", w[:, :, :q], z) + w[:, :, q]
         sd = np.broadcast_to(tau**-0.5, (n_draws, d))
-        total += norm.logpdf(x[seen], mean[:, seen], sd[:, seen]).sum(axis=1)
+        total += norm.logpdf(x[observed], mean[:, observed], sd[:, observed]).sum(axis=1)
     return total
 
 
@@ -192,7 +194,7 @@ def converged(X, q, prior, rounds=300) -> Beliefs:
 
 @pytest.mark.slow
 def test_bound_is_below_the_evidence_but_not_far():
-    X = table(n=12, d=2, q=1, gaps=0.2, seed=3)
+    X = table(n=12, d=2, q=1, missing=0.2, seed=3)
     beliefs = converged(X, 1, PRIOR)
     value = bound(e_step(X, beliefs), beliefs, PRIOR)
     at = np.concatenate([beliefs.mean[0], beliefs.mean[1], np.log(beliefs.tau.mean())])
@@ -206,9 +208,9 @@ def test_bound_is_below_the_evidence_but_not_far():
 
 @pytest.mark.parametrize("noise", ["isotropic", "diagonal"])
 @pytest.mark.parametrize("prior", [PRIOR, BROAD, replace(PRIOR, loading_rate=50.0)])
-@pytest.mark.parametrize("gaps", [0.0, 0.4])
-def test_no_round_lowers_the_bound(noise, prior, gaps):
-    X = table(gaps=gaps)
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+def test_no_round_lowers_the_bound(noise, prior, missing):
+    X = table(missing=missing)
     for seed in range(3):
         beliefs = some_beliefs(X, 3, noise, seed)
         values = []
@@ -232,7 +234,7 @@ def test_bound_does_not_depend_on_the_basis():
 
 def test_columns_that_share_a_covariance_are_solved_once_and_alike():
     """Complete columns beside gappy ones take a short cut; a weight of a hair rules it out."""
-    X = table(gaps=0.0, d=6)
+    X = table(missing=0.0, d=6)
     X[3:9, 0] = X[5:12, 4] = np.nan
     beliefs = some_beliefs(X, 2)
     short = improved(e_step(X, beliefs), beliefs, PRIOR)

@@ -61,7 +61,7 @@ def test_pca_whitening_is_that_of_pca_and_of_scikit_learn(k):
     assert_allclose(cor, PCA(k, scale=True, whiten=True).fit_transform(IRIS), atol=1e-9)
 
 
-def test_with_gaps_and_a_number_of_axes_it_is_pca_too():
+def test_with_missing_and_a_number_of_axes_it_is_pca_too():
     X = IRIS.copy()
     X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
     ours = Whitener(2, tol=1e-9).fit(X)
@@ -123,16 +123,16 @@ def test_every_step_of_the_fit_climbs():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 6)) @ rng.normal(size=(6, 6))
     X[rng.random(X.shape) < 0.3] = np.nan
-    seen = []
-    options = EMOptions(tol=1e-8, watch=lambda progress: seen.append(progress.objective))
+    observed = []
+    options = EMOptions(tol=1e-8, watch=lambda progress: observed.append(progress.objective))
     fit_unrestricted(as_source(X), options)
-    assert len(seen) > 5
-    size = max(abs(seen[-1]), np.count_nonzero(~np.isnan(X)))  # T25 of the scorecard
-    assert (np.diff(seen) >= -1e-9 * size).all()
+    assert len(observed) > 5
+    size = max(abs(observed[-1]), np.count_nonzero(~np.isnan(X)))  # T25 of the scorecard
+    assert (np.diff(observed) >= -1e-9 * size).all()
 
 
 @pytest.mark.parametrize("rank", [1, 3, 5])
-def test_rows_in_a_plane_are_found_out_under_gaps(rank):
+def test_rows_in_a_plane_are_found_out_under_missing(rank):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(200, rank)) @ rng.normal(size=(rank, 6)) * np.geomspace(1, 100, 6)
     X[rng.random(X.shape) < 0.1] = np.nan

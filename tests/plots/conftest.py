@@ -46,7 +46,7 @@ def truth() -> np.ndarray:
 
 
 @pytest.fixture(scope="session")
-def gappy(truth: np.ndarray) -> np.ndarray:
+def incomplete(truth: np.ndarray) -> np.ndarray:
     rng = np.random.default_rng(1)
     X = np.where(rng.random(truth.shape) < 0.15, np.nan, truth)
     X[0] = truth[0]
@@ -60,11 +60,11 @@ def pca(wine: pd.DataFrame) -> eg.PCA:
 
 
 @pytest.fixture(scope="session")
-def ppca(gappy: np.ndarray) -> eg.PPCA:
-    return eg.PPCA(3).fit(gappy)
+def ppca(incomplete: np.ndarray) -> eg.PPCA:
+    return eg.PPCA(3).fit(incomplete)
 
 
 @pytest.fixture(scope="session")
-def hostile(gappy: np.ndarray) -> pd.DataFrame:
+def hostile(incomplete: np.ndarray) -> pd.DataFrame:
     """A table whose column names are meant to break charts."""
-    return pd.DataFrame(gappy, columns=HOSTILE[: gappy.shape[1]])
+    return pd.DataFrame(incomplete, columns=HOSTILE[: incomplete.shape[1]])

@@ -47,7 +47,7 @@ def test_scree_holds_the_eigenvalues_and_the_gap(pca: eg.PCA, wine: pd.DataFrame
     assert {row["name"]: row["pick"] for row in picks} == {"BIC": 7, "the largest eigengap": 1}
 
 
-def test_scree_says_what_is_known_under_gaps(ppca: eg.PPCA) -> None:
+def test_scree_says_what_is_known_under_missing(ppca: eg.PPCA) -> None:
     assert "4 values are known: 3 eigenvalues, and the mean of the 5 others" in subtitle(
         ppca.plot.scree()
     )
@@ -80,37 +80,37 @@ def test_contributions_show_the_largest_and_say_so(pca: eg.PCA) -> None:
     assert "The 5 largest of 13 variables" in subtitle(chart)
 
 
-def test_scores_hold_every_row_and_an_ellipse_for_each_with_gaps(
-    ppca: eg.PPCA, gappy: np.ndarray
+def test_scores_hold_every_row_and_an_ellipse_for_each_with_missing(
+    ppca: eg.PPCA, incomplete: np.ndarray
 ) -> None:
-    chart = ppca.plot.scores(gappy[:30])
+    chart = ppca.plot.scores(incomplete[:30])
     rows = next(columns(chart, "x", "y", "gaps"))
     np.testing.assert_allclose(
-        [[v["x"], v["y"]] for v in rows], ppca.transform(gappy[:30])[:, :2], atol=1e-12
+        [[v["x"], v["y"]] for v in rows], ppca.transform(incomplete[:30])[:, :2], atol=1e-12
     )
     outlines = next(columns(chart, "order", "row"))
     assert {row["row"] for row in outlines} == set(
-        np.flatnonzero(np.isnan(gappy[:30]).any(axis=1)).tolist()
+        np.flatnonzero(np.isnan(incomplete[:30]).any(axis=1)).tolist()
     )
-    without = ppca.plot.scores(gappy[:30], ellipses=False)
+    without = ppca.plot.scores(incomplete[:30], ellipses=False)
     assert not list(columns(without, "order"))
 
 
-def test_never_more_rows_than_stated(ppca: eg.PPCA, gappy: np.ndarray) -> None:
+def test_never_more_rows_than_stated(ppca: eg.PPCA, incomplete: np.ndarray) -> None:
     from eigengap.plots.numbers.rows import MOST_ROWS
 
     assert MOST_ROWS == 5000
-    chart = ppca.plot.scores(gappy, ellipses=False, max_rows=50)
+    chart = ppca.plot.scores(incomplete, ellipses=False, max_rows=50)
     assert len(next(columns(chart, "x", "gaps"))) == 50
     assert "50 of 300 rows, drawn at random" in subtitle(chart)
-    assert "50 of 300 rows" in subtitle(ppca.plot.scores(gappy, max_rows=50))
+    assert "50 of 300 rows" in subtitle(ppca.plot.scores(incomplete, max_rows=50))
 
 
-def test_one_component_is_drawn_along_a_line(gappy: np.ndarray) -> None:
-    model = eg.PPCA(1).fit(gappy)
-    chart = model.plot.scores(gappy, color=np.arange(300) % 2)
+def test_one_component_is_drawn_along_a_line(incomplete: np.ndarray) -> None:
+    model = eg.PPCA(1).fit(incomplete)
+    chart = model.plot.scores(incomplete, color=np.arange(300) % 2)
     rows = next(columns(chart, "x", "group"))
-    np.testing.assert_allclose([row["x"] for row in rows], model.transform(gappy).ravel())
+    np.testing.assert_allclose([row["x"] for row in rows], model.transform(incomplete).ravel())
     assert "Intervals hold the score" in subtitle(chart)
 
 
@@ -298,7 +298,7 @@ def test_color_of_other_places(
     assert all(rows == first for rows in others)
 
 
-def test_colours_by_categories_numbers_and_gaps(pca: eg.PCA, wine: pd.DataFrame) -> None:
+def test_colours_by_categories_numbers_and_missing(pca: eg.PCA, wine: pd.DataFrame) -> None:
     many = [f"kind {k % 12}" for k in range(178)]
     chart = pca.plot.scores(wine, color=many)
     shown = {row["colour"] for row in next(columns(chart, "x", "colour"))}
@@ -314,12 +314,12 @@ def test_colours_by_categories_numbers_and_gaps(pca: eg.PCA, wine: pd.DataFrame)
         pca.plot.scores(wine, color=[1, 2, 3])
 
 
-def test_marks_of_missing_cells_are_those_of_the_fit(gappy: np.ndarray) -> None:
-    coded = np.where(np.isnan(gappy), -999.0, gappy)
+def test_marks_of_missing_cells_are_those_of_the_fit(incomplete: np.ndarray) -> None:
+    coded = np.where(np.isnan(incomplete), -999.0, incomplete)
     model = eg.PPCA(2, missing_values=-999.0).fit(coded)
-    plain = eg.PPCA(2).fit(gappy)
+    plain = eg.PPCA(2).fit(incomplete)
     found = next(columns(model.plot.scores(coded), "gaps"))
-    assert found == next(columns(plain.plot.scores(gappy), "gaps"))
+    assert found == next(columns(plain.plot.scores(incomplete), "gaps"))
     assert "missing" in subtitle(model.plot.missingness(coded))
 
 

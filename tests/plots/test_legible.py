@@ -52,22 +52,22 @@ def test_save_keeps_the_theme_that_a_chart_has(ppca: eg.PPCA, tmp_path: Path) ->
     assert page(bare) == light
 
 
-def test_calibration_names_both_axes(ppca: eg.PPCA, gappy: np.ndarray) -> None:
+def test_calibration_names_both_axes(ppca: eg.PPCA, incomplete: np.ndarray) -> None:
     """One layer without a title took it from all."""
-    chart = ppca.plot.imputation(gappy[:60], held_out=0.1).to_dict()
+    chart = ppca.plot.imputation(incomplete[:60], held_out=0.1).to_dict()
     titles = {layer["encoding"]["y"]["title"] for layer in chart["hconcat"][0]["layer"]}
     assert titles == {"filled value (standard deviations from the mean)"}
 
 
-def test_rows_of_a_pattern_are_counted_on_an_axis_of_counts(gappy: np.ndarray) -> None:
+def test_rows_of_a_pattern_are_counted_on_an_axis_of_counts(incomplete: np.ndarray) -> None:
     """The axis ran to 190 %, with counts at the bars."""
     from eigengap.plots import missingness
 
-    chart = missingness(gappy).to_dict()
+    chart = missingness(incomplete).to_dict()
     bars = next(rows for rows in chart["datasets"].values() if "said" in rows[0])
     most = max(row["rows"] for row in bars)
     assert {"domain": [0, most], "nice": False} in list(parts(chart, "scale"))
-    complete = int((~np.isnan(gappy)).all(axis=1).sum())
+    complete = int((~np.isnan(incomplete)).all(axis=1).sum())
     assert f"{complete} ({100 * complete / 300:.3g} %)" in {row["said"] for row in bars}
 
 
@@ -102,12 +102,12 @@ def test_words_on_the_gap_stand_above_all_points(ppca: eg.PPCA) -> None:
 
 
 def test_at_most_thirty_ellipses_unless_more_are_asked_for(
-    ppca: eg.PPCA, gappy: np.ndarray
+    ppca: eg.PPCA, incomplete: np.ndarray
 ) -> None:
     """Those of 150 rows hid the rows."""
 
     def drawn(**how: Any) -> int:
-        chart = ppca.plot.scores(gappy, **how).to_dict()
+        chart = ppca.plot.scores(incomplete, **how).to_dict()
         rows = next(rows for rows in chart["datasets"].values() if "order" in rows[0])
         return len({row["row"] for row in rows})
 
@@ -116,15 +116,15 @@ def test_at_most_thirty_ellipses_unless_more_are_asked_for(
 
 
 def test_a_biplot_says_how_many_times_the_scores_its_points_are(
-    ppca: eg.PPCA, gappy: np.ndarray, pca: eg.PCA, wine: pd.DataFrame
+    ppca: eg.PPCA, incomplete: np.ndarray, pca: eg.PCA, wine: pd.DataFrame
 ) -> None:
     """PPCA's points are not its scores, and stood on axes of the same name."""
-    chart = ppca.plot.biplot(gappy[:50]).to_dict()
+    chart = ppca.plot.biplot(incomplete[:50]).to_dict()
     rows = next(rows for rows in chart["datasets"].values() if "gaps" in rows[0])
     (title,) = {x["title"] for x in parts(chart, "x") if isinstance(x, dict) and "title" in x}
     name, times = title.split(" × ")
     assert name == "PC1"
-    scores = ppca.transform(gappy[:50])[:, 0]
+    scores = ppca.transform(incomplete[:50])[:, 0]
     np.testing.assert_allclose([row["x"] for row in rows], float(times) * scores, rtol=0.01)
     plain = pca.plot.biplot(wine).to_dict()
     assert {x["title"] for x in parts(plain, "x") if isinstance(x, dict)} == {"PC1"}

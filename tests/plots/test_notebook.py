@@ -60,8 +60,8 @@ def test_summary_of_a_closed_form(wine: pd.DataFrame, pca: eg.PCA) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_summary_warns(gappy: np.ndarray) -> None:
-    told = str(eg.PPCA(2, max_iter=1).fit(gappy).summary())
+def test_summary_warns(incomplete: np.ndarray) -> None:
+    told = str(eg.PPCA(2, max_iter=1).fit(incomplete).summary())
     assert "NOT converged" in told
     assert "! the fit did not converge" in told
 
@@ -83,25 +83,25 @@ def test_a_target_that_is_explained_entirely_is_called_so(truth: np.ndarray) -> 
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_missing_cells_of_mixtures_and_classes(gappy: np.ndarray) -> None:
+def test_missing_cells_of_mixtures_and_classes(incomplete: np.ndarray) -> None:
     """A mixture and a classifier know their gaps by component and by class."""
-    gaps = int(np.isnan(gappy).sum())
-    mixture = eg.MixturePPCA(2, 1, random_state=0, max_iter=5, tol=1.0).fit(gappy)
-    classes = eg.PPCAClassifier(1).fit(gappy, np.arange(300) % 2)
+    missing = int(np.isnan(incomplete).sum())
+    mixture = eg.MixturePPCA(2, 1, random_state=0, max_iter=5, tol=1.0).fit(incomplete)
+    classes = eg.PPCAClassifier(1).fit(incomplete, np.arange(300) % 2)
     for model in (mixture, classes):
-        assert f"300 rows × 8 columns, {gaps} cells missing" in str(model.summary())
+        assert f"300 rows × 8 columns, {missing} cells missing" in str(model.summary())
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_an_imputer_that_stops_early_on_purpose_raises_no_alarm(gappy: np.ndarray) -> None:
-    model = eg.LowRankImputer(n_components=2, max_iter=2).fit(gappy)
+def test_an_imputer_that_stops_early_on_purpose_raises_no_alarm(incomplete: np.ndarray) -> None:
+    model = eg.LowRankImputer(n_components=2, max_iter=2).fit(incomplete)
     assert not model.estimator_.converged_
     told = str(model.summary())
     assert "2 steps, stopped early on purpose" in told
     assert "!" not in told
     assert "not converged" not in model._repr_html_()
     assert "2 steps in" in " ".join(model.plot.trace().to_dict()["title"]["subtitle"])
-    own = eg.LowRankImputer(eg.PPCA(2, max_iter=1)).fit(gappy)
+    own = eg.LowRankImputer(eg.PPCA(2, max_iter=1)).fit(incomplete)
     assert "! the fit did not converge" in str(own.summary())
 
 

@@ -74,34 +74,34 @@ def test_each_scaling_keeps_what_it_promises(wine: pd.DataFrame) -> None:
 @pytest.mark.parametrize("whiten", [False, True], ids=["plain", "whitened"])
 @pytest.mark.parametrize("scale", [False, True], ids=["covariance", "correlation"])
 def test_regions_of_pca_are_those_of_a_dense_gaussian(
-    whiten: bool, scale: bool, gappy: np.ndarray
+    whiten: bool, scale: bool, incomplete: np.ndarray
 ) -> None:
-    model = eg.PCA(3, whiten=whiten, scale=scale).fit(gappy)
-    found = score_ellipses(model, gappy, (0, 2), most=20)
+    model = eg.PCA(3, whiten=whiten, scale=scale).fit(incomplete)
+    found = score_ellipses(model, incomplete, (0, 2), most=20)
     assert found is not None
     mu, C = model.model_.mu, model.get_covariance()
     unit = np.ones(8) if model.scale_ is None else model.scale_
     spread = np.sqrt(model.explained_variance_) if whiten else np.ones(3)
     A = (model.components_ / spread[:, None])[[0, 2]] / unit
     for i, centre, cov in zip(found.at, found.centre, found.cov, strict=True):
-        mean, covariance = conditional(mu, C, gappy[i])
+        mean, covariance = conditional(mu, C, incomplete[i])
         np.testing.assert_allclose(centre, A @ (mean - mu), atol=1e-8)
         np.testing.assert_allclose(cov, A @ covariance @ A.T, atol=1e-8)
 
 
 @pytest.mark.parametrize("rotation", [None, "varimax", "oblimin"])
 def test_regions_of_factors_are_those_of_a_dense_gaussian(
-    rotation: str | None, gappy: np.ndarray
+    rotation: str | None, incomplete: np.ndarray
 ) -> None:
-    model = eg.FactorAnalysis(3, rotation=rotation).fit(gappy)
-    found = score_ellipses(model, gappy, (0, 1), most=20)
+    model = eg.FactorAnalysis(3, rotation=rotation).fit(incomplete)
+    found = score_ellipses(model, incomplete, (0, 1), most=20)
     assert found is not None
     T = model.rotation_.T
     W, psi, mu = model.model_.W, model.model_.psi, model.model_.mu
     for i, centre, cov in zip(found.at, found.centre, found.cov, strict=True):
-        o = ~np.isnan(gappy[i])
+        o = ~np.isnan(incomplete[i])
         S = np.linalg.inv(np.eye(3) + W[o].T @ (W[o] / psi[o, None]))
-        m = S @ W[o].T @ ((gappy[i] - mu)[o] / psi[o])
+        m = S @ W[o].T @ ((incomplete[i] - mu)[o] / psi[o])
         np.testing.assert_allclose(centre, (T.T @ m)[:2], atol=1e-7)
         np.testing.assert_allclose(cov, (T.T @ S @ T)[:2, :2], atol=1e-7)
 
@@ -130,8 +130,8 @@ def test_regions_hold_the_scores_that_they_promise_to_hold(name: str) -> None:
     assert abs(np.mean(distance <= stats.chi2.ppf(0.95, 2)) - 0.95) < 0.02
 
 
-def test_outline_lies_at_one_distance(ppca: eg.PPCA, gappy: np.ndarray) -> None:
-    found = score_ellipses(ppca, gappy, (0, 1), most=5)
+def test_outline_lies_at_one_distance(ppca: eg.PPCA, incomplete: np.ndarray) -> None:
+    found = score_ellipses(ppca, incomplete, (0, 1), most=5)
     assert found is not None
     for outline, centre, cov in zip(found.outlines(), found.centre, found.cov, strict=True):
         away = outline - centre
@@ -142,31 +142,33 @@ def test_outline_lies_at_one_distance(ppca: eg.PPCA, gappy: np.ndarray) -> None:
 # Fills -----------------------------------------------------------------------------------------
 
 
-def test_fills_are_those_of_impute(ppca: eg.PPCA, gappy: np.ndarray) -> None:
-    found = fills(ppca, gappy)
-    filled, sd = ppca.impute(gappy, return_std=True)
-    assert len(found.value) == np.isnan(gappy).sum()
-    np.testing.assert_allclose(found.value, filled[np.isnan(gappy)])
-    np.testing.assert_allclose(found.high - found.value, 1.959964 * sd[np.isnan(gappy)], rtol=1e-6)
+def test_fills_are_those_of_impute(ppca: eg.PPCA, incomplete: np.ndarray) -> None:
+    found = fills(ppca, incomplete)
+    filled, sd = ppca.impute(incomplete, return_std=True)
+    assert len(found.value) == np.isnan(incomplete).sum()
+    np.testing.assert_allclose(found.value, filled[np.isnan(incomplete)])
+    np.testing.assert_allclose(
+        found.high - found.value, 1.959964 * sd[np.isnan(incomplete)], rtol=1e-6
+    )
 
 
 def test_coverage_is_about_what_the_intervals_promise(
-    ppca: eg.PPCA, gappy: np.ndarray, truth: np.ndarray
+    ppca: eg.PPCA, incomplete: np.ndarray, truth: np.ndarray
 ) -> None:
-    found = calibration(ppca, gappy, truth=truth)
+    found = calibration(ppca, incomplete, truth=truth)
     assert abs(found.coverage - 0.95) < 0.03
     levels = np.array([0.5, 0.8, 0.95])
     np.testing.assert_allclose(found.coverage_at(levels), levels, atol=0.06)
 
 
-def test_hidden_cells_are_seen_cells(ppca: eg.PPCA, gappy: np.ndarray) -> None:
-    found = calibration(ppca, gappy, share=0.2)
-    np.testing.assert_array_equal(found.truth, gappy[found.fills.row, found.fills.column])
+def test_hidden_cells_are_observed_cells(ppca: eg.PPCA, incomplete: np.ndarray) -> None:
+    found = calibration(ppca, incomplete, share=0.2)
+    np.testing.assert_array_equal(found.truth, incomplete[found.fills.row, found.fills.column])
 
 
-def test_intervals_of_an_imputer_keep_its_bounds(gappy: np.ndarray) -> None:
-    imputer = eg.LowRankImputer(eg.PPCA(2), bounds=(-1.0, 1.0)).fit(gappy)
-    found = fills(imputer, gappy)
+def test_intervals_of_an_imputer_keep_its_bounds(incomplete: np.ndarray) -> None:
+    imputer = eg.LowRankImputer(eg.PPCA(2), bounds=(-1.0, 1.0)).fit(incomplete)
+    found = fills(imputer, incomplete)
     assert found.low.min() >= -1.0
     assert found.high.max() <= 1.0
 
@@ -174,10 +176,10 @@ def test_intervals_of_an_imputer_keep_its_bounds(gappy: np.ndarray) -> None:
 # Odd rows --------------------------------------------------------------------------------------
 
 
-def test_limits_have_the_p_value_that_they_promise(gappy: np.ndarray) -> None:
-    detector = eg.NoveltyDetector().fit(gappy)
-    found = odd_rows(detector, gappy)
-    statistics = detector.statistics(gappy)
+def test_limits_have_the_p_value_that_they_promise(incomplete: np.ndarray) -> None:
+    detector = eg.NoveltyDetector().fit(incomplete)
+    found = odd_rows(detector, incomplete)
+    statistics = detector.statistics(incomplete)
     for name, limit in (("T2", found.T2_limit), ("SPE", found.SPE_limit)):
         statistic = getattr(statistics, name)
         usable = statistic.dof > 0
@@ -185,24 +187,24 @@ def test_limits_have_the_p_value_that_they_promise(gappy: np.ndarray) -> None:
         np.testing.assert_array_equal(beyond[usable], (statistic.p_value < 0.05)[usable])
 
 
-def test_shares_of_the_oddest_rows_sum_to_their_distance(gappy: np.ndarray) -> None:
-    detector = eg.NoveltyDetector().fit(gappy)
-    found = odd_rows(detector, gappy, most=4)
-    expected = detector.statistics(gappy).D2.value[found.oddest]
+def test_shares_of_the_oddest_rows_sum_to_their_distance(incomplete: np.ndarray) -> None:
+    detector = eg.NoveltyDetector().fit(incomplete)
+    found = odd_rows(detector, incomplete, most=4)
+    expected = detector.statistics(incomplete).D2.value[found.oddest]
     np.testing.assert_allclose(found.shares.sum(axis=1), expected)
-    assert list(found.oddest) == list(np.argsort(detector.score_samples(gappy))[:4])
+    assert list(found.oddest) == list(np.argsort(detector.score_samples(incomplete))[:4])
 
 
-def test_a_model_serves_as_the_detector_around_it(gappy: np.ndarray) -> None:
-    model = eg.FactorAnalysis(2).fit(gappy)
-    expected = eg.NoveltyDetector(eg.FactorAnalysis(2)).fit(gappy).score_samples(gappy)
-    np.testing.assert_allclose(detector_for(model).score_samples(gappy), expected, rtol=0.02)
+def test_a_model_serves_as_the_detector_around_it(incomplete: np.ndarray) -> None:
+    model = eg.FactorAnalysis(2).fit(incomplete)
+    expected = eg.NoveltyDetector(eg.FactorAnalysis(2)).fit(incomplete).score_samples(incomplete)
+    np.testing.assert_allclose(detector_for(model).score_samples(incomplete), expected, rtol=0.02)
 
 
-def test_student_noise_is_refused_in_words(gappy: np.ndarray) -> None:
-    model = eg.PPCA(2, noise="student").fit(gappy)
+def test_student_noise_is_refused_in_words(incomplete: np.ndarray) -> None:
+    model = eg.PPCA(2, noise="student").fit(incomplete)
     with pytest.raises(AttributeError, match=r"NoveltyDetector\(estimator\)\.fit\(X\) takes"):
-        odd_rows(model, gappy)
+        odd_rows(model, incomplete)
 
 
 # Mixtures --------------------------------------------------------------------------------------
@@ -229,22 +231,22 @@ def test_classes_are_components_too(iris: pd.DataFrame) -> None:
 # Gaps ------------------------------------------------------------------------------------------
 
 
-def test_patterns_are_counted(gappy: np.ndarray) -> None:
-    found = missingness_summary(table_of(gappy), most=5)
-    counted = pd.DataFrame(np.isnan(gappy)).value_counts()
+def test_patterns_are_counted(incomplete: np.ndarray) -> None:
+    found = missingness_summary(table_of(incomplete), most=5)
+    counted = pd.DataFrame(np.isnan(incomplete)).value_counts()
     assert list(found.rows) == list(counted.iloc[:5])
-    assert found.rows.sum() + found.other_rows == len(gappy)
+    assert found.rows.sum() + found.other_rows == len(incomplete)
     assert found.others == len(counted) - 5
     for pattern, rows in zip(found.patterns, found.rows, strict=True):
-        assert np.all(np.isnan(gappy) == pattern, axis=1).sum() == rows
-    np.testing.assert_array_equal(found.per_column, np.isnan(gappy).sum(axis=0))
+        assert np.all(np.isnan(incomplete) == pattern, axis=1).sum() == rows
+    np.testing.assert_array_equal(found.per_column, np.isnan(incomplete).sum(axis=0))
 
 
-def test_a_large_table_is_sampled_and_counted_as_a_whole(gappy: np.ndarray) -> None:
-    table = table_of(gappy, most=50)
+def test_a_large_table_is_sampled_and_counted_as_a_whole(incomplete: np.ndarray) -> None:
+    table = table_of(incomplete, most=50)
     assert table.is_sampled
     assert len(table.at) == 50
-    np.testing.assert_array_equal(table.X, gappy[table.at])
-    np.testing.assert_array_equal(table.missing, np.isnan(gappy).sum(axis=0))
-    again = table_of(gappy, most=50)
+    np.testing.assert_array_equal(table.X, incomplete[table.at])
+    np.testing.assert_array_equal(table.missing, np.isnan(incomplete).sum(axis=0))
+    again = table_of(incomplete, most=50)
     np.testing.assert_array_equal(table.at, again.at)

@@ -30,8 +30,8 @@ def test_the_gap_is_that_of_the_criterion(wine: pd.DataFrame, pca: eg.PCA) -> No
     assert gap.size == pytest.approx(choice.curves["eigengap"][gap.k])
 
 
-def test_under_gaps_q_values_and_the_mean_of_the_others_are_known(
-    ppca: eg.PPCA, gappy: np.ndarray
+def test_under_missing_q_values_and_the_mean_of_the_others_are_known(
+    ppca: eg.PPCA, incomplete: np.ndarray
 ) -> None:
     found = eigenvalues(ppca)
     lam = np.linalg.eigvalsh(ppca.get_covariance())[::-1] * 300 / 299
@@ -46,14 +46,16 @@ def test_under_gaps_q_values_and_the_mean_of_the_others_are_known(
     assert found.gap.is_partial
 
 
-def test_a_choice_of_rank_says_which_gap_is_the_largest(ppca: eg.PPCA, gappy: np.ndarray) -> None:
+def test_a_choice_of_rank_says_which_gap_is_the_largest(
+    ppca: eg.PPCA, incomplete: np.ndarray
+) -> None:
     """Whatever number of components was fitted: under gaps a fit knows but few eigenvalues."""
-    choice = eg.choose_rank(gappy, criteria=["eigengap"])
+    choice = eg.choose_rank(incomplete, criteria=["eigengap"])
     k = choice.criteria["eigengap"]
     gap = eigenvalues(ppca, choice).gap
     assert gap is not None
     assert (gap.k, gap.size) == (k, choice.curves["eigengap"][k])
-    assert eigenvalues(eg.PPCA(1).fit(gappy)).gap is None
+    assert eigenvalues(eg.PPCA(1).fit(incomplete)).gap is None
 
 
 @pytest.mark.parametrize(
@@ -145,10 +147,10 @@ def test_no_noise_no_edge(wine: pd.DataFrame, pca: eg.PCA) -> None:
     ],
 )
 def test_trace_of_standardised_columns_is_in_the_units_of_the_data(
-    make, end: str, gappy: np.ndarray
+    make, end: str, incomplete: np.ndarray
 ) -> None:
     """It ends where log_likelihood_ and the summary are, not at the value of the scaled columns."""
-    model = make().fit(100.0 * gappy)
+    model = make().fit(100.0 * incomplete)
     assert trace_numbers(model).objective[-1] == pytest.approx(getattr(model, end), abs=0.1)
 
 

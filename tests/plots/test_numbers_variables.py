@@ -58,19 +58,19 @@ def test_the_model_alone_knows_the_correlations(name: str, wine: pd.DataFrame) -
     np.testing.assert_allclose(correlations(model), expected, atol=1e-5)
 
 
-def test_correlations_under_gaps_are_near_those_of_the_complete_table(
-    truth: np.ndarray, gappy: np.ndarray, ppca: eg.PPCA
+def test_correlations_under_missing_are_near_those_of_the_complete_table(
+    truth: np.ndarray, incomplete: np.ndarray, ppca: eg.PPCA
 ) -> None:
     complete = eg.PPCA(3).fit(truth)
     expected = against_numpy(truth, complete.transform(truth))
-    found = correlations(ppca, table_of(gappy, ppca))
+    found = correlations(ppca, table_of(incomplete, ppca))
     np.testing.assert_allclose(found, expected, atol=0.08)
 
 
-def test_no_variable_leaves_the_circle(gappy: np.ndarray) -> None:
+def test_no_variable_leaves_the_circle(incomplete: np.ndarray) -> None:
     for q in (1, 3, 7):
-        model = eg.PPCA(q, scale=True).fit(gappy)
-        for table in (None, table_of(gappy, model)):
+        model = eg.PPCA(q, scale=True).fit(incomplete)
+        for table in (None, table_of(incomplete, model)):
             assert np.all(np.sum(correlations(model, table) ** 2, axis=1) <= 1 + 1e-9)
 
 
@@ -119,12 +119,12 @@ def test_cos2_sums_to_one_over_all_components(scale: bool, wine: pd.DataFrame) -
 
 
 def test_what_is_not_known_of_a_row_is_not_represented(
-    truth: np.ndarray, gappy: np.ndarray
+    truth: np.ndarray, incomplete: np.ndarray
 ) -> None:
     model = eg.PCA(7).fit(truth)
     complete = row_cos2(model, table_of(truth, model)).sum(axis=1)
-    partly = row_cos2(model, table_of(gappy, model)).sum(axis=1)
-    holes = np.isnan(gappy).any(axis=1)
+    partly = row_cos2(model, table_of(incomplete, model)).sum(axis=1)
+    holes = np.isnan(incomplete).any(axis=1)
     assert np.all(partly <= 1.0 + 1e-12)
     np.testing.assert_allclose(partly[~holes], complete[~holes])
     assert np.mean(partly[holes]) < np.mean(complete[holes])

@@ -71,7 +71,7 @@ def test_noise_aware_transform_is_the_best_linear_estimate():
 
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize(("d", "share"), [(5, 0.05), (8, 0.1), (20, 0.3)])
-def test_gaps_cost_little(kind, d, share):
+def test_missing_cost_little(kind, d, share):
     rng = np.random.default_rng(7)
     B = rng.standard_normal((d, 5))
     X = sources(kind, 5000, 5, seed=8) @ B.T
@@ -82,7 +82,7 @@ def test_gaps_cost_little(kind, d, share):
     assert amari(ICA(5).fit(X).components_ @ B) < 1.5 * complete + 0.005
 
 
-def test_all_components_of_a_square_mixture_with_gaps():
+def test_all_components_of_a_square_mixture_with_missing():
     """PPCA has one component less than columns then, and the Gaussian is free all the same."""
     X, A = mixture("super", 5000, 4, seed=1)
     X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan

@@ -49,7 +49,7 @@ def test_asymptotic_factor_analysis():
     assert np.all(shares[1:] > 0.90), shares
 
 
-def test_asymptotic_with_gaps():
+def test_asymptotic_with_missing():
     shares = coverage(truth("isotropic"), eg.PPCA(2), 30, missing=0.2, method="asymptotic")
     assert abs(shares[0] - 0.95) < 0.035
     assert np.all(shares[1:] > 0.88), shares

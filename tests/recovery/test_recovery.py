@@ -37,7 +37,7 @@ def test_axes_of_a_strong_signal():
     assert principal_angles(model.components_.T, truth.W)[0] < 0.05
 
 
-def test_gaps_that_depend_on_what_was_seen():
+def test_missing_that_depend_on_what_was_observed():
     """Missing at random, not completely: the mean of the seen cells is biased, the fit is not."""
     rng = np.random.default_rng(3)
     full = rng.multivariate_normal([0.0, 0.0], [[1.0, 0.8], [0.8, 1.0]], size=40_000)
@@ -54,8 +54,8 @@ def test_intervals_cover_on_a_long_table(estimator):
     """With many rows the parameters are known, and 95 % intervals hold 95 % of the cells."""
     _, full, X = simulate(4000, 12, 2, 0.2, seed=4)
     filled, sd = estimator.fit(X).impute(X, return_std=True)
-    gaps = np.isnan(X)
-    inside = np.abs(full - filled)[gaps] < 1.96 * sd[gaps]
+    missing = np.isnan(X)
+    inside = np.abs(full - filled)[missing] < 1.96 * sd[missing]
     assert 0.94 < inside.mean() < 0.96
 
 
@@ -64,11 +64,11 @@ def test_imputations_are_drawn_from_what_impute_describes():
     model = eg.PPCA(2).fit(X)
     filled, sd = model.impute(X, return_std=True)
     draws = np.array(list(model.sample_imputations(X, 2000, random_state=0)))
-    gaps = np.isnan(X)
-    z = (draws[:, gaps].mean(axis=0) - filled[gaps]) / (sd[gaps] / np.sqrt(2000))
+    missing = np.isnan(X)
+    z = (draws[:, missing].mean(axis=0) - filled[missing]) / (sd[missing] / np.sqrt(2000))
     assert np.abs(z).max() < 5
-    np.testing.assert_allclose(draws[:, gaps].std(axis=0), sd[gaps], rtol=0.15)
-    assert np.all(draws[:, ~gaps] == X[~gaps])
+    np.testing.assert_allclose(draws[:, missing].std(axis=0), sd[missing], rtol=0.15)
+    assert np.all(draws[:, ~missing] == X[~missing])
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])

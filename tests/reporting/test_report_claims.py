@@ -39,7 +39,7 @@ def low_rank(seed: int, n: int = 120, d: int = 6, q: int = 2, noise: float = 0.4
     return rng.normal(size=(n, q)) @ rng.normal(size=(q, d)) + noise * rng.normal(size=(n, d))
 
 
-def with_gaps(X: np.ndarray, share: float = 0.1) -> np.ndarray:
+def with_missing(X: np.ndarray, share: float = 0.1) -> np.ndarray:
     return np.where(np.random.default_rng(9).random(X.shape) < share, np.nan, X)
 
 
@@ -52,16 +52,16 @@ def test_what_correlated_scores_show_of_a_column_is_the_r2_of_the_regression_on_
     """Kernel PCA of a table with gaps: squared correlations, added up, come to more than 100 %."""
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(150, 1)) + 0.2 * rng.normal(size=(150, 2))
-    X = with_gaps(np.column_stack([Z, Z.sum(axis=1), Z[:, 0] + rng.normal(size=150)]), 0.3)
+    X = with_missing(np.column_stack([Z, Z.sum(axis=1), Z[:, 0] + rng.normal(size=150)]), 0.3)
     model = eg.KernelPCA(2, kernel="linear").fit(X)
     subject, look = looked(model, X)
     found = variables_of(subject, look)
     assert found is not None
     T = model.transform(X)
     for j in range(X.shape[1]):
-        seen = ~np.isnan(X[:, j])
-        A = np.column_stack([np.ones(seen.sum()), T[seen]])
-        x = X[seen, j]
+        observed = ~np.isnan(X[:, j])
+        A = np.column_stack([np.ones(observed.sum()), T[observed]])
+        x = X[observed, j]
         left = x - A @ np.linalg.lstsq(A, x, rcond=None)[0]
         assert found.shown(2)[j] == pytest.approx(1.0 - left.var() / x.var(), abs=1e-9)
     assert np.abs((found.r**2).sum(axis=1) - found.cos2).max() > 0.01
@@ -69,7 +69,7 @@ def test_what_correlated_scores_show_of_a_column_is_the_r2_of_the_regression_on_
 
 @pytest.mark.parametrize("make", [eg.PCA, eg.FactorAnalysis], ids=["PCA", "FactorAnalysis"])
 def test_columns_are_never_shown_by_more_than_their_variance(make: Any) -> None:
-    for X in (low_rank(0), with_gaps(low_rank(0))):
+    for X in (low_rank(0), with_missing(low_rank(0))):
         found = variables_of(*looked(make(2).fit(X), X))
         assert found is not None
         assert (found.shown(1) <= found.cos2 + 1e-9).all()
@@ -82,7 +82,7 @@ def test_the_sentence_on_the_eigengap_is_the_criterion_of_that_name() -> None:
     """A gappy table of one strong component and two fitted: 2 -> 3 would be over a mean."""
     rng = np.random.default_rng(2)
     X = 3.0 * rng.normal(size=(200, 1)) @ np.ones((1, 8)) + rng.normal(size=(200, 8))
-    X = with_gaps(X)
+    X = with_missing(X)
     subject, look = looked(eg.PPCA(2, scale=True).fit(X), X)
     choice = components.rank_choice(subject, look, 0)
     assert choice is not None
@@ -95,7 +95,7 @@ def test_the_sentence_on_the_eigengap_is_the_criterion_of_that_name() -> None:
 
 def test_without_a_criterion_only_resolved_eigenvalues_are_compared() -> None:
     """The last resolved one over the mean of the rest is no eigengap, however large."""
-    X = with_gaps(low_rank(0, q=2, noise=0.01))
+    X = with_missing(low_rank(0, q=2, noise=0.01))
     found = eigenvalues(eg.PPCA(2).fit(X))
     assert found.n_rest == 4
     gap = components.largest_gap(found, None)
@@ -128,7 +128,7 @@ def test_a_fit_to_hidden_cells_that_breaks_off_leaves_the_page(
 def test_a_broken_refit_is_told_on_the_page(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    X = with_gaps(low_rank(0))
+    X = with_missing(low_rank(0))
 
     def fell(*_: Any) -> Any:
         raise ObjectiveFellError("the objective fell <b>")
@@ -295,7 +295,7 @@ def test_student_noise_is_not_recommended_to_a_model_that_has_it(noise: str) -> 
     assert ("Its Student noise expects such rows" in words) == (noise == "student")
 
 
-def test_gaps_at_random_in_many_columns_do_not_come_together() -> None:
+def test_missing_at_random_in_many_columns_do_not_come_together() -> None:
     """30 columns have 435 pairs, and many more sets: one of them is odd in nearly every table."""
     told = 0
     for seed in range(40):
@@ -311,7 +311,7 @@ def test_gaps_at_random_in_many_columns_do_not_come_together() -> None:
 def test_the_column_to_blame_is_the_one_that_the_detector_names(make: Any) -> None:
     """A wild cell draws its row along the components: others then add more to D2 than it does."""
     rng = np.random.default_rng(3)
-    X = with_gaps(low_rank(3, n=200))
+    X = with_missing(low_rank(3, n=200))
     for i in range(12):
         X[i, rng.integers(6)] += 4.0
     model = make(2).fit(X)

@@ -16,7 +16,7 @@ from eigengap.runtime.warnings import silence
 
 rng = np.random.default_rng(1)
 X = rng.normal(size=(80, 2)) @ rng.normal(size=(2, 5)) + 0.3 * rng.normal(size=(80, 5))
-GAPPY = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+INCOMPLETE = np.where(rng.random(X.shape) < 0.1, np.nan, X)
 EQUAL = np.ones((9, 3))
 DISTANCES = np.sqrt(((X[:, None] - X[None]) ** 2).sum(axis=-1))
 
@@ -32,15 +32,15 @@ SECTIONS = [
 ]
 Make = Callable[[], tuple[Any, Any]]
 FAST: dict[str, tuple[Make, tuple[str, ...]]] = {
-    "PCA": (lambda: (eg.PCA(2).fit(GAPPY), GAPPY), ()),
+    "PCA": (lambda: (eg.PCA(2).fit(INCOMPLETE), INCOMPLETE), ()),
     "PCA, everything": (lambda: (eg.PCA().fit(X), X), ("mean nothing here",)),
     "FactorAnalysis, student": (
-        lambda: (eg.FactorAnalysis(2, noise="student").fit(GAPPY), GAPPY),
+        lambda: (eg.FactorAnalysis(2, noise="student").fit(INCOMPLETE), INCOMPLETE),
         (),
     ),
-    "BayesianPCA": (lambda: (eg.BayesianPCA().fit(GAPPY), GAPPY), ()),
+    "BayesianPCA": (lambda: (eg.BayesianPCA().fit(INCOMPLETE), INCOMPLETE), ()),
     "MixturePPCA": (
-        lambda: (eg.MixturePPCA(2, n_components=1, random_state=0).fit(GAPPY), GAPPY),
+        lambda: (eg.MixturePPCA(2, n_components=1, random_state=0).fit(INCOMPLETE), INCOMPLETE),
         ("The mixture has 2 components",),
     ),
     "ICA": (lambda: (eg.ICA(2).fit(X), X), ("no density", "fills no gaps")),
@@ -54,11 +54,11 @@ FAST: dict[str, tuple[Make, tuple[str, ...]]] = {
         ("pairs of rows", "no columns to look at"),
     ),
     "LowRankImputer": (
-        lambda: (eg.LowRankImputer(estimator=eg.PPCA(2)).fit(GAPPY), GAPPY),
+        lambda: (eg.LowRankImputer(estimator=eg.PPCA(2)).fit(INCOMPLETE), INCOMPLETE),
         ("LowRankImputer chose PPCA",),
     ),
     "NoveltyDetector": (
-        lambda: (eg.NoveltyDetector(eg.PPCA(2)).fit(GAPPY), GAPPY),
+        lambda: (eg.NoveltyDetector(eg.PPCA(2)).fit(INCOMPLETE), INCOMPLETE),
         ("judges rows by PPCA",),
     ),
     "one column": (lambda: (eg.PCA(1).fit(X[:, :1]), X[:, :1]), ()),
@@ -122,8 +122,8 @@ def test_a_slow_report_of(name: str, tmp_path: Path) -> None:
 
 def test_a_fit_that_did_not_converge_is_said_first(tmp_path: Path) -> None:
     with silence():
-        model = eg.PPCA(2, max_iter=1).fit(GAPPY)
-    found = Parsed(report(model, GAPPY, tmp_path / "r.html").read_text(encoding="utf-8"))
+        model = eg.PPCA(2, max_iter=1).fit(INCOMPLETE)
+    found = Parsed(report(model, INCOMPLETE, tmp_path / "r.html").read_text(encoding="utf-8"))
     assert "Mind: The fit did not converge" in found.text
 
 
@@ -140,10 +140,10 @@ def test_codes_for_missing_cells_and_names_without_warnings(
 ) -> None:
     import pandas as pd
 
-    frame = pd.DataFrame(np.nan_to_num(GAPPY, nan=-999.0), columns=list("abcde"))
+    frame = pd.DataFrame(np.nan_to_num(INCOMPLETE, nan=-999.0), columns=list("abcde"))
     model = eg.PPCA(2, missing_values=-999).fit(frame)
     found = Parsed(report(model, frame, tmp_path / "r.html").read_text(encoding="utf-8"))
-    assert f"{int(np.isnan(GAPPY).sum())} cells of 400" in found.text
+    assert f"{int(np.isnan(INCOMPLETE).sum())} cells of 400" in found.text
     assert [w for w in recwarn if "feature names" in str(w.message)] == []
 
 

@@ -37,12 +37,12 @@ def look(subject: Subject, biopsies: pd.DataFrame) -> Look:
     return read(subject, biopsies, 2000, 0)
 
 
-def test_gaps_means_and_deviations_are_those_of_pandas(
+def test_missing_means_and_deviations_are_those_of_pandas(
     look: Look, biopsies: pd.DataFrame, features: list[str]
 ) -> None:
     frame = biopsies[features]
-    np.testing.assert_array_equal(look.gaps.per_column, frame.isna().sum())
-    assert look.gaps.gappy_rows == int(frame.isna().any(axis=1).sum())
+    np.testing.assert_array_equal(look.missing.per_column, frame.isna().sum())
+    assert look.missing.incomplete_rows == int(frame.isna().any(axis=1).sum())
     np.testing.assert_allclose(look.mean, frame.mean(), rtol=1e-12)
     np.testing.assert_allclose(look.sd, frame.std(ddof=0), rtol=1e-12)
     np.testing.assert_array_equal(look.X, frame.to_numpy(dtype=float))
@@ -54,8 +54,8 @@ def test_the_same_rows_are_drawn_however_the_table_is_cut(look: Look, rows: int)
     cut = look_at(as_source(look.X, block_rows=rows), 60, 3)
     np.testing.assert_array_equal(cut.at, whole.at)
     np.testing.assert_array_equal(cut.X, look.X[whole.at])
-    np.testing.assert_array_equal(cut.gaps.per_column, whole.gaps.per_column)
-    assert cut.gaps.gappy_rows == whole.gaps.gappy_rows
+    np.testing.assert_array_equal(cut.missing.per_column, whole.missing.per_column)
+    assert cut.missing.incomplete_rows == whole.missing.incomplete_rows
     np.testing.assert_allclose(cut.sd, whole.sd, rtol=1e-12)
 
 
@@ -152,7 +152,7 @@ def test_quantiles_lie_in_their_band_exactly_where_the_law_holds() -> None:
     np.testing.assert_allclose(known.high, high, rtol=1e-5)
 
 
-def test_gaps_that_depend_on_another_column_are_told_and_random_ones_are_not() -> None:
+def test_missing_that_depend_on_another_column_are_told_and_random_ones_are_not() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 5))
     blind = X.copy()
@@ -161,12 +161,12 @@ def test_gaps_that_depend_on_another_column_are_told_and_random_ones_are_not() -
     X[X[:, 1] > 0.5, 3] = np.nan
     first = missing.tellings(X)[0]
     assert (first.gap, first.by) == (3, 1)
-    gone, seen = X[np.isnan(X[:, 3]), 1], X[~np.isnan(X[:, 3]), 1]
-    pooled = np.sqrt((gone.var() * len(gone) + seen.var() * len(seen)) / (len(X) - 2))
-    assert first.difference == pytest.approx((gone.mean() - seen.mean()) / pooled)
+    gone, observed = X[np.isnan(X[:, 3]), 1], X[~np.isnan(X[:, 3]), 1]
+    pooled = np.sqrt((gone.var() * len(gone) + observed.var() * len(observed)) / (len(X) - 2))
+    assert first.difference == pytest.approx((gone.mean() - observed.mean()) / pooled)
 
 
-def test_gaps_that_come_together_by_chance_are_not_said_to() -> None:
+def test_missing_that_come_together_by_chance_are_not_said_to() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 12))
     X[rng.random(X.shape) < 0.05] = np.nan

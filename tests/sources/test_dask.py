@@ -19,14 +19,14 @@ from tests.tolerance import assert_same_optimum
 from eigengap import PCA, PPCA, BayesianPCA, FactorAnalysis, MixturePPCA
 from eigengap.fitting.gaussian.bayesian import fit_bayesian
 from eigengap.fitting.gaussian.factor import fit_factor_analysis
-from eigengap.fitting.gaussian.pca import HasGaps, fit_pca
+from eigengap.fitting.gaussian.pca import HasMissing, fit_pca
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.mixture.fit import fit_mixture
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.runtime.memory import DoesNotFitError
 from eigengap.sources import as_source
-from eigengap.sources.base import Block, SeenCells, merge_tree
+from eigengap.sources.base import Block, ObservedCells, merge_tree
 from eigengap.sources.dask import as_dask_source, is_dask
 from eigengap.sources.derived.rescaled import Rescaled
 from eigengap.statistics.expected.expected import Expected
@@ -44,10 +44,10 @@ N, D = 400, 9
 NAMES = list("abcdefghi")
 
 
-def table(gaps: bool, seed: int = 0) -> np.ndarray:
+def table(missing: bool, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N, 3)) @ rng.normal(size=(3, D)) + 0.4 * rng.normal(size=(N, D)) + 5.0
-    if gaps:
+    if missing:
         X[rng.random(X.shape) < 0.2] = np.nan
     return X
 
@@ -96,14 +96,14 @@ def same(a: Any, b: Any) -> None:
 
 
 @ways
-@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
-def test_rows_come_back_as_they_were(way: str, gaps: bool) -> None:
-    X = table(gaps)
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "gaps"])
+def test_rows_come_back_as_they_were(way: str, missing: bool) -> None:
+    X = table(missing)
     source = as_dask_source(WAYS[way](X))
     np.testing.assert_array_equal(source.collect(), X)
     assert source.n_rows == N
-    assert source.seen().rows == N
-    assert source.has_gaps is gaps
+    assert source.observed().rows == N
+    assert source.has_missing is missing
 
 
 @ways
@@ -187,7 +187,7 @@ def test_columns_and_codes() -> None:
 def test_pca(way: str) -> None:
     X = table(False)
     source = as_dask_source(WAYS[way](X))
-    source.gather(SeenCells.of, Moments.of)
+    source.gather(ObservedCells.of, Moments.of)
     fit, expected = fit_pca(source, 3), fit_pca(as_source(X), 3)
     same(fit.U, expected.U)
     same(fit.spectrum.lam, expected.spectrum.lam)
@@ -210,16 +210,16 @@ def covariance(model: Any) -> np.ndarray:
     "way", ["uneven rows and columns", "unknown rows", "frame with an empty partition"]
 )
 @pytest.mark.parametrize(
-    ("gaps", "weighted"),
+    ("missing", "weighted"),
     [(False, False), (True, False), (True, True)],
     ids=["complete", "gaps", "gaps and weights"],
 )
 @pytest.mark.parametrize("name", list(FITS))
-def test_gaussian_fits(way: str, gaps: bool, weighted: bool, name: str) -> None:
-    X = table(gaps)
+def test_gaussian_fits(way: str, missing: bool, weighted: bool, name: str) -> None:
+    X = table(missing)
     w = weights() if weighted else None
     source, expected = as_dask_source(WAYS[way](X), sample_weight=w), as_source(X, sample_weight=w)
-    source.seen()
+    source.observed()
     before = source.passes
     fit, other = FITS[name](source), FITS[name](expected)
     assert_same_optimum(covariance(fit.model), covariance(other.model))
@@ -229,12 +229,12 @@ def test_gaussian_fits(way: str, gaps: bool, weighted: bool, name: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["uneven rows and columns", "unknown rows", "frame"])
-@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
-def test_mixture(way: str, gaps: bool) -> None:
-    X = table(gaps)
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "gaps"])
+def test_mixture(way: str, missing: bool) -> None:
+    X = table(missing)
     X[: N // 2] += 6.0
     source, expected = as_dask_source(WAYS[way](X)), as_source(X)
-    source.seen()
+    source.observed()
     before = source.passes
     fit, other = (fit_mixture(s, 2, [2, 2], "isotropic") for s in (source, expected))
     order = np.argsort([c.mu[0] for c in fit.model.models])
@@ -266,8 +266,8 @@ def test_estimators(name: str) -> None:
     assert_same_optimum(estimator.score_samples(asked), expected.score_samples(X))
 
 
-def test_gaps_are_told_to_pca() -> None:
-    with pytest.raises(HasGaps):
+def test_missing_are_told_to_pca() -> None:
+    with pytest.raises(HasMissing):
         fit_pca(as_dask_source(frame(table(True))), 2)
 
 
@@ -305,7 +305,7 @@ def test_weights_of_every_kind(way: str, kind: str) -> None:
     expected = as_source(X[w > 0], sample_weight=w[w > 0])
     same(found.mean, expected.reduce(ColumnMoments.of).mean)
     same(found.m2, expected.reduce(ColumnMoments.of).m2)
-    assert source.seen().rows == np.count_nonzero(w)
+    assert source.observed().rows == np.count_nonzero(w)
     np.testing.assert_array_equal(source.collect(), X[w > 0])
     np.testing.assert_array_equal(
         source.sample(6, np.random.default_rng(2)), expected.sample(6, np.random.default_rng(2))
@@ -316,7 +316,7 @@ def test_weights_are_computed_only_if_asked_for() -> None:
     X, w = table(True), weights()
     w[::9] = 0.0
     source = as_dask_source(frame(X), sample_weight=w)
-    source.seen()
+    source.observed()
     before = source.passes
     rescaled = Rescaled(source, np.full(D, 2.0))
     assert source.passes == before
@@ -347,7 +347,7 @@ def test_one_weight_for_all() -> None:
 def test_bad_weights(way: str, lazy: bool, w: np.ndarray, message: str) -> None:
     given = da.from_array(w, chunks=100) if lazy else w
     with pytest.raises(ValueError, match=message):
-        as_dask_source(WAYS[way](table(False)), sample_weight=given).seen()
+        as_dask_source(WAYS[way](table(False)), sample_weight=given).observed()
 
 
 def test_weights_of_other_partitions() -> None:
@@ -355,7 +355,7 @@ def test_weights_of_other_partitions() -> None:
         as_dask_source(frame(table(False)), sample_weight=da.ones(N, chunks=200))
     uneven = da.ones(N, chunks=((70, 90, 80, 80, 80),))
     with pytest.raises(PartitionError, match=r"partition [01] .* has 80 rows, .* has [79]0"):
-        as_dask_source(frame(table(False)), sample_weight=uneven).seen()
+        as_dask_source(frame(table(False)), sample_weight=uneven).observed()
 
 
 # Passes -----------------------------------------------------------------------------------------
@@ -365,10 +365,10 @@ def test_weights_of_other_partitions() -> None:
 def test_several_statistics_in_one_pass(way: str) -> None:
     X = table(True)
     source = as_dask_source(WAYS[way](X))
-    source.gather(SeenCells.of, ColumnMoments.of)
+    source.gather(ObservedCells.of, ColumnMoments.of)
     assert source.passes == 1
     same(source.reduce(ColumnMoments.of).mean, np.nanmean(X, axis=0))
-    np.testing.assert_array_equal(source.seen().per_column, (~np.isnan(X)).sum(axis=0))
+    np.testing.assert_array_equal(source.observed().per_column, (~np.isnan(X)).sum(axis=0))
     assert source.passes == 1
 
 
@@ -434,7 +434,7 @@ def test_infinity_is_named(way: str, where: str) -> None:
     X = table(True)
     X[250, 4] = np.inf
     with pytest.raises(PartitionError, match=where):
-        as_dask_source(WAYS[way](X)).seen()
+        as_dask_source(WAYS[way](X)).observed()
 
 
 def test_text_is_told_before_anything_is_computed() -> None:
@@ -462,7 +462,7 @@ def test_objects_are_looked_at_where_they_lie() -> None:
         whole["b"] = np.array([1, 2, 3, 4, "five", 6], object)
         given = dd.from_pandas(whole, npartitions=2, sort=False)
         with pytest.raises(PartitionError, match=r'partition 1 .*"b" .*"five" at row 1'):
-            as_dask_source(given).seen()
+            as_dask_source(given).observed()
 
 
 @pytest.mark.parametrize(
@@ -490,7 +490,7 @@ def test_what_is_no_table(make: Callable[[], Any], message: str) -> None:
 def test_no_row_at_all_shows_when_it_is_computed() -> None:
     array = da.from_array(table(False), chunks=(100, D))
     with pytest.raises(ValueError, match=r"0 sample\(s\)"):
-        as_dask_source(array[array[:, 0] > 1e9]).seen()
+        as_dask_source(array[array[:, 0] > 1e9]).observed()
 
 
 def test_a_chunk_of_another_width() -> None:
@@ -501,7 +501,7 @@ def test_a_chunk_of_another_width() -> None:
         narrower, dtype=float, meta=np.empty((0, 0))
     )
     with pytest.raises(PartitionError, match=r"partition 2 .* has 8 columns, and the table has 9"):
-        as_dask_source(array).seen()
+        as_dask_source(array).observed()
 
 
 def test_rows_that_change_from_pass_to_pass() -> None:
@@ -513,7 +513,7 @@ def test_rows_that_change_from_pass_to_pass() -> None:
 
     given = frame(table(False)).partitions[0]
     source = as_dask_source(given.map_partitions(moody, meta=given._meta))
-    source.seen()
+    source.observed()
     with pytest.raises(PartitionError, match=r"partition 0 .* had 79 rows and now has 78"):
         source.reduce(Moments.of)
 

@@ -17,7 +17,7 @@ from eigengap.fitting.gaussian.factor import fit_factor_analysis
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.mixture.fit import fit_mixture
-from eigengap.models.gaussian.observed_rows import SeenRows, prepare_rows
+from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources import as_source
 from eigengap.sources.base import Block
@@ -48,10 +48,10 @@ def client() -> Iterator[Any]:
         yield client
 
 
-def table(gaps: bool = True) -> np.ndarray:
+def table(missing: bool = True) -> np.ndarray:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, Q)) @ rng.normal(size=(Q, D)) + 0.4 * rng.normal(size=(N, D)) + 3.0
-    if gaps:
+    if missing:
         X[rng.random(X.shape) < 0.2] = np.nan
     return X
 
@@ -64,7 +64,7 @@ def covariance(model: Any) -> np.ndarray:
     return np.asarray(model.W @ model.W.T + np.diag(model.psi))
 
 
-def prepare(block: Block) -> SeenRows:
+def prepare(block: Block) -> ObservedRows:
     return prepare_rows(block.values, block.weight, np.full(D, 3.0), None, Q)
 
 
@@ -84,7 +84,7 @@ FITS = {
 def test_fits_are_those_in_memory(client: Any, name: str) -> None:
     X = table()
     source, expected = as_dask_source(lazy(X)), as_source(X)
-    source.seen()
+    source.observed()
     fit, other = FITS[name](source), FITS[name](expected)
     assert_same_optimum(covariance(fit.model), covariance(other.model))
     assert source.passes == 1 + expected.passes
@@ -94,7 +94,7 @@ def test_fits_are_those_in_memory(client: Any, name: str) -> None:
 
 
 def test_pca_of_a_frame_keeps_nothing_on_the_workers(client: Any) -> None:
-    X = table(gaps=False)
+    X = table(missing=False)
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcdefgh")), npartitions=5)
     fit, expected = fit_pca(as_dask_source(frame), Q), fit_pca(as_source(X), Q)
     np.testing.assert_allclose(fit.spectrum.lam, expected.spectrum.lam, rtol=1e-10)
@@ -172,7 +172,7 @@ def test_rows_in_order_in_pieces(client: Any, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_prepared_twice(client: Any) -> None:
-    X = table(gaps=False)
+    X = table(missing=False)
     once = as_dask_source(lazy(X)).prepared(lambda block: block.values + 1.0)
     twice = once.prepared(lambda values: Block(values * 2.0, None, None, 0))
     moments = twice.reduce(Moments.of)
@@ -192,7 +192,7 @@ def test_blas_has_its_share_of_the_cores(client: Any) -> None:
 
     Workers whose environment allows more are held to it too.
     """
-    source = as_dask_source(lazy(table(gaps=False)))
+    source = as_dask_source(lazy(table(missing=False)))
 
     def threads(block: Block) -> np.ndarray:
         from threadpoolctl import ThreadpoolController
@@ -214,13 +214,13 @@ def test_errors_of_tasks_come_through(client: Any) -> None:
     X = table()
     X[333, 5] = -np.inf
     with pytest.raises(ValueError, match=r"partition 3 .*-inf at row 333, column 5"):
-        as_dask_source(lazy(X)).seen()
+        as_dask_source(lazy(X)).observed()
 
     def missing(chunk: np.ndarray) -> np.ndarray:
         raise FileNotFoundError("part-7.parquet")
 
     with pytest.raises(FileNotFoundError, match="part-7"):
-        as_dask_source(lazy(X).map_blocks(missing, dtype=float, meta=np.empty((0, 0)))).seen()
+        as_dask_source(lazy(X).map_blocks(missing, dtype=float, meta=np.empty((0, 0)))).observed()
 
 
 def _settled(client: Any, kept: int) -> bool:

@@ -18,10 +18,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 N, D = 240, 8
 
 
-def table(gaps: bool) -> np.ndarray:
+def table(missing: bool) -> np.ndarray:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(N, 3)) @ rng.normal(size=(3, D)) + 0.3 * rng.normal(size=(N, D)) + 4.0
-    if gaps:
+    if missing:
         X[rng.random(X.shape) < 0.1] = np.nan
     return X
 
@@ -156,25 +156,25 @@ def in_memory():
     """Answers of each estimator fitted in memory, each fitted once."""
     known: dict[tuple[str, bool], dict[str, np.ndarray]] = {}
 
-    def of(name: str, gaps: bool) -> dict[str, np.ndarray]:
-        if (name, gaps) not in known:
-            X = table(gaps)
-            known[name, gaps] = answers(ESTIMATORS[name]().fit(X), X)
-        return known[name, gaps]
+    def of(name: str, missing: bool) -> dict[str, np.ndarray]:
+        if (name, missing) not in known:
+            X = table(missing)
+            known[name, missing] = answers(ESTIMATORS[name]().fit(X), X)
+        return known[name, missing]
 
     return of
 
 
-@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "gaps"])
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_the_numbers_are_those_of_the_table_in_memory(name, kind, gaps, in_memory, tmp_path):
-    X = SOURCES[kind](table(gaps), tmp_path)
+def test_the_numbers_are_those_of_the_table_in_memory(name, kind, missing, in_memory, tmp_path):
+    X = SOURCES[kind](table(missing), tmp_path)
     found = answers(ESTIMATORS[name]().fit(X), X)
-    wanted = in_memory(name, gaps)
+    wanted = in_memory(name, missing)
     assert found.keys() == wanted.keys()
     for what, value in wanted.items():
-        if gaps or name in ITERATIVE:
+        if missing or name in ITERATIVE:
             assert_same_optimum(found[what], value, what)
             continue
         size = np.max(np.abs(value))
@@ -194,19 +194,19 @@ PASSES = {
 }
 
 
-@pytest.mark.parametrize(("name", "gaps"), PASSES)
-def test_passes_over_a_file_are_as_told(name, gaps, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("name", "missing"), PASSES)
+def test_passes_over_a_file_are_as_told(name, missing, tmp_path, monkeypatch):
     # A small table, and one of few columns whose covariance has several optima, has more starts.
     monkeypatch.setattr(gaussian_em, "CHEAP_CELLS", 0)
     monkeypatch.setattr(factor_covariance, "LISTED", 0)
-    source = npy(table(gaps), tmp_path)
+    source = npy(table(missing), tmp_path)
     model = ESTIMATORS[name]().fit(source)
-    per_step, first = PASSES[name, gaps]
+    per_step, first = PASSES[name, missing]
     assert source.passes == per_step * model.n_iter_ + first
 
 
 def test_kernels_of_what_does_not_fit_are_fitted_on_a_sample_that_is_told(tmp_path, monkeypatch):
-    source = npy(table(gaps=True), tmp_path)
+    source = npy(table(missing=True), tmp_path)
     monkeypatch.setattr(type(source), "fits_in_memory", False)
     monkeypatch.setattr("eigengap.estimators._whole.MOST_DRAWN", 100)
     with pytest.warns(eg.SampledWarning, match=r"KernelPCA.*240 rows.*on 100 rows"):
@@ -215,7 +215,7 @@ def test_kernels_of_what_does_not_fit_are_fitted_on_a_sample_that_is_told(tmp_pa
 
 
 def test_rows_whose_columns_are_not_those_of_the_fit_are_refused(tmp_path):
-    X = table(gaps=False)
+    X = table(missing=False)
     model = eg.PCA(2).fit(csv(X, tmp_path))
     assert list(model.feature_names_in_) == [f"c{j}" for j in range(D)]
     frame(X)[[f"c{j}" for j in reversed(range(D))]].to_csv(tmp_path / "other.csv", index=False)
@@ -245,7 +245,7 @@ FROM_A_PATH = {
 @pytest.mark.parametrize("name", FROM_A_PATH)
 def test_the_others_take_a_path_too(name, tmp_path):
     """One block, so that also those agree whose steps follow the blocks."""
-    X = table(gaps=False)[:60]
+    X = table(missing=False)[:60]
     frame(X).to_csv(tmp_path / "table.csv", index=False)
     model, memory = (FROM_A_PATH[name]().fit(rows) for rows in (tmp_path / "table.csv", frame(X)))
     assert list(model.feature_names_in_) == [f"c{j}" for j in range(D)]

@@ -20,12 +20,12 @@ from eigengap.sources.fields.reader import LARGEST_CHUNK, steps
 DAYS = np.datetime64("2001-01-01", "ns") + np.arange(400) * np.timedelta64(1, "D")
 
 
-def sea(n=60, lat=3, lon=5, gaps=0.2, land=((0, 1), (2, 4)), seed=0):
+def sea(n=60, lat=3, lon=5, missing=0.2, land=((0, 1), (2, 4)), seed=0):
     """A field of rank 2 with noise, clouds and land."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 2)) @ rng.normal(size=(2, lat * lon)) * 3.0
     X += 0.3 * rng.normal(size=X.shape) + 280.0
-    X[rng.random(X.shape) < gaps] = np.nan
+    X[rng.random(X.shape) < missing] = np.nan
     field = xr.DataArray(
         X.reshape(n, lat, lon),
         dims=("time", "lat", "lon"),
@@ -79,7 +79,7 @@ def test_stacking_and_unstacking_is_the_identity(made, block_rows):
     assert back.dtype == field.dtype
     assert len(set(source.names)) == source.n_features
     never = np.isnan(field.transpose(sample_dim, *others).values).all(axis=0)
-    np.testing.assert_array_equal(source.never_seen.values, never)
+    np.testing.assert_array_equal(source.never_observed.values, never)
 
 
 @settings(deadline=None, max_examples=50)
@@ -115,10 +115,10 @@ def test_steps_cover_every_row_and_cut_no_chunk_that_is_not_far_too_large(chunks
 
 
 @pytest.mark.parametrize("block_rows", [1, 7, 1000])
-@pytest.mark.parametrize("gaps", [0.0, 0.2])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("estimator", [PCA, PPCA])
-def test_models_are_those_of_the_table(estimator, gaps, block_rows):
-    field = sea(gaps=gaps)
+def test_models_are_those_of_the_table(estimator, missing, block_rows):
+    field = sea(missing=missing)
     source = field_source(field, block_rows=block_rows)
     here, there = estimator(2).fit(source), estimator(2).fit(table_of(field).values)
     assert here.n_features_in_ == 13
@@ -130,32 +130,34 @@ def test_models_are_those_of_the_table(estimator, gaps, block_rows):
     np.testing.assert_allclose(here.score_samples(source), score, rtol=1e-9, atol=1e-9)
 
 
-def test_cells_that_are_never_seen_are_kept_apart_from_gaps():
+def test_cells_that_are_never_observed_are_kept_apart_from_missing():
     source = field_source(sea(), block_rows=7)
     assert source.n_features == 13
-    assert source.has_gaps is True
-    assert source.never_seen.values.sum() == 2
-    assert bool(source.never_seen.sel(lat=-10.5, lon=25.0))
-    complete = field_source(sea(gaps=0.0), block_rows=7)
-    assert complete.has_gaps is False
+    assert source.has_missing is True
+    assert source.never_observed.values.sum() == 2
+    assert bool(source.never_observed.sel(lat=-10.5, lon=25.0))
+    complete = field_source(sea(missing=0.0), block_rows=7)
+    assert complete.has_missing is False
     assert complete.n_features == 13
     model = PPCA(2).fit(source)
     axes = source.to_field(model.components_)
     assert axes.dims == ("component", "lat", "lon")
     assert list(axes.component.values) == ["PC1", "PC2"]
-    np.testing.assert_array_equal(np.isnan(axes[0].values), source.never_seen.values)
+    np.testing.assert_array_equal(np.isnan(axes[0].values), source.never_observed.values)
     assert "units" not in axes.attrs
     xr.testing.assert_identical(
         axes.coords["area"].drop_vars("height"), sea().area.drop_vars("height")
     )
 
 
-def test_opening_is_one_pass_that_counts_what_is_seen_and_none_where_columns_are_given():
+def test_opening_is_one_pass_that_counts_what_is_observed_and_none_where_columns_are_given():
     source = field_source(sea(), block_rows=7)
     assert source.passes == 1
-    seen = source.seen()
+    observed = source.observed()
     assert source.passes == 1
-    np.testing.assert_array_equal(seen.per_column, (~np.isnan(table_of(sea()).values)).sum(axis=0))
+    np.testing.assert_array_equal(
+        observed.per_column, (~np.isnan(table_of(sea()).values)).sum(axis=0)
+    )
     told = field_source(sea(), columns=source.names, block_rows=7)
     assert told.passes == 0
     for each in (source, told):
@@ -237,11 +239,11 @@ def test_hostile_names_of_dimensions(dims):
 
 
 def test_coordinates_over_several_levels_come_back():
-    field = sea(gaps=0.0, land=()).stack(place=("lat", "lon"))
+    field = sea(missing=0.0, land=()).stack(place=("lat", "lon"))
     source = field_source(field)
     assert source.names[0] == 'place="(-10.5, 20)"'
     xr.testing.assert_identical(source.to_field(source.collect()), field)
-    along = sea(gaps=0.0, land=()).stack(sample=("time", "lat")).transpose("sample", "lon")
+    along = sea(missing=0.0, land=()).stack(sample=("time", "lat")).transpose("sample", "lon")
     source = field_source(along)
     back = source.to_field(source.collect())
     xr.testing.assert_identical(back, along.drop_vars("area"))  # it lies across both
@@ -270,14 +272,14 @@ def test_types_of_numbers(dtype, expected):
 
 
 def test_in_memory_a_whole_grid_is_read_without_a_copy():
-    field = sea(gaps=0.0, land=())
+    field = sea(missing=0.0, land=())
     source = field_source(field)
     shares = []
     source.map(lambda b: shares.append(np.shares_memory(b.values, field.values)) or b.values[:, :1])
     assert shares == [True]
 
 
-def test_codes_stand_for_unseen_cells_of_land_too():
+def test_codes_stand_for_missing_cells_of_land_too():
     field = sea().fillna(-999.0)
     source = field_source(field, missing_values=-999.0)
     assert source.names == field_source(sea()).names
@@ -333,7 +335,7 @@ def test_other_rows_are_labelled_as_asked():
     assert (field.dims, field.dtype, field.name) == (("draw", "lat", "lon"), np.float32, "q")
     assert list(field.draw.values) == ["low", "high"]
     assert "draw" not in source.to_field(rows, dim="draw").coords
-    square = field_source(sea(n=3, gaps=0.0))
+    square = field_source(sea(n=3, missing=0.0))
     axes = np.zeros((3, square.n_features))
     assert square.to_field(axes).dims[0] == "time"  # as many rows as samples
     assert square.to_field(axes, dim="component").dims[0] == "component"
@@ -368,7 +370,7 @@ def test_a_new_field_has_the_columns_of_the_first_whatever_it_shows():
     assert there.names == source.names
     assert there.passes == 0
     flat = new.stack(cell=("lat", "lon")).transpose("time", "cell").values
-    np.testing.assert_array_equal(there.collect(), flat[:, ~source.never_seen.values.ravel()])
+    np.testing.assert_array_equal(there.collect(), flat[:, ~source.never_observed.values.ravel()])
     model = PPCA(2).fit(source)
     filled = there.to_field(there.map(lambda b: model.model_.conditional_mean(b.values)))
     np.testing.assert_array_equal(filled.time.values, new.time.values)

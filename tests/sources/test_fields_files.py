@@ -84,7 +84,7 @@ def test_models_of_files_are_those_of_the_table(tmp_path, kind):
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
 def test_types_in_files(tmp_path, dtype):
-    field = sea(gaps=0.0, land=()).astype(dtype)
+    field = sea(missing=0.0, land=()).astype(dtype)
     source = field_source(write(field, tmp_path / "sst.nc", "netcdf4"))
     assert source.dtype == (np.float32 if dtype == "f4" else np.float64)
     np.testing.assert_array_equal(source.collect(), table_of(field).values)
@@ -195,11 +195,11 @@ def test_chunks_of_a_file_are_read_once_a_pass(tmp_path, monkeypatch):
     cuts = []
     piece = type(source.reader)._piece
 
-    def seen(self, field, start, stop, place):
+    def observed(self, field, start, stop, place):
         cuts.append((start, stop))
         return piece(self, field, start, stop, place)
 
-    monkeypatch.setattr(type(source.reader), "_piece", seen)
+    monkeypatch.setattr(type(source.reader), "_piece", observed)
     source.collect()
     assert cuts == [(0, 13), (13, 26), (26, 39), (39, 52), (52, 60)]
 

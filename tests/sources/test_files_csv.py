@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from eigengap.sources.files.csv import reader as csv_reader
-from eigengap.sources.files.csv.cells import GAPS, Cells
+from eigengap.sources.files.csv.cells import MISSING, Cells
 from eigengap.sources.files.csv.rows import chunks, last_row_end
 from eigengap.sources.opening import open_source
 from eigengap.sources.reader import UnreadableError
@@ -140,7 +140,7 @@ def test_text_late_in_a_file_is_found_while_reading(csv):
     lines[44_321] = "44321,oops"
     source = csv("\n".join(["a,b", *lines]), block_rows=1000)
     with pytest.raises(UnreadableError) as caught:
-        source.seen()
+        source.observed()
     assert 'line 44323, column "b" holds text, "oops"' in str(caught.value)
     assert 'missing_values="oops"' in str(caught.value)
     assert 'columns=["a"]' in str(caught.value)
@@ -150,7 +150,7 @@ def test_a_ragged_row_late_in_a_file(csv):
     lines = ['1,"two\nlines",3'] * 30_000
     lines[29_000] += ",4"
     with pytest.raises(UnreadableError, match="line 58002 has 4 cells, and the header has 3"):
-        csv("\n".join(["a,b,c", *lines]), columns=["a", "c"]).seen()
+        csv("\n".join(["a,b,c", *lines]), columns=["a", "c"]).observed()
 
 
 def test_text_columns_are_told_together(csv):
@@ -214,7 +214,7 @@ def test_a_table_without_rows_is_told(csv, content):
 # Cells ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gap", [*sorted(GAPS), " NA", "NA ", '""', '" "'])
+@pytest.mark.parametrize("gap", [*sorted(MISSING), " NA", "NA ", '""', '" "'])
 def test_spellings_of_missing(csv, gap):
     np.testing.assert_array_equal(csv(f"a,b\n1,{gap}\n3,4\n").collect(), [[1, nan], [3, 4]])
 
@@ -222,7 +222,7 @@ def test_spellings_of_missing(csv, gap):
 def test_the_spellings_are_those_of_pandas():
     from pandas._libs.parsers import STR_NA_VALUES
 
-    assert GAPS == STR_NA_VALUES
+    assert MISSING == STR_NA_VALUES
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_columns_by_name(tmp_path, X, kind):
         open_source(path, columns=["bb"])
 
 
-def test_numbers_that_stand_for_gaps(tmp_path, X, kind):
+def test_numbers_that_stand_for_missing(tmp_path, X, kind):
     X[10, 2] = -999.0
     source = open_source(WRITERS[kind](tmp_path, X), missing_values=-999)
     X[10, 2] = np.nan
@@ -204,10 +204,10 @@ def test_weights(tmp_path, X, kind):
     w = np.arange(N) % 3.0
     path = WRITERS[kind](tmp_path, X)
     source = open_source(path, sample_weight=w, block_rows=10)
-    assert source.seen().sum_w == w.sum()
+    assert source.observed().sum_w == w.sum()
     np.testing.assert_array_equal(source.collect(), X[w > 0])
     with pytest.raises(ValueError, match=r"5 entries but X has (at least )?97 rows"):
-        open_source(path, sample_weight=np.ones(5)).seen()
+        open_source(path, sample_weight=np.ones(5)).observed()
 
 
 SINGLE = ["npy", "npy-fortran", "npz", "npz-compressed-fortran", "parquet", "hdf5", "zarr-2"]
@@ -329,7 +329,7 @@ def test_parquet_columns_that_are_no_numbers_are_told_together(tmp_path):
 def test_parquet_reads_the_chosen_columns_only(tmp_path, X):
     path = write_parquet(tmp_path, X)
     whole, part = open_source(path), open_source(path, columns=["b"])
-    whole.seen(), part.seen()
+    whole.observed(), part.observed()
     assert 0 < part.bytes_read < 0.4 * whole.bytes_read < path.stat().st_size
 
 
@@ -436,7 +436,7 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, X, kind, package, m
         open_source(path)
 
 
-def test_text_that_stands_for_gaps_belongs_to_csv(tmp_path, X):
+def test_text_that_stands_for_missing_belongs_to_csv(tmp_path, X):
     with pytest.raises(UnreadableError, match=r'missing_values="\?" is text.*CSV'):
         open_source(write_npy(tmp_path, X), missing_values="?")
 
@@ -447,4 +447,4 @@ def test_infinite_cells_of_a_file_are_counted_as_far_as_it_was_read(tmp_path):
     np.save(tmp_path / "x.npy", X)
     source = open_source(tmp_path / "x.npy", block_rows=100)
     with pytest.raises(ValueError, match=r"row 1, column 0 \(and at least 1 more cell\)"):
-        source.seen()
+        source.observed()

@@ -44,14 +44,14 @@ def test_a_list_keeps_its_order_and_formats_may_differ(runs):
     paths = [runs / "run10.csv", str(runs / "run2.parquet")]
     source = open_source(paths, columns=["y"])
     np.testing.assert_array_equal(source.collect()[:2, 0], [1001, 1003])
-    assert source.seen().rows == 7
+    assert source.observed().rows == 7
     assert "and 1 more file" in source.reader.where
 
 
 @pytest.mark.parametrize("kind", ["csv", "npy"])
 def test_the_place_of_a_row_is_a_file_and_the_row_in_it(runs, kind):
     source = open_source(runs / f"run*.{kind}")
-    source.seen()
+    source.observed()
     places = [source.reader.place(row) for row in (0, 2, 3, 7, 8, 9)]
     expected = [("run1", 0), ("run1", 2), ("run2", 0), ("run2", 4), ("run10", 0), ("run10", 1)]
     for place, (name, row) in zip(places, expected, strict=True):
@@ -101,14 +101,14 @@ def test_mixed_precision_is_double(tmp_path):
 
 def test_bytes_of_all_files_are_counted(runs):
     source = open_source(runs / "*.npy")
-    source.seen()
+    source.observed()
     assert source.bytes_read == sum(path.stat().st_size for path in runs.glob("*.npy"))
 
 
 def test_home_is_expanded(runs, monkeypatch):
     monkeypatch.setenv("HOME", str(runs))
     assert open_source("~/run1.csv").collect().shape == (3, 2)
-    assert open_source("~/run*.csv").seen().rows == 10
+    assert open_source("~/run*.csv").observed().rows == 10
 
 
 def test_a_name_with_letters_of_a_glob_is_itself(tmp_path):

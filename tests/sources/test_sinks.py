@@ -74,7 +74,7 @@ def test_others_read_it_too(tmp_path, X):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_column_with_gaps(tmp_path, kind):
+def test_one_column_with_missing(tmp_path, kind):
     X = np.array([[1.0], [np.nan], [np.nan], [2.0], [np.nan]])
     write(tmp_path / f"x.{kind}", X, names=["only"])
     np.testing.assert_array_equal(open_source(tmp_path / f"x.{kind}").collect(), X)

@@ -60,7 +60,7 @@ def test_transform(tmp_path, X, table, model, to, block_rows):
 
 def test_paths_in_and_out_are_text_or_paths(tmp_path, table, model):
     stream(model.transform, str(table), str(tmp_path / "out.csv"))
-    assert open_source(tmp_path / "out.csv").seen().rows == N
+    assert open_source(tmp_path / "out.csv").observed().rows == N
 
 
 def test_impute_has_the_names_of_its_input_and_sd_beside_it(tmp_path, X, table, model):

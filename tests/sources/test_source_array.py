@@ -62,7 +62,7 @@ def test_containers_of_numbers(X):
     source = as_source(X)
     assert type(source.collect()) is np.ndarray
     np.testing.assert_array_equal(source.collect(), [[1, 2.5], [nan, 4]])
-    assert source.has_gaps
+    assert source.has_missing
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "?", object])
@@ -79,7 +79,7 @@ def test_mask_is_missing(dtype):
 
 def test_what_the_mask_hides_does_not_matter():
     hidden = np.ma.array([[inf, 1.0], [2.0, 3.0]], mask=[[1, 0], [0, 0]])
-    assert as_source(hidden).has_gaps
+    assert as_source(hidden).has_missing
     words = np.ma.array(np.array([["?", 1], [2, 3]], dtype=object), mask=[[1, 0], [0, 0]])
     np.testing.assert_array_equal(as_source(words).collect(), [[nan, 1], [2, 3]])
 
@@ -117,7 +117,7 @@ def test_large_indices_and_explicit_zeros():
     np.testing.assert_array_equal(source.map(lambda b: b.values.toarray()), [[0, 0], [2, 0]])
 
 
-def test_sparse_has_no_gaps():
+def test_sparse_has_no_missing():
     X = np.zeros((4, 3))
     X[2, 1] = nan
     with pytest.raises(ValueError, match="row 2, column 1: sparse input has no gaps; densify"):
@@ -253,14 +253,14 @@ def test_infinity_in_longdouble_and_object():
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_a_sum_that_overflows_is_fine(dtype):
     X = np.full((10, 3), np.finfo(dtype).max, dtype=dtype)
-    assert as_source(X).has_gaps is False
+    assert as_source(X).has_missing is False
     X[3, 2] = nan
     np.testing.assert_array_equal(as_source(X).missing_per_column(), [0, 0, 1])
 
 
 @given(st.data())
 @settings(max_examples=60)
-def test_gaps_and_infinities_agree_with_brute_force(data):
+def test_missing_and_infinities_agree_with_brute_force(data):
     cells = st.sampled_from([0.0, 1.0, -1e308, 1e308, nan, nan, inf, -inf])
     n, d = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4))
     X = np.array(data.draw(st.lists(cells, min_size=n * d, max_size=n * d))).reshape(n, d)
@@ -272,7 +272,7 @@ def test_gaps_and_infinities_agree_with_brute_force(data):
             as_source(X)
     else:
         source = as_source(X)
-        assert source.has_gaps == np.isnan(X).any()
+        assert source.has_missing == np.isnan(X).any()
         np.testing.assert_array_equal(source.missing_per_column(), np.isnan(X).sum(axis=0))
 
 
@@ -282,7 +282,7 @@ def test_gaps_and_infinities_agree_with_brute_force(data):
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", object])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("codes", [-999, [-999], (nan, -999, None), np.array([-999.0])])
-def test_codes_become_gaps_on_a_copy(dtype, order, codes):
+def test_codes_become_missing_on_a_copy(dtype, order, codes):
     X = np.array([[1, -999], [-999, 4], [5, 6]]).astype(dtype, order=order)
     before = X.copy()
     source = as_source(X, missing_values=codes)
@@ -314,7 +314,7 @@ def test_codes_must_be_numbers(code):
 def test_read_only_input_is_read():
     X = np.array([[1.0, -9], [2, 3]])
     X.flags.writeable = False
-    assert as_source(X, missing_values=-9).has_gaps
+    assert as_source(X, missing_values=-9).has_missing
     assert as_source(X).collect() is X
 
 
@@ -378,7 +378,7 @@ def test_an_integer_weight_repeats_the_row():
     as_source([[1, 2], [3, 4]], sample_weight=[2, 0]).require_fit()
 
 
-def test_an_unseen_column_is_named_only_by_fit():
+def test_an_missing_column_is_named_only_by_fit():
     X = np.full((3, 4), nan)
     X[:, 2] = 1
     source = as_source(X)

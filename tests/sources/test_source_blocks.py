@@ -129,23 +129,23 @@ def test_weights_travel_with_their_rows(X):
 
 def test_prepared_blocks_are_computed_once_and_passes_are_shared(X):
     source = as_source(X, block_rows=50)
-    seen: list[int] = []
+    observed: list[int] = []
 
     def prepare(block: Block) -> Sums:
-        seen.append(block.start)
+        observed.append(block.start)
         return Sums.of(block)
 
     ready = source.prepared(prepare)
-    assert seen == []
+    assert observed == []
     assert source.passes == 0
     for _ in range(3):
         np.testing.assert_array_equal(ready.reduce(lambda sums: sums).total, X.sum(axis=0))
-    assert seen == [0, 50, 100, 150, 200]
+    assert observed == [0, 50, 100, 150, 200]
     assert source.passes == ready.passes == 3
     assert ready.collect() is X
     twice = ready.prepared(lambda sums: Sums(sums.rows, 2 * sums.total))
     np.testing.assert_array_equal(twice.reduce(lambda sums: sums).total, 2 * X.sum(axis=0))
-    assert seen == [0, 50, 100, 150, 200]
+    assert observed == [0, 50, 100, 150, 200]
     assert source.passes == 4
 
 
@@ -195,15 +195,15 @@ def test_sample_of_float32_is_float64():
 def test_missing_per_column_counts_without_a_pass(X, block_rows):
     X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
     source = as_source(X, block_rows=block_rows)
-    assert source.has_gaps is True
+    assert source.has_missing is True
     np.testing.assert_array_equal(source.missing_per_column(), np.isnan(X).sum(axis=0))
     assert source.passes == 0
     ready = source.prepared(lambda block: None)
     np.testing.assert_array_equal(ready.missing_per_column(), np.isnan(X).sum(axis=0))
 
 
-def test_missing_per_column_without_gaps_and_for_the_rows_that_count(X):
-    assert as_source(X).has_gaps is False
+def test_missing_per_column_without_missing_and_for_the_rows_that_count(X):
+    assert as_source(X).has_missing is False
     assert not as_source(X).missing_per_column().any()
     assert not as_source(sp.csr_array(X)).missing_per_column().any()
     X[3, 1] = X[5, 1] = np.nan
@@ -212,15 +212,15 @@ def test_missing_per_column_without_gaps_and_for_the_rows_that_count(X):
     np.testing.assert_array_equal(as_source(X, sample_weight=w).missing_per_column(), [0, 1, 0, 0])
 
 
-def test_seen_of_a_source_that_only_reduces(X):
+def test_observed_of_a_source_that_only_reduces(X):
     """The base class counts by a pass; the source in memory must agree with it."""
     X[X > 6] = np.nan
     w = np.random.default_rng(0).integers(0, 3, N).astype(float)
     source = as_source(X, sample_weight=w, block_rows=10)
-    by_pass = super(ArraySource, source).seen()
+    by_pass = super(ArraySource, source).observed()
     assert source.passes == 1
-    assert (by_pass.rows, by_pass.sum_w) == (source.seen().rows, source.seen().sum_w)
-    np.testing.assert_array_equal(by_pass.per_column, source.seen().per_column)
+    assert (by_pass.rows, by_pass.sum_w) == (source.observed().rows, source.observed().sum_w)
+    np.testing.assert_array_equal(by_pass.per_column, source.observed().per_column)
 
 
 def test_a_source_passes_through():

@@ -32,7 +32,7 @@ every_library = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys
 
 
 @every_library
-def test_nulls_of_every_kind_are_gaps(make):
+def test_nulls_of_every_kind_are_missing(make):
     columns = {
         "int": [1, None, 3],
         "float": [0.5, None, 2.5],
@@ -48,9 +48,9 @@ def test_nulls_of_every_kind_are_gaps(make):
 
 
 @every_library
-def test_complete_tables_have_no_gaps(make):
+def test_complete_tables_have_no_missing(make):
     source = as_source(make({"a": [1, 2], "b": [True, False]}))
-    assert source.has_gaps is False
+    assert source.has_missing is False
     np.testing.assert_array_equal(source.collect(), [[1, 1], [2, 0]])
 
 
@@ -91,7 +91,7 @@ def test_chunked_arrow_columns():
     np.testing.assert_array_equal(as_source(table).collect(), [[1, 4], [nan, 5], [3, nan]])
 
 
-def test_columns_without_a_type_are_gaps():
+def test_columns_without_a_type_are_missing():
     np.testing.assert_array_equal(
         as_source(pl.DataFrame({"a": [None, None], "b": [1, 2]})).collect(), [[nan, 1], [nan, 2]]
     )
@@ -235,7 +235,7 @@ def test_infinity_is_named_by_position_whatever_the_index():
         as_source(frame)
 
 
-def test_an_unseen_column_is_named():
+def test_an_missing_column_is_named():
     frame = pl.DataFrame({"a": [1, 2], "b": [None, None]})
     with pytest.raises(ValueError, match='no value in column "b": every cell is NaN'):
         as_source(frame).require_fit()

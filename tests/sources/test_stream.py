@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eigengap.runtime.memory import DoesNotFitError
 from eigengap.sources import as_source, stream
 from eigengap.sources.ahead import ahead
-from eigengap.sources.base import SeenCells
+from eigengap.sources.base import ObservedCells
 from eigengap.sources.reader import Reader, UnreadableError
 from eigengap.sources.stream import StreamSource, recut
 from eigengap.statistics.first_look import look_first
@@ -62,11 +62,11 @@ def test_it_is_the_table_in_memory(X, block_rows, known):
     X[5, 2] = X[50, 0] = np.nan
     reader = Rows(X, known=known)
     there, here = StreamSource(reader, block_rows=block_rows), as_source(X)
-    seen = there.seen()
-    assert (seen.rows, seen.sum_w) == (103, 103.0)
+    observed = there.observed()
+    assert (observed.rows, observed.sum_w) == (103, 103.0)
     assert there.n_rows == 103
-    assert there.has_gaps is True
-    np.testing.assert_array_equal(seen.per_column, here.seen().per_column)
+    assert there.has_missing is True
+    np.testing.assert_array_equal(observed.per_column, here.observed().per_column)
     np.testing.assert_array_equal(there.collect(), X)
     mean = there.reduce(ColumnMoments.of).mean
     np.testing.assert_allclose(mean, here.reduce(ColumnMoments.of).mean, rtol=1e-13)
@@ -79,20 +79,20 @@ def test_a_first_look_is_one_pass_and_answers_what_is_asked_next(X):
     source = StreamSource(reader, block_rows=10)
     look_first(source, scatter=True)
     moments, columns = source.reduce(Moments.of), source.reduce(ColumnMoments.of)
-    source.seen(), source.sample(50, np.random.default_rng(0)), source.has_gaps
+    source.observed(), source.sample(50, np.random.default_rng(0)), source.has_missing
     assert reader.reads == source.passes == 1
     np.testing.assert_allclose(moments.scatter, as_source(X).reduce(Moments.of).scatter)
     np.testing.assert_allclose(columns.variance, X.var(axis=0))
 
 
-def test_a_first_look_at_gaps_has_no_scatter(X):
+def test_a_first_look_at_missing_has_no_scatter(X):
     X[70, 1] = np.nan
     reader = Rows(X)
     source = StreamSource(reader, block_rows=10)
     look_first(source, scatter=True)
     np.testing.assert_allclose(source.reduce(ColumnMoments.of).variance, np.nanvar(X, axis=0))
     assert reader.reads == 1
-    assert source.reduce(Moments.of).n_gaps == 1  # by a pass of its own
+    assert source.reduce(Moments.of).n_missing == 1  # by a pass of its own
     assert reader.reads == 2
 
 
@@ -103,7 +103,7 @@ def test_prepared_blocks_are_kept_while_they_are_small(X, monkeypatch):
         source = StreamSource(reader, block_rows=10)
         ready = source.prepared(lambda block: block)
         for _ in range(4):
-            assert ready.reduce(SeenCells.of).rows == 103
+            assert ready.reduce(ObservedCells.of).rows == 103
         assert (reader.reads, source.passes) == (reads, 4)
 
 
@@ -111,11 +111,11 @@ def test_rows_of_weight_zero_are_as_if_absent(X):
     w = np.tile([0.0, 1.0, 2.0], 35)[:103]
     X[0] = np.inf  # told all the same: it is in the file
     with pytest.raises(UnreadableError, match="infinity"):
-        StreamSource(Rows(X), weight=w).seen()
+        StreamSource(Rows(X), weight=w).observed()
     X[0] = np.nan
     source = StreamSource(Rows(X), weight=w, block_rows=10)
-    assert source.seen().rows == np.count_nonzero(w)
-    assert source.has_gaps is False
+    assert source.observed().rows == np.count_nonzero(w)
+    assert source.has_missing is False
     kept = as_source(X[w > 0], sample_weight=w[w > 0])
     np.testing.assert_allclose(source.reduce(Moments.of).scatter, kept.reduce(Moments.of).scatter)
 
@@ -124,20 +124,20 @@ def test_rows_of_weight_zero_are_as_if_absent(X):
 def test_weights_of_another_length_are_refused(X, known):
     words = r"sample_weight has 5 entries but X has (at least )?103 rows"
     with pytest.raises(ValueError, match=words):
-        StreamSource(Rows(X, known=known), weight=np.ones(5)).seen()
+        StreamSource(Rows(X, known=known), weight=np.ones(5)).observed()
 
 
 def test_infinity_is_located_in_the_file(X):
     X[77, 3] = -np.inf
     with pytest.raises(UnreadableError, match=r'"table".*-inf at row 77, column 3'):
-        StreamSource(Rows(X), block_rows=10).seen()
+        StreamSource(Rows(X), block_rows=10).observed()
 
 
 @pytest.mark.parametrize("change", [-1, 1])
 def test_a_table_that_changes_between_passes_is_told(X, change):
     reader = Rows(X, known=False)
     source = StreamSource(reader, block_rows=10)
-    source.seen()
+    source.observed()
     reader.X = X[:change] if change < 0 else np.vstack([X, X[:change]])
     with pytest.raises(UnreadableError, match=r"longer|ends after row 101"):
         source.reduce(Moments.of)
@@ -145,7 +145,7 @@ def test_a_table_that_changes_between_passes_is_told(X, change):
 
 def test_an_empty_table_is_told():
     with pytest.raises(ValueError, match=r"0 sample\(s\)"):
-        StreamSource(Rows(np.empty((0, 3)), known=False)).seen()
+        StreamSource(Rows(np.empty((0, 3)), known=False)).observed()
 
 
 def test_what_does_not_fit_is_not_collected(X, monkeypatch):

@@ -35,14 +35,14 @@ def psnr(image):
     return 10 * np.log10(255**2 / squares(image)[mask].mean())
 
 
-seen = np.where(mask, 0, picture)
+observed = np.where(mask, 0, picture)
 means = np.where(mask, np.round(picture.mean(axis=(0, 1), where=~mask)), picture).astype(np.uint8)
 one = eg.inpaint_image(picture, mask, model="ppca", random_state=0)
 mixture = eg.inpaint_image(picture, mask, n_mixture=8, random_state=0)
 
 fig, axes = plt.subplots(2, 2, figsize=(8, 5.7))
 panels = {
-    "80 % thrown away": seen,
+    "80 % thrown away": observed,
     f"one PPCA (003), {psnr(one):.1f} dB": one,
     f"mixture, {psnr(mixture):.1f} dB": mixture,
     "the picture": picture,

@@ -28,7 +28,7 @@ sources = np.c_[np.sin(2 * t), square(3 * t), sawtooth(2 * np.pi * t)]
 sources /= sources.std(axis=0)
 A = rng.normal(size=(5, 3))
 X = sources @ A.T + 0.1 * rng.normal(size=(2000, 5))
-gappy = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+incomplete = np.where(rng.random(X.shape) < 0.1, np.nan, X)
 
 
 def matched(S, truth=sources):
@@ -40,7 +40,7 @@ def matched(S, truth=sources):
 
 by_pca, r_pca = matched(eg.PCA(3).fit_transform(X))
 by_ica, r_ica = matched(eg.ICA(3, noise="ppca", random_state=0).fit_transform(X))
-_, r_gaps = matched(eg.ICA(3, noise="ppca", random_state=0).fit_transform(gappy))
+_, r_missing = matched(eg.ICA(3, noise="ppca", random_state=0).fit_transform(incomplete))
 
 normal = rng.normal(size=(2000, 3))
 with warnings.catch_warnings(record=True) as heard:
@@ -67,7 +67,7 @@ axes[-1].set_xlabel("seconds")
 for name, r in (
     ("PCA", r_pca),
     ("ICA", r_ica),
-    ("ICA, a tenth of the cells missing", r_gaps),
+    ("ICA, a tenth of the cells missing", r_missing),
     ("ICA, Gaussian sources", r_normal),
 ):
     print(f"{name:34s} correlation with the sources " + ", ".join(f"{v:.3f}" for v in r))
@@ -75,7 +75,7 @@ print(f"ICA of Gaussian sources warns: {str(heard[0].message)[:62]}")
 between = abs(np.corrcoef(by_pca.T) - np.eye(3)).max()
 print(f"largest correlation between scores of PCA {between:.0e}")
 assert r_ica.min() > 0.96
-assert r_gaps.min() > 0.94
+assert r_missing.min() > 0.94
 assert r_pca.min() < 0.8
 assert between < 1e-10
 assert r_normal.max() < 0.9

@@ -40,23 +40,25 @@ rng = np.random.default_rng(0)
 
 
 def hide(cells_of_each_column):
-    gappy = X.copy()
+    incomplete = X.copy()
     for j in range(9):
-        gappy[rng.choice(len(X), cells_of_each_column, replace=False), j] = np.nan
-    return gappy
+        incomplete[rng.choice(len(X), cells_of_each_column, replace=False), j] = np.nan
+    return incomplete
 
 
 full = eg.PCA(2).fit(X)
-gappy = hide(50)
-ppca = eg.PPCA(2).fit(gappy)
+incomplete = hide(50)
+ppca = eg.PPCA(2).fit(incomplete)
 scores = full.transform(X)
-seen = ppca.transform(gappy) * np.sqrt(ppca.explained_variance_)  # from unit variance to PCA's
-seen *= np.sign((seen * scores).sum(axis=0))
+observed = ppca.transform(incomplete) * np.sqrt(
+    ppca.explained_variance_
+)  # from unit variance to PCA's
+observed *= np.sign((observed * scores).sum(axis=0))
 
 fig, (left, right) = plt.subplots(1, 2, sharex=True, sharey=True)
 for ax, Z, title in (
     (left, scores, "full data, PCA"),
-    (right, seen, "50 values of each feature missing, PPCA"),
+    (right, observed, "50 values of each feature missing, PPCA"),
 ):
     for k, (name, rows) in enumerate((("benign", ~malignant), ("malignant", malignant))):
         ax.scatter(*Z[rows].T, s=8, color=f"C{k}", label=name)
@@ -71,11 +73,11 @@ def apart(components):
     return np.degrees(subspace_angles(full.components_.T, components.T).max())
 
 
-def ways(gappy):
-    complete = gappy[~np.isnan(gappy).any(axis=1)]
-    filled = np.where(np.isnan(gappy), np.nanmean(gappy, axis=0), gappy)
+def ways(incomplete):
+    complete = incomplete[~np.isnan(incomplete).any(axis=1)]
+    filled = np.where(np.isnan(incomplete), np.nanmean(incomplete, axis=0), incomplete)
     return (
-        apart(eg.PPCA(2).fit(gappy).components_),
+        apart(eg.PPCA(2).fit(incomplete).components_),
         apart(eg.PCA(2).fit(filled).components_),
         apart(eg.PCA(2).fit(complete).components_) if len(complete) > 30 else np.nan,
         len(complete),
@@ -90,7 +92,7 @@ for hidden, rows in found.items():
         f"{hidden} of {len(X)} hidden in each column: PPCA {by_ppca:.1f} degrees off, means "
         f"{by_mean:.1f}, dropping rows {dropping} ({left_over:.0f} rows left)"
     )
-correlations = [np.corrcoef(a, b)[0, 1] for a, b in zip(scores.T, seen.T, strict=True)]
+correlations = [np.corrcoef(a, b)[0, 1] for a, b in zip(scores.T, observed.T, strict=True)]
 print("correlation of the scores: " + ", ".join(f"{r:.3f}" for r in correlations))
 assert (~whole).sum() == 16
 assert correlations[0] > 0.98

@@ -43,29 +43,33 @@ def drop(seed):
     return np.where(hidden, np.nan, X), hidden
 
 
-def by_means(gappy):
-    return np.where(np.isnan(gappy), np.nanmean(gappy, axis=0), gappy)
+def by_means(incomplete):
+    return np.where(np.isnan(incomplete), np.nanmean(incomplete, axis=0), incomplete)
 
 
-def as_in_002(gappy, q=3, kind="optimal"):
+def as_in_002(incomplete, q=3, kind="optimal"):
     """Means first, then PPCA of the filled table; "optimal" is the projection of Eq. 45."""
-    filled = by_means(gappy)
+    filled = by_means(incomplete)
     return eg.PPCA(q).fit(filled).reconstruct(filled, kind=kind)
 
 
 ways = {
     "means": by_means,
     "002: means, PPCA, Eq. 45": as_in_002,
-    "the same, posterior mean": lambda gappy: as_in_002(gappy, kind="posterior"),
-    "PPCA of the seen cells, q = 2": lambda gappy: eg.PPCA(2, scale=True).fit(gappy).impute(gappy),
-    "LowRankImputer": lambda gappy: eg.LowRankImputer(random_state=0).fit(gappy).impute(gappy),
+    "the same, posterior mean": lambda incomplete: as_in_002(incomplete, kind="posterior"),
+    "PPCA of the seen cells, q = 2": lambda incomplete: (
+        eg.PPCA(2, scale=True).fit(incomplete).impute(incomplete)
+    ),
+    "LowRankImputer": lambda incomplete: (
+        eg.LowRankImputer(random_state=0).fit(incomplete).impute(incomplete)
+    ),
 }
 draws = 10
 squares = {name: np.zeros((draws, 9)) for name in ways}
 for seed in range(draws):
-    gappy, hidden = drop(seed)
+    incomplete, hidden = drop(seed)
     for name, fill in ways.items():
-        error = np.where(hidden, np.asarray(fill(gappy)) - X, 0.0)
+        error = np.where(hidden, np.asarray(fill(incomplete)) - X, 0.0)
         squares[name][seed] = (error**2).sum(axis=0) / 50
 rmse = {name: np.sqrt(value) for name, value in squares.items()}
 lower = {name: 100 * (1 - value / rmse["means"]) for name, value in rmse.items() if name != "means"}
@@ -117,8 +121,8 @@ for name, value in lower.items():
 def average_lower(q, kind):
     ratios = []
     for seed in range(draws):
-        gappy, hidden = drop(seed)
-        error = np.where(hidden, as_in_002(gappy, q, kind) - X, 0.0)
+        incomplete, hidden = drop(seed)
+        error = np.where(hidden, as_in_002(incomplete, q, kind) - X, 0.0)
         ratios.append(np.sqrt((error**2).sum(axis=0) / 50) / rmse["means"][seed])
     return 100 * (1 - np.mean(ratios))
 
@@ -129,7 +133,7 @@ for kind, averages in by_rank.items():
         f"q = 1 to 8, {kind:9s}: average lower by " + ", ".join(f"{v:.0f}" for v in averages) + " %"
     )
 
-projected, shrunk, seen, chosen = lower.values()
+projected, shrunk, observed, chosen = lower.values()
 per_feature = projected.mean(axis=0)
 assert names[per_feature.argmin()] == "bare_nuclei"
 assert names[per_feature.argmax()] == "cell_shape_uniformity"
@@ -147,6 +151,6 @@ assert np.ptp(by_rank["posterior"]) < 0.5 * np.ptp(by_rank["optimal"])
 assert 11 < shrunk.mean(axis=0).min() < 15
 assert 47 < shrunk.mean(axis=0).max() < 51
 assert 30 < shrunk.mean() < 34
-assert 34.5 < seen.mean() < 37.5
-assert seen.mean() + 1 < chosen.mean() < 40
+assert 34.5 < observed.mean() < 37.5
+assert observed.mean() + 1 < chosen.mean() < 40
 assert chosen.mean(axis=0).min() > 10

@@ -44,9 +44,9 @@ wrong = {name: [] for name in models}
 for model in models.values():
     model.fit(X_fit, y_fit)
 for share in shares:
-    gappy = np.where(rng.random(X_new.shape) < share, np.nan, X_new)
+    incomplete = np.where(rng.random(X_new.shape) < share, np.nan, X_new)
     for name, model in models.items():
-        wrong[name].append(1 - model.score(gappy, y_new))
+        wrong[name].append(1 - model.score(incomplete, y_new))
 
 fig, (left, right) = plt.subplots(1, 2)
 for (name, errors), mark in zip(wrong.items(), ("o-", "s-", "^-"), strict=True):

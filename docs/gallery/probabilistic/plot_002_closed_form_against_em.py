@@ -110,13 +110,13 @@ WAYS = ("closed form", "EM of eigengap", "textbook EM")
 for method in ("closed_form", "em"):
     eg.PPCA(3, method=method).fit(complete)  # the first fit also loads what it needs
 cancer = row(complete, 3)
-with_gaps, gappy = seconds(lambda: eg.PPCA(3).fit(cells))
+with_missing, incomplete = seconds(lambda: eg.PPCA(3).fit(cells))
 times = ", ".join(f"{name} {ms:.1f} ms" for name, ms in zip(WAYS, cancer["ms"], strict=True))
 print(f"breast cancer, {len(complete)} complete rows, q = 3: {times}")
 print(f"steps: EM of eigengap {cancer['em_steps']}, textbook EM {cancer['steps']}")
 print(
     f"all {len(cells)} rows, {np.isnan(cells).sum()} cells missing: EM of eigengap "
-    f"{1e3 * with_gaps:.1f} ms, {gappy.n_iter_} steps"
+    f"{1e3 * with_missing:.1f} ms, {incomplete.n_iter_} steps"
 )
 
 # %%
@@ -166,4 +166,4 @@ assert 1800 < 2 / (1 - by_d[200]["expected"][1]) < 2200  # lambda_1 / sigma2, ne
 assert (np.diff([found["steps"] for found in by_d.values()]) > 0).all()
 assert cancer["steps"] > 50
 assert np.isnan(cells).sum(axis=0).tolist() == [0, 0, 0, 0, 0, 16, 0, 0, 0]
-assert gappy.n_iter_ < 30
+assert incomplete.n_iter_ < 30

@@ -28,14 +28,14 @@ plane = (
 )
 lift, _ = np.linalg.qr(rng.normal(size=(8, 2)))
 X = plane @ lift.T + 0.3 * rng.normal(size=(450, 8))
-gappy = np.where(rng.random(X.shape) < 0.3, np.nan, X)
+incomplete = np.where(rng.random(X.shape) < 0.3, np.nan, X)
 
-bic = {k: eg.MixturePPCA(k, 1, random_state=0).fit(gappy).bic(gappy) for k in range(1, 6)}
-mixture = eg.MixturePPCA(3, 1, random_state=0).fit(gappy)
-found = mixture.predict(gappy)
+bic = {k: eg.MixturePPCA(k, 1, random_state=0).fit(incomplete).bic(incomplete) for k in range(1, 6)}
+mixture = eg.MixturePPCA(3, 1, random_state=0).fit(incomplete)
+found = mixture.predict(incomplete)
 
 fig, (a, b, c) = plt.subplots(1, 3, figsize=(9, 3.1))
-one = eg.PPCA(1).fit(gappy)
+one = eg.PPCA(1).fit(incomplete)
 a.scatter(*plane.T, s=6, color="#8a9099")
 middle, axis = one.mean_ @ lift, one.loadings_[:, 0] @ lift
 a.plot(*np.c_[middle - 2 * axis, middle + 2 * axis], color="C1")
@@ -60,8 +60,10 @@ cosines = [
 ]
 worst = np.degrees(np.arccos(min(cosines)))
 print(f"adjusted Rand index {agree:.3f}; directions agree to {worst:.1f} degrees at worst")
-print(f"log-likelihood a row: one {one.score(gappy):.2f}, mixture {mixture.score(gappy):.2f}")
+print(
+    f"log-likelihood per row: {one.score(incomplete):.2f}, mixture {mixture.score(incomplete):.2f}"
+)
 assert agree > 0.9
 assert min(bic, key=bic.get) == 3
 assert min(cosines) > 0.97
-assert mixture.score(gappy) > one.score(gappy)
+assert mixture.score(incomplete) > one.score(incomplete)

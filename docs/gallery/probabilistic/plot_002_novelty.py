@@ -32,23 +32,25 @@ detector = eg.NoveltyDetector(eg.PPCA(10)).fit(train)
 density = eg.PPCA(10).fit(train)
 
 rng = np.random.default_rng(0)
-gappy = new.copy()
-for row in gappy:  # every row has lost another share of its pixels
+incomplete = new.copy()
+for row in incomplete:  # every row has lost another share of its pixels
     row[rng.random(row.size) < rng.uniform(0, 0.8)] = np.nan
 
 auc = {
     "complete, density": roc_auc_score(odd, -density.score_samples(new)),
     "complete, p-value": roc_auc_score(odd, -detector.score_samples(new)),
-    "with gaps, density": roc_auc_score(odd, -density.score_samples(gappy)),
-    "with gaps, p-value": roc_auc_score(odd, -detector.score_samples(gappy)),
+    "with gaps, density": roc_auc_score(odd, -density.score_samples(incomplete)),
+    "with gaps, p-value": roc_auc_score(odd, -detector.score_samples(incomplete)),
 }
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.2))
-seen = (~np.isnan(gappy)).sum(axis=1)
+observed = (~np.isnan(incomplete)).sum(axis=1)
 for k, name in enumerate(("threes", "0, 4 and 7")):
     axes[0].hist(
         density.score_samples(new[odd == k]), bins=25, color=f"C{k}", alpha=0.75, label=name
     )
-    axes[1].scatter(seen[odd == k], density.score_samples(gappy[odd == k]), s=8, color=f"C{k}")
+    axes[1].scatter(
+        observed[odd == k], density.score_samples(incomplete[odd == k]), s=8, color=f"C{k}"
+    )
 axes[0].set(xlabel="log-density", ylabel="rows", title="complete rows")
 axes[1].set(xlabel="pixels seen", ylabel="log-density", title="0 to 80 % of a row missing")
 axes[1].legend(*axes[0].get_legend_handles_labels(), loc="lower left")

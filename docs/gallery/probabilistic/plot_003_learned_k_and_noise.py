@@ -24,10 +24,10 @@ X = (
 )  # sd 1 along three axes, 0.5 along seven
 turn, _ = np.linalg.qr(rng.normal(size=(d, d)))
 X = X @ turn
-gappy = np.where(rng.random(X.shape) < 0.2, np.nan, X)
+incomplete = np.where(rng.random(X.shape) < 0.2, np.nan, X)
 
 bayes = eg.BayesianPCA(random_state=0).fit(X)
-with_gaps = eg.BayesianPCA(random_state=0).fit(gappy)
+with_missing = eg.BayesianPCA(random_state=0).fit(incomplete)
 likelihoods = [eg.PPCA(q).fit(X) for q in range(1, 10)]
 
 fig, (a, b, c) = plt.subplots(1, 3, figsize=(9, 3.1))
@@ -60,9 +60,9 @@ c.set(xlabel="K", ylim=0, title="noise variance")
 c.legend(fontsize=8)
 
 print(f"kept {bayes.n_components_} components, sigma2 {bayes.noise_variance_:.3f}")
-print(f"a fifth missing: {with_gaps.n_components_}, {with_gaps.noise_variance_:.3f}")
+print(f"a fifth missing: {with_missing.n_components_}, {with_missing.noise_variance_:.3f}")
 print("the truth:       3, 0.25")
 scores = [m.score(X) for m in likelihoods]
-assert bayes.n_components_ == with_gaps.n_components_ == 3
+assert bayes.n_components_ == with_missing.n_components_ == 3
 assert abs(bayes.noise_variance_ - 0.25) < 0.02
 assert (np.diff(scores) > 0).all()

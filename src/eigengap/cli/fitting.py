@@ -94,7 +94,7 @@ def loaded(table: Table) -> Any:
     most = LOADED_SHARE * free_memory()
     if size > most:
         return source
-    if 8.0 * source.seen().rows * source.n_features > most:  # it was packed more tightly
+    if 8.0 * source.observed().rows * source.n_features > most:  # it was packed more tightly
         return source
     return ArraySource(source.collect(), names=source.names)
 
@@ -149,11 +149,11 @@ def tell_read(table: Table, source: Any, narrator: Narrator, model: Any = None) 
 
     wants = getattr(model, "_wants_scatter", None)
     look_first(source, scatter=bool(wants is not None and wants(source)))
-    missing, rows = source.missing_per_column(), source.seen().rows
+    missing, rows = source.missing_per_column(), source.observed().rows
     d = source.n_features
     narrator.say(
         "Read",
-        f"{many(rows, 'row')} x {many(d, 'numeric column')}; {_gaps(missing, rows, table)}",
+        f"{many(rows, 'row')} x {many(d, 'numeric column')}; {_missing(missing, rows, table)}",
         data=table.given,
         rows=rows,
         columns=[table.name(j) for j in table.features],
@@ -164,7 +164,7 @@ def tell_read(table: Table, source: Any, narrator: Narrator, model: Any = None) 
     )
     for sentence in table.notes:
         narrator.note(sentence)
-    _require_seen(table, missing, rows)
+    _require_observed(table, missing, rows)
     suspects = [table.name(j) for j in table.features if table.name(j).lower() in ID_NAMES]
     if suspects and table.names is not None:
         narrator.note(
@@ -175,33 +175,33 @@ def tell_read(table: Table, source: Any, narrator: Narrator, model: Any = None) 
         tell_constant(table, source, narrator)
 
 
-def _require_seen(table: Table, missing: Any, rows: int) -> None:
+def _require_observed(table: Table, n_missing: Any, rows: int) -> None:
     """Refuse columns without a single cell here, where options can be named."""
     from eigengap.cli.errors import Unfittable, shown
     from eigengap.cli.tables.text_columns import as_argument
     from eigengap.sources.wording import quote
 
-    unseen = [j for k, j in enumerate(table.features) if rows and missing[k] == rows]
-    if not unseen:
+    missing = [j for k, j in enumerate(table.features) if rows and n_missing[k] == rows]
+    if not missing:
         return
-    told = ", ".join(quote(table.name(j)) for j in unseen[:MOST_NAMED])
-    told += f" and {len(unseen) - MOST_NAMED} more" if len(unseen) > MOST_NAMED else ""
+    told = ", ".join(quote(table.name(j)) for j in missing[:MOST_NAMED])
+    told += f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
     raise Unfittable(
-        f"{shown(table.given)}: no cell is seen in column{'s' if len(unseen) > 1 else ''} {told}. "
-        f"Leave {'them' if len(unseen) > 1 else 'it'} out: --ignore {as_argument(table, unseen)}"
+        f"{shown(table.given)}: no cell is seen in column{'s' if len(missing) > 1 else ''} {told}. "
+        f"Leave {'them' if len(missing) > 1 else 'it'} out: --ignore {as_argument(table, missing)}"
     )
 
 
-def _gaps(missing: Any, rows: int, table: Table) -> str:
+def _missing(missing: Any, rows: int, table: Table) -> str:
     total = int(missing.sum())
     if total == 0:
         return "no cell is missing"
     told = f"{many(total, 'cell')} missing ({_percent(total, rows * len(missing))})"
-    with_gaps = [k for k in range(len(missing)) if missing[k]]
-    names = [table.name(table.features[k]) for k in with_gaps]
+    with_missing = [k for k in range(len(missing)) if missing[k]]
+    names = [table.name(table.features[k]) for k in with_missing]
     if len(names) <= 3:
         return f"{told}, all in {listing(names)}" if len(names) < len(missing) else told
-    worst = max(with_gaps, key=lambda k: int(missing[k]))
+    worst = max(with_missing, key=lambda k: int(missing[k]))
     return (
         f"{told} in {len(names)} columns, most in {listing([table.name(table.features[worst])])} "
         f"({_percent(int(missing[worst]), rows)})"
@@ -246,7 +246,7 @@ def tell_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> No
     if height == float("inf") and not is_warned:
         from eigengap.estimators._base import ways_to_noise
 
-        ways = ways_to_noise(facts.get("n_components") or 0, source.seen().sum_w)
+        ways = ways_to_noise(facts.get("n_components") or 0, source.observed().sum_w)
         narrator.note(
             "no noise is left beside the components, so that no finite likelihood, no p-value and "
             f"no standard deviation means anything: {ways}"
@@ -272,7 +272,7 @@ def facts_of(model: Any, source: Any) -> dict[str, Any]:
         facts["n_components"] = list(facts["n_components"])
     total = attribute("log_likelihood_")
     if total is not None and np.ndim(total) == 0:
-        facts["log_likelihood_per_row"] = float(total) / max(source.seen().sum_w, 1.0)
+        facts["log_likelihood_per_row"] = float(total) / max(source.observed().sum_w, 1.0)
     ratio = attribute("explained_variance_ratio_")
     if ratio is not None:
         facts["explained_variance_ratio"] = float(np.sum(ratio))

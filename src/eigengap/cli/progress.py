@@ -22,8 +22,8 @@ def showing_steps(narrator: Narrator) -> Iterator[None]:
 
     made: list[Steps] = []
 
-    def line(label: str, keeper: Any = None) -> Steps:
-        made.append(Steps(label, keeper=keeper, console=narrator.console))
+    def line(label: str, checkpointer: Any = None) -> Steps:
+        made.append(Steps(label, checkpointer=checkpointer, console=narrator.console))
         return made[-1]
 
     try:

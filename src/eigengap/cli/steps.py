@@ -15,7 +15,7 @@ from eigengap.fitting.optimise.loop import Progress as Step
 class Steps(ProgressLine):
     """In the place of the progress line: the same steps, seen by another."""
 
-    def __init__(self, label: str, *, keeper: Any = None, console: Console) -> None:
+    def __init__(self, label: str, *, checkpointer: Any = None, console: Console) -> None:
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -26,7 +26,7 @@ class Steps(ProgressLine):
         )
         self._task = self._bar.add_task(label, total=None, facts="before the first step")
         self._bar.start()
-        super().__init__(label, io.StringIO(), keeper)  # nothing of the line itself is shown
+        super().__init__(label, io.StringIO(), checkpointer)  # nothing of the line itself is shown
 
     def __call__(self, progress: Step) -> None:
         super().__call__(progress)

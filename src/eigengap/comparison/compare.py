@@ -377,7 +377,7 @@ class _Rows:
         return len(self.values)
 
     @property
-    def has_gaps(self) -> bool:
+    def has_missing(self) -> bool:
         return bool(np.isnan(self.values).any())
 
     def take(self, at: NDArray[np.intp]) -> Any:
@@ -434,7 +434,7 @@ def _measure(
                 _score(found, fitted, rows, test)
                 _fill(found, fitted, rows, train, test, hidden)
             except ValueError as error:
-                if rows.has_gaps and "Input X contains NaN" in str(error):
+                if rows.has_missing and "Input X contains NaN" in str(error):
                     found.not_at_all(NO_NAN)
                 else:
                     found.not_at_all(f"{FAILED} {number + 1} of {len(folds)}: {error}")

@@ -61,19 +61,19 @@ def _transformed(model: Any, rows: Any, hidden: Array) -> Array | None:
     if getattr(out, "shape", None) != hidden.shape:
         return None
     filled = np.asarray(out, dtype=np.float64)
-    seen = ~np.isnan(hidden)
-    same = np.allclose(filled[seen], hidden[seen], rtol=1e-6, atol=0.0)
+    observed = ~np.isnan(hidden)
+    same = np.allclose(filled[observed], hidden[observed], rtol=1e-6, atol=0.0)
     return filled if same and not np.isnan(filled).any() else None
 
 
 def _projected(model: Any, rows: Any, hidden: Array, means: Array) -> Array:
-    gaps = np.isnan(hidden)
-    filled = np.where(gaps, means, hidden)
+    missing = np.isnan(hidden)
+    filled = np.where(missing, means, hidden)
     unit = np.maximum(np.std(filled, axis=0), np.finfo(np.float64).tiny)
     for _ in range(MOST_PROJECTIONS):
         scores = model.transform(like(rows, filled))
         projected = np.asarray(model.inverse_transform(scores), dtype=np.float64)
-        moved = np.where(gaps, projected - filled, 0.0)
+        moved = np.where(missing, projected - filled, 0.0)
         filled = filled + moved
         if np.max(np.abs(moved) / unit, initial=0.0) < SETTLED:
             break

@@ -195,7 +195,7 @@ class _Table:
                 fit_mean=larger.fit_mean,
                 options=options,
             )
-        return fit.log_likelihood - float(fit.seen_w @ np.log(unit))
+        return fit.log_likelihood - float(fit.observed_w @ np.log(unit))
 
     def replicates(
         self,
@@ -213,13 +213,13 @@ class _Table:
         if n_boot < 1:
             raise ValueError(f"n_boot must be at least 1, got {n_boot}")
         dense = isinstance(self.values, np.ndarray)
-        seen = ~np.isnan(self.values) if dense else np.ones(self.values.shape, dtype=bool)
+        observed = ~np.isnan(self.values) if dense else np.ones(self.values.shape, dtype=bool)
         if self.weight is not None:
-            seen = np.repeat(seen, _whole(self.weight), axis=0)
+            observed = np.repeat(observed, _whole(self.weight), axis=0)
 
         def replicate(stream: np.random.SeedSequence) -> float:
-            drawn = null.model_.sample(len(seen), np.random.default_rng(stream))
-            table = _Table(np.where(seen, drawn, np.nan), None, self.names)
+            drawn = null.model_.sample(len(observed), np.random.default_rng(stream))
+            table = _Table(np.where(observed, drawn, np.nan), None, self.names)
             return _statistic(*table.log_likelihoods(table.fit(smaller), table.fit(larger)))
 
         streams = np.random.SeedSequence(seed_of(random_state)).spawn(n_boot)

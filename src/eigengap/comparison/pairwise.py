@@ -110,7 +110,7 @@ class EuclideanPairs:
 
 
 @dataclass(frozen=True, eq=False)
-class GappyPairs:
+class IncompletePairs:
     """Squared Euclidean distances over the cells that both rows have, scaled up (Dixon 1979)."""
 
     X: Array  # (n, d) with NaN
@@ -124,10 +124,10 @@ class GappyPairs:
         total, both = np.zeros((len(rows), n)), np.zeros((len(rows), n))
         for j in range(d):
             apart = self.X[rows, j, None] - self.X[:, j]
-            seen = ~np.isnan(apart)
-            both += seen
+            observed = ~np.isnan(apart)
+            both += observed
             np.multiply(apart, apart, out=apart)
-            np.add(total, apart, out=total, where=seen)
+            np.add(total, apart, out=total, where=observed)
         both[np.arange(len(rows)), rows] = d
         if not both.all():
             i, j = map(int, np.argwhere(both == 0)[0])
@@ -203,17 +203,17 @@ def pairs_of(X: Array, metric: Metric) -> Pairs:
         metric = ALIASES.get(metric, metric)
     if metric == "precomputed":
         return given_pairs(X, len(X))
-    gaps = np.isnan(X)
-    if gaps.any():
+    missing = np.isnan(X)
+    if missing.any():
         if metric not in ("euclidean", "nan_euclidean"):
-            i, j = map(int, np.argwhere(gaps)[0])
+            i, j = map(int, np.argwhere(missing)[0])
             raise ValueError(
                 f"Input X contains NaN: row {i}, column {j}; metric={show(metric)} takes no gaps. "
                 'Use metric="euclidean", which compares the cells that both rows have, or fill '
                 "them first (impute, LowRankImputer)"
             )
         refuse_spread(X)
-        return GappyPairs(X)
+        return IncompletePairs(X)
     if metric in ("euclidean", "nan_euclidean"):
         return EuclideanPairs.of(X)
     return MetricPairs.of(X, metric)

@@ -181,7 +181,7 @@ def _grouped(indptr: Ints, nodes: Ints, lanes: int, members: Ints, starts: Ints)
     those left over stay together. How many groups there are.
     """
     n = len(indptr) - 1
-    taken, seen = np.zeros(n, np.int8), np.full(n, -1, np.int32)
+    taken, observed = np.zeros(n, np.int8), np.full(n, -1, np.int32)
     queue = np.empty(n, np.int32)
     groups, filled = 0, 0
     starts[0] = 0
@@ -189,7 +189,7 @@ def _grouped(indptr: Ints, nodes: Ints, lanes: int, members: Ints, starts: Ints)
         if taken[seed] != 0:
             continue
         queue[0] = seed
-        seen[seed] = groups
+        observed[seed] = groups
         head, tail, count = 0, 1, 0
         while head < tail and count < lanes:
             v = queue[head]
@@ -201,8 +201,8 @@ def _grouped(indptr: Ints, nodes: Ints, lanes: int, members: Ints, starts: Ints)
                 count += 1
             for e in range(indptr[v], indptr[v + 1]):
                 u = nodes[e]
-                if seen[u] != groups:
-                    seen[u] = groups
+                if observed[u] != groups:
+                    observed[u] = groups
                     queue[tail] = u
                     tail += 1
         groups += 1

@@ -15,7 +15,7 @@ from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.estimators.ppca import PPCA
 from eigengap.linalg import Array
-from eigengap.models.gaussian.information import Evidence
+from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.predictive import Predictive
 from eigengap.selection.held_out import HeldOut, Search
@@ -40,7 +40,7 @@ class AsItIs:
     """A model whose parameters are taken for certain, but those of columns seen in few rows."""
 
     model: LinearGaussian
-    evidence: Evidence | None = None
+    evidence: ObservationPattern | None = None
 
     def conditional(self, X: Array, cell_sd: Array | None = None) -> tuple[Array, Array]:
         mean, variance = self.model.conditional(X, cell_sd)
@@ -66,7 +66,7 @@ class AsItIs:
         """(d,) columns of which too few cells can be hidden to put their intervals right."""
         if self.evidence is None:
             return np.zeros(self.model.d, dtype=bool)
-        return self.evidence.seen_w < FEW_ROWS
+        return self.evidence.observed_w < FEW_ROWS
 
     def _uncertain(self) -> Predictive:
         assert self.evidence is not None
@@ -133,7 +133,7 @@ class AutoModels:
         best = search.best()
         rank, cap = max(int(best.kept), 1), best.trial.n_components
         search.once("Bayesian factor analysis", BayesianPCA(noise="diagonal", **self.how), cap)
-        most = max(int(search.held_out.rows_seen / ROWS_A_FACTOR), 1)
+        most = max(int(search.held_out.rows_observed / ROWS_A_FACTOR), 1)
         most = min(most, largest_identified(search.held_out.X.shape[1]))
         search.ranks("factor analysis", StoppedFactorAnalysis(**self.how), start=rank, most=most)
         if self.with_mixtures:

@@ -26,16 +26,16 @@ from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.fitting.eigen.range import refuse_overflow, refuse_tiny_columns
-from eigengap.fitting.gaussian.pattern import evidence_of
+from eigengap.fitting.gaussian.pattern import pattern_of
 from eigengap.fitting.gaussian.plan import LARGEST_DENSE
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.linalg import Array
-from eigengap.models.gaussian.information import Evidence, Noise
+from eigengap.models.gaussian.information import Noise, ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Posterior
 from eigengap.models.gaussian.predictive import Predictive
 from eigengap.models.maps.affine import AffineMap
-from eigengap.persistence.checkpoint import FileKeeper
+from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
 from eigengap.sources import as_source
 from eigengap.sources.base import Block, Source, require_frequencies
@@ -123,7 +123,8 @@ class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEsti
     projection_: AffineMap  # onto the principal axes, in standardised units where scale=True
     spectrum_: Spectrum  # in standardised units where scale=True
     scale_: Array | None
-    evidence_: Evidence  # which cells were seen: what the uncertainty of the parameters depends on
+    # Which values were observed: the uncertainty of the parameters depends on it.
+    evidence_: ObservationPattern
 
     @property
     def _shares_noise(self) -> bool:
@@ -160,18 +161,18 @@ class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEsti
         source = look_first(everything, scatter=self._wants_scatter(everything))
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        require_frequencies(source.seen().sum_w)
-        with checkpointed(self, source) as keeper:
-            self._fit_source(X, source, keeper)
+        require_frequencies(source.observed().sum_w)
+        with checkpointed(self, source) as checkpointer:
+            self._fit_source(X, source, checkpointer)
 
-    def _fit_source(self, X: Any, source: Source, keeper: FileKeeper | None) -> None:
+    def _fit_source(self, X: Any, source: Source, checkpointer: FileCheckpointer | None) -> None:
         self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
         unit = self._column_sizes(source) if self.scale else None
-        fit = self._fit_model(source if unit is None else Rescaled(source, unit), keeper)
+        fit = self._fit_model(source if unit is None else Rescaled(source, unit), checkpointer)
         keep_features(self, X, source)  # only now: a fit may fail
         self._keep(fit, unit)
         self.is_float32_ = source.dtype == np.float32
-        self.evidence_ = evidence_of(source, fit, self._noise_kind(), self._fits_mean())
+        self.evidence_ = pattern_of(source, fit, self._noise_kind(), self._fits_mean())
         self.knows_cell_sd_ = source.has_cell_sd
         warn_of_unlinked(source)
         if self._shares_noise and unit is None:
@@ -189,7 +190,9 @@ class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEsti
         """Whether complete rows are fitted from their d x d scatter."""
         return not self.scale and source.n_features <= LARGEST_DENSE
 
-    def _fit_model(self, source: Source, keeper: FileKeeper | None = None) -> GaussianFit:
+    def _fit_model(
+        self, source: Source, checkpointer: FileCheckpointer | None = None
+    ) -> GaussianFit:
         raise NotImplementedError
 
     def _column_sizes(self, source: Source) -> Array:
@@ -238,18 +241,20 @@ class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEsti
                 ConvergenceWarning,
             )
 
-    def _options(self, tol: float, n_init: int = 1, keeper: FileKeeper | None = None) -> EMOptions:
+    def _options(
+        self, tol: float, n_init: int = 1, checkpointer: FileCheckpointer | None = None
+    ) -> EMOptions:
         seed = 0  # a single start is not random, and leaves a generator as it was
         if n_init > 1:
             seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-            seed = seed if keeper is None else keeper.recall("seed", seed)
+            seed = seed if checkpointer is None else checkpointer.recall("seed", seed)
         label = type(self).__name__
         return EMOptions(
             tol=tol,
             max_iter=self.max_iter,
             n_init=n_init,
             seed=seed,
-            watch=watch_for(self.verbose, label, keeper),
+            watch=watch_for(self.verbose, label, checkpointer),
         )
 
     def _run(self, fit: Callable[[EMOptions], GaussianFit], options: EMOptions) -> GaussianFit:
@@ -609,12 +614,12 @@ def _not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
 
 def warn_of_few(source: Source, q: int) -> None:
     """Tell of columns seen in so few rows that their loadings and noise fit them exactly."""
-    seen = source.seen()
-    w = seen.per_column * (seen.sum_w / max(seen.rows, 1))  # of frequencies, about
+    observed = source.observed()
+    w = observed.per_column * (observed.sum_w / max(observed.rows, 1))  # of frequencies, about
     few = np.flatnonzero(w < q + 2)
     if len(few):
         named = ", ".join(
-            f"{column(source.names, int(j))} ({seen.per_column[j]})" for j in few[:MOST_NAMED]
+            f"{column(source.names, int(j))} ({observed.per_column[j]})" for j in few[:MOST_NAMED]
         )
         more = f" and {len(few) - MOST_NAMED} more" if len(few) > MOST_NAMED else ""
         warn(
@@ -627,9 +632,9 @@ def warn_of_few(source: Source, q: int) -> None:
 
 def warn_of_units(source: Source, psi: Array) -> None:
     """Tell of columns that vary far less than the noise that all are said to have."""
-    rows = source.sample(min(FEW_ROWS, source.seen().rows), np.random.default_rng(0))
-    seen = np.count_nonzero(~np.isnan(rows), axis=0)
-    judged = seen >= 10
+    rows = source.sample(min(FEW_ROWS, source.observed().rows), np.random.default_rng(0))
+    observed = np.count_nonzero(~np.isnan(rows), axis=0)
+    judged = observed >= 10
     judged[judged] = np.nanmax(rows[:, judged], axis=0) > np.nanmin(rows[:, judged], axis=0)
     if not judged.any():
         return
@@ -651,9 +656,9 @@ def warn_of_unlinked(source: Source) -> None:
 
     A sample of the rows nearly always links all columns; only where it does not are all looked at.
     """
-    if not source.has_gaps:
+    if not source.has_missing:
         return
-    rows = source.sample(min(FEW_ROWS, source.seen().rows), np.random.default_rng(0))
+    rows = source.sample(min(FEW_ROWS, source.observed().rows), np.random.default_rng(0))
     if len(np.unique(Linked.of_block(Block(rows, None, None, 0)).labels)) == 1:
         return
     labels = source.reduce(Linked.of_block).labels
@@ -672,7 +677,7 @@ def warn_of_unlinked(source: Source) -> None:
 def warn_of_constants(source: Source, variance: Array) -> None:
     """Warn of constant columns, in which a noise variance that all columns share finds none."""
     # One observed value is no constant, and weighs little in the noise of all.
-    constant = np.flatnonzero((variance == 0.0) & (source.seen().per_column > 1))
+    constant = np.flatnonzero((variance == 0.0) & (source.observed().per_column > 1))
     if 0 < len(constant) < len(variance):
         is_, it, makes = ("is", "it", "makes") if len(constant) == 1 else ("are", "they", "make")
         warn(
@@ -692,7 +697,7 @@ def named_columns(source: Source, which: Sequence[int] | NDArray[np.intp]) -> st
 
 def _log_jacobian(fit: GaussianFit, unit: Array | None) -> float:
     """What standardising added to the log-likelihood, for complete and gappy data alike."""
-    return 0.0 if unit is None else float(fit.seen_w @ np.log(unit))
+    return 0.0 if unit is None else float(fit.observed_w @ np.log(unit))
 
 
 def require_count(name: str, value: Any, what: str) -> None:

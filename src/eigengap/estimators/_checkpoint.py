@@ -11,7 +11,7 @@ import numpy as np
 
 from eigengap import __version__
 from eigengap.persistence.atomic import require_writable
-from eigengap.persistence.checkpoint import Checkpoint, FileKeeper
+from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
 from eigengap.persistence.fingerprint import fingerprint
 from eigengap.sources.base import Source
 
@@ -31,7 +31,7 @@ def require_checkpoint(estimator: Any) -> None:
 
 
 @contextmanager
-def checkpointed(estimator: Any, source: Source) -> Iterator[FileKeeper | None]:
+def checkpointed(estimator: Any, source: Source) -> Iterator[FileCheckpointer | None]:
     """The keeper that the fit's watch is to carry, None where no checkpoint is asked for.
 
     What runs inside is a fit that leaves `converged_`. If it fails or is interrupted, what it has
@@ -41,13 +41,13 @@ def checkpointed(estimator: Any, source: Source) -> Iterator[FileKeeper | None]:
     if asked is None:
         yield None
         return
-    keeper = FileKeeper.open(Checkpoint.of(asked), _identity(estimator, source))
+    checkpointer = FileCheckpointer.open(Checkpoint.of(asked), _identity(estimator, source))
     try:
-        yield keeper
+        yield checkpointer
     except BaseException as error:
-        keeper.leave(error)
+        checkpointer.leave(error)
         raise
-    keeper.end(converged=bool(estimator.converged_))
+    checkpointer.end(converged=bool(estimator.converged_))
 
 
 def _identity(estimator: Any, source: Source) -> dict[str, Any]:

@@ -28,11 +28,11 @@ class ColumnMeans(BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         source = as_source(X, sample_weight=sample_weight)
         X, weight = source.collect(), source.weight
-        seen = ~np.isnan(X)
-        w = np.where(seen, 1.0 if weight is None else weight[:, None], 0.0)
+        observed = ~np.isnan(X)
+        w = np.where(observed, 1.0 if weight is None else weight[:, None], 0.0)
         n = w.sum(axis=0)
-        self.mean_ = np.sum(w * np.where(seen, X, 0.0), axis=0) / n
-        squares = np.sum(w * np.where(seen, X - self.mean_, 0.0) ** 2, axis=0)
+        self.mean_ = np.sum(w * np.where(observed, X, 0.0), axis=0) / n
+        squares = np.sum(w * np.where(observed, X - self.mean_, 0.0) ** 2, axis=0)
         self.degrees_ = np.maximum(n - 1.0, 1.0)
         self.scale_ = np.sqrt(squares / self.degrees_ * (1.0 + 1.0 / n))
         return self

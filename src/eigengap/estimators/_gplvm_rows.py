@@ -262,9 +262,9 @@ class PlacesRows(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         rows = np.flatnonzero(np.isnan(values).any(axis=1))
         if len(rows):
             mean, variance = self._expected(Y[rows])
-            gaps = np.isnan(values[rows])
-            filled[rows] = np.where(gaps, mean, values[rows])
-            std[rows] = np.where(gaps, np.sqrt(variance), 0.0)
+            missing = np.isnan(values[rows])
+            filled[rows] = np.where(missing, mean, values[rows])
+            std[rows] = np.where(missing, np.sqrt(variance), 0.0)
         if source.dtype == np.float32:
             filled, std = filled.astype(np.float32), std.astype(np.float32)
         return (like(X, filled), like(X, std)) if return_std else like(X, filled)

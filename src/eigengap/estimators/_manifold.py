@@ -44,8 +44,8 @@ from eigengap.fitting.graph.pairs import (
     Labels,
     distance_matrix,
     new_distances,
-    refuse_gaps,
     refuse_large,
+    refuse_missing,
     refuse_spread,
 )
 from eigengap.linalg import Array
@@ -183,7 +183,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     @property
     def _places_empty(self) -> bool:
         """Whether a row that is imputed as a whole has neighbours: a radius may hold none."""
-        return not self._skips_gaps and self.radius is None
+        return not self._skips_missing and self.radius is None
 
     # Input ---------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         return not self._is_pairwise
 
     @property
-    def _skips_gaps(self) -> bool:
+    def _skips_missing(self) -> bool:
         """Whether the metric itself leaves out cells that were not seen."""
         return isinstance(self.metric, str) and self.metric == "nan_euclidean"
 
@@ -211,7 +211,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         warn_of_codes(source)
         rows = self._dense(source)
         refuse_spread(rows)
-        if not source.has_gaps or self._skips_gaps:
+        if not source.has_missing or self._skips_missing:
             return rows
         self._filler = imputing_model(ArraySource(rows, names=source.names))
         rows, sd = self._filler.impute(rows, return_std=True)
@@ -239,7 +239,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             return new_distances(self._dense(source))
         rows = self._dense(source)
         refuse_large(rows)
-        if not source.has_gaps or self._skips_gaps:
+        if not source.has_missing or self._skips_missing:
             return rows
         filler = self._filler or imputing_model(self._neighbours.rows, self)
         return np.asarray(filler.impute(rows))
@@ -276,7 +276,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         """The graph as asked for, in one piece or not; `_neighbours` is left behind."""
         self._neighbours = Neighbours.of(self._search(), rows)
         nearest = self._neighbours.among()
-        self._tell_of_gaps(nearest)
+        self._tell_of_missing(nearest)
         return undirected(nearest, symmetry)
 
     def _connected(self, graph: Graph, disconnected: Disconnected) -> Graph:
@@ -311,17 +311,17 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         )
         return bridged(graph, pairs)
 
-    def _tell_of_gaps(self, nearest: Any) -> None:
+    def _tell_of_missing(self, nearest: Any) -> None:
         """Warn of rows whose filled cells are less sure than their neighbours are near."""
         if self._filled_sd is None:
             return
         near = _typical(nearest)
         unsure = self._filled_sd > near
         if np.mean(unsure) > FEW:
-            count, gappy = int(np.sum(unsure)), int(np.sum(self._filled_sd > 0.0))
+            count, incomplete = int(np.sum(unsure)), int(np.sum(self._filled_sd > 0.0))
             warn(
-                f"{count} of {gappy} rows with gaps were filled with a standard deviation larger "
-                "than the distance to their neighbours, so that their neighbours, and their "
+                f"{count} of {incomplete} rows with gaps were filled with a standard deviation "
+                "larger than the distance to their neighbours, so that their neighbours, and their "
                 "coordinates, are guesses (row "
                 f"{self._given_row(int(np.argmax(unsure)))} first)",
                 UncertainNeighboursWarning,
@@ -348,8 +348,8 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "embedding_")
         source = as_source(X, missing_values=self._missing)
-        if self._is_pairwise and source.has_gaps and not source.is_sparse:
-            refuse_gaps(source.collect(), Labels(source.names), "distance")
+        if self._is_pairwise and source.has_missing and not source.is_sparse:
+            refuse_missing(source.collect(), Labels(source.names), "distance")
         check_features(self, X, source)
         found = self._of_source(source)
         return found.astype(np.float32) if source.dtype == np.float32 else found

@@ -16,7 +16,7 @@ from eigengap.fitting.gaussian.problem import StudentRows
 from eigengap.fitting.gaussian.robust_scale import typical_columns
 from eigengap.linalg import Array
 from eigengap.models.gaussian.student import StudentLinearGaussian
-from eigengap.persistence.checkpoint import FileKeeper
+from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
 from eigengap.sources.wording import column
@@ -80,8 +80,8 @@ class NoisyEstimator(LinearGaussianEstimator):
     def transform(self, X: Any, *, cell_sd: Any = None) -> Array:
         raise NotImplementedError
 
-    def _fit_source(self, X: Any, source: Source, keeper: FileKeeper | None) -> None:
-        super()._fit_source(X, source, keeper)
+    def _fit_source(self, X: Any, source: Source, checkpointer: FileCheckpointer | None) -> None:
+        super()._fit_source(X, source, checkpointer)
         if self.noise == "student" and self.degrees_of_freedom is None:
             warn_of_tails(source, self.degrees_of_freedom_, self.n_components_)
 
@@ -126,7 +126,7 @@ def warn_of_tails(source: Source, nu: float, q: int) -> None:
     """Warn of degrees of freedom without a variance, and name columns whose logarithm may help."""
     if nu > NO_VARIANCE:
         return
-    least = least_degrees(source.seen().sum_w, source.n_features, q)
+    least = least_degrees(source.observed().sum_w, source.n_features, q)
     at_least = nu <= least * (1.0 + 1e-6)
     skewed = _skewed_columns(source)
     named = ", ".join(column(source.names, j) for j in skewed[:MOST_NAMED])
@@ -144,7 +144,7 @@ def warn_of_tails(source: Source, nu: float, q: int) -> None:
 
 def _skewed_columns(source: Source) -> list[int]:
     """Columns of positive values, most of whose range lies above the median."""
-    rows = source.sample(min(SAMPLED, source.seen().rows), np.random.default_rng(0))
+    rows = source.sample(min(SAMPLED, source.observed().rows), np.random.default_rng(0))
     skewed = []
     for j, values in enumerate(rows.T):
         values = values[~np.isnan(values)]

@@ -318,7 +318,7 @@ class PartialFit(LinearGaussianEstimator):
             warn_of_constants(rows, stream.columns.variance)
         if self._noise_kind() == "diagonal":
             warn_of_few(rows, fit.model.q)
-        elif stream.n_gappy == 0:
+        elif stream.n_incomplete == 0:
             _warn_of_digits(fit)
         self._finish(rows)
 

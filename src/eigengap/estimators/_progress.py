@@ -16,7 +16,7 @@ from typing import TextIO
 
 import numpy as np
 
-from eigengap.fitting.optimise.loop import Keeper, Progress, Silent, Watch
+from eigengap.fitting.optimise.loop import Checkpointer, Progress, Silent, Watch
 
 INTERVAL = 0.1  # seconds between two updates
 PULSE = 1.0  # seconds after which a line is rewritten though no step has ended
@@ -34,9 +34,9 @@ class ProgressLine:
     """
 
     def __init__(
-        self, label: str, stream: TextIO | None = None, keeper: Keeper | None = None
+        self, label: str, stream: TextIO | None = None, checkpointer: Checkpointer | None = None
     ) -> None:
-        self.keeper = keeper
+        self.checkpointer = checkpointer
         self._label = label
         self._stream = sys.stderr if stream is None else stream
         self._live = self._stream.isatty()
@@ -182,11 +182,13 @@ def _pace(rate: float) -> str:
     return f"{rate:.1f} it/s" if rate >= 1.0 else f"{in_words(1.0 / rate)}/it"
 
 
-def watch_for(verbose: bool | int, label: str, keeper: Keeper | None = None) -> Watch | None:
+def watch_for(
+    verbose: bool | int, label: str, checkpointer: Checkpointer | None = None
+) -> Watch | None:
     """A progress line where verbose asks for one, with the keeper where there is one."""
     if verbose:
-        return (_shown_by.get() or ProgressLine)(label, keeper=keeper)
-    return None if keeper is None else Silent(keeper)
+        return (_shown_by.get() or ProgressLine)(label, checkpointer=checkpointer)
+    return None if checkpointer is None else Silent(checkpointer)
 
 
 _shown_by: ContextVar[Callable[..., ProgressLine] | None] = ContextVar("shown_by", default=None)

@@ -64,7 +64,7 @@ def explained(fit: GaussianFit) -> float:
 
 def most_components(source: Source) -> int:
     """The most that can be asked for: as many as rows, and as columns."""
-    return int(min(source.seen().count, source.n_features))
+    return int(min(source.observed().count, source.n_features))
 
 
 def require_rank(q: int, source: Source) -> None:
@@ -73,7 +73,7 @@ def require_rank(q: int, source: Source) -> None:
     if q > most:
         raise ValueError(
             f"n_components={q} must be at most {most}, the smaller of the number of rows "
-            f"({source.seen().count:g}) and of columns ({source.n_features})"
+            f"({source.observed().count:g}) and of columns ({source.n_features})"
         )
 
 
@@ -90,6 +90,6 @@ def require_components(q: int | float, source: Source, svd_solver: str) -> None:
         named = "full" if svd_solver == "auto" else svd_solver
         raise ValueError(
             f"n_components={q} must be between {least} and {bound}{named!r}: at most {most}, the "
-            f"smaller of the number of rows ({source.seen().count:g}) and of columns "
+            f"smaller of the number of rows ({source.observed().count:g}) and of columns "
             f"({source.n_features})"
         )

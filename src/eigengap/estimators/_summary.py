@@ -105,13 +105,13 @@ def _table_size(estimator: Any) -> str:
     if rows is None:
         return told
     told = f"{_many(rows)} rows × {told}"
-    seen = _seen(estimator)
-    if seen is None:
+    observed = _observed(estimator)
+    if observed is None:
         return told
-    gaps = float(np.sum(rows - seen[:d]))
-    if gaps < 0.5:
+    missing = float(np.sum(rows - observed[:d]))
+    if missing < 0.5:
         return f"{told}, none of their cells missing"
-    return f"{told}, {_many(gaps)} cells missing ({100 * gaps / (rows * d):.3g} %)"
+    return f"{told}, {_many(missing)} cells missing ({100 * missing / (rows * d):.3g} %)"
 
 
 def _rows(estimator: Any) -> float | None:
@@ -130,14 +130,14 @@ def _rows(estimator: Any) -> float | None:
     return None
 
 
-def _seen(estimator: Any) -> Array | None:
+def _observed(estimator: Any) -> Array | None:
     """(d,) by weight, the rows in which each column was seen; a regressor's targets come last."""
     if hasattr(estimator, "models_"):
-        known = [_seen(model) for model in estimator.models_]
+        known = [_observed(model) for model in estimator.models_]
     else:
         found = getattr(_inner(estimator), "evidence_", None)
         parts = found if isinstance(found, tuple) else (found,)  # of a mixture, for each component
-        known = [None if part is None else part.seen_w for part in parts]
+        known = [None if part is None else part.observed_w for part in parts]
     told = [part for part in known if part is not None]
     return np.sum(told, axis=0) if told and len(told) == len(known) else None
 
@@ -197,9 +197,9 @@ def _particular(estimator: Any) -> Iterator[tuple[str, str]]:
         named = [show(label) for label in estimator.classes_[:MOST_NAMED]]
         more = len(estimator.classes_) - len(named)
         yield "classes", ", ".join(named) + (f" and {more} more" if more > 0 else "")
-    seen = _seen(estimator)
-    if hasattr(estimator, "n_targets_") and seen is not None:
-        known = ", ".join(_many(w) for w in seen[-estimator.n_targets_ :][:MOST_NAMED])
+    observed = _observed(estimator)
+    if hasattr(estimator, "n_targets_") and observed is not None:
+        known = ", ".join(_many(w) for w in observed[-estimator.n_targets_ :][:MOST_NAMED])
         yield "targets", f"{estimator.n_targets_}, known in {known} rows"
     if hasattr(estimator, "n_mixture_"):
         weights = ", ".join(f"{w:.2f}" for w in estimator.weights_[:8])
@@ -282,10 +282,10 @@ def objective_of(model: Any) -> Array:
     the data as they came, which is less by the logarithm of the unit for each seen cell.
     """
     value = np.asarray(model.trace_.objective, dtype=np.float64)
-    unit, seen = getattr(model, "scale_", None), _seen(model)
-    if unit is None or seen is None:
+    unit, observed = getattr(model, "scale_", None), _observed(model)
+    if unit is None or observed is None:
         return value
-    return value - float(seen @ np.log(unit))
+    return value - float(observed @ np.log(unit))
 
 
 def has_stopped_early(estimator: Any) -> bool:

@@ -40,7 +40,7 @@ def whole_table(X: Any, method: str, **how: Any) -> ArraySource:
     if source.fits_in_memory:
         return all_rows(source)
     source = source.present()
-    rows = source.seen().rows
+    rows = source.observed().rows
     k = int(min(rows, MOST_DRAWN, SHARE * free_memory() / (8 * source.n_features)))
     warn(
         f"{method} needs its rows in memory, and this table of {rows} rows and "

@@ -25,7 +25,7 @@ from eigengap.fitting.gaussian.bayesian import BayesianFit, fit_bayesian
 from eigengap.fitting.gaussian.problem import GaussianFit, Noise
 from eigengap.linalg import Array
 from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
-from eigengap.persistence.checkpoint import FileKeeper
+from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.variational import Prior
@@ -222,7 +222,9 @@ class BayesianPCA(LinearGaussianEstimator):
     def _shares_noise(self) -> bool:
         return self.noise == "isotropic"
 
-    def _fit_model(self, source: Source, keeper: FileKeeper | None = None) -> GaussianFit:
+    def _fit_model(
+        self, source: Source, checkpointer: FileCheckpointer | None = None
+    ) -> GaussianFit:
         most = None
         if not isinstance(self.n_components, str):
             require_rank(self.n_components, source)
@@ -236,7 +238,7 @@ class BayesianPCA(LinearGaussianEstimator):
         )
         return self._run(
             lambda how: fit_bayesian(source, most, noise=self.noise, prior=prior, options=how),
-            self._options(self.tol, keeper=keeper),
+            self._options(self.tol, checkpointer=checkpointer),
         )
 
     def _keep(self, fit: GaussianFit, unit: Array | None) -> None:

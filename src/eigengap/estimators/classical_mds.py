@@ -46,7 +46,7 @@ from eigengap.fitting.graph.pairs import (
     distance_matrix,
     gram_matrix,
     new_distances,
-    refuse_gaps,
+    refuse_missing,
 )
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
@@ -298,13 +298,13 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
 
         NaN where the metric gives no distance from what was observed.
         """
-        if not source.has_gaps or self._from_rows:
+        if not source.has_missing or self._from_rows:
             return self._coordinates(source)
         values = source.collect()
         used = values[:, self.present_] if self.metric in PAIRS else values
         missing = np.isnan(used)
-        known = ~(missing.all(axis=1) if self._takes_gaps else missing.any(axis=1))
-        rows = values[known] if self._takes_gaps else np.nan_to_num(values[known])
+        known = ~(missing.all(axis=1) if self._takes_missing else missing.any(axis=1))
+        rows = values[known] if self._takes_missing else np.nan_to_num(values[known])
         found = self._coordinates(as_source(rows))
         Z = np.full((len(values), found.shape[1]), np.nan)
         Z[known] = found
@@ -321,12 +321,12 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         source = everyone.present()
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        if source.has_gaps and not self._takes_gaps:
-            _refuse_gaps(source, self.metric)
+        if source.has_missing and not self._takes_missing:
+            _refuse_missing(source, self.metric)
         return source
 
     @property
-    def _takes_gaps(self) -> bool:
+    def _takes_missing(self) -> bool:
         return self._from_rows or self.metric == "nan_euclidean"
 
     def _fit_rows(self, source: Source) -> _Found:
@@ -334,18 +334,18 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             raise ValueError(
                 f'metric="{self.metric}" takes no metric_params, got {self.metric_params}'
             )
-        if source.has_gaps:
-            return self._fit_gaps(source)
-        fit, density = fit_rows(source, self._dimensions(source.seen().rows))
+        if source.has_missing:
+            return self._fit_missing(source)
+        fit, density = fit_rows(source, self._dimensions(source.observed().rows))
         return _Found(fit, density=density)
 
-    def _fit_gaps(self, source: Source) -> _Found:
-        asked = self._dimensions(source.seen().rows)
+    def _fit_missing(self, source: Source) -> _Found:
+        asked = self._dimensions(source.observed().rows)
         options = EMOptions(
             tol=self.tol, max_iter=self.max_iter, watch=watch_for(self.verbose, "ClassicalMDS")
         )
         loose = replace(options, tol=max(self.tol, LOOSE), watch=None)
-        most = min(source.seen().rows, source.n_features)
+        most = min(source.observed().rows, source.n_features)
         known = "auto" if asked is None else min(asked, most) if isinstance(asked, int) else asked
         q, _ = rank_from_fits(known, source, lambda q: fit_ppca(source, q, options=loose))
         try:
@@ -360,7 +360,7 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         return _Found(fit, found.model, n_iter=max(found.n_iter, 1), converged=found.converged)
 
     def _fit_metric(self, source: Source, weight: Array) -> _Found:
-        n = source.seen().rows
+        n = source.observed().rows
         asked = self._dimensions(n)
         require_scaling(n, self.correction, more=4.0 if self.metric == "nan_euclidean" else 1.5)
         distances = RowDistances.of(source, self.metric, self.metric_params)
@@ -488,8 +488,8 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     def _source(self, X: Any) -> Source:
         check_is_fitted(self, "model_")
         source = as_source(X, missing_values=self.missing_values)
-        if source.has_gaps and not self._takes_gaps:
-            _refuse_gaps(source, self.metric)
+        if source.has_missing and not self._takes_missing:
+            _refuse_missing(source, self.metric)
         check_features(self, X, source)
         if self.metric == "precomputed" and source.is_sparse:
             raise ValueError("X is sparse; densify it with X.toarray()")
@@ -565,7 +565,7 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         """slice of points -> their distances to all."""
         values = _dense(source.collect())
         if isinstance(self.model_, AffineMap):
-            filled = self.density_.conditional_mean(values) if source.has_gaps else values
+            filled = self.density_.conditional_mean(values) if source.has_missing else values
             centred = filled - self.model_.mean
             return lambda rows: cdist(centred[rows], centred)
         if self.metric not in PAIRS:
@@ -614,7 +614,7 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.metric in PAIRS
         tags.input_tags.positive_only = self.metric == "precomputed"
-        tags.input_tags.allow_nan = self._takes_gaps
+        tags.input_tags.allow_nan = self._takes_missing
         tags.input_tags.sparse = self.metric != "precomputed"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -655,10 +655,10 @@ def _require_points(n: int, weight: Array) -> None:
         )
 
 
-def _refuse_gaps(source: Source, metric: Metric) -> None:
+def _refuse_missing(source: Source, metric: Metric) -> None:
     if metric in PAIRS:
         what = "distance" if metric == "precomputed" else "inner product"
-        refuse_gaps(source.collect(), Labels(source.names), what)
+        refuse_missing(source.collect(), Labels(source.names), what)
 
     def first(block: Block) -> NDArray[Any]:
         cells = np.argwhere(np.isnan(block.values))[:1]

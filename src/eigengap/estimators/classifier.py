@@ -232,23 +232,23 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         return self.estimator is None and self.n_components == "auto"
 
     def _require_rows(self, part: _Class) -> None:
-        seen = part.source.seen()
-        if seen.count < 2:
+        observed = part.source.observed()
+        if observed.count < 2:
             raise ValueError(
-                f"{part.name} has {seen.rows} row(s) (n_samples={seen.rows}), too few for a "
-                "density: leave the class out, or merge it with another"
+                f"{part.name} has {observed.rows} row(s) (n_samples={observed.rows}), too few for "
+                "a density: leave the class out, or merge it with another"
             )
-        unseen = np.flatnonzero(seen.per_column == 0)
-        if len(unseen):
-            named = column(part.source.names, int(unseen[0]))
+        missing = np.flatnonzero(observed.per_column == 0)
+        if len(missing):
+            named = column(part.source.names, int(missing[0]))
             raise ValueError(
                 f"{part.name} has no value in column {named}: every cell is NaN. Drop the column "
                 "or the class"
             )
         q = self.n_components
-        if self.estimator is None and isinstance(q, Integral) and q > seen.count - 2:
+        if self.estimator is None and isinstance(q, Integral) and q > observed.count - 2:
             raise ValueError(
-                f"{part.name} has {seen.count:g} rows, too few for n_components={q}: a density "
+                f"{part.name} has {observed.count:g} rows, too few for n_components={q}: a density "
                 f"with {q} components needs {q + 2} rows. Give fewer, or "
                 '"auto", which adapts to each class'
             )
@@ -261,8 +261,8 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
     def _fit_class(self, part: _Class, settings: dict[str, Any]) -> Any:
         settings = dict(settings)
         if self._adapts:  # a class of few rows has fewer components than the others
-            seen = part.source.seen()
-            most = min(int(seen.sum_w) - 2, seen.rows, part.source.n_features - 1)
+            observed = part.source.observed()
+            most = min(int(observed.sum_w) - 2, observed.rows, part.source.n_features - 1)
             settings["n_components"] = max(1, min(settings["n_components"], most))
         with warnings_about(part.name, but=self._settled):
             model = self._fitted(part.source, settings)
@@ -283,7 +283,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
             return
         lent = LEAST_NOISE * float(np.mean([np.mean(m.model_.variances()) for m in models]) or 1.0)
         if proper:
-            weight = [parts[k].source.seen().sum_w for k in proper]
+            weight = [parts[k].source.observed().sum_w for k in proper]
             noise = [float(np.mean(models[k].noise_variance_)) for k in proper]
             lent = float(np.average(noise, weights=weight))
         rest = sorted(set(range(len(models))) - set(proper))
@@ -300,7 +300,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
 
     def _tells_noise(self, model: Any, part: _Class) -> bool:
         """Whether a class has a density, and more rows than its line takes."""
-        few = self.estimator is None and part.source.seen().sum_w < FEWEST_FOR_NOISE
+        few = self.estimator is None and part.source.observed().sum_w < FEWEST_FOR_NOISE
         return has_density(model) and not few
 
     def _fitted(self, source: ArraySource, settings: dict[str, Any]) -> Any:
@@ -318,7 +318,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         splits = [split for split in every if len(split.code)]
         if not splits:
             return {}
-        largest = max(int(training.source.seen().sum_w) for training in splits[0].training)
+        largest = max(int(training.source.observed().sum_w) for training in splits[0].training)
         most = max(1, min(parts[0].source.n_features - 1, largest // 2))
         return search(lambda q: self._error(splits, q), most)
 
@@ -333,7 +333,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         wrong = count = 0.0
         for split in splits:
             models = self._fit_classes(split.training, loose)
-            log_prior = np.log([training.source.seen().sum_w for training in split.training])
+            log_prior = np.log([training.source.observed().sum_w for training in split.training])
             joint = log_prior + _densities(models, split.held_out)
             wrong += float(split.weight @ (joint.argmax(axis=1) != split.code))
             count += float(split.weight.sum())
@@ -425,7 +425,7 @@ def _split(parts: list[_Class], folds: list[NDArray[np.intp]], k: int) -> _Split
     training, out = list(parts), []
     for position, (part, fold) in enumerate(zip(parts, folds, strict=True)):
         kept = _select(part.source, np.flatnonzero(fold != k), None) if k in fold else None
-        if kept is not None and np.all(kept.seen().per_column > 0):
+        if kept is not None and np.all(kept.observed().per_column > 0):
             training[position] = _Class(part.name, kept)
             out.append((position, _select(part.source, np.flatnonzero(fold == k), None)))
     return _Split(

@@ -34,7 +34,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Posterior
-from eigengap.persistence.checkpoint import FileKeeper
+from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import most_factors
 from eigengap.sources.base import Source
@@ -268,8 +268,10 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     def _noise_kind(self) -> Noise:
         return "diagonal"
 
-    def _fit_model(self, source: Source, keeper: FileKeeper | None = None) -> GaussianFit:
-        options = self._options(self.tol, self.n_init, keeper)
+    def _fit_model(
+        self, source: Source, checkpointer: FileCheckpointer | None = None
+    ) -> GaussianFit:
+        options = self._options(self.tol, self.n_init, checkpointer)
         loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=silenced(options.watch))
         asked = "auto" if self.n_components is None else self.n_components
         fit_with = partial(fit_factor_analysis, source, student=self._student())

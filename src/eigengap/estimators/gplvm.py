@@ -22,7 +22,7 @@ from eigengap.estimators._whole import whole_table
 from eigengap.fitting.eigen.range import refuse_out_of_range
 from eigengap.fitting.gaussian.cell_noise import noise_of_cells
 from eigengap.fitting.gp.back_constraint import Kind, back_constraint
-from eigengap.fitting.gp.column_patterns import SeenColumns, seen_columns
+from eigengap.fitting.gp.column_patterns import ObservedColumns, observed_columns
 from eigengap.fitting.gp.dual_ppca import fit_linear
 from eigengap.fitting.gp.duplicate_rows import equal_rows
 from eigengap.fitting.gp.latent_fit import LatentFit, Start
@@ -241,14 +241,14 @@ class GPLVM(PlacesRows):
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         if self.method == "exact" and not self._maybe_linear(kernel):
-            self._require_pairs(source.seen().rows)
+            self._require_pairs(source.observed().rows)
         values = dense(source)
         present = np.flatnonzero(~np.all(np.isnan(values), axis=1))
         n = len(present)
         self._require(n)
         standard = standardise(values[present], bool(self.scale))
         refuse_out_of_range(source, standard.total, True)
-        columns = seen_columns(standard.Y)
+        columns = observed_columns(standard.Y)
         method = self._method(kernel, columns)
         filler = imputing_model(source) if np.isnan(standard.Y).any() else None
         filled = standard.Y
@@ -287,7 +287,7 @@ class GPLVM(PlacesRows):
     def _maybe_linear(self, kernel: LatentKernel) -> bool:
         return all(isinstance(part, Linear) for part in kernel.parts)
 
-    def _method(self, kernel: LatentKernel, columns: SeenColumns) -> str:
+    def _method(self, kernel: LatentKernel, columns: ObservedColumns) -> str:
         n, patterns = columns.n_rows, len(columns.groups)
         smooth = has_expectations(kernel)
         if self.method == "bayesian" and not smooth:
@@ -319,7 +319,7 @@ class GPLVM(PlacesRows):
         method: str,
         kernel: LatentKernel,
         standard: Standard,
-        columns: SeenColumns,
+        columns: ObservedColumns,
         filled: Array,
         given: Array | None,
     ) -> LatentFit:
@@ -402,7 +402,7 @@ class GPLVM(PlacesRows):
         fit: LatentFit,
         method: str,
         standard: Standard,
-        columns: SeenColumns,
+        columns: ObservedColumns,
         rows: _Rows,
     ) -> None:
         q = fit.Z.shape[1]
@@ -416,12 +416,12 @@ class GPLVM(PlacesRows):
         self.method_, self._scaled = method, bool(self.scale)
         noise = fit.model.noise_variance
         if fit.s is None:
-            noise = noise_of_cells(self.model_, fit.Z[:, order], columns.seen)
+            noise = noise_of_cells(self.model_, fit.Z[:, order], columns.observed)
         self._predictive = replace(self.model_, noise_variance=noise)
         # A row without any seen cell is where the prior has it.
         self.embedding_ = np.zeros((rows.count, q))
         self.embedding_[rows.present] = fit.Z[:, order]
-        objective = fit.objective - float(np.sum(columns.seen, axis=0) @ np.log(standard.unit))
+        objective = fit.objective - float(np.sum(columns.observed, axis=0) @ np.log(standard.unit))
         self._only = {"log_likelihood_" if method == "exact" else "bound_": objective}
         if fit.s is not None:
             sd = np.ones((rows.count, q))
@@ -452,7 +452,7 @@ class GPLVM(PlacesRows):
             )
 
 
-def _is_linear(kernel: LatentKernel, columns: SeenColumns, back: str | None) -> bool:
+def _is_linear(kernel: LatentKernel, columns: ObservedColumns, back: str | None) -> bool:
     """Whether there is a closed form."""
     alone = all(isinstance(part, Linear) for part in kernel.parts)
     return alone and columns.is_complete and back is None

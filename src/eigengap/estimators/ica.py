@@ -232,7 +232,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         source = look_first(everything, scatter=True)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        sum_w = source.seen().sum_w
+        sum_w = source.observed().sum_w
         require_frequencies(sum_w)
         warn_of_unlinked(source)
         fun = self._nonlinearity(weighted=sample_weight is not None)
@@ -314,7 +314,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
         if self.whiten is False:
             return self._as_they_are(source)
-        most = int(min(source.seen().count, source.n_features))
+        most = int(min(source.observed().count, source.n_features))
         asked = self.n_components
         if isinstance(asked, Integral) and asked > most:
             warn(
@@ -335,8 +335,8 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                 "with gaps can tell: as many components are found",
                 UserWarning,
             )
-        directions = min(source.seen().rows - 1, source.n_features)
-        if asked is None and not source.has_gaps and whitening.q < directions:
+        directions = min(source.observed().rows - 1, source.n_features)
+        if asked is None and not source.has_missing and whitening.q < directions:
             warn(
                 f"There are some small singular values: the rows vary in {whitening.q} of "
                 f"{directions} directions, and as many components are found",
@@ -353,7 +353,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     def _as_they_are(self, source: Source) -> Whitening:
         if self.noise is not None:
             raise ValueError('noise="ppca" is learned with the whitening: whiten must not be False')
-        if source.has_gaps:
+        if source.has_missing:
             raise ValueError(GAPS_AS_THEY_ARE)
         if self.n_components is not None:
             warn("Ignoring n_components with whiten=False.", UserWarning)
@@ -372,7 +372,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     def _gaussian_fit(self, source: Source, asked: Any) -> GaussianFit:
         """Axes and variances by PCA; under gaps the density of PPCA."""
         d = source.n_features
-        if source.has_gaps and isinstance(asked, Integral) and asked == d > 1:
+        if source.has_missing and isinstance(asked, Integral) and asked == d > 1:
             asked = d - 1  # which leaves the Gaussian free already
         pca = PCA(asked, verbose=self.verbose)
         fit = pca._fit_model(source)
@@ -390,7 +390,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         """Components of the whitening: all d where gaps let the density have d - 1."""
         d = source.n_features
         all_of_them = asked is None or asked == d
-        return d if source.has_gaps and all_of_them and fit.model.q == d - 1 else fit.model.q
+        return d if source.has_missing and all_of_them and fit.model.q == d - 1 else fit.model.q
 
     def _start(self, q: int) -> Array | None:
         if self.w_init is not None:

@@ -283,12 +283,12 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
 
         Where `set_output` asks for the library that X comes from, columns keep their types.
         """
-        values, gaps = self._read(X)
-        filled = self._within(np.asarray(self.estimator_.impute(values)), gaps)
+        values, missing = self._read(X)
+        filled = self._within(np.asarray(self.estimator_.impute(values)), missing)
         own_types = _get_output_config("transform", self)["dense"] == library_of(X)
-        flags = gaps[:, self.indicator_features_] if self.add_indicator else None
+        flags = missing[:, self.indicator_features_] if self.add_indicator else None
         if own_types:
-            typed = typed_like(X, filled, gaps)
+            typed = typed_like(X, filled, missing)
             names = self.get_feature_names_out()[values.shape[1] :]
             return typed if flags is None else with_new_columns(typed, names, flags)
         return filled if flags is None else np.hstack([filled, flags.astype(filled.dtype)])
@@ -312,12 +312,12 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
             Standard deviation of each filled cell before rounding and clipping, 0 for seen cells;
             times `std_factors_`. Only if return_std.
         """
-        values, gaps = self._read(X)
+        values, missing = self._read(X)
         if not return_std:
             filled = np.asarray(self.estimator_.impute(values))
-            return typed_like(X, self._within(filled, gaps), gaps)
+            return typed_like(X, self._within(filled, missing), missing)
         filled, std = self._fills_and_std(values)
-        return typed_like(X, self._within(filled, gaps), gaps), like(X, std)
+        return typed_like(X, self._within(filled, missing), missing), like(X, std)
 
     def intervals(self, X: Any, level: float = 0.95) -> tuple[Any, Any]:
         """Lower and upper ends of an interval for each filled cell, within the bounds.
@@ -337,10 +337,10 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
         """
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-        values, gaps = self._read(X)
+        values, missing = self._read(X)
         filled, std = self._fills_and_std(values)
         reach = norm.ppf(0.5 + level / 2.0) * std
-        low, high = (self._within(filled + sign * reach, gaps) for sign in (-1.0, 1.0))
+        low, high = (self._within(filled + sign * reach, missing) for sign in (-1.0, 1.0))
         return like(X, low), like(X, high)
 
     def sample_imputations(self, X: Any, m: int, random_state: Any = None) -> Iterator[Any]:
@@ -360,15 +360,15 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
             X with its gaps filled by one joint draw, its distance from the expected values times
             `std_factors_`, reflected at the bounds and rounded where asked.
         """
-        values, gaps = self._read(X)
+        values, missing = self._read(X)
         require_count("m", m, "tables")
         low, high = self.bounds_
         filled = np.asarray(self.estimator_.impute(values))
 
         def bounded(drawn: Any) -> Any:
             spread = filled + self.std_factors_ * (np.asarray(drawn) - filled)
-            inside = np.where(gaps, _reflected(spread, low, high), values)
-            return typed_like(X, self._within(inside.astype(values.dtype), gaps), gaps)
+            inside = np.where(missing, _reflected(spread, low, high), values)
+            return typed_like(X, self._within(inside.astype(values.dtype), missing), missing)
 
         tables = self.estimator_.sample_imputations(values, m, random_state=random_state)
         return (bounded(drawn) for drawn in tables)
@@ -385,7 +385,7 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
         values = _dense(source)
         return values, np.isnan(values)
 
-    def _within(self, filled: Array, gaps: NDArray[np.bool_]) -> Array:
+    def _within(self, filled: Array, missing: NDArray[np.bool_]) -> Array:
         """Fills, which are changed in place, rounded where asked and clipped to the bounds."""
         low, high = self.bounds_
         # A whole column's bounds are taken inwards, so that clipping leaves whole numbers.
@@ -393,7 +393,7 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
         high = np.where(self.whole_, np.floor(high), high)
         step = max(1, PIECE_CELLS // filled.shape[1])
         for start in range(0, len(filled), step):
-            part, gone = filled[start : start + step], gaps[start : start + step]
+            part, gone = filled[start : start + step], missing[start : start + step]
             rounded = np.where(self.whole_, np.round(part), part)
             np.copyto(part, np.clip(rounded, low, high), where=gone, casting="same_kind")
         return filled

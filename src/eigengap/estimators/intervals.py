@@ -157,7 +157,7 @@ class _Table:
     def sum_w(self) -> float:
         return float(np.sum(self.weight))
 
-    def seen(self) -> NDArray[np.bool_]:
+    def observed(self) -> NDArray[np.bool_]:
         if not isinstance(self.values, np.ndarray):
             return np.ones(self.values.shape, dtype=bool)
         return ~np.isnan(self.values)
@@ -187,14 +187,14 @@ class _Table:
             )
 
     def resampled(self, rng: np.random.Generator) -> tuple[Any, Array]:
-        return self.values, resampled(self.seen(), self.weight, rng)
+        return self.values, resampled(self.observed(), self.weight, rng)
 
     def drawn(self, model: LinearGaussian, rng: np.random.Generator) -> tuple[Array, Array]:
         """A table of the fitted model with the gaps and weights of this one."""
         drawn = model.sample(len(self.weight), rng)
         if self.cell_sd is not None:
             drawn += np.nan_to_num(self.cell_sd) * rng.standard_normal(drawn.shape)
-        return np.where(self.seen(), drawn, np.nan), self.weight
+        return np.where(self.observed(), drawn, np.nan), self.weight
 
     def repeated(self) -> _Table:
         """The same rows, as often as their weights say where these are whole numbers.
@@ -331,8 +331,8 @@ def _asymptotic(fitted: Any, table: _Table, loadings: _Loadings) -> _Errors:
         fit_mean=getattr(fitted, "fit_mean", True),
         fit_noise=getattr(fitted, "noise_variance", None) is None,
     )
-    seen = table.source.reduce(ColumnMoments.of).sum_w
-    bias = noise_bias(fitted.model_.W, fitted.model_.psi, seen)
+    observed = table.source.reduce(ColumnMoments.of).sum_w
+    bias = noise_bias(fitted.model_.W, fitted.model_.psi, observed)
     if getattr(fitted, "noise_variance", None) is not None:
         bias = np.zeros_like(bias)
     log_bias = np.zeros(len(se))

@@ -31,7 +31,7 @@ from eigengap.fitting.kernel.fit import (
     fit_kernel_pca,
     neighbours,
     require_kernel_matrix,
-    require_no_gaps,
+    require_no_missing,
 )
 from eigengap.fitting.kernel.landmarks import (
     Choice,
@@ -330,7 +330,7 @@ callable or Kernel, default="linear"
             warn_of_codes(source)
         for name in ("gamma_curve_", "_ridge"):
             self.__dict__.pop(name, None)  # of an earlier fit
-        gap_model = self._model_of_gaps(source) if source.has_gaps else None
+        gap_model = self._model_of_missing(source) if source.has_missing else None
         kernel = self._kernel(source, gap_model)
         fit = self._solve(source, kernel, gap_model)
         if self.kernel == "linear":
@@ -395,7 +395,7 @@ callable or Kernel, default="linear"
         if isinstance(kernel, kernels.Linear):
             kernel = kernels.Linear(gap_model.mu) if self.center else kernel
         elif not isinstance(kernel, kernels.RBF):
-            raise ValueError(_no_gaps(self.kernel, source))
+            raise ValueError(_no_missing(self.kernel, source))
         return ExpectedKernel(kernel, gap_model)
 
     def _named(self, gamma: float) -> Kernel:
@@ -442,9 +442,9 @@ callable or Kernel, default="linear"
             )
         return gamma
 
-    def _model_of_gaps(self, source: Source) -> LinearGaussian:
+    def _model_of_missing(self, source: Source) -> LinearGaussian:
         if not (self.kernel in ("rbf", "linear") or _is_smooth(self.kernel)):
-            raise ValueError(_no_gaps(self.kernel, source))
+            raise ValueError(_no_missing(self.kernel, source))
         return imputing_model(source).model_
 
     # The axes ------------------------------------------------------------------------------
@@ -452,7 +452,7 @@ callable or Kernel, default="linear"
     def _solve(self, source: Source, kernel: Kernel, gap_model: LinearGaussian | None) -> KernelFit:
         wanted = self._wanted()
         convention = Convention(bool(self.center), self.scaling)
-        d, n = source.n_features, source.seen().rows
+        d, n = source.n_features, source.observed().rows
         landmarks = self._number_of_landmarks(n)
         if kernel.features(d) is not None and d <= min(n, MOST_FEATURES):
             found = fit_in_feature_space(
@@ -520,12 +520,12 @@ callable or Kernel, default="linear"
                 "Components are those of its positive part",
                 KernelWarning,
             )
-        seen = neighbours(fit)
-        if seen is not None and seen < ISOLATED:
+        observed = neighbours(fit)
+        if observed is not None and observed < ISOLATED:
             warn(
                 f"gamma={self.gamma_:.3g} is so large that hardly a row is near another one (their "
-                f"kernels with all others sum to {seen:.1e} on average): components mean nothing. "
-                "gamma='median' chooses one",
+                f"kernels with all others sum to {observed:.1e} on average): components mean "
+                "nothing. gamma='median' chooses one",
                 KernelWarning,
             )
 
@@ -542,12 +542,12 @@ callable or Kernel, default="linear"
         """
         check_is_fitted(self, "model_")
         source = as_source(X, missing_values=self.missing_values)
-        if source.has_gaps and self.kernel == "precomputed":
-            require_no_gaps(source.collect())
+        if source.has_missing and self.kernel == "precomputed":
+            require_no_missing(source.collect())
         check_features(self, X, source)
-        if source.has_gaps and not (self._gap_model or _is_smooth(self.model_.kernel)):
-            raise ValueError(_no_gaps(self.kernel, source))
-        at = self._map_of_expectations() if source.has_gaps else self.model_
+        if source.has_missing and not (self._gap_model or _is_smooth(self.model_.kernel)):
+            raise ValueError(_no_missing(self.kernel, source))
+        at = self._map_of_expectations() if source.has_missing else self.model_
         scores = source.map(lambda block: at.forward(block.values, self.n_jobs))
         return scores.astype(np.float32) if source.dtype == np.float32 else scores
 
@@ -680,7 +680,7 @@ callable or Kernel, default="linear"
 
 def _some_rows(source: Source, rng: np.random.Generator) -> tuple[Array, Array | None]:
     """Rows that tell the bandwidth, and their weights: all of a small table, a sample of others."""
-    if source.seen().rows > ROWS:
+    if source.observed().rows > ROWS:
         return source.sample(ROWS, rng), None  # drawn by their weights
     return dense(source.collect()), source.weight
 
@@ -696,18 +696,18 @@ def _shifted(kernel: Kernel, rows: Any) -> Kernel:
     return kernel
 
 
-def _no_gaps(kernel: Any, source: Source) -> str:
-    gaps = int(np.sum(source.missing_per_column()))
+def _no_missing(kernel: Any, source: Source) -> str:
+    missing = int(np.sum(source.missing_per_column()))
     shown = repr(kernel) if isinstance(kernel, str) else getattr(kernel, "__name__", "given")
     return (
-        f"Input X contains NaN ({gaps} cells), and kernel {shown} has no expected value for rows "
-        "with gaps: fill them first, make_pipeline(LowRankImputer(), KernelPCA(...)), or use "
+        f"Input X contains NaN ({missing} cells), and kernel {shown} has no expected value for "
+        "rows with gaps: fill them first, make_pipeline(LowRankImputer(), KernelPCA(...)), or use "
         "kernel='rbf' or 'linear'"
     )
 
 
 def _before_largest_gap(fit: KernelFit, source: Source) -> int:
-    sum_w = source.seen().sum_w
+    sum_w = source.observed().sum_w
     spectrum = Spectrum(fit.lam, fit.total, sum_w, max(len(fit.lam), 1), complete=False)
     if fit.rank < 2:
         return 1

@@ -280,20 +280,20 @@ callable, default="nearest_neighbors"
         """X where it holds affinities, or distances."""
         if not isinstance(self.affinity, str) or self.affinity not in GIVEN:
             return super()._pairs(source)
-        if source.has_gaps:
-            _refuse_gaps(source)
+        if source.has_missing:
+            _refuse_missing(source)
         source.require_fit(min_rows=2)
         return source.collect()
 
     def _new_rows(self, source: Source) -> Any:
         if self._is_pairwise:
-            if source.has_gaps:
-                _refuse_gaps(source)
+            if source.has_missing:
+                _refuse_missing(source)
             values = source.collect()
             return new_distances(values) if self.affinity == "nearest_neighbors" else values
         rows = self._dense(source)
         refuse_large(rows)
-        if not source.has_gaps or self._skips_gaps:
+        if not source.has_missing or self._skips_missing:
             return rows
         filler = self._filler or imputing_model(self._rows_, self)
         return as_filled_before(np.asarray(filler.impute(rows)), np.isnan(rows), self._rows_)
@@ -436,7 +436,7 @@ callable, default="nearest_neighbors"
         self._rows_ = rows
         nearest = self._neighbours.among()
         require_finite(nearest, "X")
-        self._tell_of_gaps(nearest)
+        self._tell_of_missing(nearest)
         return nearest
 
     def _number_of_neighbours(self, n: int) -> int:
@@ -647,9 +647,9 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _refuse_gaps(source: Source) -> None:
-    gaps = int(np.sum(source.missing_per_column()))
+def _refuse_missing(source: Source) -> None:
+    missing = int(np.sum(source.missing_per_column()))
     raise ValueError(
-        f"Input X contains NaN ({gaps} cells), and a given graph has no gaps: an affinity that is "
-        "not known is best left 0, a distance out of the sparse matrix"
+        f"Input X contains NaN ({missing} cells), and a given graph has no gaps: an affinity that "
+        "is not known is best left 0, a distance out of the sparse matrix"
     )

@@ -45,11 +45,11 @@ from eigengap.fitting.mixture.fit import (
     n_parameters,
 )
 from eigengap.linalg import Array
-from eigengap.models.gaussian.information import Evidence
+from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, MixturePosterior
 from eigengap.models.gaussian.mixture_predictive import MixturePredictive
-from eigengap.persistence.checkpoint import FileKeeper
+from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
 from eigengap.sources import as_source
 from eigengap.sources.base import Source, require_frequencies
@@ -180,7 +180,7 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
     }
 
     model_: MixtureOfLinearGaussians
-    evidence_: tuple[Evidence, ...]  # which cells each component was fitted to
+    evidence_: tuple[ObservationPattern, ...]  # which cells each component was fitted to
     scale_: Array | None
 
     def __init__(
@@ -237,18 +237,18 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         source = look_first(everything, scatter=False)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        require_frequencies(source.seen().sum_w)
+        require_frequencies(source.observed().sum_w)
         ranks = self._ranks(source)
-        with checkpointed(self, source) as keeper:
-            self._fit_source(X, source, ranks, keeper)
+        with checkpointed(self, source) as checkpointer:
+            self._fit_source(X, source, ranks, checkpointer)
         return self
 
     def _fit_source(
-        self, X: Any, source: Source, ranks: list[int] | None, keeper: FileKeeper | None
+        self, X: Any, source: Source, ranks: list[int] | None, checkpointer: FileCheckpointer | None
     ) -> None:
         unit = _standard_deviations(source) if self.scale else None
         scaled = source if unit is None else Rescaled(source, unit)
-        fit = self._fit_mixture(scaled, ranks, keeper)
+        fit = self._fit_mixture(scaled, ranks, checkpointer)
         keep_features(self, X, source)  # only now: a fit may fail
         self._keep(fit, unit)
         self.evidence_ = evidence_of_components(scaled, fit, self.noise)
@@ -262,7 +262,7 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
 
     def _ranks(self, source: Source) -> list[int] | None:
         """Ranks of the components as asked for, None where they are to be found."""
-        rows, d = source.seen().count, source.n_features
+        rows, d = source.observed().count, source.n_features
         K = int(self.n_mixture)
         if rows < K:
             raise ValueError(
@@ -284,11 +284,11 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         return ranks
 
     def _fit_mixture(
-        self, source: Source, ranks: list[int] | None, keeper: FileKeeper | None
+        self, source: Source, ranks: list[int] | None, checkpointer: FileCheckpointer | None
     ) -> MixtureFit:
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        seed = seed if keeper is None else keeper.recall("seed", seed)
-        watch = watch_for(self.verbose, type(self).__name__, keeper)
+        seed = seed if checkpointer is None else checkpointer.recall("seed", seed)
+        watch = watch_for(self.verbose, type(self).__name__, checkpointer)
         options = MixtureOptions(
             tol=self.tol,
             max_iter=self.max_iter,
@@ -315,7 +315,7 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         self.model_ = fit.model if unit is None else fit.model.rescaled(unit)
         self.log_likelihood_ = fit.log_likelihood
         if unit is not None:  # what standardising added
-            self.log_likelihood_ -= float(fit.seen_w @ np.log(unit))
+            self.log_likelihood_ -= float(fit.observed_w @ np.log(unit))
         self.converged_ = fit.converged
         self.n_iter_ = max(fit.n_iter, 1)
         self.trace_ = fit.trace

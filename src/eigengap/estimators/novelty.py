@@ -266,9 +266,9 @@ class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
         )
         law = self.reference_
         return NoveltyStatistics(
-            D2=Statistic(found.D2, found.seen, law.log_p_D2(found.D2, found.seen)),
+            D2=Statistic(found.D2, found.observed, law.log_p_D2(found.D2, found.observed)),
             T2=Statistic(found.T2, found.rank, law.log_p_T2(found)),
-            SPE=Statistic(found.SPE, found.seen - found.rank, law.log_p_SPE(found)),
+            SPE=Statistic(found.SPE, found.observed - found.rank, law.log_p_SPE(found)),
         )
 
     # Which column --------------------------------------------------------------------------
@@ -361,7 +361,7 @@ class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
 
     def _distances(self, X: Array) -> Array:
         found = novelty.distances(self._model, X)
-        return np.column_stack([found.T2, found.SPE, found.seen, found.rank])
+        return np.column_stack([found.T2, found.SPE, found.observed, found.rank])
 
     def _offset(self, source: Source, model: LinearGaussian, law: Reference) -> float:
         if isinstance(self.contamination, str):
@@ -390,8 +390,8 @@ def _map(source: Source, fn: Callable[[Array], Array]) -> Array:
 
 def _log_p(model: LinearGaussian, law: Reference, X: Array) -> Array:
     """ln p of D2 of every row: (c,)."""
-    seen = np.count_nonzero(~np.isnan(X), axis=1)
-    return law.log_p_D2(novelty.squared_distance(model, X), seen)
+    observed = np.count_nonzero(~np.isnan(X), axis=1)
+    return law.log_p_D2(novelty.squared_distance(model, X), observed)
 
 
 def _codes(estimator: Any) -> Any:
@@ -401,7 +401,7 @@ def _codes(estimator: Any) -> Any:
 def _reference(model: LinearGaussian, source: Source) -> Reference:
     """From the rows of the fit."""
     ratio = source.reduce(partial(NoiseRatio.of, model))
-    return Reference.of(model, source.seen().sum_w, ratio.seen_w, ratio.mean)
+    return Reference.of(model, source.observed().sum_w, ratio.observed_w, ratio.mean)
 
 
 def _core(model: LinearGaussian, source: Source) -> LinearGaussian:

@@ -27,7 +27,7 @@ from eigengap.fitting.gaussian.ppca import closed_form, fit_exact_spectrum, fit_
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
-from eigengap.persistence.checkpoint import FileKeeper
+from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank, minka_rank
 from eigengap.sources.base import Block, Source
@@ -254,11 +254,13 @@ class PCA(PartialFit):
 
     # ---------------------------------------------------------------------------------------
 
-    def _fit_model(self, source: Source, keeper: FileKeeper | None = None) -> GaussianFit:
-        self.n_samples_ = source.seen().rows
-        options = self._options(self._em_tol(), keeper=keeper)
-        if source.has_gaps:
-            return self._fit_gaps(source, options)
+    def _fit_model(
+        self, source: Source, checkpointer: FileCheckpointer | None = None
+    ) -> GaussianFit:
+        self.n_samples_ = source.observed().rows
+        options = self._options(self._em_tol(), checkpointer=checkpointer)
+        if source.has_missing:
+            return self._fit_missing(source, options)
         asked = self._known_rank(source)
         pca = fit_exact_spectrum(
             source, asked, solver=self._solver(source, asked), angle=self._angle()
@@ -287,7 +289,7 @@ class PCA(PartialFit):
         return self.tol or DEFAULT_TOL
 
     def _note(self, rows: Source, fit: GaussianFit) -> None:
-        self.n_samples_ = rows.seen().rows
+        self.n_samples_ = rows.observed().rows
 
     def _known_rank(self, source: Source) -> int | float | None:
         """What the solver must find; None is everything."""
@@ -309,9 +311,9 @@ class PCA(PartialFit):
             require_components(asked, source, self.svd_solver)
         return int(asked) if isinstance(asked, Integral) else float(asked)
 
-    def _fit_gaps(self, source: Source, options: EMOptions) -> GaussianFit:
+    def _fit_missing(self, source: Source, options: EMOptions) -> GaussianFit:
         loose = replace(options, tol=LOOSE, watch=silenced(options.watch))
-        asked = self._asked_under_gaps(source)
+        asked = self._asked_under_missing(source)
         q, choice = rank_from_fits(asked, source, lambda q: fit_ppca(source, q, options=loose))
         if choice is not None:
             self.rank_choice_ = choice
@@ -320,14 +322,14 @@ class PCA(PartialFit):
             options,
         )
 
-    def _asked_under_gaps(self, source: Source) -> int | float | str:
+    def _asked_under_missing(self, source: Source) -> int | float | str:
         """n_components without what only complete data have: "mle", and None where it is many."""
         asked = self.n_components
         if asked == "mle":
             raise ValueError('n_components="mle" needs complete data; use "auto", which takes gaps')
         if asked is not None:
             return asked
-        most = int(max(min(source.seen().count, source.n_features) - 1, 1))
+        most = int(max(min(source.observed().count, source.n_features) - 1, 1))
         if most <= ALL_UNDER_GAPS:
             return most
         warn(

@@ -23,7 +23,7 @@ from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise
-from eigengap.persistence.checkpoint import FileKeeper
+from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.selection.rank import RankChoice
 from eigengap.sources.base import Source
 
@@ -200,13 +200,15 @@ class PPCA(PartialFit, NoisyEstimator):
     def _fits_mean(self) -> bool:
         return self.fit_mean
 
-    def _fit_model(self, source: Source, keeper: FileKeeper | None = None) -> GaussianFit:
+    def _fit_model(
+        self, source: Source, checkpointer: FileCheckpointer | None = None
+    ) -> GaussianFit:
         if self.method == "closed_form" and not self._has_closed_form(source):
             raise ValueError(
                 'method="closed_form" needs complete data with Gaussian noise, no cell_sd and no '
                 'prior on the loadings; use method="em" or "auto"'
             )
-        options = self._options(self.tol, self.n_init, keeper)
+        options = self._options(self.tol, self.n_init, checkpointer)
         fit = partial(
             fit_ppca,
             source,
@@ -227,7 +229,7 @@ class PPCA(PartialFit, NoisyEstimator):
 
     def _has_closed_form(self, source: Source) -> bool:
         simple = self.noise == "gaussian" and not self.loading_precision
-        return simple and not source.has_gaps and not source.has_cell_sd
+        return simple and not source.has_missing and not source.has_cell_sd
 
     def _rank(self, source: Source, fit: Fit) -> tuple[int, RankChoice | None]:
         """n_components as a number; of complete data a share of the variance needs no fit."""

@@ -215,7 +215,7 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
                 verbose=False,
             )
             fit_rows(estimator, training, names, weight=weight)
-            return estimator.impute(_with_gaps(X, k))[:, -k:]
+            return estimator.impute(_with_missing(X, k))[:, -k:]
 
         return predict
 
@@ -255,10 +255,10 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
         return tuple(shaped) if return_std else shaped[0]
 
     def _mean(self, X: Array) -> Array:
-        return self.estimator_.impute(_with_gaps(X, self.n_targets_))[:, -self.n_targets_ :]
+        return self.estimator_.impute(_with_missing(X, self.n_targets_))[:, -self.n_targets_ :]
 
     def _mean_and_std(self, X: Array) -> Array:
-        both = self.estimator_.impute(_with_gaps(X, self.n_targets_), return_std=True)
+        both = self.estimator_.impute(_with_missing(X, self.n_targets_), return_std=True)
         return np.hstack([table[:, -self.n_targets_ :] for table in both])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -282,9 +282,11 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise ValueError(f"sample_weight has shape {w.shape}, but X has {len(truth)} rows")
         scores = []
         for j in np.flatnonzero(~np.isnan(truth).all(axis=0)):
-            seen = ~np.isnan(truth[:, j])
-            weight = None if w is None else w[seen]
-            scores.append(r2_score(truth[seen, j], predicted[seen, j], sample_weight=weight))
+            observed = ~np.isnan(truth[:, j])
+            weight = None if w is None else w[observed]
+            scores.append(
+                r2_score(truth[observed, j], predicted[observed, j], sample_weight=weight)
+            )
         if not scores:
             raise ValueError("y has no value: every entry is NaN, so there is nothing to score")
         return float(np.mean(scores))
@@ -339,7 +341,7 @@ def _present(X: ArraySource, Y: Array) -> tuple[ArraySource, Array]:
     return X.only(np.flatnonzero(kept)), Y[kept]
 
 
-def _with_gaps(X: Array, k: int) -> Array:
+def _with_missing(X: Array, k: int) -> Array:
     """X with k unseen columns to its right."""
     return np.hstack([X, np.full((len(X), k), np.nan, dtype=X.dtype)])
 
@@ -374,10 +376,10 @@ def _joint_names(X: ArraySource, k: int) -> Names:
 
 
 def _require_targets(Y: Array) -> None:
-    seen = np.count_nonzero(~np.isnan(Y), axis=0)
-    for j in np.flatnonzero(seen < 2):
+    observed = np.count_nonzero(~np.isnan(Y), axis=0)
+    for j in np.flatnonzero(observed < 2):
         which = "y" if Y.shape[1] == 1 else f"column {int(j)} of y"
-        if seen[j] == 0:
+        if observed[j] == 0:
             raise ValueError(f"{which} has no value: every entry is NaN, so nothing can be learned")
         if len(Y) > 1:
             raise ValueError(

@@ -189,7 +189,7 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         source = look_first(everything, scatter=True)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        self._require_freedom(source.seen().sum_w)
+        self._require_freedom(source.observed().sum_w)
         result = self._fitted(source)
         keep_features(self, X, source)  # only now: a fit may fail
         self.result_ = result
@@ -241,7 +241,7 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         if self.method not in ("centre", "normalise"):
             warn_of_unlinked(source)
         if not fit.full_rank and self.method != "centre":
-            which = describe_dependent(fit.dependent, source.names, source.seen().rows)
+            which = describe_dependent(fit.dependent, source.names, source.observed().rows)
             done = {
                 "normalise": "columns that do not vary are centred only",
                 "pca": "only those directions are whitened, one column for each",
@@ -281,8 +281,8 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
 
     def _whitened(self, block: Block) -> Array:
         values, fit = block.values, self.result_
-        has_gaps = isinstance(values, np.ndarray) and bool(np.isnan(values).any())
-        if has_gaps and fit.model is not None:
+        has_missing = isinstance(values, np.ndarray) and bool(np.isnan(values).any())
+        if has_missing and fit.model is not None:
             values = fit.model.conditional_mean(values)
         return fit.map.forward(values)
 

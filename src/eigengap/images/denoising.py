@@ -103,7 +103,7 @@ def _restored(picture: Picture, how: Settings, sigma: float | None) -> Restored:
     values = channels.own(picture.values)
     noise = _noise(values, how, sigma, picture.unit / channels.more)
     if picture.missing.any():
-        return _with_gaps(picture, channels, values, how, noise)
+        return _with_missing(picture, channels, values, how, noise)
     if noise < NONE:
         return as_it_is(picture, how.patch, how.stride)
     mixture = _learned(values, how, noise)
@@ -172,7 +172,7 @@ def _digits(values: Array, noise: float) -> NDArray[Any]:
     return values if noise < FAINT else values.astype(np.float32)
 
 
-def _with_gaps(
+def _with_missing(
     picture: Picture, channels: Channels, values: Array, how: Settings, noise: float
 ) -> Restored:
     """Entries that are missing are filled, the others freed from noise, by the same patches."""

@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from eigengap.images.arguments import Settings
-from eigengap.images.gaussians import GappyPatches, Gaussian
+from eigengap.images.gaussians import Gaussian, IncompletePatches
 from eigengap.images.learning import Recipe, fit_gaussians
 from eigengap.images.mixture import sample_rows
 from eigengap.images.painting import Known, painted
@@ -81,21 +81,21 @@ def _known(picture: Array, how: Settings, sigma: float) -> Known:
 
 def out_of_reach(picture: Array, patch: int) -> NDArray[np.bool_]:
     """(h, w, c) missing entries all of whose patches see too little."""
-    seen = ~np.isnan(picture)
+    observed = ~np.isnan(picture)
     # The best of the patches that hold a pixel: their corners lie up to p - 1 above and left.
-    best = np.pad(counts(seen, patch), patch - 1, constant_values=-1)
+    best = np.pad(counts(observed, patch), patch - 1, constant_values=-1)
     for axis in (0, 1):
         best = sliding_window_view(best, patch, axis=axis).max(axis=-1)
     least = max(2.0, SEES_LITTLE * patch**2 * picture.shape[2])
-    return np.asarray(~seen & (best < least)[..., None])
+    return np.asarray(~observed & (best < least)[..., None])
 
 
 def _coarser(small: Array, how: Settings, sigma: float) -> tuple[Array, Array]:
     """The picture at half its size, filled, with standard deviations."""
     h, w, _ = small.shape
-    gaps = np.isnan(small)
-    if min(h, w) < 4 or not gaps.any():
-        return pull_push(small), np.where(gaps, float(np.nanstd(small)), sigma)
+    missing = np.isnan(small)
+    if min(h, w) < 4 or not missing.any():
+        return pull_push(small), np.where(missing, float(np.nanstd(small)), sigma)
     result = fill(small, how.shrunk_to(small.shape), sigma)
     return result.values, result.sd
 
@@ -103,11 +103,11 @@ def _coarser(small: Array, how: Settings, sigma: float) -> tuple[Array, Array]:
 def _learned(values: Array, told: NDArray[np.bool_], how: Settings, sigma: float) -> list[Gaussian]:
     """From patches that saw something; what a coarser picture told is no witness."""
     h, w, c = values.shape
-    seen_only = np.where(told, np.nan, values)
+    observed_only = np.where(told, np.nan, values)
     y, x = Grid(h, w, how.patch, 1).corners()
-    witnesses = np.flatnonzero(counts(~np.isnan(seen_only), how.patch)[y, x])
+    witnesses = np.flatnonzero(counts(~np.isnan(observed_only), how.patch)[y, x])
     at = witnesses[sample_rows(len(witnesses), LEARNED_FROM, how.rng)]
-    patches = GappyPatches.of(patches_at(seen_only, y[at], x[at], how.patch))
+    patches = IncompletePatches.of(patches_at(observed_only, y[at], x[at], how.patch))
     smooth = patches_at(pull_push(values), y[at], x[at], how.patch)
     recipe = Recipe(how.n_mixture, how.rank, STEPS, sigma**2)
     return fit_gaussians(patches, smooth, c, recipe, how.rng)

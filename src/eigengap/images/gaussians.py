@@ -38,23 +38,23 @@ MANY = 500  # patches
 
 
 @dataclass(frozen=True, eq=False)
-class GappyPatches:
+class IncompletePatches:
     """Patches of which some entries were seen."""
 
     values: Array  # (n, d), 0 where unseen
-    seen: Bools  # (n, d)
+    observed: Bools  # (n, d)
 
     @classmethod
-    def of(cls, patches: Array) -> GappyPatches:
+    def of(cls, patches: Array) -> IncompletePatches:
         """From patches with NaN where unseen."""
-        seen = ~np.isnan(patches)
-        return cls(np.where(seen, patches, 0.0), seen)
+        observed = ~np.isnan(patches)
+        return cls(np.where(observed, patches, 0.0), observed)
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, at: Ints) -> GappyPatches:
-        return GappyPatches(self.values[at], self.seen[at])
+    def take(self, at: Ints) -> IncompletePatches:
+        return IncompletePatches(self.values[at], self.observed[at])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Moments:
     second: Array  # (d, d) sum E[(x - mu)(x - mu)^T]
 
 
-def energies(patches: GappyPatches, gaussians: list[Gaussian], sigma2: float) -> Array:
+def energies(patches: IncompletePatches, gaussians: list[Gaussian], sigma2: float) -> Array:
     """-2 ln pi_k p_k(x_o), but for a constant of the patch: (n, K)."""
     of_one = partial(_energy, patches, sigma2=sigma2)
     return np.stack(of_each(of_one, gaussians, len(patches)), axis=1)
@@ -94,17 +94,17 @@ def of_each(fn: Callable[[K], T], components: list[K], n: int) -> list[T]:
     return list(in_order(fn, iter(components)) if n >= MANY else map(fn, components))
 
 
-def _energy(patches: GappyPatches, one: Gaussian, sigma2: float) -> Array:
+def _energy(patches: IncompletePatches, one: Gaussian, sigma2: float) -> Array:
     result = np.empty(len(patches))
     A = _noisy(one.C, sigma2)
-    for at, is_seen in _halves(patches):
+    for at, is_observed in _halves(patches):
         r = _residual(patches, at, one)
-        if is_seen:
-            quadratic, log_det = forms(A, r, patches.seen[at])
+        if is_observed:
+            quadratic, log_det = forms(A, r, patches.observed[at])
         else:
             L = _inverse(A)
             b = product(r, L)
-            reduction, log_det = forms(L, b, ~patches.seen[at])
+            reduction, log_det = forms(L, b, ~patches.observed[at])
             quadratic = np.einsum("nj,nj->n", r, b) - reduction
             log_det += _log_det(A)
         result[at] = quadratic + log_det - 2.0 * one.log_weight
@@ -117,19 +117,19 @@ def responsibilities(energy: Array) -> Array:
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
-def moments(patches: GappyPatches, weight: Array, one: Gaussian, sigma2: float) -> Moments:
+def moments(patches: IncompletePatches, weight: Array, one: Gaussian, sigma2: float) -> Moments:
     """The E-step of one component for patches of weight (n,)."""
     A, d = _noisy(one.C, sigma2), len(one.mu)
     G = np.zeros((d, d))
     first, second = np.zeros(d), np.zeros((d, d))
-    for at, is_seen in _halves(patches):
+    for at, is_observed in _halves(patches):
         r, w = _residual(patches, at, one), weight[at]
-        if is_seen:
-            a, _, inverses = solutions(A, r, patches.seen[at], w)
+        if is_observed:
+            a, _, inverses = solutions(A, r, patches.observed[at], w)
             G += inverses
         else:
             L = _inverse(A)
-            s, _, inverses = solutions(L, product(r, L), ~patches.seen[at], w)
+            s, _, inverses = solutions(L, product(r, L), ~patches.observed[at], w)
             a = product(r - s, L)
             G += float(np.sum(w)) * L - product(product(L, inverses), L)
         mean = product(a, one.C)
@@ -140,13 +140,13 @@ def moments(patches: GappyPatches, weight: Array, one: Gaussian, sigma2: float) 
     return Moments(total, first, second + total * one.C - explained)
 
 
-def conditional(patches: GappyPatches, one: Gaussian, sigma2: float) -> Conditional:
+def conditional(patches: IncompletePatches, one: Gaussian, sigma2: float) -> Conditional:
     """Mean and variance of every entry given the seen ones."""
     A = _noisy(one.C, sigma2)
     a, inside, outside = (np.zeros(patches.values.shape) for _ in range(3))
-    for at, is_seen in _halves(patches):
-        r, o = _residual(patches, at, one), patches.seen[at]
-        if is_seen:
+    for at, is_observed in _halves(patches):
+        r, o = _residual(patches, at, one), patches.observed[at]
+        if is_observed:
             a[at], spread, _ = solutions(A, r, o, explained=True)
             inside[at] = np.where(o, spread, 0.0)  # diagonal of A[o, o]^-1
             outside[at] = np.where(o, 0.0, np.diag(A) - spread)
@@ -156,21 +156,21 @@ def conditional(patches: GappyPatches, one: Gaussian, sigma2: float) -> Conditio
             a[at] = np.where(o, product(r - s, L), 0.0)
             inside[at] = np.where(o, np.diag(L) - spread, 0.0)
             outside[at] = np.where(o, 0.0, spread)
-    seen = patches.seen
-    variance = np.where(seen, sigma2 - sigma2**2 * inside, outside - sigma2)
+    observed = patches.observed
+    variance = np.where(observed, sigma2 - sigma2**2 * inside, outside - sigma2)
     return Conditional(product(a, one.C) + one.mu, np.maximum(variance, 0.0))
 
 
-def _halves(patches: GappyPatches) -> Iterator[tuple[Ints, bool]]:
+def _halves(patches: IncompletePatches) -> Iterator[tuple[Ints, bool]]:
     """Patches of which at most half was seen, and the others."""
-    few = 2 * patches.seen.sum(axis=1) <= patches.seen.shape[1]
-    for at, is_seen in ((np.flatnonzero(few), True), (np.flatnonzero(~few), False)):
+    few = 2 * patches.observed.sum(axis=1) <= patches.observed.shape[1]
+    for at, is_observed in ((np.flatnonzero(few), True), (np.flatnonzero(~few), False)):
         if len(at):
-            yield at, is_seen
+            yield at, is_observed
 
 
-def _residual(patches: GappyPatches, at: Ints, one: Gaussian) -> Array:
-    return np.where(patches.seen[at], patches.values[at] - one.mu, 0.0)
+def _residual(patches: IncompletePatches, at: Ints, one: Gaussian) -> Array:
+    return np.where(patches.observed[at], patches.values[at] - one.mu, 0.0)
 
 
 def _noisy(C: Array, sigma2: float) -> Array:

@@ -49,13 +49,13 @@ class Picture:
         h, w, c = self.values.shape
         return h, w, c
 
-    def restored(self, values: Array, keep_seen: bool = False) -> NDArray[Any]:
+    def restored(self, values: Array, keep_observed: bool = False) -> NDArray[Any]:
         """Worked-on values (h, w, c') in the shape, type and range of what was given.
 
         `keep_seen` puts back the seen entries to the last bit.
         """
         result = _within(values * self.sd + self.mean, self.power, self.given.dtype)
-        if keep_seen:
+        if keep_observed:
             before = self.given[..., None] if self.given.ndim == 2 else self.given
             result = np.where(self.missing, result, before[..., : result.shape[2]])
         return self._with_opacity(result, self.given)
@@ -100,38 +100,42 @@ def as_picture(image: Any, mask: Any, opacity: bool | None) -> Picture:
     _require_shape(given)
     _require_type(given)
     values = given[..., None] if given.ndim == 2 else given
-    gaps = np.zeros(values.shape, bool)
+    missing = np.zeros(values.shape, bool)
     for one in (hidden, mask):
         if one is not None:
-            gaps = gaps | _per_entry(one, given.shape)
+            missing = missing | _per_entry(one, given.shape)
     if given.dtype.kind == "f":
-        gaps = gaps | np.isnan(values)
-    _require_memory(given.shape, bool(gaps.any()))
+        missing = missing | np.isnan(values)
+    _require_memory(given.shape, bool(missing.any()))
     if _has_opacity(given, opacity):
         if opacity is None:
             _require_opacity(given, None if mask is None else _per_entry(mask, given.shape))
-        values, gaps = values[..., :-1], gaps[..., :-1]
+        values, missing = values[..., :-1], missing[..., :-1]
     if given.dtype.kind == "f":
-        _require_finite(values, gaps)
-    _require_seen(gaps, mask is not None)
-    return _normalised(given, values.astype(np.float64), gaps)
+        _require_finite(values, missing)
+    _require_observed(missing, mask is not None)
+    return _normalised(given, values.astype(np.float64), missing)
 
 
-def _require_memory(shape: tuple[int, ...], gappy: bool) -> None:
+def _require_memory(shape: tuple[int, ...], incomplete: bool) -> None:
     h, w, c = (*shape, 1)[:3]
     require_memory(
-        float(FILLING if gappy else DENOISING) * h * w * c,
+        float(FILLING if incomplete else DENOISING) * h * w * c,
         f"restoring a picture of {w} x {h} pixels with {c} channel{'s' * (c > 1)}",
         "cut it into tiles that overlap by some pixels and restore each, or make it smaller",
     )
 
 
-def _normalised(given: NDArray[Any], work: Array, gaps: NDArray[np.bool_]) -> Picture:
-    power = float(np.ldexp(0.5, np.frexp(np.abs(work[~gaps]).max())[1]))
-    scaled = np.where(gaps, np.nan, work) / power  # which rounds nothing
-    seen = scaled[~gaps]
-    is_flat = bool(np.all(seen == seen[0]))
-    mean, sd = (float(seen[0]), 1.0) if is_flat else (float(np.mean(seen)), float(np.std(seen)))
+def _normalised(given: NDArray[Any], work: Array, missing: NDArray[np.bool_]) -> Picture:
+    power = float(np.ldexp(0.5, np.frexp(np.abs(work[~missing]).max())[1]))
+    scaled = np.where(missing, np.nan, work) / power  # which rounds nothing
+    observed = scaled[~missing]
+    is_flat = bool(np.all(observed == observed[0]))
+    mean, sd = (
+        (float(observed[0]), 1.0)
+        if is_flat
+        else (float(np.mean(observed)), float(np.std(observed)))
+    )
     return Picture(given, (scaled - mean) / sd, power, mean, sd, is_flat)
 
 
@@ -153,10 +157,12 @@ def _require_opacity(given: NDArray[Any], mask: NDArray[np.bool_] | None) -> Non
 
     A mask of whole pixels marks it too; what it holds there is known, and stays.
     """
-    gaps = np.isnan(given[..., -1]) if given.dtype.kind == "f" else np.zeros(given.shape[:2], bool)
+    missing = (
+        np.isnan(given[..., -1]) if given.dtype.kind == "f" else np.zeros(given.shape[:2], bool)
+    )
     if mask is not None:
-        gaps = gaps | (mask[..., -1] & ~mask[..., :-1].all(axis=2))
-    n = int(np.count_nonzero(gaps))
+        missing = missing | (mask[..., -1] & ~mask[..., :-1].all(axis=2))
+    n = int(np.count_nonzero(missing))
     if n:
         c = given.shape[2]
         entries = "1 entry of it is" if n == 1 else f"{n} entries of it are"
@@ -167,8 +173,8 @@ def _require_opacity(given: NDArray[Any], mask: NDArray[np.bool_] | None) -> Non
         )
 
 
-def _require_seen(gaps: NDArray[np.bool_], masked: bool) -> None:
-    if gaps.all():
+def _require_observed(missing: NDArray[np.bool_], masked: bool) -> None:
+    if missing.all():
         way_out = (
             ". A mask is True where an entry is MISSING; if yours is True where it was seen, give "
             "~mask"
@@ -177,10 +183,10 @@ def _require_seen(gaps: NDArray[np.bool_], masked: bool) -> None:
             "every entry of the image is missing: there is nothing to learn from"
             + (way_out if masked else "")
         )
-    unseen = np.flatnonzero(gaps.all(axis=(0, 1)))
-    if len(unseen):
+    empty = np.flatnonzero(missing.all(axis=(0, 1)))
+    if len(empty):
         raise ValueError(
-            f"channel {unseen[0]} is missing throughout, and nothing tells its intensities: "
+            f"channel {empty[0]} is missing throughout, and nothing tells its intensities: "
             "leave it out"
         )
 
@@ -218,8 +224,8 @@ def _require_type(given: NDArray[Any]) -> None:
     raise TypeError(f"an image of type {given.dtype} is not restored here: {way_out}")
 
 
-def _require_finite(values: NDArray[Any], gaps: NDArray[np.bool_]) -> None:
-    infinite = np.isinf(values) & ~gaps
+def _require_finite(values: NDArray[Any], missing: NDArray[np.bool_]) -> None:
+    infinite = np.isinf(values) & ~missing
     if infinite.any():
         y, x, channel = np.argwhere(infinite)[0]
         of = f", channel {channel}" if values.shape[2] > 1 else ""

@@ -109,12 +109,12 @@ def without_wild(values: Array, far: float) -> tuple[Array, Bools]:
     wide = np.pad(values, [(1, 1), (1, 1), (0, 0)], mode="reflect")  # lines go on beyond the edge
     y, x, k = np.nonzero(_unlike_neighbours(values, far))
     around = np.sort([wide[y + 1 + i, x + 1 + j, k] for i, j in AROUND], axis=0)  # NaN come last
-    seen = 8 - np.isnan(around).sum(axis=0)
+    observed = 8 - np.isnan(around).sum(axis=0)
     own, column = values[y, x, k], np.arange(len(y))
-    middle = 0.5 * (around[(seen - 1) // 2, column] + around[seen // 2, column])
-    below, above = around[1], around[np.maximum(seen - 2, 0), column]
+    middle = 0.5 * (around[(observed - 1) // 2, column] + around[observed // 2, column])
+    below, above = around[1], around[np.maximum(observed - 2, 0), column]
     # An entry among gaps has no neighbours to be unlike: the whole picture is asked.
-    lonely, (low, high) = seen < 3, np.nanpercentile(values, [1.0, 99.0])
+    lonely, (low, high) = observed < 3, np.nanpercentile(values, [1.0, 99.0])
     below, above = np.where(lonely, low, below), np.where(lonely, high, above)
     odd = (own < below - far) | (own > above + far)
     wild[y[odd], x[odd], k[odd]] = True

@@ -90,7 +90,7 @@ def inpaint_image(
     K = len(filled.gaussians)
     kind = "PPCA" if model == "ppca" else mixture_of(K, "Gaussian")
     restored = Restored(
-        image=calm.restored(filled.values, keep_seen=noise == 0.0),
+        image=calm.restored(filled.values, keep_observed=noise == 0.0),
         sd=calm.spread(filled.sd),
         noise_sd=noise,
         model=f"{kind} on {how.patch} x {how.patch} patches",
@@ -114,7 +114,7 @@ def as_it_is(picture: Picture, patch: int, stride: int) -> Restored:
     values = np.where(picture.missing, 0.0, picture.values)
     unknown = np.nan if np.count_nonzero(~picture.missing) < FEWEST else 0.0
     return Restored(
-        image=picture.restored(values, keep_seen=True),
+        image=picture.restored(values, keep_observed=True),
         sd=picture.spread(np.where(picture.missing, unknown, 0.0)),
         noise_sd=0.0,
         model="one intensity" if picture.is_flat else "nothing to restore",

@@ -17,8 +17,8 @@ import numpy as np
 from eigengap.fitting.mixture.kmeans import kmeans
 from eigengap.images.gaussians import (
     FEW,
-    GappyPatches,
     Gaussian,
+    IncompletePatches,
     Moments,
     conditional,
     energies,
@@ -60,7 +60,7 @@ class Recipe:
 
 
 def fit_gaussians(
-    patches: GappyPatches,
+    patches: IncompletePatches,
     filled: Array,  # (n, d) the same patches, smoothly filled
     channels: int,
     recipe: Recipe,
@@ -77,7 +77,7 @@ def fit_gaussians(
     return sorted(gaussians, key=lambda one: -one.log_weight)
 
 
-def _one(patches: GappyPatches, filled: Array, channels: int, recipe: Recipe) -> Gaussian:
+def _one(patches: IncompletePatches, filled: Array, channels: int, recipe: Recipe) -> Gaussian:
     d = filled.shape[1]
     smooth = smooth_covariance(d, channels)
     centred = filled - filled.mean(axis=0)
@@ -106,7 +106,7 @@ def _rank(expected: Array) -> int:
 
 
 def _several(
-    patches: GappyPatches,
+    patches: IncompletePatches,
     first: Gaussian,
     channels: int,
     K: int,
@@ -137,7 +137,7 @@ def _several(
 
 
 def _stepped(
-    patches: GappyPatches, gaussians: list[Gaussian], shape: Array, recipe: Recipe
+    patches: IncompletePatches, gaussians: list[Gaussian], shape: Array, recipe: Recipe
 ) -> list[Gaussian]:
     """One step of EM; components with too few patches are dropped."""
     resp = responsibilities(energies(patches, gaussians, recipe.sigma2))
@@ -146,14 +146,14 @@ def _stepped(
     resp[(resp <= FEW) & (resp < resp.max(axis=1, keepdims=True))] = 0.0
     alive = np.flatnonzero(resp.sum(axis=0) >= min(d / 6.0, n / 2.0))
 
-    def updated(k: int) -> Gaussian:
+    def of_one(k: int) -> Gaussian:
         at = np.flatnonzero(resp[:, k])
         sums = moments(patches.take(at), resp[at, k], gaussians[k], recipe.sigma2)
         return _updated(gaussians[k], sums, shape, d / 2.0, n, recipe.rank, eta)
 
-    following = of_each(updated, [int(k) for k in alive], n)
-    total = np.logaddexp.reduce([one.log_weight for one in following])
-    return [replace(one, log_weight=one.log_weight - total) for one in following]
+    updated = of_each(of_one, [int(k) for k in alive], n)
+    total = np.logaddexp.reduce([one.log_weight for one in updated])
+    return [replace(one, log_weight=one.log_weight - total) for one in updated]
 
 
 def _updated(
@@ -170,8 +170,8 @@ def _updated(
     return Gaussian(log(max(sums.weight / n, 1e-12)), one.mu + eta * shift, C)
 
 
-def _eta(patches: GappyPatches) -> float:
-    return 2.0 - float(np.mean(patches.seen))
+def _eta(patches: IncompletePatches) -> float:
+    return 2.0 - float(np.mean(patches.observed))
 
 
 def _positive(C: Array, floor: float, rank: int | None) -> Array:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from eigengap.images.arguments import Settings
 from eigengap.images.gaussians import (
-    GappyPatches,
     Gaussian,
+    IncompletePatches,
     conditional,
     energies,
     responsibilities,
@@ -61,14 +61,14 @@ def painted(known: Known, gaussians: list[Gaussian], how: Settings) -> Painted:
     h, w, c = known.values.shape
     y, x = Grid(h, w, how.patch, how.stride).corners()
     if known.sigma == 0.0:  # patches without gaps have nothing to say
-        gaps = counts(np.isnan(known.values), how.patch)[y, x] > 0
-        y, x = y[gaps], x[gaps]
+        missing = counts(np.isnan(known.values), how.patch)[y, x] > 0
+        y, x = y[missing], x[missing]
     canvas = Canvas((h, w, c), how.patch)
     tiles = [slice(start, start + TILE) for start in range(0, len(y), TILE)]
 
     def opinions(tile: slice) -> tuple[Array, Array]:
         at = y[tile], x[tile], how.patch
-        patches = GappyPatches.of(patches_at(known.values, *at))
+        patches = IncompletePatches.of(patches_at(known.values, *at))
         return _opinions(patches, patches_at(known.doubt, *at), gaussians, known.sigma**2)
 
     for tile, (mean, variance) in zip(tiles, in_order(opinions, iter(tiles)), strict=True):
@@ -78,7 +78,7 @@ def painted(known: Known, gaussians: list[Gaussian], how: Settings) -> Painted:
 
 
 def _opinions(
-    patches: GappyPatches, doubt: Array, gaussians: list[Gaussian], sigma2: float
+    patches: IncompletePatches, doubt: Array, gaussians: list[Gaussian], sigma2: float
 ) -> tuple[Array, Array]:
     """Mean and variance over the components, by the law of total variance: (n, d), (n, d)."""
     resp = responsibilities(energies(patches, gaussians, sigma2))
@@ -96,20 +96,20 @@ def _opinions(
     variance = np.maximum(second - mean**2, LEAST)
     doubtful = np.flatnonzero(doubt.any(axis=1))
     if len(doubtful):
-        seen = patches.seen[doubtful]
-        shift = _carried(doubt[doubtful], seen, resp[doubtful], gaussians, sigma2)
+        observed = patches.observed[doubtful]
+        shift = _carried(doubt[doubtful], observed, resp[doubtful], gaussians, sigma2)
         variance[doubtful] += shift**2
     return mean, variance
 
 
 def _carried(
-    doubt: Array, seen: NDArray[np.bool_], resp: Array, gaussians: list[Gaussian], sigma2: float
+    doubt: Array, observed: NDArray[np.bool_], resp: Array, gaussians: list[Gaussian], sigma2: float
 ) -> Array:
     """G s: how far the mean would move if every doubtful entry moved by its doubt: (n, d)."""
     shift = np.zeros(doubt.shape)
     for k, one in enumerate(gaussians):
         at = np.flatnonzero(resp[:, k])
         if len(at):
-            moved = GappyPatches(one.mu + doubt[at], seen[at])
+            moved = IncompletePatches(one.mu + doubt[at], observed[at])
             shift[at] += resp[at, k][:, None] * (conditional(moved, one, sigma2).mean - one.mu)
     return shift

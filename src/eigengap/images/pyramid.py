@@ -27,13 +27,13 @@ def doubled(picture: Array, height: int, width: int) -> Array:
 
 def pull_push(picture: Array) -> Array:
     """The gaps of (h, w, c) filled; channels without a seen entry get 0."""
-    gaps = np.isnan(picture)
-    if not gaps.any():
+    missing = np.isnan(picture)
+    if not missing.any():
         return picture
     h, w, _ = picture.shape
     if max(h, w) == 1:
-        return np.where(gaps, 0.0, picture)
-    return np.where(gaps, doubled(pull_push(halved(picture)), h, w), picture)
+        return np.where(missing, 0.0, picture)
+    return np.where(missing, doubled(pull_push(halved(picture)), h, w), picture)
 
 
 def _blocks(picture: Array) -> Array:

@@ -66,45 +66,47 @@ def tried(known: Known, learn: Learner, how: Settings) -> Verdict:
 
 def _turns(known: Known, height: int, width: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """(h, w, c) the round in which a seen entry is a judge, with its neighbours; -1 for others."""
-    gaps = np.isnan(known.values)
-    h, w, c = gaps.shape
+    missing = np.isnan(known.values)
+    h, w, c = missing.shape
     stones = (-(-h // height), -(-w // width))  # with which the picture is paved
-    together = rng.random((*stones, c)) < togetherness(gaps)
+    together = rng.random((*stones, c)) < togetherness(missing)
     of_all, of_each = (rng.integers(ROUNDS, size=(*stones, k)) for k in (1, c))
     turn = np.where(together, of_all, of_each).repeat(height, axis=0).repeat(width, axis=1)[:h, :w]
-    return np.where(gaps | (known.doubt > 0.0), -1, turn)
+    return np.where(missing | (known.doubt > 0.0), -1, turn)
 
 
-def togetherness(gaps: Bools) -> float:
+def togetherness(missing: Bools) -> float:
     """How much the channels of a pixel go missing together: 0 each by itself, 1 all at once."""
-    others = gaps.shape[2] - 1.0
-    k = gaps.sum(axis=2, dtype=float)
-    missing, seen = float(np.sum(k)), float(np.sum(others + 1.0 - k))
-    if others == 0.0 or missing == 0.0 or seen == 0.0:
+    others = missing.shape[2] - 1.0
+    k = missing.sum(axis=2, dtype=float)
+    n_missing, n_observed = float(np.sum(k)), float(np.sum(others + 1.0 - k))
+    if others == 0.0 or n_missing == 0.0 or n_observed == 0.0:
         return 0.0
-    beside_missing, beside_seen = np.sum(k * (k - 1.0)), np.sum(k * (others + 1.0 - k))
-    return _more_often(beside_missing / (missing * others), beside_seen / (seen * others))
+    beside_missing, beside_observed = np.sum(k * (k - 1.0)), np.sum(k * (others + 1.0 - k))
+    return _more_often(
+        beside_missing / (n_missing * others), beside_observed / (n_observed * others)
+    )
 
 
-def thickness(gaps: Bools) -> tuple[int, int]:
+def thickness(missing: Bools) -> tuple[int, int]:
     """Pixels down and across, about, that go missing together; 1 where each goes by itself."""
-    down = _run(gaps[:-1], gaps[1:])
-    return down, _run(gaps[:, :-1], gaps[:, 1:])
+    down = _run(missing[:-1], missing[1:])
+    return down, _run(missing[:, :-1], missing[:, 1:])
 
 
-def _run(this: Bools, following: Bools) -> int:
+def _run(this: Bools, updated: Bools) -> int:
     if this.all() or not this.any():
         return 1
-    share = _more_often(float(np.mean(following[this])), float(np.mean(following[~this])))
+    share = _more_often(float(np.mean(updated[this])), float(np.mean(updated[~this])))
     return round(1.0 / max(1.0 - share, 1e-3))
 
 
-def _more_often(if_missing: float, if_seen: float) -> float:
+def _more_often(if_missing: float, if_observed: float) -> float:
     """With what probability a judge has to take another entry with it.
 
     That one is then as often unseen as it is beside a missing entry.
     """
-    return max((if_missing - if_seen) / (1.0 - if_seen), 0.0) if if_seen < 1.0 else 0.0
+    return max((if_missing - if_observed) / (1.0 - if_observed), 0.0) if if_observed < 1.0 else 0.0
 
 
 def _windows(shape: tuple[int, ...], rng: np.random.Generator) -> list[Window]:
@@ -124,11 +126,11 @@ def _in_turn(
 ) -> Iterator[Array]:
     """Errors of the judges of one round after another, as many as it takes."""
     everywhere = [(slice(None), slice(None))]
-    judged, seen = 0, int(np.count_nonzero(turn >= 0))
+    judged, observed = 0, int(np.count_nonzero(turn >= 0))
     for one in range(ROUNDS):
         judges = turn == one
         n = int(np.count_nonzero(judges))
-        if judged >= ENOUGH or n == 0 or n == seen:
+        if judged >= ENOUGH or n == 0 or n == observed:
             continue
         judged += n
         yield _misses(known, judges, everywhere, learn(known.without(judges).values), how)

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array, unpack
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.observed_rows import SeenRows, prepare_rows
+from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Block, Source
 from eigengap.sources.wording import column
@@ -104,10 +104,10 @@ def standard_errors(
     """
     layout = Layout(model.d, model.q, isotropic)
     _refuse(layout, model, fit_noise, source.names)
-    if source.has_gaps:
+    if source.has_missing:
         information = observed_information(source, model, layout)
     else:
-        information = source.seen().sum_w * expected_information(model, layout)
+        information = source.observed().sum_w * expected_information(model, layout)
     free = layout.free(fit_mean, fit_noise)
     J = jacobian(readings, model, layout)[:, free]
     return _delta_method(J, information[np.ix_(free, free)], layout.turns(model.W)[free])
@@ -183,7 +183,7 @@ def score(rows: Source, theta: Array, shift: Array, layout: Layout) -> Array:
     by_w = (expected.B.T - Aw) / model.psi[:, None]
     residual = expected.squares - 2 * np.einsum("di,id->d", w, expected.B)
     residual += np.einsum("di,di->d", w, Aw)
-    by_psi = 0.5 * (residual / model.psi - expected.seen()) / model.psi
+    by_psi = 0.5 * (residual / model.psi - expected.observed()) / model.psi
     noise = np.array([by_psi.sum()]) if layout.isotropic else by_psi
     return np.concatenate([by_w[:, :-1].ravel(), by_w[:, -1], noise])
 
@@ -227,5 +227,5 @@ _UNIDENTIFIED = (
 )
 
 
-def _prepare(block: Block, shift: Array, q: int) -> SeenRows:
+def _prepare(block: Block, shift: Array, q: int) -> ObservedRows:
     return prepare_rows(block.values, block.weight, shift, None, q)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 
-LEAST_SEEN = 2  # rows in which a replicate must show a column
+LEAST_OBSERVED = 2  # rows in which a replicate must show a column
 TRIES = 100  # draws until every column has them
 
 
@@ -33,7 +33,7 @@ def generators(seed: int, n_boot: int) -> list[np.random.Generator]:
     return [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(n_boot)]
 
 
-def resampled(seen: NDArray[np.bool_], weight: Array, rng: np.random.Generator) -> Array:
+def resampled(observed: NDArray[np.bool_], weight: Array, rng: np.random.Generator) -> Array:
     """How often each row was drawn, (n,): as many draws as the weights (frequencies) sum to.
 
     A draw that shows a column in fewer than two rows is no table to fit and is repeated.
@@ -42,13 +42,13 @@ def resampled(seen: NDArray[np.bool_], weight: Array, rng: np.random.Generator) 
     draws = max(round(sum_w), 2)
     for _ in range(TRIES):
         counts = rng.multinomial(draws, weight / sum_w).astype(np.float64)
-        if np.all(np.count_nonzero(seen[counts > 0], axis=0) >= LEAST_SEEN):
+        if np.all(np.count_nonzero(observed[counts > 0], axis=0) >= LEAST_OBSERVED):
             return np.asarray(counts * (sum_w / draws))
-    cells = np.count_nonzero(seen[weight > 0], axis=0)
+    cells = np.count_nonzero(observed[weight > 0], axis=0)
     column = int(np.argmin(cells))
     raise ValueError(
         f"the rows cannot be resampled: {TRIES} draws in a row showed some column in fewer than "
-        f"{LEAST_SEEN} rows. Column {column} has {cells[column]} seen cell(s); "
+        f"{LEAST_OBSERVED} rows. Column {column} has {cells[column]} seen cell(s); "
         'drop it, or use method="parametric" or "asymptotic"'
     )
 

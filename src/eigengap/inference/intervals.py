@@ -143,7 +143,7 @@ def student_quantile(level: float, n: float) -> float:
     return float(scipy.special.stdtrit(max(n - 1.0, 1.0), 0.5 + level / 2.0))
 
 
-def noise_bias(W: Array, psi: Array, rows_seen: Array) -> Array:
+def noise_bias(W: Array, psi: Array, rows_observed: Array) -> Array:
     """Relative bias (d,) of the maximum-likelihood noise, to order 1 / n, as a log-bias.
 
     -1 / n (1 + sum_k (1 + 1 / gamma_k)), gamma the eigenvalues of W^T Psi^-1 W. For PPCA this is
@@ -152,4 +152,4 @@ def noise_bias(W: Array, psi: Array, rows_seen: Array) -> Array:
     """
     gamma = np.linalg.eigvalsh(W.T @ (W / psi[:, None]))
     lost = 1.0 + float(np.sum(1.0 + 1.0 / np.maximum(gamma, 0.1)))
-    return np.asarray(-np.log1p(lost / np.maximum(rows_seen, 1.0)))
+    return np.asarray(-np.log1p(lost / np.maximum(rows_observed, 1.0)))

@@ -121,7 +121,7 @@ class LowRank:
         table of X's type, or two of them
         """
         source = as_source(X, missing_values=self.missing_values)
-        if not source.has_gaps:
+        if not source.has_missing:
             rows = source.collect()
             filled = rows if isinstance(rows, np.ndarray) else rows.toarray()
             zeros = np.zeros(filled.shape)
@@ -149,8 +149,8 @@ class LowRank:
 
     def __repr__(self) -> str:
         n, d = self.shape
-        gaps = "" if np.isnan(self.gap_error) else f", gap_error={self.gap_error:.4g}"
-        return f"LowRank({n} x {d}, rank={self.rank}, error={self.error:.4g}{gaps})"
+        missing = "" if np.isnan(self.gap_error) else f", gap_error={self.gap_error:.4g}"
+        return f"LowRank({n} x {d}, rank={self.rank}, error={self.error:.4g}{missing})"
 
 
 def low_rank(
@@ -223,10 +223,10 @@ def low_rank(
     options = _options(tol, max_iter, n_init, random_state)
     source = as_source(X, missing_values=missing_values)
     warn_of_codes(source)
-    if source.has_gaps:
+    if source.has_missing:
         source.require_fit(min_rows=2)
         rows = source.present()
-        if np.all(rows.seen().per_column == rows.seen().rows):
+        if np.all(rows.observed().per_column == rows.observed().rows):
             found = replace(_complete(rows, asked, center), missing_values=missing_values)
             return _with_empty_rows(source, found, center, options)
         done = complete_matrix(source, asked, center, options)

@@ -15,8 +15,8 @@ from eigengap.sources.wording import column
 def matrix_of(X: Any, name: str) -> tuple[Rows, Any]:
     """X as a complete array or CSR array (n, d), and the type its cells were given in."""
     source = as_source(X)
-    if source.has_gaps:
-        row, j = _first_gap(source)
+    if source.has_missing:
+        row, j = _first_missing(source)
         raise ValueError(
             f"Input X contains NaN (row {row}, column {column(source.names, j)}): `{name}` needs "
             "every cell. eigengap.low_rank(X, k) takes gaps and gives the factors of the completed "
@@ -54,7 +54,7 @@ def seed_of(random_state: Any) -> int:
     return int(np.random.default_rng(random_state).integers(2**31 - 1))
 
 
-def _first_gap(source: Source) -> tuple[int, int]:
+def _first_missing(source: Source) -> tuple[int, int]:
     values = source.collect()
     row = int(np.argmax(np.isnan(values).any(axis=1)))
     return row, int(np.argmax(np.isnan(values[row])))

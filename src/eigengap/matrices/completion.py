@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.gaussian.pattern import evidence_of
+from eigengap.fitting.gaussian.pattern import pattern_of
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.linalg import Array, sign_rule
@@ -53,16 +53,16 @@ def complete_matrix(
     k, choice = _rank(rows, asked, center, options)
     fit = _fit(rows, asked, k, center, options)
     _tell(rows, fit, fit.model.q, options)
-    predictive = Predictive.of(fit.model, evidence_of(rows, fit, "isotropic", center))
+    predictive = Predictive.of(fit.model, pattern_of(rows, fit, "isotropic", center))
     U, s, Vt = _factors(_scores(source, fit.model), fit.model.W)
     errors = _errors(source, fit.model, predictive)
     return Completion(
         U=U,
         s=s,
         Vt=Vt,
-        error=float(np.sqrt(errors.left / errors.seen)),
+        error=float(np.sqrt(errors.left / errors.observed)),
         relative_error=float(np.sqrt(errors.left_out)),
-        gap_error=float(np.sqrt(errors.expected / errors.gaps)),
+        gap_error=float(np.sqrt(errors.expected / errors.missing)),
         n_iter=fit.n_iter,
         converged=fit.converged,
         rank_choice=choice,
@@ -76,9 +76,9 @@ class CellErrors:
 
     left: float  # x - E[W z + mu | x] over seen cells
     size: float  # x - mu over seen cells
-    seen: int
+    observed: int
     expected: float  # variance given the seen cells, over gaps; 0 where it is not asked for
-    gaps: int
+    missing: int
 
     @property
     def left_out(self) -> float:
@@ -90,25 +90,25 @@ class CellErrors:
         values = block.values.astype(np.float64, copy=False)
         centred = values - model.mu
         left = centred - model.posterior_mean(values) @ model.W.T
-        gaps = int(np.count_nonzero(np.isnan(values)))
+        missing = int(np.count_nonzero(np.isnan(values)))
         expected = 0.0
-        if predictive is not None and gaps:
+        if predictive is not None and missing:
             expected = float(np.sum(predictive.conditional(values)[1]))
         return cls(
             float(np.nansum(left**2)),
             float(np.nansum(centred**2)),
-            values.size - gaps,
+            values.size - missing,
             expected,
-            gaps,
+            missing,
         )
 
     def merge(self, other: CellErrors) -> CellErrors:
         return CellErrors(
             self.left + other.left,
             self.size + other.size,
-            self.seen + other.seen,
+            self.observed + other.observed,
             self.expected + other.expected,
-            self.gaps + other.gaps,
+            self.missing + other.missing,
         )
 
 
@@ -120,7 +120,7 @@ def empty_rows_of_complete(
     `rows` are the complete ones. Returns too the root mean squared error expected of the gaps.
     """
     fit = fit_ppca(rows, k, fit_mean=center, options=options)
-    predictive = Predictive.of(fit.model, evidence_of(rows, fit, "isotropic", center))
+    predictive = Predictive.of(fit.model, pattern_of(rows, fit, "isotropic", center))
     empty = np.full((1, source.n_features), np.nan)
     error = float(np.sqrt(np.mean(predictive.conditional(empty)[1])))
     return source.map(lambda block: ~np.isnan(block.values[:, 0])), predictive, error
@@ -143,19 +143,19 @@ def _factors(Z: Array, W: Array) -> tuple[Array, Array, Array]:
 def _rank(
     source: Source, asked: int | float | str, center: bool, options: EMOptions
 ) -> tuple[int, RankChoice | None]:
-    seen, d = source.seen(), source.n_features
+    observed, d = source.observed(), source.n_features
     if isinstance(asked, str):
         choice = automatic_rank(source, fit_mean=center)
         return choice.n_components, choice
     if isinstance(asked, int):
-        return require_rank(asked, seen.rows, d), None
+        return require_rank(asked, observed.rows, d), None
     loose = replace(options, tol=max(LOOSE, options.tol))
 
     def kept(q: int) -> float:
         model = fit_ppca(source, q, fit_mean=center, options=loose).model
         return 1.0 - _errors(source, model).left_out
 
-    return rank_for_fraction(kept, asked, min(seen.rows, d)), None
+    return rank_for_fraction(kept, asked, min(observed.rows, d)), None
 
 
 def _fit(
@@ -171,7 +171,7 @@ def _fit(
 
     if not isinstance(asked, float):
         return fit(k)
-    most = min(source.seen().rows, source.n_features)
+    most = min(source.observed().rows, source.n_features)
 
     def kept_by(found: GaussianFit) -> float:
         return 1.0 - _errors(source, found.model).left_out
@@ -201,16 +201,16 @@ def _tell(source: Source, fit: GaussianFit, k: int, options: EMOptions) -> None:
             f"{float(fit.trace.change[-1]):.1e}); raise max_iter={options.max_iter} or tol",
             UserWarning,
         )
-    seen = source.seen()
-    cells, d = int(np.sum(seen.per_column)), source.n_features
-    if d > seen.rows and d * k > MANY_LOADINGS * cells:
+    observed = source.observed()
+    cells, d = int(np.sum(observed.per_column)), source.n_features
+    if d > observed.rows and d * k > MANY_LOADINGS * cells:
         warn(
             f"{d} columns with {k} loadings each are learned from {cells} seen cells: gap_error "
             "and the standard deviations of filled cells come out too small. Complete the "
             "transpose, low_rank(X.T, k), or use a smaller k",
             UserWarning,
         )
-    free = k * (seen.rows + d - k)  # numbers in a matrix of rank k
+    free = k * (observed.rows + d - k)  # numbers in a matrix of rank k
     if fit.at_floor and free >= cells:
         warn(
             f"a matrix of rank {k} has {free} free numbers, and only {cells} cells are seen: they "

@@ -100,7 +100,7 @@ class _Run:
         return run
 
 
-class FileKeeper:
+class FileCheckpointer:
     """Keeps the runs of one fit in a file (`fitting.optimise.loop.Keeper`).
 
     `identity` says of which fit: a dict of JSON with the keys "estimator", "version", "parameters"
@@ -120,14 +120,14 @@ class FileKeeper:
         self._next = time.perf_counter() + self.every
 
     @classmethod
-    def open(cls, where: Checkpoint, identity: dict[str, Any]) -> FileKeeper:
+    def open(cls, where: Checkpoint, identity: dict[str, Any]) -> FileCheckpointer:
         """A keeper that writes to the file, and knows what is there of this fit already."""
         require_writable(where.path)
         sweep(where.path)
-        keeper = cls(where, identity)
-        if keeper.path.exists():
-            keeper._read()
-        return keeper
+        checkpointer = cls(where, identity)
+        if checkpointer.path.exists():
+            checkpointer._read()
+        return checkpointer
 
     # As the loop sees it ---------------------------------------------------------------------
 

@@ -259,7 +259,7 @@ def _require_moments(held: Mapping[str, Any]) -> None:
 def _require_stream(held: Mapping[str, Any]) -> None:
     """Batches that wait are as wide as the others."""
     d = len(held["origin"])
-    if held["moments"].n_gaps or (held["n_gappy"] > 0) != (held["gappy_w"] > 0):
+    if held["moments"].n_missing or (held["n_incomplete"] > 0) != (held["incomplete_w"] > 0):
         raise WrongValueError("Stream has rows that are complete and are not")
     shapes = [block.values.shape for block in held["waiting"]]
     if any(n == 0 or width != d for n, width in shapes) or held["patterns"].rows.shape[1] != d + 1:

@@ -56,7 +56,7 @@ class Decoder:
         for node in nodes:
             if not isinstance(node, dict):
                 raise MalformedError("a node that is none")
-            self._seen: list[int] = []
+            self._observed: list[int] = []
             made = self._of(node)
             self._count()
             self._made.append(made)
@@ -73,7 +73,7 @@ class Decoder:
             at = given["at"]
             if type(at) is not int or not 0 <= at < len(self._made):
                 raise MalformedError("a part that points at nothing before it")
-            self._seen.append(at)
+            self._observed.append(at)
             return self._made[at]
         if "float" in given:
             if given["float"] not in FLOATS:
@@ -93,8 +93,8 @@ class Decoder:
 
     def _count(self) -> None:
         """Refuse a file that is small only because it says the same again and again."""
-        size = 1 + sum(self._size[at] for at in self._seen)
-        depth = 1 + max((self._depth[at] for at in self._seen), default=0)
+        size = 1 + sum(self._size[at] for at in self._observed)
+        depth = 1 + max((self._depth[at] for at in self._observed), default=0)
         if size > LARGEST or depth > DEEPEST:
             raise MalformedError("parts inside of parts beyond all measure")
         self._size.append(size)

@@ -23,13 +23,15 @@ def fingerprint(source: Source) -> dict[str, Any]:
     The checksum is of all values, in one pass: a fit that goes on from the objective that other
     values had would end anywhere.
     """
-    seen, checksum = source.seen(), source.reduce(_Checksum.of)
+    observed, checksum = source.observed(), source.reduce(_Checksum.of)
     return {
-        "rows": seen.rows,
-        "sum of weights": f"{seen.sum_w:.12g}",  # as sums by block differ
+        "rows": observed.rows,
+        "sum of weights": f"{observed.sum_w:.12g}",  # as sums by block differ
         "columns": source.n_features,
         "column names": None if source.names is None else _texts(source.names),
-        "seen cells of the columns": _sha256(np.asarray(seen.per_column, dtype="<i8").tobytes()),
+        "seen cells of the columns": _sha256(
+            np.asarray(observed.per_column, dtype="<i8").tobytes()
+        ),
         "values": f"{checksum.values:064x}",
         "cell_sd": f"{checksum.cell_sd:064x}" if source.has_cell_sd else None,
     }

@@ -90,7 +90,7 @@ _VALUES = {
     "gp_kernel.RBF": "models.gp.kernels:RBF",
     "gp_kernel.Sum": "models.gp.kernels:Sum",
     "Graph": "models.maps.graph:Graph",
-    "ObservationPattern": "models.gaussian.information:Evidence",
+    "ObservationPattern": "models.gaussian.information:ObservationPattern",
     "kernel.RBF": "models.kernels.functions:RBF",
     "kernel.Cosine": "models.kernels.functions:Cosine",
     "kernel.Laplacian": "models.kernels.functions:Laplacian",
@@ -146,13 +146,27 @@ _FORMER = {
     "online_em.Units": "StreamUnits",
     "expected.Expected": "ExpectedStatistics",
 }
+# Fields that had another name in version 1 of their kind.
+_FORMER_FIELDS = {
+    "ObservationPattern": {"seen": "observed", "seen_w": "observed_w"},
+    "Architecture": {"sees_gaps": "sees_missing"},
+    "Reference": {"n_seen": "n_observed"},
+    "Moments": {"n_gaps": "n_missing"},
+    "Stream": {"n_gappy": "n_incomplete", "gappy_w": "incomplete_w"},
+}
+
+
+def _renaming(former: Mapping[str, str]) -> Upgrade:
+    return lambda fields: {former.get(name, name): value for name, value in fields.items()}
 
 
 def _values() -> list[Kind]:
     kinds = []
     for name, where in _VALUES.items():
         home, _, qualname = where.partition(":")
-        kinds.append(Kind(name, f"eigengap.{home}", qualname))
+        former = _FORMER_FIELDS.get(name)
+        upgrades = (_renaming(former),) if former else ()
+        kinds.append(Kind(name, f"eigengap.{home}", qualname, upgrades))
     # Trees and searches of other packages are grown again from the rows, to the same ones.
     grown = Kind(
         "Neighbours",

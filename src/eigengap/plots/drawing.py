@@ -212,8 +212,8 @@ def coloured(colour: Colour | None) -> Mapping[str, Any]:
 
 def _dates(days: Sequence[float | None]) -> dict[str, Any]:
     """A legend of days since 1970-01-01: the first, the last and the one between, as dates."""
-    seen = [day for day in days if day is not None]
-    low, high = min(seen, default=0.0), max(seen, default=0.0)
+    observed = [day for day in days if day is not None]
+    low, high = min(observed, default=0.0), max(observed, default=0.0)
     form = "%Y-%m-%d" if high - low > 3 else "%m-%d %H:%M"
     return {
         "labelExpr": f"utcFormat(datum.value * 86400000, '{form}')",

@@ -38,7 +38,7 @@ class HeldOut:
     weight: Array | None  # (n,)
     hidden: list[NDArray[np.bool_]]  # (n, d), one mask a round
     sd: Array  # (d,) of the seen cells
-    rows_seen: float  # in which a column is seen, on average, when cells are hidden
+    rows_observed: float  # in which a column is seen, on average, when cells are hidden
     names: Names = None  # of the columns
 
     @classmethod
@@ -46,24 +46,24 @@ class HeldOut:
         cls, X: Array, weight: Array | None, seed: int, care: int = 1, names: Names = None
     ) -> HeldOut:
         X, weight = _sampled(X, weight, seed)
-        seen = ~np.isnan(X)
+        observed = ~np.isnan(X)
         w = np.ones(len(X)) if weight is None else weight
-        centred = np.where(seen, X - _means(X, w), 0.0)
-        hidden = rounds(seen, seed, care)
-        fewest = min(float(np.mean(w @ (seen & ~mask))) for mask in hidden)
+        centred = np.where(observed, X - _means(X, w), 0.0)
+        hidden = rounds(observed, seed, care)
+        fewest = min(float(np.mean(w @ (observed & ~mask))) for mask in hidden)
         return cls(
             X=X,
             weight=weight,
             hidden=hidden,
-            sd=np.sqrt(w @ centred**2 / (w @ seen)),
-            rows_seen=fewest,
+            sd=np.sqrt(w @ centred**2 / (w @ observed)),
+            rows_observed=fewest,
             names=names,
         )
 
     @property
     def most(self) -> int:
         """Components that the table bears."""
-        return largest_rank(self.X.shape[1], self.rows_seen)
+        return largest_rank(self.X.shape[1], self.rows_observed)
 
     def mean_error(self) -> float:
         """Of filling with the mean of what is left of each column."""
@@ -171,10 +171,10 @@ def _means(X: Array, w: Array) -> Array:
 
     About the first seen cell of each, so that a constant has itself for its mean.
     """
-    seen = ~np.isnan(X)
-    count = w @ seen
-    first = np.nan_to_num(X[np.argmax(seen, axis=0), np.arange(X.shape[1])])
-    rest = w @ np.where(seen, X - first, 0.0)
+    observed = ~np.isnan(X)
+    count = w @ observed
+    first = np.nan_to_num(X[np.argmax(observed, axis=0), np.arange(X.shape[1])])
+    rest = w @ np.where(observed, X - first, 0.0)
     return np.asarray(first + rest / np.where(count > 0, count, 1.0))
 
 
@@ -191,5 +191,5 @@ def _sampled(X: Array, weight: Array | None, seed: int) -> tuple[Array, Array | 
 
 def _rare(X: Array) -> NDArray[np.intp]:
     """Rows that hold the first few cells of each column: no column may be left without any."""
-    seen = ~np.isnan(X)
-    return np.unique(np.concatenate([np.flatnonzero(column)[:10] for column in seen.T]))
+    observed = ~np.isnan(X)
+    return np.unique(np.concatenate([np.flatnonzero(column)[:10] for column in observed.T]))

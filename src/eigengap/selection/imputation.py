@@ -61,16 +61,16 @@ class ImputationChoice:
         return cls(tuple(trials), chosen, mean_error, n_hidden, summary)
 
 
-def rounds(seen: NDArray[np.bool_], seed: int, care: int = 1) -> list[NDArray[np.bool_]]:
+def rounds(observed: NDArray[np.bool_], seed: int, care: int = 1) -> list[NDArray[np.bool_]]:
     """Masks (n, d) of cells to hide, one for each round; `care` times as many where asked."""
-    per_round = max(SHARE * float(np.count_nonzero(seen)), 1.0)
+    per_round = max(SHARE * float(np.count_nonzero(observed)), 1.0)
     count = int(np.clip(np.round(care * ENOUGH_CELLS / per_round), 1, care * MOST_ROUNDS))
-    return [_hidden(seen, seed + k) for k in range(count)]
+    return [_hidden(observed, seed + k) for k in range(count)]
 
 
-def _hidden(seen: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
-    hidden = hidden_cells(seen, SHARE, seed)
-    hidden[:, (seen & ~hidden).sum(axis=0) < FEWEST_LEFT] = False
+def _hidden(observed: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
+    hidden = hidden_cells(observed, SHARE, seed)
+    hidden[:, (observed & ~hidden).sum(axis=0) < FEWEST_LEFT] = False
     return hidden
 
 

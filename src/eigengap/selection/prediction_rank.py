@@ -126,8 +126,8 @@ def _squared_error(predict: Predict, splits: list[Split], targets: int, unit: Ar
 
 def _labelled(Y: Array, weight: Array | None) -> float:
     """Rows in which the target that is seen least was seen."""
-    seen = ~np.isnan(Y)
-    return float(np.min(seen.sum(axis=0) if weight is None else weight @ seen))
+    observed = ~np.isnan(Y)
+    return float(np.min(observed.sum(axis=0) if weight is None else weight @ observed))
 
 
 def _variance(Y: Array, weight: Array | None) -> Array:

@@ -19,7 +19,7 @@ from eigengap.sources.array import (
 )
 from eigengap.sources.base import Rows, Source
 from eigengap.sources.cell_sd import as_cell_sd, refuse_other_rows
-from eigengap.sources.checks import as_weight, missing_codes, resolve_columns, with_gaps_for
+from eigengap.sources.checks import as_weight, missing_codes, resolve_columns, with_missing_for
 from eigengap.sources.dask import as_dask_source, is_dask
 from eigengap.sources.fields.places import is_field
 from eigengap.sources.frames import frame_to_float, library_of, series_to_float
@@ -131,7 +131,7 @@ def _table(X: Any, columns: Any) -> tuple[Rows, tuple[str, ...] | None]:
 
 def _without_codes(values: Rows, codes: tuple[float, ...]) -> Rows:
     if isinstance(values, np.ndarray):
-        return with_gaps_for(values, codes)
+        return with_missing_for(values, codes)
     if 0.0 in codes or np.isin(values.data, codes).any():
         raise ValueError(
             f"missing_values={list(codes)} occurs in X, but sparse input has no gaps; densify it "

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, Rows, SeenCells, empty_rows
+from eigengap.sources.base import Block, ObservedCells, Rows, empty_rows
 from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
 from eigengap.sources.checks import (
     EXACT,
@@ -18,7 +18,7 @@ from eigengap.sources.checks import (
     check_not_empty,
     check_sparse_finite,
     check_two_dimensional,
-    count_gaps,
+    count_missing,
     is_long,
     resolve_columns,
     tell_of_rounded,
@@ -63,11 +63,11 @@ class ArraySource(BlockedSource):
         self._values = values
         if self.is_sparse:
             check_sparse_finite(values)
-            gaps = 0
+            missing = 0
         else:
-            gaps = count_gaps(values, names)
-        self.has_gaps: bool = gaps > 0
-        self._seen: SeenCells | None = None
+            missing = count_missing(values, names)
+        self.has_missing: bool = missing > 0
+        self._observed: ObservedCells | None = None
         self.rows_per_block = _rows_per_block(values, block_bytes, block_rows)
 
     def _blocks(self) -> Iterator[Block]:
@@ -106,7 +106,7 @@ class ArraySource(BlockedSource):
     def is_present(self) -> NDArray[np.bool_]:
         """Which rows have a positive weight and an observed value: (n,)."""
         found = np.ones(self.n_rows, dtype=bool) if self.weight is None else self.weight > 0
-        if self.has_gaps:
+        if self.has_missing:
             found[empty_rows(self._values)] = False
         return found
 
@@ -119,18 +119,18 @@ class ArraySource(BlockedSource):
             names=self.names,
         )
 
-    def seen(self) -> SeenCells:
-        if self._seen is None:
-            self._seen = self._count_seen()
-        return self._seen
+    def observed(self) -> ObservedCells:
+        if self._observed is None:
+            self._observed = self._count_observed()
+        return self._observed
 
-    def _count_seen(self) -> SeenCells:
-        if self.has_gaps:
-            return merge_stream(map(SeenCells.of, self._blocks()))
+    def _count_observed(self) -> ObservedCells:
+        if self.has_missing:
+            return merge_stream(map(ObservedCells.of, self._blocks()))
         w = self.weight
         rows = self.n_rows if w is None else int(np.count_nonzero(w))
         sum_w = float(rows) if w is None else float(np.sum(w))
-        return SeenCells(rows, sum_w, np.full(self.n_features, rows, dtype=np.intp))
+        return ObservedCells(rows, sum_w, np.full(self.n_features, rows, dtype=np.intp))
 
 
 def is_sparse(X: Any) -> bool:

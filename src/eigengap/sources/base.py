@@ -52,7 +52,7 @@ S = TypeVar("S", bound=Statistic)
 
 
 @dataclass(frozen=True, eq=False)
-class SeenCells:
+class ObservedCells:
     """How much there is to learn from; a row of weight zero is as if absent."""
 
     rows: int  # rows of positive weight
@@ -61,7 +61,7 @@ class SeenCells:
     empty: int = 0  # those of the rows that have no observed value
 
     @classmethod
-    def of(cls, block: Block) -> SeenCells:
+    def of(cls, block: Block) -> ObservedCells:
         present = slice(None) if block.weight is None else block.weight > 0
         values = block.values[present]
         rows, d = values.shape
@@ -72,8 +72,8 @@ class SeenCells:
         everywhere = np.full(d, rows, dtype=np.intp)
         if complete:
             return cls(rows, block.sum_w, everywhere)
-        gaps = np.count_nonzero(np.isnan(values), axis=0)
-        return cls(rows, block.sum_w, everywhere - gaps, len(empty_rows(values)))
+        missing = np.count_nonzero(np.isnan(values), axis=0)
+        return cls(rows, block.sum_w, everywhere - missing, len(empty_rows(values)))
 
     @property
     def count(self) -> float:
@@ -81,8 +81,8 @@ class SeenCells:
         small ones take nothing away from those that there are."""
         return max(self.sum_w, float(self.rows))
 
-    def merge(self, other: SeenCells) -> SeenCells:
-        return SeenCells(
+    def merge(self, other: ObservedCells) -> ObservedCells:
+        return ObservedCells(
             self.rows + other.rows,
             self.sum_w + other.sum_w,
             self.per_column + other.per_column,
@@ -96,12 +96,12 @@ class SeenCells:
                 f"Found array with {self.rows} sample(s) (n_samples={self.rows}); at least "
                 f"{min_rows} rows are needed to fit"
             )
-        unseen = np.flatnonzero(self.per_column == 0)
-        if len(unseen):
-            listed = ", ".join(column(names, int(j)) for j in unseen)
+        missing = np.flatnonzero(self.per_column == 0)
+        if len(missing):
+            listed = ", ".join(column(names, int(j)) for j in missing)
             raise ValueError(
-                f"Input X has no value in column{'s' if len(unseen) > 1 else ''} {listed}: every "
-                f"cell is NaN. Drop {'them' if len(unseen) > 1 else 'it'} before fitting"
+                f"Input X has no value in column{'s' if len(missing) > 1 else ''} {listed}: every "
+                f"cell is NaN. Drop {'them' if len(missing) > 1 else 'it'} before fitting"
             )
 
 
@@ -127,7 +127,7 @@ class Source(ABC):
     dtype: np.dtype[Any]
     n_rows: int | None
     is_sparse: bool
-    has_gaps: bool | None = None
+    has_missing: bool | None = None
     has_cell_sd: bool = False
     passes: int
     weight: Array | None = None
@@ -179,9 +179,9 @@ class Source(ABC):
         For iterative fits: what does not change between passes is computed once.
         """
 
-    def seen(self) -> SeenCells:
+    def observed(self) -> ObservedCells:
         """How many rows there are and how many cells each column shows: one pass."""
-        return self.reduce(SeenCells.of)
+        return self.reduce(ObservedCells.of)
 
     def present(self) -> Source:
         """The source without its rows that say nothing: of weight 0, or without observed value.
@@ -193,8 +193,8 @@ class Source(ABC):
 
     def missing_per_column(self) -> NDArray[np.intp]:
         """Number of unseen cells of each column (d,), in the rows of positive weight."""
-        seen = self.seen()
-        return seen.rows - seen.per_column
+        observed = self.observed()
+        return observed.rows - observed.per_column
 
     def require_fit(self, min_rows: int = 2) -> None:
         """Refuse what no model can be fitted to: too few rows, a column without any value.
@@ -202,7 +202,7 @@ class Source(ABC):
         Names that occur twice are refused too, for what is fitted is told by name.
         """
         require_unique(self.names)
-        self.seen().require_fit(self.names, min_rows)
+        self.observed().require_fit(self.names, min_rows)
 
 
 def empty_rows(values: NDArray[Any]) -> NDArray[np.intp]:

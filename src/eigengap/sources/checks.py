@@ -61,7 +61,7 @@ def check_not_empty(shape: tuple[int, ...]) -> None:
             )
 
 
-def count_gaps(X: NDArray[Any], names: Sequence[str] | None, first: int | None = None) -> int:
+def count_missing(X: NDArray[Any], names: Sequence[str] | None, first: int | None = None) -> int:
     """Number of NaN cells in X (n, d); infinity is an error.
 
     X is a whole table, or some rows of one, from `first` on.
@@ -73,16 +73,16 @@ def count_gaps(X: NDArray[Any], names: Sequence[str] | None, first: int | None =
         total = float(np.add.reduce(X, axis=None))
     if isfinite(total):
         return 0
-    gaps = infinite = 0
+    missing = infinite = 0
     for chunk in _in_memory_order(X):
         not_finite = chunk.size - int(np.count_nonzero(np.isfinite(chunk)))
         if not_finite:
             nans = int(np.count_nonzero(np.isnan(chunk)))
-            gaps += nans
+            missing += nans
             infinite += not_finite - nans
     if infinite:
         _raise_infinite(X, names, infinite, first)
-    return gaps
+    return missing
 
 
 def is_long(dtype: Any) -> bool:
@@ -157,7 +157,7 @@ def missing_codes(missing_values: Any) -> tuple[float, ...]:
     return tuple(codes)
 
 
-def with_gaps_for(X: NDArray[Any], codes: tuple[float, ...]) -> NDArray[Any]:
+def with_missing_for(X: NDArray[Any], codes: tuple[float, ...]) -> NDArray[Any]:
     """X with cells that equal a code replaced by NaN, on a copy; X itself where none does."""
     with np.errstate(over="ignore"):
         cast = [(code, X.dtype.type(code)) for code in codes]

@@ -228,11 +228,11 @@ def _unknown_to_float(cells: NDArray[Any], label: str) -> NDArray[Any] | Refused
 
 
 def _refuse(s: nw.Series[Any], label: str) -> NDArray[Any] | Refused:
-    seen = np.flatnonzero(~np.asarray(s.is_null().to_numpy(), dtype=bool))
+    observed = np.flatnonzero(~np.asarray(s.is_null().to_numpy(), dtype=bool))
     kind = _kind(s.dtype)
-    if not len(seen):
+    if not len(observed):
         return Refused(label, kind, "null", 0)
-    row = int(seen[0])
+    row = int(observed[0])
     return Refused(label, kind, show(s[row : row + 1].to_list()[0]), row)
 
 

@@ -55,7 +55,7 @@ def warn_of_codes(source: Source) -> None:
     if source.is_sparse:  # its edges are zeros
         return
     rows = max(min(SAMPLE_ROWS, SAMPLE_CELLS // source.n_features), LEAST_ROWS)
-    sample = source.sample(min(rows, source.seen().rows), np.random.default_rng(0))
+    sample = source.sample(min(rows, source.observed().rows), np.random.default_rng(0))
     suspects = _suspects(sample, source.dtype)
     if not suspects:
         return
@@ -63,7 +63,8 @@ def warn_of_codes(source: Source) -> None:
     found = [
         (j, code, int(edges.count[k]))
         for k, (j, code) in enumerate(suspects)
-        if edges.count[k] >= max(LEAST_COUNT, LEAST_SHARE * edges.seen[k]) and edges.stands_apart(k)
+        if edges.count[k] >= max(LEAST_COUNT, LEAST_SHARE * edges.observed[k])
+        and edges.stands_apart(k)
     ]
     if found:
         warn(_message(found, edges, source), SentinelWarning)
@@ -113,13 +114,13 @@ class _Edges:
 
     suspects: tuple[tuple[int, float], ...]
     count: NDArray[np.intp]  # cells that hold the value
-    seen: NDArray[np.intp]  # seen cells
+    observed: NDArray[np.intp]  # seen cells
     low: Array  # of the other seen cells
     high: Array
 
     @classmethod
     def of(cls, block: Block, suspects: tuple[tuple[int, float], ...]) -> _Edges:
-        count, seen, low, high = [], [], [], []
+        count, observed, low, high = [], [], [], []
         for j, code in suspects:
             cells = block.values[:, [j]]
             cells = (cells if isinstance(cells, np.ndarray) else cells.toarray())[:, 0]
@@ -127,16 +128,16 @@ class _Edges:
                 cells = cells[block.weight > 0]
             others = cells[~((cells == code) | np.isnan(cells))]
             count.append(int(np.count_nonzero(cells == code)))
-            seen.append(count[-1] + len(others))
+            observed.append(count[-1] + len(others))
             low.append(float(np.min(others, initial=np.inf)))
             high.append(float(np.max(others, initial=-np.inf)))
-        return cls(suspects, np.array(count), np.array(seen), np.array(low), np.array(high))
+        return cls(suspects, np.array(count), np.array(observed), np.array(low), np.array(high))
 
     def merge(self, other: _Edges) -> _Edges:
         return _Edges(
             self.suspects,
             self.count + other.count,
-            self.seen + other.seen,
+            self.observed + other.observed,
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
         )
@@ -152,8 +153,8 @@ def _message(found: list[tuple[int, float, int]], edges: _Edges, source: Source)
     for j, code, count in found[:MOST_NAMED]:
         k = edges.suspects.index((j, code))
         told.append(
-            f"column {column(source.names, j)} holds {code:g} in {count} of {edges.seen[k]} cells, "
-            f"apart from all others ({edges.low[k]:g} to {edges.high[k]:g})"
+            f"column {column(source.names, j)} holds {code:g} in {count} of {edges.observed[k]} "
+            f"cells, apart from all others ({edges.low[k]:g} to {edges.high[k]:g})"
         )
     more = f"; and {len(found) - MOST_NAMED} more columns" if len(found) > MOST_NAMED else ""
     codes = sorted({code for _, code, _ in found})

@@ -24,9 +24,9 @@ from eigengap.sources.base import Block, Source, without_empty
 from eigengap.sources.checks import (
     InfiniteCellError,
     check_not_empty,
-    count_gaps,
+    count_missing,
     warn_of_rounded,
-    with_gaps_for,
+    with_missing_for,
 )
 from eigengap.sources.derived.blocked import BlockedSource, merge_stream, stacked
 from eigengap.sources.derived.memo import MemoisedSource, Several
@@ -74,7 +74,7 @@ class StreamSource(MemoisedSource, BlockedSource):
 
     def present(self) -> Source:
         # Rows of weight 0 are skipped anyway.
-        if self._skips_empty or self.seen().empty in (0, self.seen().rows):
+        if self._skips_empty or self.observed().empty in (0, self.observed().rows):
             return self
         other = copy(self)
         other._known = {}
@@ -137,11 +137,11 @@ class StreamSource(MemoisedSource, BlockedSource):
 
     def _validated(self, values: NDArray[Any], start: int) -> NDArray[Any]:
         if self._codes:
-            values = with_gaps_for(values, self._codes)
+            values = with_missing_for(values, self._codes)
         if not self._told_of_rounded:
             self._told_of_rounded = warn_of_rounded(values, self.reader.long, self.names, start)
         try:
-            count_gaps(values, self.names, start)
+            count_missing(values, self.names, start)
         except InfiniteCellError as error:
             raise UnreadableError(self.where, f"{error}{self._file_of(error.row)}") from None
         return values

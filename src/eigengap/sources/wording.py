@@ -35,10 +35,10 @@ def column(names: Sequence[str] | None, j: int) -> str:
 
 def first_repeated(names: Sequence[str]) -> str | None:
     """The first name that occurs again, None where each is the only one."""
-    seen: set[str] = set()
+    observed: set[str] = set()
     repeated: set[str] = set()
     for name in names:
-        (repeated if name in seen else seen).add(name)
+        (repeated if name in observed else observed).add(name)
     return next((name for name in names if name in repeated), None)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eigengap.sources.base import Block, SeenCells, Source
+from eigengap.sources.base import Block, ObservedCells, Source
 from eigengap.sources.derived.drawn import Draw, seed_of
 from eigengap.statistics.moments import ColumnMoments, Moments
 
@@ -39,11 +39,11 @@ def _gather(source: Source, scatter: bool) -> None:
     n_rows = source.n_rows if source.weight is None else None
     draw = Draw.among(n_rows, k, seed_of(np.random.default_rng(0)))
     if not scatter:
-        source.gather(SeenCells.of, draw, ColumnMoments.of)
+        source.gather(ObservedCells.of, draw, ColumnMoments.of)
         return
     source.gather(draw, FirstMoments.of)
     found = source.reduce(FirstMoments.of)
-    source.remember(SeenCells.of, found.seen)
+    source.remember(ObservedCells.of, found.observed)
     source.remember(ColumnMoments.of, found.columns)
     if found.rows is not None:
         source.remember(Moments.of, found.rows)
@@ -53,30 +53,30 @@ def _gather(source: Source, scatter: bool) -> None:
 class FirstMoments:
     """Moments of rows that are complete so far, else of their columns."""
 
-    seen: SeenCells
+    observed: ObservedCells
     rows: Moments | None
-    gappy: ColumnMoments | None
+    incomplete: ColumnMoments | None
 
     @classmethod
     def of(cls, block: Block) -> FirstMoments:
         found = Moments.of(block)
-        if found.n_gaps:
-            return cls(SeenCells.of(block), None, ColumnMoments.of(block))
+        if found.n_missing:
+            return cls(ObservedCells.of(block), None, ColumnMoments.of(block))
         # Moments have looked at every cell: counting those that are seen needs no other look.
         counts = np.full(len(found.mean), found.n_rows, dtype=np.intp)
-        return cls(SeenCells(found.n_rows, found.sum_w, counts), found, None)
+        return cls(ObservedCells(found.n_rows, found.sum_w, counts), found, None)
 
     def merge(self, other: FirstMoments) -> FirstMoments:
-        seen = self.seen.merge(other.seen)
+        observed = self.observed.merge(other.observed)
         if self.rows is not None and other.rows is not None:
-            return FirstMoments(seen, self.rows.merge(other.rows), None)
-        return FirstMoments(seen, None, self.columns.merge(other.columns))
+            return FirstMoments(observed, self.rows.merge(other.rows), None)
+        return FirstMoments(observed, None, self.columns.merge(other.columns))
 
     @property
     def columns(self) -> ColumnMoments:
         if self.rows is None:
-            assert self.gappy is not None  # one of the two is there
-            return self.gappy
+            assert self.incomplete is not None  # one of the two is there
+            return self.incomplete
         rows, d = self.rows, len(self.rows.mean)
         return ColumnMoments(
             counts=np.full(d, rows.n_rows),

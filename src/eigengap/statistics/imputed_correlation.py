@@ -26,13 +26,13 @@ LARGEST_SIDE = 20_000  # of a square matrix that is formed and diagonalised
 
 
 @dataclass(frozen=True, eq=False)
-class FilledScatter:
+class ImputedScatter:
     """sum_i w_i y_i y_i^T (d, d); scatters merge by addition."""
 
     value: Array
 
     @classmethod
-    def of(cls, block: Block, shift: Array, unit: Array) -> FilledScatter:
+    def of(cls, block: Block, shift: Array, unit: Array) -> ImputedScatter:
         n, d = block.values.shape
         total = np.zeros((d, d))
         root = None if block.weight is None else np.sqrt(block.weight)[:, None]
@@ -42,8 +42,8 @@ class FilledScatter:
             total += y.T @ y
         return cls(total)
 
-    def merge(self, other: FilledScatter) -> FilledScatter:
-        return FilledScatter(self.value + other.value)
+    def merge(self, other: ImputedScatter) -> ImputedScatter:
+        return ImputedScatter(self.value + other.value)
 
 
 def filled(values: Rows, shift: Array, unit: Array) -> Array:
@@ -70,7 +70,7 @@ class Standardised:
     def of(cls, source: Source, *, fit_mean: bool = True) -> Standardised:
         """fit_mean=False measures cells from 0 instead of their mean."""
         columns = source.reduce(ColumnMoments.of)
-        sum_w = source.seen().sum_w
+        sum_w = source.observed().sum_w
         shift = columns.mean if fit_mean else np.zeros(len(columns.mean))
         with np.errstate(over="ignore"):  # such a column is left out
             squares = columns.m2 + columns.sum_w * (columns.mean - shift) ** 2
@@ -83,7 +83,7 @@ class Standardised:
                 "from which the number of components is chosen, is out of reach. Give n_components"
             )
         if n is None or d <= n:
-            scatter = source.reduce(partial(FilledScatter.of, shift=shift, unit=unit)).value
+            scatter = source.reduce(partial(ImputedScatter.of, shift=shift, unit=unit)).value
             return cls(int(varies.sum()), sum_w, scatter[np.ix_(varies, varies)] / sum_w, None)
         root = source.map(_root_weights)[:, None] / np.sqrt(sum_w)
         Y = filled(source.collect(), shift, unit)[:, varies] * root

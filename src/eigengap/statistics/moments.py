@@ -29,7 +29,7 @@ _SMALL = 1 << 17  # cells below which float32 rows are simply taken as float64
 class Moments:
     """Mean and centred scatter of weighted complete rows.
 
-    Where a cell is unseen (`n_gaps` > 0) or a sum is infinite, `mean` and `scatter` are not
+    Where a cell is unseen (`n_missing` > 0) or a sum is infinite, `mean` and `scatter` are not
     finite: the table has no scatter then, and the product is not even formed.
     """
 
@@ -37,7 +37,7 @@ class Moments:
     mean: Array  # (d,)
     scatter: Array  # (d, d) sum of w (x - mean)(x - mean)'
     n_rows: int  # rows of positive weight
-    n_gaps: int = 0  # unseen cells
+    n_missing: int = 0  # unseen cells
     tail: Array | None = None  # (d,) what rounding took from `mean`; None is 0
 
     @classmethod
@@ -60,8 +60,8 @@ class Moments:
             mean, tail, scatter = _dense_moments(values, w, sum_w, shift)
             if values.dtype == np.float32 and not _in_range(values, mean, scatter, sum_w):
                 mean, tail, scatter = _dense_moments(values.astype(np.float64), w, sum_w, shift)
-        n_gaps = 0 if isfinite(mean.sum()) else _gaps(values)
-        return cls(sum_w, mean, scatter, _rows(w, values), n_gaps, tail)
+        n_missing = 0 if isfinite(mean.sum()) else _missing(values)
+        return cls(sum_w, mean, scatter, _rows(w, values), n_missing, tail)
 
     def merge(self, other: Self, /) -> Self:
         """Moments of the rows of both."""
@@ -69,7 +69,7 @@ class Moments:
         scatter = self.scatter + other.scatter
         scatter += between[:, None] * between
         n_rows = self.n_rows + other.n_rows
-        return type(self)(sum_w, mean, scatter, n_rows, self.n_gaps + other.n_gaps, tail)
+        return type(self)(sum_w, mean, scatter, n_rows, self.n_missing + other.n_missing, tail)
 
     @property
     def second_moment(self) -> Array:
@@ -118,13 +118,13 @@ class ColumnMoments:
             shift = _near_first(sums / max(sum_w[0], np.finfo(float).tiny), values[0])
             R = values - shift
         else:
-            seen = ~np.isnan(values)
-            counts = seen.sum(axis=0)
-            sum_w = w @ seen
-            filled = np.where(seen, values, 0.0)
-            first = filled[np.argmax(seen, axis=0), np.arange(d)]
+            observed = ~np.isnan(values)
+            counts = observed.sum(axis=0)
+            sum_w = w @ observed
+            filled = np.where(observed, values, 0.0)
+            first = filled[np.argmax(observed, axis=0), np.arange(d)]
             shift = _near_first((w @ filled) / np.where(sum_w > 0.0, sum_w, 1.0), first)
-            R = np.where(seen, filled - shift, 0.0)
+            R = np.where(observed, filled - shift, 0.0)
         rest = (w @ R) / np.where(sum_w > 0.0, sum_w, 1.0)  # what rounding left of the mean
         with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses what overflows
             np.multiply(R, R, out=R)
@@ -183,8 +183,8 @@ class ColumnRange:
 
 def rows_are_equal(source: Source) -> bool:
     """Whether no column varies in what was observed of it."""
-    seen = source.reduce(ColumnRange.of)
-    return not np.any(seen.high > seen.low)
+    observed = source.reduce(ColumnRange.of)
+    return not np.any(observed.high > observed.low)
 
 
 def column_shift(values: NDArray[Any], w: Array | None, sum_w: float) -> Array:
@@ -328,7 +328,7 @@ def _sparse_moments(values: Rows, w: Array | None, shift: Array | None) -> tuple
     return shift + rest, scatter - (sum_w * rest)[:, None] * rest
 
 
-def _gaps(values: NDArray[Any]) -> int:
+def _missing(values: NDArray[Any]) -> int:
     return int(np.count_nonzero(np.isnan(values)))
 
 

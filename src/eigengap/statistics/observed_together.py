@@ -15,7 +15,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.sources.base import Block
 
 Labels = NDArray[np.intp]
@@ -28,17 +28,17 @@ class PairCounts:
     value: Array
 
     @classmethod
-    def of(cls, rows: SeenRows) -> PairCounts:
+    def of(cls, rows: ObservedRows) -> PairCounts:
         times = _times(rows)
         if isinstance(rows.M, np.ndarray):
             M = rows.M  # without weights an integer up to the rows of a block: exact in float32
             among = M.T @ (M if np.all(times == 1.0) else M * times[:, None])
         else:
             among = (rows.M.T @ rows.M.multiply(times[:, None]).tocsr()).toarray()
-        everywhere, at = rows.everywhere(), rows.gappy
+        everywhere, at = rows.everywhere(), rows.incomplete
         value = np.full((rows.d, rows.d), float(np.sum(times)))
-        value[at] = rows.seen[at, None]
-        value[:, at] = rows.seen[at]
+        value[at] = rows.observed[at, None]
+        value[:, at] = rows.observed[at]
         value[np.ix_(~everywhere, ~everywhere)] = among
         return cls(value)
 
@@ -53,10 +53,10 @@ class Linked:
     labels: Labels  # (d,) the first column of each column's component
 
     @classmethod
-    def of(cls, rows: SeenRows) -> Linked:
+    def of(cls, rows: ObservedRows) -> Linked:
         labels = np.arange(rows.d)
-        if len(rows.gappy) < rows.d:  # a column that every row of the block has
-            observed = np.flatnonzero(rows.seen > 0)
+        if len(rows.incomplete) < rows.d:  # a column that every row of the block has
+            observed = np.flatnonzero(rows.observed > 0)
             labels[observed] = observed[:1]
             return cls(labels)
         return cls(_linked_by(rows.M))
@@ -111,7 +111,7 @@ def _components(a: Labels, b: Labels) -> Labels:
     return np.asarray(first[which], dtype=np.intp)
 
 
-def _times(rows: SeenRows) -> Array:
+def _times(rows: ObservedRows) -> Array:
     """(u,) weight of each row of the mask: a shared pattern stands for several rows."""
     weight = np.ones(len(rows.order)) if rows.weight is None else rows.weight
     shared = [np.sum(weight[a:b]) for a, b in zip(rows.bounds[:-1], rows.bounds[1:], strict=True)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eigengap.linalg import Array
-from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import ObservedRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,14 +22,14 @@ class ZeroFilledProduct:
     value: Array  # (d, k)
 
     @classmethod
-    def of(cls, rows: SeenRows, V: Array) -> ZeroFilledProduct:
+    def of(cls, rows: ObservedRows, V: Array) -> ZeroFilledProduct:
         projected = rows.R @ V  # (c, k)
         if rows.weight is not None:
             projected = projected * rows.weight[:, None]
         return cls(np.asarray(rows.R.T @ projected))
 
     @classmethod
-    def scatter(cls, rows: SeenRows) -> ZeroFilledProduct:
+    def scatter(cls, rows: ObservedRows) -> ZeroFilledProduct:
         R = rows.R
         left = R if rows.weight is None else R * rows.weight[:, None]
         product = left.T @ R

@@ -131,8 +131,8 @@ def _print(found: dict[str, Any]) -> None:
     temporary = found["temporary"]
     _line("temporary", f"{shown(temporary['folder'])}, {size(temporary['free'])} free")
     terminal = found["terminal"]
-    seen = [name for name in ("stdout", "stderr") if terminal[name]]
-    _line("terminal", f"{' and '.join(seen) or 'none'}, {terminal['encoding']}")
+    observed = [name for name in ("stdout", "stderr") if terminal[name]]
+    _line("terminal", f"{' and '.join(observed) or 'none'}, {terminal['encoding']}")
     for name, value in found["environment"].items():
         _line("set", f"{name}={shown(value)}")
 

@@ -162,7 +162,7 @@ def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
     if None not in numbers:
         return [None if number != number else number for number in numbers]
     return [
-        None if how.is_gap(text) else cell.decode("utf-8", "replace")
+        None if how.is_missing(text) else cell.decode("utf-8", "replace")
         for text, cell in zip(texts, cells, strict=True)
     ]
 

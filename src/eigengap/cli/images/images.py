@@ -290,14 +290,14 @@ def write_sd(path: str, sd: NDArray[Any], force: bool, narrator: Narrator) -> No
     if format_of(path) == "TIFF":
         count = write_picture(path, sd, force)
         told = "" if largest is None else f", {figure(float(np.nanmin(sd)))} to {figure(largest)}"
-        gaps = "NaN"
+        missing = "NaN"
     else:
         grey, white = shades(sd)
         count = write_picture(path, grey, force)
         told = ", black is 0" + ("" if largest is None else f" and white {figure(white)}")
-        gaps = "white"
+        missing = "white"
     if unknown:
-        told += f"; not known of {many(unknown, 'sample')} ({gaps})"
+        told += f"; not known of {many(unknown, 'sample')} ({missing})"
     facts = {"largest_sd": largest, "unknown_sd": unknown}
     tell_written(narrator, path, count, f": standard deviations{told}", sd=path, **facts)
 

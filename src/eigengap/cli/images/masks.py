@@ -115,9 +115,9 @@ def quality(
     known = ~picture.missing()
     error = np.where(known, filled.astype(np.float64) - picture.pixels, 0.0)
     over_all = _decibels(error[known], picture.top)
-    over_gaps = _decibels(error[known & missing], picture.top)
-    narrator.facts.update(psnr=over_all, psnr_of_hidden=over_gaps)
-    return f"; PSNR {over_all:.2f} dB, of what was hidden alone {over_gaps:.2f} dB"
+    over_missing = _decibels(error[known & missing], picture.top)
+    narrator.facts.update(psnr=over_all, psnr_of_hidden=over_missing)
+    return f"; PSNR {over_all:.2f} dB, of what was hidden alone {over_missing:.2f} dB"
 
 
 def _decibels(error: NDArray[Any], top: float) -> float:

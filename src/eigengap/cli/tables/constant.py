@@ -73,8 +73,8 @@ def _rounded(table: Table, wanted: Sequence[int]) -> list[int]:
     for piece in pieces(table):
         for k, numbers in found.items():
             if len(numbers) < 2:
-                seen = pa.array(~np.isnan(piece.values[:, k]))
-                cells = piece.columns.column(table.features[k]).filter(seen)
+                observed = pa.array(~np.isnan(piece.values[:, k]))
+                cells = piece.columns.column(table.features[k]).filter(observed)
                 numbers |= {_exact(cell, mark) for cell in cells.unique().to_pylist()}
         if all(len(numbers) > 1 for numbers in found.values()):
             break

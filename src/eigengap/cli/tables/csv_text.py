@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from eigengap.sources.array import F8
 from eigengap.sources.files.columns import Columns, write_columns
 from eigengap.sources.files.csv.aside import NOTHING, Aside
-from eigengap.sources.files.csv.cells import GAPS
+from eigengap.sources.files.csv.cells import MISSING
 from eigengap.sources.files.csv.dialect import BOM, look_at, newline_of
 from eigengap.sources.files.csv.faults import require_even
 from eigengap.sources.files.csv.reader import HEAD, CsvReader
@@ -43,7 +43,7 @@ class CsvText(CsvReader):
         head, is_whole = self._head()
         self.has_mark = head.startswith(BOM)
         self.line_end = "\r\n" if b"\r\n" in head else newline_of(head).decode()
-        self._dialect = look_at(self.where, head, GAPS | as_bytes, is_whole=is_whole)
+        self._dialect = look_at(self.where, head, MISSING | as_bytes, is_whole=is_whole)
         require_even(self.where, self._dialect)
         self.names = self._dialect.names
         self.n_rows, self.dtype = None, F8

@@ -171,7 +171,7 @@ class Layout:
         self.lost = [table.name(j) for j in sorted(apart)]
         self.place = {j: k for k, j in enumerate(table.features)}
         self.n_columns = len(kept) + self.draw + self.std * len(table.features)
-        self.whole = self._without_gaps()
+        self.whole = self._without_missing()
 
     @property
     def names(self) -> list[str] | None:
@@ -187,7 +187,7 @@ class Layout:
             return [*added[: len(first)], *names, *added[len(first) :]]
         return unique([*first, *names, *sd])
 
-    def _without_gaps(self) -> set[int]:
+    def _without_missing(self) -> set[int]:
         """Features of Parquet whose integers can stay integers, for nothing is missing."""
         table = self.table
         if table.kind != "parquet" or table.names is None or table.missing_values[1:]:
@@ -216,20 +216,20 @@ class Layout:
         if j not in self.place:
             return piece.columns.column(j)
         k = self.place[j]
-        column, gaps = piece.columns.column(j), np.isnan(piece.values[:, k])
+        column, missing = piece.columns.column(j), np.isnan(piece.values[:, k])
         if self.table.kind == "csv" and self.form == TEXT:
-            if not gaps.any():
+            if not missing.any():
                 return column
             fills = pa.array(np.ascontiguousarray(values[:, k])).cast(pa.string())
             if self.table.readers[0].dialect.cells.decimal != ".":
                 fills = compute.replace_substring(
                     fills, ".", self.table.readers[0].dialect.cells.decimal
                 )
-            return compute.if_else(pa.array(gaps), fills.cast(pa.binary()), column)
-        if j in self.whole and not gaps.any():
+            return compute.if_else(pa.array(missing), fills.cast(pa.binary()), column)
+        if j in self.whole and not missing.any():
             return column
-        seen = np.where(gaps, values[:, k], piece.values[:, k])
-        return pa.array(seen.astype(np.float64, copy=False))
+        observed = np.where(missing, values[:, k], piece.values[:, k])
+        return pa.array(observed.astype(np.float64, copy=False))
 
 
 @dataclass(eq=False)
@@ -250,18 +250,18 @@ class Filled:
     ) -> None:
         if not count:
             return
-        gaps = np.isnan(piece.values)
+        missing = np.isnan(piece.values)
         self.rows += piece.n_rows
-        self.counts += gaps.sum(axis=0)
-        self.empty_rows += int(gaps.all(axis=1).sum())
-        if not gaps.any():
+        self.counts += missing.sum(axis=0)
+        self.empty_rows += int(missing.all(axis=1).sum())
+        if not missing.any():
             return
-        fills = values[gaps]
+        fills = values[missing]
         self.low = min(self.low, float(fills.min()))
         self.high = max(self.high, float(fills.max()))
         if sd is not None and len(self.sds) < 100_000:
-            self.sds += sd[gaps].tolist()
-        for i, k in np.argwhere(gaps)[: SHOWN - len(self.examples)]:
+            self.sds += sd[missing].tolist()
+        for i, k in np.argwhere(missing)[: SHOWN - len(self.examples)]:
             name = self.table.name(self.table.features[k])
             own = None if sd is None else float(sd[i, k])
             self.examples.append((piece.start + int(i) + 1, name, float(values[i, k]), own))

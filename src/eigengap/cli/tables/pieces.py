@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.cli.tables.table import Table
-from eigengap.sources.checks import count_gaps, missing_codes, with_gaps_for
+from eigengap.sources.checks import count_missing, missing_codes, with_missing_for
 from eigengap.sources.reader import UnreadableError
 
 
@@ -39,9 +39,9 @@ def pieces(table: Table) -> Iterator[Piece]:
     start = 0
     for where, values, columns in _read(table):
         if codes:
-            values = with_gaps_for(values, codes)
+            values = with_missing_for(values, codes)
         try:
-            count_gaps(values, table.feature_names, start)
+            count_missing(values, table.feature_names, start)
         except ValueError as error:
             raise UnreadableError(where, str(error)) from None
         yield Piece(values, columns, start)

@@ -194,7 +194,7 @@ def targets(column: Any, table: Table) -> NDArray[Any]:
     """What is to be predicted, read as the fit reads it; NaN where there is none."""
     import pyarrow as pa
 
-    from eigengap.sources.checks import missing_codes, with_gaps_for
+    from eigengap.sources.checks import missing_codes, with_missing_for
     from eigengap.sources.files.columns import arrow_to_float, foreign_kind
 
     if pa.types.is_binary(column.type):
@@ -206,7 +206,7 @@ def targets(column: Any, table: Table) -> NDArray[Any]:
     else:
         return np.full(len(column), np.nan)
     codes = missing_codes([code for code in table.missing_values if isinstance(code, float)])
-    return with_gaps_for(values[:, None], codes)[:, 0] if codes else values
+    return with_missing_for(values[:, None], codes)[:, 0] if codes else values
 
 
 def as_text(cell: Any) -> Any:
@@ -227,12 +227,12 @@ def in_words(cell: Any) -> str:
         return "nothing was seen"
     side = "above" if cell.deviation > 0 else "below"
     return (
-        f"{_clean(cell.column)} = {_seen(cell)}, expected "
+        f"{_clean(cell.column)} = {_observed(cell)}, expected "
         f"{with_spread(cell.expected, cell.std)} ({abs(cell.deviation):.1f} sd {side})"
     )
 
 
-def _seen(cell: Any) -> str:
+def _observed(cell: Any) -> str:
     """What was seen, as far as its standard deviation goes and without zeros at its end."""
     text = beside(cell.value, cell.std)
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
@@ -256,14 +256,14 @@ def detector_of(model: Any, alpha: float | None) -> Any:
     value, evidence = getattr(model, "model_", None), getattr(model, "evidence_", None)
     if type(value) is not LinearGaussian or evidence is None or not np.all(value.psi > 0.0):
         return None
-    patterns = np.where(evidence.seen, value.mu, np.nan)
+    patterns = np.where(evidence.observed, value.mu, np.nan)
     weight = np.ones(len(patterns)) if evidence.count is None else np.asarray(evidence.count, float)
-    seen_w = np.maximum(weight @ evidence.seen, 1e-300)
-    rho = np.maximum(weight @ np.nan_to_num(noise_ratios(value, patterns)) / seen_w, 1.0)
+    observed_w = np.maximum(weight @ evidence.observed, 1e-300)
+    rho = np.maximum(weight @ np.nan_to_num(noise_ratios(value, patterns)) / observed_w, 1.0)
     alpha = alpha or ALPHA
     detector = NoveltyDetector(model, alpha=alpha)
     detector.estimator_, detector.core_ = model, value
-    detector.reference_ = Reference.of(value, model.spectrum_.sum_w, evidence.seen_w, rho)
+    detector.reference_ = Reference.of(value, model.spectrum_.sum_w, evidence.observed_w, rho)
     detector.offset_ = float(np.log(alpha))
     detector.n_features_in_ = model.n_features_in_
     if hasattr(model, "feature_names_in_"):

@@ -51,7 +51,7 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
             if dialect.cells.number(cell) is None:
                 text = cell.strip().encode("latin-1").decode("utf-8", "replace")
                 found.setdefault(j, []).append((k + 1, text))
-            elif not dialect.cells.is_gap(cell):
+            elif not dialect.cells.is_missing(cell):
                 numbers[j] += 1
     _require_names(table)
     told = _told(table, [_fault(table, j, found[j], numbers[j], can_ignore) for j in sorted(found)])

@@ -28,7 +28,7 @@ from eigengap.fitting.autodiff.adam import Adam
 from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autoencoder.fit import AutoencoderFit, AutoencoderOptions
 from eigengap.fitting.autoencoder.memory import polish_fits, require_network
-from eigengap.fitting.autoencoder.moments import CodeMoments, InputMoments, SeenWeight, White
+from eigengap.fitting.autoencoder.moments import CodeMoments, InputMoments, ObservedWeight, White
 from eigengap.fitting.autoencoder.monitor import Monitor
 from eigengap.fitting.autoencoder.rows import (
     HeldOut,
@@ -87,7 +87,7 @@ def fit_autoencoder(source: Source, q: int, options: AutoencoderOptions) -> Auto
 def _value_and_gradient(
     theta: jax.Array,
     x: jax.Array,  # (c, d) standardised, 0 where not seen
-    seen: jax.Array,  # (c, d) 1 where seen
+    observed: jax.Array,  # (c, d) 1 where seen
     shown: jax.Array,  # (c, d) 1 where the network may look
     weight: jax.Array,  # (c,)
     cells: float,  # what the sum is divided by
@@ -97,7 +97,7 @@ def _value_and_gradient(
     def loss(theta: jax.Array) -> jax.Array:
         parts = arch.split(theta)
         z = codes(x * shown, shown, parts, arch, jnp)
-        apart = (reconstructions(z, parts, arch, jnp) - x) * seen
+        apart = (reconstructions(z, parts, arch, jnp) - x) * observed
         data = jnp.sum(weight[:, None] * apart * apart) / cells
         return jnp.asarray(data + penalty(parts, decay, jnp))
 
@@ -135,7 +135,7 @@ class _Fit:
     def __init__(self, source: Source, q: int, options: AutoencoderOptions) -> None:
         self.options = options
         self.standard = Standard.of(source, options.scale)
-        n = source.seen().rows
+        n = source.observed().rows
         self.held_out = HeldOut.of(n, options.validation_fraction, options.seed)
         self.blocks = TrainingBlocks.of(source, self.standard, self.held_out)
         self.arch = Architecture(
@@ -144,7 +144,7 @@ class _Fit:
             q,
             options.activation,
             options.shortcut and len(options.hidden) > 0,
-            sees_gaps=options.denoising > 0.0 or self.standard.has_gaps,
+            sees_missing=options.denoising > 0.0 or self.standard.has_missing,
         )
         self.source, self.n = source, n
         self.n_train = n - self.held_out.count
@@ -155,7 +155,7 @@ class _Fit:
         self.monitor = Monitor.of(
             monitored_rows(source, self.held_out), options.denoising, options.seed
         )
-        self.cells = self.blocks.reduce(SeenWeight.of).total
+        self.cells = self.blocks.reduce(ObservedWeight.of).total
 
     def run(self) -> AutoencoderFit:
         start = self._start()
@@ -303,9 +303,9 @@ class _Fit:
         step = min(CHUNK, padded_size(max(block.n_rows, self.batch), self.batch))
         for start in range(0, block.n_rows, step):
             rows = slice(start, start + step)
-            x, seen, weight = filled_up(block, rows, step)
+            x, observed, weight = filled_up(block, rows, step)
             value, slope = _value_and_gradient(
-                theta, x, seen, seen, weight, self.cells, 0.0, arch=self.arch
+                theta, x, observed, observed, weight, self.cells, 0.0, arch=self.arch
             )
             total = total.merge(_Gradient(float(value), np.asarray(slope)))
         return total
@@ -353,10 +353,10 @@ class _Pass:
         cells = fit.cells * fit.batch / fit.n_train
         total = filled = 0.0
         for at, weight in shuffled_batches(block, fit.batch, seed):
-            seen = block.seen[at]
-            shown = shown_cells(seen, options.denoising, rng)
+            observed = block.observed[at]
+            shown = shown_cells(observed, options.denoising, rng)
             value, slope = _value_and_gradient(
-                self.adam.x, block.x[at], seen, shown, weight, cells, options.weight_decay,
+                self.adam.x, block.x[at], observed, shown, weight, cells, options.weight_decay,
                 arch=fit.arch,
             )  # fmt: skip
             self.adam = self.adam.step(np.asarray(slope), self.rate)

@@ -55,8 +55,8 @@ def bound(
     products = psi.psi1.T @ table.Y  # (M, c + 1)
     V = jnp.moveaxis(products[:, table.members], 0, 1)  # (P, M, k)
     Kmm = inducing_covariance(form, logs, U)
-    seen = jnp.sum(table.groups, axis=1)
-    of_groups = -seen * jnp.log(2.0 * jnp.pi / beta) - beta * psi.psi0
+    observed = jnp.sum(table.groups, axis=1)
+    of_groups = -observed * jnp.log(2.0 * jnp.pi / beta) - beta * psi.psi0
     squares = jnp.sum(table.Y * table.Y)
     fitted = explained(Kmm, psi.psi2, V, beta, table.counts)
     return 0.5 * (table.counts @ of_groups - beta * squares) + fitted

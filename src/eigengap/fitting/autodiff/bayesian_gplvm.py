@@ -19,7 +19,7 @@ from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autodiff.gp_kernels import Form, kernel_from, start_of
 from eigengap.fitting.autodiff.gplvm import risen, shared_weights, table_of
 from eigengap.fitting.autodiff.latents import latents
-from eigengap.fitting.gp.column_patterns import SeenColumns
+from eigengap.fitting.gp.column_patterns import ObservedColumns
 from eigengap.fitting.gp.latent_fit import FLOOR, LatentFit, Start
 from eigengap.fitting.optimise.loop import Watch
 from eigengap.linalg import Array
@@ -29,7 +29,7 @@ UNCERTAIN = 0.1  # variance of the latents at the start
 
 
 def fit_bayesian(
-    columns: SeenColumns,
+    columns: ObservedColumns,
     start: Start,
     inducing: Array,  # (M, q)
     *,

@@ -25,14 +25,14 @@ from eigengap.fitting.autodiff.descent import minimise_named
 from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autodiff.gp_kernels import Form, kernel_from, matrix, start_of
 from eigengap.fitting.autodiff.latents import latents, to_unit_variance
-from eigengap.fitting.gp.column_patterns import SeenColumns
+from eigengap.fitting.gp.column_patterns import ObservedColumns
 from eigengap.fitting.gp.latent_fit import FLOOR, LatentFit, Start
 from eigengap.fitting.optimise.loop import Trace, Watch
 from eigengap.models.gp.gaussian_process import given_latents
 
 
 def fit_exact(
-    columns: SeenColumns,
+    columns: ObservedColumns,
     start: Start,
     *,
     tol: float,
@@ -73,7 +73,7 @@ def fit_exact(
     )
 
 
-def table_of(columns: SeenColumns) -> Table:
+def table_of(columns: ObservedColumns) -> Table:
     return Table(
         jnp.asarray(columns.Y),
         jnp.asarray(columns.groups),
@@ -130,24 +130,24 @@ def negative_log_likelihood(
 
 @jax.custom_vjp
 def _negative_log_density(
-    C: jax.Array, seen: jax.Array, Y: jax.Array, count: jax.Array
+    C: jax.Array, observed: jax.Array, Y: jax.Array, count: jax.Array
 ) -> jax.Array:
     """Of `count` columns with covariance C on the seen rows; Y (n, k) is 0 in the others.
 
     C (n, n), seen (n,) of 0 and 1. The others get a variance of 1, which adds nothing.
     """
-    return _density(C, seen, Y, count)[0]
+    return _density(C, observed, Y, count)[0]
 
 
 def _density(
-    C: jax.Array, seen: jax.Array, Y: jax.Array, count: jax.Array
+    C: jax.Array, observed: jax.Array, Y: jax.Array, count: jax.Array
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    both = seen[:, None] * seen
-    L = jnp.linalg.cholesky(C * both + jnp.diag(1.0 - seen), symmetrize_input=False)
-    R = jax.lax.linalg.triangular_solve(L, jnp.eye(len(seen)), left_side=True, lower=True)
+    both = observed[:, None] * observed
+    L = jnp.linalg.cholesky(C * both + jnp.diag(1.0 - observed), symmetrize_input=False)
+    R = jax.lax.linalg.triangular_solve(L, jnp.eye(len(observed)), left_side=True, lower=True)
     half = R @ Y
     log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(L)))
-    constant = jnp.sum(seen) * jnp.log(2.0 * jnp.pi)
+    constant = jnp.sum(observed) * jnp.log(2.0 * jnp.pi)
     value = 0.5 * (count * (log_det + constant) + jnp.sum(half * half))
     return value, (R, half, both, count)
 

@@ -77,24 +77,24 @@ class _Rows:
     pull: Array  # (n, M) sum over seen j of x_j w_j
     squares: Array  # (n,) sum over seen j of x_j^2
     count: Array  # (n,) seen cells
-    gaps: NDArray[np.bool_]  # (r, d) distinct patterns of seen cells
+    missing: NDArray[np.bool_]  # (r, d) distinct patterns of seen cells
     pattern: NDArray[np.intp]  # (n,) index into these
 
     @classmethod
     def of(cls, model: GaussianProcesses, Y: Array) -> _Rows:
-        seen = ~np.isnan(Y)
-        x = np.where(seen, Y, 0.0)
-        gaps, pattern = np.unique(seen, axis=0, return_inverse=True)
-        count = np.sum(seen, axis=1).astype(np.float64)
+        observed = ~np.isnan(Y)
+        x = np.where(observed, Y, 0.0)
+        missing, pattern = np.unique(observed, axis=0, return_inverse=True)
+        count = np.sum(observed, axis=1).astype(np.float64)
         pull, squares = x @ model.weights.T, np.sum(x * x, axis=1)
-        return cls(model, pull, squares, count, gaps, pattern.reshape(-1))
+        return cls(model, pull, squares, count, missing, pattern.reshape(-1))
 
     def chunk(self, at: NDArray[np.intp]) -> _Chunk:
         """Some rows, filled up to one of the sizes."""
         size = next(size for size in SIZES if size >= len(at))
         filled = np.concatenate([at, np.full(size - len(at), at[0])])
         kinds, pattern = np.unique(self.pattern[filled], return_inverse=True)
-        products = np.array([self._products(self.gaps[kind]) for kind in kinds])
+        products = np.array([self._products(self.missing[kind]) for kind in kinds])
         empty = np.zeros((size - len(kinds), *products.shape[1:]))
         return _Chunk(
             self.model,
@@ -115,11 +115,11 @@ class _Rows:
         value, slope, bend = (np.concatenate(part) for part in zip(*parts, strict=True))
         return value, slope, bend
 
-    def _products(self, seen: NDArray[np.bool_]) -> Array:
+    def _products(self, observed: NDArray[np.bool_]) -> Array:
         """sum over seen j of w_j w_j' - B_j: (M, M)."""
         model = self.model
-        w = model.weights[:, seen]
-        counts = np.bincount(model.pattern[seen], minlength=len(model.reductions))
+        w = model.weights[:, observed]
+        counts = np.bincount(model.pattern[observed], minlength=len(model.reductions))
         return np.asarray(w @ w.T - np.tensordot(counts.astype(np.float64), model.reductions, 1))
 
 

@@ -14,17 +14,17 @@ LEAST_VARIANCE = 1e-12  # of the largest, that inputs are whitened by
 
 
 @dataclass(frozen=True)
-class SeenWeight:
+class ObservedWeight:
     """Number of the seen cells to train on, each counting as often as its row."""
 
     total: float
 
     @classmethod
-    def of(cls, block: StandardBlock) -> SeenWeight:
-        return cls(float(np.sum(block.weight @ block.seen)))
+    def of(cls, block: StandardBlock) -> ObservedWeight:
+        return cls(float(np.sum(block.weight @ block.observed)))
 
-    def merge(self, other: SeenWeight) -> SeenWeight:
-        return SeenWeight(self.total + other.total)
+    def merge(self, other: ObservedWeight) -> ObservedWeight:
+        return ObservedWeight(self.total + other.total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class CodeMoments:
         q, w = network.q, block.weight
         if not np.sum(w) > 0.0:
             return cls(0.0, np.zeros(q), np.zeros((q, q)))
-        Z = codes(block.x, block.seen, network.parts, network.architecture)
+        Z = codes(block.x, block.observed, network.parts, network.architecture)
         mean = w @ Z / np.sum(w)
         return cls(float(np.sum(w)), mean, ((Z - mean) * w[:, None]).T @ (Z - mean))
 

@@ -38,9 +38,9 @@ class Monitor:
         values = self.rows.values
         with np.errstate(over="ignore", invalid="ignore"):
             apart = (network.reconstruct(self.given) - values) / network.unit
-            seen = self.rows.weight[:, None] * ~np.isnan(values)
-            total = float(np.sum(np.where(seen > 0.0, seen * apart**2, 0.0)))
-        return total / max(float(np.sum(seen)), 1e-300)
+            observed = self.rows.weight[:, None] * ~np.isnan(values)
+            total = float(np.sum(np.where(observed > 0.0, observed * apart**2, 0.0)))
+        return total / max(float(np.sum(observed)), 1e-300)
 
     def noise(self, network: Network) -> Array:
         """(d,) standard deviation of cells hidden from the network, in data units.
@@ -52,12 +52,12 @@ class Monitor:
         size p stand for what is known beforehand. For many rows it is s^2.
         """
         values, weight = self.rows.values, self.rows.weight
-        x, seen = network.standardised(values)
+        x, observed = network.standardised(values)
         total = np.zeros(network.d)
         for hidden in self._folds():
             again, _ = network.standardised(network.reconstruct(np.where(hidden, np.nan, values)))
             total += weight @ np.where(hidden, again - x, 0.0) ** 2
-        count, spread = weight @ seen, weight @ x**2
+        count, spread = weight @ observed, weight @ x**2
         missed = float(np.sum(total)) / max(float(np.sum(spread)), 1e-300)
         some = np.maximum(count, 1.0)  # of a column that these rows do not show, 2 p stands alone
         own = np.where(count > 0.0, spread / some, 1.0)

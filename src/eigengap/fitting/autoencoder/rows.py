@@ -31,7 +31,7 @@ class StandardBlock:
     """Standardised rows to train on."""
 
     x: Array  # (c, d), 0 where not seen
-    seen: Array  # (c, d) 1 where seen, else 0
+    observed: Array  # (c, d) 1 where seen, else 0
     weight: Array  # (c,)
     start: int  # first row of the block it comes from
 
@@ -84,7 +84,7 @@ class Monitored:
 
 def monitored_rows(source: Source, held_out: HeldOut) -> Monitored:
     """The rows held out; where there are none, all rows or some ten thousand: one pass."""
-    n = source.seen().rows
+    n = source.observed().rows
     bar = held_out.bar if held_out.count else min(1.0, MOST_MONITORED / n)
     return source.reduce(partial(Monitored.of, held_out=held_out, bar=bar))
 
@@ -100,7 +100,7 @@ class TrainingBlocks:
     def of(cls, source: Source, standard: Standard, held_out: HeldOut) -> TrainingBlocks:
         """Kept in memory from pass to pass where they take a small part of what is free."""
         prepare = partial(_standardised, standard=standard, held_out=held_out)
-        needed = 16.0 * source.seen().rows * source.n_features
+        needed = 16.0 * source.observed().rows * source.n_features
         if needed <= KEPT * free_memory():
             return cls(source.prepared(prepare), None)
         return cls(source, prepare)
@@ -143,17 +143,17 @@ def padded_size(count: int, unit: int) -> int:
 
 def filled_up(block: StandardBlock, rows: slice, size: int) -> tuple[Array, Array, Array]:
     """Some rows and as many of weight 0 as make `size`."""
-    x, seen, weight = block.x[rows], block.seen[rows], block.weight[rows]
+    x, observed, weight = block.x[rows], block.observed[rows], block.weight[rows]
     lacking = size - len(x)
     if lacking == 0:
-        return x, seen, weight
+        return x, observed, weight
     wide = ((0, lacking), (0, 0))
-    return np.pad(x, wide), np.pad(seen, wide), np.pad(weight, (0, lacking))
+    return np.pad(x, wide), np.pad(observed, wide), np.pad(weight, (0, lacking))
 
 
-def shown_cells(seen: Array, share: float, rng: np.random.Generator) -> Array:
+def shown_cells(observed: Array, share: float, rng: np.random.Generator) -> Array:
     """The seen cells (c, d) without about that share of them: 1 where the network may look."""
-    return seen if share == 0.0 else seen * (rng.random(seen.shape) >= share)
+    return observed if share == 0.0 else observed * (rng.random(observed.shape) >= share)
 
 
 def hidden_for_good(values: Array, share: float, seed: int) -> NDArray[np.bool_]:
@@ -169,9 +169,9 @@ def hiding_numbers(values: Array, seed: int) -> Array:
 def _standardised(block: Block, standard: Standard, held_out: HeldOut) -> StandardBlock:
     train = ~held_out.among(block)
     x = (np.asarray(block.values, dtype=np.float64)[train] - standard.mean) / standard.unit
-    seen = ~np.isnan(x)
-    x = np.where(seen, x, 0.0)
-    return StandardBlock(x, seen.astype(np.float64), _weight(block)[train], block.start)
+    observed = ~np.isnan(x)
+    x = np.where(observed, x, 0.0)
+    return StandardBlock(x, observed.astype(np.float64), _weight(block)[train], block.start)
 
 
 def _numbers(rows: NDArray[np.intp], seed: int) -> Array:

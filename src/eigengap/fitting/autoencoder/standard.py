@@ -27,7 +27,7 @@ class Standard:
     mean: Array  # (d,)
     unit: Array  # (d,) standard deviations, or one number for all; 1 where there is none
     varies: NDArray[np.bool_]  # (d,)
-    has_gaps: bool
+    has_missing: bool
 
     @classmethod
     def of(cls, source: Source, scale: bool) -> Standard:
@@ -41,9 +41,9 @@ class Standard:
             if np.any(extent.high[doubtful] > extent.low[doubtful]):
                 mean, sd = _by_range(source, extent)
         unit = sd if scale else np.full(len(sd), _root_mean_square(sd))
-        seen = source.seen()
-        gaps = bool(np.any(seen.per_column < seen.rows))
-        return cls(mean, np.where(unit > 0.0, unit, 1.0), sd > 0.0, gaps)
+        observed = source.observed()
+        missing = bool(np.any(observed.per_column < observed.rows))
+        return cls(mean, np.where(unit > 0.0, unit, 1.0), sd > 0.0, missing)
 
 
 def _by_range(source: Source, extent: ColumnRange) -> tuple[Array, Array]:

@@ -34,7 +34,7 @@ def principal_axes(
 
     A gap counts as the mean of its column, which shortens the deviations a little.
     """
-    n = source.seen().rows
+    n = source.observed().rows
     rows = source.sample(min(n, max(ROWS, 5 * q)), rng)
     x = np.nan_to_num((rows - standard.mean) / standard.unit, nan=0.0)
     _, s, Vt = np.linalg.svd(x - np.mean(x, axis=0), full_matrices=False)

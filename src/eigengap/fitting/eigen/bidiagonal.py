@@ -121,16 +121,16 @@ class _Space:
     def extend_right(self, V: Array, image: Array) -> None:
         """Take V (d, w) into Q, and what is new of its image X V into P."""
         before, after = self.size, self.size + V.shape[1]
-        coupling, following, border = _orthogonalised(image, self.P[:, :before])
-        self.Q[:, before:after], self.P[:, before:after] = V, following
+        coupling, updated, border = _orthogonalised(image, self.P[:, :before])
+        self.Q[:, before:after], self.P[:, before:after] = V, updated
         self.B[:before, before:after], self.B[before:after, before:after] = coupling, border
         self.last, self.size = before, after
 
     def next_right(self, adjoint: Product) -> tuple[Array, Array]:
         """What X'P_last adds to Q: X'P_last = Q B'_last + V border."""
         image = adjoint(np.ascontiguousarray(self.P[:, self.last : self.size]))
-        _, following, border = _orthogonalised(image, self.Q[:, : self.size])
-        return following, border
+        _, updated, border = _orthogonalised(image, self.Q[:, : self.size])
+        return updated, border
 
     def restart(self, Y: Array, s: Array, Zt: Array, keep: int) -> None:
         """Make the leading singular vectors of B the bases."""
@@ -148,12 +148,12 @@ def _orthogonalised(image: Array, Q: Array) -> tuple[Array, Array, Array]:
     QR gives them directions at random.
     """
     coupling = Q.T @ image
-    following, border = np.linalg.qr(image - Q @ coupling)
+    updated, border = np.linalg.qr(image - Q @ coupling)
     kept = np.abs(np.diag(border)) / np.maximum(np.linalg.norm(image, axis=0), 1e-300)
     for _ in range(3):
         if np.min(kept, initial=1.0) > _NOT_CANCELLED:
             break
-        following, R = np.linalg.qr(following - Q @ (Q.T @ following))
+        updated, R = np.linalg.qr(updated - Q @ (Q.T @ updated))
         border = R @ border
         kept = np.abs(np.diag(R))
-    return coupling, following, border
+    return coupling, updated, border

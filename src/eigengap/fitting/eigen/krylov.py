@@ -59,7 +59,7 @@ def top_eigenpairs(
     schedule = _Schedule()
     for passes in range(1, max_passes + 1):
         image = apply(np.ascontiguousarray(basis[:, done:size]))  # (d, width)
-        coupling, following, border = _orthogonalised(image, basis[:, :size])
+        coupling, updated, border = _orthogonalised(image, basis[:, :size])
         T[:size, done:size] = coupling
         T[done:size, :size] = coupling.T
         done = size
@@ -74,7 +74,7 @@ def top_eigenpairs(
             if full:
                 done = _thick_restart(basis, T, theta, Y, keep=max(longest // 2, k + 1))
         size = min(done + width, longest)
-        basis[:, done:size] = following[:, : size - done]
+        basis[:, done:size] = updated[:, : size - done]
     U = basis[:, :done] @ Y[:, :k]
     return TopEigenpairs(theta[:k], U, residual[:k], passes, bool(short <= 0.0))
 
@@ -129,13 +129,13 @@ def _orthogonalised(image: Array, Q: Array) -> tuple[Array, Array, Array]:
     Projected at least twice: once leaves a part along Q as large as the cancellation made it.
     """
     coupling = Q.T @ image
-    following, border = np.linalg.qr(image - Q @ coupling)
+    updated, border = np.linalg.qr(image - Q @ coupling)
     for _ in range(3):
-        following, R = np.linalg.qr(following - Q @ (Q.T @ following))
+        updated, R = np.linalg.qr(updated - Q @ (Q.T @ updated))
         border = R @ border
         if np.min(np.abs(np.diag(R))) > 0.5:  # nothing was cancelled
             break
-    return coupling, following, border
+    return coupling, updated, border
 
 
 def _ritz(T: Array) -> tuple[Array, Array]:

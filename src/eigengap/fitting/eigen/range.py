@@ -28,13 +28,13 @@ def refuse_overflow(total: float, source: Source | None = None) -> None:
 
 def _refuse_large_column(source: Source) -> None:
     """Name the column of the largest cell, and by what to divide it."""
-    seen = source.reduce(ColumnRange.of)
-    size = np.nan_to_num(np.maximum(np.abs(seen.low), np.abs(seen.high)), posinf=inf)
+    observed = source.reduce(ColumnRange.of)
+    size = np.nan_to_num(np.maximum(np.abs(observed.low), np.abs(observed.high)), posinf=inf)
     j = int(np.argmax(size))
     if size[j] <= 1e100:
         raise ValueError(
-            f"sums of squares overflow: sample_weight sums to {source.seen().sum_w:.1e}; rescale "
-            "the weights, e.g. sample_weight * len(sample_weight) / sample_weight.sum()"
+            f"sums of squares overflow: sample_weight sums to {source.observed().sum_w:.1e}; "
+            "rescale the weights, e.g. sample_weight * len(sample_weight) / sample_weight.sum()"
         )
     if size[j] < inf:
         raise ValueError(
@@ -49,9 +49,9 @@ def refuse_out_of_range(source: Source, total: float, fit_mean: bool) -> None:
     if SMALLEST_VARIANCE <= total < inf:
         return
     refuse_overflow(total, source)
-    seen = source.reduce(ColumnRange.of)
-    size = np.maximum(np.abs(seen.low), np.abs(seen.high))
-    spread = float(np.max(seen.high - seen.low if fit_mean else size))
+    observed = source.reduce(ColumnRange.of)
+    size = np.maximum(np.abs(observed.low), np.abs(observed.high))
+    spread = float(np.max(observed.high - observed.low if fit_mean else size))
     if spread > 0.0:
         # A far column must not overflow: then what varies has to be multiplied by itself.
         far = float(np.max(size)) / spread > 1e100
@@ -73,8 +73,8 @@ def refuse_tiny_columns(source: Source, variance: Array) -> None:
     tiny = np.flatnonzero(variance < SMALLEST_VARIANCE)
     if len(tiny) == 0:
         return
-    seen = source.reduce(ColumnRange.of)
-    varies = tiny[seen.high[tiny] > seen.low[tiny]]
+    observed = source.reduce(ColumnRange.of)
+    varies = tiny[observed.high[tiny] > observed.low[tiny]]
     if len(varies):
         raise ValueError(
             f"the variance underflows in column {column(source.names, int(varies[0]))}: it varies "

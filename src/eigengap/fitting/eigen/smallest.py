@@ -299,16 +299,16 @@ class _Krylov:
         if np.linalg.norm(image) <= FLOOR * scale:
             self.is_invariant, self.border = True, np.zeros((0, coupling.shape[1]))
             return
-        following, self.border = _factored(image)
+        updated, self.border = _factored(image)
         for _ in range(3):  # what cancelled, and columns that QR made up where it was dependent
-            along = Q.T @ following
+            along = Q.T @ updated
             if np.max(np.abs(along)) <= ORTHOGONAL:
                 break
-            following = _orthonormal(self.deflated(following - Q @ along))
+            updated = _orthonormal(self.deflated(updated - Q @ along))
         room = min(self.b, self.Q.shape[1] - self.done)
         if room < self.b:  # a block that does not fit whole is left out
             return
-        self.Q[:, self.done : self.done + room] = following
+        self.Q[:, self.done : self.done + room] = updated
         self.size += room
 
     def ritz(self, count: int) -> tuple[Array, Array, Array]:

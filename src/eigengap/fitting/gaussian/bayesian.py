@@ -38,7 +38,7 @@ from eigengap.linalg import Array, sign_rule, unpack
 from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
 from eigengap.models.gaussian.gamma import Gammas
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.expected import Expected
@@ -84,7 +84,7 @@ def fit_bayesian(
     refuse_out_of_range(source, total, fit_mean=True)
     if noise == "diagonal":
         refuse_tiny_columns(source, columns.variance)
-    sum_w = source.seen().sum_w
+    sum_w = source.observed().sum_w
     if total == 0.0:
         return _constant(columns, sum_w, prior)
     varying = int(np.count_nonzero(columns.variance))
@@ -135,7 +135,7 @@ class _Problem:
             shift=columns.mean,
             unit=unit,
             variance=columns.variance / unit**2,
-            share_seen=columns.sum_w / sum_w,
+            share_observed=columns.sum_w / sum_w,
             sum_w=sum_w,
         )
         # Uncertain loadings are summed by products alone, which bear less contrast than residuals.
@@ -152,13 +152,13 @@ class _Problem:
         )
 
     @property
-    def seen_w(self) -> Array:
+    def observed_w(self) -> Array:
         """(d,) weighted number of rows in which each feature was seen."""
-        return self.frame.share_seen * self.frame.sum_w
+        return self.frame.share_observed * self.frame.sum_w
 
     @property
     def cells(self) -> float:
-        return float(np.sum(self.seen_w))
+        return float(np.sum(self.observed_w))
 
     # Where it starts -----------------------------------------------------------------------
 
@@ -169,17 +169,17 @@ class _Problem:
             self.rows,
             frame.q,
             frame.variance,
-            frame.share_seen,
+            frame.share_observed,
             frame.sum_w,
             self.constraints,
             thorough=False,
         ).first
         mean = np.vstack([first.W.T, first.delta])
-        return start(mean, self._noise_of(first), self.seen_w, self.prior)
+        return start(mean, self._noise_of(first), self.observed_w, self.prior)
 
     def _noise_of(self, first: Parameters) -> Gammas:
         if self.constraints.noise == "diagonal":
-            shape = self.prior.noise_shape + 0.5 * self.seen_w
+            shape = self.prior.noise_shape + 0.5 * self.observed_w
             return Gammas(shape, shape * first.psi)
         shape = np.array([self.prior.noise_shape + 0.5 * self.cells])
         # Noise that starts too small grows slowly where few columns are left to show it.
@@ -265,25 +265,25 @@ class _Problem:
         current = self.unpack(theta, like)
         expected = self._expected(current, passes)
         value = bound(expected, current, self.prior)
-        following = improved(expected, current, self.prior)
-        return Mapped(self.pack(following), value, moved=self._moved(current, following))
+        updated = improved(expected, current, self.prior)
+        return Mapped(self.pack(updated), value, moved=self._moved(current, updated))
 
-    def _moved(self, current: Beliefs, following: Beliefs) -> float:
+    def _moved(self, current: Beliefs, updated: Beliefs) -> float:
         """The step in units in which half its square is a gain per row: means by the noise.
 
         Variances count by their ratio: those of a component that vanishes are all but 0 long
         before the bound rests.
         """
-        means = np.abs(following.mean - current.mean) * np.sqrt(current.tau.mean())
+        means = np.abs(updated.mean - current.mean) * np.sqrt(current.tau.mean())
         diagonal = np.cumsum(np.arange(1, current.q + 2)) - 1
-        ratio = np.abs(np.log(following.cov[diagonal] / current.cov[diagonal]))
+        ratio = np.abs(np.log(updated.cov[diagonal] / current.cov[diagonal]))
         return max(float(np.max(means)), float(np.max(ratio) / np.sqrt(self.frame.sum_w)))
 
     def _expected(self, beliefs: Beliefs, passes: int) -> Expected:
         return self._e_step(beliefs.coefficients(), passes)
 
     def _e_step(self, coefficients: Coefficients, passes: int) -> Expected:
-        of: Callable[[SeenRows], Expected] = partial(
+        of: Callable[[ObservedRows], Expected] = partial(
             Expected.of, coefficients=coefficients, passes=min(passes, 50)
         )
         return self.rows.reduce(of)
@@ -319,7 +319,7 @@ class _Problem:
 
     def finish(self, found: _Found) -> BayesianFit:
         # A density in units of `unit` is one in the data's units times the Jacobian, cell by cell.
-        jacobian = float(np.log(self.frame.unit) @ self.seen_w)
+        jacobian = float(np.log(self.frame.unit) @ self.observed_w)
         bayesian = self._value(found.beliefs)
         at_floor = bayesian.noise_variance() <= 2.0 * self.constraints.floor
         predictive = bayesian.predictive()
@@ -333,7 +333,7 @@ class _Problem:
             axes=means.principal_axes()[0],
             spectrum=spectrum_of(means, self.frame.sum_w),
             log_likelihood=log_likelihood - jacobian,
-            seen_w=self.seen_w,
+            observed_w=self.observed_w,
             sum_w=self.frame.sum_w,
             converged=found.converged,
             trace=Trace(trace.objective - jacobian, trace.change, trace.seconds),
@@ -384,7 +384,7 @@ def _constant(columns: ColumnMoments, sum_w: float, prior: Prior) -> BayesianFit
         axes=np.eye(d, 1),
         spectrum=spectrum_of(model, sum_w),
         log_likelihood=float("inf"),
-        seen_w=columns.sum_w,
+        observed_w=columns.sum_w,
         sum_w=sum_w,
         converged=True,
         trace=Trace(),

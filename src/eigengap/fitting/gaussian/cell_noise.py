@@ -23,11 +23,11 @@ MOST_ROWS = 2000  # that are looked at
 MOST_SPENT = 0.8  # of the cells
 
 
-def noise_of_cells(model: GaussianProcesses, Z: Array, seen: NDArray[np.bool_]) -> float:
+def noise_of_cells(model: GaussianProcesses, Z: Array, observed: NDArray[np.bool_]) -> float:
     """In the model's units, for fitted latents Z (n, q) of rows with cells `seen` (n, d)."""
     some = np.unique(np.linspace(0, len(Z) - 1, min(len(Z), MOST_ROWS)).round().astype(np.intp))
-    slopes = model.slopes(Z[some]) / model.unit[:, None] * seen[some, :, None]
+    slopes = model.slopes(Z[some]) / model.unit[:, None] * observed[some, :, None]
     lam = np.linalg.eigvalsh(slopes.swapaxes(1, 2) @ slopes) / model.noise_variance
     lam = np.maximum(lam, 0.0)
-    spent = float(np.sum(lam / (lam + 1.0))) / float(np.sum(seen[some]))
+    spent = float(np.sum(lam / (lam + 1.0))) / float(np.sum(observed[some]))
     return model.noise_variance / (1.0 - min(spent, MOST_SPENT))

@@ -33,7 +33,7 @@ def fit_factor_analysis(
     options: EMOptions = DEFAULT,
 ) -> GaussianFit:
     """Maximum likelihood of x = W z + mu + e with one noise variance per feature."""
-    from_moments = student is None and not source.has_gaps and not source.has_cell_sd
+    from_moments = student is None and not source.has_missing and not source.has_cell_sd
     if not from_moments or source.n_features > LARGEST_COVARIANCE or options.start is not None:
         return fit_by_em(source, q, "diagonal", student=student, options=options)
     moments = source.reduce(Moments.of)
@@ -68,7 +68,7 @@ def fit_from_moments(moments: Moments, q: int, options: EMOptions) -> GaussianFi
         axes=model.principal_axes()[0],
         spectrum=spectrum_of(model, moments.sum_w),
         log_likelihood=log_likelihood,
-        seen_w=np.full(len(S), moments.sum_w),
+        observed_w=np.full(len(S), moments.sum_w),
         sum_w=moments.sum_w,
         converged=solution.converged,
         trace=Trace(

@@ -22,7 +22,7 @@ from eigengap.fitting.gaussian.start import Starts, spectral_start
 from eigengap.linalg import Array
 from eigengap.models.gaussian.heteroscedastic import NoisyRows, prepare_noisy_rows
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.observed_rows import SeenRows, prepare_rows
+from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.sources.base import Block, Source
@@ -47,14 +47,14 @@ class Frame:
     shift: Array  # (d,)
     unit: Array  # (d,)
     variance: Array  # (d,) of r
-    share_seen: Array  # (d,)
+    share_observed: Array  # (d,)
     sum_w: float
 
 
 class Stepped(NamedTuple):
     """What one pass over the rows finds."""
 
-    following: Parameters  # after an EM step
+    updated: Parameters  # after an EM step
     log_likelihood: float  # of the current parameters
     gradient: Callable[[], Parameters]  # of it and of the prior, by each of them
 
@@ -87,19 +87,19 @@ class GaussianNoise:
     def columns(self, source: Source, moments: ColumnMoments) -> tuple[Array, Array]:
         return moments.mean, moments.variance
 
-    def prepare(self, block: Block, frame: Frame) -> SeenRows:
+    def prepare(self, block: Block, frame: Frame) -> ObservedRows:
         return prepare_rows(_dense(block), block.weight, frame.shift, frame.unit, frame.q)
 
     def start(self, source: Source, rows: Source, frame: Frame, constraints: Constraints) -> Starts:
         return spectral_start(
-            rows, frame.q, frame.variance, frame.share_seen, frame.sum_w, constraints
+            rows, frame.q, frame.variance, frame.share_observed, frame.sum_w, constraints
         )
 
     def step(
         self, rows: Source, current: Parameters, constraints: Constraints, passes: int
     ) -> Stepped:
         coefficients = Coefficients.of(current.W, current.delta, current.psi)
-        of: Callable[[SeenRows], Expected] = partial(
+        of: Callable[[ObservedRows], Expected] = partial(
             Expected.of, coefficients=coefficients, passes=passes
         )
         expected = rows.reduce(of)
@@ -125,10 +125,15 @@ class StudentNoise(GaussianNoise):
         sums = unit_rows.reduce(_SphereSums.of)
         free = replace(constraints, fixed_noise=None)
         shapes = spectral_start(
-            unit_rows, frame.q, sums.squares / sums.seen, sums.seen / sums.sum_w, sums.sum_w, free
+            unit_rows,
+            frame.q,
+            sums.squares / sums.observed,
+            sums.observed / sums.sum_w,
+            sums.sum_w,
+            free,
         )
         # Lengths are gone; the typical one is that of the columns as they are typically.
-        size = float(np.sum(frame.variance) / np.sum(sums.squares / sums.seen))
+        size = float(np.sum(frame.variance) / np.sum(sums.squares / sums.observed))
 
         def sized(shape: Parameters) -> Parameters:
             psi = np.maximum(shape.psi * size, constraints.floor)
@@ -142,7 +147,7 @@ class StudentNoise(GaussianNoise):
         self, rows: Source, current: Parameters, constraints: Constraints, passes: int
     ) -> Stepped:
         coefficients = Coefficients.of(current.W, current.delta, current.psi)
-        of: Callable[[SeenRows], StudentExpected] = partial(
+        of: Callable[[ObservedRows], StudentExpected] = partial(
             StudentExpected.of, coefficients=coefficients, nu=current.nu, passes=passes
         )
         statistic = rows.reduce(of)
@@ -200,18 +205,18 @@ class KnownNoise(GaussianNoise):
 class _SphereSums:
     """Weighted sums of rows of unit length."""
 
-    seen: Array  # (d,) of the weights of seen cells
+    observed: Array  # (d,) of the weights of seen cells
     squares: Array  # (d,) of r^2
     sum_w: float
 
     @classmethod
-    def of(cls, rows: SeenRows) -> _SphereSums:
+    def of(cls, rows: ObservedRows) -> _SphereSums:
         sum_w = float(len(rows.order) if rows.weight is None else np.sum(rows.weight))
-        return cls(rows.seen, rows.squares, sum_w)
+        return cls(rows.observed, rows.squares, sum_w)
 
     def merge(self, other: _SphereSums) -> _SphereSums:
         return _SphereSums(
-            self.seen + other.seen, self.squares + other.squares, self.sum_w + other.sum_w
+            self.observed + other.observed, self.squares + other.squares, self.sum_w + other.sum_w
         )
 
 
@@ -247,19 +252,19 @@ class _ShrunkSums:
         return np.maximum(self.squares - self.noise, 0.1 * self.squares) / self.share2
 
 
-def _on_sphere(block: Block, frame: Frame) -> SeenRows:
+def _on_sphere(block: Block, frame: Frame) -> ObservedRows:
     """Rows weighted by their seen cells over their squared length."""
     values = _dense(block)
     R = (values - frame.shift) / frame.unit
-    seen = np.count_nonzero(~np.isnan(values), axis=1)
+    observed = np.count_nonzero(~np.isnan(values), axis=1)
     length = np.nansum(R**2, axis=1)
-    near = 0.01 * float(np.mean(frame.variance)) * seen  # a row at the centre has no direction
+    near = 0.01 * float(np.mean(frame.variance)) * observed  # a row at the centre has no direction
     w = np.ones(len(values)) if block.weight is None else block.weight
-    w = np.where(seen > 0, w * seen / np.where(seen > 0, length + near, 1.0), 0.0)
+    w = np.where(observed > 0, w * observed / np.where(observed > 0, length + near, 1.0), 0.0)
     return prepare_rows(values, w, frame.shift, frame.unit, frame.q)
 
 
-def _shrunk(block: Block, frame: Frame) -> SeenRows:
+def _shrunk(block: Block, frame: Frame) -> ObservedRows:
     """Cells drawn towards the centre, so that those of which little is known weigh little."""
     drawn = frame.shift + (_dense(block) - frame.shift) * _signal_share(block, frame)
     return prepare_rows(drawn, block.weight, frame.shift, frame.unit, frame.q)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.linalg import Array
-from eigengap.models.gaussian.information import Evidence, Noise
+from eigengap.models.gaussian.information import Noise, ObservationPattern
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.expected.known_variances import KnownVariances
 
@@ -19,33 +19,40 @@ OPERATIONS = 5e7
 FEWEST, MOST = 32, 2000
 
 
-def evidence_of(source: Source, fit: GaussianFit, noise: Noise, fits_mean: bool) -> Evidence:
+def pattern_of(
+    source: Source, fit: GaussianFit, noise: Noise, fits_mean: bool
+) -> ObservationPattern:
     """The patterns of a sample of rows, the same ones at every call."""
     d, q = fit.model.W.shape
     known = source.reduce(KnownVariances.of).typical() if source.has_cell_sd else 0.0
-    if not source.has_gaps:
-        return Evidence(np.ones((1, d), dtype=bool), fit.seen_w, noise, fits_mean, known)
+    if not source.has_missing:
+        return ObservationPattern(
+            np.ones((1, d), dtype=bool), fit.observed_w, noise, fits_mean, known
+        )
     k = int(np.clip(OPERATIONS / (d * max(q, 1) ** 2), FEWEST, MOST))
-    if source.seen().rows <= k:
+    if source.observed().rows <= k:
         every = source.reduce(_Patterns.of)
-        return Evidence(every.seen, fit.seen_w, noise, fits_mean, known, every.weight)
+        return ObservationPattern(
+            every.observed, fit.observed_w, noise, fits_mean, known, every.weight
+        )
     rows = source.sample(k, np.random.default_rng(0))  # heavy rows more often
-    return Evidence(~np.isnan(rows), fit.seen_w, noise, fits_mean, known)
+    return ObservationPattern(~np.isnan(rows), fit.observed_w, noise, fits_mean, known)
 
 
 @dataclass(frozen=True, eq=False)
 class _Patterns:
     """Which cells of every row were seen, and how often the row counts."""
 
-    seen: NDArray[np.bool_]  # (n, d)
+    observed: NDArray[np.bool_]  # (n, d)
     weight: Array  # (n,)
 
     @classmethod
     def of(cls, block: Block) -> _Patterns:
-        seen = ~np.isnan(block.values)
-        return cls(seen, np.ones(len(seen)) if block.weight is None else block.weight)
+        observed = ~np.isnan(block.values)
+        return cls(observed, np.ones(len(observed)) if block.weight is None else block.weight)
 
     def merge(self, other: _Patterns) -> _Patterns:
         return _Patterns(
-            np.concatenate([self.seen, other.seen]), np.concatenate([self.weight, other.weight])
+            np.concatenate([self.observed, other.observed]),
+            np.concatenate([self.weight, other.weight]),
         )

@@ -34,7 +34,7 @@ _GRAM_BYTES = 1 << 23  # columns of a wide table that are centred at a time
 Rank = int | float | None
 
 
-class HasGaps(Exception):
+class HasMissing(Exception):
     """The table has unseen cells: it is a matter for the EM engine."""
 
 
@@ -82,8 +82,8 @@ def fit_pca(
     is what axes that are iterated may be off by (see `top_eigenpairs`).
     Raises `HasGaps` where a cell is unseen.
     """
-    if source.has_gaps:
-        raise HasGaps
+    if source.has_missing:
+        raise HasMissing
     n, d = source.n_rows, source.n_features
     wanted = int(q) if q is not None and q >= 1 else (0 if q == 0 else None)
     if wanted is not None and wanted > d:
@@ -109,7 +109,7 @@ def _by_covariance(source: Source, q: Rank, fit_mean: bool) -> PCAFit:
 
 
 def _of_moments(source: Source, moments: Moments, q: Rank, fit_mean: bool) -> PCAFit:
-    _refuse_not_finite(source, moments.n_gaps, moments.mean)
+    _refuse_not_finite(source, moments.n_missing, moments.mean)
     scatter = moments.scatter if fit_mean else moments.second_moment
     total = float(scatter.trace()) / moments.sum_w
     refuse_out_of_range(source, total, fit_mean)
@@ -147,13 +147,13 @@ def _by_gram(source: Source, q: Rank, fit_mean: bool) -> PCAFit:
     X = X if isinstance(X, np.ndarray) else X.tocsc()
     with np.errstate(over="ignore", invalid="ignore"):
         mean = _wide_shift(X, w, sum_w) if fit_mean else np.zeros(d)
-        _refuse_not_finite(source, _count_gaps(X, mean), mean)
+        _refuse_not_finite(source, _count_missing(X, mean), mean)
         shift = mean if _far_from_zero(X, mean) else None
         G, rest = _gram(X, w, shift, sum_w, fit_mean)
         if shift is None and mean @ mean > 1e2 * G.trace() / sum_w:  # the sample did not show it
             shift = mean
             G, rest = _gram(X, w, shift, sum_w, fit_mean)
-        _refuse_not_finite(source, _count_gaps(X, G), G)
+        _refuse_not_finite(source, _count_missing(X, G), G)
     total = float(G.trace()) / sum_w
     refuse_out_of_range(source, total, fit_mean)
     lam, V = np.linalg.eigh(G)
@@ -266,15 +266,15 @@ def _column_moments(source: Source) -> ColumnMoments:
     with np.errstate(over="ignore", invalid="ignore"):
         columns = source.reduce(ColumnMoments.of)
     most = int(columns.counts.max(initial=0))
-    gaps = int(np.sum(most - columns.counts)) or int(most == 0)
-    _refuse_not_finite(source, gaps, columns.mean)
+    missing = int(np.sum(most - columns.counts)) or int(most == 0)
+    _refuse_not_finite(source, missing, columns.mean)
     _refuse_not_finite(source, 0, columns.m2)
     return columns
 
 
-def _refuse_not_finite(source: Source, n_gaps: int, sums: Array) -> None:
-    if n_gaps:
-        raise HasGaps
+def _refuse_not_finite(source: Source, n_missing: int, sums: Array) -> None:
+    if n_missing:
+        raise HasMissing
     refuse_overflow(float(sums.sum()), source)
 
 
@@ -292,7 +292,7 @@ def _row_weights(source: Source) -> Array | None:
     return None if np.all(w == 1.0) else w
 
 
-def _count_gaps(X: Rows, sums: Array) -> int:
+def _count_missing(X: Rows, sums: Array) -> int:
     """Unseen cells, looked for only where a sum is not finite."""
     if isfinite(sums.sum()):
         return 0

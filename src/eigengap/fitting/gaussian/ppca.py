@@ -48,7 +48,7 @@ def fit_ppca(
     options: EMOptions = DEFAULT,
 ) -> GaussianFit:
     """Maximum likelihood of PPCA with q components; MAP where loading_precision is positive."""
-    closed = method == "closed_form" or (method == "auto" and not source.has_gaps)
+    closed = method == "closed_form" or (method == "auto" and not source.has_missing)
     if loading_precision > 0 or student is not None or source.has_cell_sd or not closed:
         return fit_by_em(
             source,
@@ -98,7 +98,7 @@ def closed_form(pca: PCAFit, q: int, noise_variance: float | None = None) -> Gau
         axes=pca.U[:, :q],
         spectrum=spectrum,
         log_likelihood=_log_likelihood(spectrum, q, sigma2),
-        seen_w=np.full(spectrum.d, spectrum.sum_w),
+        observed_w=np.full(spectrum.d, spectrum.sum_w),
         sum_w=spectrum.sum_w,
         converged=True,
         trace=Trace(),

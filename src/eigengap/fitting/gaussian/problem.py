@@ -93,7 +93,7 @@ class GaussianFit:
     axes: Array  # (d, q) orthonormal principal axes of the model
     spectrum: Spectrum
     log_likelihood: float  # of all rows, weighted
-    seen_w: Array  # (d,) weighted number of rows in which each feature was seen
+    observed_w: Array  # (d,) weighted number of rows in which each feature was seen
     sum_w: float
     converged: bool
     trace: Trace
@@ -191,13 +191,13 @@ class _Problem:
         shift = centre if asked.fit_mean else np.zeros(len(centre))
         variance = spread + (centre - shift) ** 2
         unit = column_units(variance, asked.noise)
-        sum_w = source.seen().sum_w
+        sum_w = source.observed().sum_w
         frame = Frame(
             q=q,
             shift=shift,
             unit=unit,
             variance=variance / unit**2,
-            share_seen=columns.sum_w / sum_w,
+            share_observed=columns.sum_w / sum_w,
             sum_w=sum_w,
         )
         known = None
@@ -220,7 +220,7 @@ class _Problem:
 
     @property
     def cells(self) -> float:
-        return float(np.sum(self.frame.share_seen) * self.frame.sum_w)
+        return float(np.sum(self.frame.share_observed) * self.frame.sum_w)
 
     def run(self, options: EMOptions) -> EMResult:
         """EM from the spectral start, from the best of several, or from a given point."""
@@ -254,7 +254,7 @@ class _Problem:
         Loadings are drawn for the columns in the order of their covariances, so that a table with
         its columns in another order starts from the same points.
         """
-        observed = int(np.sum(self.source.seen().per_column))  # whatever the rows weigh
+        observed = int(np.sum(self.source.observed().per_column))  # whatever the rows weigh
         is_cheap = self.constraints.noise == "diagonal" and observed <= CHEAP_CELLS
         few = max(CHEAP_STARTS if is_cheap else 1, 1 + given.n_random)
         few = few if self._is_worth_comparing(options) else 1
@@ -342,14 +342,14 @@ class _Problem:
         turn = np.linalg.eigh(strength)[1][:, ::-1]
         current = replace(current, W=current.W @ turn)
         step = self.kind.step(self.rows, current, self.constraints, min(passes, 50))
-        following = replace(step.following, W=step.following.W @ turn.T)
+        updated = replace(step.updated, W=step.updated.W @ turn.T)
 
         def slope() -> Slope:
             by = step.gradient()
             return self._slope(current, replace(by, W=by.W @ turn.T))
 
         value = step.log_likelihood + log_prior(current, self.constraints)
-        return Mapped(self.pack(following), value, slope)
+        return Mapped(self.pack(updated), value, slope)
 
     def _slope(self, at: Parameters, by: Parameters) -> Slope:
         """The derivatives by the entries of theta, and their scale, from those by parameters."""
@@ -357,7 +357,7 @@ class _Problem:
         noise = at.psi if self.known is None else at.psi + self.known.typical()
         gradient, scale = np.zeros(layout.size), np.ones(layout.size)
         gradient[layout.W] = (by.W * size[:, None]).ravel()
-        share = frame.share_seen * frame.sum_w / self.cells  # of the cells, in each column
+        share = frame.share_observed * frame.sum_w / self.cells  # of the cells, in each column
         sd = loading_scale(at.W, noise, share) / size
         scale[layout.W] = np.repeat(sd, self.q)
         scale[layout.delta] = sd
@@ -435,7 +435,7 @@ class _Problem:
         at_floor = np.flatnonzero((parameters.psi <= floor * (1 + 1e-3)) & usual)
         model = LinearGaussian(W=parameters.W, mu=parameters.delta, psi=parameters.psi)
         # A density in units of `unit` is one in the data's units times the Jacobian, cell by cell.
-        jacobian = float(np.sum(np.log(frame.unit) * frame.share_seen) * frame.sum_w)
+        jacobian = float(np.sum(np.log(frame.unit) * frame.share_observed) * frame.sum_w)
         if self.constraints.fixed_noise is not None:  # below the floor too: W is the limit's
             given = np.full(len(frame.unit), self.constraints.fixed_noise)
             model, at_floor = replace(model, psi=given), at_floor[:0]
@@ -450,7 +450,7 @@ class _Problem:
             axes=model.principal_axes()[0],
             spectrum=spectrum_of(model, frame.sum_w),
             log_likelihood=log_likelihood,
-            seen_w=frame.share_seen * frame.sum_w,
+            observed_w=frame.share_observed * frame.sum_w,
             sum_w=frame.sum_w,
             converged=run.converged,
             trace=Trace(run.trace.objective - jacobian, run.trace.change, run.trace.seconds),
@@ -547,7 +547,7 @@ def _constant(
     student: StudentRows | None,
 ) -> GaussianFit:
     """All rows are equal in what was observed: no loadings, and no noise but what is given."""
-    d, sum_w = len(columns.mean), source.seen().sum_w
+    d, sum_w = len(columns.mean), source.observed().sum_w
     model = LinearGaussian(W=np.zeros((d, q)), mu=columns.mean, psi=np.full(d, noise_variance))
     nu = LARGEST_NU if student is None or student.nu is None else student.nu
     of_kind = kind.model(model, nu)
@@ -556,7 +556,7 @@ def _constant(
         axes=np.eye(d, q),
         spectrum=spectrum_of(replace(model, psi=np.zeros(d)), sum_w),
         log_likelihood=source.reduce(partial(LogLikelihood.of, model=of_kind)).value,
-        seen_w=columns.sum_w,
+        observed_w=columns.sum_w,
         sum_w=sum_w,
         converged=True,
         trace=Trace(),

@@ -55,15 +55,15 @@ def _medians(X: Array, w: Array | None) -> Array:
     """(d,) of the seen cells of each column, rows counted w times; 0 where there are none."""
     if not len(X):
         return np.zeros(X.shape[1])
-    seen = ~np.isnan(X)
+    observed = ~np.isnan(X)
     at = np.arange(X.shape[1])
     if w is None:
-        ordered, count = np.sort(X, axis=0), np.count_nonzero(seen, axis=0)  # NaN last
+        ordered, count = np.sort(X, axis=0), np.count_nonzero(observed, axis=0)  # NaN last
         low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, len(X) - 1)
     else:
         order = np.argsort(X, axis=0)
         ordered = np.take_along_axis(X, order, axis=0)
-        below = np.cumsum(np.take_along_axis(seen * w[:, None], order, axis=0), axis=0)
+        below = np.cumsum(np.take_along_axis(observed * w[:, None], order, axis=0), axis=0)
         half = below[-1] / 2
         low, high = np.argmax(below >= half, axis=0), np.argmax(below > half, axis=0)
-    return np.where(seen.any(axis=0), (ordered[low, at] + ordered[high, at]) / 2, 0.0)
+    return np.where(observed.any(axis=0), (ordered[low, at] + ordered[high, at]) / 2, 0.0)

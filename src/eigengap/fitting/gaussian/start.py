@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.gaussian.factor_covariance import FactorSolution, factor_optima, fit_factors
 from eigengap.linalg import Array, procrustes, sign_rule
-from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.maximise import Constraints, Parameters
 from eigengap.statistics.observed_together import Linked, PairCounts, linked
@@ -54,7 +54,7 @@ def spectral_start(
     rows: Source,  # of SeenRows, in the fit's units
     q: int,
     variance: Array,  # (d,) of each column, over its seen cells
-    share_seen: Array,  # (d,) share of the rows in which each column was seen
+    share_observed: Array,  # (d,) share of the rows in which each column was seen
     sum_w: float,
     constraints: Constraints,
     *,
@@ -71,17 +71,19 @@ def spectral_start(
     """
     d = len(variance)
     if d > DIRECT:
-        parts = _subspaces(rows, q, variance, share_seen, sum_w)
-        return Starts(_from_eigenpairs(parts, q, variance, share_seen, constraints))
+        parts = _subspaces(rows, q, variance, share_observed, sum_w)
+        return Starts(_from_eigenpairs(parts, q, variance, share_observed, constraints))
     sums = rows.reduce(_Sums.of)
-    C = _covariance(sums.scatter.value, variance, share_seen, sum_w)
+    C = _covariance(sums.scatter.value, variance, share_observed, sum_w)
     pairs = _Pairs.of(sums.pairs.value, sum_w)
     n_random = FURTHER if pairs.is_unsure else 0
     if constraints.noise == "diagonal" and 0 < q < d and np.all(variance > 0):
-        solutions = _from_factors(C, q, pairs.groups, variance, share_seen, constraints, thorough)
+        solutions = _from_factors(
+            C, q, pairs.groups, variance, share_observed, constraints, thorough
+        )
     else:
         parts = [_eigenpairs(C, group, q) for group in pairs.groups]
-        solutions = [_from_eigenpairs(parts, q, variance, share_seen, constraints)]
+        solutions = [_from_eigenpairs(parts, q, variance, share_observed, constraints)]
     first, *others = (_aligned(each, C, pairs.groups) for each in solutions)
     return Starts(first, tuple(others), n_random, np.einsum("ij,ij->i", C, C))
 
@@ -92,7 +94,7 @@ class _Sums:
     pairs: PairCounts
 
     @classmethod
-    def of(cls, rows: SeenRows) -> _Sums:
+    def of(cls, rows: ObservedRows) -> _Sums:
         return cls(ZeroFilledProduct.scatter(rows), PairCounts.of(rows))
 
     def merge(self, other: _Sums) -> _Sums:
@@ -128,7 +130,7 @@ def _eigenpairs(C: Array, group: Group, q: int) -> Part:
 
 
 def _from_eigenpairs(
-    parts: Sequence[Part], q: int, variance: Array, share_seen: Array, constraints: Constraints
+    parts: Sequence[Part], q: int, variance: Array, share_observed: Array, constraints: Constraints
 ) -> Parameters:
     """T&B 1999, Eqs. 7 and 8, kept away from W = 0 along any axis: a saddle.
 
@@ -139,7 +141,7 @@ def _from_eigenpairs(
     lam = np.concatenate([lam for _, lam, _ in parts])
     left = (float(np.sum(variance)) - float(np.sum(lam))) / max(d - len(lam), 1)
     weakest = min((float(lam[-1]) for _, lam, _ in parts if len(lam)), default=0.0)
-    unsure = 0.1 * (1.0 - float(np.mean(share_seen))) * float(np.median(variance))
+    unsure = 0.1 * (1.0 - float(np.mean(share_observed))) * float(np.median(variance))
     sigma2 = max(left, 1e-3 * weakest, unsure, float(np.max(constraints.floor)))
     W = np.zeros((d, q))
     for group, lam, U in parts:
@@ -157,7 +159,7 @@ def _from_factors(
     q: int,
     groups: Sequence[Group],
     variance: Array,
-    share_seen: Array,
+    share_observed: Array,
     constraints: Constraints,
     thorough: bool,
 ) -> list[Parameters]:
@@ -167,7 +169,7 @@ def _from_factors(
     covariance has several optima, the likelihood of the observed values may prefer another than
     the covariance does: the more, the more is missing. One group's optima are all returned.
     """
-    least = float(np.clip(0.3 * (1.0 - np.mean(share_seen)), 1e-4, 0.1))
+    least = float(np.clip(0.3 * (1.0 - np.mean(share_observed)), 1e-4, 0.1))
     W, psi = np.zeros((len(C), q)), variance.copy()
     others: list[FactorSolution] = []
     for group in groups:
@@ -179,7 +181,7 @@ def _from_factors(
         else:
             best, more = fit_factors(definite, size, tol=1e-3, max_iter=50, thorough=False), []
         W[group, :size], psi[group] = best.W, best.psi
-        near = best.log_likelihood_per_row - UNSURE * (1.0 - float(np.min(share_seen)))
+        near = best.log_likelihood_per_row - UNSURE * (1.0 - float(np.min(share_observed)))
         if len(groups) == 1:
             others = [each for each in more if each.log_likelihood_per_row >= near][:MOST_OTHERS]
     solutions = [(W, psi), *((each.W, each.psi) for each in others)]
@@ -228,9 +230,9 @@ def random_start(
     return Parameters(W=W, delta=np.zeros(d), psi=np.maximum(psi, constraints.floor))
 
 
-def _covariance(scatter: Array, variance: Array, share_seen: Array, sum_w: float) -> Array:
+def _covariance(scatter: Array, variance: Array, share_observed: Array, sum_w: float) -> Array:
     """The mask-corrected covariance (d, d); missing values can make it indefinite."""
-    C = scatter.astype(np.float64) / sum_w / np.outer(share_seen, share_seen)
+    C = scatter.astype(np.float64) / sum_w / np.outer(share_observed, share_observed)
     C[np.diag_indices_from(C)] = variance
     return C
 
@@ -239,7 +241,7 @@ def _subspaces(
     rows: Source,
     q: int,
     variance: Array,
-    share_seen: Array,
+    share_observed: Array,
     sum_w: float,
 ) -> list[Part]:
     """Randomised subspace iteration (Halko, Martinsson and Tropp 2011): a start needs no more.
@@ -252,12 +254,12 @@ def _subspaces(
     rng = np.random.default_rng(0)
     groups = _groups(rows.reduce(Linked.of).labels)
     # diag(scatter) / p^2 overstates the variance by 1 / p: take the excess off the diagonal.
-    excess = variance / share_seen - variance
+    excess = variance / share_observed - variance
     V = image = rng.standard_normal((d, min(q + OVERSAMPLING, d)))
     for _ in range(PASSES):
         V = _orthonormal(image, groups)
-        of = partial(ZeroFilledProduct.of, V=V / share_seen[:, None])
-        image = rows.reduce(of).value / share_seen[:, None] / sum_w - excess[:, None] * V
+        of = partial(ZeroFilledProduct.of, V=V / share_observed[:, None])
+        image = rows.reduce(of).value / share_observed[:, None] / sum_w - excess[:, None] * V
     parts = []
     for group in groups:
         size = min(len(group), V.shape[1])

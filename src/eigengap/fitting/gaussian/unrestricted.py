@@ -28,7 +28,7 @@ from eigengap.fitting.gaussian.problem import DEFAULT, EMOptions
 from eigengap.fitting.optimise.em import Mapped, em
 from eigengap.linalg import Array, packed_indices, unpack
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.observed_rows import SeenRows, prepare_rows
+from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.runtime.memory import require_memory
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.moments import ColumnMoments
@@ -95,7 +95,7 @@ class ScoreSums:
     log_likelihood: float
 
     @classmethod
-    def of(cls, rows: SeenRows, delta: Array, C: Array) -> ScoreSums:
+    def of(cls, rows: ObservedRows, delta: Array, C: Array) -> ScoreSums:
         d = rows.d
         i, j = packed_indices(d)
         packed = C[i, j]
@@ -136,11 +136,11 @@ class ScoreSums:
         )
 
 
-def _mask(rows: SeenRows, patterns: slice) -> Array:
+def _mask(rows: ObservedRows, patterns: slice) -> Array:
     """1 where seen, (u, d)."""
     M = rows.M[patterns] if isinstance(rows.M, np.ndarray) else rows.M[patterns].toarray()
     full = np.ones((len(M), rows.d))
-    full[:, rows.gappy] = M
+    full[:, rows.incomplete] = M
     return full
 
 
@@ -153,7 +153,7 @@ class _Problem:
     shift: Array  # (d,) of all columns
     unit: Array  # (d,)
     sum_w: float
-    seen_w: Array  # (p,)
+    observed_w: Array  # (p,)
 
     @classmethod
     def of(cls, source: Source, columns: ColumnMoments, at: NDArray[np.intp]) -> _Problem:
@@ -169,8 +169,8 @@ class _Problem:
             at=at,
             shift=columns.mean,
             unit=unit,
-            sum_w=source.seen().sum_w,
-            seen_w=columns.sum_w[at],
+            sum_w=source.observed().sum_w,
+            observed_w=columns.sum_w[at],
         )
 
     @property
@@ -184,13 +184,13 @@ class _Problem:
     def apply(self, theta: Array) -> Mapped:
         """The EM map: one pass over the rows."""
         delta, C = self.unpack(theta)
-        of: Callable[[SeenRows], ScoreSums] = partial(ScoreSums.of, delta=delta, C=C)
+        of: Callable[[ObservedRows], ScoreSums] = partial(ScoreSums.of, delta=delta, C=C)
         sums = self.rows.reduce(of)
         step = C @ sums.y / self.sum_w
         score = (sums.yy - unpack(sums.K, self.d)) / self.sum_w
-        following = _bounded(C + C @ score @ C - step[:, None] * step)
-        moved = _relative(C, following - C, step)
-        return Mapped(self.pack(delta + step, following), sums.log_likelihood, moved=moved)
+        updated = _bounded(C + C @ score @ C - step[:, None] * step)
+        moved = _relative(C, updated - C, step)
+        return Mapped(self.pack(delta + step, updated), sums.log_likelihood, moved=moved)
 
     def pack(self, delta: Array, C: Array) -> Array:
         """mu and the Cholesky factor of C, its diagonal by logarithms: any vector is a Gaussian."""
@@ -226,7 +226,7 @@ class _Problem:
         constant = np.setdiff1d(np.arange(d), self.at)
         U[constant, np.arange(self.d, d)] = 1.0
         # The density in standardised units, times the Jacobian, cell by cell.
-        jacobian = float(self.seen_w @ np.log(self.unit[self.at]))
+        jacobian = float(self.observed_w @ np.log(self.unit[self.at]))
         return UnrestrictedFit(
             mu=mu,
             unit=unit,
@@ -247,7 +247,7 @@ class _Problem:
         )
 
 
-def _prepared(block: Block, at: NDArray[np.intp], shift: Array, unit: Array) -> SeenRows:
+def _prepared(block: Block, at: NDArray[np.intp], shift: Array, unit: Array) -> ObservedRows:
     values = np.asarray(block.values, dtype=np.float64)[:, at]
     return prepare_rows(values, block.weight, shift, unit, len(at))
 

@@ -192,7 +192,7 @@ def _axes(
     options: EMOptions,
 ) -> _Axes:
     number = q if isinstance(q, int) and method in ROTATED else None
-    if not source.has_gaps:
+    if not source.has_missing:
         return _of_complete(source, number, rank_tol, stored)
     if number is not None:
         return _of_ppca(source, number, options)
@@ -258,7 +258,7 @@ def _of_gaussian(
         U=U * sign_rule(U),
         spectrum=spectrum,
         model=fit.model(),
-        rank=min(rank, fit.rank, max(source.seen().rows - 1, 1)),
+        rank=min(rank, fit.rank, max(source.observed().rows - 1, 1)),
         n_iter=fit.n_iter,
         converged=fit.converged,
     )
@@ -311,7 +311,7 @@ def _dependent(axes: _Axes) -> tuple[int, ...]:
 
 
 def _named(axes: _Axes, source: Source) -> str:
-    return describe_dependent(_dependent(axes), source.names, source.seen().rows)
+    return describe_dependent(_dependent(axes), source.names, source.observed().rows)
 
 
 def describe_dependent(

@@ -16,7 +16,7 @@ from eigengap.linalg import Array
 
 
 @dataclass(frozen=True, eq=False)
-class SeenColumns:
+class ObservedColumns:
     """A standardised table (n, d) whose unseen cells are 0.
 
     Attributes
@@ -47,7 +47,7 @@ class SeenColumns:
         return float(self.counts @ np.sum(self.groups, axis=1))
 
     @property
-    def seen(self) -> NDArray[np.bool_]:
+    def observed(self) -> NDArray[np.bool_]:
         """(n, d) whether a cell was seen."""
         return self.groups[self.of_column].T > 0.0
 
@@ -56,22 +56,22 @@ class SeenColumns:
         return bool(self.groups.all())
 
 
-def seen_columns(table: Array) -> SeenColumns:
+def observed_columns(table: Array) -> ObservedColumns:
     """Group the columns of a table (n, d) in which NaN marks a gap."""
     n, d = table.shape
-    seen = ~np.isnan(table)
-    patterns, of_column = np.unique(seen.T, axis=0, return_inverse=True)
+    observed = ~np.isnan(table)
+    patterns, of_column = np.unique(observed.T, axis=0, return_inverse=True)
     of_column = of_column.reshape(-1)
     counts = np.bincount(of_column)
-    values = np.where(seen, table, 0.0)
-    rooted = seen.all() and d > n
+    values = np.where(observed, table, 0.0)
+    rooted = observed.all() and d > n
     Y = _root(values) if rooted else values
     width = Y.shape[1] if rooted else int(counts.max())
     members = np.full((len(patterns), width), Y.shape[1])
     for p in range(len(patterns)):
         own = np.arange(Y.shape[1]) if rooted else np.flatnonzero(of_column == p)
         members[p, : len(own)] = own
-    return SeenColumns(
+    return ObservedColumns(
         np.column_stack([Y, np.zeros(n)]),
         patterns.astype(np.float64),
         members,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eigengap.fitting.gp.column_patterns import SeenColumns
+from eigengap.fitting.gp.column_patterns import ObservedColumns
 from eigengap.fitting.gp.latent_fit import FLOOR, LatentFit
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array, sign_rule
@@ -21,7 +21,7 @@ from eigengap.models.gp.gaussian_process import GaussianProcesses
 from eigengap.models.gp.kernels import Linear
 
 
-def fit_linear(columns: SeenColumns, q: int) -> LatentFit:
+def fit_linear(columns: ObservedColumns, q: int) -> LatentFit:
     """Of a complete, standardised table; dimensions beyond its rank are 0 and have no slope."""
     Y = columns.table
     n, d = Y.shape

@@ -135,10 +135,12 @@ class SharedPoints:
 
 def cost(Y: Array, Z: Array, mean: Array, variance: Array) -> Array:
     """-ln p(x | z) - ln p(z) of rows Y (..., d), but for the constant of the prior."""
-    seen = ~np.isnan(Y)
-    off = np.where(seen, Y, 0.0) - mean
+    observed = ~np.isnan(Y)
+    off = np.where(observed, Y, 0.0) - mean
     terms = np.log(2.0 * np.pi * variance) + off * off / variance
-    return np.asarray(0.5 * np.sum(np.where(seen, terms, 0.0), axis=-1) + 0.5 * np.sum(Z * Z, -1))
+    return np.asarray(
+        0.5 * np.sum(np.where(observed, terms, 0.0), axis=-1) + 0.5 * np.sum(Z * Z, -1)
+    )
 
 
 def _taken_out(kB: Array, B: Array, own: Own) -> tuple[NDArray[np.intp], Array, Array]:
@@ -163,7 +165,7 @@ class Look:
         dk = model.kernel.slopes(Z, model.support)  # (n, M, q)
         prior = model.kernel.diagonal(Z)
         prior_slope = _slope_of_diagonal(model, Z)
-        seen = ~np.isnan(Y)
+        observed = ~np.isnan(Y)
         mean = k @ model.weights
         slopes = np.einsum("nmk,mj->njk", dk, model.weights, optimize=True)
         n, q = Z.shape
@@ -183,9 +185,9 @@ class Look:
                 dv[rows] += (2.0 * c / b)[:, None] * dc
                 m[rows] -= c[:, None] * w
                 J[rows] -= w[:, :, None] * dc[:, None, :]
-            count = np.sum(seen[:, columns], axis=1)
-            e = np.where(seen[:, columns], np.nan_to_num(Y[:, columns]) - m, 0.0)
-            J = J * seen[:, columns, None]
+            count = np.sum(observed[:, columns], axis=1)
+            e = np.where(observed[:, columns], np.nan_to_num(Y[:, columns]) - m, 0.0)
+            J = J * observed[:, columns, None]
             squares = np.sum(e * e, axis=1)
             value += 0.5 * (count * np.log(2.0 * np.pi * v) + squares / v)
             slope -= np.einsum("nj,njk->nk", e, J) / v[:, None]
@@ -251,8 +253,8 @@ def likely_starts(model: GaussianProcesses, Y: Array, Z: Array, k: int) -> Array
     the most probable of those further than APART from it; and so on. Y (n, d) is standardised.
     """
     Z = _some(Z)
-    seen = ~np.isnan(Y)
-    x, m = np.where(seen, Y, 0.0), seen.astype(np.float64)
+    observed = ~np.isnan(Y)
+    x, m = np.where(observed, Y, 0.0), observed.astype(np.float64)
     mean, variance = predictions(model, Z, none_of(len(Z)))
     of_mask = (np.log(variance) + mean**2 / variance).T
     prior = np.sum(Z * Z, axis=1)

@@ -38,15 +38,15 @@ def standardise(values: Array, by_column: bool) -> Standard:
     A column of one value does not tell its unit, and has the median of the others'.
     """
     given = np.array(values, dtype=np.float64)
-    seen = ~np.isnan(given)
-    count = np.sum(seen, axis=0)
-    first = given[np.argmax(seen, axis=0), np.arange(given.shape[1])]
+    observed = ~np.isnan(given)
+    count = np.sum(observed, axis=0)
+    first = given[np.argmax(observed, axis=0), np.arange(given.shape[1])]
     with np.errstate(over="ignore", invalid="ignore"):
         # About a value of the column first: an offset would take the digits of the mean.
-        mean = first + np.sum(np.where(seen, given - first, 0.0), axis=0) / count
-        off = np.where(seen, given - mean, 0.0)
+        mean = first + np.sum(np.where(observed, given - first, 0.0), axis=0) / count
+        off = np.where(observed, given - mean, 0.0)
         off -= np.sum(off, axis=0) / count
-        variance = np.sum(np.where(seen, off * off, 0.0), axis=0) / count
+        variance = np.sum(np.where(observed, off * off, 0.0), axis=0) / count
         # What a column of equal values leaves is rounding.
         variance = np.where(np.sqrt(variance) <= 1e-15 * np.abs(mean), 0.0, variance)
         total = float(np.sum(variance))

@@ -139,10 +139,10 @@ def nan_euclidean(X: Array, Y: Array) -> Array:
     total, both = np.zeros((len(X), len(Y))), np.zeros((len(X), len(Y)))
     for j in range(d):
         apart = X[:, j, None] - Y[None, :, j]
-        seen = ~np.isnan(apart)
-        both += seen
+        observed = ~np.isnan(apart)
+        both += observed
         np.multiply(apart, apart, out=apart)
-        np.add(total, apart, out=total, where=seen)
+        np.add(total, apart, out=total, where=observed)
     return np.sqrt(total * np.divide(d, both, out=np.full_like(both, np.nan), where=both > 0))
 
 

@@ -35,7 +35,7 @@ class Exhaustive:
         return cls(rows, cdist)
 
     @classmethod
-    def of_gappy(cls, rows: Array) -> Exhaustive:
+    def of_incomplete(cls, rows: Array) -> Exhaustive:
         """Over the cells that both rows have; NaN where there are none."""
         return cls(rows, nan_euclidean)
 

@@ -124,7 +124,7 @@ def _dimensions(spectrum: SignedSpectrum, q: Dimensions) -> int:
 
 def fit_rows(source: Source, q: Dimensions) -> tuple[ScalingFit, LinearGaussian]:
     """Scaling of the Euclidean distances between complete rows, and the PPCA density of them."""
-    n, d = source.seen().rows, source.n_features
+    n, d = source.observed().rows, source.n_features
     asked = min(q, n, d) if isinstance(q, int) else q
     pca = fit_exact_spectrum(source, asked)
     kept = pca.U.shape[1] if q is not None else max(pca.rank(source.dtype), 1)

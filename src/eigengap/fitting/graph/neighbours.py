@@ -155,7 +155,7 @@ class Neighbours:
         if search.has_tree(rows):
             return cls(search, rows, cKDTree(rows))
         if search.metric == "nan_euclidean":
-            return cls(search, rows, Exhaustive.of_gappy(rows))
+            return cls(search, rows, Exhaustive.of_incomplete(rows))
         # |x|^2 + |y|^2 - 2 x'y, and float32, lose the digits of an offset. Medians: a single row
         # far away must not take those of all others.
         dense = isinstance(rows, np.ndarray)

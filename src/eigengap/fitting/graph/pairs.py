@@ -43,7 +43,7 @@ PLAIN = Labels()
 
 def distance_matrix(X: NDArray[Any], labels: Labels = PLAIN) -> Array:
     """The distances X (n, n) as a symmetric float64 matrix of its own, zero on the diagonal."""
-    refuse_gaps(X, labels, "distance")
+    refuse_missing(X, labels, "distance")
     _require_square(X, "distances between")
     largest = float(np.max(np.abs(X)))
     refuse_range(largest)
@@ -66,7 +66,7 @@ def distance_matrix(X: NDArray[Any], labels: Labels = PLAIN) -> Array:
 
 def gram_matrix(X: NDArray[Any], labels: Labels = PLAIN) -> Array:
     """The inner products X (n, n) as a symmetric float64 matrix of its own."""
-    refuse_gaps(X, labels, "inner product")
+    refuse_missing(X, labels, "inner product")
     _require_square(X, "inner products of")
     largest = float(np.max(np.abs(X)))
     if largest > LARGEST**2 or 0.0 < largest < SMALLEST**2:
@@ -148,7 +148,7 @@ def _refuse_negative(X: NDArray[Any], labels: Labels, slack: float) -> None:
     )
 
 
-def refuse_gaps(X: NDArray[Any], labels: Labels, what: str) -> None:
+def refuse_missing(X: NDArray[Any], labels: Labels, what: str) -> None:
     """Refuse a pair of which nothing is known."""
     bad = np.isnan(X)
     if not bad.any():

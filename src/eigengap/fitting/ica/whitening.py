@@ -123,7 +123,7 @@ def white_scores(source: Source, whitening: Whitening) -> tuple[Source, Whitenin
     n = source.n_rows
     drawn = n is not None and (n > ROWS or len(sample_sizes(n, whitening.q)) > 0)
     scores = source.prepared(partial(_scored, whitening=whitening, drawn=drawn))
-    exact = not source.has_gaps and source.dtype == np.float64
+    exact = not source.has_missing and source.dtype == np.float64
     if exact or whitening.noise is not None or whitening.density is None:
         return scores, whitening
     lam, V = np.linalg.eigh(scores.reduce(SecondMoment.of).mean)
@@ -166,10 +166,10 @@ def open_variance(model: LinearGaussian, A: Array, X: NDArray[Any]) -> Array:
     for at, _, S in model.latents(X):
         for start in range(0, len(at), step):
             some = slice(start, start + step)
-            gaps = np.isnan(X[at[some]]).astype(np.float64)
-            B = (gaps @ products).reshape(len(gaps), len(A), q)
+            missing = np.isnan(X[at[some]]).astype(np.float64)
+            B = (missing @ products).reshape(len(missing), len(A), q)
             cov = unpack((S if S.shape[1] == 1 else S[:, some]).T, q)
-            result[at[some]] = np.sum(B * (B @ cov), axis=(1, 2)) + gaps @ own
+            result[at[some]] = np.sum(B * (B @ cov), axis=(1, 2)) + missing @ own
     return result
 
 

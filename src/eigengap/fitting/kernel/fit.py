@@ -220,15 +220,15 @@ def neighbours(fit: KernelFit) -> float | None:
     return max(float(at.centre @ at.means) * at.m / kernel.b - 1.0, 0.0)
 
 
-def require_no_gaps(K: Rows) -> None:
+def require_no_missing(K: Rows) -> None:
     """Refuse kernel values that are missing, by cell."""
-    gaps = np.argwhere(np.isnan(K)) if isinstance(K, np.ndarray) else np.empty((0, 2))
-    if len(gaps):
-        i, j = (int(at) for at in gaps[0])
+    missing = np.argwhere(np.isnan(K)) if isinstance(K, np.ndarray) else np.empty((0, 2))
+    if len(missing):
+        i, j = (int(at) for at in missing[0])
         raise ValueError(
             f"Input X contains NaN: the kernel of rows {i} and {j} is missing (row {i}, column {j})"
-            f"{f' and {len(gaps) - 1} more' if len(gaps) > 1 else ''}. A kernel matrix has no "
-            "gaps; compute it from filled rows"
+            f"{f' and {len(missing) - 1} more' if len(missing) > 1 else ''}. A kernel matrix has "
+            "no gaps; compute it from filled rows"
         )
 
 
@@ -238,7 +238,7 @@ def require_kernel_matrix(K: Rows, centred: bool = True) -> None:
     A number for each row and one for each column may be added where the matrix is centred, which
     takes them away: K_ij - K_ji = u_i - u_j is no asymmetry then.
     """
-    require_no_gaps(K)
+    require_no_missing(K)
     n = K.shape[0]
     if K.shape[1] != n:
         raise ValueError(

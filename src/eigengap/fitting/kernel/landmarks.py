@@ -162,7 +162,7 @@ def choose_landmarks(
 
     `filled` completes rows with gaps, so that landmarks have none.
     """
-    n = source.seen().rows
+    n = source.observed().rows
     fits = max(SAMPLE_BYTES // (8 * source.n_features), 2 * m)
     rows = m if how == "uniform" else min(max(SAMPLE_ROWS, ROWS_PER_LANDMARK * m), fits)
     sample = source.sample(min(n, rows), rng)

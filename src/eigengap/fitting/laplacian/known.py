@@ -65,19 +65,19 @@ def found_among(new: NDArray[np.uint8], fitted: NDArray[np.uint8]) -> NDArray[np
     return np.array([first.get(mark.tobytes(), -1) for mark in new], dtype=np.int64)
 
 
-def as_filled_before(rows: Array, gaps: NDArray[np.bool_], fitted: Array) -> Array:
+def as_filled_before(rows: Array, missing: NDArray[np.bool_], fitted: Array) -> Array:
     """Filled rows (c, d), those that are fitted ones but for rounding of what was filled as these.
 
     gaps (c, d) tells which cells were filled. Cells that were seen have to be equal.
     """
     rows = rows.copy()
     spread = FILLED * np.ptp(fitted, axis=0)
-    filled = np.flatnonzero(gaps.any(axis=1))
+    filled = np.flatnonzero(missing.any(axis=1))
     step = max(1, PIECE // max(len(fitted), 1))
     for start in range(0, len(filled), step):
         some = filled[start : start + step]
         near = fitted[np.argmin(cdist(rows[some], fitted, "sqeuclidean"), axis=1)]
-        apart = np.abs(rows[some] - near) <= np.where(gaps[some], spread, 0.0)
+        apart = np.abs(rows[some] - near) <= np.where(missing[some], spread, 0.0)
         same = apart.all(axis=1)
         rows[some[same]] = near[same]
     return rows

@@ -33,13 +33,13 @@ from eigengap.fitting.mixture.problem import (
     least_noise,
 )
 from eigengap.fitting.mixture.start import Scores, canonical, cluster_start, single_start
-from eigengap.fitting.optimise.loop import Keeper, Progress, Trace, Watch, keeper_of
+from eigengap.fitting.optimise.loop import Checkpointer, Progress, Trace, Watch, checkpointer_of
 from eigengap.linalg import Array
-from eigengap.models.gaussian.information import Evidence
+from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.mixture_posterior import mixture_posteriors
-from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.mixture_maximise import MixtureParameters
@@ -75,8 +75,8 @@ class MixtureFit:
 
     model: MixtureOfLinearGaussians
     log_likelihood: float  # of all rows, weighted
-    seen_w: Array  # (d,) weighted number of rows in which each feature was seen
-    component_seen_w: Array  # (K, d) the same by responsibility
+    observed_w: Array  # (d,) weighted number of rows in which each feature was seen
+    component_observed_w: Array  # (K, d) the same by responsibility
     component_sum_w: Array  # (K,) rows of each component, by weight and responsibility
     converged: bool
     trace: Trace  # of the run that was kept, seconds since the fit began
@@ -113,18 +113,23 @@ def fit_mixture(
     return _Fitting(problem, options).fit(K, ranks, largest)
 
 
-def evidence_of_components(source: Source, fit: MixtureFit, noise: Noise) -> tuple[Evidence, ...]:
+def evidence_of_components(
+    source: Source, fit: MixtureFit, noise: Noise
+) -> tuple[ObservationPattern, ...]:
     """Which cells each component was fitted to: the patterns of a sample of its own rows."""
     model = fit.model
-    if not source.has_gaps:
+    if not source.has_missing:
         complete = np.ones((1, model.d), dtype=bool)
-        return tuple(Evidence(complete, seen_w, noise) for seen_w in fit.component_seen_w)
+        return tuple(
+            ObservationPattern(complete, observed_w, noise)
+            for observed_w in fit.component_observed_w
+        )
     k = int(np.clip(OPERATIONS / (model.d * max(max(model.ranks), 1) ** 2), FEWEST, MOST))
-    rows = source.sample(min(k * model.K, source.seen().rows), np.random.default_rng(0))
-    seen, labels = ~np.isnan(rows), np.argmax(model.responsibilities(rows), axis=1)
-    patterns = [seen[labels == k] if np.any(labels == k) else seen for k in range(model.K)]
-    pairs = zip(patterns, fit.component_seen_w, strict=True)
-    return tuple(Evidence(pattern, seen_w, noise) for pattern, seen_w in pairs)
+    rows = source.sample(min(k * model.K, source.observed().rows), np.random.default_rng(0))
+    observed, labels = ~np.isnan(rows), np.argmax(model.responsibilities(rows), axis=1)
+    patterns = [observed[labels == k] if np.any(labels == k) else observed for k in range(model.K)]
+    pairs = zip(patterns, fit.component_observed_w, strict=True)
+    return tuple(ObservationPattern(pattern, observed_w, noise) for pattern, observed_w in pairs)
 
 
 def n_parameters(model: MixtureOfLinearGaussians, noise: Noise, shared_noise: bool) -> int:
@@ -222,7 +227,7 @@ class _Fitting:
         least = best.objective + GAIN * self.problem.sum_w
         if start.K < best.parameters.K:
             return None
-        hope = _Hope(least, keeper_of(self.options.watch))
+        hope = _Hope(least, checkpointer_of(self.options.watch))
         try:
             run = self.problem.run(start, tol=LOOSE, max_iter=self._few(), watch=hope)
         except (DeadComponentError, _HopelessError):
@@ -300,16 +305,16 @@ class _HopelessError(Exception):
 class _Hope:
     """Watches a run, and ends it where at its pace it will not reach the objective in time."""
 
-    def __init__(self, least: float, keeper: Keeper | None) -> None:
+    def __init__(self, least: float, checkpointer: Checkpointer | None) -> None:
         self._least = least
-        self.keeper = keeper
-        self._seen: list[float] = []
+        self.checkpointer = checkpointer
+        self._observed: list[float] = []
 
     def __call__(self, progress: Progress) -> None:
-        self._seen.append(progress.objective)
-        if len(self._seen) > PACE:
-            gained = self._seen[-1] - self._seen[-1 - PACE]
-            if self._seen[-1] + HOPE * gained < self._least:
+        self._observed.append(progress.objective)
+        if len(self._observed) > PACE:
+            gained = self._observed[-1] - self._observed[-1 - PACE]
+            if self._observed[-1] + HOPE * gained < self._least:
                 raise _HopelessError
 
 
@@ -317,7 +322,7 @@ def _fit_of(problem: MixtureProblem, settled: _Settled) -> MixtureFit:
     """The fit in the data's units."""
     parameters, trace = settled.parameters, settled.run.trace
     # A density in units of `unit` is one in the data's units times the Jacobian, cell by cell.
-    jacobian = float(problem.seen_w @ np.log(problem.unit))
+    jacobian = float(problem.observed_w @ np.log(problem.unit))
     expected = problem.expected(parameters)
     order = np.argsort(-parameters.log_weights, kind="stable")
     components = [parameters.components[k] for k in order]
@@ -327,8 +332,8 @@ def _fit_of(problem: MixtureProblem, settled: _Settled) -> MixtureFit:
     return MixtureFit(
         model=model.rescaled(problem.unit, problem.shift).canonical(),
         log_likelihood=settled.objective - jacobian,
-        seen_w=problem.seen_w,
-        component_seen_w=np.stack([expected.components[k].seen() for k in order]),
+        observed_w=problem.observed_w,
+        component_observed_w=np.stack([expected.components[k].observed() for k in order]),
         component_sum_w=expected.sum_w()[order],
         converged=settled.run.converged,
         trace=replace(trace, objective=trace.objective - jacobian),
@@ -339,7 +344,7 @@ def _fit_of(problem: MixtureProblem, settled: _Settled) -> MixtureFit:
 
 def _largest_rank(source: Source, K: int) -> int:
     """Most components that ARD starts from: two rows of each cluster for each."""
-    rows = source.seen().sum_w / K
+    rows = source.observed().sum_w / K
     return max(1, min(source.n_features - 1, int(rows) // 2, LARGEST_AUTO))
 
 
@@ -396,7 +401,7 @@ def _badly_explained(
     return row[3:], owner + (owner >= dead.k)
 
 
-def _with_excess(rows: SeenRows, parameters: MixtureParameters) -> Array:
+def _with_excess(rows: ObservedRows, parameters: MixtureParameters) -> Array:
     """Excess of its squared distance, weight, nearest component, filled row, of all: (c, 3 + d)."""
     components = parameters.components
     coefficients = [Coefficients.of(c.W, c.delta, c.psi) for c in components]
@@ -404,7 +409,7 @@ def _with_excess(rows: SeenRows, parameters: MixtureParameters) -> Array:
     for chunk in mixture_posteriors(rows, parameters.log_weights, coefficients):
         nearest = np.argmax(chunk.resp, axis=0)  # (c,)
         each = np.arange(len(nearest))
-        seen = _seen(rows, chunk.parts[0].mask_rows)  # (c or 1, d)
+        observed = _observed(rows, chunk.parts[0].mask_rows)  # (c or 1, d)
         distance = np.stack([part.distance for part in chunk.parts])[nearest, each]
         means = [
             part.Z.T @ c.W.T + c.delta for part, c in zip(chunk.parts, components, strict=True)
@@ -414,15 +419,15 @@ def _with_excess(rows: SeenRows, parameters: MixtureParameters) -> Array:
         expected = rows.row_cells[chunk.rows]
         result[chunk.rows, 0] = np.clip(distance - expected, 1e-12, expected + 1e-12)
         result[chunk.rows, 2] = nearest
-        result[chunk.rows, 3:] = np.where(seen, values, np.stack(means)[nearest, each])
+        result[chunk.rows, 3:] = np.where(observed, values, np.stack(means)[nearest, each])
     if rows.weight is not None:
         result[:, 1] = rows.weight
     return result
 
 
-def _seen(rows: SeenRows, mask_rows: slice) -> NDArray[np.bool_]:
+def _observed(rows: ObservedRows, mask_rows: slice) -> NDArray[np.bool_]:
     """Which cells were seen in these rows of the mask, all columns: (u, d)."""
     mask = rows.M[mask_rows]
-    seen = np.ones((mask_rows.stop - mask_rows.start, rows.d), dtype=bool)
-    seen[:, rows.gappy] = (mask if isinstance(mask, np.ndarray) else mask.toarray()) > 0
-    return seen
+    observed = np.ones((mask_rows.stop - mask_rows.start, rows.d), dtype=bool)
+    observed[:, rows.incomplete] = (mask if isinstance(mask, np.ndarray) else mask.toarray()) > 0
+    return observed

@@ -42,10 +42,10 @@ def _settled(Y: Array, w: Array, centres: Array) -> Array:
     """Lloyd's iterations from these centres; empty ones are left out."""
     labels = np.full(len(Y), -1)
     for _ in range(MOST_STEPS):
-        following = np.argmin(_squared_distances(Y, centres), axis=1)
-        if np.array_equal(following, labels):
+        updated = np.argmin(_squared_distances(Y, centres), axis=1)
+        if np.array_equal(updated, labels):
             break
-        labels = following
+        labels = updated
         member = np.zeros((len(centres), len(Y)))
         member[labels, np.arange(len(Y))] = w
         total = member.sum(axis=1)

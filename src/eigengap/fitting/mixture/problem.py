@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from eigengap.fitting.gaussian.problem import FLOOR, LARGEST_RATIO, SNAP_BELOW, Noise, column_units
 from eigengap.fitting.optimise.climb import Bounds, Slope, loading_scale
 from eigengap.fitting.optimise.em import EMResult, Mapped, ObjectiveFellError, em
-from eigengap.fitting.optimise.loop import Progress, Trace, Watch, keeper_of
+from eigengap.fitting.optimise.loop import Progress, Trace, Watch, checkpointer_of
 from eigengap.linalg import Array
-from eigengap.models.gaussian.observed_rows import SeenRows, prepare_rows
+from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.expected.maximise import Constraints, Parameters, gradient
@@ -48,12 +48,12 @@ LEAST_SHARE = 1e-6  # of the rows, that show a feature of a component: less has 
 MOST_PASSES = 50  # that are promised to the compiled kernel
 
 
-class _Seen:
+class _Observed:
     """Remembers the progress of a run: what is left of one that could not be ended."""
 
     def __init__(self, watch: Watch | None) -> None:
         self._watch = watch
-        self.keeper = keeper_of(watch)
+        self.checkpointer = checkpointer_of(watch)
         self._steps: list[Progress] = []
 
     def __call__(self, step: Progress) -> None:
@@ -109,7 +109,7 @@ class MixtureProblem:
     shift: Array  # (d,)
     unit: Array  # (d,)
     variance: Array  # (d,) of r
-    seen_w: Array  # (d,) weighted number of rows in which each feature was seen
+    observed_w: Array  # (d,) weighted number of rows in which each feature was seen
     sum_w: float
     noise: Noise
     shared_noise: bool
@@ -128,8 +128,8 @@ class MixtureProblem:
             shift=columns.mean,
             unit=unit,
             variance=variance,
-            seen_w=columns.sum_w,
-            sum_w=source.seen().sum_w,
+            observed_w=columns.sum_w,
+            sum_w=source.observed().sum_w,
             noise=noise,
             shared_noise=shared_noise,
             floor=least_noise(variance, noise),
@@ -142,7 +142,7 @@ class MixtureProblem:
 
     @property
     def cells(self) -> float:
-        return float(np.sum(self.seen_w))
+        return float(np.sum(self.observed_w))
 
     def constraints(self) -> Constraints:
         return Constraints(noise=self.noise, floor=self.floor)
@@ -168,7 +168,7 @@ class MixtureProblem:
         before = perf_counter() - self.began
         start = self._admitted(start)
         ranks = start.ranks
-        seen = _Seen(watch)
+        observed = _Observed(watch)
         try:
             result = em(
                 partial(self._apply, ranks=ranks, ard=ard, passes=min(max_iter, MOST_PASSES)),
@@ -178,10 +178,10 @@ class MixtureProblem:
                 cells=self.cells,
                 bounds=self._bounds(ranks),
                 jump=partial(self._jump, ranks=ranks) if jumps else None,
-                watch=seen,
+                watch=observed,
             )
         except ObjectiveFellError as fell:
-            left = seen.before(fell)
+            left = observed.before(fell)
             if left is None:
                 raise
             reached = self.unpack(left.theta, ranks)
@@ -217,7 +217,7 @@ class MixtureProblem:
     def expected(self, parameters: MixtureParameters, passes: int = 1) -> MixtureExpected:
         """The E-step: one pass over the rows."""
         coefficients = [Coefficients.of(c.W, c.delta, c.psi) for c in parameters.components]
-        of: Callable[[SeenRows], MixtureExpected] = partial(
+        of: Callable[[ObservedRows], MixtureExpected] = partial(
             MixtureExpected.of,
             log_weights=parameters.log_weights,
             coefficients=coefficients,
@@ -232,8 +232,8 @@ class MixtureProblem:
         expected = self.expected(turned, passes)
         how = [self._how(c, ard) for c in turned.components]
         _refuse_dead(expected, current, self.reached_floor(current))
-        following = maximise_mixture(expected, turned, how, self.shared_noise)
-        following = _turned(following, [turn.T for turn in turns])
+        updated = maximise_mixture(expected, turned, how, self.shared_noise)
+        updated = _turned(updated, [turn.T for turn in turns])
         objective = expected.log_likelihood - (self._penalty(current) if ard else 0.0)
 
         def slope() -> Slope:
@@ -244,15 +244,15 @@ class MixtureProblem:
             by = [replace(b, W=b.W @ turn.T) for b, turn in zip(by, turns, strict=True)]
             return self._slope(current, by, expected)
 
-        return Mapped(self.pack(following), objective, slope)
+        return Mapped(self.pack(updated), objective, slope)
 
     def _slope(
         self, at: MixtureParameters, by: Sequence[Parameters], expected: MixtureExpected
     ) -> Slope:
         """The derivatives by the entries of theta, and their scale, from those by parameters."""
         size, cells = self._size(), self.cells
-        seen = np.stack([e.seen() for e in expected.components])
-        share = np.maximum(seen, LEAST_SHARE * self.sum_w) / cells  # (K, d) of the cells
+        observed = np.stack([e.observed() for e in expected.components])
+        share = np.maximum(observed, LEAST_SHARE * self.sum_w) / cells  # (K, d) of the cells
         pairs = list(zip(at.components, by, strict=True))
         scales = [
             loading_scale(c.W, c.psi, own) / size
@@ -383,7 +383,7 @@ def _refuse_dead(
             raise DeadComponentError(k, current)
 
 
-def _prepare(block: Block, shift: Array, unit: Array, q: int) -> SeenRows:
+def _prepare(block: Block, shift: Array, unit: Array, q: int) -> ObservedRows:
     # A sparse table is complete, and centring fills it: EM has no use for its zeros.
     values = block.values if isinstance(block.values, np.ndarray) else block.values.toarray()
     return prepare_rows(values, block.weight, shift, unit, q)

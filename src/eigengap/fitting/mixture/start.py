@@ -21,7 +21,7 @@ from eigengap.fitting.gaussian.start import spectral_start
 from eigengap.fitting.mixture.kmeans import kmeans
 from eigengap.fitting.mixture.problem import MixtureProblem
 from eigengap.linalg import Array, sign_rule
-from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors
 from eigengap.statistics.expected.maximise import Parameters
 from eigengap.statistics.expected.mixture_maximise import MixtureParameters
@@ -32,7 +32,7 @@ LEAST_STRENGTH = 0.1
 
 def single_start(problem: MixtureProblem, q: int) -> MixtureParameters:
     """One component of rank q for all rows."""
-    share = problem.seen_w / problem.sum_w
+    share = problem.observed_w / problem.sum_w
     starts = spectral_start(
         problem.rows,
         q,
@@ -76,11 +76,11 @@ def cluster_start(
     K = len(ranks)
     least = min(max(ranks) + 2.0, float(np.sum(w)) / (4 * K))
     labels = kmeans(Z if whiten else Z * length, w, K, rng, least)
-    unseen = np.eye(Z.shape[1]) - _covariance(Z, w)  # the mean posterior spread, at the optimum
+    missing = np.eye(Z.shape[1]) - _covariance(Z, w)  # the mean posterior spread, at the optimum
     log_weights, components = [], []
     for k in range(int(labels.max()) + 1):
         at = labels == k
-        V = _covariance(Z[at], w[at]) + unseen
+        V = _covariance(Z[at], w[at]) + missing
         mean = np.average(Z[at], axis=0, weights=w[at])
         moved = Parameters(
             W=single.W @ _square_root(V),
@@ -118,7 +118,7 @@ def truncated(component: Parameters, q: int, least: float = LEAST_STRENGTH) -> P
     )
 
 
-def _scores(rows: SeenRows, coefficients: Coefficients) -> Array:
+def _scores(rows: ObservedRows, coefficients: Coefficients) -> Array:
     """Posterior means and weights (c, q + 1), in the order of `rows.R`."""
     scores = np.ones((len(rows.order), coefficients.q + 1))
     for part in row_posteriors(rows, coefficients):

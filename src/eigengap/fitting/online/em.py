@@ -28,7 +28,7 @@ from eigengap.fitting.online.rows import Kept, equivalent_rows
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.observed_rows import SeenRows, prepare_rows
+from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.statistics.expected.changes import in_other_latents, in_other_units, times
 from eigengap.statistics.expected.expected import Expected
@@ -146,7 +146,7 @@ def settled_next(settled: Settled, there: There, asked: Asked) -> Settled:
     )
 
 
-def fit_settled(settled: Settled, there: There, seen_w: Array, asked: Asked) -> GaussianFit:
+def fit_settled(settled: Settled, there: There, observed_w: Array, asked: Asked) -> GaussianFit:
     """The model of all rows so far, in units of the scaled columns where scale=True.
 
     Its log-likelihood is not known: that of rows that are gone cannot be had from their statistics.
@@ -164,7 +164,7 @@ def fit_settled(settled: Settled, there: There, seen_w: Array, asked: Asked) -> 
         axes=model.principal_axes()[0],
         spectrum=spectrum_of(model, sum_w),
         log_likelihood=nan,
-        seen_w=seen_w,
+        observed_w=observed_w,
         sum_w=sum_w,
         converged=run.converged,
         trace=run.trace,
@@ -180,8 +180,8 @@ class _Run:
     how: Constraints
     parameters: Parameters
     gone: Expected  # rows that are gone, counted as they are to count
-    complete: SeenRows | None
-    chunk: SeenRows | None
+    complete: ObservedRows | None
+    chunk: ObservedRows | None
     chunk_counts: float  # how often a row of the chunk counts
     trace: Trace
     converged: bool = False
@@ -227,12 +227,12 @@ class _Run:
         parts = self._parts()
         for part, counts in parts:
             total = total.merge(times(part, counts))
-        following = maximise(total, now, self.how)
+        updated = maximise(total, now, self.how)
         gone = self.gone
         if not self.how.has_prior:
             gone = in_other_latents(gone, *_expansion(total, self.how))
-        run = replace(self, parameters=following, gone=gone)
-        return run, self._sum(parts), _change(now, following, self.units)
+        run = replace(self, parameters=updated, gone=gone)
+        return run, self._sum(parts), _change(now, updated, self.units)
 
     def _parts(self) -> list[tuple[Expected, float]]:
         """What is expected of the rows that are there, and how often each counts."""
@@ -263,11 +263,11 @@ def _coefficients(now: Parameters) -> Coefficients:
     return Coefficients.of(now.W, now.delta, now.psi)
 
 
-def _prepared(kept: Kept, units: Units, q: int) -> SeenRows:
+def _prepared(kept: Kept, units: Units, q: int) -> ObservedRows:
     return prepare_rows(kept.values, kept.weight, units.shift, units.unit, q)
 
 
-def _complete(moments: Moments, units: Units, q: int) -> SeenRows:
+def _complete(moments: Moments, units: Units, q: int) -> ObservedRows:
     measured = replace(
         moments,
         mean=(moments.mean - units.shift) / units.unit,
@@ -285,7 +285,7 @@ def _allowed(psi: Array, how: Constraints) -> Array:
 
 def _in_data_units(expected: Expected, units: Units) -> float:
     """The log-likelihood of rows in these units, as one of the data."""
-    return expected.log_likelihood - float(expected.seen() @ np.log(units.unit))
+    return expected.log_likelihood - float(expected.observed() @ np.log(units.unit))
 
 
 def _expansion(total: Expected, how: Constraints) -> tuple[Array, Array]:
@@ -296,12 +296,12 @@ def _expansion(total: Expected, how: Constraints) -> tuple[Array, Array]:
     return mean, np.asarray(np.linalg.cholesky(V))
 
 
-def _change(now: Parameters, following: Parameters, units: Units) -> float:
+def _change(now: Parameters, updated: Parameters, units: Units) -> float:
     """Largest move of a parameter, in units of its column's standard deviation."""
     size = np.where(units.variance > 0, np.sqrt(units.variance), 1.0)
     moves: Sequence[Array] = (
-        (following.W - now.W) / size[:, None],
-        (following.delta - now.delta) / size,
-        np.log(following.psi / now.psi),
+        (updated.W - now.W) / size[:, None],
+        (updated.delta - now.delta) / size,
+        np.log(updated.psi / now.psi),
     )
     return max(float(np.max(np.abs(move), initial=0.0)) for move in moves)

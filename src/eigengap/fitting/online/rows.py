@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, Rows, S, SeenCells
+from eigengap.sources.base import Block, ObservedCells, Rows, S
 from eigengap.sources.derived.blocked import BlockedSource
 from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
 
@@ -59,15 +59,15 @@ class StreamedRows(BlockedSource):
         columns: ColumnMoments,
         extent: ColumnRange,
         kept: Kept,
-        seen: SeenCells,
+        observed: ObservedCells,
         names: tuple[str, ...] | None,
     ) -> None:
         self.names = names
         self.n_features = len(columns.mean)
-        self.has_gaps = len(kept.values) > 0
+        self.has_missing = len(kept.values) > 0
         self.passes = 0
         self._moments, self._columns, self._extent, self._kept = moments, columns, extent, kept
-        self._seen = seen
+        self._observed = observed
 
     def from_origin(self, shift: Array, unit: Array) -> StreamedRows:
         """(x - shift) / unit in place of x."""
@@ -81,7 +81,7 @@ class StreamedRows(BlockedSource):
             replace(columns, mean=(columns.mean - shift) / unit, m2=columns.m2 / unit**2),
             ColumnRange((extent.low - shift) / unit, (extent.high - shift) / unit),
             replace(kept, values=(kept.values - shift) / unit),
-            self._seen,
+            self._observed,
             self.names,
         )
 
@@ -92,26 +92,26 @@ class StreamedRows(BlockedSource):
     def _known(self, of: Callable[[Any], S]) -> Any:
         """Statistics that were taken on the way, None for others."""
         asked = of.func if isinstance(of, partial) else of
-        if asked == Moments.of and not self.has_gaps:
+        if asked == Moments.of and not self.has_missing:
             return self._moments
         if asked == ColumnMoments.of:
             return self._columns
         if asked == ColumnRange.of:
             return self._extent
-        return self.seen() if asked == SeenCells.of else None
+        return self.observed() if asked == ObservedCells.of else None
 
     def _blocks(self) -> Iterator[Block]:
         if self._moments.sum_w > 0.0:
             yield self._equivalent
-        if self.has_gaps:
+        if self.has_missing:
             yield Block(self._kept.values, self._kept.weight, None, 0)
 
     @cached_property
     def _equivalent(self) -> Block:
         return equivalent_rows(self._moments)
 
-    def seen(self) -> SeenCells:
-        return self._seen
+    def observed(self) -> ObservedCells:
+        return self._observed
 
     def map(self, fn: Callable[[Any], Any]) -> Any:
         raise _gone("a value for each row")

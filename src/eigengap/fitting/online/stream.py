@@ -37,10 +37,10 @@ from eigengap.fitting.online.em import (
 )
 from eigengap.fitting.online.rows import Kept, StreamedRows
 from eigengap.linalg import Array
-from eigengap.models.gaussian.information import Evidence, Noise
+from eigengap.models.gaussian.information import Noise, ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.memory import require_memory
-from eigengap.sources.base import Block, Rows, SeenCells
+from eigengap.sources.base import Block, ObservedCells, Rows
 from eigengap.sources.derived.drawn import Draw, Drawn
 from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
@@ -70,8 +70,8 @@ class Stream:
     extent: ColumnRange  # of the same
     kept: Kept  # rows with gaps that are not settled
     patterns: Drawn  # of gaps, and the weight of the row, of a sample of rows with gaps
-    n_gappy: int = 0  # rows with gaps, settled or not
-    gappy_w: float = 0.0  # their weight
+    n_incomplete: int = 0  # rows with gaps, settled or not
+    incomplete_w: float = 0.0  # their weight
     settled: Settled | None = None
     waiting: tuple[Block, ...] = ()  # small batches that are not yet in all of the above
     n_waiting: int = 0  # rows in them
@@ -85,13 +85,13 @@ class Stream:
             "fit on the whole table or a file of it, which need not form a covariance, or take "
             "fewer columns",
         )
-        zero, unseen = np.zeros(d), np.full(d, np.nan)
+        zero, missing = np.zeros(d), np.full(d, np.nan)
         return cls(
             names=names,
             origin=zero,
             moments=Moments(0.0, zero, np.zeros((d, d)), 0),
             columns=ColumnMoments(np.zeros(d, np.int64), zero, zero, zero, 0),
-            extent=ColumnRange(unseen, unseen),
+            extent=ColumnRange(missing, missing),
             kept=Kept.none(d),
             patterns=Drawn(PATTERNS, np.empty(0), np.empty((0, d + 1))),
         )
@@ -124,11 +124,11 @@ class Stream:
 
     @property
     def n_rows(self) -> int:
-        return self.moments.n_rows + self.n_gappy + self.n_waiting
+        return self.moments.n_rows + self.n_incomplete + self.n_waiting
 
     @property
     def sum_w(self) -> float:
-        return self.moments.sum_w + self.gappy_w
+        return self.moments.sum_w + self.incomplete_w
 
     def units(self, asked: Asked) -> Units:
         """Those of online EM."""
@@ -143,23 +143,29 @@ class Stream:
 
     def rows(self) -> StreamedRows:
         """The rows before a fit."""
-        seen = SeenCells(self.n_rows, self.sum_w, self.columns.counts.astype(np.intp))
-        return StreamedRows(self.moments, self.columns, self.extent, self.kept, seen, self.names)
+        observed = ObservedCells(self.n_rows, self.sum_w, self.columns.counts.astype(np.intp))
+        return StreamedRows(
+            self.moments, self.columns, self.extent, self.kept, observed, self.names
+        )
 
-    def evidence(self, noise: Noise, fits_mean: bool) -> Evidence:
+    def evidence(self, noise: Noise, fits_mean: bool) -> ObservationPattern:
         """Which cells were seen, of complete rows once and of a sample of the others."""
-        seen_w = self.columns.sum_w
-        if self.n_gappy == 0:
-            return Evidence(np.ones((1, self.d), dtype=bool), seen_w, noise, fits_mean)
+        observed_w = self.columns.sum_w
+        if self.n_incomplete == 0:
+            return ObservationPattern(
+                np.ones((1, self.d), dtype=bool), observed_w, noise, fits_mean
+            )
         drawn = self.patterns.rows
         count = drawn[:, -1]  # all of them are there
-        if self.n_gappy > len(drawn):
-            count = np.full(len(drawn), self.gappy_w / len(drawn))  # heavy rows come more often
-        seen = drawn[:, :-1] > 0.0
+        if self.n_incomplete > len(drawn):
+            count = np.full(
+                len(drawn), self.incomplete_w / len(drawn)
+            )  # heavy rows come more often
+        observed = drawn[:, :-1] > 0.0
         if self.moments.sum_w > 0.0:
-            seen = np.concatenate([np.ones((1, self.d), dtype=bool), seen])
+            observed = np.concatenate([np.ones((1, self.d), dtype=bool), observed])
             count = np.concatenate([[self.moments.sum_w], count])
-        return Evidence(seen, seen_w, noise, fits_mean, 0.0, count)
+        return ObservationPattern(observed, observed_w, noise, fits_mean, 0.0, count)
 
 
 def most_kept(d: int) -> int:
@@ -225,17 +231,17 @@ def _with_origin(stream: Stream, values: Rows) -> Stream:
     new = stream.columns.counts == 0
     if not new.any() or not isinstance(values, np.ndarray):
         return stream
-    seen = ~np.isnan(values)
-    first = values[np.argmax(seen, axis=0), np.arange(stream.d)]
-    return replace(stream, origin=np.where(new & seen.any(axis=0), first, stream.origin))
+    observed = ~np.isnan(values)
+    first = values[np.argmax(observed, axis=0), np.arange(stream.d)]
+    return replace(stream, origin=np.where(new & observed.any(axis=0), first, stream.origin))
 
 
 def _pieces(stream: Stream, block: Block) -> Iterator[Block]:
     """The block, cut where as many rows with gaps are kept as may be."""
     most = most_kept(stream.d)
-    gappy = np.flatnonzero(_has_gap(block.values))
+    incomplete = np.flatnonzero(_has_missing(block.values))
     room = most - len(stream.kept.values)
-    ends = gappy[max(room, 1) - 1 :: most] + 1
+    ends = incomplete[max(room, 1) - 1 :: most] + 1
     start = 0
     for end in [*ends.tolist(), block.n_rows]:
         if end > start:
@@ -245,33 +251,35 @@ def _pieces(stream: Stream, block: Block) -> Iterator[Block]:
 
 
 def _with_piece(stream: Stream, piece: Block) -> Stream:
-    gaps = _has_gap(piece.values)
+    missing = _has_missing(piece.values)
     piece = _measured(piece, stream.origin)
     moments, columns = stream.moments, stream.columns
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
         extent = stream.extent.merge(_moved_range(ColumnRange.of(piece), piece, stream.origin))
-        if not gaps.all():
-            whole = piece if not gaps.any() else _some(piece, ~gaps)
+        if not missing.all():
+            whole = piece if not missing.any() else _some(piece, ~missing)
             found = _moved(Moments.of(whole), piece, stream.origin)
             refuse_overflow(float(np.sum(found.scatter)))
             moments, columns = moments.merge(found), columns.merge(_columns(found))
-        if gaps.any():
-            some = _some(piece, gaps)
+        if missing.any():
+            some = _some(piece, missing)
             columns = columns.merge(ColumnMoments.of(some))
             refuse_overflow(float(np.sum(columns.m2)))
     stream = replace(stream, moments=moments, columns=columns, extent=extent)
-    return _with_gappy(stream, some) if gaps.any() else stream
+    return _with_incomplete(stream, some) if missing.any() else stream
 
 
-def _with_gappy(stream: Stream, some: Block) -> Stream:
+def _with_incomplete(stream: Stream, some: Block) -> Stream:
     weight = np.ones(some.n_rows) if some.weight is None else some.weight
-    shown = Block(np.column_stack([~np.isnan(some.values), weight]), weight, None, stream.n_gappy)
+    shown = Block(
+        np.column_stack([~np.isnan(some.values), weight]), weight, None, stream.n_incomplete
+    )
     return replace(
         stream,
         kept=stream.kept.and_more(some.values, weight),
         patterns=stream.patterns.merge(Draw(PATTERNS, 0)(shown)),
-        n_gappy=stream.n_gappy + some.n_rows,
-        gappy_w=stream.gappy_w + float(np.sum(weight)),
+        n_incomplete=stream.n_incomplete + some.n_rows,
+        incomplete_w=stream.incomplete_w + float(np.sum(weight)),
     )
 
 
@@ -310,12 +318,12 @@ def _moved_range(extent: ColumnRange, piece: Block, origin: Array) -> ColumnRang
 
 def _settled(stream: Stream, asked: Asked, first_fit: FirstFit) -> Stream:
     """The stream with the kept rows in the expected statistics."""
-    unseen = np.flatnonzero(stream.columns.counts == 0)
-    if len(unseen):
+    missing = np.flatnonzero(stream.columns.counts == 0)
+    if len(missing):
         if len(stream.kept.values) < PATIENCE * most_kept(stream.d):
             return stream
         raise ValueError(
-            f"column {column(stream.names, int(unseen[0]))} had no value in the first "
+            f"column {column(stream.names, int(missing[0]))} had no value in the first "
             f"{stream.n_rows} rows; leave it out"
         )
     if stream.settled is None:
@@ -327,7 +335,7 @@ def _settled(stream: Stream, asked: Asked, first_fit: FirstFit) -> Stream:
     return replace(stream, settled=settled, kept=Kept.none(stream.d))
 
 
-def _has_gap(values: Rows) -> Any:
+def _has_missing(values: Rows) -> Any:
     """(c,) whether a cell of the row is unseen."""
     if not isinstance(values, np.ndarray):
         return np.zeros(values.shape[0], dtype=bool)  # the zeros of a sparse table are zeros

@@ -178,7 +178,7 @@ def _step(
     top, idle = _top(state, theta, objective, slack)
     rests = change <= tol and gained <= tol
     taken = int(state["taken"]) + 1
-    following: State = {
+    updated: State = {
         **state,
         **top,
         "idle": np.array(idle),
@@ -194,12 +194,12 @@ def _step(
     }
     done = rests or idle >= IDLE
     if slope_of is not None and rests:
-        return _checked(following, slope_of(), change, tol, bounds)
+        return _checked(updated, slope_of(), change, tol, bounds)
     if slope_of is not None and (done or taken >= PATIENCE):
-        return Step(_from_top(following), objective, change, done=False)
-    if jump is not None and not done and int(following["until_jump"]) <= 0:
-        following = _with_jump(following, jump(theta, image))
-    return Step(following, objective, change, done)
+        return Step(_from_top(updated), objective, change, done=False)
+    if jump is not None and not done and int(updated["until_jump"]) <= 0:
+        updated = _with_jump(updated, jump(theta, image))
+    return Step(updated, objective, change, done)
 
 
 def _checked(state: State, slope: Slope, change: float, tol: float, bounds: Bounds) -> Step:

@@ -98,7 +98,7 @@ class Left:
     done: bool  # whether its last step said so
 
 
-class Keeper(Protocol):
+class Checkpointer(Protocol):
     """Remembers the runs of a fit, so that another can go on where it ended."""
 
     def begin(self, start: State) -> Left | None:
@@ -108,17 +108,17 @@ class Keeper(Protocol):
         """The run has taken a step, and has arrived here."""
 
 
-def keeper_of(watch: Watch | None) -> Keeper | None:
+def checkpointer_of(watch: Watch | None) -> Checkpointer | None:
     """The keeper that a watch carries, if it does."""
-    keeper: Keeper | None = getattr(watch, "keeper", None)
-    return keeper
+    checkpointer: Checkpointer | None = getattr(watch, "checkpointer", None)
+    return checkpointer
 
 
 @dataclass(frozen=True, eq=False)
 class Silent:
     """A watch that says nothing and keeps what is to be kept."""
 
-    keeper: Keeper
+    checkpointer: Checkpointer
 
     def __call__(self, progress: Progress) -> None:
         del progress
@@ -126,8 +126,8 @@ class Silent:
 
 def silenced(watch: Watch | None) -> Watch | None:
     """The watch of a fit that only serves to compare: it is kept, but shows no progress."""
-    keeper = keeper_of(watch)
-    return None if keeper is None else Silent(keeper)
+    checkpointer = checkpointer_of(watch)
+    return None if checkpointer is None else Silent(checkpointer)
 
 
 def iterate(
@@ -145,8 +145,8 @@ def iterate(
     run that is done nothing else is kept.
     """
     current, steps, done = dict(state), Steps(), False
-    keeper = keeper_of(watch)
-    left = keeper.begin(current) if keeper is not None else None
+    checkpointer = checkpointer_of(watch)
+    left = checkpointer.begin(current) if checkpointer is not None else None
     if left is not None:
         current, steps, done = left.state, Steps(left.trace), left.done
         # A watch may end a run by what it has seen: it has to see all of it.
@@ -157,10 +157,10 @@ def iterate(
         taken = step(current)
         current, done = taken.state, taken.done
         steps.add(taken, time.perf_counter() - start)
-        if keeper is not None:
+        if checkpointer is not None:
             ended = done and outcome is not None
             kept = {name: current[name] for name in outcome or ()} if ended else current
-            keeper.keep(kept, steps, done=done)
+            checkpointer.keep(kept, steps, done=done)
         _tell(watch, steps.progress(len(steps) - 1, max_iter, tol))
     return current, steps.trace(), done
 

@@ -48,13 +48,13 @@ def before_and_after(
     """
     damaged = np.asarray(damaged)
     low, high = _range(np.asarray(restored))
-    with_gaps, missing = _with_gaps(damaged, mask, low, high)
+    with_missing, missing = _with_missing(damaged, mask, low, high)
     panels = [] if original is None else [("original", _shown(np.asarray(original), low, high))]
     spread, largest = shades(restored.sd)
     unit = "" if restored.dtype.kind == "f" else " levels"
     white = f"white = {_figure(largest)}{unit}" if np.nanmax(restored.sd) > 0 else "white: unknown"
     panels += [
-        (("as it was" if original is None else "damaged") + missing, with_gaps),
+        (("as it was" if original is None else "damaged") + missing, with_missing),
         ("restored", _shown(np.asarray(restored), low, high)),
         (f"standard deviation, {white}", spread),
     ]
@@ -142,37 +142,37 @@ def _range(picture: NDArray[Any]) -> tuple[float, float]:
 
 def _shown(picture: NDArray[Any], low: float, high: float) -> Bytes:
     values = _without_opacity(picture).astype(np.float64)
-    seen = np.nan_to_num(values, nan=low)
-    scaled = np.clip((seen / 2 - low / 2) / (high / 2 - low / 2), 0.0, 1.0)  # half is finite
+    observed = np.nan_to_num(values, nan=low)
+    scaled = np.clip((observed / 2 - low / 2) / (high / 2 - low / 2), 0.0, 1.0)  # half is finite
     return _colour(np.rint(255.0 * scaled).astype(np.uint8))
 
 
-def _with_gaps(picture: NDArray[Any], mask: Any, low: float, high: float) -> tuple[Bytes, str]:
+def _with_missing(picture: NDArray[Any], mask: Any, low: float, high: float) -> tuple[Bytes, str]:
     """The picture, its gaps in colour, and words for that."""
     shown = _shown(picture, low, high).copy()
-    gaps = _gaps(_without_opacity(picture), mask)
-    whole = np.asarray(gaps.all(axis=2, keepdims=True))  # (h, w, 1)
+    missing = _missing(_without_opacity(picture), mask)
+    whole = np.asarray(missing.all(axis=2, keepdims=True))  # (h, w, 1)
     # A picture that is mostly gaps would be mostly magenta.
-    in_magenta = bool(whole.any() and gaps.mean() < 0.5)
+    in_magenta = bool(whole.any() and missing.mean() < 0.5)
     shown[whole[..., 0]] = MISSING if in_magenta else (0, 0, 0)
-    if gaps.shape[2] == 3:
-        shown[gaps & ~whole] = 0
-    if not gaps.any():
+    if missing.shape[2] == 3:
+        shown[missing & ~whole] = 0
+    if not missing.any():
         return shown, ""
-    if (gaps & ~whole).any():
+    if (missing & ~whole).any():
         return shown, ", missing entries as 0" + ", pixels in magenta" * in_magenta
     return shown, f", missing in {'magenta' if in_magenta else 'black'}"
 
 
-def _gaps(picture: NDArray[Any], mask: Any) -> NDArray[np.bool_]:
+def _missing(picture: NDArray[Any], mask: Any) -> NDArray[np.bool_]:
     """(h, w, c) True where an entry is missing."""
     plain = picture[..., None] if picture.ndim == 2 else picture
-    gaps = np.isnan(plain) if plain.dtype.kind == "f" else np.zeros(plain.shape, dtype=bool)
+    missing = np.isnan(plain) if plain.dtype.kind == "f" else np.zeros(plain.shape, dtype=bool)
     if mask is None:
-        return np.asarray(gaps)
+        return np.asarray(missing)
     given = np.asarray(np.asarray(mask) != 0)
     wide = given[..., None] if given.ndim == 2 else given[..., : plain.shape[2]]
-    return np.asarray(gaps | wide)
+    return np.asarray(missing | wide)
 
 
 def _without_opacity(picture: NDArray[Any]) -> NDArray[Any]:

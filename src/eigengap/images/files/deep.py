@@ -53,11 +53,11 @@ def ppm_in_grey(data: bytes, picture: Any) -> bytes | None:
     return b"%s %d %d %d\n" % (GREY_PPM[magic], 3 * w, h, most) + data[picture.tile[0].offset :]
 
 
-def with_opacity(pixels: Pixels, unseen: Any) -> Pixels:
+def with_opacity(pixels: Pixels, missing: Any) -> Pixels:
     """With a last channel that is 0 where a pixel has the colour that is to be seen through."""
     deep = pixels[..., None] if pixels.ndim == 2 else pixels
-    seen = np.any(deep != np.asarray(unseen, np.uint16), axis=2, keepdims=True)
-    return np.concatenate([deep, seen * np.uint16(TOP)], axis=2)
+    observed = np.any(deep != np.asarray(missing, np.uint16), axis=2, keepdims=True)
+    return np.concatenate([deep, observed * np.uint16(TOP)], axis=2)
 
 
 def _loaded(picture: Any, rawmode: str) -> Pixels:

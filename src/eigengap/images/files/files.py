@@ -29,7 +29,7 @@ from eigengap.images.files.tiff import (
     EXTRA,
     PHOTOMETRIC,
     DamagedError,
-    as_seen,
+    as_observed,
     count_pages,
     is_tiff,
     opacity_is_last,
@@ -118,7 +118,7 @@ def _read(data: bytes, where: str) -> Read:
     limit = Image.MAX_IMAGE_PIXELS
     tiff = read_tiff(data, None if limit is None else 2 * limit)  # where Pillow refuses, too
     if tiff is not None:
-        pixels = _as_seen(tiff.pixels, tiff.photometric, tiff.extra, where)
+        pixels = _as_observed(tiff.pixels, tiff.photometric, tiff.extra, where)
         return Read(
             _upright(_kept(pixels, where), tiff.orientation),
             opacity_is_last(tiff.pixels, tiff.photometric, tiff.extra),
@@ -132,8 +132,8 @@ def _read(data: bytes, where: str) -> Read:
             pixels = _array(picture, data, where)
             # Pillow has turned a TIFF already by the time it is loaded, and taken the note away.
             upright = _upright(pixels, picture.getexif().get(274, 1))
-            seen_through = pixels.ndim == 3 and pixels.shape[2] in (2, 4)
-            return Read(upright, seen_through, pages, inks=picture.mode == "CMYK")
+            observed_through = pixels.ndim == 3 and pixels.shape[2] in (2, 4)
+            return Read(upright, observed_through, pages, inks=picture.mode == "CMYK")
     except (UnreadableError, DoesNotFitError):
         raise
     except Image.UnidentifiedImageError:
@@ -186,7 +186,7 @@ def _pages(picture: Any, data: bytes) -> int:
 def _array(picture: Any, data: bytes, where: str) -> NDArray[Any]:
     """The samples as they are stored."""
     mode, rawmode = picture.mode, _rawmode(picture)
-    unseen = picture.info.get("transparency")  # one colour, or the opacities of a palette
+    missing = picture.info.get("transparency")  # one colour, or the opacities of a palette
     grey = ppm_in_grey(data, picture)
     if grey is not None:
         with _opened(grey) as wide:
@@ -196,21 +196,21 @@ def _array(picture: Any, data: bytes, where: str) -> NDArray[Any]:
     elif mode.startswith("I") or mode == "F":
         stored = _kept(np.asarray(picture), where)
     else:
-        return _of_bytes(picture, unseen, where)
+        return _of_bytes(picture, missing, where)
     deep = _of_tiff(stored, picture, where)
-    return deep if unseen is None else with_opacity(deep, unseen)
+    return deep if missing is None else with_opacity(deep, missing)
 
 
-def _of_bytes(picture: Any, unseen: Any, where: str) -> NDArray[Any]:
+def _of_bytes(picture: Any, missing: Any, where: str) -> NDArray[Any]:
     """Of a mode of Pillow with 8 bits or fewer."""
     mode = picture.mode
     if mode in ("P", "PA"):
-        mode = "RGBA" if unseen is not None or mode == "PA" else "RGB"
+        mode = "RGBA" if missing is not None or mode == "PA" else "RGB"
         return np.array(picture.convert(mode))
     if mode == "1":
-        return np.array(picture.convert("L" if unseen is None else "LA"))
+        return np.array(picture.convert("L" if missing is None else "LA"))
     if mode in KEPT:
-        if unseen is not None:
+        if missing is not None:
             return np.array(picture.convert("LA" if mode == "L" else "RGBA"))
         return np.array(picture)
     if mode in ("YCbCr", "CMYK", "RGBX", "RGBa", "La", "HSV"):
@@ -223,14 +223,14 @@ def _of_tiff(samples: NDArray[Any], picture: Any, where: str) -> NDArray[Any]:
     if picture.format != "TIFF":
         return samples
     tags = picture.tag_v2
-    return _as_seen(samples, tags.get(PHOTOMETRIC, 0), tags.get(EXTRA, ()), where)
+    return _as_observed(samples, tags.get(PHOTOMETRIC, 0), tags.get(EXTRA, ()), where)
 
 
-def _as_seen(
+def _as_observed(
     samples: NDArray[Any], photometric: int, extra: tuple[int, ...], where: str
 ) -> NDArray[Any]:
     try:
-        return as_seen(samples, photometric, extra)
+        return as_observed(samples, photometric, extra)
     except ValueError as error:
         raise UnreadableError(where, f"{error}; {ELSEWHERE}") from None
 
@@ -307,11 +307,11 @@ def write_image(
     """
     where = os.fsdecode(path)
     form = format_of(where)
-    pixels, seen_through = pixels_for(array, form, where, opacity)
+    pixels, observed_through = pixels_for(array, form, where, opacity)
     target = os.path.expanduser(where)
     _require_place(target, where, force)
     try:
-        write_atomically(target, _encoded(pixels, form, seen_through))
+        write_atomically(target, _encoded(pixels, form, observed_through))
     except OSError as error:  # which names a part of the file that nobody has heard of
         raise type(error)(error.errno, error.strerror, where) from error
 
@@ -372,18 +372,18 @@ def pixels_for(
     if form == "JPEG" and pixels.dtype != np.uint8:
         raise ValueError(f"{where}: JPEG holds 8 bits a sample. Name a .png or .tif file")
     even = pixels.ndim == 3 and pixels.shape[2] in (2, 4)
-    seen_through = even if opacity is None else bool(opacity) and pixels.ndim == 3
-    if even and not seen_through and form != "TIFF":
+    observed_through = even if opacity is None else bool(opacity) and pixels.ndim == 3
+    if even and not observed_through and form != "TIFF":
         raise ValueError(
             f"{where}: {form} holds grey and colour, and the last of {pixels.shape[2]} channels as "
             "opacity. Name a .tif file"
         )
-    if form == "JPEG" and seen_through:
+    if form == "JPEG" and observed_through:
         raise ValueError(
             f"{where}: JPEG has no place for the opacity channel. Name a .png or .tif file, or "
             "give array[..., :-1]"
         )
-    return pixels, seen_through
+    return pixels, observed_through
 
 
 def _with_nan(array: np.ma.MaskedArray[Any, Any], where: str) -> NDArray[Any]:

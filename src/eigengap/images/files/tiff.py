@@ -129,7 +129,7 @@ def _in_words(fields: Directory) -> str:
 # Samples as they are seen --------------------------------------------------------------------
 
 
-def as_seen(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> Pixels:
+def as_observed(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> Pixels:
     """More is brighter, and colours are not darkened by what can be seen through them."""
     if samples.ndim == 2 or len(extra) >= samples.shape[2]:
         extra = ()

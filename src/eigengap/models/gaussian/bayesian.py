@@ -153,9 +153,9 @@ class BayesianLinearGaussian:
         by_pattern = pack_outer(self.W) * twice[: len(a)] + uncertain[:, : len(a)]  # (d, K)
         variance = (given.pattern_cov[:, a, b] @ by_pattern.T)[given.pattern]
         variance += pack_outer(z) @ uncertain.T + self.noise_variance()
-        seen = ~np.isnan(X)
-        variance[seen] = 0.0
-        return np.where(seen, X, given.mean @ self.W.T + self.mu), variance
+        observed = ~np.isnan(X)
+        variance[observed] = 0.0
+        return np.where(observed, X, given.mean @ self.W.T + self.mu), variance
 
     def conditional_mean(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
         """E[x | seen cells]: (n, d), seen cells as they are."""

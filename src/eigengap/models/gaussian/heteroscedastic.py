@@ -46,7 +46,7 @@ class NoisyRows:
     order: NDArray[np.intp]  # (c,) position in the block of each row of R
     weight: Array | None  # (c,)
     row_cells: NDArray[np.intp]  # (c,) seen cells of each row
-    seen: Array  # (d,) weighted number of rows in which each column was seen
+    observed: Array  # (d,) weighted number of rows in which each column was seen
     cells: float  # weighted number of seen cells
 
     @property
@@ -71,26 +71,26 @@ def prepare_noisy_rows(
     order = np.arange(len(values)) if weight is None else np.flatnonzero(weight > 0)
     if len(order) < len(values):
         values, cell_sd = values[order], cell_sd[order]
-    seen = ~np.isnan(values)
+    observed = ~np.isnan(values)
     R = values - shift
     deviations = cell_sd
     if scale is not None:
         R /= scale
         deviations = cell_sd / scale
-    np.copyto(R, 0.0, where=~seen)
-    known = np.where(seen, deviations**2, 1.0)
-    counts = seen.sum(axis=1)
+    np.copyto(R, 0.0, where=~observed)
+    known = np.where(observed, deviations**2, 1.0)
+    counts = observed.sum(axis=1)
     w = None if weight is None else weight[order]
     return NoisyRows(
         R=R,
-        M=seen.astype(np.float64),
+        M=observed.astype(np.float64),
         known=known,
-        least=np.min(known, axis=0, where=seen, initial=np.inf),
+        least=np.min(known, axis=0, where=observed, initial=np.inf),
         largest=float(np.max(known, initial=1.0)),
         order=order,
         weight=w,
         row_cells=counts,
-        seen=np.asarray(seen.sum(axis=0) if w is None else w @ seen, dtype=np.float64),
+        observed=np.asarray(observed.sum(axis=0) if w is None else w @ observed, dtype=np.float64),
         cells=float(counts.sum() if w is None else counts @ w),
     )
 

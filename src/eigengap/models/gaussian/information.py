@@ -29,7 +29,7 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 
 # What a row in which a feature was not seen counts beside one in which it was: enough for a
 # feature that no sampled row shows, nothing for the others.
-UNSEEN = 1e-3
+MISSING = 1e-3
 
 TINY = 1e-9  # psi - w^T S w beside psi below which it is rounding
 
@@ -39,11 +39,11 @@ CHUNK_CELLS = 1 << 18  # rows x features x components that are held at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class ObservationPattern:
     """Which cells a model was fitted to, and what was learned from them."""
 
-    seen: NDArray[np.bool_]  # (k, d) in a sample of the rows
-    seen_w: Array  # (d,) weighted number of rows, of all, in which each feature was seen
+    observed: NDArray[np.bool_]  # (k, d) in a sample of the rows
+    observed_w: Array  # (d,) weighted number of rows, of all, in which each feature was seen
     noise: Noise  # one variance for all features (up to their units), one for each, or none learned
     fits_mean: bool = True
     known: Array | float = 0.0  # (d,) noise variance that was known of a typical cell
@@ -58,28 +58,28 @@ class Information:
     noise: Array  # (d,) 2 psi_j^2 times that about psi_j: how many residuals it is worth
 
 
-def information(model: LinearGaussian, evidence: Evidence) -> Information:
+def information(model: LinearGaussian, evidence: ObservationPattern) -> Information:
     """Expected information of the rows in `evidence`, at the model's parameters."""
     learned = model.psi
     model = replace(model.gaussian, psi=learned + evidence.known)
     d, q = model.W.shape
     spread = np.zeros((d, q, q))  # sum of omega / v S_-j
     precision, noise, total = np.zeros(d), np.zeros(d), np.zeros(d)
-    for seen, count, S in _patterns(model, evidence):
-        omega = np.where(seen, 1.0, UNSEEN) * count[:, None]  # (c, d)
+    for observed, count, S in _patterns(model, evidence):
+        omega = np.where(observed, 1.0, MISSING) * count[:, None]  # (c, d)
         Sw = model.W @ S  # (c, d, q)
         wSw = np.einsum("cjq,jq->cj", Sw, model.W)
-        rest = np.where(seen, np.maximum(model.psi - wSw, TINY * model.psi), model.psi)
-        v = np.where(seen, model.psi * (model.psi / rest), model.psi + wSw)
+        rest = np.where(observed, np.maximum(model.psi - wSw, TINY * model.psi), model.psi)
+        v = np.where(observed, model.psi * (model.psi / rest), model.psi + wSw)
         weight = omega / v
         spread += np.einsum("cj,cab->jab", weight, S)
-        downdate = Sw * np.where(seen, 1.0 / np.sqrt(rest), 0.0)[:, :, None]  # its square root
+        downdate = Sw * np.where(observed, 1.0 / np.sqrt(rest), 0.0)[:, :, None]  # its square root
         weighted = (downdate * weight[:, :, None]).transpose(1, 2, 0)
         spread += weighted @ downdate.transpose(1, 0, 2)  # (d, q, c) (d, c, q)
         precision += weight.sum(axis=0)
         noise += np.sum(omega * (learned / v) ** 2, axis=0)
         total += omega.sum(axis=0)
-    per_row = evidence.seen_w / total
+    per_row = evidence.observed_w / total
     loadings = np.zeros((d, q + 1, q + 1))
     loadings[:, :q, :q] = -spread
     diagonal = np.arange(q + 1)
@@ -88,10 +88,10 @@ def information(model: LinearGaussian, evidence: Evidence) -> Information:
 
 
 def _patterns(
-    model: LinearGaussian, evidence: Evidence
+    model: LinearGaussian, evidence: ObservationPattern
 ) -> Iterator[tuple[NDArray[np.bool_], Array, Array]]:
     """Distinct patterns (c, d), how often each occurs (c,), and S (c, q, q), a few at a time."""
-    distinct, which = np.unique(evidence.seen, axis=0, return_inverse=True)
+    distinct, which = np.unique(evidence.observed, axis=0, return_inverse=True)
     count = np.bincount(which.ravel(), weights=evidence.count).astype(np.float64)
     step = max(1, CHUNK_CELLS // (model.d * max(model.q, 1)))
     for start in range(0, len(distinct), step):

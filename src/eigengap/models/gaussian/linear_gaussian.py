@@ -187,9 +187,9 @@ class LinearGaussian:
             inflation = self._inflation(part, X)
             if inflation is not None:
                 variance[part.at] *= inflation[:, None]
-        seen = ~np.isnan(X)
-        np.copyto(mean, X, where=seen)
-        variance[seen] = 0.0
+        observed = ~np.isnan(X)
+        np.copyto(mean, X, where=observed)
+        variance[observed] = 0.0
         return mean, variance
 
     def project(self, X: ArrayLike) -> Array:
@@ -224,14 +224,14 @@ class LinearGaussian:
         """The model of the unseen cells of one row given its seen ones: a model again."""
         row = self._rows(np.asarray(x, dtype=np.float64)[None, :])
         ((_, Z, S),) = self.latents(row)
-        unseen = np.isnan(row[0])
-        W = self.W[unseen]
+        missing = np.isnan(row[0])
+        W = self.W[missing]
         root = square_roots(unpack(S.T, self.q))[0]
         return LinearGaussian(
             W=W @ root,
-            mu=self.mu[unseen] + W @ Z[0],
-            psi=self.psi[unseen],
-            noise_unit=self._unit_at(unseen),
+            mu=self.mu[missing] + W @ Z[0],
+            psi=self.psi[missing],
+            noise_unit=self._unit_at(missing),
         )
 
     def marginal(self, columns: ArrayLike) -> Self:

@@ -184,9 +184,9 @@ class MixtureOfLinearGaussians:
             for model, latents, resp in zip(self.models, rows.latents, rows.resp, strict=True):
                 spread += resp[:, None] * (projected_variance(model.W, latents.S).T + model.psi)
             mean[rows.at], variance[rows.at] = total, spread
-        seen = ~np.isnan(X)
-        np.copyto(mean, X, where=seen)
-        variance[seen] = 0.0
+        observed = ~np.isnan(X)
+        np.copyto(mean, X, where=observed)
+        variance[observed] = 0.0
         return mean, variance
 
     def conditional_mean(self, X: ArrayLike) -> Array:

@@ -17,7 +17,7 @@ from math import isqrt
 import numpy as np
 
 from eigengap.linalg import Array, packed_size
-from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import (
     BlockCoefficients,
     Coefficients,
@@ -41,7 +41,7 @@ class MixtureChunk:
 
 
 def mixture_posteriors(
-    rows: SeenRows, log_weights: Array, coefficients: Sequence[Coefficients], passes: int = 1
+    rows: ObservedRows, log_weights: Array, coefficients: Sequence[Coefficients], passes: int = 1
 ) -> Iterator[MixtureChunk]:
     """Posteriors of all rows of a block, chunk by chunk."""
     blocks = [_in_block(rows, c) for c in coefficients]
@@ -61,7 +61,7 @@ def normalised(log_joint: Array) -> tuple[Array, Array]:
     return resp, largest + np.log(total)
 
 
-def _in_block(rows: SeenRows, coefficients: Coefficients) -> BlockCoefficients:
+def _in_block(rows: ObservedRows, coefficients: Coefficients) -> BlockCoefficients:
     block = BlockCoefficients.of(rows, coefficients)
     is_far = bool(np.any(coefficients.delta**2 / FAR > coefficients.psi))
     return replace(block, cancels=block.cancels or is_far)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from eigengap.linalg import Array
-from eigengap.models.gaussian.information import Evidence
+from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.predictive import Predictive
 
@@ -30,7 +30,7 @@ class MixturePredictive:
 
     @classmethod
     def of(
-        cls, model: MixtureOfLinearGaussians, evidence: Sequence[Evidence], sum_w: Array
+        cls, model: MixtureOfLinearGaussians, evidence: Sequence[ObservationPattern], sum_w: Array
     ) -> MixturePredictive:
         """The uncertainty of a maximum likelihood fit, component by component."""
         components = map(Predictive.of, model.models, evidence)
@@ -46,8 +46,8 @@ class MixturePredictive:
         parts = [component.conditional(X) for component in self.components]
         mean = sum(r * m for r, (m, _) in zip(resp, parts, strict=True))
         variance = sum(r * (v + (m - mean) ** 2) for r, (m, v) in zip(resp, parts, strict=True))
-        seen = ~np.isnan(np.asarray(X))
-        return np.where(seen, X, mean), np.where(seen, 0.0, variance)
+        observed = ~np.isnan(np.asarray(X))
+        return np.where(observed, X, mean), np.where(observed, 0.0, variance)
 
     def draw(self, rng: np.random.Generator) -> MixtureOfLinearGaussians:
         """A mixture whose parameters are drawn from their distribution around the estimate."""

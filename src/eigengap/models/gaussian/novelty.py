@@ -43,7 +43,7 @@ class Distances:
 
     T2: Array  # (n,)
     SPE: Array  # (n,)
-    seen: NDArray[np.intp]  # (n,) p
+    observed: NDArray[np.intp]  # (n,) p
     rank: NDArray[np.intp]  # (n,) of G
 
     @property
@@ -67,13 +67,13 @@ def distances(model: LinearGaussian, X: Array) -> Distances:
     for part in _parts(model, X):
         plane = _nearest(part)
         E = part.residual(plane.Z)
-        p = part.seen.sum(axis=1)
+        p = part.observed.sum(axis=1)
         found.T2[part.at] = plane.T2
         # As many latents as cells explain any row: what is left over is rounding.
         found.SPE[part.at] = np.where(
             plane.rank < p, np.einsum("ij,ij,j->i", E, E, 1.0 / part.psi), 0.0
         )
-        found.seen[part.at], found.rank[part.at] = p, plane.rank
+        found.observed[part.at], found.rank[part.at] = p, plane.rank
     return found
 
 
@@ -107,9 +107,9 @@ def given_the_others(model: LinearGaussian, X: Array) -> tuple[Array, Array]:
     mean, sd = np.empty(X.shape), np.empty(X.shape)
     for part in _parts(model, X):
         spread = projected_variance(part.W, part.S).T  # (c or 1, d) w_j^T S w_j
-        variance = np.where(part.seen, part.psi / (1.0 - _explained(part)), part.psi + spread)
+        variance = np.where(part.observed, part.psi / (1.0 - _explained(part)), part.psi + spread)
         deviation = part.residual(part.Z) * variance / part.psi
-        from_mean = np.where(part.seen, part.R - deviation, part.Z @ part.W.T)
+        from_mean = np.where(part.observed, part.R - deviation, part.Z @ part.W.T)
         mean[part.at], sd[part.at] = from_mean + model.mu, np.sqrt(variance)
     return mean, sd
 
@@ -122,7 +122,7 @@ def noise_ratios(model: LinearGaussian, X: Array) -> Array:
     """
     ratios = np.empty(X.shape)
     for part in _parts(model, X):
-        ratios[part.at] = np.where(part.seen, 1.0 / (1.0 - _explained(part)), np.nan)
+        ratios[part.at] = np.where(part.observed, 1.0 / (1.0 - _explained(part)), np.nan)
     return ratios
 
 
@@ -146,7 +146,7 @@ class _Part:
 
     at: NDArray[np.intp]  # (c,) positions in the table
     R: Array  # (c, d) x - mu, 0 where unseen
-    seen: NDArray[np.bool_]  # (c, d)
+    observed: NDArray[np.bool_]  # (c, d)
     Z: Array  # (c, q)
     S: Array  # (K, c) packed, or (K, 1) where all share it
     W: Array  # (d, q)
@@ -154,7 +154,7 @@ class _Part:
 
     def residual(self, Z: Array) -> Array:
         """(c, d) r - W z, 0 where unseen."""
-        return np.where(self.seen, self.R - Z @ self.W.T, 0.0)
+        return np.where(self.observed, self.R - Z @ self.W.T, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,16 +171,16 @@ def _parts(model: LinearGaussian, X: Array) -> Iterator[_Part]:
     for part in model._parts(X):
         model._require_density(part)
         rows = X[part.at]
-        seen = ~np.isnan(rows)
-        R = np.where(seen, rows - model.mu, 0.0)
-        yield _Part(part.at, R, seen, part.Z, part.S, model.W, psi)
+        observed = ~np.isnan(rows)
+        R = np.where(observed, rows - model.mu, 0.0)
+        yield _Part(part.at, R, observed, part.Z, part.S, model.W, psi)
 
 
 def _explained(part: _Part) -> Array:
     """(c, d) w_j^T S w_j / psi_j, which is 1 - psi_j (C_oo^-1)_jj, where seen; below 1."""
     share = projected_variance(part.W, part.S).T / part.psi
     share = np.where(np.isinf(part.psi), 1.0, share)
-    return np.minimum(np.where(part.seen, share, 0.0), 1.0 - NO_NOISE)
+    return np.minimum(np.where(part.observed, share, 0.0), 1.0 - NO_NOISE)
 
 
 def _nearest(part: _Part) -> _Nearest:

@@ -32,12 +32,12 @@ CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class SeenRows:
+class ObservedRows:
     """A block of rows prepared for the products of an E-step."""
 
     R: Any  # (c, d) values - shift, 0 where unseen; rows in the order `order`; dense or CSR
     M: Any  # (u, g) 1 where seen: one row per lone row, then one per shared pattern
-    gappy: NDArray[np.intp]  # (g,) columns that M speaks of; all others are seen in every row
+    incomplete: NDArray[np.intp]  # (g,) columns that M speaks of; all others are seen in every row
     n_lone: int  # rows 0..n_lone of R have a mask row each
     bounds: NDArray[np.intp]  # (G + 1,) rows bounds[k]..bounds[k + 1] of R share pattern k
     order: NDArray[np.intp]  # (c,) position in the block of each row of R
@@ -45,7 +45,7 @@ class SeenRows:
     row_squares: Array  # (c,) sums of R^2 over each row
     squares: Array  # (d,) weighted column sums of R^2
     row_cells: NDArray[np.intp]  # (c,) seen cells of each row
-    seen: Array  # (d,) weighted number of rows in which each column was seen
+    observed: Array  # (d,) weighted number of rows in which each column was seen
     cells: float  # weighted number of seen cells
 
     @property
@@ -54,9 +54,9 @@ class SeenRows:
 
     def everywhere(self) -> NDArray[np.bool_]:
         """(d,) columns without a gap in this block."""
-        seen = np.ones(self.d, dtype=bool)
-        seen[self.gappy] = False
-        return seen
+        observed = np.ones(self.d, dtype=bool)
+        observed[self.incomplete] = False
+        return observed
 
     def chunks(self, q: int) -> Iterator[tuple[slice, slice]]:
         """Slices (rows of R, rows of M) that the E-step treats at a time.
@@ -78,32 +78,34 @@ def prepare_rows(
     shift: Array,  # (d,)
     scale: Array | None,  # (d,) unit of each column, or None for 1
     q: int,  # size of the model to come: decides when sharing a pattern pays
-) -> SeenRows:
+) -> ObservedRows:
     """Arrange the rows of one block."""
     if weight is not None and not np.all(weight > 0):
         kept = np.flatnonzero(weight > 0)
         rows = prepare_rows(values[kept], weight[kept], shift, scale, q)
         return _renumbered(rows, kept)
-    seen = ~np.isnan(values)
-    order, n_lone, bounds = _shared_patterns(seen, q)
+    observed = ~np.isnan(values)
+    order, n_lone, bounds = _shared_patterns(observed, q)
     moved = order is not None
     if order is None:
         order = np.arange(len(values))
-    gappy = np.flatnonzero(~seen.all(axis=0)) if len(values) else np.arange(values.shape[1])
+    incomplete = (
+        np.flatnonzero(~observed.all(axis=0)) if len(values) else np.arange(values.shape[1])
+    )
     R = values[order] - shift if moved else values - shift
     if scale is not None:
         R /= scale
     R = R.astype(values.dtype, copy=False)
-    seen = seen[order] if moved else seen
-    np.copyto(R, 0, where=~seen)
+    observed = observed[order] if moved else observed
+    np.copyto(R, 0, where=~observed)
     w = None if weight is None else weight[order]
-    counts = seen.sum(axis=1)
-    M = np.concatenate([seen[:n_lone], seen[bounds[:-1]]]) if len(bounds) > 1 else seen
-    M = (M if len(gappy) == len(shift) else M[:, gappy]).astype(values.dtype)
-    rows = SeenRows(
+    counts = observed.sum(axis=1)
+    M = np.concatenate([observed[:n_lone], observed[bounds[:-1]]]) if len(bounds) > 1 else observed
+    M = (M if len(incomplete) == len(shift) else M[:, incomplete]).astype(values.dtype)
+    rows = ObservedRows(
         R=R,
         M=M,
-        gappy=gappy,
+        incomplete=incomplete,
         n_lone=n_lone,
         bounds=bounds,
         order=order,
@@ -111,10 +113,10 @@ def prepare_rows(
         row_squares=np.einsum("ij,ij->i", R, R, dtype=np.float64),
         squares=_column_squares(R, w),
         row_cells=counts,
-        seen=np.asarray(seen.sum(axis=0) if w is None else w @ seen, dtype=np.float64),
+        observed=np.asarray(observed.sum(axis=0) if w is None else w @ observed, dtype=np.float64),
         cells=float(counts.sum() if w is None else counts @ w),
     )
-    return _sparsified(rows) if counts.sum() < SPARSE_BELOW * seen.size else rows
+    return _sparsified(rows) if counts.sum() < SPARSE_BELOW * observed.size else rows
 
 
 def _column_squares(R: NDArray[Any], w: Array | None) -> Array:
@@ -123,37 +125,39 @@ def _column_squares(R: NDArray[Any], w: Array | None) -> Array:
     return np.asarray(np.einsum("i,ij,ij->j", w, R, R, dtype=np.float64))
 
 
-def _renumbered(rows: SeenRows, kept: NDArray[np.intp]) -> SeenRows:
-    return SeenRows(**{**vars(rows), "order": kept[rows.order]})
+def _renumbered(rows: ObservedRows, kept: NDArray[np.intp]) -> ObservedRows:
+    return ObservedRows(**{**vars(rows), "order": kept[rows.order]})
 
 
-def _sparsified(rows: SeenRows) -> SeenRows:
-    return SeenRows(
+def _sparsified(rows: ObservedRows) -> ObservedRows:
+    return ObservedRows(
         **{**vars(rows), "R": scipy.sparse.csr_array(rows.R), "M": scipy.sparse.csr_array(rows.M)}
     )
 
 
 def _shared_patterns(
-    seen: NDArray[np.bool_], q: int
+    observed: NDArray[np.bool_], q: int
 ) -> tuple[NDArray[np.intp] | None, int, NDArray[np.intp]]:
     """Order that puts lone rows first, how many they are, and the bounds of the shared groups.
 
     A group costs about 25 us of Python, a lone row the products and the factorisation of its own
     precision; only patterns with enough rows to repay the former are treated as shared.
     """
-    n, d = seen.shape
+    n, d = observed.shape
     seconds_a_row = (4.0 * d * packed_size(q + 1) + q**3) / 3e10 + 2e-8
     worth_sharing = max(2.0, 25e-6 / seconds_a_row)
     none = None, n, np.array([n], dtype=np.intp)
     if n < worth_sharing:
         return none
-    key = _pattern_keys(seen)
+    key = _pattern_keys(observed)
     _, first, pattern, count = np.unique(
         key, return_index=True, return_inverse=True, return_counts=True
     )
     shared = count >= worth_sharing
     in_shared = np.flatnonzero(shared[pattern])
-    if len(in_shared) == 0 or not np.array_equal(seen[in_shared], seen[first[pattern[in_shared]]]):
+    if len(in_shared) == 0 or not np.array_equal(
+        observed[in_shared], observed[first[pattern[in_shared]]]
+    ):
         return none  # the second: two patterns met in one key; treating all as lone is right too
     # Shared patterns get ranks 1.., lone rows rank 0; a stable sort keeps the rows' order within.
     rank = np.where(shared, np.cumsum(shared), 0)[pattern]
@@ -163,9 +167,9 @@ def _shared_patterns(
     return order, n_lone, bounds
 
 
-def _pattern_keys(seen: NDArray[np.bool_]) -> NDArray[np.uint64]:
+def _pattern_keys(observed: NDArray[np.bool_]) -> NDArray[np.uint64]:
     """(n,) one number per row, the same for equal patterns; up to 64 columns never otherwise."""
-    bits = np.packbits(seen, axis=1)
+    bits = np.packbits(observed, axis=1)
     words = np.zeros((len(bits), -(-bits.shape[1] // 8)), dtype=np.uint64)
     words.view(np.uint8)[:, : bits.shape[1]] = bits
     key = words[:, 0].copy()

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from eigengap.linalg import Array, pack_outer, packed_indices, packed_size, unpack
 from eigengap.models.gaussian import noiseless as near_exact
-from eigengap.models.gaussian.information import Evidence, Information, Noise, information
+from eigengap.models.gaussian.information import Information, Noise, ObservationPattern, information
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian, square_roots
 from eigengap.models.gaussian.row_posterior import projected_variance
 
@@ -63,7 +63,7 @@ class Predictive:
     kind: Noise
 
     @classmethod
-    def of(cls, model: LinearGaussian, evidence: Evidence) -> Predictive:
+    def of(cls, model: LinearGaussian, evidence: ObservationPattern) -> Predictive:
         """The uncertainty of a maximum likelihood fit to `evidence`.
 
         Where there is no noise, `knows_uncertainty` is False: parameters are taken for known.
@@ -95,20 +95,20 @@ class Predictive:
             return self.model.conditional(rows, cell_sd)
         mean = self.model.conditional_mean(rows, cell_sd)
         variance = np.zeros(mean.shape)
-        gappy = np.isnan(rows).any(axis=1)
-        exact = gappy & self._has_exact_cells(rows, cell_sd)
+        incomplete = np.isnan(rows).any(axis=1)
+        exact = incomplete & self._has_exact_cells(rows, cell_sd)
         for i in np.flatnonzero(exact):
             variance[i] = self._variance_near_exact(
                 rows[i], None if cell_sd is None else cell_sd[i]
             )
-        others = np.flatnonzero(gappy & ~exact)
+        others = np.flatnonzero(incomplete & ~exact)
         deviations = np.zeros(rows.shape) if cell_sd is None else cell_sd
         for at, Z, S in self._latents(rows[others], None if cell_sd is None else cell_sd[others]):
             part = others[at]
             variance[part] = self._variance(rows[part], Z, S, deviations[part])
-        inflation = self.model.row_inflation(rows[gappy])
+        inflation = self.model.row_inflation(rows[incomplete])
         if inflation is not None:
-            variance[gappy] *= inflation[:, None]
+            variance[incomplete] *= inflation[:, None]
         variance[~np.isnan(rows)] = 0.0
         return mean, variance
 
@@ -178,14 +178,14 @@ class Predictive:
         """(c, d) for rows X (c, d) with posterior means Z (c, q), packed covariances S (K, u)."""
         W, q = self.model.W, self.model.q
         S = np.broadcast_to(S, (len(S), len(Z)))
-        seen = ~np.isnan(X).T  # (d, c)
+        observed = ~np.isnan(X).T  # (d, c)
         from_parameters = _twice_off_diagonal(self.spread.T) @ _second_moments(Z, S)  # (d, c)
-        residual = np.where(seen, X.T - self.model.mu[:, None] - W @ Z.T, 0.0)
+        residual = np.where(observed, X.T - self.model.mu[:, None] - W @ Z.T, 0.0)
         noise = self.noise[:, None] + cell_sd.T**2  # what is known of it is not uncertain
-        noise = np.where(seen, noise, 1.0)  # which may be 0 where nothing is observed
+        noise = np.where(observed, noise, 1.0)  # which may be 0 where nothing is observed
         of_weights = (residual / noise * (self.noise[:, None] / noise)) ** 2
         of_weights *= (2.0 / self.degrees)[:, None]
-        acting = np.where(seen, from_parameters / noise / noise + of_weights, 0.0)
+        acting = np.where(observed, from_parameters / noise / noise + of_weights, 0.0)
         G = unpack((pack_outer(W).T @ acting).T, q)  # (c, q, q)
         full = unpack(S.T, q)
         i, j = packed_indices(q)
@@ -208,19 +208,21 @@ def _with_noise_of_its_own(model: LinearGaussian) -> LinearGaussian:
     return replace(model, W=W * model.unit[:, None], psi=(s[-1] * model.unit) ** 2)
 
 
-def _share_left(evidence: Evidence, q: int) -> Array:
+def _share_left(evidence: ObservationPattern, q: int) -> Array:
     """(d,) degrees of freedom left for the noise, beside the number of seen cells."""
-    seen_w, d = evidence.seen_w, len(evidence.seen_w)
+    observed_w, d = evidence.observed_w, len(evidence.observed_w)
     means = 1 if evidence.fits_mean else 0
     if evidence.noise == "given":
         return np.ones(d)
     if evidence.noise == "diagonal":
-        return np.asarray(np.maximum(1.0 - (q + means) / seen_w, LEAST_LEFT))
+        return np.asarray(np.maximum(1.0 - (q + means) / observed_w, LEAST_LEFT))
     parameters = d * q - q * (q - 1) / 2 + d * means
-    return np.full(d, max(1.0 - parameters / float(np.sum(seen_w)), LEAST_LEFT))
+    return np.full(d, max(1.0 - parameters / float(np.sum(observed_w)), LEAST_LEFT))
 
 
-def _with_few_told_by_others(model: LinearGaussian, evidence: Evidence, noise: Array) -> Array:
+def _with_few_told_by_others(
+    model: LinearGaussian, evidence: ObservationPattern, noise: Array
+) -> Array:
     """(d,) noise variances, where each column has its own, with those of columns seen in few rows
     drawn towards the share that noise typically has of a column.
 
@@ -229,7 +231,7 @@ def _with_few_told_by_others(model: LinearGaussian, evidence: Evidence, noise: A
     """
     if evidence.noise != "diagonal":
         return noise
-    residuals = evidence.seen_w - model.q - (1 if evidence.fits_mean else 0)
+    residuals = evidence.observed_w - model.q - (1 if evidence.fits_mean else 0)
     few = residuals < FEW_RESIDUALS
     if not few.any() or few.all():
         return noise
@@ -268,7 +270,7 @@ def _prior_precision(model: LinearGaussian, noise: Array) -> Array:
     return prior
 
 
-def _spread(model: LinearGaussian, evidence: Evidence, prior: Array) -> Array:
+def _spread(model: LinearGaussian, evidence: ObservationPattern, prior: Array) -> Array:
     """Packed covariance ((q + 1)(q + 2) / 2, d) of each (w_j, mu_j)."""
     q = model.q
     known = information(model, evidence).loadings + prior

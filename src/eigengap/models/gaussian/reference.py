@@ -48,21 +48,21 @@ class Reference:
     """
 
     n: float = np.inf  # rows, by weight
-    n_seen: float = np.inf  # mean of n_j
+    n_observed: float = np.inf  # mean of n_j
     h: float = 0.0
     nu_1: float = np.inf
     q: int = 0
     pooled: int = 0  # d - q where all columns share a noise variance, 0 where each has its own
 
     @classmethod
-    def of(cls, model: LinearGaussian, n: float, seen: Array, rho: Array) -> Reference:
+    def of(cls, model: LinearGaussian, n: float, observed: Array, rho: Array) -> Reference:
         """After a fit to n rows, `seen` (d,) of them per column, with ratios rho (d,)."""
-        h = np.minimum((1 + model.q) * rho / np.maximum(seen, 1.0), MOST_FITTED)
+        h = np.minimum((1 + model.q) * rho / np.maximum(observed, 1.0), MOST_FITTED)
         return cls(
             n=n,
-            n_seen=float(np.mean(seen)),
+            n_observed=float(np.mean(observed)),
             h=float(np.mean(h)),
-            nu_1=max(float(np.mean(seen * (1.0 - h))), LEAST_DOF),
+            nu_1=max(float(np.mean(observed * (1.0 - h))), LEAST_DOF),
             q=model.q,
             pooled=max(model.d - model.q, 1) if model.is_isotropic else 0,
         )
@@ -77,17 +77,17 @@ class Reference:
 
     def log_p_SPE(self, found: Distances) -> Array:
         """ln P(a new row's SPE is larger): (n,)."""
-        law = self._residual(found.seen, found.rank)
-        return _log_p(found.SPE, found.seen - found.rank, *law)
+        law = self._residual(found.observed, found.rank)
+        return _log_p(found.SPE, found.observed - found.rank, *law)
 
-    def log_p_D2(self, D2: Array, seen: Counts) -> Array:
+    def log_p_D2(self, D2: Array, observed: Counts) -> Array:
         """ln P(a new row's D2 is larger): (n,), the rank taken to be min(p, q)."""
         if self.is_exact:
-            return _log_p(D2, seen, 1.0, np.inf)
-        rank = np.minimum(seen, self.q)
+            return _log_p(D2, observed, 1.0, np.inf)
+        rank = np.minimum(observed, self.q)
         mean_T2, variance_T2 = _moments(rank, *self._latent())
-        mean, variance = _moments(seen - rank, *self._residual(seen, rank))
-        return _log_p(D2, seen, *_matched(seen, mean_T2 + mean, variance_T2 + variance))
+        mean, variance = _moments(observed - rank, *self._residual(observed, rank))
+        return _log_p(D2, observed, *_matched(observed, mean_T2 + mean, variance_T2 + variance))
 
     # ---------------------------------------------------------------------------------------
 
@@ -98,17 +98,18 @@ class Reference:
         dof2 = max(self.n - self.q, LEAST_DOF)
         return (self.n + 1.0) / dof2, dof2
 
-    def _residual(self, seen: Counts, rank: Counts) -> tuple[Array | float, Array | float]:
+    def _residual(self, observed: Counts, rank: Counts) -> tuple[Array | float, Array | float]:
         """Scale and second degrees of freedom of SPE / k."""
         if self.is_exact:
             return 1.0, np.inf
-        k = seen - rank
+        k = observed - rank
         each = (k + 2) / 3.0 if not self.pooled else np.full(len(k), float(self.pooled))
         dof2 = np.maximum(each * self.nu_1, LEAST_DOF)
         c = (1.0 + self.h) / (1.0 - self.h)
-        left = self.n_seen - seen - 2.0
+        left = self.n_observed - observed - 2.0
         most = (
-            seen * (self.n_seen + 1.0) / np.maximum(left, 1e-9) - _moments(rank, *self._latent())[0]
+            observed * (self.n_observed + 1.0) / np.maximum(left, 1e-9)
+            - _moments(rank, *self._latent())[0]
         )
         bound = most / np.maximum(_moments(k, 1.0, dof2)[0], 1e-9)
         return np.where((left > 0) & (bound > 1.0), np.minimum(c, bound), c), dof2

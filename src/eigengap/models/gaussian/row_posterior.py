@@ -21,7 +21,7 @@ import numpy as np
 
 from eigengap.compiled import factorise
 from eigengap.linalg import Array, pack_outer, packed_size, unpack
-from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.runtime.scratch import Scratch
 
 # Signal to noise beyond which r^T Psi^-1 r - z^T P z, a small difference of large numbers, is
@@ -92,7 +92,7 @@ class RowPosteriors:
 
 
 def row_posteriors(
-    rows: SeenRows, coefficients: Coefficients, passes: int = 1, scratch: Scratch | None = None
+    rows: ObservedRows, coefficients: Coefficients, passes: int = 1, scratch: Scratch | None = None
 ) -> Iterator[RowPosteriors]:
     """Posteriors of all rows of a block, chunk by chunk.
 
@@ -109,23 +109,23 @@ class BlockCoefficients:
     """A model's coefficients as one block of rows uses them."""
 
     all: Coefficients
-    on_gappy: Array  # (g, K + q + 2) of the columns with a gap in the block
+    on_incomplete: Array  # (g, K + q + 2) of the columns with a gap in the block
     everywhere: Array | None  # (K + q + 2,) summed over the others; None where there are none
     cancels: bool  # whether distances must come from residuals
 
     @classmethod
-    def of(cls, rows: SeenRows, coefficients: Coefficients) -> BlockCoefficients:
+    def of(cls, rows: ObservedRows, coefficients: Coefficients) -> BlockCoefficients:
         complete = rows.everywhere()
         return cls(
             all=coefficients,
-            on_gappy=coefficients.on_mask[rows.gappy],
+            on_incomplete=coefficients.on_mask[rows.incomplete],
             everywhere=coefficients.on_mask[complete].sum(axis=0) if complete.any() else None,
             cancels=coefficients.is_certain and coefficients.signal_to_noise() > CANCELS,
         )
 
 
 def chunk_posteriors(
-    rows: SeenRows,
+    rows: ObservedRows,
     in_rows: slice,
     in_mask: slice,
     block: BlockCoefficients,
@@ -136,8 +136,8 @@ def chunk_posteriors(
     coefficients = block.all
     out = None
     if scratch is not None:
-        out = scratch.array("sums", (block.on_gappy.shape[1], in_mask.stop - in_mask.start))
-    sums = product(block.on_gappy, rows.M[in_mask], out)  # (K + q + 2, u)
+        out = scratch.array("sums", (block.on_incomplete.shape[1], in_mask.stop - in_mask.start))
+    sums = product(block.on_incomplete, rows.M[in_mask], out)  # (K + q + 2, u)
     if block.everywhere is not None:
         sums += block.everywhere[:, None]
     projected = product(coefficients.on_values, rows.R[in_rows])  # (q + 1, c)
@@ -145,7 +145,7 @@ def chunk_posteriors(
     if block.cancels:
         R = rows.R[in_rows]
         values = (R if isinstance(R, np.ndarray) else R.toarray()) - coefficients.delta
-        inverse_noise = _seen(rows, in_mask) / coefficients.psi
+        inverse_noise = _observed(rows, in_mask) / coefficients.psi
         S = sums[: packed_size(coefficients.q)]
         Z, distance = from_residuals(values, inverse_noise, coefficients.W, S, Z)
     else:
@@ -180,12 +180,12 @@ def solve(sums: Array, projected: Array, passes: int) -> tuple[Array, Array, Arr
     return Z, log_det, sums[K + q] - 2.0 * projected[q] - np.einsum("qc,qc->c", b, Z)
 
 
-def _seen(rows: SeenRows, in_mask: slice) -> Array:
+def _observed(rows: ObservedRows, in_mask: slice) -> Array:
     """(u, d) 1 where seen."""
-    seen = np.ones((in_mask.stop - in_mask.start, rows.d))
+    observed = np.ones((in_mask.stop - in_mask.start, rows.d))
     mask = rows.M[in_mask]
-    seen[:, rows.gappy] = mask if isinstance(mask, np.ndarray) else mask.toarray()
-    return seen
+    observed[:, rows.incomplete] = mask if isinstance(mask, np.ndarray) else mask.toarray()
+    return observed
 
 
 def product(coefficients: Array, rows: Any, out: Array | None = None) -> Array:
@@ -198,7 +198,7 @@ def product(coefficients: Array, rows: Any, out: Array | None = None) -> Array:
     return np.ascontiguousarray((rows @ coefficients).T)
 
 
-def _row_squares(rows: SeenRows, part: slice, psi: Array) -> Array:
+def _row_squares(rows: ObservedRows, part: slice, psi: Array) -> Array:
     """(c,) sum_j R_ij^2 / psi_j."""
     if np.all(psi == psi[0]):
         return np.asarray(rows.row_squares[part] / psi[0])

@@ -143,10 +143,10 @@ def given_latents(
     K[np.diag_indices(n)] += noise_variance
     weights, reductions = np.zeros((n, d)), np.zeros((len(groups), n, n))
     for p, group in enumerate(groups):
-        seen, own = np.flatnonzero(group), np.flatnonzero(of_column == p)
-        inverse = _inverse(K[np.ix_(seen, seen)])
-        reductions[p][np.ix_(seen, seen)] = inverse
-        weights[np.ix_(seen, own)] = inverse @ Y[np.ix_(seen, own)]
+        observed, own = np.flatnonzero(group), np.flatnonzero(of_column == p)
+        inverse = _inverse(K[np.ix_(observed, observed)])
+        reductions[p][np.ix_(observed, observed)] = inverse
+        weights[np.ix_(observed, own)] = inverse @ Y[np.ix_(observed, own)]
     return GaussianProcesses(
         kernel, noise_variance, Z, weights, reductions, of_column, np.zeros(d), np.ones(d)
     )

@@ -49,7 +49,7 @@ class ExpectedKernel(Kernel):
         for p in range(len(x.cov)):
             first = p if y is x else 0  # the other half is the mirror of this
             for some in _stacks(first, len(y.cov), x.mean.shape[1]):
-                chosen = some if x.has_gaps[p] else some[y.has_gaps[some]]
+                chosen = some if x.has_missing[p] else some[y.has_missing[some]]
                 if len(chosen):
                     self._fill(self.kernel, K, x, p, y, chosen)
         return K
@@ -65,9 +65,9 @@ class ExpectedKernel(Kernel):
         """Multiplications that `matrix` takes, roughly."""
         if isinstance(self.kernel, Linear):
             return 0.0
-        gaps = np.isnan(X), np.isnan(Y)
-        patterns = [len(np.unique(mask, axis=0)) for mask in gaps]
-        rows = [int(np.count_nonzero(mask.any(axis=1))) for mask in gaps]
+        missing = np.isnan(X), np.isnan(Y)
+        patterns = [len(np.unique(mask, axis=0)) for mask in missing]
+        rows = [int(np.count_nonzero(mask.any(axis=1))) for mask in missing]
         d = int(X.shape[1])
         pairs = len(X) * rows[1] + len(Y) * rows[0]
         return float(patterns[0] * patterns[1] * d**3 + pairs * d**2)
@@ -113,13 +113,15 @@ class ExpectedKernel(Kernel):
         return self.model.conditional_mean(X) if np.isnan(X).any() else np.asarray(X, float)
 
     def _gaussians(self, X: Array) -> _Gaussians:
-        gaps = np.isnan(X)
-        patterns, first, pattern = np.unique(gaps, axis=0, return_index=True, return_inverse=True)
+        missing = np.isnan(X)
+        patterns, first, pattern = np.unique(
+            missing, axis=0, return_index=True, return_inverse=True
+        )
         cov = np.zeros((len(patterns), X.shape[1], X.shape[1]))
         S = self.model.posterior(X[first]).cov  # (u, q, q)
-        for u, unseen in enumerate(patterns):
-            W = self.model.W * unseen[:, None]
-            cov[u] = W @ S[u] @ W.T + np.diag(self.model.psi * unseen)
+        for u, missing in enumerate(patterns):
+            W = self.model.W * missing[:, None]
+            cov[u] = W @ S[u] @ W.T + np.diag(self.model.psi * missing)
         return _Gaussians(self._means(X), cov, pattern.reshape(-1), np.any(patterns, axis=1))
 
 
@@ -130,7 +132,7 @@ class _Gaussians:
     mean: Array  # (n, d)
     cov: Array  # (u, d, d) of each pattern of gaps
     pattern: NDArray[np.intp]  # (n,)
-    has_gaps: NDArray[np.bool_]  # (u,)
+    has_missing: NDArray[np.bool_]  # (u,)
 
     @cached_property
     def rows(self) -> list[NDArray[Any]]:

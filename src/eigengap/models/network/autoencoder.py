@@ -55,7 +55,7 @@ class Architecture:
     q: int
     activation: str
     shortcut: bool
-    sees_gaps: bool
+    sees_missing: bool
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
@@ -65,7 +65,7 @@ class Architecture:
 
     @property
     def inputs(self) -> int:
-        return 2 * self.d if self.sees_gaps else self.d
+        return 2 * self.d if self.sees_missing else self.d
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -115,9 +115,9 @@ class Parts:
         return np.concatenate([np.ravel(array) for array in (*layers, *ways)])
 
 
-def codes(x: Any, seen: Any, parts: Parts, arch: Architecture, xp: Any = np) -> Any:
+def codes(x: Any, observed: Any, parts: Parts, arch: Architecture, xp: Any = np) -> Any:
     """Codes (n, q) of standardised rows x (n, d), 0 where not seen; seen is 1 or 0."""
-    told = xp.concatenate([x, seen - 1.0], axis=1) if arch.sees_gaps else x
+    told = xp.concatenate([x, observed - 1.0], axis=1) if arch.sees_missing else x
     z = _through(told, parts.encoder, arch.activation, xp)
     return z if parts.A is None else z + x @ parts.A
 
@@ -185,7 +185,9 @@ class Network:
     def encode(self, X: NDArray[Any]) -> Array:
         """Codes (n, q) of rows (n, d), NaN where not seen."""
         parts = self.parts
-        return self._in_pieces(X, self.q, lambda x, seen: codes(x, seen, parts, self.architecture))
+        return self._in_pieces(
+            X, self.q, lambda x, observed: codes(x, observed, parts, self.architecture)
+        )
 
     def decode(self, Z: NDArray[Any]) -> Array:
         """Rows (n, d) at the codes (n, q)."""
@@ -202,9 +204,9 @@ class Network:
         0 for a row without any.
         """
 
-        def of(x: Array, seen: Array) -> Array:
-            apart = (self._again(x, seen) - x) ** 2 * seen
-            count = np.sum(seen, axis=1, keepdims=True)
+        def of(x: Array, observed: Array) -> Array:
+            apart = (self._again(x, observed) - x) ** 2 * observed
+            count = np.sum(observed, axis=1, keepdims=True)
             return np.asarray(np.sum(apart, axis=1, keepdims=True) / np.maximum(count, 1.0))
 
         return self._in_pieces(X, 1, of)[:, 0]
@@ -216,12 +218,12 @@ class Network:
     def standardised(self, X: NDArray[Any]) -> tuple[Array, Array]:
         """Rows in units of their columns, 0 where not seen, and 1 where seen: both (n, d)."""
         x = (X - self.mean) / self.unit
-        seen = ~np.isnan(x)
-        return np.where(seen, x, 0.0), seen.astype(np.float64)
+        observed = ~np.isnan(x)
+        return np.where(observed, x, 0.0), observed.astype(np.float64)
 
-    def _again(self, x: Array, seen: Array) -> Array:
+    def _again(self, x: Array, observed: Array) -> Array:
         arch, parts = self.architecture, self.parts
-        return np.asarray(reconstructions(codes(x, seen, parts, arch), parts, arch))
+        return np.asarray(reconstructions(codes(x, observed, parts, arch), parts, arch))
 
     def _in_pieces(self, X: NDArray[Any], width: int, fn: Any) -> Array:
         widest = max(self.architecture.inputs, *self.architecture.hidden, self.q)
@@ -255,7 +257,7 @@ class Network:
         parts = arch.split(theta)  # views
         W = parts.encoder[0][0]
         W[: arch.d][columns] = 0.0
-        if arch.sees_gaps:
+        if arch.sees_missing:
             W[arch.d :][columns] = 0.0
         V, c = parts.decoder[-1]
         V[:, columns] = 0.0

@@ -85,28 +85,28 @@ def imputation(
         shown = [chosen]
     panels = [_column(found, table.X[:, j], table, j, names[j]) for j in shown]
     chart = alt.concat(*panels, columns=2 if len(panels) > 1 else 1, spacing=24)
-    gappy = int(np.sum(count > 0))
+    incomplete = int(np.sum(count > 0))
     return finish(
         chart,
         f"Cells filled by {public_name(estimator)}",
         f"{len(found.value):,} filled cells with {100 * level:g} % intervals, in the order of "
         "their values; at the left what was seen of the column.",
         ""
-        if chosen is not None or len(shown) == gappy
-        else (f"The {len(shown)} columns with most gaps of {gappy}."),
+        if chosen is not None or len(shown) == incomplete
+        else (f"The {len(shown)} columns with most gaps of {incomplete}."),
         _told(count[shown]),
         upper(table.told()),
         width=460,
     )
 
 
-def _column(found: Fills, seen: Array, table: Table, j: int, name: str) -> Any:
+def _column(found: Fills, observed: Array, table: Table, j: int, name: str) -> Any:
     """Intervals of one column, and a histogram of what was seen of it at the left."""
     cells = np.flatnonzero(found.column == j)
     cells = cells[np.argsort(found.value[cells], kind="stable")]
     if len(cells) > MOST_CELLS:
         cells = cells[np.linspace(0, len(cells) - 1, MOST_CELLS).round().astype(int)]
-    known = seen[~np.isnan(seen)]
+    known = observed[~np.isnan(observed)]
     low = min(float(known.min(initial=np.inf)), float(found.low[cells].min()))
     high = max(float(known.max(initial=-np.inf)), float(found.high[cells].max()))
     pad = 0.04 * (high - low) or 1.0

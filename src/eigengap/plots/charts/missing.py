@@ -64,11 +64,11 @@ def missingness(
     shown = _columns(found)
     text = labels([names[j] for j in shown])
     chart = _panels(found, shown, text)
-    gappy = int(np.isnan(table.X).any(axis=1).sum())
+    incomplete = int(np.isnan(table.X).any(axis=1).sum())
     return finish(
         chart,
         "Missing cells",
-        *_notes(found, shown, gappy, table.told()),
+        *_notes(found, shown, incomplete, table.told()),
         width=TILE * len(shown) + 260,
     )
 
@@ -184,12 +184,12 @@ def _around(
     return alt.vconcat(above, alt.hconcat(tiles, beside, spacing=10), spacing=8)
 
 
-def _notes(found: Missingness, shown: list[int], gappy: int, sampled: str) -> list[str]:
+def _notes(found: Missingness, shown: list[int], incomplete: int, sampled: str) -> list[str]:
     d = len(found.per_column)
     cells = found.n * d
     if found.cells == 0:
         return [f"No cell of {found.n:,} rows × {d} columns is missing."]
-    where = f"{gappy:,} of {found.read:,} rows" + (" that were read" if sampled else "")
+    where = f"{incomplete:,} of {found.read:,} rows" + (" that were read" if sampled else "")
     notes = [
         f"{found.cells:,} of {cells:,} cells are missing ({_percent(found.cells / cells)}), in "
         f"{int(np.sum(found.per_column > 0)):,} of {d:,} columns and {where}."

@@ -158,8 +158,8 @@ def points(
     frame: Frame, T: Array, table: Table, colour: Colour | None, titles: list[str], size: float = 34
 ) -> Any:
     """A mark for each row."""
-    gaps = np.isnan(table.X).sum(axis=1)
-    columns: dict[str, Any] = {"x": T[:, 0], "y": T[:, 1], "row": table.at, "gaps": gaps}
+    missing = np.isnan(table.X).sum(axis=1)
+    columns: dict[str, Any] = {"x": T[:, 0], "y": T[:, 1], "row": table.at, "gaps": missing}
     said = {"row": "#row", "x": "#" + titles[0], "y": "#" + titles[1], "gaps": "#cells missing"}
     if colour is not None:
         columns["colour"] = colour.values
@@ -256,7 +256,7 @@ def _line(
         .encode(
             x=x,
             y=y,
-            tooltip=tips(row="#row", x="#" + titles[0], gaps="#cells missing"),
+            tooltip=tips(row="#row", x="#" + titles[0], missing="#cells missing"),
             **coloured(colour),
         )
     )
@@ -278,11 +278,11 @@ def _notes(
 ) -> list[str]:
     notes = [upper(table.told())]
     if regions is not None:
-        gappy = int(np.isnan(table.X).any(axis=1).sum())
+        incomplete = int(np.isnan(table.X).any(axis=1).sum())
         what = "Intervals" if alone else "Ellipses"
         which = "rows with gaps"
-        if len(regions.at) < gappy:
-            which = f"the {len(regions.at)} least sure of {gappy} rows with gaps"
+        if len(regions.at) < incomplete:
+            which = f"the {len(regions.at)} least sure of {incomplete} rows with gaps"
         level = f"{100 * regions.level:g} %"
         notes.append(f"{what} hold the score with probability {level}: {which}.")
     if colour is not None:

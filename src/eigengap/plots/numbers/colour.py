@@ -116,8 +116,8 @@ def _numbers(values: Sequence[Any]) -> Any:
 
 def _few(numbers: Any) -> bool:
     """Whether the numbers are codes of a few classes."""
-    seen = np.unique(numbers[~np.isnan(numbers)])
-    return len(seen) <= MOST_CATEGORIES and bool(np.all(seen == np.round(seen)))
+    observed = np.unique(numbers[~np.isnan(numbers)])
+    return len(observed) <= MOST_CATEGORIES and bool(np.all(observed == np.round(observed)))
 
 
 def _is_unknown(value: Any) -> bool:

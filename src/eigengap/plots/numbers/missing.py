@@ -44,8 +44,8 @@ class Missingness:
 def missingness_summary(X: Any, most: int = 20) -> Missingness:
     """Count the patterns of gaps in a table; no more than `most` of them are listed."""
     table = table_of(X, most=MOST_READ)
-    gaps = np.isnan(table.X)
-    packed = np.packbits(gaps, axis=1)
+    missing = np.isnan(table.X)
+    packed = np.packbits(missing, axis=1)
     _, first, which = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     count = np.bincount(which.ravel(), minlength=len(first))
     order = np.argsort(-count, kind="stable")
@@ -54,10 +54,10 @@ def missingness_summary(X: Any, most: int = 20) -> Missingness:
     return Missingness(
         n=table.n,
         per_column=table.missing,
-        patterns=gaps[first[listed]],
+        patterns=missing[first[listed]],
         rows=count[listed],
-        read=len(gaps),
-        together=gaps[among].mean(axis=0) if among.any() else np.zeros(gaps.shape[1]),
+        read=len(missing),
+        together=missing[among].mean(axis=0) if among.any() else np.zeros(missing.shape[1]),
         others=len(left),
         other_rows=int(np.sum(count[left])),
     )

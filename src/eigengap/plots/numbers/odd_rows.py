@@ -46,15 +46,19 @@ def odd_rows(detector: Any, X: Any, *, most: int = 6, alpha: float | None = None
     level = float(detector.alpha) if alpha is None else alpha
     plain = bare(detector)
     found = plain.statistics(X)
-    seen, rank = found.D2.dof, found.T2.dof
+    observed, rank = found.D2.dof, found.T2.dof
     law = detector.reference_
     log_p = found.D2.log_p
     oddest = np.argsort(log_p, kind="stable")[: count_of("most", most)]
     return OddRows(
         T2=found.T2.value,
         SPE=found.SPE.value,
-        T2_limit=_limits(lambda v, s, r: law.log_p_T2(Distances(v, v, s, r)), seen, rank, level),
-        SPE_limit=_limits(lambda v, s, r: law.log_p_SPE(Distances(v, v, s, r)), seen, rank, level),
+        T2_limit=_limits(
+            lambda v, s, r: law.log_p_T2(Distances(v, v, s, r)), observed, rank, level
+        ),
+        SPE_limit=_limits(
+            lambda v, s, r: law.log_p_SPE(Distances(v, v, s, r)), observed, rank, level
+        ),
         p_value=np.exp(log_p),
         flagged=log_p < detector.offset_,
         oddest=oddest,
@@ -79,7 +83,7 @@ def detector_for(estimator: Any) -> NoveltyDetector:
             "NoveltyDetector(estimator).fit(X) takes Student noise too"
         )
     evidence = estimator.evidence_
-    ratios = noise_ratios(model, np.where(evidence.seen, model.mu, np.nan))
+    ratios = noise_ratios(model, np.where(evidence.observed, model.mu, np.nan))
     count = np.ones(len(ratios)) if evidence.count is None else evidence.count
     weight = np.where(np.isnan(ratios), 0.0, count[:, None])
     total = weight.sum(axis=0)
@@ -89,7 +93,7 @@ def detector_for(estimator: Any) -> NoveltyDetector:
     detector = NoveltyDetector(estimator)
     detector.estimator_, detector.core_ = estimator, model
     detector.reference_ = Reference.of(
-        model, float(estimator.spectrum_.sum_w), evidence.seen_w, rho
+        model, float(estimator.spectrum_.sum_w), evidence.observed_w, rho
     )
     detector.offset_ = float(np.log(detector.alpha))
     detector.n_features_in_ = estimator.n_features_in_
@@ -98,9 +102,9 @@ def detector_for(estimator: Any) -> NoveltyDetector:
     return detector
 
 
-def _limits(log_p: Any, seen: NDArray[Any], rank: NDArray[Any], alpha: float) -> Array:
+def _limits(log_p: Any, observed: NDArray[Any], rank: NDArray[Any], alpha: float) -> Array:
     """(m,) the values with p = alpha, by bisection for each pair of degrees of freedom."""
-    pairs, which = np.unique(np.column_stack([seen, rank]), axis=0, return_inverse=True)
+    pairs, which = np.unique(np.column_stack([observed, rank]), axis=0, return_inverse=True)
     s, r = pairs[:, 0].astype(np.intp), pairs[:, 1].astype(np.intp)
     low, high = np.zeros(len(s)), np.ones(len(s))
     target = np.log(alpha)

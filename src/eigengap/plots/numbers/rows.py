@@ -20,7 +20,7 @@ from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.counts import count_of
 from eigengap.sources import as_source, in_memory_table
-from eigengap.sources.base import Block, SeenCells, Source
+from eigengap.sources.base import Block, ObservedCells, Source
 from eigengap.sources.derived.drawn import Drawn, dense_rows, least_keys
 from eigengap.sources.frames import library_of
 
@@ -55,11 +55,11 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class _Pass:
-    seen: SeenCells
+    observed: ObservedCells
     drawn: Drawn  # rows (m, 1 + d): the position, then the cells
 
     def merge(self, other: _Pass) -> _Pass:
-        return _Pass(self.seen.merge(other.seen), self.drawn.merge(other.drawn))
+        return _Pass(self.observed.merge(other.observed), self.drawn.merge(other.drawn))
 
 
 def table_of(X: Any, estimator: Any = None, *, most: int = MOST_ROWS, **how: Any) -> Table:
@@ -77,8 +77,8 @@ def table_of(X: Any, estimator: Any = None, *, most: int = MOST_ROWS, **how: Any
     return Table(
         X=np.ascontiguousarray(found.drawn.rows[order, 1:]),
         at=positions[order],
-        n=found.seen.rows,
-        missing=found.seen.rows - found.seen.per_column,
+        n=found.observed.rows,
+        missing=found.observed.rows - found.observed.per_column,
         names=source.names,
     )
 
@@ -135,4 +135,4 @@ def _of(block: Block, k: int) -> _Pass:
     at, keys = least_keys(k, SEED, block.start, block.n_rows, None)
     positions: Array = (at + block.start).astype(np.float64)
     rows = np.column_stack([positions, dense_rows(block.values, at)])
-    return _Pass(SeenCells.of(block), Drawn(k, keys, rows))
+    return _Pass(ObservedCells.of(block), Drawn(k, keys, rows))

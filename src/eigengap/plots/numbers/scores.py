@@ -94,19 +94,19 @@ def score_ellipses(
     Of more than `most` such rows those that are least sure are taken. `axes` are positions.
     """
     X, model = all_rows(X, estimator).X, inner(estimator)
-    gappy = np.flatnonzero(np.isnan(X).any(axis=1))
-    if not hasattr(model, "posterior") or len(gappy) == 0:
+    incomplete = np.flatnonzero(np.isnan(X).any(axis=1))
+    if not hasattr(model, "posterior") or len(incomplete) == 0:
         return None
-    posterior = bare(model).posterior(X[gappy])
+    posterior = bare(model).posterior(X[incomplete])
     if not isinstance(posterior, Posterior):
         return None
-    cov = _pca_cov(model, X[gappy], posterior) if _is_pca(model) else posterior.cov
+    cov = _pca_cov(model, X[incomplete], posterior) if _is_pca(model) else posterior.cov
     at = np.array(axes)
     cov = np.asarray(cov)[:, at[:, None], at]
     widest = np.argsort(-np.linalg.det(cov) if len(axes) > 1 else -cov[:, 0, 0], kind="stable")
     kept = np.sort(widest[:most])
-    centre = scores_of(estimator, X[gappy[kept]])[:, axes]
-    return ScoreEllipses(gappy[kept], centre, cov[kept], level)
+    centre = scores_of(estimator, X[incomplete[kept]])[:, axes]
+    return ScoreEllipses(incomplete[kept], centre, cov[kept], level)
 
 
 def _is_pca(model: Any) -> bool:
@@ -117,11 +117,11 @@ def _pca_cov(model: Any, X: Array, posterior: Posterior) -> Array:
     view = linear_view(model)
     assert view is not None
     assert view.density is not None
-    unseen = np.isnan(X)
+    missing = np.isnan(X)
     W, psi = view.density.W, view.density.psi
     S = posterior.cov
     found = np.empty((len(X), view.A.shape[0], view.A.shape[0]))
-    for i, gone in enumerate(unseen):
+    for i, gone in enumerate(missing):
         A = view.A[:, gone]
         B = A @ W[gone]
         found[i] = B @ S[i] @ B.T + (A * psi[gone]) @ A.T

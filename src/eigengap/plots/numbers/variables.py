@@ -112,9 +112,9 @@ def _pairwise_correlations(X: Array, T: Array) -> Array:
     """Each column with the scores of the rows in which it was seen."""
     found = np.zeros((X.shape[1], T.shape[1]))
     for j in range(X.shape[1]):
-        seen = ~np.isnan(X[:, j])
-        if np.count_nonzero(seen) > 1:
-            found[j] = _sample_correlations(X[seen, j : j + 1], T[seen])[0]
+        observed = ~np.isnan(X[:, j])
+        if np.count_nonzero(observed) > 1:
+            found[j] = _sample_correlations(X[observed, j : j + 1], T[observed])[0]
     return found
 
 

@@ -45,15 +45,15 @@ def colour_of(name: str, values: Sequence[Any], *, asked: bool = False) -> Colou
 
     Numbers of rows are a scale where they are asked for by name.
     """
-    seen = [value for value in values if not is_none(value)]
-    if not seen:
+    observed = [value for value in values if not is_none(value)]
+    if not observed:
         return None
-    if all(_is_number(value) for value in seen):
-        kinds = {float(value) for value in seen}
+    if all(_is_number(value) for value in observed):
+        kinds = {float(value) for value in observed}
         whole = all(kind == int(kind) for kind in kinds)
         if whole and len(kinds) <= FEW_NUMBERS:
             return _category(name, [None if is_none(v) else f"{int(v)}" for v in values], int)
-        if whole and len(kinds) > 0.8 * len(seen) and len(seen) > 20 and not asked:
+        if whole and len(kinds) > 0.8 * len(observed) and len(observed) > 20 and not asked:
             return None  # numbers of the rows
         return Colour(name, values=tuple(None if is_none(v) else float(v) for v in values))
     days = days_of(values)
@@ -61,7 +61,7 @@ def colour_of(name: str, values: Sequence[Any], *, asked: bool = False) -> Colou
         return Colour(name, values=days, dates=True)
     texts = [None if is_none(value) else clean(in_words(value)) for value in values]
     different = len({text for text in texts if text is not None})
-    if different > NAMING * len(seen) and different > MOST_LEVELS:
+    if different > NAMING * len(observed) and different > MOST_LEVELS:
         return None
     return _category(name, texts, str)
 
@@ -71,13 +71,13 @@ def asked_colour(name: str, values: Sequence[Any]) -> Colour:
     found = colour_of(clean(name), values, asked=True)
     if found is not None:
         return found
-    seen = [str(value) for value in values if not is_none(value)]
-    if not seen:
+    observed = [str(value) for value in values if not is_none(value)]
+    if not observed:
         raise ValueError(f"color={quote(name)} holds no value in the rows that are shown")
     raise ValueError(
-        f"color={quote(name)} has {len(set(seen))} different texts in {len(seen)} rows: it names "
-        "rows, and no colours would tell so many apart. Give a column of fewer categories, of "
-        "numbers or of dates"
+        f"color={quote(name)} has {len(set(observed))} different texts in {len(observed)} rows: it "
+        "names rows, and no colours would tell so many apart. Give a column of fewer categories, "
+        "of numbers or of dates"
     )
 
 

@@ -103,10 +103,10 @@ def _detector(subject: Subject, look: Look) -> NoveltyDetector:
         return detector_for(subject.bare)
     core = _bulk(subject.gaussian, look.X)
     ratio = ArraySource(look.X).reduce(partial(NoiseRatio.of, core))
-    seen = (look.n_rows - look.gaps.per_column).astype(np.float64)
+    observed = (look.n_rows - look.missing.per_column).astype(np.float64)
     detector = NoveltyDetector(subject.bare)
     detector.estimator_, detector.core_ = subject.bare, core
-    detector.reference_ = Reference.of(core, float(look.n_rows), seen, ratio.mean)
+    detector.reference_ = Reference.of(core, float(look.n_rows), observed, ratio.mean)
     detector.offset_ = float(np.log(detector.alpha))
     detector.n_features_in_ = subject.n_features
     return detector
@@ -115,10 +115,10 @@ def _detector(subject: Subject, look: Look) -> NoveltyDetector:
 def _bulk(model: StudentLinearGaussian, X: Array) -> LinearGaussian:
     """The Gaussian of ordinary rows: scatter, scaled so that the median row is an ordinary one."""
     bulk = model.gaussian
-    seen = np.count_nonzero(~np.isnan(X), axis=1)
-    some = seen > 0
+    observed = np.count_nonzero(~np.isnan(X), axis=1)
+    some = observed > 0
     D2 = novelty.squared_distance(bulk, X)
-    factor = float(np.median(D2[some] / special.chdtri(seen[some], 0.5)))
+    factor = float(np.median(D2[some] / special.chdtri(observed[some], 0.5)))
     return replace(bulk, W=bulk.W * np.sqrt(factor), psi=bulk.psi * factor)
 
 
@@ -135,8 +135,8 @@ def _of_mixture(model: MixtureOfLinearGaussians, X: Array) -> RowDistances:
         here = novelty.distances(component, X[at])
         parts["T2"][at], parts["SPE"][at] = here.T2, here.SPE
         parts["a"][at] = special.chdtri(np.maximum(here.rank, 1), ALPHA)
-        parts["b"][at] = special.chdtri(np.maximum(here.seen - here.rank, 1), ALPHA)
-        parts["p"][at] = np.exp(law.log_p_D2(here.D2, here.seen))
+        parts["b"][at] = special.chdtri(np.maximum(here.observed - here.rank, 1), ALPHA)
+        parts["p"][at] = np.exp(law.log_p_D2(here.D2, here.observed))
     ranked = np.argsort(np.where(np.isfinite(parts["p"]), parts["p"], 2.0), kind="stable")
     oddest = ranked[:MOST_BLAMED]
     return RowDistances(

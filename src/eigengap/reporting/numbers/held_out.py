@@ -97,12 +97,12 @@ def held_out(subject: Subject, look: Look, seed: int) -> HeldOut | str:
 
 
 def _held_out(subject: Subject, look: Look, seed: int) -> HeldOut | None:
-    if not subject.fills_gaps or look.n_columns < 2:
+    if not subject.fills_missing or look.n_columns < 2:
         return None
     X = look.X[: max(MOST_CELLS // look.n_columns, 50)]
-    seen = ~np.isnan(X)
+    observed = ~np.isnan(X)
     sd = _deviations(X)
-    masks = rounds(seen, seed)
+    masks = rounds(observed, seed)
     if sum(int(mask.sum()) for mask in masks) < FEWEST:
         return None
     anew = subject.kind in REFITTED
@@ -146,16 +146,16 @@ def _filled(model: Any, X: Array) -> tuple[Array, Array]:
 
 
 def _means(X: Array) -> Array:
-    seen = ~np.isnan(X)
-    counts = np.maximum(seen.sum(axis=0), 1)
-    means = np.where(seen, X, 0.0).sum(axis=0) / counts
+    observed = ~np.isnan(X)
+    counts = np.maximum(observed.sum(axis=0), 1)
+    means = np.where(observed, X, 0.0).sum(axis=0) / counts
     return np.broadcast_to(means, X.shape)
 
 
 def _deviations(X: Array) -> Array:
-    seen = ~np.isnan(X)
-    centred = np.where(seen, X - _means(X), 0.0)
-    return np.asarray(np.sqrt((centred**2).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)))
+    observed = ~np.isnan(X)
+    centred = np.where(observed, X - _means(X), 0.0)
+    return np.asarray(np.sqrt((centred**2).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)))
 
 
 def _merged(parts: list[HiddenError]) -> HiddenError:

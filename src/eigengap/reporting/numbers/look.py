@@ -21,33 +21,33 @@ from eigengap.statistics.moments import ColumnMoments
 
 
 @dataclass(frozen=True, eq=False)
-class Gaps:
+class Missing:
     """Unseen cells."""
 
     rows: int
     per_column: NDArray[np.intp]  # (d,)
-    gappy_rows: int  # with at least one
+    incomplete_rows: int  # with at least one
     empty_rows: int  # with nothing else
 
     @classmethod
-    def of(cls, block: Block) -> Gaps:
+    def of(cls, block: Block) -> Missing:
         n, d = block.values.shape
         if not isinstance(block.values, np.ndarray):  # CSR: every cell is seen
             return cls(n, np.zeros(d, dtype=np.intp), 0, 0)
-        gaps = np.isnan(block.values)
-        per_row = np.count_nonzero(gaps, axis=1)
+        missing = np.isnan(block.values)
+        per_row = np.count_nonzero(missing, axis=1)
         return cls(
             n,
-            np.count_nonzero(gaps, axis=0),
+            np.count_nonzero(missing, axis=0),
             int(np.count_nonzero(per_row)),
             int(np.count_nonzero(per_row == d)),
         )
 
-    def merge(self, other: Gaps) -> Gaps:
-        return Gaps(
+    def merge(self, other: Missing) -> Missing:
+        return Missing(
             self.rows + other.rows,
             self.per_column + other.per_column,
-            self.gappy_rows + other.gappy_rows,
+            self.incomplete_rows + other.incomplete_rows,
             self.empty_rows + other.empty_rows,
         )
 
@@ -62,13 +62,13 @@ class Gaps:
 
 @dataclass(frozen=True, eq=False)
 class _Pass:
-    gaps: Gaps
+    missing: Missing
     drawn: Drawn  # rows (m, 1 + d): the position, then the cells
     moments: ColumnMoments
 
     def merge(self, other: _Pass) -> _Pass:
         return _Pass(
-            self.gaps.merge(other.gaps),
+            self.missing.merge(other.missing),
             self.drawn.merge(other.drawn),
             self.moments.merge(other.moments),
         )
@@ -80,7 +80,7 @@ class Look:
 
     X: Array  # (m, d) float64, NaN where unseen: the rows that are shown
     at: NDArray[np.intp]  # (m,) their positions, ascending
-    gaps: Gaps  # of all rows
+    missing: Missing  # of all rows
     mean: Array  # (d,) of the seen cells of all rows
     sd: Array  # (d,) likewise
     first_row: int = 0  # what the first row of the table is called
@@ -92,7 +92,7 @@ class Look:
 
     @property
     def n_rows(self) -> int:
-        return self.gaps.rows
+        return self.missing.rows
 
     @property
     def n_columns(self) -> int:
@@ -111,7 +111,7 @@ def look_at(source: Source, k: int, seed: int) -> Look:
     return Look(
         X=np.ascontiguousarray(found.drawn.rows[order, 1:]),
         at=positions[order],
-        gaps=found.gaps,
+        missing=found.missing,
         mean=np.asarray(found.moments.mean),
         sd=np.sqrt(found.moments.variance),
     )
@@ -121,12 +121,12 @@ def of_pairs(n: int, k: int, seed: int) -> Look:
     """Of a table of distances or of a graph, which has points and no columns."""
     at, _ = least_keys(k, seed, 0, n, None)
     none: Array = np.empty(0)
-    gaps = Gaps(n, np.empty(0, dtype=np.intp), 0, 0)
-    return Look(np.empty((len(at), 0)), np.sort(at), gaps, none, none)
+    missing = Missing(n, np.empty(0, dtype=np.intp), 0, 0)
+    return Look(np.empty((len(at), 0)), np.sort(at), missing, none, none)
 
 
 def _of(block: Block, k: int, seed: int) -> _Pass:
     at, keys = least_keys(k, seed, block.start, block.n_rows, None)
     positions: Any = (at + block.start).astype(np.float64)
     rows = np.column_stack([positions, dense_rows(block.values, at)])
-    return _Pass(Gaps.of(block), Drawn(k, keys, rows), ColumnMoments.of(block))
+    return _Pass(Missing.of(block), Drawn(k, keys, rows), ColumnMoments.of(block))

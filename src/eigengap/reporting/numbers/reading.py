@@ -190,4 +190,4 @@ def _length(X: Any) -> int:
 
 
 def _rows(source: Source) -> int:
-    return source.n_rows if source.n_rows is not None else source.seen().rows
+    return source.n_rows if source.n_rows is not None else source.observed().rows

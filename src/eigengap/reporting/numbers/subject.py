@@ -101,7 +101,7 @@ class Subject:
         return model if isinstance(model, MixtureOfLinearGaussians) else None
 
     @property
-    def fills_gaps(self) -> bool:
+    def fills_missing(self) -> bool:
         return hasattr(self.bare, "impute")
 
     @property

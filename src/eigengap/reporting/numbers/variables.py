@@ -44,7 +44,7 @@ def variables_of(subject: Subject, look: Look) -> Variables | None:
     """None for a mixture, and where rows have no columns."""
     if subject.mixture is not None or subject.is_pairwise or not look.n_columns:
         return None
-    table = Table(look.X, look.at, look.n_rows, look.gaps.per_column, None)
+    table = Table(look.X, look.at, look.n_rows, look.missing.per_column, None)
     r = correlations(subject.bare, table)
     linear = linear_view(subject.bare) is not None
     parts = variable_contributions(subject.bare) if linear else None
@@ -60,8 +60,8 @@ def _among_scores(subject: Subject, table: Table) -> Array:
     T = scores_of(subject.bare, table.X)
     if table.is_complete:
         return _correlation(T)
-    seen = ~np.isnan(table.X)
-    return np.array([_correlation(T[rows]) for rows in seen.T])
+    observed = ~np.isnan(table.X)
+    return np.array([_correlation(T[rows]) for rows in observed.T])
 
 
 def _correlation(T: Array) -> Array:

@@ -39,12 +39,12 @@ def rank_choice(subject: Subject, look: Look, seed: int) -> RankChoice | None:
     if subject.kind not in ASKED or look.n_columns < 2:
         return None
     criteria = tuple(name for name in CHEAP if name != "minka" or look.n_columns <= MOST_MINKA)
-    if not look.gaps.cells or look.X.size <= SMALL:
+    if not look.missing.cells or look.X.size <= SMALL:
         criteria = (*criteria, *BY_FITS)
     noise: Any = "diagonal" if subject.kind == "FactorAnalysis" else "isotropic"
     scale = bool(getattr(subject.bare, "scale", False))
-    seen = ~np.isnan(look.X)
-    rows = look.X[seen.any(axis=1)][:, seen.any(axis=0)]
+    observed = ~np.isnan(look.X)
+    rows = look.X[observed.any(axis=1)][:, observed.any(axis=0)]
     try:
         with silence():
             return choose_rank(rows, criteria=criteria, noise=noise, scale=scale, random_state=seed)

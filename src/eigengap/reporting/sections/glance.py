@@ -44,8 +44,8 @@ def _facts(subject: Subject, look: Look, distances: RowDistances | str) -> tuple
     facts = [Fact("rows", whole(look.n_rows), _sampled(look))]
     if look.n_columns:
         facts.append(Fact("columns", whole(look.n_columns)))
-        note = f"{whole(look.gaps.cells)} cells" if look.gaps.cells else "complete"
-        facts.append(Fact("missing", percent(look.gaps.share), note))
+        note = f"{whole(look.missing.cells)} cells" if look.missing.cells else "complete"
+        facts.append(Fact("missing", percent(look.missing.share), note))
     facts.append(_components(subject))
     if not isinstance(distances, str):
         p = distances.p[np.isfinite(distances.p)]
@@ -105,7 +105,9 @@ def _warnings(
             f"There are fewer than {FEW_PER_COMPONENT} rows for each of the {q} components; the "
             "later ones will not come back in other rows."
         )
-    empty = [names[j] for j in np.flatnonzero(look.gaps.per_column > MOSTLY_MISSING * look.n_rows)]
+    empty = [
+        names[j] for j in np.flatnonzero(look.missing.per_column > MOSTLY_MISSING * look.n_rows)
+    ]
     if empty:
         found.append(
             f"More than half of the cells of {listing(empty)} {'is' if len(empty) == 1 else 'are'} "

@@ -23,7 +23,7 @@ def section(
     subject: Subject, look: Look, names: tuple[str, ...], rows: list[str], seed: int
 ) -> Section:
     """What hidden cells say of the fills, and the least certain of the real ones."""
-    if not subject.fills_gaps:
+    if not subject.fills_missing:
         why = f"{subject.kind} has no model of the cells, so that it fills no gaps."
         return Section("filling", TITLE, left_out=why)
     found = held_out(subject, look, seed)
@@ -237,8 +237,8 @@ def _intervals(found: HeldOut, look: Look, names: tuple[str, ...]) -> Figure:
 def _least_certain(
     subject: Subject, look: Look, names: tuple[str, ...], rows: list[str]
 ) -> tuple[Grid, ...]:
-    gaps = np.isnan(look.X)
-    touched = np.flatnonzero(gaps.any(axis=1))
+    missing = np.isnan(look.X)
+    touched = np.flatnonzero(missing.any(axis=1))
     if not len(touched):
         return ()
     with silence():
@@ -246,7 +246,7 @@ def _least_certain(
             np.asarray(part, dtype=np.float64)
             for part in subject.bare.impute(look.X[touched], return_std=True)
         )
-    i, j = np.nonzero(gaps[touched])
+    i, j = np.nonzero(missing[touched])
     unit = np.where(look.sd[j] > 0, look.sd[j], 1.0)
     share = std[i, j] / unit
     order = np.argsort(-np.nan_to_num(share), kind="stable")[:MOST_CELLS]

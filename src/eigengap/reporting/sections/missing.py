@@ -34,8 +34,8 @@ class Telling:
 
 def patterns(X: Array) -> list[tuple[tuple[int, ...], int]]:
     """Which columns are missing together, and in how many rows, the most frequent first."""
-    gaps = np.isnan(X)
-    found = Counter(tuple(np.flatnonzero(row)) for row in gaps if row.any())
+    missing = np.isnan(X)
+    found = Counter(tuple(np.flatnonzero(row)) for row in missing if row.any())
     ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     return [(tuple(int(j) for j in columns), rows) for columns, rows in ordered]
 
@@ -48,13 +48,13 @@ def together(X: Array) -> tuple[tuple[int, ...], int]:
     Bonferroni the probability of a set of s is multiplied by C(g, s) 2^(s-1), whose inverses sum to
     less than 1 over all sets.
     """
-    gaps = np.isnan(X)
-    share = gaps.mean(axis=0)
+    missing = np.isnan(X)
+    share = missing.mean(axis=0)
     g = int(np.count_nonzero(share))
     for columns, exactly in patterns(X):
         if len(columns) < 2 or exactly < 3:
             continue
-        rows = int(np.count_nonzero(gaps[:, columns].all(axis=1)))
+        rows = int(np.count_nonzero(missing[:, columns].all(axis=1)))
         chance = float(np.prod(share[list(columns)]))
         sets = binom(g, len(columns)) * 2.0 ** (len(columns) - 1)
         by_chance = float(sets * bdtrc(rows - 1, len(X), chance))
@@ -65,12 +65,12 @@ def together(X: Array) -> tuple[tuple[int, ...], int]:
 
 def tellings(X: Array) -> list[Telling]:
     """Where gaps are not completely at random, the clearest first."""
-    seen = ~np.isnan(X)
-    filled = np.where(seen, X, 0.0)
+    observed = ~np.isnan(X)
+    filled = np.where(observed, X, 0.0)
     found = []
-    for gap in np.flatnonzero((~seen).any(axis=0)):
-        without, within = ~seen[:, gap], seen[:, gap]
-        counts = np.array([(seen & rows[:, None]).sum(axis=0) for rows in (without, within)])
+    for gap in np.flatnonzero((~observed).any(axis=0)):
+        without, within = ~observed[:, gap], observed[:, gap]
+        counts = np.array([(observed & rows[:, None]).sum(axis=0) for rows in (without, within)])
         enough = np.all(counts >= FEWEST_ROWS, axis=0)
         enough[gap] = False
         if not enough.any():
@@ -79,7 +79,7 @@ def tellings(X: Array) -> list[Telling]:
         means = sums / np.maximum(counts, 1)
         squares = np.array(
             [
-                np.where(seen[rows], (X[rows] - mean) ** 2, 0.0).sum(axis=0)
+                np.where(observed[rows], (X[rows] - mean) ** 2, 0.0).sum(axis=0)
                 for rows, mean in zip((without, within), means, strict=True)
             ]
         )
@@ -94,27 +94,27 @@ def tellings(X: Array) -> list[Telling]:
 
 def section(look: Look, names: tuple[str, ...]) -> Section:
     """The section, in few words where nothing is missing."""
-    n, d, gaps = look.n_rows, look.n_columns, look.gaps
-    if gaps.cells == 0:
+    n, d, missing = look.n_rows, look.n_columns, look.missing
+    if missing.cells == 0:
         sentence = f"Every cell was seen: {count(n, 'row')} × {count(d, 'column')}, no gaps."
         return Section("missing", TITLE, words=(sentence,), verdict=sentence)
-    order = np.argsort(-gaps.per_column, kind="stable")
-    touched = [int(j) for j in order if gaps.per_column[j]]
+    order = np.argsort(-missing.per_column, kind="stable")
+    touched = [int(j) for j in order if missing.per_column[j]]
     where = (
         f"all in {names[touched[0]]}"
         if len(touched) == 1
         else f"in {whole(len(touched))} of {whole(d)} columns"
     )
     summary = (
-        f"{count(gaps.cells, 'cell')} of {whole(n * d)} ({percent(gaps.share)}) "
-        f"{'is' if gaps.cells == 1 else 'are'} missing, {where}; "
-        f"{count(gaps.gappy_rows, 'row')} of {whole(n)} "
-        f"{'has' if gaps.gappy_rows == 1 else 'have'} a gap."
+        f"{count(missing.cells, 'cell')} of {whole(n * d)} ({percent(missing.share)}) "
+        f"{'is' if missing.cells == 1 else 'are'} missing, {where}; "
+        f"{count(missing.incomplete_rows, 'row')} of {whole(n)} "
+        f"{'has' if missing.incomplete_rows == 1 else 'have'} a gap."
     )
     words = [summary]
-    if gaps.empty_rows:
+    if missing.empty_rows:
         words.append(
-            f"Of {count(gaps.empty_rows, 'row')} nothing at all was seen; they change no estimate."
+            f"Nothing was observed of {count(missing.empty_rows, 'row')}; they change no estimate."
         )
     words += _on_patterns(look, names) + _on_tellings(look, names)
     figures = (_per_column(look, names, touched),) if len(touched) > 1 else ()
@@ -163,11 +163,11 @@ def _on_tellings(look: Look, names: tuple[str, ...]) -> list[str]:
 
 def _per_column(look: Look, names: tuple[str, ...], touched: list[int]) -> Figure:
     shown = touched[:MOST_COLUMNS]
-    share = look.gaps.per_column / look.n_rows
+    share = look.missing.per_column / look.n_rows
     data = specs.records(
         column=[names[j] for j in shown],
         missing=[share[j] for j in shown],
-        cells=[look.gaps.per_column[j] for j in shown],
+        cells=[look.missing.per_column[j] for j in shown],
     )
     most = touched[0]
     note = "" if len(shown) == len(touched) else f"The {len(shown)} columns with most gaps."

@@ -12,7 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from eigengap.selection.rank.choice import Curve, RankChoice
-from eigengap.selection.rank.deflation import complete_remainder, deflated_rank, gappy_remainder
+from eigengap.selection.rank.deflation import (
+    complete_remainder,
+    deflated_rank,
+    incomplete_remainder,
+)
 from eigengap.selection.rank.information import largest_rank
 from eigengap.selection.rank.noise_spectrum import LEVEL, noise_shares, standing_out
 from eigengap.sources.base import Source
@@ -67,8 +71,8 @@ def deflated(
     most = min(most, table.d // COLUMNS)
     if first == 0 or first >= most:
         return first, Curve.of({}, "above 1", LEFT)
-    if source.has_gaps:
-        remainder = gappy_remainder(source, table.sum_w)
+    if source.has_missing:
+        remainder = incomplete_remainder(source, table.sum_w)
     else:
         remainder = complete_remainder(table)
     count, values = deflated_rank(remainder, rows, table.d, first, most)

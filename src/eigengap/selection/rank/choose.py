@@ -23,7 +23,7 @@ from eigengap.selection.rank.choice import Curve, DoesNotApplyError, RankChoice
 from eigengap.selection.rank.consensus import NAMES, in_words, vote
 from eigengap.selection.rank.cross_validation import cross_validate
 from eigengap.selection.rank.factor_test import factor_test
-from eigengap.selection.rank.gappy_spectrum import gappy_spectrum
+from eigengap.selection.rank.incomplete_spectrum import incomplete_spectrum
 from eigengap.selection.rank.information import (
     bic_by_fits,
     bic_from_spectrum,
@@ -112,7 +112,7 @@ def choose_rank(
     _check(max_rank, noise, tolerance)
     source = as_source(X, sample_weight=sample_weight, missing_values=missing_values).present()
     source.require_fit(min_rows=3)
-    require_frequencies(source.seen().sum_w)
+    require_frequencies(source.observed().sum_w)
     warn_of_codes(source)
     if source.n_features < 2:
         raise ValueError("X has 1 column: there is no number of components to choose")
@@ -169,7 +169,7 @@ class _Table:
 
     @cached_property
     def sum_w(self) -> float:
-        return self.source.seen().sum_w
+        return self.source.observed().sum_w
 
     @cached_property
     def standardised(self) -> Standardised:
@@ -187,8 +187,8 @@ class _Table:
 
     @cached_property
     def spectrum(self) -> Spectrum:
-        if self.source.has_gaps:
-            return gappy_spectrum(self.source, max(min(self.deflated[0], self.most), 1))
+        if self.source.has_missing:
+            return incomplete_spectrum(self.source, max(min(self.deflated[0], self.most), 1))
         return fit_pca(self.source, None).spectrum
 
     def fit(self, source: Source, q: int, options: EMOptions) -> GaussianFit:
@@ -213,7 +213,7 @@ def _bartlett(table: _Table) -> Picked:
 
 def _bic(table: _Table) -> Picked:
     d = table.source.n_features
-    if table.noise == "isotropic" and not table.source.has_gaps:
+    if table.noise == "isotropic" and not table.source.has_missing:
         curve = bic_from_spectrum(table.spectrum, table.most)
         return curve.lowest(), curve
     parameters = ppca_parameters if table.noise == "isotropic" else factor_parameters

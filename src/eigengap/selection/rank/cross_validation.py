@@ -45,7 +45,7 @@ def cross_validate(
     """The number of components, from 0, of least mean squared error on hidden cells."""
     hidden = [HeldOut(source, fold, folds, seed) for fold in range(folds)]
     for part in hidden:
-        if np.any(part.seen().per_column < 2):
+        if np.any(part.observed().per_column < 2):
             raise DoesNotApplyError("a column has too few values to hide some of them")
 
     def error(q: int) -> float:

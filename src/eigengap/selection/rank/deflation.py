@@ -26,7 +26,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.selection.rank.noise_spectrum import noise_shares
 from eigengap.sources.base import Block, Source
-from eigengap.statistics.imputed_correlation import FilledScatter, Standardised
+from eigengap.statistics.imputed_correlation import ImputedScatter, Standardised
 
 LOOSE = EMOptions(tol=1e-2, max_iter=50)
 ROUNDS = 10  # of principal factors
@@ -52,23 +52,23 @@ def deflated_rank(
     was looked at, its first share over that of noise.
     """
     q = first
-    seen: dict[int, float] = {}
+    observed: dict[int, float] = {}
     for _ in range(LONGEST):
         lam = remainder(q)
         total = float(np.sum(lam))
         ahead = min(max(most - q, 1), AHEAD, d - q, int(rows - q), len(lam))
         if ahead < 1 or total <= 1e-9:
-            return q, seen
+            return q, observed
         ratio = lam[:ahead] / total / noise_shares(rows - q, d - q, ahead)
-        seen[q] = float(ratio[0])
+        observed[q] = float(ratio[0])
         below = np.flatnonzero(ratio <= 1.0)
         found = int(below[0]) if len(below) else ahead
         if found == 0:
-            return q, seen
+            return q, observed
         if q >= most:
             break
         q = min(q + found, most)
-    return first, seen
+    return first, observed
 
 
 def complete_remainder(table: Standardised) -> Remainder:
@@ -80,9 +80,9 @@ def complete_remainder(table: Standardised) -> Remainder:
             lam, U = table.eigenpairs(1.0 / np.sqrt(psi), q)
             # W = Psi^1/2 U (Lam - I)^1/2 (Lawley and Maxwell 1971)
             W2 = psi * np.sum(U**2 * np.maximum(lam[:q] - 1.0, 0.0), axis=1)
-            following = np.maximum(1.0 - W2, LEAST_NOISE)
-            change = float(np.max(np.abs(np.log(following / psi))))
-            psi = following
+            updated = np.maximum(1.0 - W2, LEAST_NOISE)
+            change = float(np.max(np.abs(np.log(updated / psi))))
+            psi = updated
             if change < SETTLED:
                 break
         return lam[q:]
@@ -90,23 +90,23 @@ def complete_remainder(table: Standardised) -> Remainder:
     return remainder
 
 
-def gappy_remainder(source: Source, sum_w: float) -> Remainder:
+def incomplete_remainder(source: Source, sum_w: float) -> Remainder:
     """From the seen residuals of a factor analysis by EM, one fit for each q."""
 
     def remainder(q: int) -> Array:
         model = fit_factor_analysis(source, q, options=LOOSE).model
         unit = np.sqrt(np.maximum(model.psi, 1e-12 * model.variances()))
-        of: Callable[[Block], FilledScatter] = partial(_residual_scatter, model=model, unit=unit)
+        of: Callable[[Block], ImputedScatter] = partial(_residual_scatter, model=model, unit=unit)
         lam = np.linalg.eigvalsh(source.reduce(of).value)[::-1]
         return np.asarray(np.maximum(lam[: max(source.n_features - q, 0)], 0.0)) / sum_w
 
     return remainder
 
 
-def _residual_scatter(block: Block, model: LinearGaussian, unit: Array) -> FilledScatter:
+def _residual_scatter(block: Block, model: LinearGaussian, unit: Array) -> ImputedScatter:
     values = np.asarray(block.values, dtype=np.float64)
     expected = model.posterior_mean(values) @ model.W.T
     weight = None if block.weight is None else np.sqrt(block.weight)[:, None]
     y = np.nan_to_num((values - model.mu - expected) / unit, nan=0.0)
     y = y if weight is None else y * weight
-    return FilledScatter(y.T @ y)
+    return ImputedScatter(y.T @ y)

@@ -23,7 +23,7 @@ def factor_test(source: Source, most: int, level: float = SIGNIFICANCE) -> tuple
     """
     import scipy.stats
 
-    if source.has_gaps:
+    if source.has_missing:
         raise DoesNotApplyError("it needs complete data")
     moments = source.reduce(Moments.of)
     S = moments.scatter / moments.sum_w

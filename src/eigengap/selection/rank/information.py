@@ -49,12 +49,12 @@ def _loadings(d: int, q: int) -> int:
     return d * q - q * (q - 1) // 2
 
 
-def largest_rank(d: int, rows_seen: float) -> int:
+def largest_rank(d: int, rows_observed: float) -> int:
     """Most components considered: q < d, and two rows for each.
 
     Beyond half of the rows the likelihood of a d x d covariance degenerates.
     """
-    return max(min(d - 1, int(rows_seen) // 2), 1)
+    return max(min(d - 1, int(rows_observed) // 2), 1)
 
 
 def most_factors(d: int) -> int:
@@ -77,7 +77,7 @@ def bic_by_fits(
     log_likelihood: Callable[[int], float],
     parameters: Callable[[int, int], int],
     d: int,
-    rows_seen: float,
+    rows_observed: float,
     most: int,
 ) -> Curve:
     """BIC from one fit per q: upwards from 1 to its first minimum.
@@ -88,7 +88,7 @@ def bic_by_fits(
     """
 
     def bic(q: int) -> float:
-        return -2.0 * log_likelihood(q) + parameters(d, q) * log(max(rows_seen, 2.0))
+        return -2.0 * log_likelihood(q) + parameters(d, q) * log(max(rows_observed, 2.0))
 
     return Curve.of(first_minimum(bic, 1, most), "lower", BIC)
 

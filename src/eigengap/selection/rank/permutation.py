@@ -22,13 +22,13 @@ def permuted_parallel_analysis(
     X: Array, most: int, rng: np.random.Generator, draws: int = DRAWS, level: float = LEVEL
 ) -> tuple[int, Curve]:
     """How many leading eigenvalues of X (n, d), NaN for gaps, exceed those of its permutations."""
-    seen = ~np.isnan(X)
-    centred = np.where(seen, X - np.nanmean(X, axis=0), 0.0)
+    observed = ~np.isnan(X)
+    centred = np.where(observed, X - np.nanmean(X, axis=0), 0.0)
     with np.errstate(over="ignore"):  # what rounding leaves of a huge constant, divided to 0
         length = np.sqrt(np.sum(centred**2, axis=0))
     centred /= np.where(length > 0.0, length, 1.0)
     lam = _eigenvalues(centred, most)
-    null = np.array([_eigenvalues(_permuted(centred, seen, rng), most) for _ in range(draws)])
+    null = np.array([_eigenvalues(_permuted(centred, observed, rng), most) for _ in range(draws)])
     bound = np.quantile(null, level, axis=0, method="higher")  # an exact test, unlike a mixture
     least = np.finfo(np.float64).tiny
     ratio = lam / np.maximum(bound, least)
@@ -39,13 +39,13 @@ def permuted_parallel_analysis(
     return (int(below[0]) if len(below) else len(ratio)), curve
 
 
-def _permuted(centred: Array, seen: NDArray[np.bool_], rng: np.random.Generator) -> Array:
-    if seen.all():
+def _permuted(centred: Array, observed: NDArray[np.bool_], rng: np.random.Generator) -> Array:
+    if observed.all():
         return rng.permuted(centred, axis=0)
     # Sorting random keys permutes; keys of unseen cells go last and stay there.
-    keys = np.where(seen, rng.random(seen.shape), 2.0)
+    keys = np.where(observed, rng.random(observed.shape), 2.0)
     order = np.argsort(keys, axis=0, kind="stable")
-    places = np.argsort(~seen, axis=0, kind="stable")
+    places = np.argsort(~observed, axis=0, kind="stable")
     out = np.zeros_like(centred)
     np.put_along_axis(out, places, np.take_along_axis(centred, order, axis=0), axis=0)
     return out

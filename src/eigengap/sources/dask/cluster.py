@@ -113,9 +113,9 @@ def stream(batches: Iterable[Sequence[Delayed]], labels: Labels) -> Iterator[lis
     running: Any = None
     for batch in batches:
         with _told(client, labels):
-            following = client.compute(list(batch))
+            updated = client.compute(list(batch))
             done = None if running is None else _gathered(client, running, labels)
-        running = following
+        running = updated
         if done is not None:
             yield done
     with _told(client, labels):
@@ -241,7 +241,7 @@ def _gathered(client: Any, futures: list[Any], labels: Labels) -> list[Any]:
     """The results, unless nobody is left to compute them, or nobody gets on with it."""
     import distributed
 
-    seen: Work | None = None
+    observed: Work | None = None
     since = time.monotonic()
     while True:
         try:
@@ -251,8 +251,8 @@ def _gathered(client: Any, futures: list[Any], labels: Labels) -> list[Any]:
             if client.status != "running":
                 raise ClusterError(_LOST) from None
         work = _under_way(client)
-        if work != seen:
-            seen, since = work, time.monotonic()
+        if work != observed:
+            observed, since = work, time.monotonic()
         _check_patience(work, time.monotonic() - since, labels)
 
 

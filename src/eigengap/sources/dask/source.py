@@ -86,7 +86,7 @@ class DaskSource(MemoisedSource):
 
     def present(self) -> Source:
         # Rows of weight 0 are skipped anyway.
-        if self._cut.skips_empty or self.seen().empty in (0, self.seen().rows):
+        if self._cut.skips_empty or self.observed().empty in (0, self.observed().rows):
             return self
         other = copy(self)
         other._known, other._weight, other._kept = {}, None, None

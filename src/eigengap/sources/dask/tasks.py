@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.sources.array import dense_to_float
 from eigengap.sources.base import Block, merge_tree, without_empty
-from eigengap.sources.checks import count_gaps, with_gaps_for
+from eigengap.sources.checks import count_missing, with_missing_for
 from eigengap.sources.dask.forest import Forest
 from eigengap.sources.derived.blocked import merge_stream
 from eigengap.sources.derived.memo import Several
@@ -139,9 +139,9 @@ def _to_float(part: Any, at: int, row: int | None, cut: Cut) -> NDArray[Any]:
         )
     values = values.astype(cut.dtype, copy=False)
     if cut.codes:
-        values = with_gaps_for(values, cut.codes)
+        values = with_missing_for(values, cut.codes)
     try:
-        count_gaps(values, cut.names, row or 0)
+        count_missing(values, cut.names, row or 0)
     except ValueError as error:
         counted = ", its rows counted from 0" if row is None else ""
         raise PartitionError(f"{_partition(at)}{counted}: {error}") from None

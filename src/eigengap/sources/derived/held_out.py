@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.sources.base import Block, Rows, SeenCells, Source
+from eigengap.sources.base import Block, ObservedCells, Rows, Source
 from eigengap.sources.derived.blocked import DerivedSource
 from eigengap.sources.derived.hidden_cells import cell_uniforms
 
@@ -28,7 +28,7 @@ class HeldOut(DerivedSource):
     def __init__(self, parent: Source, fold: int, folds: int, seed: int) -> None:
         super().__init__(parent, partial(_without, fold=fold, folds=folds, seed=seed))
         self.is_sparse = False
-        self.has_gaps = True
+        self.has_missing = True
         self.fold = fold
 
     def sample(self, k: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -37,8 +37,8 @@ class HeldOut(DerivedSource):
     def collect(self) -> Rows:
         return self.map(_values)
 
-    def seen(self) -> SeenCells:
-        return self.reduce(SeenCells.of)
+    def observed(self) -> ObservedCells:
+        return self.reduce(ObservedCells.of)
 
 
 def _without(block: Block, fold: int, folds: int, seed: int) -> Block:

@@ -38,12 +38,12 @@ def row_hashes(start: int, n: int, seed: int) -> NDArray[np.uint64]:
         return mixed(rows)
 
 
-def hidden_cells(seen: NDArray[np.bool_], share: float, seed: int) -> NDArray[np.bool_]:
+def hidden_cells(observed: NDArray[np.bool_], share: float, seed: int) -> NDArray[np.bool_]:
     """Which seen cells to hide, about `share` of them; every row keeps at least one: (n, d)."""
-    number = cell_uniforms(np.arange(len(seen)), seen.shape[1], seed)
-    hidden = seen & (number < share)
-    bare = hidden.any(axis=1) & ~(seen & ~hidden).any(axis=1)  # nothing would be left to go by
-    kept = np.argmax(np.where(seen[bare], number[bare], -1.0), axis=1)
+    number = cell_uniforms(np.arange(len(observed)), observed.shape[1], seed)
+    hidden = observed & (number < share)
+    bare = hidden.any(axis=1) & ~(observed & ~hidden).any(axis=1)  # nothing would be left to go by
+    kept = np.argmax(np.where(observed[bare], number[bare], -1.0), axis=1)
     hidden[np.flatnonzero(bare), kept] = False
     return hidden
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.runtime.memory import SHARE, free_memory, require_memory
-from eigengap.sources.base import Block, Rows, S, SeenCells, Source
+from eigengap.sources.base import Block, ObservedCells, Rows, S, Source
 from eigengap.sources.derived.drawn import Draw, Drawn, seed_of
 
 
@@ -35,10 +35,10 @@ class MemoisedSource(Source):
         """Several statistics of the whole table in one pass."""
 
     @property
-    def has_gaps(self) -> bool | None:  # type: ignore[override]
+    def has_missing(self) -> bool | None:  # type: ignore[override]
         """Whether a cell is unseen; None before the table was read once."""
-        seen = self._known.get(SeenCells.of)
-        return None if seen is None else bool(np.any(seen.per_column < seen.rows))
+        observed = self._known.get(ObservedCells.of)
+        return None if observed is None else bool(np.any(observed.per_column < observed.rows))
 
     def _require_unchanged(self) -> None:
         """Refuse to answer from memory for a table that has become another."""
@@ -61,9 +61,9 @@ class MemoisedSource(Source):
     def remember(self, of: Callable[[Any], S], value: S) -> None:
         self._known[of] = value
 
-    def seen(self) -> SeenCells:
-        self.gather(SeenCells.of)
-        found: SeenCells = self._known[SeenCells.of]
+    def observed(self) -> ObservedCells:
+        self.gather(ObservedCells.of)
+        found: ObservedCells = self._known[ObservedCells.of]
         return found
 
     def sample(self, k: int, rng: np.random.Generator) -> Array:
@@ -102,7 +102,7 @@ class MemoisedSource(Source):
         return 16.0 * self._count_rows() * self.n_features <= SHARE * free_memory()
 
     def _count_rows(self) -> int:
-        return self.n_rows if self.n_rows is not None else self.seen().rows
+        return self.n_rows if self.n_rows is not None else self.observed().rows
 
 
 class Several:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Rows, SeenCells, Source
+from eigengap.sources.base import ObservedCells, Rows, Source
 
 
 class SourceOver(Source):
@@ -19,7 +19,7 @@ class SourceOver(Source):
         self._parent = parent
         self.n_features, self.names = parent.n_features, parent.names
         self.dtype, self.n_rows = parent.dtype, parent.n_rows
-        self.is_sparse, self.has_gaps = parent.is_sparse, parent.has_gaps
+        self.is_sparse, self.has_missing = parent.is_sparse, parent.has_missing
         self.has_cell_sd, self.is_dear = parent.has_cell_sd, parent.is_dear
 
     @property
@@ -46,6 +46,6 @@ class SourceOver(Source):
     def collect(self) -> Rows:
         return self._parent.collect()
 
-    def seen(self) -> SeenCells:
-        seen: SeenCells = self._parent.seen()
-        return seen
+    def observed(self) -> ObservedCells:
+        observed: ObservedCells = self._parent.observed()
+        return observed

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.runtime import memory
-from eigengap.sources.base import SeenCells
+from eigengap.sources.base import ObservedCells
 from eigengap.sources.checks import as_weight, missing_codes
 from eigengap.sources.fields.grid import listed
 from eigengap.sources.fields.places import is_field, is_field_path, places_of
@@ -131,13 +131,13 @@ def field_like(X: Any, values: NDArray[Any], columns: Any = None) -> Any:
 
 def _without_land(whole: FieldSource, layout: Layout, options: dict[str, Any]) -> FieldSource:
     """The source without the cells that no sample shows: one pass, which counts what is seen."""
-    seen = whole.seen()
-    cells = np.flatnonzero(seen.per_column)
+    observed = whole.observed()
+    cells = np.flatnonzero(observed.per_column)
     if not len(cells):
         raise UnreadableError(
             whole.reader.where, "no cell has a value in any sample: there is nothing to learn from"
         )
     source = FieldSource(whole.reader.only(cells), layout, **options)
     source.passes, source.bytes_read = whole.passes, whole.bytes_read
-    source.remember(SeenCells.of, replace(seen, per_column=seen.per_column[cells]))
+    source.remember(ObservedCells.of, replace(observed, per_column=observed.per_column[cells]))
     return source

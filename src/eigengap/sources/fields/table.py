@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.checks import with_gaps_for
+from eigengap.sources.checks import with_missing_for
 from eigengap.sources.fields.grid import Grid
 from eigengap.sources.fields.places import is_field, places_of, xarray
 from eigengap.sources.fields.reader import FieldReader, Layout, layout_of
@@ -45,7 +45,7 @@ class FieldSource(StreamSource):
         self.sample_dim, self.variable = layout.sample_dim, layout.name
 
     @property
-    def never_seen(self) -> Any:
+    def never_observed(self) -> Any:
         """DataArray of truth values over the grid: the cells that are no columns."""
         outside = np.ones(self.grid.size, dtype=bool)
         outside[self.grid.cells] = False
@@ -230,7 +230,7 @@ class FieldSource(StreamSource):
         try:
             return super()._validated(values, start)
         except UnreadableError:
-            values = with_gaps_for(values, self._codes) if self._codes else values
+            values = with_missing_for(values, self._codes) if self._codes else values
             row, j = map(int, np.argwhere(np.isinf(values))[0])
             raise UnreadableError(
                 self.reader.where,

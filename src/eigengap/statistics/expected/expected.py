@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eigengap.linalg import Array, packed_size, unpack
-from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients, RowPosteriors, row_posteriors
 from eigengap.runtime.scratch import Scratch
 
@@ -38,7 +38,7 @@ class Expected:
     cells: float  # weighted number of seen cells
 
     @classmethod
-    def of(cls, rows: SeenRows, coefficients: Coefficients, passes: int = 1) -> Expected:
+    def of(cls, rows: ObservedRows, coefficients: Coefficients, passes: int = 1) -> Expected:
         """Statistics of one block under the current parameters: an E-step."""
         sums = Sums(rows, coefficients.q)
         for part in row_posteriors(rows, coefficients, passes, _scratch):
@@ -64,7 +64,7 @@ class Expected:
     def sum_w(self) -> float:
         return float(self.latent[-1])
 
-    def seen(self) -> Array:
+    def observed(self) -> Array:
         """(d,) weighted number of rows in which each feature was seen."""
         return np.asarray(self.A[-1])
 
@@ -78,10 +78,10 @@ class Expected:
 class Sums:
     """The sums of one block while its chunks are gone through."""
 
-    def __init__(self, rows: SeenRows, q: int) -> None:
+    def __init__(self, rows: ObservedRows, q: int) -> None:
         self._rows = rows
         size = packed_size(q + 1)
-        self._A = np.zeros((size, len(rows.gappy)))
+        self._A = np.zeros((size, len(rows.incomplete)))
         self._B = np.zeros((q + 1, rows.d))
         self._latent = np.zeros(size)
         self._energy = 0.0
@@ -104,7 +104,7 @@ class Sums:
         """With the weighted column sums of R^2 (d,) and number of seen cells."""
         rows = self._rows
         A = np.empty((len(self._latent), rows.d))
-        A[:, rows.gappy] = self._A
+        A[:, rows.incomplete] = self._A
         A[:, rows.everywhere()] = self._latent[:, None]  # seen in every row: the sum over all
         return Expected(
             A=A,

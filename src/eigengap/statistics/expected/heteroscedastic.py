@@ -40,7 +40,7 @@ class NoisyExpected:
     B2: Array  # (q + 1, d)
     squares2: Array  # (d,) of V^2 r^2
     precision: Array  # (d,) of V
-    seen: Array  # (d,) weighted number of rows in which each feature was seen
+    observed: Array  # (d,) weighted number of rows in which each feature was seen
     least: Array  # (d,) smallest known variance, c
 
     @classmethod
@@ -78,7 +78,7 @@ class NoisyExpected:
             log_likelihood=log_likelihood,
             cells=rows.cells,
         )
-        return cls(expected, A2, B2, squares2, precision, rows.seen, rows.least)
+        return cls(expected, A2, B2, squares2, precision, rows.observed, rows.least)
 
     def merge(self, other: NoisyExpected) -> NoisyExpected:
         return NoisyExpected(
@@ -87,7 +87,7 @@ class NoisyExpected:
             B2=self.B2 + other.B2,
             squares2=self.squares2 + other.squares2,
             precision=self.precision + other.precision,
-            seen=self.seen + other.seen,
+            observed=self.observed + other.observed,
             least=np.minimum(self.least, other.least),
         )
 
@@ -129,7 +129,7 @@ def _squares2(statistic: NoisyExpected, both: Array) -> Array:
 def _noise(statistic: NoisyExpected, psi: Array, both: Array, how: Constraints) -> Array:
     """psi (d,) from the current one and the new (W, delta), both (d, q + 1)."""
     T2 = _squares2(statistic, both)
-    V, n, c = statistic.precision, statistic.seen, statistic.least
+    V, n, c = statistic.precision, statistic.observed, statistic.least
     if how.noise == "isotropic":
         T2, V, n = (np.full(len(psi), float(np.sum(each))) for each in (T2, V, n))
         c = np.full(len(psi), float(np.min(c)))

@@ -30,14 +30,16 @@ class KnownVariances:
     def of(cls, block: Block) -> KnownVariances:
         values, deviations = block.values, block.cell_sd
         shape = values.shape
-        seen = ~np.isnan(values) if isinstance(values, np.ndarray) else np.ones(shape, dtype=bool)
+        observed = (
+            ~np.isnan(values) if isinstance(values, np.ndarray) else np.ones(shape, dtype=bool)
+        )
         deviations = np.zeros(shape) if deviations is None else deviations
-        known = seen & (deviations > SMALLEST)
-        unknown = seen & ~known
+        known = observed & (deviations > SMALLEST)
+        unknown = observed & ~known
         precision = np.divide(1.0, deviations, out=np.zeros(shape), where=known)
         first = np.where(unknown.any(axis=0), block.start + np.argmax(unknown, axis=0), -1)
         return cls(
-            least=np.min(deviations, axis=0, where=seen, initial=np.inf) ** 2,
+            least=np.min(deviations, axis=0, where=observed, initial=np.inf) ** 2,
             sum=precision.sum(axis=0),
             count=known.sum(axis=0).astype(np.float64),
             first_unknown=first,

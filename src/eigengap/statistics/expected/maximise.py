@@ -71,14 +71,14 @@ def maximise_together(
     psi = noise_variances(
         residual=np.sum([residual for _, _, residual in fits], axis=0),
         cells=float(np.sum([e.cells for e in expected])),
-        seen=np.sum([e.seen() for e in expected], axis=0),
+        observed=np.sum([e.observed() for e in expected], axis=0),
         how=how[0],
     )
-    following = []
+    updated = []
     for (W, delta, _), e, h in zip(fits, expected, how, strict=True):
         W, delta = (W, delta) if h.has_prior else expand(e, W, delta, h)
-        following.append(Parameters(W=W, delta=delta, psi=psi))
-    return following
+        updated.append(Parameters(W=W, delta=delta, psi=psi))
+    return updated
 
 
 def anchored(expected: Expected, current: Parameters, rows: float) -> Expected:
@@ -132,7 +132,7 @@ def regress(
 
 
 def gradient(
-    expected: Expected, current: Parameters, how: Constraints, seen: Array | None = None
+    expected: Expected, current: Parameters, how: Constraints, observed: Array | None = None
 ) -> Parameters:
     """Derivatives of the observed-data log-likelihood, and of the prior, by each parameter.
 
@@ -144,18 +144,18 @@ def gradient(
     left = expected.B - times_packed(expected.A, both)
     squares = expected.squares - np.einsum("kd,kd->d", both, expected.B + left)
     by_W = (left[:-1] / current.psi).T - how.loading_precision * current.W
-    cells = expected.seen() if seen is None else seen
+    cells = expected.observed() if observed is None else observed
     by_psi = 0.5 * (squares / current.psi - cells) / current.psi
     return Parameters(W=by_W, delta=left[-1] / current.psi, psi=by_psi, nu=0.0)
 
 
-def noise_variances(residual: Array, cells: float, seen: Array, how: Constraints) -> Array:
+def noise_variances(residual: Array, cells: float, observed: Array, how: Constraints) -> Array:
     """psi (d,): expected squared residuals per seen cell, pooled or by feature."""
     if how.fixed_noise is not None:
         return np.asarray(np.maximum(how.fixed_noise, how.floor))
     if how.noise == "isotropic":
         return np.asarray(np.maximum(float(np.sum(residual)) / cells, how.floor))
-    return np.asarray(np.maximum(residual / seen, how.floor))
+    return np.asarray(np.maximum(residual / observed, how.floor))
 
 
 def expand(expected: Expected, W: Array, delta: Array, how: Constraints) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from eigengap.linalg import Array
 from eigengap.models.gaussian.mixture_posterior import MixtureChunk, mixture_posteriors
-from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.statistics.expected.expected import Expected, Sums
 
@@ -32,7 +32,7 @@ class MixtureExpected:
     @classmethod
     def of(
         cls,
-        rows: SeenRows,
+        rows: ObservedRows,
         log_weights: Array,
         coefficients: Sequence[Coefficients],
         passes: int = 1,
@@ -90,7 +90,7 @@ class MixtureExpected:
 
 def _expected(sums: Sums, squares: Array) -> Expected:
     expected = sums.expected(squares, cells=0.0)
-    return replace(expected, cells=float(np.sum(expected.seen())))
+    return replace(expected, cells=float(np.sum(expected.observed())))
 
 
 def _divergence(chunk: MixtureChunk, w: Array) -> Array:

@@ -18,7 +18,7 @@ DENSE_CELLS = 1 << 22  # of a block that are looked at together
 class NoiseRatio:
     """Sums over the seen cells of each column."""
 
-    seen_w: Array  # (d,) weights
+    observed_w: Array  # (d,) weights
     total: Array  # (d,) weighted Var(x_j | the others) / psi_j
 
     @classmethod
@@ -34,9 +34,9 @@ class NoiseRatio:
         return cls(*sums)
 
     def merge(self, other: NoiseRatio) -> NoiseRatio:
-        return NoiseRatio(self.seen_w + other.seen_w, self.total + other.total)
+        return NoiseRatio(self.observed_w + other.observed_w, self.total + other.total)
 
     @property
     def mean(self) -> Array:
         """(d,) at least 1."""
-        return np.asarray(self.total / np.maximum(self.seen_w, 1e-300))
+        return np.asarray(self.total / np.maximum(self.observed_w, 1e-300))

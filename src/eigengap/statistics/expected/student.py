@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from eigengap.linalg import Array, packed_size
-from eigengap.models.gaussian.observed_rows import SeenRows
+from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors
 from eigengap.models.gaussian.student import expected_u, log_density, log_less_digamma
 from eigengap.statistics.expected.expected import Expected, Sums
@@ -41,14 +41,14 @@ class StudentExpected:
     """Sums over rows; they merge by addition."""
 
     expected: Expected  # weighted by u; the log-likelihood is that of the t density
-    seen: Array  # (d,) weighted number of rows in which each feature was seen
+    observed: Array  # (d,) weighted number of rows in which each feature was seen
     sum_w: float  # weighted number of rows
     excess: float  # sum of w (u - 1)
     log_gap: float  # sum of w (ln E[u] - E[ln u] - ln E[u]) = -sum of w E[ln u]
 
     @classmethod
     def of(
-        cls, rows: SeenRows, coefficients: Coefficients, nu: float, passes: int = 1
+        cls, rows: ObservedRows, coefficients: Coefficients, nu: float, passes: int = 1
     ) -> StudentExpected:
         """Statistics of one block under the current parameters: an E-step."""
         sums = Sums(rows, coefficients.q)
@@ -68,12 +68,12 @@ class StudentExpected:
             squares += _weighted_squares(rows.R[part.rows], w * u)
         expected = replace(sums.expected(squares, rows.cells), log_likelihood=log_likelihood)
         sum_w = float(len(rows.order) if rows.weight is None else np.sum(rows.weight))
-        return cls(expected, rows.seen, sum_w, excess, log_gap)
+        return cls(expected, rows.observed, sum_w, excess, log_gap)
 
     def merge(self, other: StudentExpected) -> StudentExpected:
         return StudentExpected(
             expected=self.expected.merge(other.expected),
-            seen=self.seen + other.seen,
+            observed=self.observed + other.observed,
             sum_w=self.sum_w + other.sum_w,
             excess=self.excess + other.excess,
             log_gap=self.log_gap + other.log_gap,
@@ -109,7 +109,7 @@ def student_gradient(
     statistic: StudentExpected, current: Parameters, how: Constraints
 ) -> Parameters:
     """Derivatives of the observed-data log-likelihood by each parameter."""
-    expected = gradient(statistic.expected, current, how, statistic.seen)
+    expected = gradient(statistic.expected, current, how, statistic.observed)
     by_nu = 0.5 * (
         statistic.sum_w * float(log_less_digamma(current.nu / 2))
         - statistic.log_gap
@@ -120,7 +120,7 @@ def student_gradient(
 
 def _noise(statistic: StudentExpected, residual: Array, how: Constraints, alpha: float) -> Array:
     cells = alpha * statistic.expected.cells
-    return noise_variances(residual, cells, alpha * statistic.seen, how)
+    return noise_variances(residual, cells, alpha * statistic.observed, how)
 
 
 def _latents_under(statistic: StudentExpected, alpha: float, how: Constraints) -> Expected:

@@ -107,8 +107,8 @@ def bound(expected: Expected, beliefs: Beliefs, prior: Prior) -> float:
     """
     q, d, tau = beliefs.q, beliefs.d, beliefs.tau
     log_det = _log_det(beliefs.cov, q + 1)  # first: all else takes definite covariances for granted
-    cells = expected.seen() if len(tau) > 1 else np.array([expected.cells])
-    seen = expected.log_likelihood + 0.5 * float(cells @ (tau.mean_log() - np.log(tau.mean())))
+    cells = expected.observed() if len(tau) > 1 else np.array([expected.cells])
+    observed = expected.log_likelihood + 0.5 * float(cells @ (tau.mean_log() - np.log(tau.mean())))
     Q = beliefs.second_moment()
     lam = _strengths(Q)
     alpha = _relevance(lam, d, prior)
@@ -117,7 +117,7 @@ def bound(expected: Expected, beliefs: Beliefs, prior: Prior) -> float:
     # The constants of the prior and of the entropy, (q + 1) d ln 2 pi / 2, cancel.
     loadings = 0.5 * (d * (log_precision + q + 1) - misfit + log_det)
     return (
-        seen
+        observed
         + loadings
         - alpha.divergence(prior.loading_shape, prior.loading_rate)
         - tau.divergence(prior.noise_shape, prior.noise_rate)
@@ -154,7 +154,7 @@ def _distinct_features(
 
     Under one noise variance all features without a gap share theirs.
     """
-    everywhere = expected.seen() == expected.sum_w
+    everywhere = expected.observed() == expected.sum_w
     if len(current.tau) > 1 or np.sum(everywhere) < 2:
         return np.arange(current.d), np.arange(current.d)
     distinct = np.concatenate([np.flatnonzero(everywhere)[:1], np.flatnonzero(~everywhere)])
@@ -234,7 +234,9 @@ def _transformed(cov: Array, T: Array) -> Array:
 
 def _noise(expected: Expected, residual: Array, current: Gammas, prior: Prior) -> Gammas:
     if len(current) > 1:
-        return Gammas(prior.noise_shape + 0.5 * expected.seen(), prior.noise_rate + 0.5 * residual)
+        return Gammas(
+            prior.noise_shape + 0.5 * expected.observed(), prior.noise_rate + 0.5 * residual
+        )
     return Gammas(
         np.array([prior.noise_shape + 0.5 * expected.cells]),
         np.array([prior.noise_rate + 0.5 * float(np.sum(residual))]),
@@ -248,12 +250,12 @@ def _log_det(cov: Array, size: int) -> float:
 
 
 def start(
-    mean: Array, tau: Gammas, seen_w: Array, prior: Prior
+    mean: Array, tau: Gammas, observed_w: Array, prior: Prior
 ) -> Beliefs:  # mean (q + 1, d), seen_w (d,)
     """Beliefs at given loadings, as sure of them as so many rows allow."""
     q, d = len(mean) - 1, mean.shape[1]
     strength = np.sum(mean[:q] ** 2, axis=1)
     D = np.append(_relevance(strength, d, prior).mean(), prior.mean_precision)
     cov = np.zeros((packed_size(q + 1), d))
-    cov[np.cumsum(np.arange(1, q + 2)) - 1] = 1.0 / (tau.mean() * seen_w + D[:, None])
+    cov[np.cumsum(np.arange(1, q + 2)) - 1] = 1.0 / (tau.mean() * observed_w + D[:, None])
     return Beliefs(mean, cov, tau)

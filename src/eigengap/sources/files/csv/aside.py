@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from eigengap.sources.files.csv.cells import GAPS
+from eigengap.sources.files.csv.cells import MISSING
 from eigengap.sources.files.csv.dialect import BOM, newline_of
 from eigengap.sources.files.csv.rows import LONGEST_ROW
 from eigengap.sources.wording import quote
@@ -123,8 +123,8 @@ def _comment(mark: bytes, newline: bytes) -> re.Pattern[bytes]:
     Not those whose first cell is a gap such as #N/A, and where further tabs follow, which may part
     cells, not those with a tab before the mark.
     """
-    gaps = b"|".join(re.escape(gap.encode()) for gap in sorted(GAPS - {""}))
+    missing = b"|".join(re.escape(gap.encode()) for gap in sorted(MISSING - {""}))
     begin = rb"(?<![^" + newline + rb"])"
-    mark = rb"(?!(?:" + gaps + rb") *(?:[,;\t|\r\n]|\Z))" + re.escape(mark)
+    mark = rb"(?!(?:" + missing + rb") *(?:[,;\t|\r\n]|\Z))" + re.escape(mark)
     alone = rb"[ \t]*" + mark + rb"[^\t\r\n]*(?=[\r\n]|\Z)"
     return re.compile(begin + rb"(?:" + alone + rb"| *" + mark + rb"[^\r\n]*)")

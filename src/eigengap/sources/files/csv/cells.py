@@ -8,7 +8,7 @@ from math import nan
 from typing import Any
 
 # The spellings of "missing" that pandas takes by default, and a cell with nothing in it.
-GAPS = frozenset(
+MISSING = frozenset(
     {
         *("", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "<NA>", "n/a", "NULL", "null", "None"),
         *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
@@ -24,13 +24,13 @@ _WITH_COMMA = re.compile(r"[+-]?\d*,\d+(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE
 class Cells:
     """How numbers and gaps are written in one file."""
 
-    gaps: frozenset[str] = GAPS
+    missing: frozenset[str] = MISSING
     decimal: str = "."
 
     def number(self, text: str) -> float | None:
         """The number in a cell, NaN for a gap, None for text."""
         text = text.strip()
-        if text in self.gaps:
+        if text in self.missing:
             return nan
         if self.decimal == "," and "." not in text:
             text = text.replace(",", ".")
@@ -47,19 +47,19 @@ class Cells:
         return csv.ConvertOptions(
             column_types=kinds,
             include_columns=list(kinds),
-            null_values=[gap.encode("latin-1").decode() for gap in sorted(self.gaps)],
+            null_values=[gap.encode("latin-1").decode() for gap in sorted(self.missing)],
             strings_can_be_null=False,
             decimal_point=self.decimal,
             check_utf8=False,
         )
 
-    def is_gap(self, text: str) -> bool:
-        return text.strip() in self.gaps
+    def is_missing(self, text: str) -> bool:
+        return text.strip() in self.missing
 
     def is_odd(self, text: str) -> bool:
         """Whether a cell that is no text is one that pyarrow does not take for a number or gap."""
         bare = text.strip()
-        return text not in self.gaps and (bare in self.gaps or bare.lower() in TRUTH)
+        return text not in self.missing and (bare in self.missing or bare.lower() in TRUTH)
 
 
 def has_decimal_comma(text: str) -> bool:

@@ -76,7 +76,7 @@ class Dialect:
         return self.names is not None and not self.names[j] and not any(map(str.strip, cells))
 
 
-def look_at(where: str, head: bytes, gaps: frozenset[str], *, is_whole: bool = False) -> Dialect:
+def look_at(where: str, head: bytes, missing: frozenset[str], *, is_whole: bool = False) -> Dialect:
     """The dialect of a file that begins with `head`: whole rows, or all of them."""
     for first_bytes, name in FOREIGN:
         if head.startswith(first_bytes):
@@ -93,8 +93,8 @@ def look_at(where: str, head: bytes, gaps: frozenset[str], *, is_whole: bool = F
     if not rows:
         raise UnreadableError(where, "it is empty: Found array with 0 sample(s)")
     is_whole = is_whole and len(rows) <= LOOKED_AT
-    mark = _mark(where, rows, separator, gaps)
-    cells = Cells(gaps) if mark is None else Cells(gaps, mark.decimal)
+    mark = _mark(where, rows, separator, missing)
+    cells = Cells(missing) if mark is None else Cells(missing, mark.decimal)
     names = None
     start, line, first = 0, top, rows[0].line
     if is_header([row.cells for row in rows], cells) or _in_quotes(rows, text):
@@ -190,10 +190,10 @@ def _merit(text: str, separator: str) -> tuple[bool, bool, float, int]:
     return divides, divides and len(widths) == 1, share, len(rows[0])
 
 
-def _mark(where: str, rows: list[Row], separator: str, gaps: frozenset[str]) -> Mark | None:
+def _mark(where: str, rows: list[Row], separator: str, missing: frozenset[str]) -> Mark | None:
     """Commas are decimal marks in a file whose cells are parted by semicolons, and only there."""
-    comma = _first(rows, has_decimal_comma, ",", gaps) if separator == ";" else None
-    point = _first(rows, has_decimal_point, ".", gaps)
+    comma = _first(rows, has_decimal_comma, ",", missing) if separator == ";" else None
+    point = _first(rows, has_decimal_point, ".", missing)
     if comma is not None and point is not None:
         raise UnreadableError(
             where,
@@ -204,10 +204,10 @@ def _mark(where: str, rows: list[Row], separator: str, gaps: frozenset[str]) -> 
 
 
 def _first(
-    rows: list[Row], holds: Callable[[str], bool], decimal: str, gaps: frozenset[str]
+    rows: list[Row], holds: Callable[[str], bool], decimal: str, missing: frozenset[str]
 ) -> Mark | None:
     found = ((r.line, c.strip()) for r in rows for c in r.cells if holds(c))
-    return next((Mark(decimal, *one) for one in found if one[1] not in gaps), None)
+    return next((Mark(decimal, *one) for one in found if one[1] not in missing), None)
 
 
 def _in_quotes(rows: list[Row], text: str) -> bool:

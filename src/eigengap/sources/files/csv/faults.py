@@ -94,13 +94,13 @@ def _is_label(
     if len(texts) < 2:
         return False
     numeric = {j for j in chosen if _most_are_numbers((row.cells[j] for row in below), cells)}
-    seen = [j for j in numeric if not cells.is_gap(first[j])]
+    observed = [j for j in numeric if not cells.is_missing(first[j])]
     new = [j for j in texts if j in numeric and all(row.cells[j] != first[j] for row in below)]
-    return len(new) == len(seen) > 1 and 2 * len(new) >= len(numeric)
+    return len(new) == len(observed) > 1 and 2 * len(new) >= len(numeric)
 
 
 def _most_are_numbers(column: Iterable[str], cells: Cells) -> bool:
-    found = [cells.number(cell) is not None for cell in column if not cells.is_gap(cell)]
+    found = [cells.number(cell) is not None for cell in column if not cells.is_missing(cell)]
     return 2 * sum(found) > len(found)
 
 
@@ -149,7 +149,7 @@ class _Look:
 
     def at(self, cell: str, line: int) -> None:
         if self._cells.number(cell) is not None:
-            self.numbers += not self._cells.is_gap(cell)
+            self.numbers += not self._cells.is_missing(cell)
             return
         text = _shown(cell)
         if self.text is None:

@@ -34,10 +34,10 @@ def _is_like(first: Sequence[str], below: Sequence[Sequence[str]], cells: Cells)
     """
     over_numbers = is_alike = False
     for j, cell in enumerate(first):
-        under = [row[j] for row in below if len(row) > j and not cells.is_gap(row[j])]
+        under = [row[j] for row in below if len(row) > j and not cells.is_missing(row[j])]
         numeric = bool(under) and all(cells.number(one) is not None for one in under)
         if cells.number(cell) is not None:
-            over_numbers |= numeric and not cells.is_gap(cell)
+            over_numbers |= numeric and not cells.is_missing(cell)
         elif numeric:
             return False
         else:

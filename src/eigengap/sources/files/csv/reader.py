@@ -21,7 +21,7 @@ from eigengap.sources.checks import EXACT, resolve_columns, tell_of_rounded
 from eigengap.sources.files.arrow_paths import native
 from eigengap.sources.files.columns import Columns, in_blocks
 from eigengap.sources.files.csv.aside import NOTHING, Aside, Beside
-from eigengap.sources.files.csv.cells import GAPS
+from eigengap.sources.files.csv.cells import MISSING
 from eigengap.sources.files.csv.dialect import Dialect, look_at, newline_of
 from eigengap.sources.files.csv.faults import first_fault, refuse_text_columns, require_even
 from eigengap.sources.files.csv.rows import QUOTE, chunks, count_rows
@@ -55,7 +55,7 @@ class CsvReader(FileReader):
         self._compression, self._aside = compression, aside
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
         head, is_whole = self._head()
-        self._dialect = look_at(self.where, head, GAPS | as_bytes, is_whole=is_whole)
+        self._dialect = look_at(self.where, head, MISSING | as_bytes, is_whole=is_whole)
         require_even(self.where, self._dialect)
         names, d = self._dialect.names, self._dialect.n_columns
         self._chosen = list(range(d)) if columns is None else resolve_columns(columns, names, d)

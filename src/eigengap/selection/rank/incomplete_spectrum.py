@@ -37,18 +37,18 @@ class PairScatter:
     @classmethod
     def of(cls, block: Block, model: LinearGaussian) -> PairScatter:
         values = np.asarray(block.values, dtype=np.float64)
-        seen = ~np.isnan(values)
+        observed = ~np.isnan(values)
         expected = model.posterior_mean(values) @ model.W.T + model.mu
-        r = np.where(seen, values - expected, 0.0)
+        r = np.where(observed, values - expected, 0.0)
         w = np.ones((len(values), 1)) if block.weight is None else block.weight[:, None]
-        m = seen.astype(np.float64)
+        m = observed.astype(np.float64)
         return cls((r * w).T @ r, (m * w).T @ m)
 
     def merge(self, other: PairScatter) -> PairScatter:
         return PairScatter(self.scatter + other.scatter, self.pairs + other.pairs)
 
 
-def gappy_spectrum(source: Source, q: int) -> Spectrum:
+def incomplete_spectrum(source: Source, q: int) -> Spectrum:
     """Of q fitted components and of what the residuals show beyond them."""
     d = source.n_features
     if d > WIDEST:
