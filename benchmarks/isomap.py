@@ -146,7 +146,7 @@ def _parts(X: np.ndarray) -> dict[str, float]:
 
 def fit_many(n: int) -> dict[str, Any]:
     from eigengap.estimators.isomap import Isomap
-    from eigengap.runtime.memory import DoesNotFitError
+    from eigengap.exceptions import DoesNotFitError
 
     X, truth = roll_of(n)
     new = roll_of(n + 10_000)[0][-10_000:]

@@ -13,14 +13,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from eigengap.exceptions import CorruptFileError, DoesNotFitError, NewerFormatError
 from eigengap.persistence.model_file import load, save
-from eigengap.persistence.tensors import (
-    CorruptFileError,
-    NewerFormatError,
-    read_tensors,
-    write_tensors,
-)
-from eigengap.runtime.memory import DoesNotFitError
+from eigengap.persistence.tensors import read_tensors, write_tensors
 from eigengap.runtime.warnings import silence
 from tests.model_files import case
 

@@ -15,7 +15,8 @@ from sklearn.neighbors import (
 from sklearn.pipeline import make_pipeline
 
 import eigengap as eg
-from eigengap import DisconnectedError, Isomap, LaplacianEigenmaps
+from eigengap import Isomap, LaplacianEigenmaps
+from eigengap.exceptions import DisconnectedError
 
 pytestmark = pytest.mark.filterwarnings("ignore:negative eigenvalues hold")
 

@@ -63,10 +63,10 @@ CASES = [
     pytest.param(wrapper, table, model, category, name, id=f"{label}, {category.__name__}")
     for label, wrapper in WRAPPERS.items()
     for table, model, category, name in (
-        (heywood, eg.FactorAnalysis(1), eg.HeywoodWarning, '"sun"'),
-        (sizes, eg.PPCA(1), eg.UnitsWarning, '"wind"'),
+        (heywood, eg.FactorAnalysis(1), eg.exceptions.HeywoodWarning, '"sun"'),
+        (sizes, eg.PPCA(1), eg.exceptions.UnitsWarning, '"wind"'),
     )
-    if (label, category) != ("regressor", eg.HeywoodWarning)
+    if (label, category) != ("regressor", eg.exceptions.HeywoodWarning)
 ]
 
 
@@ -92,7 +92,7 @@ def test_errors_name_the_columns():
 
 
 def test_a_feature_that_is_called_as_the_target():
-    with pytest.warns(eg.UnitsWarning, match=r'\(column "y_" is y\): .* column "wind"'):
+    with pytest.warns(eg.exceptions.UnitsWarning, match=r'\(column "y_" is y\): .* column "wind"'):
         eg.PPCARegressor(estimator=eg.PPCA(1)).fit(sizes(), np.arange(120.0) % 7)
 
 

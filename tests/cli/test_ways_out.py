@@ -337,14 +337,14 @@ def test_a_fit_with_its_noise_at_the_floor_is_told_again_when_it_scores(folder: 
 def test_the_library_warns_where_a_likelihood_has_no_bound() -> None:
     """A density that is asked for; PCA, which is mostly fitted for its axes, says nothing."""
     X = [[1.0, 2.0, 3.0], [2.0, 1.0, 4.0]]
-    with pytest.warns(eg.NoiseFloorWarning, match=r"no bound.*\. Add rows$"):
+    with pytest.warns(eg.exceptions.NoiseFloorWarning, match=r"no bound.*\. Add rows$"):
         eg.PPCA(1).fit(X)
-    with pytest.warns(eg.NoiseFloorWarning, match=r"Take fewer components or add rows$"):
+    with pytest.warns(eg.exceptions.NoiseFloorWarning, match=r"Take fewer components or add rows$"):
         eg.PPCA(2).fit([*X, [0.0, 1.0, 1.0]])
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("error", eg.NoiseFloorWarning)
+        warnings.simplefilter("error", eg.exceptions.NoiseFloorWarning)
         eg.PCA(1).fit(X)
 
 

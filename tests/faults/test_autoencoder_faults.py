@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from eigengap.estimators.autoencoder import Autoencoder
 from eigengap.estimators.ppca import PPCA
-from eigengap.runtime.memory import DoesNotFitError
+from eigengap.exceptions import DoesNotFitError
 
 SMALL = {"hidden": (8,), "max_iter": 15, "random_state": 0}
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

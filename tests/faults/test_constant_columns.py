@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 import eigengap as eg
-from eigengap.estimators._base import ConstantColumnWarning
-from eigengap.estimators.factor_analysis import HeywoodWarning
+from eigengap.exceptions import ConstantColumnWarning, HeywoodWarning
 
 
 def table(*constants):

@@ -30,7 +30,7 @@ da = pytest.importorskip("dask.array")
 
 import dask  # noqa: E402
 
-from eigengap.sources.dask import ClusterError  # noqa: E402
+from eigengap.exceptions import ClusterError  # noqa: E402
 from eigengap.sources.dask import cluster as running  # noqa: E402
 
 N, D, Q = 600, 8, 3

@@ -26,7 +26,7 @@ def message_with(tmp_path, monkeypatch):
 
     def message(code):
         (package / "__init__.py").write_text(code, encoding="utf-8")
-        with pytest.raises(eg.MissingExtraError) as caught:
+        with pytest.raises(eg.exceptions.MissingExtraError) as caught:
             eg.PCA().fit(table)
         return str(caught.value)
 

@@ -86,7 +86,7 @@ def test_a_constant_is_not_said_to_drown_in_noise(model, constant):
     X = low_rank()
     X[:, 1] = constant
     with warnings.catch_warnings():
-        warnings.simplefilter("error", eg.UnitsWarning)
+        warnings.simplefilter("error", eg.exceptions.UnitsWarning)
         model().fit(X)
 
 

@@ -11,9 +11,8 @@ from tests.sources.test_fields import sea
 from tests.sources.test_fields_files import open_handles, write
 
 from eigengap import PPCA
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.sources.fields.opening import field_source
-from eigengap.sources.reader import UnreadableError
 
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")
 

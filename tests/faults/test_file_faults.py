@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eigengap import PCA
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.opening import open_source
-from eigengap.sources.reader import UnreadableError
 from eigengap.sources.sinks import open_sink
 from eigengap.sources.streaming import stream
 

@@ -18,9 +18,8 @@ from tests.cli.running import run
 from tests.forging import read, write
 
 import eigengap as eg
-from eigengap.persistence.checkpoint import CheckpointMismatchError
+from eigengap.exceptions import CheckpointMismatchError, CorruptFileError, NewerFormatError
 from eigengap.persistence.model_file import inspect_file, load
-from eigengap.persistence.tensors import CorruptFileError, NewerFormatError
 from eigengap.plots.theme import save
 from eigengap.runtime.warnings import silence
 

@@ -23,8 +23,7 @@ from tests.forging import (
 from tests.model_files import table
 
 import eigengap as eg
-from eigengap.persistence.checkpoint import CheckpointMismatchError
-from eigengap.persistence.tensors import CorruptFileError, NewerFormatError
+from eigengap.exceptions import CheckpointMismatchError, CorruptFileError, NewerFormatError
 from eigengap.runtime.warnings import silence
 
 REFUSED = (CorruptFileError, NewerFormatError, CheckpointMismatchError)

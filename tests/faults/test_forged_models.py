@@ -13,8 +13,8 @@ from tests.forging import File, faults, forged, original, read, write
 from tests.model_files import CASES, SLOW
 
 import eigengap as eg
+from eigengap.exceptions import CorruptFileError
 from eigengap.persistence.model_file import inspect_file, load
-from eigengap.persistence.tensors import CorruptFileError
 
 # An approximate search is compiled for seconds whenever it is grown again.
 TRIED = [name for name in CASES if name != "Isomap-approximate"]

@@ -7,9 +7,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from eigengap import PPCA
 from eigengap.estimators.gplvm import GPLVM
+from eigengap.exceptions import DoesNotFitError
 from eigengap.fitting.autodiff.descent import minimise_named
 from eigengap.models.gp.kernels import RBF, Linear, Matern32
-from eigengap.runtime.memory import DoesNotFitError
 
 pytestmark = pytest.mark.filterwarnings("ignore:GPLVM did not converge")
 

@@ -15,9 +15,8 @@ import xarray as xr
 import zarr
 
 import eigengap as eg
-from eigengap.runtime.memory import DoesNotFitError
+from eigengap.exceptions import DoesNotFitError, UnreadableError
 from eigengap.sources.opening import open_source
-from eigengap.sources.reader import UnreadableError
 
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")
 N, D = 30, 3

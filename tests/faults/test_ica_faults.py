@@ -9,9 +9,10 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from tests.mixtures import mixture, sources
 
-from eigengap.estimators.ica import ICA, GaussianComponentsWarning, NotWhiteWarning
+from eigengap.estimators.ica import ICA
+from eigengap.exceptions import GaussianComponentsWarning, NoSignalError, NotWhiteWarning
 from eigengap.fitting.gaussian.ppca import fit_ppca
-from eigengap.fitting.ica.whitening import NoSignalError, ppca_whitening
+from eigengap.fitting.ica.whitening import ppca_whitening
 from eigengap.sources import as_source
 
 

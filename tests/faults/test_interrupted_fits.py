@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import eigengap as eg
-from eigengap.persistence.checkpoint import Checkpoint, CheckpointWarning, FileCheckpointer
+from eigengap.exceptions import CheckpointWarning
+from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
 from eigengap.persistence.tensors import read_tensors
 
 # A fit of some fifty steps that says when each ends, and leaves time to kill it.

@@ -8,13 +8,16 @@ import scipy.sparse
 from scipy.spatial.distance import cdist
 from sklearn.exceptions import NotFittedError
 
-from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.estimators.isomap import Isomap
+from eigengap.exceptions import (
+    DisconnectedError,
+    DisconnectedWarning,
+    DoesNotFitError,
+    UncertainNeighboursWarning,
+)
 from eigengap.fitting.graph.isomap import fit_on_landmarks, fit_pairs
-from eigengap.fitting.graph.neighbourhood import DisconnectedError
 from eigengap.models.maps.distances import GowerMap
 from eigengap.models.maps.geodesic import GeodesicMap
-from eigengap.runtime.memory import DoesNotFitError
 
 
 def rows_of(n, d, seed=0):

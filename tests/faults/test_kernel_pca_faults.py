@@ -13,9 +13,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 import eigengap
-from eigengap.estimators.kernel_pca import KernelPCA, KernelWarning
+from eigengap.estimators.kernel_pca import KernelPCA
+from eigengap.exceptions import DoesNotFitError, KernelWarning
 from eigengap.models import kernels
-from eigengap.runtime.memory import DoesNotFitError
 
 
 @pytest.fixture

@@ -8,13 +8,11 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from eigengap.estimators._manifold import DisconnectedWarning
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
+from eigengap.exceptions import DisconnectedError, DisconnectedWarning, DoesNotFitError
 from eigengap.fitting.eigen.smallest import by_filter
-from eigengap.fitting.graph.neighbourhood import DisconnectedError
 from eigengap.fitting.laplacian.elimination import eigenpairs_by_elimination
 from eigengap.fitting.laplacian.fit import Laplacian, fit_laplacian
-from eigengap.runtime.memory import DoesNotFitError
 
 
 @pytest.fixture

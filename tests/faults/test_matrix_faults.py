@@ -10,15 +10,14 @@ import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose
 
-from eigengap.estimators.whitener import RankDeficientWarning, Whitener
+from eigengap.estimators.whitener import Whitener
+from eigengap.exceptions import DoesNotFitError, RankDeficientWarning, RankError
 from eigengap.fitting.eigen import singular
 from eigengap.fitting.eigen.bidiagonal import TopTriplets
 from eigengap.fitting.gaussian.pca import NotCertified
-from eigengap.fitting.gaussian.whitening import RankError
 from eigengap.matrices.approximation import low_rank
 from eigengap.matrices.decomposition import svd
 from eigengap.matrices.pseudo_inverse import pinv
-from eigengap.runtime.memory import DoesNotFitError
 
 METHODS = ["pca", "zca", "cholesky", "pca-cor", "zca-cor", "normalise", "centre"]
 rng0 = np.random.default_rng(0)

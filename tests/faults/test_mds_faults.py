@@ -8,10 +8,10 @@ import pytest
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
-from eigengap.estimators.classical_mds import ClassicalMDS, NegativeEigenvaluesWarning
+from eigengap.estimators.classical_mds import ClassicalMDS
+from eigengap.exceptions import DoesNotFitError, NegativeEigenvaluesWarning
 from eigengap.fitting.graph import distances as _distances
 from eigengap.runtime import memory
-from eigengap.runtime.memory import DoesNotFitError
 
 pytestmark = pytest.mark.filterwarnings("ignore:negative eigenvalues hold")
 

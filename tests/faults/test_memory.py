@@ -10,10 +10,11 @@ import sys
 import numpy as np
 import pytest
 
+from eigengap.exceptions import DoesNotFitError
 from eigengap.images import denoise_image, inpaint_image
 from eigengap.images.files.files import read_image, write_image
 from eigengap.runtime import control_groups, memory
-from eigengap.runtime.memory import DoesNotFitError, require_pairs
+from eigengap.runtime.memory import require_pairs
 from eigengap.sources.opening import open_source
 
 

@@ -9,8 +9,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from eigengap.estimators._base import NoiseFloorWarning
-from eigengap.estimators.mixture_ppca import DroppedComponentWarning, MixturePPCA
+from eigengap.estimators.mixture_ppca import MixturePPCA
+from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
 from eigengap.fitting.mixture.fit import MixtureOptions, _Fitting
 from eigengap.fitting.mixture.problem import DeadComponentError, MixtureProblem
 from eigengap.sources import as_source

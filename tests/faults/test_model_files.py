@@ -21,15 +21,9 @@ from hypothesis import strategies as st
 from tests.model_files import answers, case, difference, frame
 
 import eigengap as eg
+from eigengap.exceptions import CorruptFileError, DoesNotFitError, NewerFormatError
 from eigengap.persistence.model_file import inspect_file, load, save
-from eigengap.persistence.tensors import (
-    FORMAT,
-    CorruptFileError,
-    NewerFormatError,
-    read_tensors,
-    write_tensors,
-)
-from eigengap.runtime.memory import DoesNotFitError
+from eigengap.persistence.tensors import FORMAT, read_tensors, write_tensors
 
 REFUSED = (CorruptFileError, NewerFormatError)
 

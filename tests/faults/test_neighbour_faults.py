@@ -9,7 +9,8 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
-from eigengap import DisconnectedError, DisconnectedWarning, Isomap, LaplacianEigenmaps
+from eigengap import Isomap, LaplacianEigenmaps
+from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.graph.neighbours import Neighbours, Search
 
 BOTH = pytest.mark.parametrize("kind", [Isomap, LaplacianEigenmaps], ids=["isomap", "laplacian"])

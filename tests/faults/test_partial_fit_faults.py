@@ -8,9 +8,7 @@ import pytest
 
 import eigengap.fitting.online.stream as online
 from eigengap import PCA, PPCA, FactorAnalysis
-from eigengap.estimators._partial import LostDigitsWarning
-from eigengap.runtime.memory import DoesNotFitError
-from eigengap.sources.sentinels import SentinelWarning
+from eigengap.exceptions import DoesNotFitError, LostDigitsWarning, SentinelWarning
 
 KINDS = [PCA, PPCA, FactorAnalysis]
 
@@ -215,7 +213,7 @@ def test_a_variance_near_rounding_is_told():
 
 
 def test_columns_of_different_size_are_told():
-    from eigengap.estimators._base import UnitsWarning
+    from eigengap.exceptions import UnitsWarning
 
     with pytest.warns(UnitsWarning, match="column 1"):
         _ = PPCA(1).partial_fit(rows(200) * [1.0, 1e-2, 1.0, 1.0]).model_

@@ -60,7 +60,7 @@ def test_a_noise_at_its_floor_is_told():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(50, 2)) @ rng.normal(size=(2, 6))  # no noise at all
     X[rng.random(X.shape) < 0.2] = np.nan
-    with pytest.warns(eg.NoiseFloorWarning, match="floor"):
+    with pytest.warns(eg.exceptions.NoiseFloorWarning, match="floor"):
         eg.PPCA(2).fit(X)
 
 

@@ -49,7 +49,7 @@ def test_a_whitening_that_did_not_converge_is_told_why():
 
 def test_a_bandwidth_at_the_end_of_its_grid_is_told():
     X, _ = make_circles(200, noise=0.05, factor=0.4, random_state=0)
-    with pytest.warns(eg.KernelWarning, match="smallest value that it tried"):
+    with pytest.warns(eg.exceptions.KernelWarning, match="smallest value that it tried"):
         eg.KernelPCA(8, kernel="rbf", gamma="cv", random_state=0).fit(X)
 
 
@@ -136,7 +136,7 @@ def test_whitening_nearly_collinear_columns_with_missing():
     F = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 8)) + 1e-6 * rng.normal(size=(200, 8))
     Z = F.copy()
     Z[rng.random(Z.shape) < 0.05] = np.nan
-    with pytest.warns(eg.RankDeficientWarning):
+    with pytest.warns(eg.exceptions.RankDeficientWarning):
         model = eg.Whitener().fit(Z)
     expected = np.linalg.eigvalsh(np.cov(F.T))[::-1][: model.rank_]
     np.testing.assert_allclose(model.explained_variance_, expected, rtol=1e-3)
@@ -214,5 +214,5 @@ def test_the_constant_column_is_the_one_that_is_named(seed, order):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, 4)) @ rng.normal(size=(4, 4))
     X[:, 1] = 5.0
-    with pytest.warns(eg.RankDeficientWarning, match=r"rank 3 \(column 1 follows"):
+    with pytest.warns(eg.exceptions.RankDeficientWarning, match=r"rank 3 \(column 1 follows"):
         eg.Whitener().fit(np.asarray(X, order=order))

@@ -37,10 +37,10 @@ UNITS = np.array([10.0, 12000.0, 1e-3, 5.0, 1.4])
 def test_one_noise_for_columns_of_very_different_size_is_told(model):
     rng = np.random.default_rng(1)
     X = low_rank(rng, d=5, q=2)() * UNITS
-    with pytest.warns(eg.UnitsWarning, match=r"column.* 2.*scale=True"):
+    with pytest.warns(eg.exceptions.UnitsWarning, match=r"column.* 2.*scale=True"):
         model.fit(X)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", eg.UnitsWarning)
+        warnings.simplefilter("error", eg.exceptions.UnitsWarning)
         model.set_params(scale=True).fit(X)
         model.set_params(scale=False).fit(X / UNITS)
 
@@ -51,7 +51,7 @@ def test_known_noise_in_the_fit_alone_is_told():
     sd = rng.uniform(0.1, 1.0, X.shape)
     model = eg.PPCA(3).fit(X, cell_sd=sd)
     for method in (model.transform, model.impute, model.score, model.posterior):
-        with pytest.warns(eg.ForgottenCellSdWarning, match="fitted with cell_sd"):
+        with pytest.warns(eg.exceptions.ForgottenCellSdWarning, match="fitted with cell_sd"):
             method(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -78,7 +78,7 @@ def test_rows_of_cell_sd_in_another_order_are_refused():
 def test_undeclared_codes_are_told_everywhere(fit):
     X = low_rank(np.random.default_rng(4))()
     X[:20, 1] = -999.0
-    with pytest.warns(eg.SentinelWarning, match="-999"):
+    with pytest.warns(eg.exceptions.SentinelWarning, match="-999"):
         fit(X)
 
 

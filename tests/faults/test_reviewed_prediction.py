@@ -115,9 +115,9 @@ def test_a_column_observed_in_few_rows_is_told_by_name():
         lambda: eg.FactorAnalysis(2).fit(frame),
         lambda: eg.LowRankImputer(eg.FactorAnalysis(2)).fit(frame),
     ):
-        with pytest.warns(eg.FewCellsWarning, match=r'column "g" \(3\)'):
+        with pytest.warns(eg.exceptions.FewCellsWarning, match=r'column "g" \(3\)'):
             fit()
-    with pytest.warns(eg.FewCellsWarning, match=r'column "y" \(3\)'):
+    with pytest.warns(eg.exceptions.FewCellsWarning, match=r'column "y" \(3\)'):
         eg.PPCARegressor(2).fit(observed[:, :-1], observed[:, -1])
     with pytest.raises(ValueError, match="y is known in one row only"):
         eg.PPCARegressor(2).fit(*(lambda s: (s[:, :-1], s[:, -1]))(with_few(0, 1)[1]))
@@ -178,7 +178,7 @@ def test_many_classes_and_folds_are_warned_of_once():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         eg.PPCAClassifier().fit(X, y)
-    floor = [w for w in caught if issubclass(w.category, eg.NoiseFloorWarning)]
+    floor = [w for w in caught if issubclass(w.category, eg.exceptions.NoiseFloorWarning)]
     assert len(floor) == 1
     assert "and 35 more" in str(floor[0].message)
     coded = low_rank(rng)
@@ -186,7 +186,7 @@ def test_many_classes_and_folds_are_warned_of_once():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         eg.compare([eg.PPCA(1), eg.PPCA(2)], coded, cv=10)
-    assert sum(issubclass(w.category, eg.SentinelWarning) for w in caught) == 1
+    assert sum(issubclass(w.category, eg.exceptions.SentinelWarning) for w in caught) == 1
 
 
 # Cells, labels, parameters -------------------------------------------------------------------
@@ -209,10 +209,10 @@ def test_a_cell_too_large_to_be_squared_is_named():
 def test_a_class_of_two_rows_borrows_noise_with_diagonal_noise_too():
     X, y = load_iris(return_X_y=True)
     y = np.r_[9, 9, y[2:]]
-    with pytest.warns(eg.NoiseFloorWarning, match="class 9"):
+    with pytest.warns(eg.exceptions.NoiseFloorWarning, match="class 9"):
         model = eg.PPCAClassifier(noise="diagonal").fit(X, y)
     assert model.predict_proba(X[2:3])[0, 3] > 1e-4  # its neighbour may well belong to it
-    with pytest.warns(eg.NoiseFloorWarning, match="class 9"):
+    with pytest.warns(eg.exceptions.NoiseFloorWarning, match="class 9"):
         eg.PPCAClassifier(noise="diagonal").fit(np.r_[X, np.ones((10, 4))], np.r_[y, [9] * 10])
 
 
@@ -245,7 +245,7 @@ def test_a_failed_refit_leaves_the_last_fit():
     flat = full[:, :2] @ rng.normal(size=(2, 4))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(eg.SingularModelError):
+        with pytest.raises(eg.exceptions.SingularModelError):
             detector.fit(flat)
     assert detector.predict(full).shape == (60,)
 

@@ -13,11 +13,9 @@ import xarray as xr
 import zarr
 
 import eigengap as eg
-from eigengap.estimators._partial import LostDigitsWarning
+from eigengap.exceptions import ClusterError, LostDigitsWarning, PartitionColumnWarning
 from eigengap.sources import as_source
-from eigengap.sources.dask import ClusterError
 from eigengap.sources.dask.tasks import PartitionError
-from eigengap.sources.opening import PartitionColumnWarning
 
 
 @pytest.fixture
@@ -59,7 +57,7 @@ def test_what_was_found_in_a_file_is_not_said_of_another(tmp_path, X, kind):
     source = eg.open_source(str(path))
     eg.PCA(2).fit(source)
     write(3.0 * X)
-    with pytest.raises(eg.UnreadableError, match="since it was opened"):
+    with pytest.raises(eg.exceptions.UnreadableError, match="since it was opened"):
         eg.PCA(2).fit(source)
 
 
@@ -71,7 +69,7 @@ def test_another_file_under_the_same_name_and_time(tmp_path, X):
     times = path.stat()
     os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
     os.replace(other, path)
-    with pytest.raises(eg.UnreadableError, match="was written to"):
+    with pytest.raises(eg.exceptions.UnreadableError, match="was written to"):
         eg.PCA(2).fit(source)
 
 
@@ -97,7 +95,7 @@ def test_force_replaces_a_store_of_its_own(tmp_path, X):
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path, X):
     path = tmp_path / "pipe.csv"
     os.mkfifo(path)
-    with pytest.raises(eg.UnreadableError, match="a pipe or a device"):
+    with pytest.raises(eg.exceptions.UnreadableError, match="a pipe or a device"):
         eg.open_source(path)
     with pytest.raises(FileExistsError, match="not replaced"):
         eg.stream(np.abs, X, path, force=True)
@@ -142,7 +140,7 @@ def test_a_month_without_rows_is_no_trouble(tmp_path, X, kind):
             frame.to_parquet(path)
     source = eg.open_source(str(tmp_path / f"*.{kind}"))
     np.testing.assert_allclose(source.collect(), X, rtol=1e-15)
-    with pytest.raises(eg.UnreadableError, match=r"0 sample\(s\)"):
+    with pytest.raises(eg.exceptions.UnreadableError, match=r"0 sample\(s\)"):
         eg.PCA(1).fit(str(tmp_path / f"month1.{kind}"))
 
 
@@ -165,7 +163,7 @@ def test_a_folder_of_two_kinds_is_refused(tmp_path, X):
     frame = pd.DataFrame(X, columns=list("abcd"))
     frame.to_parquet(tmp_path / "a.parquet")
     frame.to_csv(tmp_path / "b.csv", index=False)
-    with pytest.raises(eg.UnreadableError, match=r'such as "b\.csv".*Give a glob'):
+    with pytest.raises(eg.exceptions.UnreadableError, match=r'such as "b\.csv".*Give a glob'):
         eg.open_source(tmp_path)
 
 
@@ -203,7 +201,7 @@ def test_rows_that_all_count_up_are_rows(tmp_path):
 def test_an_empty_line_of_a_single_column_is_refused(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("a\n2\n\n4\n5\n")
-    with pytest.raises(eg.UnreadableError, match="line 3 is empty"):
+    with pytest.raises(eg.exceptions.UnreadableError, match="line 3 is empty"):
         eg.open_source(path).collect()
     path.write_text("a\n2\n4\n\n\n")  # at the end it is nothing
     np.testing.assert_array_equal(eg.open_source(path).collect(), [[2], [4]])

@@ -18,9 +18,9 @@ from tests import dense
 from threadpoolctl import threadpool_limits
 
 from eigengap import PCA, PPCA, FactorAnalysis, LinearGaussian
+from eigengap.exceptions import SingularModelError
 from eigengap.fitting.gaussian.problem import EMOptions, fit_by_em
 from eigengap.linalg import principal_angles
-from eigengap.models.gaussian.linear_gaussian import SingularModelError
 from eigengap.sources import as_source
 
 ALL = [PCA, PPCA, FactorAnalysis]

@@ -12,8 +12,9 @@ from numpy.testing import assert_array_equal
 from sklearn import datasets
 
 from eigengap import PCA, PPCA, FactorAnalysis
+from eigengap.exceptions import SentinelWarning
 from eigengap.sources import as_source
-from eigengap.sources.sentinels import SentinelWarning, is_code, warn_of_codes
+from eigengap.sources.sentinels import is_code, warn_of_codes
 
 ALL = [PCA, PPCA, FactorAnalysis]
 

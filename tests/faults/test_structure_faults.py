@@ -9,11 +9,8 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 
-from eigengap.estimators.structure_preserving import (
-    StructurePreservingEmbedding,
-    StructureWarning,
-)
-from eigengap.runtime.memory import DoesNotFitError
+from eigengap.estimators.structure_preserving import StructurePreservingEmbedding
+from eigengap.exceptions import DoesNotFitError, StructureWarning
 from eigengap.runtime.warnings import silence
 
 ROWS = np.random.default_rng(0).normal(size=(30, 3))

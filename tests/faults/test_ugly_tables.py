@@ -63,11 +63,11 @@ def test_ugly_tables_are_fitted_and_filled(make, name, X, q):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ConvergenceWarning)  # 150 steps are few for some
-        warnings.simplefilter("ignore", eg.NoiseFloorWarning)
-        warnings.simplefilter("ignore", eg.UnitsWarning)
-        warnings.simplefilter("ignore", eg.FewCellsWarning)
-        warnings.simplefilter("ignore", eg.ConstantColumnWarning)
-        warnings.simplefilter("ignore", eg.UnlinkedColumnsWarning)
+        warnings.simplefilter("ignore", eg.exceptions.NoiseFloorWarning)
+        warnings.simplefilter("ignore", eg.exceptions.UnitsWarning)
+        warnings.simplefilter("ignore", eg.exceptions.FewCellsWarning)
+        warnings.simplefilter("ignore", eg.exceptions.ConstantColumnWarning)
+        warnings.simplefilter("ignore", eg.exceptions.UnlinkedColumnsWarning)
         model.fit(X)
         filled, sd = model.impute(X, return_std=True)
         outputs = [model.transform(X), filled, sd, model.score_samples(X), model.reconstruct(X)]

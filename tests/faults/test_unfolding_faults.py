@@ -10,12 +10,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from eigengap.estimators._manifold import DisconnectedWarning
 from eigengap.estimators.unfolding import MaximumVarianceUnfolding
-from eigengap.fitting.graph.neighbourhood import DisconnectedError
+from eigengap.exceptions import DisconnectedError, DisconnectedWarning, DoesNotFitError
 from eigengap.fitting.sdp.unfolding import unfold
 from eigengap.fitting.sdp.unfolding_landmarks import choose_landmarks
-from eigengap.runtime.memory import DoesNotFitError
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(30, 3))

@@ -44,7 +44,7 @@ def test_warnings_name_the_column_and_point_at_the_caller(fit):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit(coded())
-    codes = [w for w in caught if issubclass(w.category, eg.SentinelWarning)]
+    codes = [w for w in caught if issubclass(w.category, eg.exceptions.SentinelWarning)]
     assert codes
     assert all('column "d" holds -999' in str(w.message) for w in codes)
     assert [w.filename for w in caught if w.filename != __file__] == []
@@ -55,14 +55,14 @@ def test_a_code_is_told_once(name):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         FITS[name](coded())
-    assert sum(issubclass(w.category, eg.SentinelWarning) for w in caught) == 1
+    assert sum(issubclass(w.category, eg.exceptions.SentinelWarning) for w in caught) == 1
 
 
 def test_forgotten_cell_sd_points_at_the_caller():
     X = coded().replace(-999.0, np.nan)
     model = eg.PPCA(2).fit(X, cell_sd=np.full(X.shape, 0.1))
     for method in (model.transform, model.impute, model.score):
-        with pytest.warns(eg.ForgottenCellSdWarning) as caught:
+        with pytest.warns(eg.exceptions.ForgottenCellSdWarning) as caught:
             method(X)
         assert {w.filename for w in caught} == {__file__}
 
@@ -70,5 +70,5 @@ def test_forgotten_cell_sd_points_at_the_caller():
 def test_a_code_in_y_is_told_as_such():
     y = np.random.default_rng(1).normal(size=120)
     y[:10] = -999.0
-    with pytest.warns(eg.SentinelWarning, match='column "y" holds -999 in 10'):
+    with pytest.warns(eg.exceptions.SentinelWarning, match='column "y" holds -999 in 10'):
         eg.PPCARegressor(1).fit(coded().replace(-999.0, np.nan), y)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from eigengap.exceptions import ImpulseNoiseWarning
 from eigengap.images import denoise_image, inpaint_image
 from eigengap.images.gaussians import Gaussian, IncompletePatches
-from eigengap.images.impulses import WildEntriesWarning
 from eigengap.images.painting import _carried
 from eigengap.images.trials import _scale, thickness, togetherness
 
@@ -196,7 +196,7 @@ def test_a_hot_pixel_spoils_nothing_but_itself():
     calm = inpaint_image(image, mask, **options)
     y, x = np.argwhere(~mask[5:-5, 5:-5])[40] + 5
     image[y, x] = 1e6
-    with pytest.warns(WildEntriesWarning, match=f"row {y}, column {x}"):
+    with pytest.warns(ImpulseNoiseWarning, match=f"row {y}, column {x}"):
         hot = inpaint_image(image, mask, **options)
     assert hot.image[y, x] == 1e6
     assert hot.sd[y, x] == 0.0

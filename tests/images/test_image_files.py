@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from eigengap import UnreadableError
+from eigengap.exceptions import UnreadableError
 from eigengap.images.files.files import read_image, write_image
 from eigengap.images.files.tiff import DamagedError, read_tiff, tiff_bytes
 from eigengap.runtime.warnings import listening

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from eigengap.exceptions import ImpulseNoiseWarning
 from eigengap.images import denoise_image
 from eigengap.images.channels import own_channels
-from eigengap.images.impulses import WildEntriesWarning, beyond_noise, beyond_range, without_wild
+from eigengap.images.impulses import beyond_noise, beyond_range, without_wild
 from eigengap.images.noise import learned_noise, left_by_clipping, limits, still, unclipped
 
 
@@ -46,7 +47,7 @@ def test_a_hot_pixel_stays_and_harms_no_other(hot):
     image = noisy(clean, 15)
     good = denoise_image(image, random_state=0)
     image[10, 12] = hot
-    with pytest.warns(WildEntriesWarning, match="1 entry lies .*row 10, column 12"):
+    with pytest.warns(ImpulseNoiseWarning, match="1 entry lies .*row 10, column 12"):
         restored = denoise_image(image, random_state=0)
     assert restored.noise_sd == pytest.approx(15, rel=0.05)
     assert restored.image[10, 12] == hot
@@ -62,7 +63,7 @@ def test_hot_entries_of_a_picture_with_opacity_and_missing():
     image[..., 3] = 128.0
     image[5, 6, 1] = image[5, 7, 1] = 1e7  # two side by side
     image[12:14, 15, :3] = np.nan
-    with pytest.warns(WildEntriesWarning, match="2 entries lie"):
+    with pytest.warns(ImpulseNoiseWarning, match="2 entries lie"):
         restored = denoise_image(image, patch=4, n_mixture=2, random_state=0)
     assert np.all(restored.image[5, 6:8, 1] == 1e7)
     assert np.all(restored.image[..., 3] == 128.0)
@@ -327,6 +328,6 @@ def test_a_border_without_noise_hides_no_hot_pixel():
     image = np.zeros((40, 40))
     image[12:28] = 100 + np.random.default_rng(0).normal(0, 12, (16, 40))
     image[20, 20] = 1e6
-    with pytest.warns(WildEntriesWarning, match="row 20, column 20"):
+    with pytest.warns(ImpulseNoiseWarning, match="row 20, column 20"):
         restored = denoise_image(image, random_state=0)
     assert np.std(restored.image[14:26] - 100, where=restored.image[14:26] < 1e5) < 8

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 from scipy.stats import multivariate_normal
 
+from eigengap.exceptions import ImpulseNoiseWarning, UnreadableError
 from eigengap.images import denoise_image, inpaint_image, read_image
-from eigengap.images.impulses import WildEntriesWarning
 from eigengap.images.mixture import (
     STEPS,
     Component,
@@ -21,7 +21,6 @@ from eigengap.images.mixture import (
     fit_mixture,
     unbiased,
 )
-from eigengap.sources.reader import UnreadableError
 
 
 def scene(h=40, w=44, noise=10.0):
@@ -61,7 +60,7 @@ def test_a_hot_pixel_between_missing_is_found_whichever_way_they_lie() -> None:
     lonely[19:22, 19:22] = True
     lonely[20, 20] = False
     for picture, missing in ((hot, mask), (hot.T, mask.T), (hot, lonely)):
-        with pytest.warns(WildEntriesWarning, match="row 20, column 20"):
+        with pytest.warns(ImpulseNoiseWarning, match="row 20, column 20"):
             restored = inpaint_image(picture, missing, patch=4, random_state=0)
         assert np.abs(restored.image[missing]).max() < 300.0
         assert restored.image[20, 20] == 1e6

@@ -225,7 +225,7 @@ WITHOUT_JAX = """
 import pickle, sys
 sys.modules["jax"] = None
 import numpy as np
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError
 model, X, Z = pickle.load(open(sys.argv[1], "rb"))
 assert np.array_equal(model.transform(X), Z)
 model.impute(X), model.score(X), model.inverse_transform(Z)

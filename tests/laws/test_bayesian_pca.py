@@ -7,8 +7,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from eigengap import PPCA
-from eigengap.estimators._base import NoiseFloorWarning
 from eigengap.estimators.bayesian_pca import BayesianPCA
+from eigengap.exceptions import NoiseFloorWarning
 
 
 def table(n=80, d=10, q=3, missing=0.2, noise=0.5, seed=0):

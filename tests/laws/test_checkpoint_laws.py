@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import eigengap as eg
+from eigengap.exceptions import CheckpointMismatchError, CheckpointWarning, CorruptFileError
 from eigengap.fitting.optimise.loop import (
     Progress,
     Silent,
@@ -18,13 +19,8 @@ from eigengap.fitting.optimise.loop import (
     iterate,
     silenced,
 )
-from eigengap.persistence.checkpoint import (
-    Checkpoint,
-    CheckpointMismatchError,
-    CheckpointWarning,
-    FileCheckpointer,
-)
-from eigengap.persistence.tensors import CorruptFileError, read_tensors
+from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
+from eigengap.persistence.tensors import read_tensors
 from eigengap.sources import as_source
 from eigengap.sources.derived.blocked import BlockedSource
 

@@ -179,7 +179,7 @@ def test_groups_that_nothing_links_are_named(name):
     """The sign of one group against another has no trace in the data."""
     X = pd.DataFrame(blocks(0, (3, 2), 200, 1, 0.1), columns=list("abcde"))
     said = r'2 groups.*columns "a", "b", "c"; columns "d", "e"'
-    with pytest.warns(eg.UnlinkedColumnsWarning, match=said):
+    with pytest.warns(eg.exceptions.UnlinkedColumnsWarning, match=said):
         WARNING[name]().fit(X)
 
 
@@ -190,11 +190,11 @@ def test_one_row_that_links_all_columns_is_enough(n):
     X[n // 2] = 1.0
     for table in (X, as_source(X, block_rows=50)):
         with warnings.catch_warnings():
-            warnings.simplefilter("error", eg.UnlinkedColumnsWarning)
+            warnings.simplefilter("error", eg.exceptions.UnlinkedColumnsWarning)
             eg.PPCA(1).fit(table)
     X[n // 2, :3] = np.nan
     for table in (X, as_source(X, block_rows=50)):
-        with pytest.warns(eg.UnlinkedColumnsWarning):
+        with pytest.warns(eg.exceptions.UnlinkedColumnsWarning):
             eg.PPCA(1).fit(table)
 
 

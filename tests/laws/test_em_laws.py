@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from tests import dense
 
 from eigengap import LinearGaussian
+from eigengap.exceptions import ObjectiveFellError
 from eigengap.fitting.gaussian.problem import (
     EMOptions,
     StudentRows,
@@ -20,7 +21,7 @@ from eigengap.fitting.gaussian.problem import (
 )
 from eigengap.fitting.mixture.problem import MixtureProblem
 from eigengap.fitting.optimise.climb import Bounds, Slope
-from eigengap.fitting.optimise.em import Mapped, ObjectiveFellError, em
+from eigengap.fitting.optimise.em import Mapped, em
 from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients

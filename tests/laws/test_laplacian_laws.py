@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import make_swiss_roll
 
-from eigengap.estimators._manifold import DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
+from eigengap.exceptions import DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.fitting.laplacian.fit import Laplacian, fit_laplacian
 from eigengap.fitting.laplacian.weights import EdgeWeights
 from eigengap.models.maps.eigenmap import Eigenmap

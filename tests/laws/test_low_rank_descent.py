@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 from eigengap import StructurePreservingEmbedding
-from eigengap.estimators.structure_preserving import StructureWarning
+from eigengap.exceptions import StructureWarning
 from eigengap.fitting.sdp.descent import _Memory, descend
 from eigengap.fitting.sdp.metric import Metrics
 from eigengap.fitting.sdp.problem import Affinity, Penalty, Problem, Variance

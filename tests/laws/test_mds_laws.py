@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import eigengap as eg
-from eigengap.estimators.classical_mds import ClassicalMDS, NegativeEigenvaluesWarning
+from eigengap.estimators.classical_mds import ClassicalMDS
+from eigengap.exceptions import NegativeEigenvaluesWarning
 
 quiet = pytest.mark.filterwarnings("ignore:negative eigenvalues hold")
 

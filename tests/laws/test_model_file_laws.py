@@ -22,15 +22,16 @@ from sklearn.base import BaseEstimator, clone
 from tests.model_files import CASES, FULL, INCOMPLETE, SLOW, answers, case, difference, frame, table
 
 import eigengap as eg
+from eigengap.exceptions import NewerFormatError, UnsavableError
 from eigengap.models.kernels.functions import Kernel
 from eigengap.models.maps.affine import AffineMap
 from eigengap.persistence import decoding, kinds
 from eigengap.persistence.array_nodes import MalformedError
 from eigengap.persistence.decoding import Decoder
-from eigengap.persistence.encoding import Encoder, UnsavableError
+from eigengap.persistence.encoding import Encoder
 from eigengap.persistence.model_file import inspect_file, load, save
 from eigengap.persistence.provenance import provenance_of
-from eigengap.persistence.tensors import NewerFormatError, read_tensors, write_tensors
+from eigengap.persistence.tensors import read_tensors, write_tensors
 from eigengap.runtime.warnings import silence
 from eigengap.sources.opening import open_source
 

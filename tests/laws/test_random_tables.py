@@ -21,7 +21,7 @@ from tests.random_tables import (
 )
 
 import eigengap as eg
-from eigengap.estimators._base import UnboundedLikelihoodWarning
+from eigengap.exceptions import UnboundedLikelihoodWarning
 
 NOISE = {eg.PCA: "isotropic", eg.PPCA: "isotropic", eg.FactorAnalysis: "diagonal"}
 ESTIMATORS = list(NOISE)

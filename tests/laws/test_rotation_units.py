@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from eigengap import FactorAnalysis, UnitsWarning, confidence_intervals
+from eigengap import FactorAnalysis, confidence_intervals
+from eigengap.exceptions import UnitsWarning
 from eigengap.fitting.gaussian.rotation import METHODS, rotate
 
 TIGHT = {"tol": 1e-10, "max_iter": 5000}

@@ -168,7 +168,9 @@ def test_a_row_that_cannot_be_placed_has_no_coordinates(metric: str) -> None:
 
 
 def test_such_rows_are_named() -> None:
-    with pytest.warns(eg.UncertainNeighboursWarning, match=r"4 rows have no observed value \(row"):
+    with pytest.warns(
+        eg.exceptions.UncertainNeighboursWarning, match=r"4 rows have no observed value \(row"
+    ):
         eg.Isomap(2).fit(with_rows(make("complete")))
 
 

@@ -7,15 +7,9 @@ import pickle
 import numpy as np
 import pytest
 
+from eigengap.exceptions import CorruptFileError, DoesNotFitError, NewerFormatError
 from eigengap.persistence.atomic import require_writable, sweep, write_atomically
-from eigengap.persistence.tensors import (
-    FORMAT,
-    CorruptFileError,
-    NewerFormatError,
-    read_tensors,
-    write_tensors,
-)
-from eigengap.runtime.memory import DoesNotFitError
+from eigengap.persistence.tensors import FORMAT, read_tensors, write_tensors
 
 ARRAYS = {
     "W": np.random.default_rng(0).normal(size=(7, 3)),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import pairwise_distances
 
-from eigengap.estimators._manifold import UncertainNeighboursWarning
 from eigengap.estimators.unfolding import MaximumVarianceUnfolding
+from eigengap.exceptions import UncertainNeighboursWarning
 from eigengap.fitting.graph.local_weights import local_weights
 from eigengap.fitting.sdp.unfolding import unfold
 from eigengap.fitting.sdp.unfolding_landmarks import reconstruction_basis

@@ -12,8 +12,9 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.mixture import GaussianMixture
 from tests import dense
 
-from eigengap import FactorAnalysis, NoiseFloorWarning
+from eigengap import FactorAnalysis
 from eigengap.estimators.classifier import PPCAClassifier
+from eigengap.exceptions import NoiseFloorWarning
 
 
 def iris(share=0.0, seed=0):

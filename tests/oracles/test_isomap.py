@@ -10,8 +10,8 @@ from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits, load_iris, make_swiss_roll
 
 from eigengap.compiled import choice
-from eigengap.estimators._manifold import DisconnectedWarning
 from eigengap.estimators.isomap import Isomap
+from eigengap.exceptions import DisconnectedWarning
 from eigengap.fitting.graph.isomap import fit_on_landmarks, fit_pairs, residual_variances
 from eigengap.linalg import procrustes
 

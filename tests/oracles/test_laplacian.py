@@ -12,8 +12,8 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.neighbors import kneighbors_graph
 
-from eigengap.estimators._manifold import DisconnectedWarning
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
+from eigengap.exceptions import DisconnectedWarning
 from eigengap.fitting.laplacian.factor import cost_of_factor
 from eigengap.fitting.laplacian.fit import Laplacian, fit_laplacian
 from eigengap.fitting.laplacian.weights import EdgeWeights

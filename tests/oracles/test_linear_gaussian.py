@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests import dense
 
 from eigengap import LinearGaussian
-from eigengap.models.gaussian.linear_gaussian import SingularModelError
+from eigengap.exceptions import SingularModelError
 
 
 @st.composite

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 from tests import dense
 
-from eigengap import LinearGaussian, SingularModelError
+from eigengap import LinearGaussian
+from eigengap.exceptions import SingularModelError
 from eigengap.models.gaussian.novelty import (
     contributions,
     distances,

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from eigengap import PCA, PPCA, FactorAnalysis
-from eigengap.estimators._base import UnboundedLikelihoodWarning
+from eigengap.exceptions import UnboundedLikelihoodWarning
 from eigengap.models.gaussian.information import ObservationPattern, information
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.predictive import Predictive

@@ -7,8 +7,8 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.decomposition import PCA as PeerPCA
 
 import eigengap as eg
+from eigengap.exceptions import ObjectiveFellError
 from eigengap.fitting.gaussian.pca import fit_pca
-from eigengap.fitting.optimise.em import ObjectiveFellError
 from eigengap.selection.rank import minka_rank
 from eigengap.selection.rank.choose import choose_rank
 from eigengap.selection.rank.information import most_factors

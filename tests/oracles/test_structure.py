@@ -8,10 +8,8 @@ import scipy.sparse
 from sklearn.manifold import SpectralEmbedding
 from sklearn.neighbors import kneighbors_graph, radius_neighbors_graph
 
-from eigengap.estimators.structure_preserving import (
-    StructurePreservingEmbedding,
-    StructureWarning,
-)
+from eigengap.estimators.structure_preserving import StructurePreservingEmbedding
+from eigengap.exceptions import StructureWarning
 from eigengap.fitting.sdp.problem import Affinity
 from eigengap.fitting.sdp.structure import Structure, embed, read_back, shares
 from eigengap.fitting.sdp.unfolding import unfold

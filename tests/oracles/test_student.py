@@ -11,7 +11,8 @@ from scipy.optimize import approx_fprime
 from scipy.stats import kstest, multivariate_t
 from scipy.stats import t as student_t
 
-from eigengap import PPCA, FactorAnalysis, HeavyTailsWarning, LinearGaussian
+from eigengap import PPCA, FactorAnalysis, LinearGaussian
+from eigengap.exceptions import HeavyTailsWarning
 from eigengap.fitting.gaussian.problem import EMOptions, StudentRows, fit_by_em
 from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.student import StudentLinearGaussian

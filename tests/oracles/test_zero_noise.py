@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from eigengap import PCA, PPCA, LinearGaussian, SingularModelError
-from eigengap.estimators._base import UnboundedLikelihoodWarning
+from eigengap import PCA, PPCA, LinearGaussian
+from eigengap.exceptions import SingularModelError, UnboundedLikelihoodWarning
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.student import StudentLinearGaussian
 

@@ -176,7 +176,7 @@ model = eg.PPCA(2).fit(np.random.default_rng(0).normal(size=(30, 5)))
 model.summary(), model._repr_html_(), model.plot, dir(model.plot)
 try:
     model.plot.scree()
-except eg.MissingExtraError as error:
+except eg.exceptions.MissingExtraError as error:
     print(error)
 assert not {"vl_convert", "jinja2"} & {name.partition(".")[0] for name in sys.modules}
 """

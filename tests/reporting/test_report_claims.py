@@ -14,7 +14,7 @@ from scipy.stats import binomtest
 from tests.reporting.pages import Parsed
 
 import eigengap as eg
-from eigengap.fitting.optimise.em import ObjectiveFellError
+from eigengap.exceptions import ObjectiveFellError
 from eigengap.plots.numbers.eigenvalues import eigenvalues
 from eigengap.plots.numbers.odd_rows import detector_for
 from eigengap.reporting import report

@@ -18,11 +18,11 @@ import pytest
 from tests.reporting.pages import HOSTILE, Parsed
 
 import eigengap as eg
+from eigengap.exceptions import MissingExtraError
 from eigengap.plots.page import escaped_json
 from eigengap.reporting import report
 from eigengap.reporting.page.page import page
 from eigengap.reporting.words import clean, distinct
-from eigengap.runtime.extras import MissingExtraError
 
 MOST_BYTES = 3_000_000
 

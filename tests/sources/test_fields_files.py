@@ -12,9 +12,9 @@ from tests.sources.test_fields import sea, table_of
 from xarray.backends.file_manager import FILE_CACHE
 
 from eigengap import PPCA
+from eigengap.exceptions import RereadWarning
 from eigengap.sources.fields import places as field_places
 from eigengap.sources.fields.opening import field_source, is_field_path
-from eigengap.sources.fields.reader import RereadWarning
 from eigengap.statistics.moments import ColumnMoments
 
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.csv.aside import Aside, Beside
 from eigengap.sources.opening import open_source
-from eigengap.sources.reader import UnreadableError
 
 ABOVE = '# logger 5" of, "north\n# begun; 2024\n'
 

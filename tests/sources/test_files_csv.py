@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.csv import reader as csv_reader
 from eigengap.sources.files.csv.cells import MISSING, Cells
 from eigengap.sources.files.csv.rows import chunks, last_row_end
 from eigengap.sources.opening import open_source
-from eigengap.sources.reader import UnreadableError
 
 nan = np.nan
 

@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
-from eigengap import MissingExtraError
+from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.sources import as_source
 from eigengap.sources.files import parquet
 from eigengap.sources.opening import open_source
-from eigengap.sources.reader import UnreadableError
 from eigengap.statistics.moments import Moments
 
 N, D = 97, 4

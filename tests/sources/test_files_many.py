@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.address import find
 from eigengap.sources.opening import open_source
-from eigengap.sources.reader import UnreadableError
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import zarr
 
 from eigengap import PCA
-from eigengap.sources.checks import RoundedWarning
+from eigengap.exceptions import RoundedWarning
 from eigengap.sources.opening import open_source
 
 NAMES = ["a", "b", "c"]

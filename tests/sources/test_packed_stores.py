@@ -14,8 +14,8 @@ import xarray as xr
 import zarr
 
 import eigengap as eg
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.opening import open_source
-from eigengap.sources.reader import UnreadableError
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.opening import open_source
-from eigengap.sources.reader import UnreadableError
 
 ROWS = [[1.0, 2.5], [np.nan, 4.0]]
 BOM = b"\xef\xbb\xbf"

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from eigengap import MissingExtraError
+from eigengap.exceptions import MissingExtraError
 from eigengap.sources.opening import open_source
 from eigengap.sources.sinks import base, open_sink, parquet, zarr_sink
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.checks import resolve_columns
 from eigengap.sources.files.csv.cells import MISSING
 from eigengap.sources.files.csv.dialect import look_at
 from eigengap.sources.files.csv.reader import CsvReader
 from eigengap.sources.files.csv.wide import wide_rows
 from eigengap.sources.opening import open_source
-from eigengap.sources.reader import UnreadableError
 from eigengap.sources.sinks import open_sink
 
 

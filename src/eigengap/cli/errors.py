@@ -38,7 +38,7 @@ class WrongUsage(Told):
 
 def told(error: BaseException) -> Told | None:
     """An error of the library as one of the command line; None where it is nobody's but ours."""
-    from eigengap.runtime.extras import MissingExtraError
+    from eigengap.exceptions import MissingExtraError
 
     if isinstance(error, Told):
         return error
@@ -79,7 +79,7 @@ def _kind(error: BaseException) -> type[Told] | None:
 
 def _extra(error: ImportError) -> Told | None:
     """Which extra brings a module that is not there; a module that none brings is a bug."""
-    from eigengap.runtime.extras import MissingExtraError
+    from eigengap.exceptions import MissingExtraError
 
     if isinstance(error, MissingExtraError):
         return MissingExtra(str(error))
@@ -112,10 +112,10 @@ def shown(path: Any) -> str:
     """A path for a message: bare where it is plain, in quotes and escaped where it is not."""
     import os
 
-    from eigengap.sources.wording import whole
+    from eigengap.printable import quoted
 
     text = os.fsdecode(path) if isinstance(path, str | bytes | Path) else str(path)
     if text == "-":
         return "standard input"
     plain = text.isprintable() and not set(text) & set(" \"'`$\\;&|<>*?()[]{}!#")
-    return text if plain else whole(text)
+    return text if plain else quoted(text)

@@ -69,9 +69,8 @@ class Narrator:
     def hearing(self) -> Iterator[None]:
         """Warnings of what runs inside become notes, each kind of eigengap's own once."""
         from eigengap.cli.phrases import in_options
-        from eigengap.estimators._base import ConstantColumnWarning
+        from eigengap.exceptions import ConstantColumnWarning, RoundedWarning
         from eigengap.runtime.warnings import listening
-        from eigengap.sources.checks import RoundedWarning
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of other packages speak of code, not of data

@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 from eigengap.comparison.fillers import covered, fill
 from eigengap.comparison.paired import RowMean
 from eigengap.comparison.unfitted import unfitted
+from eigengap.exceptions import SentinelWarning, SingularModelError
 from eigengap.linalg import Array
-from eigengap.models.gaussian.linear_gaussian import SingularModelError
 from eigengap.runtime.warnings import listening, warn
 from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.sources import as_source
 from eigengap.sources.derived.hidden_cells import hidden_cells
 from eigengap.sources.frames import library_of, like
 from eigengap.sources.new_frame import new_frame
-from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
+from eigengap.sources.sentinels import warn_of_codes
 
 QUANTILE_95 = 1.959963984540054
 NO_NAN = "does not take NaN"

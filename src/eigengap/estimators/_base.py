@@ -25,6 +25,16 @@ from eigengap.estimators._features import as_fitted, keep_features, like_input, 
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.exceptions import (
+    ConstantColumnWarning,
+    FewCellsWarning,
+    ForgottenCellSdWarning,
+    NoiseFloorWarning,
+    OverflowingCellError,
+    UnboundedLikelihoodWarning,
+    UnitsWarning,
+    UnlinkedColumnsWarning,
+)
 from eigengap.fitting.eigen.range import refuse_overflow, refuse_tiny_columns
 from eigengap.fitting.gaussian.pattern import pattern_of
 from eigengap.fitting.gaussian.plan import LARGEST_DENSE
@@ -66,49 +76,6 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "random_state": ["random_state"],
     "verbose": ["verbose"],
 }
-
-
-class NoiseFloorWarning(UserWarning):
-    """A noise variance fell to the least that the fit allows."""
-
-
-class UnboundedLikelihoodWarning(NoiseFloorWarning):
-    """The components leave no noise in the rows of the fit: the likelihood has no bound."""
-
-
-class UnitsWarning(UserWarning):
-    """Columns of very different size share a noise variance, or a rotation in their units."""
-
-
-class ConstantColumnWarning(UserWarning):
-    """A constant column counts in a noise variance that all columns share."""
-
-
-class UnlinkedColumnsWarning(UserWarning):
-    """Groups of columns of which no row has values of two: nothing tells how they go together."""
-
-
-class ForgottenCellSdWarning(UserWarning):
-    """A model that was fitted with known noise of cells gets rows without it."""
-
-
-class FewCellsWarning(UserWarning):
-    """A column was seen in too few rows to tell its noise."""
-
-
-class OverflowingCellError(ValueError):
-    """A cell is too large to be squared."""
-
-    def __init__(self, value: float, row: int, column: int) -> None:
-        super().__init__(
-            f"Input X holds {value:g} at row {row}, column {column}, which is too large to be "
-            "squared. If it marks a missing cell, pass missing_values or set it to NaN"
-        )
-        self.value, self.row, self.column = value, row, column
-
-    def after(self, start: int) -> OverflowingCellError:
-        """The same where the rows that were looked at begin at `start`."""
-        return OverflowingCellError(self.value, self.row + start, self.column)
 
 
 class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):

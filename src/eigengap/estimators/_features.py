@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _get_feature_names, validate_data
 
-from eigengap.runtime.printable import bare
+from eigengap.printable import bare
 from eigengap.sources import as_source, in_memory_table
 from eigengap.sources.base import Source, require_unique
 from eigengap.sources.fields.opening import FieldSource, field_like

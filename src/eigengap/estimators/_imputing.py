@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from eigengap.estimators.ppca import PPCA
+from eigengap.exceptions import SentinelWarning
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import without
 from eigengap.selection.inner_fits import fit_rows
 from eigengap.sources.base import Source
-from eigengap.sources.sentinels import SentinelWarning
 
 
 def imputing_model(rows: Source | Array, owner: Any = None) -> PPCA:

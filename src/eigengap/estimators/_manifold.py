@@ -30,9 +30,9 @@ from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import warn_of_empty_rows, whole_table
 from eigengap.estimators.ppca import PPCA
+from eigengap.exceptions import DisconnectedError, DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.fitting.graph.distances import METRICS
 from eigengap.fitting.graph.neighbourhood import (
-    DisconnectedError,
     Symmetry,
     bridged,
     copies_in_words,
@@ -75,14 +75,6 @@ GRAPH_CONSTRAINTS: dict[str, list[Any]] = {
     "missing_values": [Real, "array-like"],
     "random_state": ["random_state"],
 }
-
-
-class DisconnectedWarning(UserWarning):
-    """The neighbourhood graph fell apart, and was joined."""
-
-
-class UncertainNeighboursWarning(UserWarning):
-    """Gaps were filled less surely than neighbours are near."""
 
 
 class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):

@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import LinearGaussianEstimator
+from eigengap.exceptions import HeavyTailsWarning
 from eigengap.fitting.gaussian.problem import StudentRows
 from eigengap.fitting.gaussian.robust_scale import typical_columns
 from eigengap.linalg import Array
@@ -36,10 +37,6 @@ NOISE_CONSTRAINTS: dict[str, list[Any]] = {
     "noise": [StrOptions({"gaussian", "student"})],
     "degrees_of_freedom": [Interval(Real, 0, None, closed="neither"), None],
 }
-
-
-class HeavyTailsWarning(UserWarning):
-    """Learned degrees of freedom are so few that the density has no variance."""
 
 
 class NoisyEstimator(LinearGaussianEstimator):

@@ -22,6 +22,7 @@ from eigengap.estimators._base import (
     warn_of_units,
 )
 from eigengap.estimators._features import check_features, keep_features
+from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.online.em import Asked
 from eigengap.fitting.online.rows import StreamedRows
@@ -56,14 +57,6 @@ SOLVED = frozenset(
 FEWEST_LOOKED_AT = 32  # rows in which codes for missing cells are looked for
 ROUNDING = 1e-14  # of a variance in a covariance matrix, beside the largest
 FEW_DIGITS = 1e-9  # the same, below which fewer than seven digits are left
-
-
-class LostDigitsWarning(UserWarning):
-    """A variance is so small beside the largest that moments do not know it well."""
-
-
-class ContinuedFitWarning(UserWarning):
-    """A stream goes on from a model that does not tell all of the rows it was fitted to."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import SampledWarning
 from eigengap.runtime.memory import free_memory
 from eigengap.runtime.warnings import warn
 from eigengap.sources import as_source
@@ -18,10 +19,6 @@ from eigengap.sources.array import ArraySource
 
 SHARE = 0.1  # of the free memory that drawn rows may take
 MOST_DRAWN = 20_000
-
-
-class SampledWarning(UserWarning):
-    """A method that needs its rows in memory was fitted on some of them."""
 
 
 def all_rows(X: Any, **how: Any) -> ArraySource:

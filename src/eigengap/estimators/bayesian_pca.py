@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from eigengap.estimators._base import (
     SHARED_CONSTRAINTS,
     LinearGaussianEstimator,
-    NoiseFloorWarning,
     _generator,
     _log_jacobian,
     require_count,
@@ -21,6 +20,7 @@ from eigengap.estimators._base import (
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._latents import decoded
 from eigengap.estimators._rank import require_rank
+from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.gaussian.bayesian import BayesianFit, fit_bayesian
 from eigengap.fitting.gaussian.problem import GaussianFit, Noise
 from eigengap.linalg import Array

@@ -26,6 +26,7 @@ from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
 from eigengap.estimators._whole import warn_of_empty_rows, whole_table
+from eigengap.exceptions import NegativeEigenvaluesWarning
 from eigengap.fitting.eigen.signed_spectrum import SignedSpectrum
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
@@ -68,10 +69,6 @@ from eigengap.sources.wording import column
 PAIRS = ("precomputed", "gram")
 FEW_DIGITS = 0.01  # bound on the error of an eigenvalue, relative to it, from which on it is told
 TOO_NEGATIVE = 0.05  # share of the eigenvalues' moduli from which on it is told
-
-
-class NegativeEigenvaluesWarning(UserWarning):
-    """The distances are not those of points in a Euclidean space, by more than a little."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,19 +20,19 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from eigengap.estimators._base import (
-    NoiseFloorWarning,
-    UnboundedLikelihoodWarning,
-    UnitsWarning,
-    _on_dense,
-    _standard_deviations,
-)
+from eigengap.estimators._base import _on_dense, _standard_deviations
 from eigengap.estimators._density import CONSTRAINTS, density, has_density, warnings_about
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._rank import LOOSE
 from eigengap.estimators._whole import all_rows
 from eigengap.estimators.ppca import PPCA
+from eigengap.exceptions import (
+    NoiseFloorWarning,
+    SentinelWarning,
+    UnboundedLikelihoodWarning,
+    UnitsWarning,
+)
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.selection.inner_fits import fit_rows
@@ -45,7 +45,7 @@ from eigengap.selection.prediction_rank import (
 )
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Rows, Source
-from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
+from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column, show
 
 METHODS = ["fit", "score_samples"]

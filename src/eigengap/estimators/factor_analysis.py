@@ -13,19 +13,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import (
-    DROWNED,
-    SHARED_CONSTRAINTS,
-    NoiseFloorWarning,
-    UnitsWarning,
-    named_columns,
-)
+from eigengap.estimators._base import DROWNED, SHARED_CONSTRAINTS, named_columns
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._features import as_fitted
 from eigengap.estimators._latents import decoded
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
+from eigengap.exceptions import HeywoodWarning, UnitsWarning
 from eigengap.fitting.gaussian.factor import fit_factor_analysis
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.gaussian.rotation import METHODS, Method, rotate
@@ -39,10 +34,6 @@ from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import most_factors
 from eigengap.sources.base import Source
 from eigengap.statistics.moments import ColumnMoments
-
-
-class HeywoodWarning(NoiseFloorWarning):
-    """The noise variance of a feature fell to its floor: the factors explain it entirely."""
 
 
 class FactorAnalysis(PartialFit, NoisyEstimator):

@@ -13,12 +13,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from eigengap.estimators._base import NoiseFloorWarning
 from eigengap.estimators._features import keep_features
 from eigengap.estimators._gplvm_rows import PlacesRows, dense
 from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._whole import whole_table
+from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
 from eigengap.fitting.gaussian.cell_noise import noise_of_cells
 from eigengap.fitting.gp.back_constraint import Kind, back_constraint

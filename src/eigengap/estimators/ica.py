@@ -21,6 +21,7 @@ from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators.pca import PCA
+from eigengap.exceptions import GaussianComponentsWarning, NotWhiteWarning
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.ica.fit import ICAOptions, RotationFit, fit_rotation, in_order
 from eigengap.fitting.ica.whitening import (
@@ -47,14 +48,6 @@ GAPS_AS_THEY_ARE = (
     "LowRankImputer do), or leave whiten out"
 )
 WHITE_ENOUGH = 0.1  # largest deviation of a covariance from I that still passes for white
-
-
-class GaussianComponentsWarning(UserWarning):
-    """More than one component cannot be told from a Gaussian, and such have no direction."""
-
-
-class NotWhiteWarning(UserWarning):
-    """whiten=False was given rows that are not white."""
 
 
 class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):

@@ -19,10 +19,11 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._auto_models import AutoModels
-from eigengap.estimators._base import FewCellsWarning, NoiseFloorWarning, require_count, warn_of_few
+from eigengap.estimators._base import require_count, warn_of_few
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
+from eigengap.exceptions import FewCellsWarning, NoiseFloorWarning, SentinelWarning
 from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import without
@@ -32,7 +33,7 @@ from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.sources.base import Source
 from eigengap.sources.checks import resolve_columns
 from eigengap.sources.frames import library_of, like
-from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
+from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.typed import boolean_columns, typed_like, whole_columns, with_new_columns
 from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnMoments

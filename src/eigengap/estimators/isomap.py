@@ -15,12 +15,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._features import as_fitted
-from eigengap.estimators._manifold import (
-    GRAPH_CONSTRAINTS,
-    Disconnected,
-    DisconnectedWarning,
-    GraphEstimator,
-)
+from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
+from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.graph.distances import Metric
 from eigengap.fitting.graph.geodesics import (
     Method,
@@ -36,7 +32,6 @@ from eigengap.fitting.graph.isomap import (
     fit_pairs,
     residual_variances,
 )
-from eigengap.fitting.graph.neighbourhood import DisconnectedError
 from eigengap.fitting.graph.neighbours import scikit_learn_search
 from eigengap.fitting.graph.pairs import LARGEST, refuse_range
 from eigengap.fitting.laplacian.given import is_sparse

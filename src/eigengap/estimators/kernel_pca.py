@@ -21,6 +21,7 @@ from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._whole import whole_table
+from eigengap.exceptions import KernelWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
 from eigengap.fitting.kernel.bandwidth import ROWS, held_out_gamma, median_gamma
 from eigengap.fitting.kernel.fit import (
@@ -68,10 +69,6 @@ EXACT_ROWS = 10_000  # up to which landmarks="auto" takes all pairs
 AUTO_LANDMARKS = 1000
 AUTO_COMPONENTS = 50  # most that n_components="auto" takes
 ISOLATED = 1e-3  # sum of a row's kernel with all others, below which rows do not see each other
-
-
-class KernelWarning(UserWarning):
-    """The kernel does not suit the data."""
 
 
 class KernelPCA(NamedComponents, Shown, TransformerMixin, BaseEstimator):

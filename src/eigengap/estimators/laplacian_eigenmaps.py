@@ -15,13 +15,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from eigengap.estimators._imputing import imputing_model
-from eigengap.estimators._manifold import (
-    GRAPH_CONSTRAINTS,
-    DisconnectedWarning,
-    GraphEstimator,
-)
+from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
+from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.eigen.smallest import ANGLE
-from eigengap.fitting.graph.neighbourhood import DisconnectedError, copies_in_words, in_words
+from eigengap.fitting.graph.neighbourhood import copies_in_words, in_words
 from eigengap.fitting.graph.neighbours import Neighbours, Search
 from eigengap.fitting.graph.pairs import new_distances, refuse_large
 from eigengap.fitting.kernel.fit import pair_matrix

@@ -18,7 +18,6 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from eigengap.estimators._base import (
     SHARED_CONSTRAINTS,
-    NoiseFloorWarning,
     _generator,
     _on_dense,
     _standard_deviations,
@@ -36,6 +35,7 @@ from eigengap.estimators._checkpoint import (
 from eigengap.estimators._features import keep_features, like_input, source_of_new
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
 from eigengap.fitting.gaussian.problem import Noise
 from eigengap.fitting.mixture.fit import (
     MixtureFit,
@@ -57,10 +57,6 @@ from eigengap.sources.derived.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments
-
-
-class DroppedComponentWarning(UserWarning):
-    """A mixture has fewer components than were asked for."""
 
 
 class MixturePPCA(Shown, TransformerMixin, BaseEstimator):

@@ -20,9 +20,10 @@ from eigengap.estimators._base import _on_dense
 from eigengap.estimators._features import keep_features, like_input, source_of_new
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators.factor_analysis import FactorAnalysis
+from eigengap.exceptions import SingularModelError
 from eigengap.linalg import Array
 from eigengap.models.gaussian import novelty
-from eigengap.models.gaussian.linear_gaussian import LinearGaussian, SingularModelError
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.novelty import Distances, Name
 from eigengap.models.gaussian.reference import Reference
 from eigengap.models.gaussian.student import StudentLinearGaussian

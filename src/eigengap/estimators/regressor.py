@@ -15,13 +15,13 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from eigengap.estimators._base import FewCellsWarning, _on_dense, warn_of_few
+from eigengap.estimators._base import _on_dense, warn_of_few
 from eigengap.estimators._density import CONSTRAINTS, density, warnings_about
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._rank import LOOSE
 from eigengap.estimators._whole import all_rows
-from eigengap.estimators.factor_analysis import HeywoodWarning
+from eigengap.exceptions import FewCellsWarning, HeywoodWarning, SentinelWarning
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.selection.inner_fits import Names, fit_rows
@@ -34,7 +34,7 @@ from eigengap.selection.prediction_rank import (
 from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Rows
-from eigengap.sources.sentinels import SentinelWarning, warn_of_codes
+from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column
 
 METHODS = ["fit", "impute"]

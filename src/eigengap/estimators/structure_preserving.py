@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.exceptions import StructureWarning
 from eigengap.fitting.graph.local_weights import local_weights
 from eigengap.fitting.graph.neighbours import Search
 from eigengap.fitting.sdp.structure import (
@@ -34,10 +35,6 @@ from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
 
 HOPELESS = 0.9  # of the graph, that none of the starts from rows reached
-
-
-class StructureWarning(UserWarning):
-    """The coordinates do not give the whole graph back."""
 
 
 def _of_rows(estimator: StructurePreservingEmbedding) -> bool:

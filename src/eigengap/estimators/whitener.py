@@ -19,6 +19,7 @@ from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import require_rank
+from eigengap.exceptions import RankDeficientWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.whitening import (
     BY_COLUMN,
@@ -40,10 +41,6 @@ from eigengap.sources.base import Block, Source
 from eigengap.sources.derived.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
-
-
-class RankDeficientWarning(UserWarning):
-    """The rows do not vary in every direction, so that not every direction can be whitened."""
 
 
 class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):

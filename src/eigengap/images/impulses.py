@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import ImpulseNoiseWarning
 from eigengap.images.image import Picture
 from eigengap.images.restored import Restored
 from eigengap.linalg import Array
@@ -28,10 +29,6 @@ USUAL = 0.05  # share of steps that are not 0 if they tell what is usual
 RANGES = 10.0  # that hold 98 % of the entries
 NORMAL = 1.4826  # standard deviation of a normal over its median absolute deviation
 AROUND = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]
-
-
-class WildEntriesWarning(UserWarning):
-    """Entries of a picture that are neither like their neighbours nor noise stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def tamed(picture: Picture, far: Far) -> tuple[Picture, Bools]:
         f"{lie} {far.in_words} from all neighbours but one ({first}at row {y}, column {x}, "
         f"channel {channel}, counted from 0). {that} kept from learning and left as given; put NaN "
         f"there to have {it} filled",
-        WildEntriesWarning,
+        ImpulseNoiseWarning,
     )
     centre, unit = float(np.nanmean(values)), float(np.nanstd(values))
     is_flat = unit == 0.0

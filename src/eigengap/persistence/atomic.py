@@ -11,9 +11,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from eigengap.printable import bare
 from eigengap.runtime import part_files
 from eigengap.runtime.part_files import Part, target_of
-from eigengap.runtime.printable import bare
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:

@@ -17,24 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import CheckpointMismatchError, CheckpointWarning, CorruptFileError
 from eigengap.fitting.optimise.loop import Left, State, Steps, Trace
 from eigengap.persistence.atomic import require_writable, sweep
-from eigengap.persistence.tensors import CorruptFileError, read_tensors, write_tensors
-from eigengap.runtime.printable import bare
+from eigengap.persistence.tensors import read_tensors, write_tensors
+from eigengap.printable import bare
 from eigengap.runtime.warnings import warn
 
 KIND = "checkpoint"
 EVERY = 30.0  # seconds
 OF_NUMBERS = (ArithmeticError, ValueError, LookupError, TypeError)  # not of disks and clusters
 SHARE = 0.05  # of the time that may go into writing
-
-
-class CheckpointMismatchError(ValueError):
-    """A checkpoint is of another model, or of other data, than the fit that finds it."""
-
-
-class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written, or not be used."""
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import NewerFormatError
 from eigengap.persistence import array_nodes, generator_nodes
 from eigengap.persistence.array_nodes import MalformedError, Node
 from eigengap.persistence.checks import WrongValueError, require_estimator, require_value
 from eigengap.persistence.encoding import DEEPEST, NOT_KEPT
 from eigengap.persistence.kinds import ESTIMATORS, VALUES, Kind, named
-from eigengap.persistence.tensors import NewerFormatError
 
 LARGEST = 10_000_000  # nodes, those that are shared counted wherever they stand
 REUSED = 16  # values that one array may be part of, on average

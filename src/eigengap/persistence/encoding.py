@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import UnsavableError
 from eigengap.persistence import array_nodes, generator_nodes
 from eigengap.persistence.array_nodes import Node
 from eigengap.persistence.checks import WrongValueError, require_estimator, require_value
@@ -46,10 +47,6 @@ WAYS_OUT = {
     "fun": 'Give it by its name ("logcosh", "exp", "cube")',
 }
 ANOTHER_WAY = "Give it by a name, where the parameter takes one"
-
-
-class UnsavableError(ValueError):
-    """What an estimator holds cannot be kept in a model file."""
 
 
 class Encoder:

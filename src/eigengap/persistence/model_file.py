@@ -11,19 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from eigengap.exceptions import CorruptFileError, NewerFormatError
+from eigengap.exceptions import UnsavableError as UnsavableError
 from eigengap.persistence.atomic import sweep
 from eigengap.persistence.encoding import Encoder
-from eigengap.persistence.encoding import UnsavableError as UnsavableError
 from eigengap.persistence.kinds import ESTIMATORS, kind_of
 from eigengap.persistence.provenance import provenance_of, require_flat
-from eigengap.persistence.tensors import (
-    CorruptFileError,
-    NewerFormatError,
-    read_head,
-    read_tensors,
-    write_tensors,
-)
-from eigengap.runtime.printable import bare
+from eigengap.persistence.tensors import read_head, read_tensors, write_tensors
+from eigengap.printable import bare
 
 KIND = "model"
 

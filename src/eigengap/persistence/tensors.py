@@ -22,9 +22,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import CorruptFileError, NewerFormatError
 from eigengap.persistence.atomic import write_atomically
+from eigengap.printable import bare
 from eigengap.runtime.memory import require_memory
-from eigengap.runtime.printable import bare
 
 FORMAT = 1
 KEY = "eigengap"  # of our text among those of the file
@@ -68,14 +69,6 @@ class Head:
     format: int
     header: dict[str, Any]
     tensors: tuple[TensorFacts, ...]
-
-
-class CorruptFileError(ValueError):
-    """A file is damaged, or is not of the kind that it was taken for."""
-
-
-class NewerFormatError(ValueError):
-    """A file was written by a later version of eigengap."""
 
 
 def write_tensors(path: Place, arrays: Arrays, header: Mapping[str, Any], *, kind: str) -> int:

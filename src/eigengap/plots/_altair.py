@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError
 
 try:
     import altair as alt

@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from eigengap.exceptions import MissingExtraError
 from eigengap.persistence.atomic import require_writable, write_atomically
 from eigengap.plots.page import chart_page
 from eigengap.plots.palette import configuration
-from eigengap.runtime.extras import MissingExtraError
 
 SUFFIXES = (".png", ".svg", ".html", ".json")
 

@@ -11,6 +11,7 @@ import os
 import re
 from pathlib import Path
 
+from eigengap.exceptions import DoesNotFitError
 from eigengap.runtime import control_groups
 from eigengap.runtime.blas import cores
 
@@ -28,10 +29,6 @@ NAMES = {  # of a limit, of what is used, and of what was only read, by version 
     2: ("memory.max", "memory.current", "inactive_file"),
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
-
-
-class DoesNotFitError(MemoryError, ValueError):
-    """The method needs more memory than there is."""
 
 
 def require_pairs(n: int, what: str, way_out: str, copies: float = 2.0) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import InfiniteCellError, RoundedWarning
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.sources.wording import column, quote, show
@@ -29,18 +30,6 @@ RESHAPE = (
 
 EXACT = 2.0**53  # whole numbers below this are themselves in float64
 LIMIT = 2.0**63  # of int64, which marks missing cells more often than it counts anything
-
-
-class RoundedWarning(UserWarning):
-    """Whole numbers that float64 does not hold were rounded."""
-
-
-class InfiniteCellError(ValueError):
-    """A cell is infinite; `row` is where."""
-
-    def __init__(self, told: str, row: int) -> None:
-        super().__init__(told)
-        self.row = row
 
 
 def check_two_dimensional(X: NDArray[Any]) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.exceptions import PartitionColumnWarning, UnreadableError
 from eigengap.linalg import Array
+from eigengap.printable import quoted
 from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
 from eigengap.sources.cells import is_number
@@ -19,17 +21,13 @@ from eigengap.sources.fields.places import is_field, is_field_path
 from eigengap.sources.files.address import Address, find
 from eigengap.sources.files.csv.aside import Aside
 from eigengap.sources.files.formats import KNOWN, format_of
-from eigengap.sources.reader import Reader, UnreadableError
+from eigengap.sources.reader import Reader
 from eigengap.sources.stream import StreamSource
-from eigengap.sources.wording import quote, whole
+from eigengap.sources.wording import quote
 
 __all__ = ["open_source"]
 
 TEXTS = (".csv", ".csv.gz", ".tsv", ".txt")
-
-
-class PartitionColumnWarning(UserWarning):
-    """A column that is written in the names of folders is not read."""
 
 
 def open_source(
@@ -239,14 +237,14 @@ def _parts(address: Address) -> list[Address]:
         raise UnreadableError(
             str(folder),
             f"it is a folder, neither of Parquet files nor of Zarr. For many files give a glob: "
-            f"{whole(str(folder / '*.csv'))}. {KNOWN} are read",
+            f"{quoted(str(folder / '*.csv'))}. {KNOWN} are read",
         )
     others = sorted(path.name for path in folder.iterdir() if path.name.endswith(TEXTS))
     if others:
         raise UnreadableError(
             str(folder),
             f"it holds Parquet files and others, such as {quote(others[0])}, and which are the "
-            f"table? Give a glob: {whole(str(folder / '*.parquet'))}",
+            f"table? Give a glob: {quoted(str(folder / '*.parquet'))}",
         )
     _tell_of_partitions(folder, found)
     return [Address(path) for path in found]
@@ -258,7 +256,7 @@ def _tell_of_partitions(folder: Path, found: list[Path]) -> None:
     keys = sorted({part.partition("=")[0] for part in inside if "=" in part})
     if keys:
         warn(
-            f"{whole(str(folder))} is parted by {', '.join(map(quote, keys))}, which stands in "
+            f"{quoted(str(folder))} is parted by {', '.join(map(quote, keys))}, which stands in "
             "the names of its folders and not in the files: it is left out of the table",
             PartitionColumnWarning,
         )

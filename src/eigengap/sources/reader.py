@@ -13,14 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.sources.wording import whole
-
-
-class UnreadableError(ValueError):
-    """A file that cannot be read as a table: it says which, where in it, and the way out."""
-
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(f"{whole(where)}: {what}")
+from eigengap.printable import quoted
 
 
 class Reader(ABC):
@@ -57,7 +50,7 @@ class Reader(ABC):
 
     def place(self, row: int) -> str:
         """How messages name a row of the table: for many files, the file and the row in it."""
-        return f"row {row} of {whole(self.where)}"
+        return f"row {row} of {quoted(self.where)}"
 
     @property
     def bytes_per_pass(self) -> int | None:

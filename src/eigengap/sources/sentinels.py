@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import SentinelWarning
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Block, Source
@@ -41,10 +42,6 @@ FILLS = (
     1e30,
     -1e30,
 )
-
-
-class SentinelWarning(UserWarning):
-    """A column holds a number that looks like a code for missing cells."""
 
 
 def warn_of_codes(source: Source) -> None:

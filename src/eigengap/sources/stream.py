@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import InfiniteCellError, UnreadableError
 from eigengap.linalg import Array
+from eigengap.printable import quoted
 from eigengap.runtime import memory
 from eigengap.runtime.blas import sharing
 from eigengap.runtime.memory import free_memory, require_memory
@@ -22,7 +24,6 @@ from eigengap.runtime.side_by_side import in_order
 from eigengap.sources.ahead import ahead
 from eigengap.sources.base import Block, Source, without_empty
 from eigengap.sources.checks import (
-    InfiniteCellError,
     check_not_empty,
     count_missing,
     warn_of_rounded,
@@ -30,8 +31,7 @@ from eigengap.sources.checks import (
 )
 from eigengap.sources.derived.blocked import BlockedSource, merge_stream, stacked
 from eigengap.sources.derived.memo import MemoisedSource, Several
-from eigengap.sources.reader import Reader, UnreadableError
-from eigengap.sources.wording import whole
+from eigengap.sources.reader import Reader
 
 BLOCK_BYTES = 32 << 20  # of float64 values, where memory allows (`memory.block_bytes`)
 KEPT_SHARE = 0.25  # of the free memory that prepared blocks may fill
@@ -70,7 +70,9 @@ class StreamSource(MemoisedSource, BlockedSource):
 
     def __repr__(self) -> str:
         rows = "rows not counted yet" if self.n_rows is None else f"{self.n_rows} rows"
-        return f"<{type(self).__name__} of {whole(self.where)}: {rows} x {self.n_features} columns>"
+        return (
+            f"<{type(self).__name__} of {quoted(self.where)}: {rows} x {self.n_features} columns>"
+        )
 
     def present(self) -> Source:
         # Rows of weight 0 are skipped anyway.

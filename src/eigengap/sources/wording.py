@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eigengap.runtime.printable import bare
+from eigengap.printable import quoted
 
 LONGEST = 60  # characters of a name or value that a message shows
 
@@ -12,12 +12,7 @@ LONGEST = 60  # characters of a name or value that a message shows
 def quote(text: str) -> str:
     """A foreign string in double quotes on one line; what is not printable is escaped."""
     shown = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-    return '"' + "".join(map(_escaped, shown)) + '"'
-
-
-def whole(text: str) -> str:
-    """A path in double quotes on one line, however long: its end is what tells."""
-    return '"' + "".join(map(_escaped, text)) + '"'
+    return quoted(shown)
 
 
 def show(value: object) -> str:
@@ -40,9 +35,3 @@ def first_repeated(names: Sequence[str]) -> str | None:
     for name in names:
         (repeated if name in observed else observed).add(name)
     return next((name for name in names if name in repeated), None)
-
-
-def _escaped(char: str) -> str:
-    if char in '"\\':
-        return "\\" + char
-    return bare(char)

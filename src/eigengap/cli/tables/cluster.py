@@ -17,7 +17,7 @@ PATIENCE = "20s"  # for the scheduler to answer
 @contextmanager
 def on_cluster(address: str, table: Table) -> Iterator[Any]:
     """The features of the table as a source whose work is done by the cluster."""
-    from eigengap.runtime.extras import MissingExtraError
+    from eigengap.exceptions import MissingExtraError
 
     try:
         # By name: only `sources.dask` may know Dask, and it starts no clients.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.array import F8
 from eigengap.sources.files.columns import Columns, write_columns
 from eigengap.sources.files.csv.aside import NOTHING, Aside
@@ -22,7 +23,6 @@ from eigengap.sources.files.csv.faults import require_even
 from eigengap.sources.files.csv.reader import HEAD, CsvReader
 from eigengap.sources.files.csv.rows import chunks
 from eigengap.sources.files.file import FileReader
-from eigengap.sources.reader import UnreadableError
 
 CHUNK = 8 << 20  # bytes that are parsed together
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.arrow_paths import native
 from eigengap.sources.files.columns import arrow_to_float
-from eigengap.sources.reader import UnreadableError
 
 BATCH = 8 << 20  # bytes of float64
 
@@ -68,7 +68,7 @@ def _opened(path: str) -> Any:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as error:
-        from eigengap.runtime.extras import MissingExtraError
+        from eigengap.exceptions import MissingExtraError
 
         raise MissingExtraError("reading Parquet", "pyarrow", "cli") from error
     try:

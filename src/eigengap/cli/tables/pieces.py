@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.cli.tables.table import Table
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.checks import count_missing, missing_codes, with_missing_for
-from eigengap.sources.reader import UnreadableError
 
 
 @dataclass(frozen=True, eq=False)

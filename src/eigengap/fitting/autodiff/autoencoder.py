@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.exceptions import MissingExtraError
 from eigengap.fitting.autodiff.adam import Adam
 from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autoencoder.fit import AutoencoderFit, AutoencoderOptions
@@ -53,7 +54,6 @@ from eigengap.models.network.autoencoder import (
     reconstructions,
 )
 from eigengap.runtime.blas import one_blas_thread
-from eigengap.runtime.extras import MissingExtraError
 from eigengap.runtime.side_by_side import in_turn
 from eigengap.sources.base import Source
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from eigengap.exceptions import MissingExtraError
 from eigengap.fitting.optimise.lbfgs import Minimum, minimise
 from eigengap.fitting.optimise.loop import Watch
 from eigengap.linalg import Array
-from eigengap.runtime.extras import MissingExtraError
 
 try:
     import jax

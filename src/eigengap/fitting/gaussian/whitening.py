@@ -20,6 +20,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from eigengap.exceptions import RankError
 from eigengap.fitting.eigen.range import refuse_overflow, refuse_tiny_columns
 from eigengap.fitting.gaussian.pca import PCAFit, fit_pca
 from eigengap.fitting.gaussian.ppca import closed_form, fit_ppca
@@ -64,10 +65,6 @@ class Whitening:
     dependent: tuple[int, ...]  # columns that are constant or follow from the others
     n_iter: int = 0
     converged: bool = True
-
-
-class RankError(ValueError):
-    """More directions are to be whitened than the rows vary in."""
 
 
 def fit_columns(source: Source, method: ColumnMethod, ddof: int) -> Whitening:

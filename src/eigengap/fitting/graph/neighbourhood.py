@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from eigengap.exceptions import DisconnectedError
 from eigengap.linalg import Array
 from eigengap.models.maps.graph import Graph, Ints
 
@@ -22,10 +23,6 @@ Pairs = Callable[[Ints, Ints], Array]  # distances (a, b) between the rows i (a,
 
 MOST_BRIDGES = 2_000_000  # edges between components
 PIECE = 1 << 22  # distances between components that are computed at a time
-
-
-class DisconnectedError(ValueError, RuntimeError):
-    """The neighbourhood graph falls apart; a RuntimeError too, which scikit-learn raises there."""
 
 
 def undirected(nearest: scipy.sparse.csr_array, how: Symmetry = "union") -> Graph:

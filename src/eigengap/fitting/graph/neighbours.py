@@ -17,6 +17,7 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
+from eigengap.exceptions import MissingExtraError
 from eigengap.fitting.graph.distances import learned, nan_euclidean
 from eigengap.fitting.graph.exhaustive import Exhaustive
 from eigengap.fitting.graph.own_metric import Numbered, naming
@@ -29,7 +30,6 @@ from eigengap.fitting.laplacian.stored import (
 )
 from eigengap.linalg import Array
 from eigengap.runtime.columns import workers_for
-from eigengap.runtime.extras import MissingExtraError
 from eigengap.sources.base import Block
 from eigengap.statistics.moments import Moments
 

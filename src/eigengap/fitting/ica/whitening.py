@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import NoSignalError
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.ica.fit import sample_sizes
 from eigengap.fitting.ica.pairs import ROWS
@@ -41,10 +42,6 @@ LEAST_SIGNAL = 1e-3  # variance of a direction beyond that of the noise, beside 
 
 class NoVarianceError(ValueError):
     """All rows are equal: there is nothing to unmix."""
-
-
-class NoSignalError(ValueError):
-    """There is no noise to take off, or nothing beyond it."""
 
 
 @dataclass(frozen=True, eq=False)

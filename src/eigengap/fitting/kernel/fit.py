@@ -22,19 +22,12 @@ from typing import Literal
 
 import numpy as np
 
+from eigengap.exceptions import KernelOverflowError
 from eigengap.fitting.eigen.krylov import block_width, top_eigenpairs
 from eigengap.fitting.eigen.symmetric import FEW, SMALL, Eigenpairs, leading_eigenpairs
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.kernels.expected import ExpectedKernel
-from eigengap.models.kernels.functions import (
-    RBF,
-    Function,
-    Kernel,
-    KernelOverflowError,
-    Laplacian,
-    Precomputed,
-    Rows,
-)
+from eigengap.models.kernels.functions import RBF, Function, Kernel, Laplacian, Precomputed, Rows
 from eigengap.models.kernels.functions import dense as rows_dense
 from eigengap.models.maps.landmark import LandmarkMap
 from eigengap.runtime.blas import one_blas_thread

@@ -20,6 +20,7 @@ from typing import Literal
 
 import numpy as np
 
+from eigengap.exceptions import KernelOverflowError
 from eigengap.fitting.kernel.fit import (
     PCA_LIKE,
     ROUNDING,
@@ -32,7 +33,7 @@ from eigengap.fitting.kernel.fit import (
 )
 from eigengap.fitting.mixture.kmeans import kmeans
 from eigengap.linalg import Array, sign_rule
-from eigengap.models.kernels.functions import Kernel, KernelOverflowError, Rows
+from eigengap.models.kernels.functions import Kernel, Rows
 from eigengap.sources.base import Source
 from eigengap.statistics.landmark_moments import LandmarkFeatures, LandmarkMoments
 

@@ -22,8 +22,9 @@ import scipy.linalg
 import scipy.spatial
 from numpy.typing import NDArray
 
+from eigengap.exceptions import KernelOverflowError
 from eigengap.linalg import Array
-from eigengap.models.kernels.functions import RBF, Kernel, KernelOverflowError, Linear, dense
+from eigengap.models.kernels.functions import RBF, Kernel, Linear, dense
 from eigengap.models.maps.landmark import LandmarkMap, row_pieces
 from eigengap.runtime.memory import require_pairs
 from eigengap.sources.base import Block, Source

@@ -22,9 +22,10 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import ObjectiveFellError
 from eigengap.fitting.gaussian.problem import FLOOR, LARGEST_RATIO, SNAP_BELOW, Noise, column_units
 from eigengap.fitting.optimise.climb import Bounds, Slope, loading_scale
-from eigengap.fitting.optimise.em import EMResult, Mapped, ObjectiveFellError, em
+from eigengap.fitting.optimise.em import EMResult, Mapped, em
 from eigengap.fitting.optimise.loop import Progress, Trace, Watch, checkpointer_of
 from eigengap.linalg import Array
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from eigengap.exceptions import ObjectiveFellError
 from eigengap.fitting.optimise import climb
 from eigengap.fitting.optimise.climb import Bounds, Slope
 from eigengap.fitting.optimise.loop import State, Step, Trace, Watch, iterate
@@ -49,16 +50,6 @@ Jump = Callable[[Array, Array], Array | None]  # theta, G(theta) -> a point to t
 
 # What is needed of the last state of a run.
 OUTCOME = ("best", "value", "top", "top_value", "idle", "given_up")
-
-
-class ObjectiveFellError(ArithmeticError):
-    """An EM step lowered its objective by more than rounding can.
-
-    Raised by `em` it knows the best point before, and the objective there.
-    """
-
-    top: Array | None = None
-    top_value: float = -np.inf
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,12 +28,13 @@ from typing import Literal
 import numpy as np
 import scipy.sparse
 
+from eigengap.exceptions import DoesNotFitError
 from eigengap.fitting.optimise.loop import Progress, Watch
 from eigengap.fitting.sdp.problem import Gain, Problem
 from eigengap.fitting.sdp.sdp import solve
 from eigengap.linalg import Array
 from eigengap.models.maps.graph import Ints
-from eigengap.runtime.memory import DoesNotFitError, require_memory
+from eigengap.runtime.memory import require_memory
 
 Kind = Literal["nearest_neighbors", "threshold"]
 

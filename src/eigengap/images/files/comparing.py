@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import MissingExtraError
 from eigengap.images.restored import Restored
-from eigengap.runtime.extras import MissingExtraError
 
 Bytes = NDArray[np.uint8]  # (h, w, 3)
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import DoesNotFitError, MissingExtraError, UnreadableError
 from eigengap.images.files.deep import png_bytes, ppm_in_grey, sixteen_bits, with_opacity
 from eigengap.images.files.tiff import (
     ELSEWHERE,
@@ -38,13 +39,10 @@ from eigengap.images.files.tiff import (
     trouble,
 )
 from eigengap.persistence.atomic import write_atomically
-from eigengap.runtime.extras import MissingExtraError
-from eigengap.runtime.memory import DoesNotFitError, require_memory
+from eigengap.printable import bare, quoted
+from eigengap.runtime.memory import require_memory
 from eigengap.runtime.part_files import target_of
-from eigengap.runtime.printable import bare
 from eigengap.runtime.warnings import warn
-from eigengap.sources.reader import UnreadableError
-from eigengap.sources.wording import whole
 
 READABLE = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
 SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".tif": "TIFF", ".tiff": "TIFF"}
@@ -153,7 +151,7 @@ def _require_memory(picture: Any, where: str) -> None:
     deep = 2 if ";16" in _rawmode(picture) else width
     require_memory(
         3.0 * deep * h * w * len(picture.getbands()),  # Pillow's pixels, ours, and those upright
-        f"reading the picture of {w} x {h} pixels in {whole(where)}",
+        f"reading the picture of {w} x {h} pixels in {quoted(where)}",
         "make it smaller with another program, or cut it into tiles",
     )
 

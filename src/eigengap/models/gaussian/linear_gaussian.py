@@ -22,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from eigengap.exceptions import SingularModelError
 from eigengap.linalg import Array, packed_size, sign_rule, unpack
 from eigengap.models.gaussian import noiseless as near_exact
 from eigengap.models.gaussian.heteroscedastic import noisy_posteriors, prepare_noisy_rows
@@ -34,10 +35,6 @@ from eigengap.models.gaussian.row_posterior import (
     row_posteriors,
 )
 from eigengap.models.maps.affine import AffineMap
-
-
-class SingularModelError(ValueError):
-    """The covariance of the observed cells is singular, so there is no density."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import SingularModelError
 from eigengap.linalg import Array, unpack
-from eigengap.models.gaussian.linear_gaussian import LinearGaussian, SingularModelError
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.row_posterior import projected_variance
 
 Name = Literal["D2", "T2", "SPE"]

@@ -1,11 +1,11 @@
 """Kernels as values: names of scikit-learn, and a base for kernels of your own."""
 
+from eigengap.exceptions import KernelOverflowError
 from eigengap.models.kernels.functions import (
     RBF,
     Cosine,
     Function,
     Kernel,
-    KernelOverflowError,
     Laplacian,
     Linear,
     NoRealPowerError,

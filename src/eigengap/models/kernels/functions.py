@@ -17,23 +17,13 @@ from typing import Any
 import numpy as np
 import scipy.spatial.distance
 
+from eigengap.exceptions import KernelOverflowError
 from eigengap.linalg import Array
 
 Rows = Any  # ndarray (n, d) of floats, or a scipy.sparse CSR array of the same
 
 LOST = 1e-11  # relative error of a kernel value at which distances are formed pair by pair
 _PIECE = 1 << 18  # cells of a matrix that are worked on at a time, so that they stay in the cache
-
-
-class KernelOverflowError(ValueError):
-    """Values of the kernel are not finite."""
-
-    def __init__(self, row: int | None = None) -> None:
-        where = "" if row is None else f" at row {row}"
-        super().__init__(
-            f"the kernel overflows{where}: the table holds values so large that their products "
-            "are infinite. Rescale the data, for instance to unit variance"
-        )
 
 
 class NoRealPowerError(ValueError):

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from eigengap.exceptions import KernelOverflowError
 from eigengap.linalg import Array
-from eigengap.models.kernels.functions import Kernel, KernelOverflowError, Rows
+from eigengap.models.kernels.functions import Kernel, Rows
 from eigengap.runtime.blas import one_blas_thread
 from eigengap.runtime.columns import workers_for
 from eigengap.runtime.threads import in_threads

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eigengap.runtime.printable import bare
+from eigengap.printable import bare
 
 LONGEST = 32  # characters of a name in a chart
 NAMELESS = "(no name)"

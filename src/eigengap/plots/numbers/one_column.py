@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError
 from eigengap.sources import lies_elsewhere
 from eigengap.sources.base import Source
 from eigengap.sources.dask import is_dask

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from eigengap.estimators.novelty import NoveltyDetector
+from eigengap.exceptions import SingularModelError
 from eigengap.linalg import Array
 from eigengap.models.gaussian import novelty
-from eigengap.models.gaussian.linear_gaussian import LinearGaussian, SingularModelError
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.reference import Reference
 from eigengap.models.gaussian.student import StudentLinearGaussian

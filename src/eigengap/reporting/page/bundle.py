@@ -12,8 +12,8 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
+from eigengap.exceptions import MissingExtraError
 from eigengap.persistence.atomic import write_atomically
-from eigengap.runtime.extras import MissingExtraError
 from eigengap.runtime.user_cache import user_cache
 
 VEGA_LITE = "6.1"

@@ -13,13 +13,13 @@ from importlib import resources
 from typing import Any
 
 import eigengap
+from eigengap.exceptions import MissingExtraError
 from eigengap.plots.page import escaped_json, policy, require_closed, source_of
 from eigengap.reporting.page import theme
 from eigengap.reporting.page.bundle import SCHEMA, vega
 from eigengap.reporting.sections.samples import ELLIPSES, Samples
 from eigengap.reporting.sections.section import Section
 from eigengap.reporting.words import MINUS, NARROW
-from eigengap.runtime.extras import MissingExtraError
 
 SCRIPTS = ("charts", "scores", "rows", "start")
 LOCALE = {

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.exceptions import ObjectiveFellError
 from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
 from eigengap.fitting.gaussian.factor import fit_factor_analysis
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, Noise
-from eigengap.fitting.optimise.em import ObjectiveFellError
 from eigengap.linalg import Array
 from eigengap.selection.rank import automatic, spectral
 from eigengap.selection.rank.choice import Curve, DoesNotApplyError, RankChoice

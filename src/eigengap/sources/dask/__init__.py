@@ -19,16 +19,12 @@ from __future__ import annotations
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError
 
 if TYPE_CHECKING:
     from eigengap.sources.dask.source import DaskSource
 
 ROOTS = ("dask", "dask_expr")
-
-
-class ClusterError(RuntimeError):
-    """Workers or scheduler are gone; the message says what was being computed."""
 
 
 def is_dask(X: Any) -> bool:

@@ -21,9 +21,9 @@ import dask.config
 from dask.delayed import Delayed, delayed
 from dask.utils import parse_timedelta
 
+from eigengap.exceptions import ClusterError
 from eigengap.runtime import blas
 from eigengap.runtime.memory import free_memory
-from eigengap.sources.dask import ClusterError
 from eigengap.sources.dask.forest import Forest
 from eigengap.sources.dask.labels import Labels
 

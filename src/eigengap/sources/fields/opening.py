@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import UnreadableError
 from eigengap.runtime import memory
 from eigengap.sources.base import ObservedCells
 from eigengap.sources.checks import as_weight, missing_codes
@@ -21,7 +22,6 @@ from eigengap.sources.fields.grid import listed
 from eigengap.sources.fields.places import is_field, is_field_path, places_of
 from eigengap.sources.fields.reader import FieldReader, Layout, layout_of, warn_of_rereading
 from eigengap.sources.fields.table import FieldSource
-from eigengap.sources.reader import UnreadableError
 from eigengap.sources.stream import BLOCK_BYTES
 
 __all__ = ["FieldSource", "field_like", "field_source", "is_field", "is_field_path"]

@@ -14,14 +14,14 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Protocol
 
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError, UnreadableError
+from eigengap.printable import quoted
 from eigengap.sources.fields.grid import listed
 from eigengap.sources.files.address import INSIDE, find
 from eigengap.sources.files.file import Stamp, require_stamp
 from eigengap.sources.files.hdf5_outside import require_self_contained
 from eigengap.sources.files.zarr_metadata import require_sound
-from eigengap.sources.reader import UnreadableError
-from eigengap.sources.wording import quote, whole
+from eigengap.sources.wording import quote
 
 SUFFIXES = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
 ENGINES = {b"CDF": "scipy", b"\x89HD": "h5netcdf"}  # by the first bytes of a file
@@ -95,7 +95,7 @@ class FieldFile:
     def opened(self) -> Iterator[Any]:
         data = _open(self.path)
         try:
-            yield chosen_variable(data, self.variable, whole(self.where))
+            yield chosen_variable(data, self.variable, quoted(self.where))
         finally:
             data.close()
 
@@ -190,11 +190,11 @@ def _open(path: Path) -> Any:
     numbers, for "days" may be the unit of a measurement.
     """
     if not path.exists():
-        raise FileNotFoundError(f"{whole(str(path))} does not exist any more")
+        raise FileNotFoundError(f"{quoted(str(path))} does not exist any more")
     options = _zarr_options(path) if path.is_dir() else {"engine": _engine(path)}
     package = xarray()
     if find_spec(options["engine"]) is None:
-        raise MissingExtraError(f"reading {whole(str(path))}", options["engine"], "xarray")
+        raise MissingExtraError(f"reading {quoted(str(path))}", options["engine"], "xarray")
     try:
         return package.open_dataset(
             path,

@@ -13,19 +13,17 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import RereadWarning, UnreadableError
+from eigengap.printable import quoted
 from eigengap.runtime.warnings import warn
 from eigengap.sources.array import F4, F8
 from eigengap.sources.fields.grid import CellNames, Grid, listed, plain, text_of
 from eigengap.sources.fields.places import FieldFile, Place, xarray
-from eigengap.sources.reader import Reader, UnreadableError
-from eigengap.sources.wording import quote, whole
+from eigengap.sources.reader import Reader
+from eigengap.sources.wording import quote
 
 LARGEST_CHUNK = 4  # blocks' worth of rows that are read at once to read no chunk twice
 KINDS = {"M": "dates", "m": "durations", "c": "complex numbers", "O": "objects"}
-
-
-class RereadWarning(UserWarning):
-    """The chunks of a field are longer than a block, so that they are read many times."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +61,7 @@ def layout_of(
         with place.opened() as field:
             look = _look(field, sample_dim, order, place)
         if looks:
-            looks[0].grid.require_same(look.grid, whole(place.where))
+            looks[0].grid.require_same(look.grid, quoted(place.where))
         looks.append(look)
         sample_dim, order = look.sample_dim, look.grid.dims
     return replace(
@@ -148,7 +146,7 @@ class FieldReader(Reader):
         ends = np.cumsum(layout.lengths)
         k = int(np.searchsorted(ends, row, side="right"))
         inside = row - int(ends[k]) + layout.lengths[k]
-        return f"{label}row {inside} of {whole(self.places[k].where)}"
+        return f"{label}row {inside} of {quoted(self.places[k].where)}"
 
     @property
     def bytes_per_pass(self) -> int:

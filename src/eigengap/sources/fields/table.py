@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import UnreadableError
 from eigengap.linalg import Array
 from eigengap.sources.checks import with_missing_for
 from eigengap.sources.fields.grid import Grid
 from eigengap.sources.fields.places import is_field, places_of, xarray
 from eigengap.sources.fields.reader import FieldReader, Layout, layout_of
-from eigengap.sources.reader import UnreadableError
 from eigengap.sources.stream import StreamSource
 from eigengap.sources.wording import quote
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from eigengap.exceptions import UnreadableError
+from eigengap.printable import quoted
 from eigengap.runtime.memory import require_memory
-from eigengap.sources.reader import UnreadableError
-from eigengap.sources.wording import whole
 
 SMALL = 1 << 30  # bytes that are read in seconds, whatever the file is
 MOST = 1000  # bytes of table for each byte of the file
@@ -40,7 +40,7 @@ def require_chunk(where: str, lengths: Sequence[int] | None, itemsize: int) -> N
     """Refuse chunks that memory does not hold: one is decoded as a whole."""
     if lengths is not None:
         way_out = "write the file in smaller chunks, or read it on a machine with more memory"
-        require_memory(float(prod(lengths)) * itemsize, f"a chunk of {whole(where)}", way_out)
+        require_memory(float(prod(lengths)) * itemsize, f"a chunk of {quoted(where)}", way_out)
 
 
 def _size(count: int) -> str:

@@ -16,7 +16,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from eigengap.sources.reader import Reader, UnreadableError
+from eigengap.exceptions import UnreadableError
+from eigengap.sources.reader import Reader
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from eigengap.sources.reader import UnreadableError
+from eigengap.exceptions import UnreadableError
 
 MAGIC = (
     (b"\x93NUMPY", "npy"),

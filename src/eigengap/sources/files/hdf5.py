@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.claims import require_chunk, require_plausible
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.hdf5_outside import outside_link, require_inside
 from eigengap.sources.files.members import choose_member, float_type, listed, names_from
 from eigengap.sources.files.packed import ATTRIBUTES, MOST_CODES, WAY_OUT, Packing
-from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import quote
 
 MOST_CACHE = 256 << 20  # bytes of chunks that are kept decoded, so that none is decoded twice

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.claims import require_plausible
-from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import quote
 
 DEEPEST = 16  # virtual datasets of virtual datasets

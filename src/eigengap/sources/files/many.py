@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import UnreadableError
+from eigengap.printable import quoted
 from eigengap.sources.array import F4, F8
 from eigengap.sources.files.csv.many import agree_on_decimals
 from eigengap.sources.files.csv.reader import CsvReader
-from eigengap.sources.reader import Reader, UnreadableError
-from eigengap.sources.wording import quote, whole
+from eigengap.sources.reader import Reader
+from eigengap.sources.wording import quote
 
 
 class ManyReader(Reader):
@@ -75,7 +77,7 @@ def _require_same_columns(first: Reader, other: Reader) -> None:
         return
     raise UnreadableError(
         other.where,
-        f"its columns are not those of {whole(first.where)}: {_difference(first, other)}. Files "
+        f"its columns are not those of {quoted(first.where)}: {_difference(first, other)}. Files "
         "that are read as one table have the same columns in the same order; columns= chooses "
         "those that all of them have",
     )

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.columns import write_columns
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import float_type
 from eigengap.sources.files.raw import DAMAGED, RawRows
-from eigengap.sources.reader import UnreadableError
 
 
 class NpyReader(FileReader):

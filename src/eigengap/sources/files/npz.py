@@ -12,12 +12,12 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
+from eigengap.exceptions import UnreadableError
 from eigengap.runtime.memory import require_memory
 from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import choose_member, float_type
 from eigengap.sources.files.raw import DAMAGED, RawRows
-from eigengap.sources.reader import UnreadableError
 
 SUFFIX = ".npy"  # of the members
 BROKEN = (BadZipFile, EOFError, OSError, zlib.error, NotImplementedError, RuntimeError)

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.array import F4, F8
-from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import show
 
 CODES = ("_FillValue", "missing_value")

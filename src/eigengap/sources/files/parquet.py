@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.sources.array import F4, F8
 from eigengap.sources.checks import resolve_columns
 from eigengap.sources.files.arrow_paths import native
 from eigengap.sources.files.columns import Blocks, arrow_to_float, foreign_kind, write_across
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.refusal import choice, refuse_columns
-from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import first_repeated, quote
 
 # Bytes that are decoded together, and that are buffered between file and decoder for all columns:

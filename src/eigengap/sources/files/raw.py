@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.sources.reader import UnreadableError
+from eigengap.exceptions import UnreadableError
 
 # What NumPy raises where the header of an array is damaged: it is a line of Python.
 DAMAGED = (ValueError, EOFError, SyntaxError, TypeError, KeyError, OverflowError, TokenError)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.cells import OFFERED
-from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import quote
 
 MOST_NAMED = 8  # columns that one message lists

@@ -9,9 +9,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.claims import require_plausible
 from eigengap.sources.files.file import Stamp
-from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import quote
 
 FILES = frozenset({"zarr.json", ".zarray", ".zmetadata"})

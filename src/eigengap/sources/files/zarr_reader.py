@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.claims import require_chunk
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.members import choose_member, float_type, names_from
 from eigengap.sources.files.packed import CODES, Packing, decoded_fill_value
 from eigengap.sources.files.zarr_metadata import require_sound
-from eigengap.sources.reader import UnreadableError
 
 DIMENSIONS = "_ARRAY_DIMENSIONS"  # attribute with their names, in format 2
 MOST_BAND = 256 << 20  # bytes of chunks side by side that are read together

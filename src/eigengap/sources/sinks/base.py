@@ -14,8 +14,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.printable import quoted
 from eigengap.runtime.part_files import Part, target_of
-from eigengap.sources.wording import first_repeated, quote, whole
+from eigengap.sources.wording import first_repeated, quote
 
 GATHERED = 8 << 20  # bytes of rows that are written together
 
@@ -88,7 +89,7 @@ class Sink(ABC):
             return
         try:
             if self.dtype is None:
-                raise ValueError(f"nothing was appended to {whole(str(self.path))}")
+                raise ValueError(f"nothing was appended to {quoted(str(self.path))}")
             self._flush()
             with self._told():
                 self._end()
@@ -103,14 +104,14 @@ class Sink(ABC):
     def _check(self, rows: NDArray[Any]) -> None:
         if rows.ndim != 2 or rows.dtype.kind not in "fiub":
             raise ValueError(
-                f"rows of real numbers, shape (c, d), are written to {whole(str(self.path))}; got "
+                f"rows of real numbers, shape (c, d), are written to {quoted(str(self.path))}; got "
                 f"shape {rows.shape} of {rows.dtype}"
             )
         if self.n_features is None:
             self.n_features = rows.shape[1]
         if rows.shape[1] != self.n_features:
             raise ValueError(
-                f"{whole(str(self.path))} has {self.n_features} columns, and row {self.n_rows} on "
+                f"{quoted(str(self.path))} has {self.n_features} columns, and row {self.n_rows} on "
                 f"has {rows.shape[1]}"
             )
         twice = first_repeated(self.names or ())

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError
 from eigengap.sources.files.csv.cells import Cells
 from eigengap.sources.sinks.base import FileSink
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError
 from eigengap.sources.sinks.base import FileSink
 
 CHUNK = 1 << 20  # bytes

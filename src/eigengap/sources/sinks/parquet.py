@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError
 from eigengap.sources.sinks.base import FileSink
 
 GROUP = 64 << 20  # bytes of a row group, as float64

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError
 from eigengap.runtime.part_files import Part
 from eigengap.sources.files.formats import ZARR
 from eigengap.sources.sinks.base import Sink

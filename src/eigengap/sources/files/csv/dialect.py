@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.csv.cells import Cells, has_decimal_comma, has_decimal_point
 from eigengap.sources.files.csv.header import is_header
 from eigengap.sources.files.csv.rows import LONGEST_ROW
-from eigengap.sources.reader import UnreadableError
 
 LOOKED_AT = 1000  # rows
 SEPARATORS = (",", ";", "\t", "|")

@@ -6,12 +6,12 @@ import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.csv.above import way_past
 from eigengap.sources.files.csv.cells import Cells
 from eigengap.sources.files.csv.dialect import Dialect, Row, rows_of
 from eigengap.sources.files.csv.looks import is_followed_by_comment, look_of
 from eigengap.sources.files.refusal import choice, refuse_columns
-from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import column, quote
 
 MOST_UNITS = 4  # that a message shows

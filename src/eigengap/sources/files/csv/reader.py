@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.runtime.extras import MissingExtraError
+from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.sources.array import F8
 from eigengap.sources.checks import EXACT, resolve_columns, tell_of_rounded
 from eigengap.sources.files.arrow_paths import native
@@ -28,7 +28,6 @@ from eigengap.sources.files.csv.rows import QUOTE, chunks, count_rows
 from eigengap.sources.files.csv.wide import wide_rows
 from eigengap.sources.files.file import FileReader
 from eigengap.sources.files.refusal import choice
-from eigengap.sources.reader import UnreadableError
 from eigengap.sources.wording import column, first_repeated, quote
 
 HEAD = 1 << 18  # bytes that are looked at first

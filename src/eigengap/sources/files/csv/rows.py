@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from eigengap.sources.reader import UnreadableError
+from eigengap.exceptions import UnreadableError
 
 LONGEST_ROW = 256 << 20  # bytes
 QUOTE, SEPARATORS = b'"', b",;\t|"

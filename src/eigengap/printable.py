@@ -13,3 +13,8 @@ def bare(text: object) -> str:
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
         for char in str(text)
     )
+
+
+def quoted(text: str) -> str:
+    """A text in double quotes on one line."""
+    return '"' + "".join("\\" + c if c in '"\\' else bare(c) for c in text) + '"'
