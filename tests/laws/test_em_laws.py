@@ -26,8 +26,7 @@ from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources import as_source
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.maximise import Parameters
+from eigengap.statistics.expected.gaussian import Expected, Parameters
 from eigengap.statistics.moments import ColumnMoments
 
 seeds = st.integers(0, 2**32 - 1)
@@ -50,7 +49,7 @@ def incomplete(rng, n=80, d=6, q=2, missing=0.25, noise=0.5):
 def statistic(X, weight=None, seed=0):
     rng = np.random.default_rng(seed)
     d = X.shape[1]
-    c = Coefficients.of(rng.normal(size=(d, 2)), rng.normal(size=d), rng.uniform(0.5, 2, d))
+    c = Coefficients(rng.normal(size=(d, 2)), rng.normal(size=d), rng.uniform(0.5, 2, d))
     return Expected.of(prepare_rows(X, weight, np.zeros(d), None, 2), c)
 
 
@@ -101,7 +100,7 @@ def test_shared_patterns_and_lone_rows_give_the_same_sums():
     X = incomplete(rng, n=3000, d=40, q=2, missing=0.02)
     X[::2] = np.where(np.isnan(X[::2]), 0.0, X[::2])
     rows = prepare_rows(X, None, np.zeros(40), None, 2)
-    assert 0 < rows.n_lone < len(X)  # both routes are taken
+    assert 0 < rows.n_unique < len(X)  # both routes are taken
     assert len(rows.bounds) > 1
     whole = statistic(X)
     lone = [statistic(X[i : i + 1]) for i in range(len(X))]  # every row on its own
@@ -117,7 +116,7 @@ def test_sparse_route_equals_the_dense_one():
     X[:, 0] = rng.normal(size=400)
     rows = prepare_rows(X, None, np.zeros(200), None, 2)
     assert not isinstance(rows.R, np.ndarray)  # few enough cells for the sparse products
-    c = Coefficients.of(rng.normal(size=(200, 2)), rng.normal(size=200), rng.uniform(0.5, 2, 200))
+    c = Coefficients(rng.normal(size=(200, 2)), rng.normal(size=200), rng.uniform(0.5, 2, 200))
     sparse = Expected.of(rows, c)
     model = LinearGaussian(W=c.W, mu=c.delta, psi=c.psi)
     expected = sum(dense.log_likelihood(X, model.mu, model.covariance()))
@@ -137,7 +136,7 @@ def test_the_expected_log_likelihood_is_the_dense_one(noise):
     X = incomplete(rng, n=50, noise=noise)
     W, mu, psi = rng.normal(size=(6, 2)), np.nanmean(X, axis=0), np.full(6, noise)
     rows = prepare_rows(X, None, mu, None, 2)
-    got = Expected.of(rows, Coefficients.of(W, np.zeros(6), psi)).log_likelihood
+    got = Expected.of(rows, Coefficients(W, np.zeros(6), psi)).log_likelihood
     expected = dense.log_likelihood(X, mu, W @ W.T + np.diag(psi)).sum()
     np.testing.assert_allclose(got, expected, rtol=1e-8)
 

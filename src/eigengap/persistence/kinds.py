@@ -81,7 +81,7 @@ _VALUES = {
     "GowerMap": "models.maps.distances:GowerMap",
     "Eigenmap": "models.maps.eigenmap:Eigenmap",
     "ExpectedKernel": "models.kernels.expected:ExpectedKernel",
-    "Gammas": "models.gaussian.gamma:Gammas",
+    "Gammas": "models.gaussian.bayesian:Gammas",
     "GaussianProcesses": "models.gp.gaussian_process:GaussianProcesses",
     "GeodesicMap": "models.maps.geodesic:GeodesicMap",
     "gp_kernel.Linear": "models.gp.kernels:Linear",

@@ -35,7 +35,7 @@ class PairCounts:
             among = M.T @ (M if np.all(times == 1.0) else M * times[:, None])
         else:
             among = (rows.M.T @ rows.M.multiply(times[:, None]).tocsr()).toarray()
-        everywhere, at = rows.everywhere(), rows.incomplete
+        everywhere, at = rows.complete_columns(), rows.incomplete
         value = np.full((rows.d, rows.d), float(np.sum(times)))
         value[at] = rows.observed[at, None]
         value[:, at] = rows.observed[at]
@@ -115,4 +115,4 @@ def _times(rows: ObservedRows) -> Array:
     """(u,) weight of each row of the mask: a shared pattern stands for several rows."""
     weight = np.ones(len(rows.order)) if rows.weight is None else rows.weight
     shared = [np.sum(weight[a:b]) for a, b in zip(rows.bounds[:-1], rows.bounds[1:], strict=True)]
-    return np.concatenate([weight[: rows.n_lone], np.array(shared)])
+    return np.concatenate([weight[: rows.n_unique], np.array(shared)])

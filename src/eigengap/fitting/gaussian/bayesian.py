@@ -35,14 +35,12 @@ from eigengap.fitting.gaussian.start import spectral_start
 from eigengap.fitting.optimise.em import EMResult, Mapped, em
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array, sign_rule, unpack
-from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
-from eigengap.models.gaussian.gamma import Gammas
+from eigengap.models.gaussian.bayesian import BayesianLinearGaussian, Gammas
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Source
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.maximise import Constraints, Parameters
+from eigengap.statistics.expected.gaussian import Constraints, Expected, Parameters
 from eigengap.statistics.expected.variational import Beliefs, Prior, bound, improved, start
 from eigengap.statistics.moments import ColumnMoments
 
@@ -323,7 +321,7 @@ class _Problem:
         bayesian = self._value(found.beliefs)
         at_floor = bayesian.noise_variance() <= 2.0 * self.constraints.floor
         predictive = bayesian.predictive()
-        coefficients = Coefficients.of(predictive.W, predictive.mu, predictive.psi)
+        coefficients = Coefficients(predictive.W, predictive.mu, predictive.psi)
         log_likelihood = self._e_step(coefficients, passes=1).log_likelihood
         bayesian = bayesian.rescaled(self.frame.unit, self.frame.shift)
         means = bayesian.at_means()

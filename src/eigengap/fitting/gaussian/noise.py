@@ -20,19 +20,23 @@ import numpy as np
 from eigengap.fitting.gaussian.robust_scale import typical_columns
 from eigengap.fitting.gaussian.start import Starts, spectral_start
 from eigengap.linalg import Array
-from eigengap.models.gaussian.heteroscedastic import NoisyRows, prepare_noisy_rows
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.sources.base import Block, Source
-from eigengap.statistics.expected.expected import Expected
+from eigengap.statistics.expected.gaussian import (
+    Constraints,
+    Expected,
+    Parameters,
+    gradient,
+    maximise,
+)
 from eigengap.statistics.expected.heteroscedastic import (
     NoisyExpected,
     known_noise_gradient,
     maximise_known_noise,
 )
-from eigengap.statistics.expected.maximise import Constraints, Parameters, gradient, maximise
 from eigengap.statistics.expected.student import StudentExpected, maximise_student, student_gradient
 from eigengap.statistics.moments import ColumnMoments
 
@@ -98,7 +102,7 @@ class GaussianNoise:
     def step(
         self, rows: Source, current: Parameters, constraints: Constraints, passes: int
     ) -> Stepped:
-        coefficients = Coefficients.of(current.W, current.delta, current.psi)
+        coefficients = Coefficients(current.W, current.delta, current.psi)
         of: Callable[[ObservedRows], Expected] = partial(
             Expected.of, coefficients=coefficients, passes=passes
         )
@@ -146,7 +150,7 @@ class StudentNoise(GaussianNoise):
     def step(
         self, rows: Source, current: Parameters, constraints: Constraints, passes: int
     ) -> Stepped:
-        coefficients = Coefficients.of(current.W, current.delta, current.psi)
+        coefficients = Coefficients(current.W, current.delta, current.psi)
         of: Callable[[ObservedRows], StudentExpected] = partial(
             StudentExpected.of, coefficients=coefficients, nu=current.nu, passes=passes
         )
@@ -173,10 +177,10 @@ class KnownNoise(GaussianNoise):
     def columns(self, source: Source, moments: ColumnMoments) -> tuple[Array, Array]:
         return typical_columns(source, moments)
 
-    def prepare(self, block: Block, frame: Frame) -> Any:
+    def prepare(self, block: Block, frame: Frame) -> ObservedRows:
         values, cell_sd = _dense(block), block.cell_sd
         cell_sd = np.zeros(values.shape) if cell_sd is None else cell_sd
-        return prepare_noisy_rows(values, cell_sd, block.weight, frame.shift, frame.unit)
+        return prepare_rows(values, block.weight, frame.shift, frame.unit, frame.q, cell_sd=cell_sd)
 
     def start(self, source: Source, rows: Source, frame: Frame, constraints: Constraints) -> Starts:
         shrunk = source.prepared(partial(_shrunk, frame=frame))
@@ -187,7 +191,7 @@ class KnownNoise(GaussianNoise):
     def step(
         self, rows: Source, current: Parameters, constraints: Constraints, passes: int
     ) -> Stepped:
-        of: Callable[[NoisyRows], NoisyExpected] = partial(
+        of: Callable[[ObservedRows], NoisyExpected] = partial(
             NoisyExpected.of,
             current=current,
             learns_noise=constraints.fixed_noise is None,
@@ -211,8 +215,7 @@ class _SphereSums:
 
     @classmethod
     def of(cls, rows: ObservedRows) -> _SphereSums:
-        sum_w = float(len(rows.order) if rows.weight is None else np.sum(rows.weight))
-        return cls(rows.observed, rows.squares, sum_w)
+        return cls(rows.observed, rows.squares, rows.sum_w)
 
     def merge(self, other: _SphereSums) -> _SphereSums:
         return _SphereSums(

@@ -11,7 +11,7 @@ from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise, ObservationPattern
 from eigengap.sources.base import Block, Source
-from eigengap.statistics.expected.known_variances import KnownVariances
+from eigengap.statistics.expected.heteroscedastic import KnownVariances
 
 # Rows whose patterns are kept: as many as make the information cost some 1e7 operations. Their
 # average hardly varies (25 rows and all of 200 give the same intervals to three digits).

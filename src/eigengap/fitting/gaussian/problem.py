@@ -32,9 +32,9 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.sources.base import Source
 from eigengap.spectrum import Spectrum
-from eigengap.statistics.expected.known_variances import KnownVariances
-from eigengap.statistics.expected.log_likelihood import LogLikelihood
-from eigengap.statistics.expected.maximise import Constraints, Parameters, log_prior
+from eigengap.statistics.expected.fitted import LogLikelihood
+from eigengap.statistics.expected.gaussian import Constraints, Parameters, log_prior
+from eigengap.statistics.expected.heteroscedastic import KnownVariances
 from eigengap.statistics.expected.student import LARGEST_NU, least_degrees
 from eigengap.statistics.moments import ColumnMoments
 

@@ -31,9 +31,12 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Block, Source
-from eigengap.statistics.expected.maximise import Constraints, Parameters, gradient
-from eigengap.statistics.expected.mixture_expected import MixtureExpected
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters, maximise_mixture
+from eigengap.statistics.expected.gaussian import Constraints, Parameters, gradient
+from eigengap.statistics.expected.mixture import (
+    MixtureExpected,
+    MixtureParameters,
+    maximise_mixture,
+)
 from eigengap.statistics.moments import ColumnMoments
 
 # Fewer rows than this, by responsibility, are no component; nor are q + 1 rows and half a one whose
@@ -217,7 +220,7 @@ class MixtureProblem:
 
     def expected(self, parameters: MixtureParameters, passes: int = 1) -> MixtureExpected:
         """The E-step: one pass over the rows."""
-        coefficients = [Coefficients.of(c.W, c.delta, c.psi) for c in parameters.components]
+        coefficients = [Coefficients(c.W, c.delta, c.psi) for c in parameters.components]
         of: Callable[[ObservedRows], MixtureExpected] = partial(
             MixtureExpected.of,
             log_weights=parameters.log_weights,

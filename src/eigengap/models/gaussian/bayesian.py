@@ -30,11 +30,46 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import digamma, gammaln
 
-from eigengap.linalg import Array, pack_outer, packed_indices
-from eigengap.models.gaussian.gamma import Gammas
+from eigengap.linalg import Array, pack, pack_outer, packed_size, twice_off_diagonal
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class Gammas:
+    """What variational Bayes knows of k precisions: independent Gamma variables.
+
+    Their density is b^a x^(a - 1) exp(-b x) / Gamma(a).
+    """
+
+    shape: Array  # (k,) a
+    rate: Array  # (k,) b
+
+    def __len__(self) -> int:
+        return len(self.rate)
+
+    def mean(self) -> Array:
+        return np.asarray(self.shape / self.rate)
+
+    def mean_log(self) -> Array:
+        return np.asarray(digamma(self.shape) - np.log(self.rate))
+
+    def divergence(self, shape: float, rate: float) -> float:
+        """Sum of the Kullback-Leibler divergences from Gamma(shape, rate)."""
+        terms = (
+            (self.shape - shape) * digamma(self.shape)
+            - gammaln(self.shape)
+            + gammaln(shape)
+            + shape * (np.log(self.rate) - np.log(rate))
+            + (rate - self.rate) * self.mean()
+        )
+        return float(np.sum(terms))
+
+    def sample_inverse(self, n: int, rng: np.random.Generator) -> Array:
+        """Draws of 1 / x, (n, k); 0 for a rate of 0, a precision without bounds."""
+        return np.asarray(self.rate / rng.gamma(self.shape, size=(n, len(self))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +92,7 @@ class BayesianLinearGaussian:
     Examples
     --------
     >>> import numpy as np
-    >>> from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
-    >>> from eigengap.models.gaussian.gamma import Gammas
+    >>> from eigengap.models.gaussian.bayesian import BayesianLinearGaussian, Gammas
     >>> model = BayesianLinearGaussian(
     ...     W=[[2.0], [1.0]], mu=[0.0, 0.0], cov=0.1 * np.stack([np.eye(2)] * 2),
     ...     noise=Gammas(np.array([11.0]), np.array([10.0])),
@@ -145,13 +179,10 @@ class BayesianLinearGaussian:
         """
         X = np.asarray(X)
         given = self.posterior(X, cell_sd)
-        i, j = packed_indices(self.q + 1)
-        twice = np.where(i == j, 1.0, 2.0)
-        uncertain = self.cov[:, i, j] * twice  # (d, K~)
+        uncertain = twice_off_diagonal(pack(self.cov))  # (d, K~)
         z = np.column_stack([given.mean, np.ones(len(given))])
-        a, b = packed_indices(self.q)
-        by_pattern = pack_outer(self.W) * twice[: len(a)] + uncertain[:, : len(a)]  # (d, K)
-        variance = (given.pattern_cov[:, a, b] @ by_pattern.T)[given.pattern]
+        of_z = twice_off_diagonal(pack_outer(self.W)) + uncertain[:, : packed_size(self.q)]
+        variance = (pack(given.pattern_cov) @ of_z.T)[given.pattern]
         variance += pack_outer(z) @ uncertain.T + self.noise_variance()
         observed = ~np.isnan(X)
         variance[observed] = 0.0
@@ -184,9 +215,8 @@ class BayesianLinearGaussian:
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """n independent rows, each with parameters of its own: (n, d)."""
         z = np.column_stack([rng.standard_normal((n, self.q)), np.ones(n)])
-        i, j = packed_indices(self.q + 1)
-        spread = pack_outer(z) @ (self.cov[:, i, j] * np.where(i == j, 1.0, 2.0)).T
-        variance = spread + self.noise.sample_inverse(n, rng)
+        of_parameters = pack_outer(z) @ twice_off_diagonal(pack(self.cov)).T
+        variance = of_parameters + self.noise.sample_inverse(n, rng)
         return np.asarray(
             z[:, :-1] @ self.W.T + self.mu + rng.standard_normal((n, self.d)) * np.sqrt(variance)
         )

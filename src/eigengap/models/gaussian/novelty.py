@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import SingularModelError
-from eigengap.linalg import Array, unpack
+from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.posterior import RowPosteriors
 from eigengap.models.gaussian.row_posterior import projected_variance
 
 Name = Literal["D2", "T2", "SPE"]
@@ -55,8 +56,8 @@ class Distances:
 def squared_distance(model: LinearGaussian, X: Array) -> Array:
     """D2 of every row of X: (n,); 0 where nothing was seen."""
     D2 = np.empty(len(X))
-    for part in model._parts(X):
-        model._require_density(part)
+    for part in model.row_posteriors(X):
+        part.require_density()
         D2[part.at] = part.distance
     return D2
 
@@ -68,7 +69,7 @@ def distances(model: LinearGaussian, X: Array) -> Distances:
     for part in _parts(model, X):
         plane = _nearest(part)
         E = part.residual(plane.Z)
-        p = part.observed.sum(axis=1)
+        p = part.posteriors.row_cells
         found.T2[part.at] = plane.T2
         # As many latents as cells explain any row: what is left over is rounding.
         found.SPE[part.at] = np.where(
@@ -88,11 +89,11 @@ def contributions(model: LinearGaussian, X: Array, of: Name) -> Array:
     shares = np.zeros(X.shape)
     for part in _parts(model, X):
         if of == "D2":
-            shares[part.at] = part.R * part.residual(part.Z) / part.psi
+            shares[part.at] = part.R * part.residual(part.posteriors.mean) / part.psi
         elif of == "SPE":
             shares[part.at] = part.residual(_nearest(part).Z) ** 2 / part.psi
         else:
-            explained = (_nearest(part).Z - part.Z) @ part.W.T  # W S (I - S)^+ z
+            explained = (_nearest(part).Z - part.posteriors.mean) @ part.W.T  # W S (I - S)^+ z
             shares[part.at] = part.R * explained / part.psi
     return shares
 
@@ -107,10 +108,10 @@ def given_the_others(model: LinearGaussian, X: Array) -> tuple[Array, Array]:
     require_noise(model)
     mean, sd = np.empty(X.shape), np.empty(X.shape)
     for part in _parts(model, X):
-        spread = projected_variance(part.W, part.S).T  # (c or 1, d) w_j^T S w_j
+        spread = projected_variance(part.W, part.posteriors.S).T  # (c or 1, d) w_j^T S w_j
         variance = np.where(part.observed, part.psi / (1.0 - _explained(part)), part.psi + spread)
-        deviation = part.residual(part.Z) * variance / part.psi
-        from_mean = np.where(part.observed, part.R - deviation, part.Z @ part.W.T)
+        deviation = part.residual(part.posteriors.mean) * variance / part.psi
+        from_mean = np.where(part.observed, part.R - deviation, part.posteriors.mean @ part.W.T)
         mean[part.at], sd[part.at] = from_mean + model.mu, np.sqrt(variance)
     return mean, sd
 
@@ -142,19 +143,21 @@ def require_noise(model: LinearGaussian) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class _Residuals:
     """Some rows with their posteriors."""
 
-    at: NDArray[np.intp]  # (c,) positions in the table
-    R: Array  # (c, d) x - mu, 0 where unseen
+    posteriors: RowPosteriors
+    R: Array  # (c, d) x - mu, 0 where missing
     observed: NDArray[np.bool_]  # (c, d)
-    Z: Array  # (c, q)
-    S: Array  # (K, c) packed, or (K, 1) where all share it
     W: Array  # (d, q)
     psi: Array  # (d,) inf for 0: the residual there is of its order, and so is its square over it
 
+    @property
+    def at(self) -> NDArray[np.intp]:
+        return self.posteriors.at
+
     def residual(self, Z: Array) -> Array:
-        """(c, d) r - W z, 0 where unseen."""
+        """(c, d) r - W z, 0 where missing."""
         return np.where(self.observed, self.R - Z @ self.W.T, 0.0)
 
 
@@ -167,33 +170,34 @@ class _Nearest:
     rank: NDArray[np.intp]  # (c,) of G
 
 
-def _parts(model: LinearGaussian, X: Array) -> Iterator[_Part]:
+def _parts(model: LinearGaussian, X: Array) -> Iterator[_Residuals]:
     psi = np.where(model.psi > 0.0, model.psi, np.inf)
-    for part in model._parts(X):
-        model._require_density(part)
+    for part in model.row_posteriors(X):
+        part.require_density()
         rows = X[part.at]
         observed = ~np.isnan(rows)
         R = np.where(observed, rows - model.mu, 0.0)
-        yield _Part(part.at, R, observed, part.Z, part.S, model.W, psi)
+        yield _Residuals(part, R, observed, model.W, psi)
 
 
-def _explained(part: _Part) -> Array:
+def _explained(part: _Residuals) -> Array:
     """(c, d) w_j^T S w_j / psi_j, which is 1 - psi_j (C_oo^-1)_jj, where seen; below 1."""
-    share = projected_variance(part.W, part.S).T / part.psi
+    share = projected_variance(part.W, part.posteriors.S).T / part.psi
     share = np.where(np.isinf(part.psi), 1.0, share)
     return np.minimum(np.where(part.observed, share, 0.0), 1.0 - NO_NOISE)
 
 
-def _nearest(part: _Part) -> _Nearest:
+def _nearest(part: _Residuals) -> _Nearest:
     """Through the eigenvectors V of S: T2 = sum_k (v_k^T z)^2 / (1 - s_k)."""
-    s, V = np.linalg.eigh(unpack(part.S.T, part.Z.shape[1]))  # (u, q) ascending, (u, q, q)
+    Z = part.posteriors.mean
+    s, V = np.linalg.eigh(part.posteriors.covariances())  # (u, q) ascending, (u, q, q)
     resolved = 1.0 - s
     least = np.max(s, axis=1, keepdims=True, initial=1.0) / np.maximum(s[:, :1], 1e-300)
     rounding = np.clip(64 * np.finfo(np.float64).eps * least, UNRESOLVED, 1e-6)
     clear = resolved > rounding
     inverse = np.where(clear, 1.0 / np.where(clear, resolved, 1.0), 0.0)  # (u, q)
-    along = part.Z @ V[0] if len(V) == 1 else np.einsum("iqk,iq->ik", V, part.Z)
+    along = Z @ V[0] if len(V) == 1 else np.einsum("iqk,iq->ik", V, Z)
     scaled = along * inverse
     nearest = scaled @ V[0].T if len(V) == 1 else np.einsum("iqk,ik->iq", V, scaled)
-    rank = np.broadcast_to(clear.sum(axis=1), len(part.Z))
+    rank = np.broadcast_to(clear.sum(axis=1), len(Z))
     return _Nearest(Z=nearest, T2=np.einsum("ik,ik->i", along, scaled), rank=rank)

@@ -21,16 +21,18 @@ without latent variables). Means are those of the model itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigengap.linalg import Array, pack_outer, packed_indices, packed_size, unpack
+from eigengap.linalg import Array, pack, pack_outer, packed_size, twice_off_diagonal, unpack
 from eigengap.models.gaussian import noiseless as near_exact
 from eigengap.models.gaussian.information import Information, Noise, ObservationPattern, information
-from eigengap.models.gaussian.linear_gaussian import LinearGaussian, square_roots
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
+from eigengap.models.gaussian.posterior import RowPosteriors, square_roots
 from eigengap.models.gaussian.row_posterior import projected_variance
 
 # Least share of the cells (or of a column's) that is left as degrees of freedom, however many
@@ -103,12 +105,12 @@ class Predictive:
             )
         others = np.flatnonzero(incomplete & ~exact)
         deviations = np.zeros(rows.shape) if cell_sd is None else cell_sd
-        for at, Z, S in self._latents(rows[others], None if cell_sd is None else cell_sd[others]):
-            part = others[at]
-            variance[part] = self._variance(rows[part], Z, S, deviations[part])
-        inflation = self.model.row_inflation(rows[incomplete])
-        if inflation is not None:
-            variance[incomplete] *= inflation[:, None]
+        for part in self._posteriors(rows[others], None if cell_sd is None else cell_sd[others]):
+            at = others[part.at]
+            variance[at] = self._variance(rows[at], part, deviations[at])
+        factors = self.model.variance_factors(rows[incomplete])
+        if factors is not None:
+            variance[incomplete] *= factors[:, None]
         variance[~np.isnan(rows)] = 0.0
         return mean, variance
 
@@ -153,9 +155,8 @@ class Predictive:
         cells = near_exact.Cells(W[o], noise, self.model.unit[o])
         K_transposed, S, _ = cells.posterior(np.eye(len(noise)))
         z = (x[o] - self.model.mu[o]) @ K_transposed
-        i, j = packed_indices(self.model.q)
-        moments = _second_moments(z[None], S[i, j][:, None])
-        from_parameters = (_twice_off_diagonal(self.spread.T) @ moments)[:, 0]
+        moments = _second_moments(z[None], pack(S)[:, None])
+        from_parameters = (twice_off_diagonal(self.spread.T) @ moments)[:, 0]
         learned = np.divide(self.noise[o], noise, out=np.zeros(len(noise)), where=noise > 0)
         residual = (x[o] - self.model.mu[o] - W[o] @ z) * learned
         acting = from_parameters[o] + residual**2 * (2.0 / self.degrees[o])
@@ -163,24 +164,21 @@ class Predictive:
         from_z = np.einsum("ja,ab,jb->j", W, wider, W)
         return np.asarray(from_z + from_parameters + self.noise)
 
-    def _latents(
+    def _posteriors(
         self, X: NDArray[np.floating], cell_sd: Array | None
-    ) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
+    ) -> Iterator[RowPosteriors]:
         """Posteriors under the wider noise, in parts small enough for (rows, features) tables."""
         wider = LinearGaussian(W=self.model.W, mu=self.model.mu, psi=self.noise)
-        step = max(64, CHUNK_CELLS // max(self.model.d, 1))
-        for at, Z, S in wider.latents(X, cell_sd):
-            for start in range(0, len(at), step):
-                part = slice(start, start + step)
-                yield at[part], Z[part], S if S.shape[1] == 1 else S[:, part]
+        for part in wider.row_posteriors(X, cell_sd):
+            yield from part.pieces(max(64, CHUNK_CELLS // max(self.model.d, 1)))
 
-    def _variance(self, X: NDArray[np.floating], Z: Array, S: Array, cell_sd: Array) -> Array:
-        """(c, d) for rows X (c, d) with posterior means Z (c, q), packed covariances S (K, u)."""
+    def _variance(self, X: NDArray[np.floating], part: RowPosteriors, cell_sd: Array) -> Array:
+        """(c, d) for rows X (c, d) and their posteriors."""
         W, q = self.model.W, self.model.q
-        S = np.broadcast_to(S, (len(S), len(Z)))
+        S = np.broadcast_to(part.S, (len(part.S), len(X)))
         observed = ~np.isnan(X).T  # (d, c)
-        from_parameters = _twice_off_diagonal(self.spread.T) @ _second_moments(Z, S)  # (d, c)
-        residual = np.where(observed, X.T - self.model.mu[:, None] - W @ Z.T, 0.0)
+        from_parameters = twice_off_diagonal(self.spread.T) @ _second_moments(part.mean, S)
+        residual = np.where(observed, X.T - self.model.mu[:, None] - W @ part.Z, 0.0)
         noise = self.noise[:, None] + cell_sd.T**2  # what is known of it is not uncertain
         noise = np.where(observed, noise, 1.0)  # which may be 0 where nothing is observed
         of_weights = (residual / noise * (self.noise[:, None] / noise)) ** 2
@@ -188,9 +186,49 @@ class Predictive:
         acting = np.where(observed, from_parameters / noise / noise + of_weights, 0.0)
         G = unpack((pack_outer(W).T @ acting).T, q)  # (c, q, q)
         full = unpack(S.T, q)
-        i, j = packed_indices(q)
-        wider = S + (full @ G @ full)[:, i, j].T
+        wider = S + pack(full @ G @ full).T
         return np.asarray((projected_variance(W, wider) + from_parameters).T + self.noise)
+
+
+@dataclass(frozen=True, eq=False)
+class MixturePredictive:
+    """A mixture and how uncertain the parameters of its components are.
+
+    Given the responsibilities, each component is a linear-Gaussian model that was fitted to its own
+    share of the rows. The weights are drawn from their posterior under a flat prior, a Dirichlet
+    distribution; the responsibilities themselves are taken for known.
+    """
+
+    model: MixtureOfLinearGaussians
+    components: tuple[Predictive, ...]  # (K,)
+    sum_w: Array  # (K,) rows of each component, by weight and responsibility
+
+    @classmethod
+    def of(
+        cls, model: MixtureOfLinearGaussians, evidence: Sequence[ObservationPattern], sum_w: Array
+    ) -> MixturePredictive:
+        """The uncertainty of a maximum likelihood fit, component by component."""
+        components = map(Predictive.of, model.models, evidence)
+        return cls(model=model, components=tuple(components), sum_w=sum_w)
+
+    def conditional(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Mean and variance of every value given the observed values of its row: (n, d), (n, d).
+
+        By the law of total variance over the components. Observed values are returned as they are,
+        with variance 0.
+        """
+        resp = self.model.responsibilities(X).T[:, :, None]  # (K, n, 1)
+        parts = [component.conditional(X) for component in self.components]
+        mean = sum(r * m for r, (m, _) in zip(resp, parts, strict=True))
+        variance = sum(r * (v + (m - mean) ** 2) for r, (m, v) in zip(resp, parts, strict=True))
+        observed = ~np.isnan(np.asarray(X))
+        return np.where(observed, X, mean), np.where(observed, 0.0, variance)
+
+    def draw(self, rng: np.random.Generator) -> MixtureOfLinearGaussians:
+        """A mixture whose parameters are drawn from their distribution around the estimate."""
+        weights = rng.dirichlet(self.sum_w + 1.0)
+        models = [component.draw(rng) for component in self.components]
+        return MixtureOfLinearGaussians(np.log(np.maximum(weights, 1e-300)), models)
 
 
 def _with_noise_of_its_own(model: LinearGaussian) -> LinearGaussian:
@@ -278,8 +316,7 @@ def _spread(model: LinearGaussian, evidence: ObservationPattern, prior: Array) -
     first = 0 if np.all(np.isfinite(prior)) else q
     learned = slice(first, q + 1 if evidence.fits_mean else q)
     covariance[:, learned, learned] = np.linalg.inv(known[:, learned, learned])
-    i, j = packed_indices(q + 1)
-    return np.ascontiguousarray(covariance[:, i, j].T)
+    return np.ascontiguousarray(pack(covariance).T)
 
 
 def _shrunk(model: LinearGaussian, spread: Array, noise: Array) -> LinearGaussian:
@@ -303,13 +340,4 @@ def _shrunk(model: LinearGaussian, spread: Array, noise: Array) -> LinearGaussia
 
 def _second_moments(Z: Array, S: Array) -> Array:
     """Packed E[z~ z~^T] ((q + 1)(q + 2) / 2, c) with z~ = (z, 1)."""
-    i, j = packed_indices(Z.shape[1])
-    products = S + (Z[:, i] * Z[:, j]).T
-    return np.concatenate([products, Z.T, np.ones((1, len(Z)))])
-
-
-def _twice_off_diagonal(packed: Array) -> Array:
-    """Packed matrices (d, K~) such that a product with packed ones is the trace of theirs."""
-    q = round((np.sqrt(8 * packed.shape[1] + 1) - 1) / 2)
-    i, j = packed_indices(q)
-    return np.asarray(packed * np.where(i == j, 1.0, 2.0))
+    return np.concatenate([S + pack_outer(Z).T, Z.T, np.ones((1, len(Z)))])

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 
 from eigengap.compiled import factorise
 from eigengap.linalg import Array, pack_outer, packed_indices, packed_size, unpack
-from eigengap.models.gaussian.gamma import Gammas
+from eigengap.models.gaussian.bayesian import Gammas
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.statistics.expected.expected import Expected
+from eigengap.statistics.expected.gaussian import Expected
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Beliefs:
         """What q(Z) needs: E[w~], E[w~ w~^T] and E[tau]."""
         psi = np.broadcast_to(1.0 / self.tau.mean(), (self.d,))
         W = np.ascontiguousarray(self.mean[:-1].T)
-        return Coefficients.of(W, self.mean[-1], psi, spread=self.cov)
+        return Coefficients(W, self.mean[-1], psi, self.cov)
 
     def second_moment(self) -> Array:
         """Q~ = sum_j E[w~_j w~_j^T], (q + 1, q + 1)."""
