@@ -286,8 +286,8 @@ class MixtureOfLinearGaussians:
         shift = self.mean()
         rows = prepare_rows(X, None, shift, None, max(self.ranks))
         coefficients = [Coefficients(m.W, m.mu - shift, m.psi) for m in self.models]
-        for _, *found in mixture_posteriors(rows, self.log_weights, coefficients):
-            yield tuple(found)
+        found = mixture_posteriors(rows, self.log_weights, coefficients)
+        yield from ((parts, resp, log_likelihood) for _, parts, resp, log_likelihood in found)
 
 
 def mixture_posteriors(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,17 +127,15 @@ class RowPosteriors:
     @staticmethod
     def joined(parts: Sequence[RowPosteriors]) -> RowPosteriors:
         """All rows of a table in their order, from parts without V."""
-        at = np.concatenate([part.at for part in parts])
-        order = np.argsort(at)
+        order = np.argsort(np.concatenate([part.at for part in parts]))
 
-        def along(name: str) -> Array:
-            values = [getattr(part, name) for part in parts]
-            shapes = [(*v.shape[:-1], len(part.at)) for v, part in zip(values, parts, strict=True)]
-            wide = [np.broadcast_to(v, shape) for v, shape in zip(values, shapes, strict=True)]
+        def along(name: str) -> Any:
+            values = [(getattr(part, name), len(part.at)) for part in parts]
+            wide = [np.broadcast_to(v, (*v.shape[:-1], c)) for v, c in values]
             return np.concatenate(wide, axis=-1)[..., order]
 
-        names = ("Z", "S", "log_norm", "distance", "row_cells")
-        return replace(parts[0], at=at[order], **{name: along(name) for name in names})
+        names: Any = ("at", "Z", "S", "log_norm", "distance", "row_cells")
+        return replace(parts[0], **{name: along(name) for name in names})
 
 
 @dataclass(frozen=True, eq=False)
