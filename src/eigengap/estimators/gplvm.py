@@ -23,7 +23,6 @@ from eigengap.fitting.gaussian.cell_noise import noise_of_cells
 from eigengap.fitting.gp.back_constraint import Kind, back_constraint
 from eigengap.fitting.gp.column_patterns import ObservedColumns, observed_columns
 from eigengap.fitting.gp.dual_ppca import fit_linear
-from eigengap.fitting.gp.duplicate_rows import equal_rows
 from eigengap.fitting.gp.latent_fit import LatentFit, Start
 from eigengap.fitting.gp.start import (
     Standard,
@@ -33,6 +32,7 @@ from eigengap.fitting.gp.start import (
     standardise,
     to_unit_variance,
 )
+from eigengap.fitting.graph.duplicate_rows import distinct
 from eigengap.linalg import Array
 from eigengap.models.gp.expected import has_expectations
 from eigengap.models.gp.kernels import LatentKernel, Linear, kernel_of
@@ -331,7 +331,7 @@ class GPLVM(PlacesRows):
 
         rng = np.random.default_rng(self._seed())
         Z, spread = self._first_latents(filled, given, rng)
-        of_row = equal_rows(standard.Y)[1]
+        of_row = distinct(standard.Y)
         best: LatentFit | None = None
         for k in range(int(self.n_init)):
             at = Z if k == 0 else perturbed(Z, rng)
