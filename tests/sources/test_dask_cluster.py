@@ -181,10 +181,10 @@ def test_prepared_twice(client: Any) -> None:
 
 def _allow(threads: int) -> None:
     """On a worker: as many threads for BLAS."""
-    from eigengap.runtime import blas
+    from eigengap.runtime.threads import _give, libraries
 
-    for library in blas.libraries():
-        blas._give(library, threads)
+    for library in libraries():
+        _give(library, threads)
 
 
 def test_blas_has_its_share_of_the_cores(client: Any) -> None:
@@ -202,7 +202,7 @@ def test_blas_has_its_share_of_the_cores(client: Any) -> None:
 
     client.run(_allow, 8)
     try:
-        share = max(1, running.blas.cores() // sum(client.nthreads().values()))
+        share = max(1, running.cores() // sum(client.nthreads().values()))
         assert source.map(threads).max() == share
     finally:
         client.run(_allow, 1)

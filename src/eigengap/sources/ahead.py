@@ -8,7 +8,7 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import Any, TypeVar
 
-from eigengap.runtime.warnings import Told, listening, warn
+from eigengap.runtime.warnings import CapturedWarning, captured, warn
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ def ahead(parts: Iterator[T], depth: int = 1) -> Iterator[T]:
     """
     waiting: Queue[Any] = Queue(maxsize=depth)
     stop = Event()
-    heard: list[Told] = []  # while reading, to be given out where the rows are asked for
+    heard: list[CapturedWarning] = []  # while reading, to be given out where the rows are asked for
     thread = Thread(
         target=_read, args=(parts, waiting, stop, heard), name="eigengap-ahead", daemon=True
     )
@@ -51,12 +51,14 @@ class _Raised:
         self.error = error
 
 
-def _read(parts: Iterable[Any], waiting: Queue[Any], stop: Event, heard: list[Told]) -> None:
+def _read(
+    parts: Iterable[Any], waiting: Queue[Any], stop: Event, heard: list[CapturedWarning]
+) -> None:
     iterator = iter(parts)
     try:
         with closing(iterator) if hasattr(iterator, "close") else _Nothing():  # type: ignore[type-var]
             while not stop.is_set():
-                with listening() as told:
+                with captured() as told:
                     part = next(iterator, _END)
                 heard += told
                 _put(part, waiting, stop)

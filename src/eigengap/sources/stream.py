@@ -18,9 +18,8 @@ from eigengap.exceptions import InfiniteCellError, UnreadableError
 from eigengap.linalg import Array
 from eigengap.printable import quoted
 from eigengap.runtime import memory
-from eigengap.runtime.blas import sharing
 from eigengap.runtime.memory import free_memory, require_memory
-from eigengap.runtime.side_by_side import in_order
+from eigengap.runtime.threads import in_order, sharing
 from eigengap.sources.ahead import ahead
 from eigengap.sources.base import Block, Source, without_empty
 from eigengap.sources.checks import (

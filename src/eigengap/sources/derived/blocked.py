@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.runtime.blas import sharing
-from eigengap.runtime.side_by_side import closed_at_end, in_order
+from eigengap.runtime.threads import closed_at_end, in_order, sharing
 from eigengap.sources.base import S, Source
 from eigengap.sources.derived.over import SourceOver
 
