@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info
 
 import eigengap as eg
 from eigengap.runtime import memory, threads
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 CALLERS = 8
 

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_info
 import eigengap as eg
 from eigengap.runtime import threads
 from eigengap.runtime.threads import in_order
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.statistics.moments import Moments
 
 THREADS = 3

@@ -30,10 +30,9 @@ from eigengap.exceptions import SentinelWarning, SingularModelError
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import captured, warn
 from eigengap.selection.inner_fits import Names, fit_rows
-from eigengap.sources import as_source
-from eigengap.sources.derived.hidden_cells import hidden_cells
-from eigengap.sources.frames import library_of, like
-from eigengap.sources.new_frame import new_frame
+from eigengap.sources.conversion import as_source
+from eigengap.sources.derived.changed import hidden_cells
+from eigengap.sources.frames import library_of, like, new_frame
 from eigengap.sources.sentinels import warn_of_codes
 
 QUANTILE_95 = 1.959963984540054

@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 from eigengap.fitting.laplacian.given import is_sparse
 from eigengap.linalg import Array
-from eigengap.sources.derived.hidden_cells import mixed
+from eigengap.runtime.hashing import mixed
 
 FILLED = 1e-9  # of a column's spread, by which what was filled in two passes may differ
 PIECE = 1 << 23  # distances at a time

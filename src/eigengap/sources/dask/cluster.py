@@ -24,8 +24,8 @@ from dask.utils import parse_timedelta
 from eigengap.exceptions import ClusterError
 from eigengap.runtime.memory import cores, free_memory
 from eigengap.runtime.threads import at_most
-from eigengap.sources.dask.forest import Forest
 from eigengap.sources.dask.labels import Labels
+from eigengap.sources.dask.tasks import Forest
 
 INLINE_BYTES = 1 << 20  # of functions that the tasks of a pass carry in all; more are sent once
 FAN_IN = 8  # forests that one task joins
