@@ -101,7 +101,7 @@ def dask_frame(X, folder):
 
 
 def blocks(X, folder):
-    from eigengap.sources import as_source
+    from eigengap.sources.conversion import as_source
 
     return as_source(X, block_rows=7)
 

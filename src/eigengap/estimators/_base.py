@@ -47,9 +47,9 @@ from eigengap.models.gaussian.predictive import Predictive
 from eigengap.models.maps.affine import AffineMap
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources import as_source
 from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.derived.rescaled import Rescaled
+from eigengap.sources.conversion import as_source
+from eigengap.sources.derived.changed import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column
 from eigengap.spectrum import Spectrum

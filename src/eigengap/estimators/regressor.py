@@ -31,9 +31,9 @@ from eigengap.selection.prediction_rank import (
     best,
     prediction_errors,
 )
-from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Rows
+from eigengap.sources.conversion import as_source
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column
 

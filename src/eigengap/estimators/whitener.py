@@ -42,9 +42,9 @@ from eigengap.linalg import Array
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank
-from eigengap.sources import as_source
 from eigengap.sources.base import Block, Source
-from eigengap.sources.derived.rescaled import Rescaled
+from eigengap.sources.conversion import as_source
+from eigengap.sources.derived.changed import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
 

@@ -114,7 +114,7 @@ _VALUES = {
     "ColumnRange": "statistics.moments:ColumnRange",
     "Moments": "statistics.moments:Moments",
     "Block": "sources.base:Block",
-    "Drawn": "sources.derived.drawn:Drawn",
+    "Drawn": "sources.drawn:Drawn",
     "StandardisedRows": "fitting.gp.start:Standard",
     "KernelFit": "fitting.kernel.fit:KernelFit",
     "LaplacianFit": "fitting.laplacian.fit:LaplacianFit",
