@@ -16,7 +16,7 @@ from eigengap.exceptions import HeavyTailsWarning
 from eigengap.fitting.gaussian.problem import EMOptions, StudentRows, fit_by_em
 from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.student import StudentLinearGaussian
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 TIGHT = EMOptions(tol=1e-10, max_iter=5000)
 
