@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from tests import dense
 
-from eigengap import LinearGaussian
+from eigengap import PPCA, LinearGaussian
 from eigengap.exceptions import ObjectiveFellError
 from eigengap.fitting.gaussian.problem import (
     EMOptions,
@@ -431,3 +431,18 @@ def test_factors_of_a_small_table_are_not_left_in_a_local_optimum():
         many = fit_by_em(as_source(X), 3, "diagonal", options=EMOptions(n_init=8, seed=1))
         one = fit_by_em(as_source(X), 3, "diagonal")
         assert one.log_likelihood >= many.log_likelihood - 1e-3 * len(X), seed
+
+
+def test_the_mask_of_a_table_is_computed_once(monkeypatch):
+    """Checks, moments, patterns and the E-step share it."""
+    X = incomplete(np.random.default_rng(5), n=700, d=12)
+    masks = []
+    isnan = np.isnan
+
+    def counting(values, *args, **kwargs):
+        masks.extend([1] if np.size(values) == X.size else [])
+        return isnan(values, *args, **kwargs)
+
+    monkeypatch.setattr(np, "isnan", counting)
+    PPCA(2).fit(X)
+    assert len(masks) == 1

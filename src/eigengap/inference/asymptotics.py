@@ -228,4 +228,4 @@ _UNIDENTIFIED = (
 
 
 def _prepare(block: Block, shift: Array, q: int) -> ObservedRows:
-    return prepare_rows(block.values, block.weight, shift, None, q)
+    return prepare_rows(block.values, block.weight, shift, None, q, observed=block.observed)

@@ -65,7 +65,7 @@ class Linked:
     def of_block(cls, block: Block) -> Linked:
         if not isinstance(block.values, np.ndarray):  # sparse rows are complete
             return cls(np.zeros(block.values.shape[1], dtype=np.intp))
-        return cls(_linked_by((~np.isnan(block.values)).astype(np.float32)))
+        return cls(_linked_by(block.observed.astype(np.float32)))
 
     def merge(self, other: Linked) -> Linked:
         at = np.tile(np.arange(len(self.labels)), 2)

@@ -92,7 +92,14 @@ class GaussianNoise:
         return moments.mean, moments.variance
 
     def prepare(self, block: Block, frame: Frame) -> ObservedRows:
-        return prepare_rows(_dense(block), block.weight, frame.shift, frame.unit, frame.q)
+        return prepare_rows(
+            _dense(block),
+            block.weight,
+            frame.shift,
+            frame.unit,
+            frame.q,
+            observed=block.observed,
+        )
 
     def start(self, source: Source, rows: Source, frame: Frame, constraints: Constraints) -> Starts:
         return spectral_start(
@@ -180,7 +187,15 @@ class KnownNoise(GaussianNoise):
     def prepare(self, block: Block, frame: Frame) -> ObservedRows:
         values, cell_sd = _dense(block), block.cell_sd
         cell_sd = np.zeros(values.shape) if cell_sd is None else cell_sd
-        return prepare_rows(values, block.weight, frame.shift, frame.unit, frame.q, cell_sd=cell_sd)
+        return prepare_rows(
+            values,
+            block.weight,
+            frame.shift,
+            frame.unit,
+            frame.q,
+            cell_sd=cell_sd,
+            observed=block.observed,
+        )
 
     def start(self, source: Source, rows: Source, frame: Frame, constraints: Constraints) -> Starts:
         shrunk = source.prepared(partial(_shrunk, frame=frame))
@@ -236,7 +251,7 @@ class _ShrunkSums:
     def of(cls, block: Block, frame: Frame) -> _ShrunkSums:
         values = _dense(block)
         R = (values - frame.shift) / frame.unit
-        a = np.where(np.isnan(values), 0.0, _signal_share(block, frame))
+        a = np.where(block.observed, _signal_share(block, frame), 0.0)
         s = 0.0 if block.cell_sd is None else block.cell_sd / frame.unit
         w = np.ones(block.n_rows) if block.weight is None else block.weight
         squares = w @ np.nan_to_num(a * R) ** 2
@@ -259,18 +274,20 @@ def _on_sphere(block: Block, frame: Frame) -> ObservedRows:
     """Rows weighted by their seen cells over their squared length."""
     values = _dense(block)
     R = (values - frame.shift) / frame.unit
-    observed = np.count_nonzero(~np.isnan(values), axis=1)
+    observed = np.count_nonzero(block.observed, axis=1)
     length = np.nansum(R**2, axis=1)
     near = 0.01 * float(np.mean(frame.variance)) * observed  # a row at the centre has no direction
     w = np.ones(len(values)) if block.weight is None else block.weight
     w = np.where(observed > 0, w * observed / np.where(observed > 0, length + near, 1.0), 0.0)
-    return prepare_rows(values, w, frame.shift, frame.unit, frame.q)
+    return prepare_rows(values, w, frame.shift, frame.unit, frame.q, observed=block.observed)
 
 
 def _shrunk(block: Block, frame: Frame) -> ObservedRows:
     """Cells drawn towards the centre, so that those of which little is known weigh little."""
     drawn = frame.shift + (_dense(block) - frame.shift) * _signal_share(block, frame)
-    return prepare_rows(drawn, block.weight, frame.shift, frame.unit, frame.q)
+    return prepare_rows(
+        drawn, block.weight, frame.shift, frame.unit, frame.q, observed=block.observed
+    )
 
 
 def _signal_share(block: Block, frame: Frame) -> Array:

@@ -48,8 +48,8 @@ class _Patterns:
 
     @classmethod
     def of(cls, block: Block) -> _Patterns:
-        observed = ~np.isnan(block.values)
-        return cls(observed, np.ones(len(observed)) if block.weight is None else block.weight)
+        weight = np.ones(block.n_rows) if block.weight is None else block.weight
+        return cls(block.observed, weight)
 
     def merge(self, other: _Patterns) -> _Patterns:
         return _Patterns(

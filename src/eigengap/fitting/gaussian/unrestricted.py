@@ -240,7 +240,7 @@ class _Problem:
 
 def _prepared(block: Block, at: NDArray[np.intp], shift: Array, unit: Array) -> ObservedRows:
     values = np.asarray(block.values, dtype=np.float64)[:, at]
-    return prepare_rows(values, block.weight, shift, unit, len(at))
+    return prepare_rows(values, block.weight, shift, unit, len(at), observed=block.observed[:, at])
 
 
 def _relative(C: Array, change: Array, step: Array) -> float:

@@ -390,4 +390,4 @@ def _refuse_dead(
 def _prepare(block: Block, shift: Array, unit: Array, q: int) -> ObservedRows:
     # A sparse table is complete, and centring fills it: EM has no use for its zeros.
     values = block.values if isinstance(block.values, np.ndarray) else block.values.toarray()
-    return prepare_rows(values, block.weight, shift, unit, q)
+    return prepare_rows(values, block.weight, shift, unit, q, observed=block.observed)

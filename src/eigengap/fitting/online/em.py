@@ -4,7 +4,7 @@ The M-step maximises the sum of three expected statistics: of complete rows, com
 step from their moments; of the rows with gaps that are still there, computed anew too; and of those
 that are gone, which stay as they were. Steps repeat until they no longer move anything; each is a
 step of EM for the log-likelihood of the first two and the expected log-likelihood of the third.
-Parameter expansion (`statistics.expected.maximise.expand`) moves the latent axes, and the
+Parameter expansion (`statistics.expected.gaussian.expand`) moves the latent axes, and the
 statistics of rows that are gone are moved with them.
 """
 

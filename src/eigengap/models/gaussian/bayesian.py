@@ -16,8 +16,8 @@ from which all that follows is made:
   20 to 200 x 50) its held-out density equals that of a mixture over 200 draws of the parameters;
 - z given a row is its posterior under that Gaussian: a feature counts less in it the less is known
   of its loadings;
-- moments of unseen cells are the exact ones of x_j | z over that posterior of z: the uncertainty of
-  the loadings counts more in rows far from the centre.
+- moments of missing values are the exact ones of x_j | z over that posterior of z: the uncertainty
+  of the loadings counts more in rows far from the centre.
 
 Mean-field posteriors are too narrow, because cov_j takes the rows' z for known and the z take W for
 known. The second half is mended by the noise above: intervals of 95 % cover 94.5 to 95.5 % at 50 x
@@ -140,7 +140,7 @@ class BayesianLinearGaussian:
     def noise_variance(self) -> Array:
         """(d,) E[1 / tau_j] = b / (a - 1).
 
-        A feature seen in hardly a row has a <= 1 and no such mean: b / (a / 2) stands for it there.
+        A feature observed in hardly a row has a <= 1 and no such mean: there b / (a / 2) is taken.
         """
         a, b = self.noise.shape, self.noise.rate
         return np.array(np.broadcast_to(b / np.maximum(a - 1.0, 0.5 * a), (self.d,)))
@@ -153,8 +153,8 @@ class BayesianLinearGaussian:
         cov(x) = E[W W^T] + diag(E[1 / tau] + var mu), and features are independent of each other
         given z, so that E[W W^T] - W W^T is diagonal.
         """
-        spread: Array = np.einsum("jaa->j", self.cov)
-        return LinearGaussian(W=self.W, mu=self.mu, psi=self.noise_variance() + spread)
+        of_parameters: Array = np.einsum("jaa->j", self.cov)
+        return LinearGaussian(W=self.W, mu=self.mu, psi=self.noise_variance() + of_parameters)
 
     def at_means(self) -> LinearGaussian:
         """The model at the posterior means, as if they were known."""
@@ -165,16 +165,16 @@ class BayesianLinearGaussian:
         return self.predictive().posterior(X, cell_sd)
 
     def log_likelihood(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
-        """ln p(seen part of x) under the predictive density, for every row: (n,)."""
+        """ln p(observed part of x) under the predictive density, for every row: (n,)."""
         return self.predictive().log_likelihood(X, cell_sd)
 
-    # What the seen cells say about the others ----------------------------------------------
+    # The missing values given the observed ones -------------------------------------------
 
     def conditional(self, X: ArrayLike, cell_sd: Array | None = None) -> tuple[Array, Array]:
-        """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
+        """Mean and variance of every value given the observed values of its row: (n, d), (n, d).
 
         var x_j = E[1 / tau_j] + w_j^T S w_j + tr(cov_j E[z~ z~^T]): the noise, what is not known
-        of z, and what is not known of the feature. Seen cells are returned as they are, with
+        of z, and what is not known of the feature. Observed values are returned as they are, with
         variance 0.
         """
         X = np.asarray(X)
@@ -189,13 +189,13 @@ class BayesianLinearGaussian:
         return np.where(observed, X, given.mean @ self.W.T + self.mu), variance
 
     def conditional_mean(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
-        """E[x | seen cells]: (n, d), seen cells as they are."""
+        """E[x | observed values]: (n, d), observed values as they are."""
         return self.predictive().conditional_mean(X, cell_sd)
 
     def sample_conditional(
         self, X: ArrayLike, rng: np.random.Generator, cell_sd: Array | None = None
     ) -> Array:
-        """One draw of the unseen cells given the seen ones: (n, d), seen cells as they are.
+        """One draw of the missing values given the observed ones: (n, d), these as they are.
 
         The parameters are drawn once, for all rows, as multiple imputation asks.
         """

@@ -3,8 +3,8 @@
     x = W z + mu + e,   z ~ N(0, I_q),   e ~ N(0, diag(psi))
 
 Probabilistic PCA is psi = sigma2 (1, ..., 1) (Tipping and Bishop 1999), factor analysis any
-psi >= 0. A value does not know how it was fitted. NaN marks an unseen cell; every method takes
-rows with gaps and marginalises over them exactly. No method but `covariance` and `precision`
+psi >= 0. A value does not know how it was fitted. NaN marks an missing value; every method takes
+incomplete rows and marginalises over them exactly. No method but `covariance` and `precision`
 forms a d x d matrix. psi may hold zeros (PCA's limit sigma2 -> 0, Heywood cases): everything is
 then the limit in which all of them vanish at one rate, psi_j = epsilon noise_unit_j^2
 (`near_exact`). Without any noise W E[z | x] is the orthogonal projection. Densities exist as long
@@ -107,13 +107,13 @@ class LinearGaussian:
         """The Gaussian of this location and scatter: itself, unless it has other tails."""
         return self
 
-    # What a row says about z ---------------------------------------------------------------
+    # Posteriors and densities ---------------------------------------------------------------
     #
-    # `cell_sd` (n, d) is the known standard deviation of each seen cell, beside psi; 0 where there
-    # is none.
+    # `cell_sd` (n, d) holds the known standard deviations of observed values, in addition to psi; 0
+    # where there is none.
 
     def posterior(self, X: ArrayLike, cell_sd: Array | None = None) -> Posterior:
-        """z | x for every row (n, d): T&B 1999, Eq. 6, over the seen cells."""
+        """z | x for every row (n, d): T&B 1999, Eq. 6, over the observed values."""
         X = self._rows(X)
         return Posterior.of(self.row_posteriors(X, cell_sd), len(X), self.q)
 
@@ -151,12 +151,12 @@ class LinearGaussian:
                 result[part.at] = np.where(np.isinf(part.distance), -inf, inf)
         return result
 
-    # What the seen cells say about the others ----------------------------------------------
+    # The missing values given the observed ones -------------------------------------------
 
     def conditional(self, X: ArrayLike, cell_sd: Array | None = None) -> tuple[Array, Array]:
-        """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
+        """Mean and variance of every value given the observed values of its row: (n, d), (n, d).
 
-        Seen cells are returned as they are, with variance 0.
+        Observed values are returned as they are, with variance 0.
         """
         X = self._rows(X)
         mean, variance = np.empty(X.shape), np.empty(X.shape)
@@ -181,14 +181,14 @@ class LinearGaussian:
         return self._cells().nearest(self.conditional_mean(X) - self.mu) + self.mu
 
     def conditional_mean(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
-        """E[x | seen cells]: (n, d), seen cells as they are."""
+        """E[x | observed values]: (n, d), observed values as they are."""
         X = self._rows(X)
         return np.where(np.isnan(X), self.posterior_mean(X, cell_sd) @ self.W.T + self.mu, X)
 
     def sample_conditional(
         self, X: ArrayLike, rng: np.random.Generator, cell_sd: Array | None = None
     ) -> Array:
-        """One draw of the unseen cells given the seen ones: (n, d), seen cells as they are."""
+        """One draw of the missing values given the observed ones: (n, d), these as they are."""
         X = self._rows(X)
         drawn = np.empty(X.shape)
         for part in self.row_posteriors(X, cell_sd):
@@ -197,7 +197,7 @@ class LinearGaussian:
         return np.where(np.isnan(X), drawn, X)
 
     def given(self, x: ArrayLike) -> LinearGaussian:
-        """The model of the unseen cells of one row given its seen ones: a model again."""
+        """The model of the missing values of one row given its observed ones: a model again."""
         row = self._rows(np.asarray(x, dtype=np.float64)[None, :])
         (part,) = self.row_posteriors(row)
         missing = np.isnan(row[0])

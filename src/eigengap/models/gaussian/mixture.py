@@ -4,7 +4,7 @@
 
 Mixtures of probabilistic PCA have psi_k = sigma2_k (1, ..., 1) (Tipping and Bishop 1999), mixtures
 of factor analysers any psi_k (Ghahramani and Hinton 1996). Components may differ in rank. NaN marks
-an unseen cell; every method marginalises over it exactly, under each component.
+an missing value; every method marginalises over it exactly, under each component.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Posteriors = tuple[RowPosteriors, ...]  # (K,) of the same rows, under each comp
 
 @dataclass(frozen=True, eq=False)
 class MixturePosterior:
-    """What the rows say about their component and, given that, about z.
+    """Posterior of the component of each row and, given that, of z.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class MixtureOfLinearGaussians:
     # Which component a row is of, and where in it -------------------------------------------
 
     def log_likelihood(self, X: ArrayLike) -> Array:
-        """ln p(seen part of x) for every row: (n,); 0 for a row in which nothing was seen."""
+        """ln p(observed part of x) for every row: (n,); 0 for a row without observed values."""
         X = self._rows(X)
         result = np.empty(len(X))
         for parts, _, log_likelihood in self._posteriors(X):
@@ -125,7 +125,7 @@ class MixtureOfLinearGaussians:
         return result
 
     def responsibilities(self, X: ArrayLike) -> Array:
-        """p(k | seen part of x) for every row and component: (n, K)."""
+        """p(k | observed part of x) for every row and component: (n, K)."""
         X = self._rows(X)
         resp = np.empty((len(X), self.K))
         for parts, of_part, _ in self._posteriors(X):
@@ -154,13 +154,13 @@ class MixtureOfLinearGaussians:
                 coordinates[part.at, ends[k] : ends[k + 1]] = part.mean * resp[k][:, None]
         return coordinates
 
-    # What the seen cells say about the others -----------------------------------------------
+    # The missing values given the observed ones -------------------------------------------
 
     def conditional(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
+        """Mean and variance of every value given the observed values of its row: (n, d), (n, d).
 
         By the law of total variance: the mean over the components of their variances plus the
-        variance of their means. Seen cells are returned as they are, with variance 0.
+        variance of their means. Observed values are returned as they are, with variance 0.
         """
         X = self._rows(X)
         mean, variance = np.empty(X.shape), np.empty(X.shape)
@@ -177,12 +177,12 @@ class MixtureOfLinearGaussians:
         return mean, variance
 
     def conditional_mean(self, X: ArrayLike) -> Array:
-        """E[x | seen cells]: (n, d), seen cells as they are."""
+        """E[x | observed values]: (n, d), observed values as they are."""
         X = self._rows(X)
         return np.where(np.isnan(X), self.denoised(X), X)
 
     def denoised(self, X: ArrayLike) -> Array:
-        """E[W z + mu | seen cells], over components and z: (n, d)."""
+        """E[W z + mu | observed values], over components and z: (n, d)."""
         X = self._rows(X)
         mean = np.empty(X.shape)
         for parts, resp, _ in self._posteriors(X):
@@ -194,13 +194,13 @@ class MixtureOfLinearGaussians:
         return self._by_component(X, lambda model, rows: model.project(rows))
 
     def sample_conditional(self, X: ArrayLike, rng: np.random.Generator) -> Array:
-        """One draw of the unseen cells given the seen ones: (n, d), seen cells as they are."""
+        """One draw of the missing values given the observed ones: (n, d), these as they are."""
         X = self._rows(X)
         labels = _draw(self.responsibilities(X), rng)
         return self._by_component(X, lambda m, rows: m.sample_conditional(rows, rng), labels)
 
     def given(self, x: ArrayLike) -> MixtureOfLinearGaussians:
-        """The mixture of the unseen cells of one row given its seen ones: a mixture again."""
+        """The mixture of the missing values of one row given its observed ones: a mixture again."""
         row = self._rows(np.asarray(x, dtype=np.float64)[None, :])
         log_joint = self.log_weights + np.array([m.log_likelihood(row)[0] for m in self.models])
         return MixtureOfLinearGaussians(log_joint, [model.given(row[0]) for model in self.models])
@@ -261,7 +261,7 @@ class MixtureOfLinearGaussians:
         fn: Callable[[LinearGaussian, Array], Array],
         labels: NDArray[np.intp] | None = None,
     ) -> Array:
-        """fn(component, its rows); rows go to the most responsible one unless labels say."""
+        """fn(component, its rows); rows go to the most responsible one unless labels are given."""
         X = self._rows(X)
         if labels is None:
             labels = np.argmax(self.responsibilities(X), axis=1)

@@ -8,9 +8,9 @@ tables. Three corrections, each of order (parameters / cells):
   like Student's t with nu degrees of freedom, whose variance is larger by nu / (nu - 2);
 - w_j and mu_j of the cell to be predicted are uncertain with covariance V_j, the inverse of the
   information about them (`information`): E[z~^T V_j z~] is added, z~ = (z, 1);
-- so are those of the seen cells from which z was inferred. The error dw~_j^T z~ in feature j acts
-  as noise of variance E[z~^T V_j z~] and moves z by S w_j / psi_j times itself; an error of psi_j
-  moves it by its relative size times the residual.
+- so are those of the observed values from which z was inferred. The error dw~_j^T z~ in feature j
+  acts as noise of variance E[z~^T V_j z~] and moves z by S w_j / psi_j times itself; an error of
+  psi_j moves it by its relative size times the residual.
 
 Loadings that are mostly error make z look better known than it is: the information is computed at
 loadings shrunk by what their own uncertainty explains of them.
@@ -37,7 +37,7 @@ from eigengap.models.gaussian.row_posterior import projected_variance
 
 # Least share of the cells (or of a column's) that is left as degrees of freedom, however many
 # parameters there are, and least degrees of freedom of a noise variance: beyond these bounds the
-# expansion says nothing, and intervals are wide anyway.
+# expansion is not valid, and intervals are wide anyway.
 LEAST_LEFT = 0.1
 LEAST_DEGREES = 3.0
 
@@ -61,36 +61,37 @@ class Predictive:
     model: LinearGaussian
     noise: Array  # (d,) expected noise variance, larger than psi
     degrees: Array  # (d,) of freedom of each noise variance
-    spread: Array  # ((q + 1)(q + 2) / 2, d) packed covariance of (w_j, mu_j)
+    covariances: Array  # ((q + 1)(q + 2) / 2, d) packed covariance of (w_j, mu_j)
     kind: Noise
 
     @classmethod
-    def of(cls, model: LinearGaussian, evidence: ObservationPattern) -> Predictive:
-        """The uncertainty of a maximum likelihood fit to `evidence`.
+    def of(cls, model: LinearGaussian, pattern: ObservationPattern) -> Predictive:
+        """The uncertainty of a maximum likelihood fit to `pattern`.
 
         Where there is no noise, `knows_uncertainty` is False: parameters are taken for known.
         """
-        if evidence.noise == "isotropic":
+        if pattern.noise == "isotropic":
             model = _with_noise_of_its_own(model)
-        if np.any(model.psi + evidence.known <= 0.0):
+        if np.any(model.psi + pattern.known <= 0.0):
             certain = np.zeros((packed_size(model.q + 1), model.d))
-            return cls(model, model.psi, np.full(model.d, np.inf), certain, evidence.noise)
-        left = _share_left(evidence, model.q)
-        degrees = _degrees(information(model, evidence), left, evidence.noise)
-        noise = _with_few_told_by_others(model, evidence, model.psi / left)
+            return cls(model, model.psi, np.full(model.d, np.inf), certain, pattern.noise)
+        left = _share_left(pattern, model.q)
+        degrees = _degrees(information(model, pattern), left, pattern.noise)
+        noise = _shrunk_noise(model, pattern, model.psi / left)
         noise = noise / (1.0 - 2.0 / degrees)
         wider = LinearGaussian(W=model.W, mu=model.mu, psi=noise)
-        total = noise + evidence.known
+        total = noise + pattern.known
         prior = _prior_precision(wider, total)
-        spread = _spread(wider, evidence, prior)
+        covariances = _parameter_covariances(wider, pattern, prior)
         for _ in range(SHRINKAGES):
-            spread = _spread(_shrunk(wider, spread, total), evidence, prior)
-        return cls(model, noise, degrees, spread, evidence.noise)
+            shrunk = _shrunk(wider, covariances, total)
+            covariances = _parameter_covariances(shrunk, pattern, prior)
+        return cls(model, noise, degrees, covariances, pattern.noise)
 
     def conditional(self, X: ArrayLike, cell_sd: Array | None = None) -> tuple[Array, Array]:
-        """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
+        """Mean and variance of every value given the observed values of its row: (n, d), (n, d).
 
-        Seen cells are returned as they are, with variance 0.
+        Observed values are returned as they are, with variance 0.
         """
         rows = np.asarray(X)
         if not self.knows_uncertainty:
@@ -117,9 +118,9 @@ class Predictive:
     def draw(self, rng: np.random.Generator) -> LinearGaussian:
         """A model whose parameters are drawn from their distribution around the estimate."""
         model = self.model
-        if not np.any(self.spread):
+        if not np.any(self.covariances):
             return model
-        root = square_roots(unpack(self.spread.T, model.q + 1))
+        root = square_roots(unpack(self.covariances.T, model.q + 1))
         error = (root @ rng.standard_normal((model.d, model.q + 1, 1)))[:, :, 0]
         psi = self.noise
         if self.kind != "given":  # a scaled inverse chi-square of mean `noise`
@@ -134,7 +135,7 @@ class Predictive:
         Not where the fit leaves no residual to judge it by, nor where noise is given and there are
         no loadings.
         """
-        return bool(np.any(self.spread) or not np.array_equal(self.noise, self.model.psi))
+        return bool(np.any(self.covariances) or not np.array_equal(self.noise, self.model.psi))
 
     # ---------------------------------------------------------------------------------------
 
@@ -156,7 +157,7 @@ class Predictive:
         K_transposed, S, _ = cells.posterior(np.eye(len(noise)))
         z = (x[o] - self.model.mu[o]) @ K_transposed
         moments = _second_moments(z[None], pack(S)[:, None])
-        from_parameters = (twice_off_diagonal(self.spread.T) @ moments)[:, 0]
+        from_parameters = (twice_off_diagonal(self.covariances.T) @ moments)[:, 0]
         learned = np.divide(self.noise[o], noise, out=np.zeros(len(noise)), where=noise > 0)
         residual = (x[o] - self.model.mu[o] - W[o] @ z) * learned
         acting = from_parameters[o] + residual**2 * (2.0 / self.degrees[o])
@@ -177,7 +178,7 @@ class Predictive:
         W, q = self.model.W, self.model.q
         S = np.broadcast_to(part.S, (len(part.S), len(X)))
         observed = ~np.isnan(X).T  # (d, c)
-        from_parameters = twice_off_diagonal(self.spread.T) @ _second_moments(part.mean, S)
+        from_parameters = twice_off_diagonal(self.covariances.T) @ _second_moments(part.mean, S)
         residual = np.where(observed, X.T - self.model.mu[:, None] - W @ part.Z, 0.0)
         noise = self.noise[:, None] + cell_sd.T**2  # what is known of it is not uncertain
         noise = np.where(observed, noise, 1.0)  # which may be 0 where nothing is observed
@@ -205,10 +206,10 @@ class MixturePredictive:
 
     @classmethod
     def of(
-        cls, model: MixtureOfLinearGaussians, evidence: Sequence[ObservationPattern], sum_w: Array
+        cls, model: MixtureOfLinearGaussians, patterns: Sequence[ObservationPattern], sum_w: Array
     ) -> MixturePredictive:
         """The uncertainty of a maximum likelihood fit, component by component."""
-        components = map(Predictive.of, model.models, evidence)
+        components = map(Predictive.of, model.models, patterns)
         return cls(model=model, components=tuple(components), sum_w=sum_w)
 
     def conditional(self, X: ArrayLike) -> tuple[Array, Array]:
@@ -246,30 +247,27 @@ def _with_noise_of_its_own(model: LinearGaussian) -> LinearGaussian:
     return replace(model, W=W * model.unit[:, None], psi=(s[-1] * model.unit) ** 2)
 
 
-def _share_left(evidence: ObservationPattern, q: int) -> Array:
-    """(d,) degrees of freedom left for the noise, beside the number of seen cells."""
-    observed_w, d = evidence.observed_w, len(evidence.observed_w)
-    means = 1 if evidence.fits_mean else 0
-    if evidence.noise == "given":
+def _share_left(pattern: ObservationPattern, q: int) -> Array:
+    """(d,) degrees of freedom left for the noise, relative to the number of observed values."""
+    observed_w, d = pattern.observed_w, len(pattern.observed_w)
+    means = 1 if pattern.fits_mean else 0
+    if pattern.noise == "given":
         return np.ones(d)
-    if evidence.noise == "diagonal":
+    if pattern.noise == "diagonal":
         return np.asarray(np.maximum(1.0 - (q + means) / observed_w, LEAST_LEFT))
     parameters = d * q - q * (q - 1) / 2 + d * means
     return np.full(d, max(1.0 - parameters / float(np.sum(observed_w)), LEAST_LEFT))
 
 
-def _with_few_told_by_others(
-    model: LinearGaussian, evidence: ObservationPattern, noise: Array
-) -> Array:
-    """(d,) noise variances, where each column has its own, with those of columns seen in few rows
-    drawn towards the share that noise typically has of a column.
+def _shrunk_noise(model: LinearGaussian, pattern: ObservationPattern, noise: Array) -> Array:
+    """(d,) noise variances, those of columns with few observed values shrunk to a typical share.
 
-    w_j, mu_j and psi_j fit q + 1 cells exactly, whatever the noise was, so that psi_j says nothing
-    by itself where hardly more were seen.
+    w_j, mu_j and psi_j fit q + 1 values exactly, whatever the noise was, so that psi_j alone is no
+    estimate where hardly more were observed.
     """
-    if evidence.noise != "diagonal":
+    if pattern.noise != "diagonal":
         return noise
-    residuals = evidence.observed_w - model.q - (1 if evidence.fits_mean else 0)
+    residuals = pattern.observed_w - model.q - (1 if pattern.fits_mean else 0)
     few = residuals < FEW_RESIDUALS
     if not few.any() or few.all():
         return noise
@@ -289,9 +287,9 @@ def _degrees(known: Information, left: Array, kind: Noise) -> Array:
 
 
 def _prior_precision(model: LinearGaussian, noise: Array) -> Array:
-    """(d, q + 1, q + 1) of (w_j, mu_j), as little as keeps what the data do not tell in bounds.
+    """(d, q + 1, q + 1) of (w_j, mu_j), as little as bounds what the data do not determine.
 
-    A component of which they say nothing is held to load a feature, in units of its noise, as it
+    A component that they do not determine is held to load a feature, in units of its noise, as it
     loads features on average (the prior of automatic relevance determination); a mean to lie
     within the feature's own standard deviation. Loadings that are all zero are infinitely well
     known by this.
@@ -308,18 +306,20 @@ def _prior_precision(model: LinearGaussian, noise: Array) -> Array:
     return prior
 
 
-def _spread(model: LinearGaussian, evidence: ObservationPattern, prior: Array) -> Array:
+def _parameter_covariances(
+    model: LinearGaussian, pattern: ObservationPattern, prior: Array
+) -> Array:
     """Packed covariance ((q + 1)(q + 2) / 2, d) of each (w_j, mu_j)."""
     q = model.q
-    known = information(model, evidence).loadings + prior
+    known = information(model, pattern).loadings + prior
     covariance = np.zeros_like(known)
     first = 0 if np.all(np.isfinite(prior)) else q
-    learned = slice(first, q + 1 if evidence.fits_mean else q)
+    learned = slice(first, q + 1 if pattern.fits_mean else q)
     covariance[:, learned, learned] = np.linalg.inv(known[:, learned, learned])
     return np.ascontiguousarray(pack(covariance).T)
 
 
-def _shrunk(model: LinearGaussian, spread: Array, noise: Array) -> LinearGaussian:
+def _shrunk(model: LinearGaussian, covariances: Array, noise: Array) -> LinearGaussian:
     """The model with each component as strong as its loadings are without their errors.
 
     E[w w^T] = E[w] E[w]^T + V: loadings that are mostly error look like signal, and like a
@@ -327,7 +327,7 @@ def _shrunk(model: LinearGaussian, spread: Array, noise: Array) -> LinearGaussia
     the strength that V explains is taken off.
     """
     q = model.q
-    V = unpack(spread.T, q + 1)[:, :q, :q]
+    V = unpack(covariances.T, q + 1)[:, :q, :q]
     strength, T = np.linalg.eigh(model.W.T @ (model.W / noise[:, None]))
     along = np.einsum("ak,jab,bk->jk", T, V, T)  # (d, q) variance of w_j^T t_k
     by_chance = (1.0 / noise) @ along

@@ -1,10 +1,10 @@
-"""The linear model with Student rows: a density that a few wild rows do not move.
+"""The linear model with multivariate t rows: a density that a few outliers do not move.
 
     x = W z + mu + e,   z ~ N(0, I / u),   e ~ N(0, diag(psi) / u),   u ~ Gamma(nu / 2, nu / 2)
 
-with one u per row, so that what was seen of a row is multivariate t with nu degrees of freedom,
+with one u per row, so that what was observed of a row is multivariate t with nu degrees of freedom,
 location mu and scatter C = W W^T + diag(psi) (Lange, Little and Taylor 1989; for factor analysis
-and PPCA McLachlan, Bean and Ben-Tovim Jones 2007). With p seen cells at the distance
+and PPCA McLachlan, Bean and Ben-Tovim Jones 2007). With p observed values at the distance
 delta = r^T C_oo^-1 r,
 
     E[u | x] = (nu + p) / (nu + delta),
@@ -65,7 +65,7 @@ class StudentLinearGaussian(LinearGaussian):
         """The Gaussian of the same location and scatter: a row whose u is 1."""
         return LinearGaussian(W=self.W, mu=self.mu, psi=self.psi, noise_unit=self.noise_unit)
 
-    # What a row says -----------------------------------------------------------------------
+    # Posteriors -----------------------------------------------------------------------------
 
     def row_weights(self, X: ArrayLike) -> Array:
         """E[u | x] of every row, (n,): about 1 for ordinary rows, near 0 for outlying ones."""
@@ -83,7 +83,7 @@ class StudentLinearGaussian(LinearGaussian):
         return factors
 
     def given(self, x: ArrayLike) -> StudentLinearGaussian:
-        """The model of the unseen cells of one row given its seen ones: Student again."""
+        """The model of the missing values of one row given its observed ones: Student again."""
         row = self._rows(np.asarray(x, dtype=np.float64)[None, :])
         (part,) = self.row_posteriors(row)
         part.require_density()

@@ -55,7 +55,7 @@ class NoisyExpected:
     B2: Array  # (q + 1, d)
     squares2: Array  # (d,) of V^2 r^2
     precision: Array  # (d,) of V
-    observed: Array  # (d,) weighted number of rows in which each feature was seen
+    observed: Array  # (d,) weighted number of rows in which each feature was observed
     least: Array  # (d,) smallest known variance, c
 
     @classmethod
@@ -145,21 +145,17 @@ def _noise(statistic: NoisyExpected, psi: Array, both: Array, how: Constraints) 
 
 @dataclass(frozen=True, eq=False)
 class KnownVariances:
-    """Over the seen cells of each column; they merge."""
+    """Over the observed values of each column; they merge."""
 
-    least: Array  # (d,) smallest known variance; 0 where one is not known, inf where none is seen
+    least: Array  # (d,) smallest known variance; 0 where one is not known, inf if none is observed
     sum: Array  # (d,) of the known variances' inverse square roots, unknown ones left out
     count: Array  # (d,) of known variances
-    first_unknown: NDArray[np.intp]  # (d,) row of the first seen cell without one; -1 if none
+    first_unknown: NDArray[np.intp]  # (d,) row of the first observed value without one; -1 if none
 
     @classmethod
     def of(cls, block: Block) -> KnownVariances:
-        values, deviations = block.values, block.cell_sd
-        shape = values.shape
-        observed = (
-            ~np.isnan(values) if isinstance(values, np.ndarray) else np.ones(shape, dtype=bool)
-        )
-        deviations = np.zeros(shape) if deviations is None else deviations
+        observed, shape = block.observed, block.values.shape
+        deviations = np.zeros(shape) if block.cell_sd is None else block.cell_sd
         known = observed & (deviations > SMALLEST)
         unknown = observed & ~known
         precision = np.divide(1.0, deviations, out=np.zeros(shape), where=known)
@@ -190,7 +186,7 @@ class KnownVariances:
         return np.where(self.count > 0, 1.0 / np.where(mean > 0, mean, 1.0) ** 2, 0.0)
 
     def floor(self, alone: Array, noise: str) -> Array:
-        """(d,) least noise variance that is safe beside what is known; `alone` where nothing is."""
+        """(d,) least noise variance that is safe next to the known ones; `alone` where none is."""
         least = self.least
         if noise == "isotropic":
             least = np.full(len(least), float(np.min(least)))

@@ -32,7 +32,7 @@ from eigengap.statistics.expected.gaussian import (
     scratch,
 )
 
-LARGEST_NU = 1e6  # beyond which the density is no longer told from the Gaussian
+LARGEST_NU = 1e6  # beyond which the density is as good as Gaussian
 LEAST_NU = 0.1  # of many rows; of few see `least_degrees`
 PIECE_CELLS = 1 << 15  # of R whose squares are formed at a time
 
@@ -42,7 +42,7 @@ class StudentExpected:
     """Sums over rows; they merge by addition."""
 
     expected: Expected  # weighted by u; the log-likelihood is that of the t density
-    observed: Array  # (d,) weighted number of rows in which each feature was seen
+    observed: Array  # (d,) weighted number of rows in which each feature was observed
     sum_w: float  # weighted number of rows
     excess: float  # sum of w (u - 1)
     minus_log_u: float  # -sum of w E[ln u]
@@ -125,8 +125,8 @@ def _noise(statistic: StudentExpected, residual: Array, how: Constraints, alpha:
 def _latents_under(statistic: StudentExpected, alpha: float, how: Constraints) -> Expected:
     """Statistics whose `latent_moments` are the mean of z and its covariance over alpha.
 
-    Sum E[u (z - m)(z - m)^T] / (alpha sum w): at alpha = mean of u that is what the sums say as
-    they are; at alpha = 1 the number of rows divides.
+    Sum E[u (z - m)(z - m)^T] / (alpha sum w): at alpha = mean of u that is the sums as they
+    are; at alpha = 1 the number of rows divides.
     """
     expected = statistic.expected
     if alpha != 1.0:
