@@ -209,8 +209,8 @@ def test_unknown_mode_is_refused(monkeypatch):
 )
 def test_auto_compares_the_gain_with_the_price(monkeypatch, q, c, passes, cached, expected):
     monkeypatch.delenv(choice.VARIABLE, raising=False)
-    monkeypatch.setattr(choice, "_kernel", None)
-    monkeypatch.setattr(choice, "is_cached", lambda: cached)
+    monkeypatch.setattr(choice.POSTERIOR, "loaded", None)
+    monkeypatch.setattr(choice, "is_cached", lambda module: cached)
     assert choice.pays(q, c, passes) is expected
 
 

@@ -1,14 +1,15 @@
-"""Whether a compiled kernel repays its price, and the E-step's kernel once it has been paid.
+"""Whether compiled kernels repay their price, and the kernels once it has been paid.
 
 EIGENGAP_COMPILED = auto | always | never. Under auto the expected seconds of the NumPy twin are
 compared with the price of importing numba and of compiling, or of loading what an earlier process
-compiled and left on disk. `repays` and the markers serve every kernel; the rest is the E-step's.
+compiled and left on disk.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import platform
@@ -16,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from eigengap.compiled.posterior_numpy import LARGEST_SWEEP
 from eigengap.linalg import Array
@@ -25,13 +27,9 @@ LANES = 128  # columns that the kernel takes at a time; `posterior_numba` reads 
 VARIABLE = "EIGENGAP_COMPILED"
 MODES = ("auto", "always", "never")
 PRICE_OF_LOADING = 0.7  # seconds: import numba, read the cache
-PRICE_OF_COMPILING = 8.0  # seconds: import numba, compile
-POSTERIOR = "posterior_numba"  # the module that compiles the E-step's kernel
+POSTERIOR_MODULE = "posterior_numba"
 
 Kernel = Callable[[Array, Array, Array, Array, int, int], int]
-
-_kernel: Kernel | None = None
-_loading = threading.Lock()
 
 
 def mode() -> str:
@@ -41,22 +39,48 @@ def mode() -> str:
     return asked
 
 
+class Kernels:
+    """The compiled functions of one module of this folder, loaded at their first use."""
+
+    def __init__(self, module: str, compiling: float) -> None:
+        self.module = module
+        self.compiling = compiling  # seconds: import numba, compile
+        self.loaded: Any = None
+        self._new_lock()
+        if hasattr(os, "register_at_fork"):  # a thread of the parent may have held the lock
+            os.register_at_fork(after_in_child=self._new_lock)
+
+    def _new_lock(self) -> None:
+        self._lock = threading.Lock()
+
+    def pay(self, gain: float) -> bool:
+        """Whether to use them where that saves `gain` seconds."""
+        asked = mode()
+        if asked != "auto":
+            return asked == "always"
+        if self.loaded is not None:
+            return gain > 0
+        if gain < PRICE_OF_LOADING or numba_version() is None:
+            return False
+        return gain > self.compiling or is_cached(self.module)
+
+    def load(self) -> Any:
+        """The module; the first call pays the price."""
+        with self._lock:
+            if self.loaded is None:
+                module = importlib.import_module(f"eigengap.compiled.{self.module}")
+                if module.cache_index is not None:
+                    _leave_marker(module.cache_index, self.module)
+                self.loaded = module
+            return self.loaded
+
+
+POSTERIOR = Kernels(POSTERIOR_MODULE, compiling=8.0)  # of the E-step
+
+
 def pays(q: int, c: int, passes: int) -> bool:
     """Whether `passes` factorisations of c matrices q x q should go to the compiled kernel."""
-    asked = mode()
-    if asked != "auto":
-        return asked == "always"
-    gain = twin_seconds(q, c) - kernel_seconds(q, c)
-    if _kernel is not None:
-        return gain > 0
-    return repays(gain * passes, is_cached)
-
-
-def repays(gain: float, cached: Callable[[], bool], compiling: float = PRICE_OF_COMPILING) -> bool:
-    """Whether `gain` seconds repay loading a kernel, or compiling one that is not `cached`."""
-    if gain < PRICE_OF_LOADING or numba_version() is None:
-        return False
-    return gain > compiling or cached()
+    return POSTERIOR.pay((twin_seconds(q, c) - kernel_seconds(q, c)) * passes)
 
 
 def twin_seconds(q: int, c: int) -> float:
@@ -73,33 +97,16 @@ def kernel_seconds(q: int, c: int) -> float:
 
 
 def kernel() -> Kernel:
-    """The compiled kernel; the first call pays the price."""
-    global _kernel
-    with _loading:
-        if _kernel is None:
-            from eigengap.compiled import posterior_numba
-
-            _kernel = posterior_numba.factorise_columns
-            if posterior_numba.cache_index is not None:
-                _leave_marker(posterior_numba.cache_index)
-        return _kernel
-
-
-def _forget() -> None:
-    """In a forked child: a thread of the parent may have held the lock."""
-    global _loading
-    _loading = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    """The compiled kernel of the E-step."""
+    factorise: Kernel = POSTERIOR.load().factorise_columns
+    return factorise
 
 
 # What an earlier process compiled is found by a marker of ours, for numba's own index cannot be
 # read without importing numba. A marker that errs costs seconds, never a wrong result.
 
 
-def is_cached(module: str = POSTERIOR) -> bool:
+def is_cached(module: str = POSTERIOR_MODULE) -> bool:
     """Whether that module, compiled by this numba for this processor, is on disk."""
     for marker in _markers(module):
         try:
@@ -119,7 +126,7 @@ def numba_version() -> str | None:
         return None
 
 
-def _leave_marker(index: Path, module: str = POSTERIOR) -> None:
+def _leave_marker(index: Path, module: str = POSTERIOR_MODULE) -> None:
     """Next to numba's cache if possible; where nothing is writable the next process compiles."""
     for marker in _markers(module):
         part = marker.with_suffix(f".{os.getpid()}")

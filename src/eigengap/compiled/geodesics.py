@@ -7,8 +7,6 @@ otherwise SciPy's Dijkstra: the numbers are the same to the last digit.
 
 from __future__ import annotations
 
-import os
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,17 +21,13 @@ from eigengap.runtime.threads import in_threads, workers_for
 
 Ints = NDArray[np.int32]
 
-MODULE = "geodesics_numba"
-PRICE_OF_COMPILING = 8.0  # seconds: import numba, compile
+KERNELS = choice.Kernels("geodesics_numba", compiling=8.0)
 # Sources of a group, and how often edges may be relaxed for it on average before narrower groups
 # pay, and after those no groups at all.
 WIDTHS = ((32, 2.5), (16, 3.5))
 OFTEN = 4.0  # after which one group is given up: about half of what its sources cost one by one
 WINDOW = 128  # nodes after which a group goes back to those that were lowered behind it
 LARGEST = np.iinfo(np.int32).max  # entries of a graph that the kernel can number
-
-_kernels: Any = None
-_loading = threading.Lock()
 
 
 def all_pairs(
@@ -71,13 +65,8 @@ def from_sources(
 
 def _pays(n: int, entries: int, sources: int, grouped: bool) -> bool:
     """Whether paths from so many sources should go to the compiled kernel."""
-    asked = choice.mode()
-    if asked != "auto" or entries > LARGEST:
-        return asked == "always" and entries <= LARGEST
     gain = sources * (twin_seconds(n, entries) - kernel_seconds(n, entries, grouped))
-    if _kernels is not None:
-        return gain > 0
-    return choice.repays(gain, lambda: choice.is_cached(MODULE), PRICE_OF_COMPILING)
+    return entries <= LARGEST and KERNELS.pay(gain)
 
 
 def twin_seconds(n: int, entries: int) -> float:
@@ -88,29 +77,6 @@ def twin_seconds(n: int, entries: int) -> float:
 def kernel_seconds(n: int, entries: int, grouped: bool) -> float:
     """Cost of the loaded kernel from one source, fitted likewise."""
     return 5e-9 * n + 1.2e-9 * entries if grouped else 3.5e-8 * n + 7e-9 * entries
-
-
-def _loaded() -> Any:
-    """The compiled kernels; the first call pays the price."""
-    global _kernels
-    with _loading:
-        if _kernels is None:
-            from eigengap.compiled import geodesics_numba
-
-            if geodesics_numba.cache_index is not None:
-                choice._leave_marker(geodesics_numba.cache_index, MODULE)
-            _kernels = geodesics_numba
-        return _kernels
-
-
-def _forget() -> None:
-    """In a forked child: a thread of the parent may have held the lock."""
-    global _loading
-    _loading = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
 
 
 # The kernels --------------------------------------------------------------------------------
@@ -158,7 +124,7 @@ class _Numbered:
 
 def _in_groups(at: _Numbered, out: Array, n_jobs: int | None) -> None:
     """All rows, in groups of the width that some of them say is best."""
-    kernels = _loaded()
+    kernels = KERNELS.load()
     n = len(out)
     members, starts = np.empty(n, dtype=np.int32), np.empty(n + 1, dtype=np.int32)
 
@@ -186,7 +152,7 @@ def _in_groups(at: _Numbered, out: Array, n_jobs: int | None) -> None:
 
 
 def _one_by_one(at: _Numbered, sources: NDArray[Any], out: Array, n_jobs: int | None) -> None:
-    kernels = _loaded()
+    kernels = KERNELS.load()
     places = at.place[sources]
     count = len(sources)
     size = max(1, min(8, count // 16))

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.sources.base import Block
+from eigengap.statistics.additive import Additive
 
 Labels = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
-class PairCounts:
+class PairCounts(Additive):
     """(d, d) weighted numbers of rows in which two columns are both observed."""
 
     value: Array
@@ -41,9 +42,6 @@ class PairCounts:
         value[:, at] = rows.observed[at]
         value[np.ix_(~everywhere, ~everywhere)] = among
         return cls(value)
-
-    def merge(self, other: PairCounts) -> PairCounts:
-        return PairCounts(self.value + other.value)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,10 +13,11 @@ import numpy as np
 
 from eigengap.linalg import Array
 from eigengap.models.gaussian.observed_rows import ObservedRows
+from eigengap.statistics.additive import Additive
 
 
 @dataclass(frozen=True, eq=False)
-class ZeroFilledProduct:
+class ZeroFilledProduct(Additive):
     """(sum_i w_i r_i r_i^T) V for V (d, k): no d x d matrix unless V is the identity."""
 
     value: Array  # (d, k)
@@ -34,6 +35,3 @@ class ZeroFilledProduct:
         left = R if rows.weight is None else R * rows.weight[:, None]
         product = left.T @ R
         return cls(np.asarray(product if isinstance(product, np.ndarray) else product.toarray()))
-
-    def merge(self, other: ZeroFilledProduct) -> ZeroFilledProduct:
-        return ZeroFilledProduct(self.value + other.value)
