@@ -316,7 +316,7 @@ class _Problem:
             max_iter=options.max_iter,
             cells=self.cells,
             bounds=self._bounds(),
-            jump=self.jump,
+            boundary_step=self.jump,
             is_degenerate=self.is_degenerate,
             watch=options.watch,
         )

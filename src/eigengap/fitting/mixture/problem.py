@@ -178,7 +178,7 @@ class MixtureProblem:
                 max_iter=max_iter,
                 cells=self.cells,
                 bounds=self._bounds(ranks),
-                jump=partial(self._jump, ranks=ranks) if jumps else None,
+                boundary_step=partial(self._jump, ranks=ranks) if jumps else None,
                 watch=observed,
             )
         except ObjectiveFellError as fell:
