@@ -32,13 +32,13 @@ LEAST_STRENGTH = 0.1
 
 def single_start(problem: MixtureProblem, q: int) -> MixtureParameters:
     """One component of rank q for all rows."""
-    share = problem.observed_w / problem.sum_w
+    units = problem.units
     starts = spectral_start(
         problem.rows,
         q,
-        problem.variance,
-        share,
-        problem.sum_w,
+        units.variance,
+        units.share_observed,
+        units.sum_w,
         problem.constraints(),
         thorough=False,
     )

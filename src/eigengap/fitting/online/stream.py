@@ -27,10 +27,10 @@ import numpy as np
 from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.online.em import (
-    Asked,
+    Present,
     Settled,
-    There,
-    Units,
+    StreamSpec,
+    StreamUnits,
     fit_settled,
     settled_first,
     settled_next,
@@ -130,16 +130,19 @@ class Stream:
     def sum_w(self) -> float:
         return self.moments.sum_w + self.incomplete_w
 
-    def units(self, asked: Asked) -> Units:
+    def units(self, spec: StreamSpec) -> StreamUnits:
         """Those of online EM."""
-        zero = self.columns.mean if asked.fit_mean else -self.origin
-        return Units.of(self.columns, zero, asked)
+        zero = self.columns.mean if spec.model.fit_mean else -self.origin
+        return StreamUnits.of(self.columns, zero, spec)
 
-    def fit_settled(self, asked: Asked) -> GaussianFit:
+    def present(self, spec: StreamSpec) -> Present:
+        """The rows that are not settled, for online EM."""
+        return Present(self.units(spec), self.columns.sum_w, self.moments, self.kept)
+
+    def fit_settled(self, spec: StreamSpec) -> GaussianFit:
         """The model of all rows so far, from the origin, in units of scaled columns."""
         assert self.settled is not None
-        there = There(self.units(asked), self.moments, self.kept)
-        return fit_settled(self.settled, there, self.columns.sum_w, asked)
+        return fit_settled(self.settled, self.present(spec), spec)
 
     def rows(self) -> StreamedRows:
         """The rows before a fit."""
@@ -173,7 +176,7 @@ def most_kept(d: int) -> int:
     return max(KEPT_ROWS, d)
 
 
-def taken_in(stream: Stream, block: Block, asked: Asked, first_fit: FirstFit) -> Stream:
+def taken_in(stream: Stream, block: Block, spec: StreamSpec, first_fit: FirstFit) -> Stream:
     """The stream with the rows of a block, all of positive weight.
 
     Small blocks wait for each other, because each that is taken in costs d^2 operations.
@@ -187,16 +190,16 @@ def taken_in(stream: Stream, block: Block, asked: Asked, first_fit: FirstFit) ->
             waiting=(*stream.waiting, replace(block, values=values)),
             n_waiting=stream.n_waiting + block.n_rows,
         )
-        return stream if stream.n_waiting < WAITING else complete(stream, asked, first_fit)
-    return _taken_in(complete(stream, asked, first_fit), block, asked, first_fit)
+        return stream if stream.n_waiting < WAITING else complete(stream, spec, first_fit)
+    return _taken_in(complete(stream, spec, first_fit), block, spec, first_fit)
 
 
-def complete(stream: Stream, asked: Asked, first_fit: FirstFit) -> Stream:
+def complete(stream: Stream, spec: StreamSpec, first_fit: FirstFit) -> Stream:
     """The stream with no rows waiting."""
     if not stream.waiting:
         return stream
     block = together(stream.waiting)
-    return _taken_in(replace(stream, waiting=(), n_waiting=0), block, asked, first_fit)
+    return _taken_in(replace(stream, waiting=(), n_waiting=0), block, spec, first_fit)
 
 
 def together(blocks: Sequence[Block]) -> Block:
@@ -214,12 +217,12 @@ def _is_harmless(values: Rows) -> bool:
     return largest <= LARGEST
 
 
-def _taken_in(stream: Stream, block: Block, asked: Asked, first_fit: FirstFit) -> Stream:
+def _taken_in(stream: Stream, block: Block, spec: StreamSpec, first_fit: FirstFit) -> Stream:
     stream = _with_origin(stream, block.values)
     for piece in _pieces(stream, block):
         stream = _with_piece(stream, piece)
         if len(stream.kept.values) >= most_kept(stream.d):
-            stream = _settled(stream, asked, first_fit)
+            stream = _settled(stream, spec, first_fit)
     return stream
 
 
@@ -316,7 +319,7 @@ def _moved_range(extent: ColumnRange, piece: Block, origin: Array) -> ColumnRang
     return ColumnRange(extent.low - origin, extent.high - origin)
 
 
-def _settled(stream: Stream, asked: Asked, first_fit: FirstFit) -> Stream:
+def _settled(stream: Stream, spec: StreamSpec, first_fit: FirstFit) -> Stream:
     """The stream with the kept rows in the expected statistics."""
     missing = np.flatnonzero(stream.columns.counts == 0)
     if len(missing):
@@ -328,10 +331,9 @@ def _settled(stream: Stream, asked: Asked, first_fit: FirstFit) -> Stream:
         )
     if stream.settled is None:
         first = first_fit(stream.rows(), stream.origin)
-        settled = settled_first(stream.units(asked), stream.kept, first, asked)
+        settled = settled_first(stream.units(spec), stream.kept, first, spec)
     else:
-        there = There(stream.units(asked), stream.moments, stream.kept)
-        settled = settled_next(stream.settled, there, asked)
+        settled = settled_next(stream.settled, stream.present(spec), spec)
     return replace(stream, settled=settled, kept=Kept.none(stream.d))
 
 

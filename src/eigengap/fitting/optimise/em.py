@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,10 +58,6 @@ class EMResult:
     objective: float
     converged: bool
     trace: Trace
-
-    @property
-    def n_iter(self) -> int:
-        return len(self.trace)
 
 
 def em(
@@ -154,8 +150,8 @@ class _Rules:
             mapped = nowhere  # an extrapolated point may lie where the model does not exist
         if not (np.isfinite(mapped.objective) and np.all(np.isfinite(mapped.image))):
             if is_plain:
-                error = ObjectiveFellError(f"the objective is {mapped.objective} after an EM step")
-                return self._after_failure(state, error)
+                fell = ObjectiveFellError(f"the objective is {mapped.objective} after an EM step")
+                return self._after_failure(state, fell)
             mapped = nowhere
         return self._climb(state, mapped) if state.climbs else self._em(state, mapped)
 
@@ -229,7 +225,7 @@ class _Rules:
             return Step(replace(state, given_up=True), state.value, np.inf, done=True)
         return Step(shortened, state.value, state.search.steepness, done=False)
 
-    def _after_failure(self, state: Ascent, error: Any) -> Step:
+    def _after_failure(self, state: Ascent, error: Exception) -> Step:
         """A climb from the best point where rounding made a plain step fail; else it raises."""
         if isinstance(error, ObjectiveFellError):
             error.top, error.top_value = state.top, state.top_value

@@ -187,7 +187,7 @@ def iterate(
     checkpointer = checkpointer_of(watch)
     left = checkpointer.begin(_arrays(state)) if checkpointer is not None else None
     if left is not None:
-        state = state.restored(left.state) if isinstance(state, LoopState) else left.state
+        state = _restored(state, left.state)
         steps, done = Steps(left.trace), left.done
         # A callback may end a run by what it has seen: it has to see all of it.
         for k in range(len(steps) if watch is not None else 0):
@@ -209,3 +209,7 @@ def iterate(
 
 def _arrays(state: State | LoopState) -> State:
     return state.arrays() if isinstance(state, LoopState) else dict(state)
+
+
+def _restored(state: Any, arrays: State) -> Any:
+    return state.restored(arrays) if isinstance(state, LoopState) else arrays
