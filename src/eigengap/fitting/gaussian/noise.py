@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -201,12 +201,11 @@ class GaussianProblem(Problem[Parameters]):
         coefficients = Coefficients.of(current.W, current.delta, current.psi)
         return partial(Expected.of, coefficients=coefficients, passes=passes)
 
-    def m_step(self, statistic: Any, current: Parameters) -> Parameters:
-        return maximise(statistic, current, self.constraints)
-
-    def gradient(self, statistic: Any, current: Parameters) -> Parameters:
-        """Of the log-likelihood and of the prior, by each parameter."""
-        return gradient(statistic, current, self.constraints)
+    # (statistic, current, constraints) -> parameters, and the derivatives of the objective by them
+    m_step: ClassVar[Callable[[Any, Parameters, Constraints], Parameters]] = staticmethod(maximise)
+    gradient: ClassVar[Callable[[Any, Parameters, Constraints], Parameters]] = staticmethod(
+        gradient
+    )
 
     @staticmethod
     def log_likelihood(statistic: Any) -> float:
@@ -229,11 +228,11 @@ class GaussianProblem(Problem[Parameters]):
         rotation = graded_axes(current.W, current.psi + self.known)
         current = replace(current, W=current.W @ rotation)
         statistic = self.rows.reduce(self.e_step(current, passes))
-        updated = self.m_step(statistic, current)
+        updated = self.m_step(statistic, current, self.constraints)
         updated = replace(updated, W=updated.W @ rotation.T)
 
         def slope() -> Slope:
-            by = self.gradient(statistic, current)
+            by = self.gradient(statistic, current, self.constraints)
             by = replace(by, W=by.W @ rotation.T)
             observed = self.units.observed_w[None, :]
             return self.packing.slope([current], [by], observed, known=self.known)
@@ -284,7 +283,7 @@ class GaussianProblem(Problem[Parameters]):
             *(self.run(start, brief) for start in others),
             *(self.run(start, loose) for start in self._random_starts(given, n_random, options)),
         ]
-        # Of starts that lead to one optimum the first goes on, whatever rounding says of them.
+        # Of starts that lead to one optimum the first goes on, whatever their rounding.
         least = max(run.objective for run in runs) - TIE * self.units.cells
         best = next(run for run in runs if run.objective >= least)
         end = self._finished(best, options)
@@ -400,9 +399,7 @@ class MultivariateTProblem(GaussianProblem):
         packing = Packing(units, how, (q,), learns_nu=how.fixed_nu is None)
         return replace(plain, constraints=how, packing=packing)
 
-    @staticmethod
-    def columns(source: Source, moments: ColumnMoments) -> tuple[Array, Array]:
-        return typical_columns(source, moments)
+    columns = staticmethod(typical_columns)
 
     def starts(self) -> Starts:
         units, how = self.units, self.constraints
@@ -427,11 +424,8 @@ class MultivariateTProblem(GaussianProblem):
         coefficients = Coefficients.of(current.W, current.delta, current.psi)
         return partial(StudentExpected.of, coefficients=coefficients, nu=current.nu, passes=passes)
 
-    def m_step(self, statistic: Any, current: Parameters) -> Parameters:
-        return maximise_student(statistic, current, self.constraints)
-
-    def gradient(self, statistic: Any, current: Parameters) -> Parameters:
-        return student_gradient(statistic, current, self.constraints)
+    m_step = staticmethod(maximise_student)
+    gradient = staticmethod(student_gradient)
 
     @staticmethod
     def log_likelihood(statistic: Any) -> float:
@@ -463,9 +457,7 @@ class MeasurementErrorProblem(GaussianProblem):
         packing = Packing(units, how, (q,), least_known=variances.least)
         return replace(plain, constraints=how, packing=packing, variances=variances)
 
-    @staticmethod
-    def columns(source: Source, moments: ColumnMoments) -> tuple[Array, Array]:
-        return typical_columns(source, moments)
+    columns = staticmethod(typical_columns)
 
     @staticmethod
     def prepare(block: Block, units: Units, q: int) -> Any:
@@ -485,11 +477,8 @@ class MeasurementErrorProblem(GaussianProblem):
         learns_noise = self.constraints.fixed_noise is None
         return partial(NoisyExpected.of, current=current, learns_noise=learns_noise, passes=passes)
 
-    def m_step(self, statistic: Any, current: Parameters) -> Parameters:
-        return maximise_known_noise(statistic, current, self.constraints)
-
-    def gradient(self, statistic: Any, current: Parameters) -> Parameters:
-        return known_noise_gradient(statistic, current, self.constraints)
+    m_step = staticmethod(maximise_known_noise)
+    gradient = staticmethod(known_noise_gradient)
 
     @staticmethod
     def log_likelihood(statistic: Any) -> float:

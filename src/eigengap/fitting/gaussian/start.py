@@ -51,10 +51,10 @@ class Starts:
 
 
 def spectral_start(
-    rows: Source,  # of SeenRows, in the fit's units
+    rows: Source,  # of ObservedRows, in the fit's units
     q: int,
-    variance: Array,  # (d,) of each column, over its seen cells
-    share_observed: Array,  # (d,) share of the rows in which each column was seen
+    variance: Array,  # (d,) of each column, over its observed cells
+    share_observed: Array,  # (d,) share of the rows in which each column was observed
     sum_w: float,
     constraints: Constraints,
     *,
@@ -103,7 +103,7 @@ class _Sums:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """What the pairs of columns that are observed together say of where to start."""
+    """How columns are grouped by the pairs that are observed together."""
 
     groups: list[Group]  # of columns linked by pairs that are observed often enough
     is_unsure: bool  # whether pairs that matter to the likelihood are hardly ever observed

@@ -162,7 +162,9 @@ class _Problem(Problem[NormalParameters]):
         at = np.flatnonzero(columns.variance > 0.0)
         n, p = source.n_rows or 0, len(at)
         require_memory(
-            8.0 * (2 * n * p + 4 * p * p), "a covariance under gaps", "fit a sample of the rows"
+            8.0 * (2 * n * p + 4 * p * p),
+            "the covariance of incomplete rows",
+            "fit a sample of the rows",
         )
         variance = columns.variance[at]
         units = Units(

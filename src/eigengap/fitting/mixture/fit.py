@@ -69,7 +69,7 @@ class MixtureFit:
 
     model: MixtureOfLinearGaussians
     log_likelihood: float  # of all rows, weighted
-    observed_w: Array  # (d,) weighted number of rows in which each feature was seen
+    observed_w: Array  # (d,) weighted number of rows in which each feature was observed
     component_observed_w: Array  # (K, d) the same by responsibility
     component_sum_w: Array  # (K,) rows of each component, by weight and responsibility
     converged: bool
@@ -335,8 +335,8 @@ def _with_floor_within(problem: MixtureProblem, start: MixtureParameters) -> Mix
 def _with_cautious_floor(problem: MixtureProblem, start: MixtureParameters) -> MixtureProblem:
     """A floor that keeps a column of W from living on the noise of a single feature.
 
-    Such a column (a Heywood case) gains likelihood without end, and no prior on its length tells it
-    from one that many features share.
+    Such a column (a Heywood case) gains likelihood without end, and no prior on its length
+    distinguishes it from one that many features share.
     """
     if problem.noise == "isotropic":
         return problem
@@ -362,7 +362,7 @@ def _without_empty_columns(parameters: MixtureParameters) -> MixtureParameters:
 def _badly_explained(
     problem: MixtureProblem, dead: DeadComponentError, rng: np.random.Generator
 ) -> tuple[Array, int]:
-    """A row (d,), its gaps filled, that the others explain badly, and the least bad of them.
+    """A row (d,), missing values imputed, that the others explain badly, and the best of them.
 
     Drawn with probability proportional to its squared distance beyond what the model expects, but
     no more than that again: a component on an outlier would only die again.
@@ -378,7 +378,7 @@ def _badly_explained(
 
 
 def _with_excess(rows: ObservedRows, parameters: MixtureParameters) -> Array:
-    """Excess of its squared distance, weight, nearest component, filled row, of all: (c, 3 + d)."""
+    """Excess of its squared distance, weight, nearest component, imputed row: (c, 3 + d)."""
     components = parameters.components
     coefficients = [Coefficients.of(c.W, c.delta, c.psi) for c in components]
     result = np.ones((len(rows.order), 3 + rows.d))
@@ -402,7 +402,7 @@ def _with_excess(rows: ObservedRows, parameters: MixtureParameters) -> Array:
 
 
 def _observed(rows: ObservedRows, mask_rows: slice) -> NDArray[np.bool_]:
-    """Which cells were seen in these rows of the mask, all columns: (u, d)."""
+    """Which cells are observed in these rows of the mask, all columns: (u, d)."""
     mask = rows.M[mask_rows]
     observed = np.ones((mask_rows.stop - mask_rows.start, rows.d), dtype=bool)
     observed[:, rows.incomplete] = (mask if isinstance(mask, np.ndarray) else mask.toarray()) > 0

@@ -3,7 +3,7 @@
 Complete rows leave their moments (`statistics.moments`, Chan's merge), which is all that a fit asks
 of them (`online_rows`): the model is that of all rows together, whatever the batches.
 
-Rows with gaps are kept as they are until there are `most_kept` of them. Until then a fit is that
+Incomplete rows are kept as they are until there are `most_kept` of them. Until then a fit is that
 of all rows, too. Then they are settled: replaced by the expected statistics of an E-step, which
 depend on the parameters at that time. This is online EM (Cappe and Moulines 2009, "On-line EM
 algorithm for latent data models"): after the t-th such chunk the statistics are
@@ -12,7 +12,7 @@ algorithm for latent data models"): after the t-th such chunk the statistics are
 
 and the parameters those that maximise s_t and the statistics of complete rows, which are computed
 anew at each step. a = 0 would count all rows alike; with a > 0 early chunks, whose statistics owe
-something to poorer parameters, count less. Chunks are cut by the number of rows with gaps, not by
+something to poorer parameters, count less. Chunks are cut by the number of incomplete rows, not by
 batches, so that only the order of the rows matters, never the size of the batches.
 """
 
@@ -45,11 +45,11 @@ from eigengap.sources.derived.drawn import Draw, Drawn
 from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
 
-KEPT_ROWS = 2000  # with gaps, at most, or as many as there are columns
+KEPT_ROWS = 2000  # incomplete, at most, or as many as there are columns
 PATIENCE = 10  # times that many rows are kept while a column has had no value at all
 WAITING = 256  # rows of small batches that are taken in together
 LARGEST = 1e140  # of a cell that may wait: its square, many times, is no overflow
-PATTERNS = 500  # of gaps, a sample, that tell the uncertainty of the parameters
+PATTERNS = 500  # of missing values, a sample: they determine the uncertainty of the parameters
 MATRICES = 6  # of d x d numbers at a time: two moments that merge, their sum, an eigensolver
 
 # (rows, origin) -> their fit, measured from the origin too, in units of the data
@@ -66,11 +66,11 @@ class Stream:
     names: tuple[str, ...] | None
     origin: Array  # (d,) the first value of each column, 0 before it
     moments: Moments  # of complete rows
-    columns: ColumnMoments  # of the seen cells of all rows
+    columns: ColumnMoments  # of the observed cells of all rows
     extent: ColumnRange  # of the same
-    kept: Kept  # rows with gaps that are not settled
-    patterns: Drawn  # of gaps, and the weight of the row, of a sample of rows with gaps
-    n_incomplete: int = 0  # rows with gaps, settled or not
+    kept: Kept  # incomplete rows that are not settled
+    patterns: Drawn  # of missing values, and the weight of the row, of a sample
+    n_incomplete: int = 0  # incomplete rows, settled or not
     incomplete_w: float = 0.0  # their weight
     settled: Settled | None = None
     waiting: tuple[Block, ...] = ()  # small batches that are not yet in all of the above
@@ -78,7 +78,7 @@ class Stream:
 
     @classmethod
     def empty(cls, d: int, names: tuple[str, ...] | None) -> Stream:
-        """Before the first row; refuses as many columns as memory does not hold squared."""
+        """Before the first row; refuses more columns than memory has room for, squared."""
         require_memory(
             8.0 * MATRICES * d * d,
             f"partial_fit of {d} columns, which keeps their covariance,",
@@ -152,7 +152,7 @@ class Stream:
         )
 
     def evidence(self, noise: Noise, fits_mean: bool) -> ObservationPattern:
-        """Which cells were seen, of complete rows once and of a sample of the others."""
+        """Which cells were observed, of complete rows once and of a sample of the others."""
         observed_w = self.columns.sum_w
         if self.n_incomplete == 0:
             return ObservationPattern(
@@ -172,7 +172,7 @@ class Stream:
 
 
 def most_kept(d: int) -> int:
-    """Rows with gaps that are kept: no more memory than the covariance takes, or little."""
+    """Incomplete rows that are kept: no more memory than the covariance takes, or little."""
     return max(KEPT_ROWS, d)
 
 
@@ -240,7 +240,7 @@ def _with_origin(stream: Stream, values: Rows) -> Stream:
 
 
 def _pieces(stream: Stream, block: Block) -> Iterator[Block]:
-    """The block, cut where as many rows with gaps are kept as may be."""
+    """The block, cut where as many incomplete rows are kept as may be."""
     most = most_kept(stream.d)
     incomplete = np.flatnonzero(_has_missing(block.values))
     room = most - len(stream.kept.values)
@@ -299,7 +299,7 @@ def _columns(moments: Moments) -> ColumnMoments:
 
 
 def _measured(piece: Block, origin: Array) -> Block:
-    """Rows from the origin, in float64; sparse ones as they are, for that would fill them."""
+    """Rows from the origin, in float64; sparse ones as they are, to keep them sparse."""
     if not isinstance(piece.values, np.ndarray):
         return piece
     values = np.asarray(piece.values, dtype=np.float64)
@@ -338,7 +338,7 @@ def _settled(stream: Stream, spec: StreamSpec, first_fit: FirstFit) -> Stream:
 
 
 def _has_missing(values: Rows) -> Any:
-    """(c,) whether a cell of the row is unseen."""
+    """(c,) whether a value of the row is missing."""
     if not isinstance(values, np.ndarray):
         return np.zeros(values.shape[0], dtype=bool)  # the zeros of a sparse table are zeros
     return np.isnan(values).any(axis=1)

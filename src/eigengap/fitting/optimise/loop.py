@@ -189,7 +189,7 @@ def iterate(
     if left is not None:
         state = _restored(state, left.state)
         steps, done = Steps(left.trace), left.done
-        # A callback may end a run by what it has seen: it has to see all of it.
+        # A callback may end a run by its steps: it has to receive all of them.
         for k in range(len(steps) if watch is not None else 0):
             watch(steps.progress(k, max_iter, tol))  # type: ignore[misc]
     start = time.perf_counter() - (steps.seconds[-1] if len(steps) else 0.0)
