@@ -46,7 +46,7 @@ def step_seconds(n: int, d: int, q: int, noise: str, repeats: int) -> dict[str, 
     """Fastest seconds of one EM step of each kind of fit."""
     from eigengap.fitting.gaussian.noise import MultivariateT, fit_by_em
     from eigengap.fitting.gaussian.problem import EMOptions
-    from eigengap.sources import as_source
+    from eigengap.sources.conversion import as_source
 
     rng = np.random.default_rng(0)
     X = data.linear_gaussian(n, d, q)

@@ -14,7 +14,7 @@ from eigengap.fitting.gaussian.noise import fit_by_em
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.optimise.loop import Progress
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 
 def incomplete(n=200, d=8, seed=0):

@@ -13,7 +13,7 @@ from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
 from eigengap.fitting.mixture.fit import MixtureOptions, _Fitting
 from eigengap.fitting.mixture.problem import DeadComponentError, MixtureProblem
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.statistics.expected.maximise import Parameters
 from eigengap.statistics.expected.mixture_maximise import MixtureParameters
 from eigengap.statistics.moments import ColumnMoments

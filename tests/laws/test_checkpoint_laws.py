@@ -21,7 +21,7 @@ from eigengap.fitting.optimise.loop import (
 )
 from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
 from eigengap.persistence.tensors import read_tensors
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.sources.derived.blocked import BlockedSource
 
 

@@ -20,7 +20,7 @@ from eigengap.fitting.optimise.em import Mapped, em
 from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.statistics.expected.expected import Expected
 from eigengap.statistics.expected.maximise import Parameters
 from eigengap.statistics.expected.mixture_maximise import MixtureParameters

@@ -23,8 +23,8 @@ from eigengap.fitting.mixture.start import canonical, truncated
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
+from eigengap.sources.conversion import as_source
 from eigengap.statistics.expected.expected import Expected
 from eigengap.statistics.expected.maximise import Constraints, Parameters, anchored, maximise
 from eigengap.statistics.expected.mixture_expected import MixtureExpected

@@ -14,7 +14,7 @@ from eigengap.fitting.optimise.em import ROUNDING
 from eigengap.models.gaussian.heteroscedastic import prepare_noisy_rows
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.statistics.expected.heteroscedastic import NoisyExpected
 from eigengap.statistics.expected.maximise import Parameters
 from eigengap.statistics.expected.student import StudentExpected

@@ -17,7 +17,7 @@ from eigengap.fitting.gaussian.noise import MultivariateT, fit_by_em
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.student import StudentLinearGaussian
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 TIGHT = EMOptions(tol=1e-10, max_iter=5000)
 

@@ -12,7 +12,6 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if
 
 from eigengap.estimators._base import (
@@ -22,6 +21,7 @@ from eigengap.estimators._base import (
     warn_of_units,
 )
 from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._sklearn_compat import _fit_context
 from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
 from eigengap.fitting.gaussian.noise import Specification
 from eigengap.fitting.gaussian.problem import GaussianFit
@@ -29,11 +29,11 @@ from eigengap.fitting.online.em import StreamSpec
 from eigengap.fitting.online.rows import StreamedRows
 from eigengap.fitting.online.stream import Stream, complete, taken_in, together
 from eigengap.linalg import Array
-from eigengap.runtime.warnings import Told, listening, silence, warn
+from eigengap.runtime.warnings import CapturedWarning, captured, silence, warn
 from eigengap.selection.rank import RankChoice
-from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Block, Source, require_frequencies, require_unique
+from eigengap.sources.conversion import as_source
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.moments import ColumnMoments
 
@@ -349,7 +349,7 @@ def _block(source: ArraySource) -> Block:
     return Block(values, weight, None, 0)
 
 
-def _codes(block: Block, batches: _Batches) -> list[Told]:
+def _codes(block: Block, batches: _Batches) -> list[CapturedWarning]:
     """What is to be told of codes for missing cells, once in a stream.
 
     A look costs more than a small batch, so there is one whenever the rows have doubled.
@@ -361,7 +361,7 @@ def _codes(block: Block, batches: _Batches) -> list[Told]:
     waiting = batches.stream.waiting
     if waiting and isinstance(block.values, np.ndarray):
         block = together([*waiting, block])
-    with listening() as heard:
+    with captured() as heard:
         warn_of_codes(ArraySource(block.values, names=batches.stream.names))
     return heard
 

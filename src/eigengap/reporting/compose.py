@@ -21,7 +21,7 @@ from eigengap.reporting.sections.samples import chosen_colour, row_names, sample
 from eigengap.reporting.sections.scores import scores_of
 from eigengap.reporting.sections.section import Section
 from eigengap.reporting.words import clean, count, distinct
-from eigengap.runtime.warnings import listening
+from eigengap.runtime.warnings import captured
 
 LONGEST_TITLE = 120
 
@@ -48,7 +48,7 @@ def compose(
         subject = replace(subject, wrapped=f"{said} {subject.wrapped}".strip())
     if provenance is None:
         provenance = getattr(estimator, "provenance_", None) or {}
-    with listening() as told, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+    with captured() as told, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         look = replace(read(subject, X, max_rows, seed), first_row=first_row)
         names = _names(subject, look)
         labels = labels_of(subject, X, look, color if isinstance(color, str) else None)

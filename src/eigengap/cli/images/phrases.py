@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from eigengap.cli.phrases import Rule
-from eigengap.runtime.warnings import listening, warn
+from eigengap.runtime.warnings import captured, warn
 
 
 @contextmanager
 def of_options() -> Iterator[None]:
     """What is refused or warned of inside is told in the words of the command line."""
     try:
-        with listening() as heard:
+        with captured() as heard:
             yield
     except ValueError as error:
         error.args = (in_options(str(error)),)

@@ -26,7 +26,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array, sign_rule
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
 
 Mask = NDArray[np.bool_]
 

@@ -84,6 +84,8 @@ BRIEF_STEPS = 25  # of those from other optima of the covariance
 CHEAP_STARTS, CHEAP_CELLS = 5, 4000
 FIRST_NU = 8.0  # where learned degrees of freedom start
 
+MStep = Callable[[Any, Parameters, Constraints], Parameters]
+
 
 @dataclass(frozen=True)
 class MultivariateT:
@@ -202,10 +204,8 @@ class GaussianProblem(Problem[Parameters]):
         return partial(Expected.of, coefficients=coefficients, passes=passes)
 
     # (statistic, current, constraints) -> parameters, and the derivatives of the objective by them
-    m_step: ClassVar[Callable[[Any, Parameters, Constraints], Parameters]] = staticmethod(maximise)
-    gradient: ClassVar[Callable[[Any, Parameters, Constraints], Parameters]] = staticmethod(
-        gradient
-    )
+    m_step: ClassVar[MStep] = staticmethod(maximise)
+    gradient: ClassVar[MStep] = staticmethod(gradient)
 
     @staticmethod
     def log_likelihood(statistic: Any) -> float:

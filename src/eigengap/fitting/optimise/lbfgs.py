@@ -15,7 +15,7 @@ from scipy.optimize import OptimizeResult, minimize
 
 from eigengap.fitting.optimise.loop import Progress, Trace, Watch
 from eigengap.linalg import Array
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
 
 Function = Callable[[Array], tuple[float, Array]]  # x -> value, gradient
 
