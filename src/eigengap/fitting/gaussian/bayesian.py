@@ -124,15 +124,7 @@ class _Problem(Problem[Beliefs]):
     def start(self, q: int) -> Beliefs:
         """The spectral start, with posterior variances by the number of rows."""
         units, shape = self.units, self.prior.noise_shape
-        first = spectral_start(
-            self.rows,
-            q,
-            units.variance,
-            units.share_observed,
-            units.sum_w,
-            self.constraints,
-            thorough=False,
-        ).first
+        first = spectral_start(self.rows, q, units, self.constraints, thorough=False).first
         if self.constraints.noise == "diagonal":
             shapes, psi = shape + 0.5 * units.observed_w, first.psi
         else:

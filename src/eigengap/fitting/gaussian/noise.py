@@ -104,10 +104,9 @@ class Specification:
     loading_precision: float = 0.0
     student: MultivariateT | None = None
 
-    def constraints(self, units: Units, unit: float | None = None) -> Constraints:
-        """Those of the M-step, in the units of a fit; `unit` is that of isotropic noise."""
-        scale = float(units.unit[0]) if unit is None else unit
-        scale = scale if self.noise == "isotropic" else 1.0
+    def constraints(self, units: Units) -> Constraints:
+        """Those of the M-step, in the units of a fit."""
+        scale = float(units.unit[0]) if self.noise == "isotropic" else 1.0
         fixed = None if self.noise_variance is None else self.noise_variance / scale**2
         return Constraints(
             noise=self.noise,
@@ -193,10 +192,7 @@ class GaussianProblem(Problem[Parameters]):
         return units.prepare(block, q)
 
     def starts(self) -> Starts:
-        units = self.units
-        return spectral_start(
-            self.rows, self.q, units.variance, units.share_observed, units.sum_w, self.constraints
-        )
+        return spectral_start(self.rows, self.q, self.units, self.constraints)
 
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
         """The E-step as a function from prepared rows to expected statistics, which merge."""
@@ -407,9 +403,8 @@ class MultivariateTProblem(GaussianProblem):
         unit_rows = self.source.prepared(partial(_on_sphere, units=units, q=self.q))
         sums = unit_rows.reduce(_SphereSums.of)
         variance = sums.squares / sums.observed
-        share = sums.observed / sums.sum_w
-        free = replace(how, fixed_noise=None)
-        shapes = spectral_start(unit_rows, self.q, variance, share, sums.sum_w, free)
+        of_rows = replace(units, variance=variance, observed_w=sums.observed, sum_w=sums.sum_w)
+        shapes = spectral_start(unit_rows, self.q, of_rows, replace(how, fixed_noise=None))
         # Lengths are gone; the typical one is that of columns of their robust scale.
         size = float(np.sum(units.variance) / np.sum(variance))
 
@@ -469,9 +464,8 @@ class MeasurementErrorProblem(GaussianProblem):
         units = self.units
         shrunk = self.source.prepared(partial(_shrunk, units=units, q=self.q))
         sums = self.source.reduce(partial(_ShrunkSums.of, units=units))
-        share = sums.share / units.sum_w
-        variance = sums.variance()
-        return spectral_start(shrunk, self.q, variance, share, units.sum_w, self.constraints)
+        of_rows = replace(units, variance=sums.variance(), observed_w=sums.share)
+        return spectral_start(shrunk, self.q, of_rows, self.constraints)
 
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
         learns_noise = self.constraints.fixed_noise is None

@@ -32,16 +32,8 @@ LEAST_STRENGTH = 0.1
 
 def single_start(problem: MixtureProblem, q: int) -> MixtureParameters:
     """One component of rank q for all rows."""
-    units = problem.units
-    starts = spectral_start(
-        problem.rows,
-        q,
-        units.variance,
-        units.share_observed,
-        units.sum_w,
-        problem.constraints(),
-        thorough=False,
-    )
+    how = problem.constraints()
+    starts = spectral_start(problem.rows, q, problem.units, how, thorough=False)
     return MixtureParameters(np.zeros(1), (starts.first,))
 
 

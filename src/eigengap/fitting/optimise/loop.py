@@ -129,7 +129,7 @@ class Steps:
 
 
 @dataclass(frozen=True, eq=False)
-class Left:
+class ResumeState:
     """The state from which a run of an earlier fit can be resumed."""
 
     state: State
@@ -140,7 +140,7 @@ class Left:
 class Checkpointer(Protocol):
     """Remembers the runs of a fit, so that another can resume them."""
 
-    def begin(self, start: State) -> Left | None:
+    def begin(self, start: State) -> ResumeState | None:
         """The next run begins; where an earlier fit has begun it, the state to resume from."""
 
     def keep(self, state: State, steps: Steps, *, done: bool) -> None:
