@@ -25,10 +25,10 @@ import numpy as np
 import eigengap as eg
 from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
 
-def slowed(checkpointer, *args, keep=FileCheckpointer.keep, **kwargs):
+def slowed(keeper, *args, keep=FileCheckpointer.keep, **kwargs):
     print("step", flush=True)
     time.sleep(0.01)
-    keep(checkpointer, *args, **kwargs)
+    keep(keeper, *args, **kwargs)
 
 FileCheckpointer.keep = slowed
 path, every = sys.argv[1], float(sys.argv[2])
