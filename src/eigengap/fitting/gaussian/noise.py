@@ -47,6 +47,7 @@ from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.sources.base import Block, Source
+from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.fitted import LogLikelihood
 from eigengap.statistics.expected.gaussian import (
     Constraints,
@@ -494,7 +495,7 @@ class MeasurementErrorProblem(GaussianProblem):
 
 
 @dataclass(frozen=True, eq=False)
-class _SphereSums:
+class _SphereSums(Additive):
     """Weighted sums of rows of unit length."""
 
     observed: Array  # (d,) of the weights of observed cells
@@ -505,14 +506,9 @@ class _SphereSums:
     def of(cls, rows: ObservedRows) -> _SphereSums:
         return cls(rows.observed, rows.squares, rows.sum_w)
 
-    def merge(self, other: _SphereSums) -> _SphereSums:
-        return _SphereSums(
-            self.observed + other.observed, self.squares + other.squares, self.sum_w + other.sum_w
-        )
-
 
 @dataclass(frozen=True, eq=False)
-class _ShrunkSums:
+class _ShrunkSums(Additive):
     """Weighted sums of the observed cells of each column, each shrunk by its share a of signal."""
 
     share: Array  # (d,) of a
@@ -529,14 +525,6 @@ class _ShrunkSums:
         w = np.ones(block.n_rows) if block.weight is None else block.weight
         squares = w @ np.nan_to_num(a * R) ** 2
         return cls(w @ a, w @ a**2, squares, w @ (a * s) ** 2)
-
-    def merge(self, other: _ShrunkSums) -> _ShrunkSums:
-        return _ShrunkSums(
-            self.share + other.share,
-            self.share2 + other.share2,
-            self.squares + other.squares,
-            self.noise + other.noise,
-        )
 
     def variance(self) -> Array:
         """(d,) of each column, without measurement error."""
