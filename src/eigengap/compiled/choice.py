@@ -15,28 +15,15 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from eigengap.compiled.posterior_numpy import LARGEST_SWEEP
-from eigengap.linalg import Array
 from eigengap.runtime.user_cache import user_cache
 
-LANES = 128  # columns that the kernel takes at a time; `posterior_numba` reads it from here
 VARIABLE = "EIGENGAP_COMPILED"
 MODES = ("auto", "always", "never")
 PRICE_OF_LOADING = 0.7  # seconds: import numba, read the cache
-POSTERIOR_MODULE = "posterior_numba"
-
-Kernel = Callable[[Array, Array, Array, Array, int, int], int]
-
-
-def mode() -> str:
-    asked = os.environ.get(VARIABLE, "auto")
-    if asked not in MODES:
-        raise ValueError(f"{VARIABLE}={asked!r}: set it to one of {', '.join(MODES)}, or unset it")
-    return asked
 
 
 class Kernels:
@@ -55,7 +42,11 @@ class Kernels:
 
     def pay(self, gain: float) -> bool:
         """Whether to use them where that saves `gain` seconds."""
-        asked = mode()
+        asked = os.environ.get(VARIABLE, "auto")
+        if asked not in MODES:
+            raise ValueError(
+                f"{VARIABLE}={asked!r}: set it to one of {', '.join(MODES)}, or unset it"
+            )
         if asked != "auto":
             return asked == "always"
         if self.loaded is not None:
@@ -75,38 +66,11 @@ class Kernels:
             return self.loaded
 
 
-POSTERIOR = Kernels(POSTERIOR_MODULE, compiling=8.0)  # of the E-step
-
-
-def pays(q: int, c: int, passes: int) -> bool:
-    """Whether `passes` factorisations of c matrices q x q should go to the compiled kernel."""
-    return POSTERIOR.pay((twin_seconds(q, c) - kernel_seconds(q, c)) * passes)
-
-
-def twin_seconds(q: int, c: int) -> float:
-    """Cost of the NumPy twin, fitted to measurements (q 1 .. 80, c 1 .. 4096, one core)."""
-    if q <= LARGEST_SWEEP:
-        return 6.6e-5 + 9.4e-6 * q + c * (9.6e-9 + 4.6e-9 * q + 1.93e-9 * q**3)
-    return 1.3e-4 + 2.3e-6 * q + c * (3.4e-7 * q + 3.9e-8 * q**2)
-
-
-def kernel_seconds(q: int, c: int) -> float:
-    """Cost of the loaded kernel on one core, fitted likewise; it works on whole blocks of lanes."""
-    columns = -(-c // LANES) * LANES
-    return 2e-5 + columns * (1.7e-8 + 1.7e-9 * q**2 + 9e-11 * q**3)
-
-
-def kernel() -> Kernel:
-    """The compiled kernel of the E-step."""
-    factorise: Kernel = POSTERIOR.load().factorise_columns
-    return factorise
-
-
 # What an earlier process compiled is found by a marker of ours, for numba's own index cannot be
 # read without importing numba. A marker that errs costs seconds, never a wrong result.
 
 
-def is_cached(module: str = POSTERIOR_MODULE) -> bool:
+def is_cached(module: str) -> bool:
     """Whether that module, compiled by this numba for this processor, is on disk."""
     for marker in _markers(module):
         try:
@@ -126,7 +90,7 @@ def numba_version() -> str | None:
         return None
 
 
-def _leave_marker(index: Path, module: str = POSTERIOR_MODULE) -> None:
+def _leave_marker(index: Path, module: str) -> None:
     """Next to numba's cache if possible; where nothing is writable the next process compiles."""
     for marker in _markers(module):
         part = marker.with_suffix(f".{os.getpid()}")

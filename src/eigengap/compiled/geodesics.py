@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.sparse.csgraph import dijkstra, reverse_cuthill_mckee
 
-from eigengap.compiled import choice, geodesics_scipy
+from eigengap.compiled.choice import Kernels
 from eigengap.linalg import Array
 from eigengap.runtime.threads import in_threads, workers_for
 
 Ints = NDArray[np.int32]
 
-KERNELS = choice.Kernels("geodesics_numba", compiling=8.0)
+KERNELS = Kernels("geodesics_numba", compiling=8.0)
 # Sources of a group, and how often edges may be relaxed for it on average before narrower groups
 # pay, and after those no groups at all.
 WIDTHS = ((32, 2.5), (16, 3.5))
@@ -39,7 +39,7 @@ def all_pairs(
     if _pays(n, len(nodes), n, grouped=True):
         _in_groups(_Numbered.of(indptr, nodes, lengths), out, n_jobs)
     else:
-        geodesics_scipy.from_sources(indptr, nodes, lengths, np.arange(n), out)
+        _by_scipy(indptr, nodes, lengths, np.arange(n), out)
     return out
 
 
@@ -56,8 +56,26 @@ def from_sources(
     if _pays(n, len(nodes), len(sources), grouped=False):
         _one_by_one(_Numbered.of(indptr, nodes, lengths), sources, out, n_jobs)
     else:
-        geodesics_scipy.from_sources(indptr, nodes, lengths, sources, out)
+        _by_scipy(indptr, nodes, lengths, sources, out)
     return out
+
+
+def _by_scipy(
+    indptr: NDArray[Any], nodes: NDArray[Any], lengths: Array, sources: NDArray[Any], out: Array
+) -> None:
+    """Rows of `out` (m, n) by SciPy's Dijkstra: the twin of the kernels, and their oracle.
+
+    "directed" spares SciPy looking at the transpose, which is the same graph.
+    """
+    n = len(indptr) - 1
+    graph = scipy.sparse.csr_array(
+        (lengths, nodes.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False)),
+        shape=(n, n),
+    )
+    step = max(1, (1 << 24) // (8 * n))  # some rows at a time, for SciPy has an array of its own
+    for start in range(0, len(sources), step):
+        rows = slice(start, start + step)
+        out[rows] = dijkstra(graph, directed=True, indices=sources[rows])
 
 
 # The choice ---------------------------------------------------------------------------------

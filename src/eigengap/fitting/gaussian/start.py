@@ -16,8 +16,7 @@ from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.sources.base import Source
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.gaussian import Constraints, Parameters
-from eigengap.statistics.observed_together import Linked, PairCounts, linked
-from eigengap.statistics.zero_filled import ZeroFilledProduct
+from eigengap.statistics.observed_together import Linked, PairCounts, ZeroFilledProduct, linked
 
 # Up to here the d x d covariance is formed and solved exactly; beyond, subspace iteration.
 DIRECT = 400

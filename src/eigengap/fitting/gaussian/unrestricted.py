@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.compiled.batched import factorise
+from eigengap.compiled import factorise
 from eigengap.fitting.gaussian.problem import (
     DEFAULT,
     EMOptions,
