@@ -32,7 +32,7 @@ from eigengap.sources.checks import missing_codes
 from eigengap.sources.conversion import as_source
 from eigengap.sources.frames import library_of
 from eigengap.sources.wording import column, show
-from eigengap.statistics.expected.noise_ratio import NoiseRatio
+from eigengap.statistics.expected.fitted import NoiseRatio
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -68,10 +68,15 @@ class ArraySource(BlockedSource):
             missing = count_missing(values, names)
         self.has_missing: bool = missing > 0
         self._observed: ObservedCells | None = None
+        self._kept: tuple[Block, ...] | None = None
         self.rows_per_block = _rows_per_block(values, block_bytes, block_rows)
 
-    def _blocks(self) -> Iterator[Block]:
-        return self._cut(self.rows_per_block)
+    def _blocks(self) -> Iterable[Block]:
+        if not self.has_missing:
+            return self._cut(self.rows_per_block)
+        if self._kept is None:  # views of the table; what is kept are their masks
+            self._kept = tuple(self._cut(self.rows_per_block))
+        return self._kept
 
     def _row_blocks(self) -> Iterator[Block]:
         most = max(1, ROW_BLOCK_BYTES // (F8.itemsize * self.n_features))

@@ -35,9 +35,16 @@ from eigengap.fitting.optimise.loop import LoopState, Step, Trace, iterate
 from eigengap.linalg import Array
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients, times_packed
-from eigengap.statistics.expected.changes import in_other_latents, in_other_units, times
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.maximise import Constraints, Parameters, log_prior, maximise
+from eigengap.statistics.expected.gaussian import (
+    Constraints,
+    Expected,
+    Parameters,
+    in_other_latents,
+    in_other_units,
+    log_prior,
+    maximise,
+    times,
+)
 from eigengap.statistics.moments import ColumnMoments, Moments
 
 STEPS = 10  # of EM, at most, with each chunk that is settled
@@ -239,7 +246,7 @@ class OnlineProblem:
                 total, value = total.merge(part), value + part.log_likelihood
         value += _free_energy(gone, now) - gone.sum_w * state.log_det
         value -= _free_energy(self.gone, self.start)  # so that it begins with the present rows'
-        if value < state.value - rounding_of(state.value, total.cells) and not self._degenerate(
+        if value < state.value - rounding_of(state.value, total.cells) and not self._is_degenerate(
             now
         ):
             raise fall(state.value, value, total.cells)
@@ -282,7 +289,7 @@ def _gain(before: float, now: float, gone: Expected) -> float:
 
 
 def _coefficients(now: Parameters) -> Coefficients:
-    return Coefficients.of(now.W, now.delta, now.psi)
+    return Coefficients(now.W, now.delta, now.psi)
 
 
 def _complete(moments: Moments, units: StreamUnits, q: int) -> ObservedRows:

@@ -28,7 +28,7 @@ from eigengap.plots.numbers.odd_rows import detector_for, odd_rows
 from eigengap.reporting.numbers.look import Look
 from eigengap.reporting.numbers.subject import Subject
 from eigengap.sources.array import ArraySource
-from eigengap.statistics.expected.noise_ratio import NoiseRatio
+from eigengap.statistics.expected.fitted import NoiseRatio
 
 ALPHA = 0.05
 MOST_BLAMED = 12  # rows whose columns are looked at
