@@ -239,9 +239,8 @@ class OnlineProblem:
                 total, value = total.merge(part), value + part.log_likelihood
         value += _free_energy(gone, now) - gone.sum_w * state.log_det
         value -= _free_energy(self.gone, self.start)  # so that it begins with the present rows'
-        if value < state.value - rounding_of(state.value, total.cells) and not self._degenerate(
-            now
-        ):
+        fell = value < state.value - rounding_of(state.value, total.cells)
+        if fell and not self._is_degenerate(now):
             raise fall(state.value, value, total.cells)
         updated, log_det = maximise(total, now, how), state.log_det
         if not how.has_prior:
