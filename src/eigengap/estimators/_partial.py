@@ -296,7 +296,10 @@ class PartialFit(LinearGaussianEstimator):
             fit, unit = self._fitted(rows, stream.origin)
         else:
             unit = self._column_sizes(rows) if self.scale else None
-            fit = stream.fit_settled(self._stream_spec())
+            spec = self._stream_spec()
+            fit = self._run(
+                lambda how: stream.fit_settled(replace(spec, options=how)), spec.options
+            )
             if batches.choice is not None:
                 self.rank_choice_ = batches.choice
             self._note(rows, fit)
