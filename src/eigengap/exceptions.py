@@ -7,6 +7,8 @@ package to install.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,35 +129,137 @@ class UnlinkedColumnsWarning(UserWarning):
 # Data -----------------------------------------------------------------------------------------
 
 
-class InfiniteCellError(ValueError):
-    """An infinite value, in `row`."""
+class DataError(ValueError):
+    """A table cannot be used as it is. Fields that do not apply are None.
 
-    def __init__(self, message: str, row: int) -> None:
-        super().__init__(message)
-        self.row = row
+    Attributes
+    ----------
+    problem : str
+        What is wrong, without a way out.
+    hint : str
+        What may have been meant, in words that name no parameter; empty where nothing is known.
+    way_out : str
+        What to do, in terms of Python's parameters.
+    row, line : int
+        Position from 0 in the table, or number of the line of a text file from 1.
+    column, name : int, str
+        Position and name of the column.
+    value : float or str
+        What the cell holds.
+    count : int
+        How many cells, rows or columns have the same problem.
+    suggestions : dict
+        Parameters that would help, with their values: `missing_values`, `columns`, `skip_rows`,
+        `comment`.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        way_out: str = "",
+        *,
+        hint: str = "",
+        row: int | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        name: str | None = None,
+        value: float | str | None = None,
+        count: int | None = None,
+        suggestions: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(". ".join(filter(None, [problem, hint, way_out])))
+        self.problem, self.hint, self.way_out = problem, hint, way_out
+        self.row, self.line, self.column, self.name = row, line, column, name
+        self.value, self.count = value, count
+        self.suggestions = dict(suggestions or {})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), self.args, self.__dict__)
 
 
-class OverflowingCellError(ValueError):
+def _remade(cls: type[DataError], args: tuple[Any, ...], fields: dict[str, Any]) -> DataError:
+    """An error that comes from another process."""
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(fields)
+    return error
+
+
+class ColumnChoiceError(DataError):
+    """`columns` chooses a column (`value`) that does not exist, is ambiguous, or chosen twice.
+
+    `close` are names that may have been meant.
+    """
+
+    close: tuple[str, ...] = ()
+
+
+class EmptyColumnError(DataError):
+    """Columns without any value: `columns` are their positions, `names` their names or None."""
+
+    columns: tuple[int, ...]
+    names: tuple[str, ...] | None
+
+
+class InfiniteCellError(DataError):
+    """An infinite `value` at `row` and `column`, and `count` of them in all, as far as known."""
+
+
+class OverflowingCellError(DataError):
     """A `value` too large to be squared, at `row` and `column`."""
+
+    row: int
+    column: int
+    value: float
 
     def __init__(self, value: float, row: int, column: int) -> None:
         super().__init__(
             f"Input X holds {value:g} at row {row}, column {column}, which is too large to be "
-            "squared. If it marks a missing cell, pass missing_values or set it to NaN"
+            "squared",
+            "If it marks a missing cell, pass missing_values or set it to NaN",
+            row=row,
+            column=column,
+            value=value,
+            suggestions={"missing_values": value},
         )
-        self.value, self.row, self.column = value, row, column
 
     def after(self, start: int) -> OverflowingCellError:
         """The same error where the rows that were checked begin at `start`."""
         return OverflowingCellError(self.value, self.row + start, self.column)
 
 
-class UnreadableError(ValueError):
+class RepeatedNameError(DataError):
+    """`count` columns have the same `name`, at `positions`."""
+
+    positions: tuple[int, ...]
+
+
+class TooFewRowsError(DataError):
+    """The table has `count` rows and `needed` are required."""
+
+    needed: int = 1
+
+
+class WeightError(DataError):
+    """`sample_weight` cannot be used; `value` is the weight, or the sum of weights, at fault."""
+
+
+class UnreadableError(DataError):
     """A file that cannot be read as a table: which (`where`), what is wrong, and the way out."""
 
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(f"{quoted(where)}: {what}")
+    def __init__(self, where: str, problem: str, way_out: str = "", **fields: Any) -> None:
+        super().__init__(problem, way_out, **fields)
+        self.args = (f"{quoted(where)}: {self.args[0]}",)
         self.where = where
+
+
+class UnusableCellError(UnreadableError):
+    """A file that is whole, with cells that are no finite numbers.
+
+    `columns` are (name or position, what it holds) of columns that are not numeric, where the
+    problem is one of columns and not of a cell.
+    """
+
+    columns: tuple[tuple[str | int, str], ...] = ()
 
 
 # Fits -----------------------------------------------------------------------------------------
@@ -215,7 +319,21 @@ class CorruptFileError(ValueError):
 
 
 class DoesNotFitError(MemoryError, ValueError):
-    """The method needs more memory than is available."""
+    """The method needs more memory than is available.
+
+    `what` needs `needed` bytes where `free` are; `way_out` is what to do instead.
+    """
+
+    what: str = ""
+    way_out: str = ""
+    needed: float | None = None
+    free: int | None = None
+
+
+class ExistingFileError(FileExistsError):
+    """A file is not overwritten; `force=True` would, where `is_replaceable`."""
+
+    is_replaceable = True
 
 
 class MissingExtraError(ImportError):

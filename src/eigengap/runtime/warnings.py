@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -28,16 +29,24 @@ class CapturedWarning:
 
     message: str
     category: type[Warning]
+    fields: Mapping[str, Any] = field(default_factory=dict)  # as errors have them: row, value, ...
+
+    def reissue(self) -> None:
+        """Give the warning again, to whoever captures or shows it now."""
+        warn(self.message, self.category, **self.fields)
 
 
 _capture: ContextVar[list[CapturedWarning] | None] = ContextVar("capture", default=None)
 
 
-def warn(message: str, category: type[Warning]) -> None:
-    """warnings.warn, from the first frame outside eigengap, scikit-learn and its joblib."""
+def warn(message: str, category: type[Warning], **fields: Any) -> None:
+    """warnings.warn, from the first frame outside eigengap, scikit-learn and its joblib.
+
+    Whoever captures the warning can word it anew by its fields.
+    """
     caught = _capture.get()
     if caught is not None:
-        caught.append(CapturedWarning(message, category))
+        caught.append(CapturedWarning(message, category, fields))
         return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _package(frame.f_globals) in BETWEEN:
@@ -70,7 +79,7 @@ def without(*categories: type[Warning]) -> Iterator[None]:
         yield
     for one in caught:
         if not issubclass(one.category, categories):
-            warn(one.message, one.category)
+            one.reissue()
 
 
 def _package(names: dict[str, object]) -> str:

@@ -21,8 +21,8 @@ from eigengap.sources.checks import (
     count_missing,
     is_long,
     resolve_columns,
-    tell_of_rounded,
     warn_of_rounded,
+    warn_rounded,
 )
 from eigengap.sources.derived.blocked import BlockedSource, merge_stream
 from eigengap.sources.drawn import dense_rows, least_keys, seed_of
@@ -194,7 +194,7 @@ def sparse_to_float(X: Any, positions: list[int] | None = None) -> Any:
     if was_long and np.max(np.abs(csr.data), initial=0.0) >= EXACT:
         at = int(np.argmax(np.abs(csr.data) >= EXACT))
         row = int(np.searchsorted(csr.indptr, at, side="right")) - 1
-        tell_of_rounded(str(int(csr.indices[at])), f"{csr.data[at]:.17g}", row)
+        warn_rounded(str(int(csr.indices[at])), f"{csr.data[at]:.17g}", row)
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()

@@ -15,6 +15,12 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import (
+    EmptyColumnError,
+    RepeatedNameError,
+    TooFewRowsError,
+    WeightError,
+)
 from eigengap.linalg import Array
 from eigengap.sources.wording import column, first_repeated, quote
 
@@ -92,17 +98,25 @@ class ObservedCells:
     def require_fit(self, names: tuple[str, ...] | None, min_rows: int) -> None:
         # A row of integer weight w stands for w rows.
         if self.rows < min_rows and self.sum_w < min_rows:
-            raise ValueError(
+            few = TooFewRowsError(
                 f"Found array with {self.rows} sample(s) (n_samples={self.rows}); at least "
-                f"{min_rows} rows are needed to fit"
+                f"{min_rows} rows are needed to fit",
+                count=self.rows,
             )
-        missing = np.flatnonzero(self.per_column == 0)
-        if len(missing):
-            listed = ", ".join(column(names, int(j)) for j in missing)
-            raise ValueError(
-                f"Input X has no value in column{'s' if len(missing) > 1 else ''} {listed}: every "
-                f"cell is NaN. Drop {'them' if len(missing) > 1 else 'it'} before fitting"
+            few.needed = min_rows
+            raise few
+        missing = [int(j) for j in np.flatnonzero(self.per_column == 0)]
+        if missing:
+            several = len(missing) > 1
+            empty = EmptyColumnError(
+                f"Input X has no value in column{'s' if several else ''} "
+                f"{', '.join(column(names, j) for j in missing)}: every cell is NaN",
+                f"Drop {'them' if several else 'it'} before fitting",
+                count=len(missing),
             )
+            empty.columns = tuple(missing)
+            empty.names = None if names is None else tuple(names[j] for j in missing)
+            raise empty
 
 
 class Source(ABC):
@@ -230,16 +244,19 @@ def without_empty(values: NDArray[Any], weight: Array | None) -> tuple[NDArray[A
 def require_frequencies(sum_w: float) -> None:
     """Refuse weights of rows that count once or less in all, or more often than can be summed."""
     if sum_w > LARGEST_SUM:
-        raise ValueError(
-            f"sample_weight sums to {sum_w:g}, so that sums of squares overflow. Weights are "
-            "frequencies: scale them to sum to the number of rows, e.g. "
-            "sample_weight / sample_weight.mean()"
+        raise WeightError(
+            f"sample_weight sums to {sum_w:g}, so that sums of squares overflow",
+            "Weights are frequencies: scale them to sum to the number of rows, e.g. "
+            "sample_weight / sample_weight.mean()",
+            value=sum_w,
         )
     if sum_w <= 1.0:
-        raise ValueError(
+        raise WeightError(
             f"sample_weight sums to {sum_w:g}, but weights are frequencies: rows that count once "
-            "or less in all have no variance. Scale the weights to sum to the number of rows, e.g. "
-            "sample_weight * len(sample_weight) / sample_weight.sum()"
+            "or less in all have no variance",
+            "Scale the weights to sum to the number of rows, e.g. "
+            "sample_weight * len(sample_weight) / sample_weight.sum()",
+            value=sum_w,
         )
 
 
@@ -248,12 +265,16 @@ def require_unique(names: tuple[str, ...] | None) -> None:
     name = None if names is None else first_repeated(names)
     if names is None or name is None:
         return
-    positions = [str(j) for j, other in enumerate(names) if other == name]
-    raise ValueError(
+    positions = tuple(j for j, other in enumerate(names) if other == name)
+    error = RepeatedNameError(
         f"Input X has {len(positions)} columns named {quote(name)} (positions "
-        f"{', '.join(positions)}); names must be unique. Rename them, or pass the values without "
-        "names, e.g. X.to_numpy()"
+        f"{', '.join(map(str, positions))}); names must be unique",
+        "Rename them, or pass the values without names, e.g. X.to_numpy()",
+        name=name,
+        count=len(positions),
     )
+    error.positions = positions
+    raise error
 
 
 def merge_tree(parts: list[S]) -> S:

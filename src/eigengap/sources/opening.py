@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.exceptions import PartitionColumnWarning, UnreadableError
+from eigengap.exceptions import ColumnChoiceError, PartitionColumnWarning, UnreadableError
 from eigengap.linalg import Array
 from eigengap.printable import quoted
 from eigengap.runtime.warnings import warn
@@ -135,7 +135,11 @@ def open_source(
     readers = [r for address in find_files(path) for r in _readers(address, how)]
     if len(readers) == 1:
         reader = readers[0]
-        _require_rows(reader)
+        if reader.n_rows == 0:  # one of many files may be empty, but not the table
+            try:
+                check_not_empty((0, reader.n_features))
+            except ValueError as error:
+                raise UnreadableError(reader.where, str(error), count=0) from None
     else:
         from eigengap.sources.files.many import ManyReader
 
@@ -183,18 +187,13 @@ def _reader(address: Address, how: _How) -> Reader:
         check_not_empty((1, reader.n_features))
     except (UnreadableError, MemoryError):
         raise
-    except ValueError as error:  # a column that is not there
+    except ColumnChoiceError as error:
+        raise UnreadableError(
+            str(path), error.problem, value=error.value, suggestions={"columns": error.close}
+        ) from None
+    except ValueError as error:
         raise UnreadableError(str(path), str(error)) from None
     return reader
-
-
-def _require_rows(reader: Reader) -> None:
-    """One of many files may be empty; a table may not."""
-    if reader.n_rows == 0:
-        try:
-            check_not_empty((0, reader.n_features))
-        except ValueError as error:
-            raise UnreadableError(reader.where, str(error)) from None
 
 
 def _of_kind(kind: str, compression: str | None, address: Address, how: _How) -> Reader:

@@ -64,7 +64,12 @@ def warn_of_codes(source: Source) -> None:
         and edges.stands_apart(k)
     ]
     if found:
-        warn(_message(found, edges, source), SentinelWarning)
+        codes = sorted({code for _, code, _ in found})
+        warn(
+            _message(found, codes, edges, source),
+            SentinelWarning,
+            suggestions={"missing_values": codes},
+        )
 
 
 def _suspects(X: Array, dtype: np.dtype[Any]) -> list[tuple[int, float]]:
@@ -145,21 +150,22 @@ class _Edges:
         return _apart(code, float(self.low[k]), float(self.high[k]), DISTINCT_OTHERWISE)
 
 
-def _message(found: list[tuple[int, float, int]], edges: _Edges, source: Source) -> str:
-    told = []
+def _message(
+    found: list[tuple[int, float, int]], codes: list[float], edges: _Edges, source: Source
+) -> str:
+    columns = []
     for j, code, count in found[:MOST_NAMED]:
         k = edges.suspects.index((j, code))
-        told.append(
+        columns.append(
             f"column {column(source.names, j)} holds {code:g} in {count} of {edges.observed[k]} "
             f"cells, apart from all others ({edges.low[k]:g} to {edges.high[k]:g})"
         )
     more = f"; and {len(found) - MOST_NAMED} more columns" if len(found) > MOST_NAMED else ""
-    codes = sorted({code for _, code, _ in found})
     digits = 7 if source.dtype == np.float32 else 15
     shown = ", ".join(f"{code:.{digits}g}" for code in codes)
     shown = shown if len(codes) == 1 else f"[{shown}]"
     it = "it marks" if len(codes) == 1 else "they mark"
     return (
-        f"{'; '.join(told)}{more}. If {it} missing cells, pass missing_values={shown}; nothing was "
-        "changed"
+        f"{'; '.join(columns)}{more}. If {it} missing cells, pass missing_values={shown}; nothing "
+        "was changed"
     )

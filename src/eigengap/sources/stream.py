@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import InfiniteCellError, UnreadableError
+from eigengap.exceptions import InfiniteCellError, UnreadableError, UnusableCellError
 from eigengap.linalg import Array
 from eigengap.printable import quoted
 from eigengap.runtime import memory
@@ -146,13 +146,24 @@ class StreamSource(MemoisedSource, BlockedSource):
         try:
             count_missing(values, self.names, start)
         except InfiniteCellError as error:
-            raise UnreadableError(self.where, f"{error}{self._file_of(error.row)}") from None
+            raise self._infinite(error) from None
         return values
 
-    def _file_of(self, row: int) -> str:
-        """Where a row lies, if the table has several files."""
-        place = self.reader.place(row)
-        return "" if place == Reader.place(self.reader, row) else f". It is {place}"
+    def _infinite(self, error: InfiniteCellError) -> UnusableCellError:
+        """The error with the name of the file, and the row in it if there are several."""
+        assert error.row is not None
+        place = self.reader.place(error.row)
+        several = place != Reader.place(self.reader, error.row)
+        return UnusableCellError(
+            self.where,
+            error.problem,
+            f"{error.way_out}. It is {place}" if several else error.way_out,
+            row=error.row,
+            column=error.column,
+            name=error.name,
+            value=error.value,
+            count=error.count,
+        )
 
     def _refuse_longer(self, rows: int) -> None:
         if self.n_rows is not None and rows > self.n_rows:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import UnreadableError
+from eigengap.exceptions import UnusableCellError
 from eigengap.sources.cells import OFFERED
 from eigengap.sources.decimals import decimals_to_float
 from eigengap.sources.wording import quote
@@ -167,24 +167,45 @@ def compression_of(path: str) -> str | None:
 MOST_NAMED = 8  # columns that one message lists
 
 
-def refuse_columns(
-    where: str, told: Sequence[str], numeric: Sequence[str | int], hint: str = ""
-) -> UnreadableError:
-    """`told` are the columns with what they hold, `numeric` the others by name or position."""
-    several = len(told) > 1
-    listed = ", ".join(told[:MOST_NAMED])
-    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
-    return UnreadableError(
+def not_numeric(
+    where: str,
+    refused: Sequence[tuple[str | int, str]],
+    numeric: Sequence[str | int],
+    hint: str = "",
+    code: str | None = None,
+) -> UnusableCellError:
+    """The error for columns that are not numeric.
+
+    `refused` are these columns with what they hold, `numeric` the others, all by name or position;
+    `code` is text that may stand for missing values.
+    """
+    shown = [f"{quote(c) if isinstance(c, str) else c} ({kind})" for c, kind in refused]
+    more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
+    ways = [
+        f"Choose the numeric ones: columns={choice(numeric)}"
+        if numeric
+        else "It has no numeric column"
+    ]
+    suggestions: dict[str, Any] = {"columns": list(numeric)} if numeric else {}
+    if hint:
+        ways.append(hint)
+    if code is not None:
+        after = " after all" if hint else ""
+        ways.append(
+            f"If {quote(code)} stands for a missing cell{after}, pass missing_values={quote(code)}"
+        )
+        suggestions["missing_values"] = code
+    error = UnusableCellError(
         where,
-        f"it has {'columns that are' if several else 'a column that is'} not numeric: "
-        f"{listed}{more}. {ways_out(numeric)}{hint}",
+        f"it has {'columns that are' if len(shown) > 1 else 'a column that is'} not numeric: "
+        f"{', '.join(shown[:MOST_NAMED])}{more}",
+        ". ".join(ways),
+        count=len(shown),
+        value=code,
+        suggestions=suggestions,
     )
-
-
-def ways_out(numeric: Sequence[str | int]) -> str:
-    if not numeric:
-        return "It has no numeric column"
-    return f"Choose the numeric ones: columns={choice(numeric)}"
+    error.hint, error.columns = hint, tuple(refused)
+    return error
 
 
 def choice(columns: Sequence[str | int]) -> str:

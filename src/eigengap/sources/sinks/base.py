@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
+from eigengap.exceptions import ExistingFileError
 from eigengap.printable import quoted
 from eigengap.runtime.part_files import Part, target_of
 from eigengap.sources.wording import first_repeated, quote
@@ -145,16 +146,18 @@ class Sink(ABC):
     def _refuse(self) -> None:
         """Refuse to write where something stands that must not be replaced, or where none can."""
         if self._target.exists() and not self._force:
-            raise FileExistsError(
+            raise ExistingFileError(
                 errno.EEXIST, "it exists already; pass force=True to replace it", str(self.path)
             )
         if self._target.exists() and not self._may_replace(self._target):
-            raise FileExistsError(
+            error = ExistingFileError(
                 errno.EEXIST,
                 "what is there is no file of this kind (a folder, a pipe, a device) and is not "
                 "replaced; give another path",
                 str(self.path),
             )
+            error.is_replaceable = False
+            raise error
         if not self._target.parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(self.path))
 
