@@ -29,7 +29,7 @@ class CapturedWarning:
 
     message: str
     category: type[Warning]
-    fields: Mapping[str, Any] = field(default_factory=dict)  # as errors have them: row, value, ...
+    fields: Mapping[str, Any] = field(default_factory=dict, compare=False)  # as errors have them
 
     def reissue(self) -> None:
         """Give the warning again, to whoever captures or shows it now."""

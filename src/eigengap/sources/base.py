@@ -133,7 +133,7 @@ class Source(ABC):
     has_cell_sd : whether cells come with standard deviations of their own
     passes : how often the whole table has been read so far; the unit of cost
     weight : (n,) weights of its rows, None where every one is 1
-    is_dear : whether a pass costs more than what is done with it, so that it pays to `gather`
+    is_expensive : whether a pass costs more than what is done with it, so that it pays to `gather`
     """
 
     n_features: int
@@ -145,7 +145,7 @@ class Source(ABC):
     has_cell_sd: bool = False
     passes: int
     weight: Array | None = None
-    is_dear: bool = False
+    is_expensive: bool = False
 
     @abstractmethod
     def reduce(self, of: Callable[[Any], S]) -> S:

@@ -119,9 +119,9 @@ class _TableSink(FileSink):
         if self.dtype is None:
             self.dtype = np.dtype(np.float64)  # something has been appended
             self._first = table
-            with self._told():
+            with self._named_errors():
                 self._begin()
-        with self._told():
+        with self._named_errors():
             self._write_table(table)
         self.n_rows += table.num_rows
 

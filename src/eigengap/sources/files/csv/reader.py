@@ -37,7 +37,7 @@ WIDE = 512  # columns from which on one long column is faster to parse than many
 class CsvReader(FileReader):
     """A table of numbers in text; the number of rows is known when they have been read."""
 
-    _told_of_rounded = False
+    _warned_of_rounding = False
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class CsvReader(FileReader):
 
     def _warn_rounded(self, chunk: bytes, columns: Columns) -> None:
         """Warn once of whole numbers, written out, that float64 does not have."""
-        if self._told_of_rounded:
+        if self._warned_of_rounding:
             return
         if isinstance(columns, np.ndarray) and np.fmax.reduce(np.abs(columns), axis=None) < EXACT:
             return
@@ -234,7 +234,7 @@ class CsvReader(FileReader):
                 value = float(text)
                 if int(text) != int(value) and np.any(cells == value):
                     warn_rounded(column(self._dialect.names, j), quote(text.decode())[1:-1])
-                    self._told_of_rounded = True
+                    self._warned_of_rounding = True
                     return
 
     def _parsed(self, chunk: bytes, as_text: set[int], in_one: bool = False) -> Any:
