@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning, DoesNotFitError
 from eigengap.fitting.eigen.smallest import by_filter
-from eigengap.fitting.laplacian.elimination import eigenpairs_by_elimination
 from eigengap.fitting.laplacian.fit import Laplacian, fit_laplacian
+from eigengap.fitting.laplacian.parts import eigenpairs_by_elimination
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from tests.reporting.pages import Parsed
 
 import eigengap as eg
+from eigengap import registry
 from eigengap.reporting import report
 from eigengap.runtime.warnings import silence
 
@@ -88,6 +89,12 @@ SLOW: dict[str, tuple[Make, tuple[str, ...]]] = {  # or like one of those above
         lambda: (eg.Autoencoder(2, max_iter=20).fit(X), X),
         ("had seen them when it was fitted",),
     ),
+}
+PLACES_NO_ROWS = ("PPCAClassifier", "PPCARegressor")
+FAST |= {
+    entry.name: (lambda name=entry.name: (getattr(eg, name)().fit(X), X), ())
+    for entry in registry.ESTIMATORS
+    if entry.name not in (*FAST, *SLOW, *PLACES_NO_ROWS, "PPCA", "FactorAnalysis")
 }
 
 

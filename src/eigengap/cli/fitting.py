@@ -7,11 +7,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from eigengap.cli.models import CLASSES, WITH_TARGET, estimator
+from eigengap.cli.models import estimator
 from eigengap.cli.narration import Narrator, listing, many, signed
 from eigengap.cli.progress import showing_steps, waiting
 from eigengap.cli.tables.constant import tell_constant
 from eigengap.cli.tables.table import Table
+from eigengap.registry import BY_COMMAND, entry_of
 
 LOADED_SHARE = 0.1  # of the free memory that a table may take to be read once instead of often
 GROWS = {None: 2.0, "gzip": 10.0, "bz2": 12.0, "zstd": 10.0}  # bytes of numbers for one of the file
@@ -48,7 +49,7 @@ def fitted(wanted: Wanted, table: Table, narrator: Narrator) -> Any:
     """Fit, and tell what was read, chosen and found."""
     from eigengap.cli.errors import WrongUsage
 
-    if (wanted.name in WITH_TARGET) != (table.target is not None):
+    if bool(BY_COMMAND[wanted.name].target) != (table.target is not None):
         need = "needs --target COLUMN" if table.target is None else "takes no --target"
         raise WrongUsage(f"-m {wanted.name} {need}")
     model = wanted.unfitted(narrator)
@@ -227,7 +228,7 @@ def tell_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> No
     elif chosen is not None:
         narrator.say("Chose", str(chosen.summary), why=str(chosen.summary))
     facts = facts_of(model, source)
-    parts = [CLASSES.get(facts["model"], facts["model"])]
+    parts = [facts["model"]]
     if facts.get("n_components") is not None and choice is None:
         parts.append(f"k = {facts['n_components']}")
     if facts.get("n_iter") is not None and facts.get("converged") is not None:
@@ -276,6 +277,6 @@ def facts_of(model: Any, source: Any) -> dict[str, Any]:
     ratio = attribute("explained_variance_ratio_")
     if ratio is not None:
         facts["explained_variance_ratio"] = float(np.sum(ratio))
-    if type(model).__name__ in ("PPCA", "PCA", "BayesianPCA"):
+    if entry_of(model).noise == "isotropic":
         facts["noise_sd"] = float(np.sqrt(np.mean(model.noise_variance_)))
     return facts

@@ -18,6 +18,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
+from eigengap import registry
+
 Fields = dict[str, Any]
 Upgrade = Callable[[Fields], Fields]
 
@@ -42,31 +44,13 @@ class Kind:
 
 
 def _estimators() -> list[Kind]:
-    homes = {
-        "autoencoder": "Autoencoder",
-        "bayesian_pca": "BayesianPCA",
-        "classical_mds": "ClassicalMDS",
-        "classifier": "PPCAClassifier",
-        "factor_analysis": "FactorAnalysis",
-        "gplvm": "GPLVM",
-        "ica": "ICA",
-        "imputer": "LowRankImputer",
-        "isomap": "Isomap",
-        "kernel_pca": "KernelPCA",
-        "laplacian_eigenmaps": "LaplacianEigenmaps",
-        "mixture_ppca": "MixturePPCA",
-        "novelty": "NoveltyDetector",
-        "pca": "PCA",
-        "ppca": "PPCA",
-        "regressor": "PPCARegressor",
-        "structure_preserving": "StructurePreservingEmbedding",
-        "unfolding": "MaximumVarianceUnfolding",
-        "whitener": "Whitener",
-        # Of our own making inside others: models that LowRankImputer tries.
-        "_auto_models": "StoppedFactorAnalysis",
-        "_column_means": "ColumnMeans",
-    }
-    return [Kind(name, f"eigengap.estimators.{home}", name) for home, name in homes.items()]
+    kinds = [Kind(entry.name, entry.home, entry.name) for entry in registry.ESTIMATORS]
+    # Models that LowRankImputer tries, and no one else.
+    within = {"_auto_models": "StoppedFactorAnalysis", "_column_means": "ColumnMeans"}
+    return [
+        *kinds,
+        *(Kind(name, f"eigengap.estimators.{home}", name) for home, name in within.items()),
+    ]
 
 
 # Name in files: where its class lies below eigengap.

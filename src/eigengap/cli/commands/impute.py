@@ -72,9 +72,9 @@ def _model(
     from eigengap.cli.files import as_file
     from eigengap.cli.fitting import Wanted, fitted
     from eigengap.cli.kept_models import load_kept
-    from eigengap.cli.models import WITH_TARGET
     from eigengap.cli.tables.imputing import require_can_fill
     from eigengap.cli.tables.table import Choice, open_table
+    from eigengap.registry import BY_COMMAND
 
     if model is not None:
         fits = [given[name] for name in ("name", "components", "checkpoint", "scheduler")]
@@ -88,7 +88,7 @@ def _model(
         kept.tell_how(table, given["na"], narrator)
         return table, kept.estimator
     name = given["name"] or "ppca"
-    if name in WITH_TARGET:
+    if BY_COMMAND[name].target:
         raise WrongUsage(f"-m {name} predicts a column and fills no gaps")
     wanted = Wanted(
         name, given["components"], given["settings"], given["scale"], given["seed"],

@@ -169,10 +169,10 @@ def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
 
 def _require_rows_have_places(estimator: Any) -> None:
     from eigengap.cli.errors import WrongUsage
+    from eigengap.registry import entry_of
 
     kind = type(estimator).__name__
-    wraps = kind in ("NoveltyDetector", "LowRankImputer")
-    drawn = estimator.estimator_ if wraps else estimator
+    drawn = estimator.estimator_ if entry_of(estimator).shows else estimator
     if not any(hasattr(drawn, name) for name in ("transform", "embedding_")):
         raise WrongUsage(
             f"{kind} places rows nowhere, so that there is nothing to draw. "

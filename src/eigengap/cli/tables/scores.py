@@ -17,6 +17,7 @@ from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, names_of
 from eigengap.estimators._summary import cautions
+from eigengap.registry import entry_of
 
 WORST = 5  # rows that are told
 ALPHA = 0.05
@@ -28,11 +29,11 @@ class Scores:
     def __init__(self, model: Any, table: Table, alpha: float | None) -> None:
         self._model, self._table = model, table
         kind = type(model).__name__
-        self._predicts = kind in ("PPCAClassifier", "PPCARegressor")
+        self._target = entry_of(model).target
         self._detector = detector_of(model, alpha)
         own = getattr(self._detector, "alpha", ALPHA)
         self._alpha: float = own if alpha is None else alpha
-        if not hasattr(model, "score_samples") and not self._predicts:
+        if not hasattr(model, "score_samples") and not self._target:
             raise WrongUsage(
                 f"{kind} is no density, and has nothing to say of how likely rows are; fit one "
                 "with eigengap fit DATA -m ppca, or -m novelty"
@@ -46,13 +47,13 @@ class Scores:
     def names(self) -> list[str]:
         if self._detector is not None:
             return ["log_likelihood", "p_value", "outlier", "T2", "SPE"]
-        if self._predicts:
+        if self._target:
             return ["predicted"]
         return ["log_likelihood"]
 
     def of(self, piece: Piece, table: Table) -> Sequence[Any]:
         self.rows += piece.n_rows
-        if self._predicts:
+        if self._target:
             return [self._predicted(piece)]
         rows = given(self._model, piece)
         density = getattr(self._model, "estimator_", self._model)
@@ -86,7 +87,7 @@ class Scores:
         if self._table.target is None:
             return found
         column = piece.columns.column(self._table.target)
-        if type(self._model).__name__ == "PPCAClassifier":
+        if self._target == "class":
             labels = map(as_text, column.to_pylist())
             self._right += [
                 float(str(a) == str(b))
@@ -103,7 +104,7 @@ class Scores:
     # Telling ------------------------------------------------------------------------------
 
     def tell(self, narrator: Narrator) -> None:
-        if self._predicts:
+        if self._target:
             self._tell_prediction(narrator)
             return
         mean = self._total / max(self.rows, 1)
@@ -158,7 +159,7 @@ class Scores:
         told = many(self.rows, "row")
         if known < self.rows:
             told += f", {known} with a target"
-        if type(self._model).__name__ == "PPCARegressor":
+        if self._target == "number":
             total = float(np.var(self._truth))
             r2 = 1.0 - float(np.mean(self._right)) / (total or float("nan"))
             narrator.say("Scored", f"{told}; R2 {signed(r2, 3)}", r2=r2, **facts)

@@ -14,15 +14,11 @@ import numpy as np
 from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import inner
+from eigengap.registry import names_with
 from eigengap.selection.rank.choice import DoesNotApplyError, RankChoice
 from eigengap.selection.rank.information import largest_rank
 from eigengap.selection.rank.spectral import largest_eigengap
 from eigengap.spectrum import Spectrum
-
-HAVE = (
-    "PCA, PPCA, FactorAnalysis, BayesianPCA, ClassicalMDS, KernelPCA, Isomap, LaplacianEigenmaps, "
-    "MaximumVarianceUnfolding and Whitener"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +97,8 @@ def _eigenvalues(estimator: Any, model: Any) -> Eigenvalues:
         if found is not None:
             return _of_pairs(model, np.asarray(found), None, what)
     raise AttributeError(
-        f"{public_name(estimator)} has no scree plot, for it knows no eigenvalues. {HAVE} do"
+        f"{public_name(estimator)} has no scree plot, for it knows no eigenvalues. "
+        f"{names_with('scree')} do"
     )
 
 

@@ -19,6 +19,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap
 from eigengap.plots.numbers.rows import inner
+from eigengap.registry import names_with
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,6 @@ def require_linear(estimator: Any, chart: str) -> LinearView:
     if view is None:
         raise AttributeError(
             f"{public_name(estimator)} has no {chart}: its coordinates are no linear functions "
-            "of the columns. PCA, PPCA, FactorAnalysis, BayesianPCA and ICA have one"
+            f"of the columns. {names_with('biplot')} have one"
         )
     return view

@@ -22,7 +22,6 @@ from eigengap.reporting.words import clean
 from eigengap.runtime.warnings import silence
 from eigengap.selection.imputation import HiddenError, rounds
 
-REFITTED = {"PCA", "PPCA", "FactorAnalysis", "BayesianPCA", "MixturePPCA"}
 MOST_CELLS = 300_000  # of the table that is fitted anew
 LEVEL = 0.95
 LONGEST = 240  # characters of an error that are shown
@@ -105,7 +104,7 @@ def _held_out(subject: Subject, look: Look, seed: int) -> HeldOut | None:
     masks = rounds(observed, seed)
     if sum(int(mask.sum()) for mask in masks) < FEWEST:
         return None
-    anew = subject.kind in REFITTED
+    anew = subject.entry.is_refitted
     made, plain, cells = [], [], []
     with silence():
         for mask in masks:

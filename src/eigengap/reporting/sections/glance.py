@@ -120,7 +120,7 @@ def _warnings(
 
 def _on_units(subject: Subject, look: Look, names: tuple[str, ...]) -> list[str]:
     """Columns of very different size, which an unscaled PCA takes for importance."""
-    if subject.kind not in ("PCA", "PPCA", "BayesianPCA", "KernelPCA", "Isomap"):
+    if not subject.entry.depends_on_units:
         return []
     if getattr(subject.bare, "scale", False) or look.n_columns < 2:
         return []

@@ -264,7 +264,7 @@ def _least_certain(
     if len(i) > MOST_CELLS:
         shown = "" if not look.is_sampled else " in the rows that are shown"
         note = f"{MOST_CELLS} of {count(len(i), 'filled cell')}{shown}."
-    if subject.kind == "BayesianPCA":
+    if hasattr(subject.bare, "bayesian_"):
         note += " The uncertainty of the loadings is in it."
     columns = listing([names[c] for c in np.unique(j)], 6)
     return (

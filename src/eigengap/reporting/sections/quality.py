@@ -211,7 +211,7 @@ def _on_law(p: Array, subject: Subject, look: Look) -> str:
             f"{count(look.n_rows, 'row')} for {count(look.n_columns, 'column')} the fit has bent "
             "itself to them."
         )
-    unequal = "" if subject.kind == "FactorAnalysis" else "noise that differs between columns, "
+    unequal = "" if subject.entry.noise == "diagonal" else "noise that differs between columns, "
     if closer:
         return (
             "Distances depart from the distribution that the model predicts: most rows are closer "
@@ -229,7 +229,7 @@ def _on_law(p: Array, subject: Subject, look: Look) -> str:
 def _on_student_noise(subject: Subject) -> str:
     if subject.student is not None:
         return "Its Student noise expects such rows, and they have moved the fit little."
-    whose = "" if subject.kind in ("PPCA", "FactorAnalysis") else "PPCA with "
+    whose = "" if subject.entry.has_student_noise else "PPCA with "
     return f'{whose}Student noise (noise="student") would keep such rows from moving the fit.'
 
 
