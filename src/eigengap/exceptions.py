@@ -11,7 +11,7 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.printable import quoted
+from eigengap.wording import words
 
 # Warnings -------------------------------------------------------------------------------------
 
@@ -140,8 +140,10 @@ class OverflowingCellError(ValueError):
 
     def __init__(self, value: float, row: int, column: int) -> None:
         super().__init__(
-            f"Input X holds {value:g} at row {row}, column {column}, which is too large to be "
-            "squared. If it marks a missing cell, pass missing_values or set it to NaN"
+            f"{words().table} holds {value:g} at row {words().number(row)}, column {column}, "
+            "which is "
+            "too large to be squared. If it marks a missing value, pass "
+            f"{words().parameter('missing_values')} or set it to NaN"
         )
         self.value, self.row, self.column = value, row, column
 
@@ -151,11 +153,14 @@ class OverflowingCellError(ValueError):
 
 
 class UnreadableError(ValueError):
-    """A file that cannot be read as a table: which (`where`), what is wrong, and the way out."""
+    """A file that cannot be read as a table: which (`where`), what is wrong, and the way out.
 
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(f"{quoted(where)}: {what}")
-        self.where = where
+    `in_cells` if the file is whole, and its cells are not finite numbers.
+    """
+
+    def __init__(self, where: str, what: str, in_cells: bool = False) -> None:
+        super().__init__(f"{words().path(where)}: {what}")
+        self.where, self.in_cells = where, in_cells
 
 
 # Fits -----------------------------------------------------------------------------------------
@@ -169,7 +174,7 @@ class KernelOverflowError(ValueError):
     """Values of the kernel are not finite, in `row`."""
 
     def __init__(self, row: int | None = None) -> None:
-        where = "" if row is None else f" at row {row}"
+        where = "" if row is None else f" at row {words().number(row)}"
         super().__init__(
             f"the kernel overflows{where}: the table holds values so large that their products "
             "are infinite. Rescale the data, for instance to unit variance"

@@ -41,6 +41,7 @@ from eigengap.sources.base import Block, Source
 from eigengap.sources.derived.rescaled import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
+from eigengap.wording import words
 
 
 class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
@@ -258,7 +259,7 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                     "cannot be computed well enough to climb further. Leave one of such columns "
                     "out, or use n_components"
                     if stuck
-                    else f"; raise max_iter={self.max_iter} or tol. Nearly collinear columns slow "
+                    else f"; {words().more_steps(self.max_iter)}. Nearly collinear columns slow "
                     "it down: n_components helps"
                 ),
                 ConvergenceWarning,

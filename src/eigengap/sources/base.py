@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.sources.wording import column, first_repeated, quote
+from eigengap.wording import words
 
 Rows = Any  # ndarray (c, d) of float32 or float64, or a scipy.sparse CSR array of the same
 
@@ -92,16 +93,24 @@ class ObservedCells:
     def require_fit(self, names: tuple[str, ...] | None, min_rows: int) -> None:
         # A row of integer weight w stands for w rows.
         if self.rows < min_rows and self.sum_w < min_rows:
+            rows = f"the table has {self.rows} row{'' if self.rows == 1 else 's'}"
             raise ValueError(
-                f"Found array with {self.rows} sample(s) (n_samples={self.rows}); at least "
-                f"{min_rows} rows are needed to fit"
+                words().either(
+                    f"Found array with {self.rows} sample(s) (n_samples={self.rows})", rows
+                )
+                + f"; at least {min_rows} rows are needed to fit"
             )
         missing = np.flatnonzero(self.per_column == 0)
         if len(missing):
             listed = ", ".join(column(names, int(j)) for j in missing)
+            it = "them" if len(missing) > 1 else "it"
             raise ValueError(
-                f"Input X has no value in column{'s' if len(missing) > 1 else ''} {listed}: every "
-                f"cell is NaN. Drop {'them' if len(missing) > 1 else 'it'} before fitting"
+                f"{words().table} has no value in column{'s' if len(missing) > 1 else ''} "
+                f"{listed}: "
+                + words().either(
+                    f"every cell is NaN. Drop {it} before fitting",
+                    f"no cell is seen. Leave {it} out",
+                )
             )
 
 
@@ -250,9 +259,9 @@ def require_unique(names: tuple[str, ...] | None) -> None:
         return
     positions = [str(j) for j, other in enumerate(names) if other == name]
     raise ValueError(
-        f"Input X has {len(positions)} columns named {quote(name)} (positions "
-        f"{', '.join(positions)}); names must be unique. Rename them, or pass the values without "
-        "names, e.g. X.to_numpy()"
+        f"{words().table} has {len(positions)} columns named {quote(name)} (positions "
+        f"{', '.join(positions)}); names must be unique. Rename them"
+        + words().either(", or pass the values without names, e.g. X.to_numpy()")
     )
 
 

@@ -20,6 +20,7 @@ from eigengap.exceptions import InfiniteCellError, RoundedWarning
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.sources.wording import column, quote, show
+from eigengap.wording import words
 
 CHUNK = 1 << 20  # bytes looked at together, so that temporaries stay in cache
 RESHAPE = (
@@ -44,10 +45,9 @@ def check_two_dimensional(X: NDArray[Any]) -> None:
 def check_not_empty(shape: tuple[int, ...]) -> None:
     for count, what in zip(shape, ("sample", "feature"), strict=True):
         if count == 0:
-            raise ValueError(
-                f"Found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum of 1 is "
-                "required."
-            )
+            python = f"Found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum of 1 is "
+            terminal = f"the table has no {'rows' if what == 'sample' else 'columns'}"
+            raise ValueError(words().either(f"{python}required.", terminal))
 
 
 def count_missing(X: NDArray[Any], names: Sequence[str] | None, first: int | None = None) -> int:
@@ -103,7 +103,7 @@ def warn_of_rounded(
 
 def tell_of_rounded(label: str, value: str, row: int | None = None) -> None:
     """Warn of one whole number that is rounded."""
-    where = "" if row is None else f" (at row {row}, {value})"
+    where = "" if row is None else f" (at row {words().number(row)}, {value})"
     warn(
         f"column {label} holds whole numbers beyond 2^53{where or f', e.g. {value}'}: float64 has "
         "not all of them, and the others are rounded. Subtract a constant from the column first, "
@@ -191,7 +191,10 @@ def resolve_columns(columns: Any, names: Sequence[Any] | None, d: int) -> list[i
     chosen = [columns] if isinstance(columns, str) else list(columns)
     if chosen and all(isinstance(c, bool | np.bool_) for c in chosen):
         if len(chosen) != d:
-            raise ValueError(f"columns has {len(chosen)} truth values but X has {d} columns")
+            raise ValueError(
+                f"{words().parameter('columns')} has {len(chosen)} truth values but "
+                f"{words().X} has {d} columns"
+            )
         return [int(j) for j in np.flatnonzero(chosen)]
     places: dict[Any, list[int]] = {}
     for j, name in enumerate(names or ()):
@@ -200,7 +203,7 @@ def resolve_columns(columns: Any, names: Sequence[Any] | None, d: int) -> list[i
     twice = next((j for j, count in Counter(found).items() if count > 1), None)
     if twice is not None:
         label = names[twice] if names is not None else twice
-        raise ValueError(f"columns chooses {show(label)} more than once")
+        raise ValueError(f"{words().parameter('columns')} chooses {show(label)} more than once")
     return found
 
 
@@ -210,16 +213,21 @@ def _position(
     if isinstance(choice, int | np.integer):
         j = operator.index(choice)
         if not -d <= j < d:
-            raise ValueError(f"columns chooses position {j} but X has {d} columns")
+            raise ValueError(
+                f"{words().parameter('columns')} chooses position {j} but {words().X} has {d} "
+                "columns"
+            )
         return j % d
     if names is None:
         raise ValueError(
-            f"columns chooses {show(choice)} but X has no column names; use integer positions"
+            f"{words().parameter('columns')} chooses {show(choice)} but {words().X} has no column "
+            "names; use integer positions"
         )
     matches = places.get(choice, []) if isinstance(choice, Hashable) else []
     if len(matches) > 1:
         raise ValueError(
-            f"columns chooses {show(choice)}, which names {len(matches)} columns (positions "
+            f"{words().parameter('columns')} chooses {show(choice)}, which names "
+            f"{len(matches)} columns (positions "
             f"{', '.join(map(str, matches))}); use positions"
         )
     if not matches:
@@ -235,7 +243,7 @@ def _raise_unknown(choice: Any, names: Sequence[Any]) -> NoReturn:
         if close
         else f"the columns are {', '.join(map(show, names[:10]))}{', ...' * (len(names) > 10)}"
     )
-    raise ValueError(f"X has no column {show(choice)}; {hint}")
+    raise ValueError(f"{words().X} has no column {show(choice)}; {hint}")
 
 
 def _in_memory_order(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
@@ -264,8 +272,12 @@ def _raise_infinite(
 def _infinite(value: float, row: int, label: str, count: int, least: str = "") -> str:
     more = f" (and {least}{count - 1} more cell{'s' if count > 2 else ''})" if count > 1 else ""
     return (
-        f"Input X contains infinity: {value} at row {row}, column {label}{more}. Set such cells to "
-        "NaN to have them treated as missing, or correct them"
+        f"{words().table} contains infinity: {value} at row {words().number(row)}, column "
+        f"{label}{more}. "
+        + words().either(
+            "Set such cells to NaN to have them treated as missing", "Leave such cells empty"
+        )
+        + ", or correct them"
     )
 
 

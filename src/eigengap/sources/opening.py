@@ -12,7 +12,6 @@ import numpy as np
 
 from eigengap.exceptions import PartitionColumnWarning, UnreadableError
 from eigengap.linalg import Array
-from eigengap.printable import quoted
 from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
 from eigengap.sources.cells import is_number
@@ -24,6 +23,7 @@ from eigengap.sources.files.formats import KNOWN, format_of
 from eigengap.sources.reader import Reader
 from eigengap.sources.stream import StreamSource
 from eigengap.sources.wording import quote
+from eigengap.wording import words
 
 __all__ = ["open_source"]
 
@@ -176,8 +176,8 @@ def _reader(address: Address, how: _How) -> Reader:
     if how.texts and kind.name != "csv":
         raise UnreadableError(
             str(path),
-            f"missing_values={quote(min(how.texts))} is text, and the file holds numbers; text is "
-            "looked for in CSV files",
+            f"{words().parameter('missing_values', quote(min(how.texts)))} is text, and the file "
+            "holds numbers; text is looked for in CSV files",
         )
     try:
         reader = _of_kind(kind.name, kind.compression, address, how)
@@ -237,14 +237,14 @@ def _parts(address: Address) -> list[Address]:
         raise UnreadableError(
             str(folder),
             f"it is a folder, neither of Parquet files nor of Zarr. For many files give a glob: "
-            f"{quoted(str(folder / '*.csv'))}. {KNOWN} are read",
+            f"{words().path(str(folder / '*.csv'))}. {KNOWN} are read",
         )
     others = sorted(path.name for path in folder.iterdir() if path.name.endswith(TEXTS))
     if others:
         raise UnreadableError(
             str(folder),
             f"it holds Parquet files and others, such as {quote(others[0])}, and which are the "
-            f"table? Give a glob: {quoted(str(folder / '*.parquet'))}",
+            f"table? Give a glob: {words().path(str(folder / '*.parquet'))}",
         )
     _tell_of_partitions(folder, found)
     return [Address(path) for path in found]
@@ -256,7 +256,8 @@ def _tell_of_partitions(folder: Path, found: list[Path]) -> None:
     keys = sorted({part.partition("=")[0] for part in inside if "=" in part})
     if keys:
         warn(
-            f"{quoted(str(folder))} is parted by {', '.join(map(quote, keys))}, which stands in "
+            f"{words().path(str(folder))} is parted by {', '.join(map(quote, keys))}, which "
+            "stands in "
             "the names of its folders and not in the files: it is left out of the table",
             PartitionColumnWarning,
         )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.printable import quoted
+from eigengap.wording import words
 
 
 class Reader(ABC):
@@ -50,7 +50,7 @@ class Reader(ABC):
 
     def place(self, row: int) -> str:
         """How messages name a row of the table: for many files, the file and the row in it."""
-        return f"row {row} of {quoted(self.where)}"
+        return f"row {row} of {words().path(self.where)}"
 
     @property
     def bytes_per_pass(self) -> int | None:

@@ -145,7 +145,9 @@ class StreamSource(MemoisedSource, BlockedSource):
         try:
             count_missing(values, self.names, start)
         except InfiniteCellError as error:
-            raise UnreadableError(self.where, f"{error}{self._file_of(error.row)}") from None
+            raise UnreadableError(
+                self.where, f"{error}{self._file_of(error.row)}", in_cells=True
+            ) from None
         return values
 
     def _file_of(self, row: int) -> str:

@@ -16,6 +16,7 @@ from eigengap.sources.fields.places import is_field, places_of, xarray
 from eigengap.sources.fields.reader import FieldReader, Layout, layout_of
 from eigengap.sources.stream import StreamSource
 from eigengap.sources.wording import quote
+from eigengap.wording import words
 
 
 class FieldSource(StreamSource):
@@ -234,9 +235,11 @@ class FieldSource(StreamSource):
             row, j = map(int, np.argwhere(np.isinf(values))[0])
             raise UnreadableError(
                 self.reader.where,
-                f"Input X contains infinity: {values[row, j]} at {quote(self.grid.name(j))}, "
+                f"{words().table} contains infinity: {values[row, j]} at "
+                f"{quote(self.grid.name(j))}, "
                 f"{self.reader.place(start + row)}. Set such cells to NaN to have them treated as "
                 "missing, or correct them",
+                in_cells=True,
             ) from None
 
 

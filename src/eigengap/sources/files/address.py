@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from eigengap.printable import quoted
 from eigengap.sources.wording import quote
+from eigengap.wording import words
 
 INSIDE = "::"  # between a file and the array in it
 
@@ -44,7 +44,7 @@ def find(path: Any) -> list[Address]:
     if glob.has_magic(text):
         found = sorted(glob.glob(text, recursive=True), key=_natural)
         if not found:
-            raise FileNotFoundError(f"no file matches {quoted(text)}{_beside(text)}")
+            raise FileNotFoundError(f"no file matches {words().path(text)}{_beside(text)}")
         return [Address(Path(one), member or None) for one in found]
     raise FileNotFoundError(_missing(text))
 
@@ -64,13 +64,14 @@ def _natural(text: str) -> list[tuple[int, str]]:
 def _missing(text: str) -> str:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
         return (
-            f"{quoted(text)} is an address on a network, and files are read from this machine: "
+            f"{words().path(text)} is an address on a network, and files are read from this "
+            "machine: "
             "copy it here first"
         )
     folder = os.path.dirname(text) or "."
     if not _exists(folder):
-        return f"{quoted(text)} does not exist, nor does its folder"
-    return f"{quoted(text)} does not exist{_beside(text)}"
+        return f"{words().path(text)} does not exist, nor does its folder"
+    return f"{words().path(text)} does not exist{_beside(text)}"
 
 
 def _beside(text: str) -> str:

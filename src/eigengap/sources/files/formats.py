@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eigengap.exceptions import UnreadableError
+from eigengap.wording import words
 
 MAGIC = (
     (b"\x93NUMPY", "npy"),
@@ -63,7 +64,9 @@ def format_of(path: Path) -> Format:
     with path.open("rb") as file:
         head = file.read(LOOKED_AT)
     if not head:
-        raise UnreadableError(where, "it is empty: Found array with 0 sample(s)")
+        raise UnreadableError(
+            where, "it is empty" + words().either(": Found array with 0 sample(s)")
+        )
     if suffix in REFUSED:
         raise UnreadableError(where, f"it is {REFUSED[suffix]}. {KNOWN} are read")
     for magic, name in MAGIC:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from eigengap.exceptions import UnreadableError
-from eigengap.printable import quoted
 from eigengap.sources.array import F4, F8
 from eigengap.sources.wording import quote
+from eigengap.wording import words
 
 MOST_NAMED = 12
 
@@ -34,7 +34,11 @@ def choose_member(where: str, shapes: Mapping[str, tuple[int, ...]], member: str
     raise UnreadableError(
         where,
         f"it has {len(tables) or 'no'} two-dimensional arrays; it holds {listed(shapes)}."
-        + (f" Say which one after the path: {quoted(f'{where}::{example}')}" if tables else ""),
+        + (
+            f" Say which one after the path: {words().path(f'{where}::{example}')}"
+            if tables
+            else ""
+        ),
     )
 
 

@@ -91,7 +91,7 @@ class ParquetReader(FileReader):
         twice = first_repeated(names)
         if twice is not None:
             others = [name for name in dict.fromkeys(names) if names.count(name) == 1]
-            way_out = f", or choose others: columns={choice(others)}" if others else ""
+            way_out = f", or choose others: {choice(others)}" if others else ""
             raise UnreadableError(
                 self.where,
                 f"it has {names.count(twice)} columns named {quote(twice)}, and Parquet chooses "

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.cells import OFFERED
-from eigengap.sources.wording import quote
+from eigengap.sources.wording import short
+from eigengap.wording import words
 
 MOST_NAMED = 8  # columns that one message lists
 
@@ -22,16 +23,17 @@ def refuse_columns(
         where,
         f"it has {'columns that are' if several else 'a column that is'} not numeric: "
         f"{listed}{more}. {ways_out(numeric)}{hint}",
+        in_cells=True,
     )
 
 
 def ways_out(numeric: Sequence[str | int]) -> str:
     if not numeric:
         return "It has no numeric column"
-    return f"Choose the numeric ones: columns={choice(numeric)}"
+    return f"Choose the numeric ones: {choice(numeric)}"
 
 
 def choice(columns: Sequence[str | int]) -> str:
-    """Columns as the argument `columns` takes them; the first few where there are many."""
-    shown = [quote(c) if isinstance(c, str) else str(c) for c in columns[:OFFERED]]
-    return f"[{', '.join(shown)}{', ...' * (len(columns) > OFFERED)}]"
+    """A choice of these columns; of the first few if there are many."""
+    shown = [short(c) if isinstance(c, str) else c for c in columns[:OFFERED]]
+    return words().columns(shown, more=len(columns) > OFFERED)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from eigengap.printable import quoted
 from eigengap.runtime.part_files import Part, target_of
 from eigengap.sources.wording import first_repeated, quote
+from eigengap.wording import words
 
 GATHERED = 8 << 20  # bytes of rows that are written together
 
@@ -145,7 +146,9 @@ class Sink(ABC):
         """Refuse to write where something stands that must not be replaced, or where none can."""
         if self._target.exists() and not self._force:
             raise FileExistsError(
-                errno.EEXIST, "it exists already; pass force=True to replace it", str(self.path)
+                errno.EEXIST,
+                f"it exists already; pass {words().parameter('force', True)} to replace it",
+                str(self.path),
             )
         if self._target.exists() and not self._may_replace(self._target):
             raise FileExistsError(

@@ -13,6 +13,7 @@ from eigengap.sources.files.csv.dialect import Dialect, Row, rows_of
 from eigengap.sources.files.csv.looks import is_followed_by_comment, look_of
 from eigengap.sources.files.refusal import choice, refuse_columns
 from eigengap.sources.wording import column, quote
+from eigengap.wording import words
 
 MOST_UNITS = 4  # that a message shows
 MOST_LABELS = 4  # lines between names and numbers
@@ -131,7 +132,7 @@ def refuse_text_columns(where: str, dialect: Dialect, chosen: Sequence[int]) -> 
     if not refused:
         return
     if count := labels(dialect, chosen):
-        raise UnreadableError(where, on_labels(dialect, chosen, count))
+        raise UnreadableError(where, on_labels(dialect, chosen, count), in_cells=True)
     told = [f"{column(dialect.names, j)} ({look})" for j, look in refused.items()]
     numeric = _labels(dialect, [j for j in chosen if j not in refused])
     raise refuse_columns(where, told, numeric, _hint(list(refused.values())))
@@ -177,7 +178,7 @@ def _hint(looks: list[_Look]) -> str:
         after = " after all" if hints else ""
         hints.append(
             f". If {quote(codes[0])} stands for a missing cell{after}, pass "
-            f"missing_values={quote(codes[0])}"
+            f"{words().parameter('missing_values', quote(codes[0]))}"
         )
     return "".join(dict.fromkeys(hints))
 
@@ -185,13 +186,15 @@ def _hint(looks: list[_Look]) -> str:
 def _text(where: str, row: Row, j: int, dialect: Dialect, chosen: Sequence[int]) -> UnreadableError:
     shown = quote(_shown(row.cells[j]))
     others = _labels(dialect, [k for k in chosen if k != j])
-    leave = f"; or leave the column out: columns={choice(others)}" if others else ""
+    label = column(dialect.names, j)
+    leave = f"; or {words().without(label, choice(others))}" if others else ""
     found = look_of(_shown(row.cells[j]), dialect.cells.decimal)
     told = "" if found is None else f"It {found}. "
     after = "" if found is None else " after all"
-    way = f"{told}If that stands for a missing cell{after}, pass missing_values={shown}{leave}"
+    code = words().parameter("missing_values", shown)
+    way = f"{told}If that stands for a missing cell{after}, pass {code}{leave}"
     return UnreadableError(
-        where, f"line {row.line}, column {column(dialect.names, j)} holds text, {shown}. {way}"
+        where, f"line {row.line}, column {label} holds text, {shown}. {way}", in_cells=True
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eigengap.exceptions import UnreadableError
-from eigengap.printable import quoted
 from eigengap.sources.files.csv.reader import CsvReader
+from eigengap.wording import words
 
 
 def agree_on_decimals(readers: Sequence[CsvReader]) -> None:
@@ -23,7 +23,8 @@ def agree_on_decimals(readers: Sequence[CsvReader]) -> None:
         if other.dialect.mark is not None and other.dialect.mark.decimal != mark.decimal:
             raise UnreadableError(
                 other.where,
-                f"{other.dialect.mark}, and in {quoted(first.where)} {mark}. Files that are read "
+                f"{other.dialect.mark}, and in {words().path(first.where)} {mark}. Files that "
+                "are read "
                 "as one table have one decimal mark: write the numbers of all files in one way, or "
                 "read the files apart",
             )

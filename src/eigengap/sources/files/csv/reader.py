@@ -127,7 +127,7 @@ class CsvReader(FileReader):
                 self.where,
                 f"line {self._dialect.first} names {len(at)} columns {quote(twice)} (positions "
                 f"{', '.join(map(str, at))}), and names must be unique. Rename them there, or "
-                f"choose by position: columns={choice(others)}",
+                f"choose by position: {choice(others)}",
             )
 
     def _nameless(self, j: int, others: str) -> str:
@@ -138,14 +138,14 @@ class CsvReader(FileReader):
             return (
                 f"lines end with {f'{len(bare)} separators' if several else 'a separator'}, and "
                 f"behind {'them' if several else 'it'} stands neither a name nor a cell. Leave the "
-                f"empty column{'s' if several else ''} out: columns={others}"
+                f"empty column{'s' if several else ''} out: {others}"
             )
         may = "Leave it"
         if j == 0:
             may = "It may be the row numbers that pandas and R write along; leave them"
         return (
             f"column {j} has no name in line {self._dialect.first}. {may} out by position, "
-            f"columns={others}, or give the column a name"
+            f"{others}, or give the column a name"
         )
 
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
