@@ -7,13 +7,12 @@ package to install.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.printable import quoted
+from eigengap.wording import words
 
 # Warnings -------------------------------------------------------------------------------------
 
@@ -130,48 +129,30 @@ class UnlinkedColumnsWarning(UserWarning):
 
 
 class DataError(ValueError):
-    """A table cannot be used as it is. Fields that do not apply are None.
+    """A table cannot be used as it is.
 
     Attributes
     ----------
-    problem : str
-        What is wrong, without a way out.
-    hint : str
-        What may have been meant, in words that name no parameter; empty where nothing is known.
-    way_out : str
-        What to do, in terms of Python's parameters.
-    row, line : int
-        Position from 0 in the table, or number of the line of a text file from 1.
-    column, name : int, str
+    row, line : int or None
+        Position in the table from 0, or number of the line of a text file from 1.
+    column, name : int and str, or None
         Position and name of the column.
-    value : float or str
+    value : float, str or None
         What the cell holds.
-    count : int
-        How many cells, rows or columns have the same problem.
-    suggestions : dict
-        Parameters that would help, with their values: `missing_values`, `columns`, `skip_rows`,
-        `comment`.
     """
 
     def __init__(
         self,
-        problem: str,
-        way_out: str = "",
+        message: str,
         *,
-        hint: str = "",
         row: int | None = None,
         line: int | None = None,
         column: int | None = None,
         name: str | None = None,
         value: float | str | None = None,
-        count: int | None = None,
-        suggestions: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(". ".join(filter(None, [problem, hint, way_out])))
-        self.problem, self.hint, self.way_out = problem, hint, way_out
-        self.row, self.line, self.column, self.name = row, line, column, name
-        self.value, self.count = value, count
-        self.suggestions = dict(suggestions or {})
+        super().__init__(message)
+        self.row, self.line, self.column, self.name, self.value = row, line, column, name, value
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _remade, (type(self), self.args, self.__dict__)
@@ -184,24 +165,10 @@ def _remade(cls: type[DataError], args: tuple[Any, ...], fields: dict[str, Any])
     return error
 
 
-class ColumnChoiceError(DataError):
-    """`columns` chooses a column (`value`) that does not exist, is ambiguous, or chosen twice.
-
-    `close` are names that may have been meant.
-    """
-
-    close: tuple[str, ...] = ()
-
-
-class EmptyColumnError(DataError):
-    """Columns without any value: `columns` are their positions, `names` their names or None."""
-
-    columns: tuple[int, ...]
-    names: tuple[str, ...] | None
-
-
 class InfiniteCellError(DataError):
-    """An infinite `value` at `row` and `column`, and `count` of them in all, as far as known."""
+    """An infinite `value` at `row` and `column`."""
+
+    row: int
 
 
 class OverflowingCellError(DataError):
@@ -213,13 +180,12 @@ class OverflowingCellError(DataError):
 
     def __init__(self, value: float, row: int, column: int) -> None:
         super().__init__(
-            f"Input X holds {value:g} at row {row}, column {column}, which is too large to be "
-            "squared",
-            "If it marks a missing cell, pass missing_values or set it to NaN",
+            f"{words().table} holds {value:g} at row {words().number(row)}, column {column}, which "
+            "is too large to be squared. If it marks a missing value, pass "
+            f"{words().parameter('missing_values')} or set it to NaN",
             row=row,
             column=column,
             value=value,
-            suggestions={"missing_values": value},
         )
 
     def after(self, start: int) -> OverflowingCellError:
@@ -227,39 +193,15 @@ class OverflowingCellError(DataError):
         return OverflowingCellError(self.value, self.row + start, self.column)
 
 
-class RepeatedNameError(DataError):
-    """`count` columns have the same `name`, at `positions`."""
-
-    positions: tuple[int, ...]
-
-
-class TooFewRowsError(DataError):
-    """The table has `count` rows and `needed` are required."""
-
-    needed: int = 1
-
-
-class WeightError(DataError):
-    """`sample_weight` cannot be used; `value` is the weight, or the sum of weights, at fault."""
-
-
 class UnreadableError(DataError):
-    """A file that cannot be read as a table: which (`where`), what is wrong, and the way out."""
+    """A file that cannot be read as a table: which (`where`), what is wrong, and the way out.
 
-    def __init__(self, where: str, problem: str, way_out: str = "", **fields: Any) -> None:
-        super().__init__(problem, way_out, **fields)
-        self.args = (f"{quoted(where)}: {self.args[0]}",)
-        self.where = where
-
-
-class UnusableCellError(UnreadableError):
-    """A file that is whole, with cells that are no finite numbers.
-
-    `columns` are (name or position, what it holds) of columns that are not numeric, where the
-    problem is one of columns and not of a cell.
+    `in_cells` if the file is whole, and its cells are not finite numbers.
     """
 
-    columns: tuple[tuple[str | int, str], ...] = ()
+    def __init__(self, where: str, what: str, in_cells: bool = False, **fields: Any) -> None:
+        super().__init__(f"{words().path(where)}: {what}", **fields)
+        self.where, self.in_cells = where, in_cells
 
 
 # Fits -----------------------------------------------------------------------------------------
@@ -273,7 +215,7 @@ class KernelOverflowError(ValueError):
     """Values of the kernel are not finite, in `row`."""
 
     def __init__(self, row: int | None = None) -> None:
-        where = "" if row is None else f" at row {row}"
+        where = "" if row is None else f" at row {words().number(row)}"
         super().__init__(
             f"the kernel overflows{where}: the table holds values so large that their products "
             "are infinite. Rescale the data, for instance to unit variance"
@@ -319,21 +261,7 @@ class CorruptFileError(ValueError):
 
 
 class DoesNotFitError(MemoryError, ValueError):
-    """The method needs more memory than is available.
-
-    `what` needs `needed` bytes where `free` are; `way_out` is what to do instead.
-    """
-
-    what: str = ""
-    way_out: str = ""
-    needed: float | None = None
-    free: int | None = None
-
-
-class ExistingFileError(FileExistsError):
-    """A file is not overwritten; `force=True` would, where `is_replaceable`."""
-
-    is_replaceable = True
+    """The method needs more memory than is available."""
 
 
 class MissingExtraError(ImportError):

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from eigengap.cli.errors import FileInTheWay, FileTrouble, WrongUsage, shown
+from eigengap.cli.wording import STDIN
 from eigengap.runtime.part_files import target_of
 
 DASH = "-"
@@ -32,7 +33,7 @@ def as_file(given: str, what: str) -> Iterator[str]:
         raise WrongUsage(f"{what} is -, but nothing is piped in: name a file, or pipe one in")
     folder = tempfile.mkdtemp(prefix="eigengap-")
     try:
-        path = os.path.join(folder, "standard-input")
+        path = os.path.join(folder, STDIN)
         try:
             with open(path, "wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)

@@ -47,6 +47,7 @@ from eigengap.sources.conversion import as_source
 from eigengap.sources.derived.changed import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
+from eigengap.wording import words
 
 
 class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
@@ -264,7 +265,7 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                     "cannot be computed well enough to climb further. Leave one of such columns "
                     "out, or use n_components"
                     if stuck
-                    else f"; raise max_iter={self.max_iter} or tol. Nearly collinear columns slow "
+                    else f"; {words().more_steps(self.max_iter)}. Nearly collinear columns slow "
                     "it down: n_components helps"
                 ),
                 ConvergenceWarning,

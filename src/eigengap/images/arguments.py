@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from eigengap.wording import words
+
 DROWNED = 1e6  # noise in standard deviations of the picture, and more makes no difference
 MODELS = ("mixture", "ppca")
 
@@ -56,7 +58,10 @@ def settings(
         rank = _whole(n_components, "n_components", 1, ' or "auto"')
         entries = side * side * shape[2]
         if rank > entries:
-            raise ValueError(f"n_components = {rank} is more than the {entries} entries of a patch")
+            raise ValueError(
+                f"{words().parameter('n_components', rank)} is more than the {entries} entries "
+                "of a patch"
+            )
     return Settings(
         patch=side,
         stride=step,

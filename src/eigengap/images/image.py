@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.runtime.memory import require_memory
+from eigengap.wording import words
 
 TYPES = ("uint8", "uint16", "float32", "float64")
 FLOAT32 = 1e-30, 1e30  # units of which float32 holds standard deviations, small ones too
@@ -186,7 +187,8 @@ def _require_observed(missing: NDArray[np.bool_], masked: bool) -> None:
     empty = np.flatnonzero(missing.all(axis=(0, 1)))
     if len(empty):
         raise ValueError(
-            f"channel {empty[0]} is missing throughout, and nothing tells its intensities: "
+            f"channel {words().number(int(empty[0]))} is missing throughout, and nothing tells "
+            "its intensities: "
             "leave it out"
         )
 
@@ -228,11 +230,12 @@ def _require_finite(values: NDArray[Any], missing: NDArray[np.bool_]) -> None:
     infinite = np.isinf(values) & ~missing
     if infinite.any():
         y, x, channel = np.argwhere(infinite)[0]
+        y, x, channel = (words().number(int(place)) for place in (y, x, channel))
         of = f", channel {channel}" if values.shape[2] > 1 else ""
         count = int(infinite.sum())
         more = f", and in {count - 1} more {'place' if count == 2 else 'places'}"
         raise ValueError(
-            f"the image is infinite at row {y}, column {x}{of}, counted from 0"
+            f"the image is infinite at row {y}, column {x}{of}{words().either(', counted from 0')}"
             f"{more if count > 1 else ''}: put NaN where it is infinite to have that filled"
         )
 

@@ -21,6 +21,7 @@ from eigengap.images.image import Picture
 from eigengap.images.restored import Restored
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
+from eigengap.wording import words
 
 Bools = NDArray[np.bool_]
 
@@ -59,14 +60,14 @@ def tamed(picture: Picture, far: Far) -> tuple[Picture, Bools]:
     values, wild = without_wild(picture.values, far.distance)
     if not wild.any():
         return picture, wild
-    y, x, channel = np.argwhere(wild)[0]
+    y, x, channel = (words().number(int(place)) for place in np.argwhere(wild)[0])
     lie = "1 entry lies" if wild.sum() == 1 else f"{wild.sum()} entries lie"
     first, that = ("", "It is") if wild.sum() == 1 else ("the first ", "They are")
     it = "it" if wild.sum() == 1 else "them"
     warn(
         f"{lie} {far.in_words} from all neighbours but one ({first}at row {y}, column {x}, "
-        f"channel {channel}, counted from 0). {that} kept from learning and left as given; put NaN "
-        f"there to have {it} filled",
+        f"channel {channel}{words().either(', counted from 0')}). {that} kept from learning and "
+        f"left as given; put NaN there to have {it} filled",
         ImpulseNoiseWarning,
     )
     centre, unit = float(np.nanmean(values)), float(np.nanstd(values))

@@ -34,6 +34,7 @@ from eigengap.images.mixture import sample_rows
 from eigengap.images.patches import Grid, patches_at
 from eigengap.linalg import Array
 from eigengap.runtime.threads import one_blas_thread
+from eigengap.wording import words
 
 Bools = NDArray[np.bool_]
 
@@ -72,7 +73,7 @@ def learned_noise(values: Array, patch: int, rng: np.random.Generator) -> float:
                 return noise_sd(patches[asked], c, low, high)
     raise ValueError(
         f"patches of 2 x 2 pixels without gaps: {int(complete.sum())}. The noise is learned from "
-        f"{FEWEST} at least: give sigma, its standard deviation"
+        f"{FEWEST} at least: give {words().parameter('sigma')}, its standard deviation"
     )
 
 

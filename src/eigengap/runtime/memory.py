@@ -44,12 +44,10 @@ def require_memory(needed: float, what: str, way_out: str) -> None:
     """Refuse an allocation of `needed` bytes that does not fit into memory."""
     free = free_memory()
     if needed > SHARE * free:
-        error = DoesNotFitError(
+        raise DoesNotFitError(
             f"{what} needs {_gigabytes(needed)} of memory, and {_gigabytes(free)} are free: "
             f"{way_out}"
         )
-        error.what, error.way_out, error.needed, error.free = what, way_out, needed, free
-        raise error
 
 
 def free_memory() -> int:

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,24 +28,20 @@ class CapturedWarning:
 
     message: str
     category: type[Warning]
-    fields: Mapping[str, Any] = field(default_factory=dict, compare=False)  # as errors have them
 
     def reissue(self) -> None:
         """Give the warning again, to whoever captures or shows it now."""
-        warn(self.message, self.category, **self.fields)
+        warn(self.message, self.category)
 
 
 _capture: ContextVar[list[CapturedWarning] | None] = ContextVar("capture", default=None)
 
 
-def warn(message: str, category: type[Warning], **fields: Any) -> None:
-    """warnings.warn, from the first frame outside eigengap, scikit-learn and its joblib.
-
-    Whoever captures the warning can word it anew by its fields.
-    """
+def warn(message: str, category: type[Warning]) -> None:
+    """warnings.warn, from the first frame outside eigengap, scikit-learn and its joblib."""
     caught = _capture.get()
     if caught is not None:
-        caught.append(CapturedWarning(message, category, fields))
+        caught.append(CapturedWarning(message, category))
         return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _package(frame.f_globals) in BETWEEN:

@@ -16,17 +16,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import (
-    ColumnChoiceError,
-    DataError,
-    InfiniteCellError,
-    RoundedWarning,
-    TooFewRowsError,
-    WeightError,
-)
+from eigengap.exceptions import DataError, InfiniteCellError, RoundedWarning
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.sources.wording import column, quote, show
+from eigengap.wording import words
 
 CHUNK = 1 << 20  # bytes processed together, so that temporaries stay in cache
 RESHAPE = (
@@ -51,12 +45,9 @@ def check_two_dimensional(X: NDArray[Any]) -> None:
 def check_not_empty(shape: tuple[int, ...]) -> None:
     for count, what in zip(shape, ("sample", "feature"), strict=True):
         if count == 0:
-            kind = TooFewRowsError if what == "sample" else DataError
-            raise kind(
-                f"Found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum of 1 is "
-                "required.",
-                count=0,
-            )
+            python = f"Found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum of 1 is "
+            terminal = f"the table has no {'rows' if what == 'sample' else 'columns'}"
+            raise DataError(words().either(f"{python}required.", terminal))
 
 
 def count_missing(X: NDArray[Any], names: Sequence[str] | None, first: int | None = None) -> int:
@@ -110,15 +101,12 @@ def warn_of_rounded(
 
 def warn_rounded(label: str, value: str, row: int | None = None) -> None:
     """Warn of one integer that is rounded."""
-    where = "" if row is None else f" (at row {row}, {value})"
+    where = "" if row is None else f" (at row {words().number(row)}, {value})"
     warn(
         f"column {label} holds whole numbers beyond 2^53{where or f', e.g. {value}'}: float64 has "
         "not all of them, and the others are rounded. Subtract a constant from the column first, "
         "or leave it out if its numbers are names",
         RoundedWarning,
-        name=label,
-        value=value,
-        row=row,
     )
 
 
@@ -188,13 +176,13 @@ def as_weight(sample_weight: Any, n: int) -> Array | None:
             f"{weight.shape}; expected shape ({n},)"
         )
     if len(weight) != n:
-        raise WeightError(f"sample_weight has {len(weight)} entries but X has {n} rows")
+        raise DataError(f"sample_weight has {len(weight)} entries but X has {n} rows")
     with np.errstate(over="ignore", invalid="ignore"):
         total = float(np.sum(weight))
     if not (isfinite(total) and weight.min() >= 0):
         _raise_bad_weight(weight)
     if not weight.any():
-        raise WeightError("sample_weight is zero in every row: no row is left to learn from")
+        raise DataError("sample_weight is zero in every row: no row is left to learn from")
     return weight
 
 
@@ -203,7 +191,9 @@ def resolve_columns(columns: Any, names: Sequence[Any] | None, d: int) -> list[i
     chosen = [columns] if isinstance(columns, str) else list(columns)
     if chosen and all(isinstance(c, bool | np.bool_) for c in chosen):
         if len(chosen) != d:
-            raise ColumnChoiceError(f"columns has {len(chosen)} truth values but X has {d} columns")
+            raise DataError(
+                f"{_columns()} has {len(chosen)} truth values but {words().X} has {d} columns"
+            )
         return [int(j) for j in np.flatnonzero(chosen)]
     places: dict[Any, list[int]] = {}
     for j, name in enumerate(names or ()):
@@ -212,7 +202,7 @@ def resolve_columns(columns: Any, names: Sequence[Any] | None, d: int) -> list[i
     twice = next((j for j, count in Counter(found).items() if count > 1), None)
     if twice is not None:
         label = names[twice] if names is not None else twice
-        raise ColumnChoiceError(f"columns chooses {show(label)} more than once", value=label)
+        raise DataError(f"{_columns()} chooses {show(label)} more than once", value=label)
     return found
 
 
@@ -222,17 +212,20 @@ def _position(
     if isinstance(choice, int | np.integer):
         j = operator.index(choice)
         if not -d <= j < d:
-            raise ColumnChoiceError(f"columns chooses position {j} but X has {d} columns", value=j)
+            raise DataError(
+                f"{_columns()} chooses position {j} but {words().X} has {d} columns", value=j
+            )
         return j % d
     if names is None:
-        raise ColumnChoiceError(
-            f"columns chooses {show(choice)} but X has no column names; use integer positions",
+        raise DataError(
+            f"{_columns()} chooses {show(choice)} but {words().X} has no column names; use integer "
+            "positions",
             value=choice,
         )
     matches = places.get(choice, []) if isinstance(choice, Hashable) else []
     if len(matches) > 1:
-        raise ColumnChoiceError(
-            f"columns chooses {show(choice)}, which names {len(matches)} columns (positions "
+        raise DataError(
+            f"{_columns()} chooses {show(choice)}, which names {len(matches)} columns (positions "
             f"{', '.join(map(str, matches))}); use positions",
             value=choice,
         )
@@ -249,9 +242,11 @@ def _raise_unknown(choice: Any, names: Sequence[Any]) -> NoReturn:
         if close
         else f"the columns are {', '.join(map(show, names[:10]))}{', ...' * (len(names) > 10)}"
     )
-    error = ColumnChoiceError(f"X has no column {show(choice)}; {hint}", value=choice)
-    error.close = tuple(close)
-    raise error
+    raise DataError(f"{words().X} has no column {show(choice)}; {hint}", value=choice)
+
+
+def _columns() -> str:
+    return words().parameter("columns")
 
 
 def _in_memory_order(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
@@ -280,23 +275,26 @@ def _infinite(
 ) -> InfiniteCellError:
     more = f" (and {least}{count - 1} more cell{'s' if count > 2 else ''})" if count > 1 else ""
     return InfiniteCellError(
-        f"Input X contains infinity: {value} at row {row}, column {column(names, j)}{more}",
-        "Set such cells to NaN to have them treated as missing, or correct them",
+        f"{words().table} contains infinity: {value} at row {words().number(row)}, column "
+        f"{column(names, j)}{more}. "
+        + words().either(
+            "Set such cells to NaN to have them treated as missing", "Leave such cells empty"
+        )
+        + ", or correct them",
         row=row,
         column=j,
         name=None if names is None else names[j],
         value=value,
-        count=count,
     )
 
 
 def _raise_bad_weight(weight: Array) -> NoReturn:
     bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
     if not len(bad):
-        raise WeightError("the sum of sample_weight is too large for float64; rescale the weights")
+        raise DataError("the sum of sample_weight is too large for float64; rescale the weights")
     row = int(bad[0])
     more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-    raise WeightError(
+    raise DataError(
         f"sample_weight must be finite and not negative: {float(weight[row])} at row {row}{more}",
         row=row,
         value=float(weight[row]),

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.exceptions import ColumnChoiceError, PartitionColumnWarning, UnreadableError
+from eigengap.exceptions import PartitionColumnWarning, UnreadableError
 from eigengap.linalg import Array
-from eigengap.printable import quoted
 from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
 from eigengap.sources.cells import is_number
@@ -29,6 +28,7 @@ from eigengap.sources.files.zarr_reader import ZarrReader
 from eigengap.sources.reader import Reader
 from eigengap.sources.stream import StreamSource
 from eigengap.sources.wording import quote
+from eigengap.wording import words
 
 TEXTS = (".csv", ".csv.gz", ".tsv", ".txt")
 READERS: dict[str, Any] = {
@@ -150,7 +150,7 @@ def open_source(
             try:
                 check_not_empty((0, reader.n_features))
             except ValueError as error:
-                raise UnreadableError(reader.where, str(error), count=0) from None
+                raise UnreadableError(reader.where, str(error)) from None
     else:
         several = isinstance(path, list | tuple)
         where = f"{readers[0].where} and {len(readers) - 1} more files" if several else str(path)
@@ -188,8 +188,8 @@ def _reader(address: Address, how: _How) -> Reader:
     if how.texts and kind.name != "csv":
         raise UnreadableError(
             str(path),
-            f"missing_values={quote(min(how.texts))} is text, and the file holds numbers; text is "
-            "looked for in CSV files",
+            f"{words().parameter('missing_values', quote(min(how.texts)))} is text, and the file "
+            "holds numbers; text is looked for in CSV files",
         )
     try:
         if kind.name == "csv":
@@ -201,11 +201,7 @@ def _reader(address: Address, how: _How) -> Reader:
         check_not_empty((1, reader.n_features))
     except (UnreadableError, MemoryError):
         raise
-    except ColumnChoiceError as error:
-        raise UnreadableError(
-            str(path), error.problem, value=error.value, suggestions={"columns": error.close}
-        ) from None
-    except ValueError as error:
+    except ValueError as error:  # a column that does not exist
         raise UnreadableError(str(path), str(error)) from None
     return reader
 
@@ -222,14 +218,14 @@ def parquet_parts(address: Address) -> list[Address]:
         raise UnreadableError(
             str(folder),
             f"it is a folder, neither of Parquet files nor of Zarr. For many files give a glob: "
-            f"{quoted(str(folder / '*.csv'))}. {KNOWN} are read",
+            f"{words().path(str(folder / '*.csv'))}. {KNOWN} are read",
         )
     others = sorted(path.name for path in folder.iterdir() if path.name.endswith(TEXTS))
     if others:
         raise UnreadableError(
             str(folder),
             f"it holds Parquet files and others, such as {quote(others[0])}, and which are the "
-            f"table? Give a glob: {quoted(str(folder / '*.parquet'))}",
+            f"table? Give a glob: {words().path(str(folder / '*.parquet'))}",
         )
     _warn_of_partitions(folder, found)
     return [Address(path) for path in found]
@@ -241,7 +237,8 @@ def _warn_of_partitions(folder: Path, found: list[Path]) -> None:
     keys = sorted({part.partition("=")[0] for part in inside if "=" in part})
     if keys:
         warn(
-            f"{quoted(str(folder))} is parted by {', '.join(map(quote, keys))}, which stands in "
+            f"{words().path(str(folder))} is parted by {', '.join(map(quote, keys))}, which "
+            "stands in "
             "the names of its folders and not in the files: it is left out of the table",
             PartitionColumnWarning,
         )

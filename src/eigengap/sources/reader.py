@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import UnreadableError
-from eigengap.printable import quoted
+from eigengap.wording import words
 
 
 class Reader(ABC):
@@ -56,7 +56,7 @@ class Reader(ABC):
 
     def place(self, row: int) -> str:
         """How messages name a row of the table: for many files, the file and the row in it."""
-        return f"row {row} of {quoted(self.where)}"
+        return f"row {words().number(row)} of {words().path(self.where)}"
 
     @property
     def bytes_per_pass(self) -> int | None:

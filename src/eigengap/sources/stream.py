@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import InfiniteCellError, UnreadableError, UnusableCellError
+from eigengap.exceptions import InfiniteCellError, UnreadableError
 from eigengap.linalg import Array
 from eigengap.printable import quoted
 from eigengap.runtime import memory
@@ -136,20 +136,21 @@ class StreamSource(MemoisedSource, BlockedSource):
             raise self._infinite(error) from None
         return values
 
-    def _infinite(self, error: InfiniteCellError) -> UnusableCellError:
+    def _infinite(self, error: InfiniteCellError) -> UnreadableError:
         """The error with the name of the file, and the row in it if there are several."""
-        assert error.row is not None
         place = self.reader.place(error.row)
         several = place != Reader.place(self.reader, error.row)
-        return UnusableCellError(
+        return self._in_cell(error, f"{error}. It is {place}" if several else str(error))
+
+    def _in_cell(self, error: InfiniteCellError, message: str) -> UnreadableError:
+        return UnreadableError(
             self.where,
-            error.problem,
-            f"{error.way_out}. It is {place}" if several else error.way_out,
+            message,
+            in_cells=True,
             row=error.row,
             column=error.column,
             name=error.name,
             value=error.value,
-            count=error.count,
         )
 
     def _refuse_longer(self, rows: int) -> None:

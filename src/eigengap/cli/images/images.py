@@ -23,7 +23,6 @@ from eigengap.cli.files import (
     copy_to_stdout,
     terminal_output,
 )
-from eigengap.cli.images.phrases import in_options, of_options
 from eigengap.cli.narration import Narrator, figure, many, size
 from eigengap.cli.progress import waiting
 
@@ -101,7 +100,7 @@ def restored(
 ) -> tuple[Any, float]:
     """What the library makes of the arrays, and the seconds that it took."""
     began = time.perf_counter()
-    with narrator.hearing(), of_options(), waiting(narrator, label):
+    with narrator.hearing(), waiting(narrator, label):
         found = restore(*arrays, opacity=False, **how)
     return found, time.perf_counter() - began
 
@@ -109,7 +108,7 @@ def restored(
 def read_picture(given: str, path: str, narrator: Narrator) -> Picture:
     from eigengap.images.files.files import read_file
 
-    with narrator.hearing(), of_options():
+    with narrator.hearing():
         found = read_file(path)
     pixels, opacity = found.pixels, None
     if found.has_opacity:
@@ -217,7 +216,7 @@ class Plan:
             try:
                 pixels_for(pixels, format_of(path), path, opacity)
             except ValueError as error:
-                said = in_options(str(error).removeprefix(f"{path}: "))
+                said = str(error).removeprefix(f"{path}: ")
                 raise WrongUsage(f"{option} {shown(path)}: {said}") from None
 
     def write(

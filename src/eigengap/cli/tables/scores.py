@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from eigengap.cli.errors import WrongUsage
 from eigengap.cli.fitting import is_no_class
 from eigengap.cli.narration import Narrator, beside, many, signed, with_spread
-from eigengap.cli.phrases import in_options
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, names_of
@@ -115,7 +114,7 @@ class Scores:
             log_likelihood_per_row=mean,
         )
         for sentence in cautions(self._model):
-            narrator.note(in_options(sentence))
+            narrator.note(sentence)
         if self._detector is None:
             narrator.note(why_alone(self._model))
             return

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from eigengap.exceptions import DoesNotFitError, MissingExtraError, UnreadableError
 from eigengap.images.files.deep import png_bytes, ppm_in_grey, sixteen_bits, with_opacity
 from eigengap.images.files.tiff import (
-    ELSEWHERE,
     EXTRA,
     PHOTOMETRIC,
     DamagedError,
     as_observed,
     count_pages,
+    elsewhere,
     is_tiff,
     opacity_is_last,
     read_tiff,
@@ -43,6 +43,7 @@ from eigengap.printable import bare, quoted
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.part_files import target_of
 from eigengap.runtime.warnings import warn
+from eigengap.wording import words
 
 READABLE = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
 SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".tif": "TIFF", ".tiff": "TIFF"}
@@ -107,7 +108,7 @@ def read_file(path: str | os.PathLike[str]) -> Read:
     if found.inks:
         warn(f"the colours of {bare(where)} are CMYK, and are read as RGB", UserWarning)
     if found.pages > 1:
-        warn(f"{bare(where)} holds {found.pages} pictures; the first is read", UserWarning)
+        warn(f"{words().path(where)} holds {found.pages} images; the first is read", UserWarning)
     return found
 
 
@@ -138,7 +139,11 @@ def _read(data: bytes, where: str) -> Read:
         raise UnreadableError(where, trouble(data) or NO_PICTURE) from None
     except Image.DecompressionBombError as error:
         raise UnreadableError(
-            where, f"{error}. If you trust it raise PIL.Image.MAX_IMAGE_PIXELS"
+            where,
+            f"{error}. "
+            + words().either(
+                "If you trust it raise PIL.Image.MAX_IMAGE_PIXELS", "Make it smaller first"
+            ),
         ) from None
     except FAULTS as error:
         raise UnreadableError(where, f"the picture in it is damaged ({error})") from error
@@ -230,7 +235,7 @@ def _as_observed(
     try:
         return as_observed(samples, photometric, extra)
     except ValueError as error:
-        raise UnreadableError(where, f"{error}; {ELSEWHERE}") from None
+        raise UnreadableError(where, f"{error}; {elsewhere()}") from None
 
 
 def _rawmode(picture: Any) -> str:
@@ -251,7 +256,7 @@ def _kept(samples: NDArray[Any], where: str) -> NDArray[Any]:
         raise UnreadableError(
             where,
             f"its samples run from {low} to {high}, and whole numbers are kept from 0 to 65535; "
-            f"{ELSEWHERE} as float64",
+            f"{elsewhere()}",
         )
     return samples.astype(np.uint16)
 
@@ -364,8 +369,8 @@ def pixels_for(
         )
     if pixels.dtype.kind == "f" and form != "TIFF":
         raise ValueError(
-            f"{where}: {form} holds whole numbers. Name a .tif file, which keeps floats, or scale "
-            "the array to 0 .. 255 and give uint8"
+            f"{where}: {form} holds whole numbers. Name a .tif file, which keeps floats"
+            + words().either(", or scale the array to 0 .. 255 and give uint8")
         )
     if form == "JPEG" and pixels.dtype != np.uint8:
         raise ValueError(f"{where}: JPEG holds 8 bits a sample. Name a .png or .tif file")
@@ -378,8 +383,8 @@ def pixels_for(
         )
     if form == "JPEG" and observed_through:
         raise ValueError(
-            f"{where}: JPEG has no place for the opacity channel. Name a .png or .tif file, or "
-            "give array[..., :-1]"
+            f"{where}: JPEG has no place for the opacity channel. Name a .png or .tif file"
+            + words().either(", or give array[..., :-1]")
         )
     return pixels, observed_through
 

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.wording import words
+
 Pixels = NDArray[Any]  # (h, w) or (h, w, c)
 
 WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, STRIPS, ORIENTATION, CHANNELS = (
@@ -53,8 +55,16 @@ LENGTHS = dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), 1)) | {16: 8, 
 VERSIONS = {42: ("H", "I", 4), 43: ("Q", "Q", 8)}  # types of counts and places; where the first is
 SMALLEST_PAGE = 18  # bytes of a directory with one entry
 SHARED = 4  # times the bytes of a file that all values together may have
-ELSEWHERE = "read it with another package, tifffile.imread for one, and give the array"
 FAULTS = (LookupError, ValueError, TypeError, OverflowError, struct.error, zlib.error)
+
+
+def elsewhere() -> str:
+    """The way out of a file that is not read here."""
+    return words().either(
+        "read it with another package, tifffile.imread for one, and give the array as float64",
+        "convert it with another program first, to PNG, or to TIFF of 8 or 16 bits or of floats "
+        "that is not compressed",
+    )
 
 
 class DamagedError(ValueError):
@@ -112,7 +122,7 @@ def trouble(data: bytes) -> str:
     try:
         _require_ours(fields)
     except FAULTS:
-        return f"it is {held}, which is not read here; {ELSEWHERE}"
+        return f"it is {held}, which is not read here; {elsewhere()}"
     return f"it is {held}, and damaged"
 
 

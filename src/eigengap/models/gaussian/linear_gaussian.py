@@ -35,6 +35,7 @@ from eigengap.models.gaussian.row_posterior import (
     row_posteriors,
 )
 from eigengap.models.maps.affine import AffineMap
+from eigengap.wording import words
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,7 +367,8 @@ class LinearGaussian:
             raise SingularModelError(
                 "the model has no density: its noise variance is zero where its "
                 f"{self.q} components leave directions without variance (row "
-                f"{int(part.at[0])}). Fit fewer components, or give PPCA a noise_variance above 0"
+                f"{words().number(int(part.at[0]))}). Fit fewer components, or give "
+                f"{words().model('PPCA')} a {words().parameter('noise_variance')} above 0"
             )
 
     def _diagonal(self) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import InfiniteCellError, UnreadableError, UnusableCellError
+from eigengap.exceptions import InfiniteCellError, UnreadableError
 from eigengap.linalg import Array
 from eigengap.runtime import memory
 from eigengap.sources.base import ObservedCells
@@ -20,6 +20,7 @@ from eigengap.sources.fields.places import is_field, places_of, xarray
 from eigengap.sources.fields.reader import FieldReader, Layout, layout_of, warn_of_rereading
 from eigengap.sources.stream import BLOCK_BYTES, StreamSource
 from eigengap.sources.wording import quote
+from eigengap.wording import words
 
 
 class FieldSource(StreamSource):
@@ -230,18 +231,12 @@ class FieldSource(StreamSource):
             "columns of this source"
         )
 
-    def _infinite(self, error: InfiniteCellError) -> UnusableCellError:
-        assert error.row is not None
-        where = f"{quote(str(error.name))}, {self.reader.place(error.row)}"
-        return UnusableCellError(
-            self.reader.where,
-            f"Input X contains infinity: {error.value} at {where}",
-            error.way_out,
-            row=error.row,
-            column=error.column,
-            name=error.name,
-            value=error.value,
-            count=error.count,
+    def _infinite(self, error: InfiniteCellError) -> UnreadableError:
+        return self._in_cell(
+            error,
+            f"{words().table} contains infinity: {error.value} at {quote(str(error.name))}, "
+            f"{self.reader.place(error.row)}. Set such cells to NaN to have them treated as "
+            "missing, or correct them",
         )
 
 

@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import UnusableCellError
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.cells import OFFERED
 from eigengap.sources.decimals import decimals_to_float
-from eigengap.sources.wording import quote
+from eigengap.sources.wording import quote, short
+from eigengap.wording import words
 
 Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]  # an array holds them as its rows
 
@@ -173,7 +174,7 @@ def not_numeric(
     numeric: Sequence[str | int],
     hint: str = "",
     code: str | None = None,
-) -> UnusableCellError:
+) -> UnreadableError:
     """The error for columns that are not numeric.
 
     `refused` are these columns with what they hold, `numeric` the others, all by name or position;
@@ -181,34 +182,21 @@ def not_numeric(
     """
     shown = [f"{quote(c) if isinstance(c, str) else c} ({kind})" for c, kind in refused]
     more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
-    ways = [
-        f"Choose the numeric ones: columns={choice(numeric)}"
-        if numeric
-        else "It has no numeric column"
-    ]
-    suggestions: dict[str, Any] = {"columns": list(numeric)} if numeric else {}
+    several = "columns that are" if len(shown) > 1 else "a column that is"
+    parts = [f"it has {several} not numeric: {', '.join(shown[:MOST_NAMED])}{more}"]
+    parts.append(
+        f"Choose the numeric ones: {choice(numeric)}" if numeric else "It has no numeric column"
+    )
     if hint:
-        ways.append(hint)
+        parts.append(hint)
     if code is not None:
         after = " after all" if hint else ""
-        ways.append(
-            f"If {quote(code)} stands for a missing cell{after}, pass missing_values={quote(code)}"
-        )
-        suggestions["missing_values"] = code
-    error = UnusableCellError(
-        where,
-        f"it has {'columns that are' if len(shown) > 1 else 'a column that is'} not numeric: "
-        f"{', '.join(shown[:MOST_NAMED])}{more}",
-        ". ".join(ways),
-        count=len(shown),
-        value=code,
-        suggestions=suggestions,
-    )
-    error.hint, error.columns = hint, tuple(refused)
-    return error
+        way = words().parameter("missing_values", quote(code))
+        parts.append(f"If {quote(code)} stands for a missing cell{after}, pass {way}")
+    return UnreadableError(where, ". ".join(parts), in_cells=True, value=code)
 
 
 def choice(columns: Sequence[str | int]) -> str:
-    """Columns as the argument `columns` takes them; the first few where there are many."""
-    shown = [quote(c) if isinstance(c, str) else str(c) for c in columns[:OFFERED]]
-    return f"[{', '.join(shown)}{', ...' * (len(columns) > OFFERED)}]"
+    """A choice of these columns; of the first few if there are many."""
+    shown = [short(c) if isinstance(c, str) else c for c in columns[:OFFERED]]
+    return words().columns(shown, more=len(columns) > OFFERED)

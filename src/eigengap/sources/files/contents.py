@@ -17,6 +17,7 @@ from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.packed import Packing
 from eigengap.sources.reader import FileReader
 from eigengap.sources.wording import quote
+from eigengap.wording import words
 
 MOST_NAMED = 12
 SMALL = 1 << 30  # bytes that are read in seconds, whatever the file is
@@ -66,7 +67,11 @@ def choose_member(where: str, shapes: Mapping[str, tuple[int, ...]], member: str
     raise UnreadableError(
         where,
         f"it has {len(tables) or 'no'} two-dimensional arrays; it holds {listed(shapes)}."
-        + (f" Say which one after the path: {quoted(f'{where}::{example}')}" if tables else ""),
+        + (
+            f" Say which one after the path: {words().path(f'{where}::{example}')}"
+            if tables
+            else ""
+        ),
     )
 
 

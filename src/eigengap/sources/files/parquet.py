@@ -96,15 +96,12 @@ class ParquetReader(FileReader):
         twice = first_repeated(names)
         if twice is not None:
             others = [name for name in dict.fromkeys(names) if names.count(name) == 1]
-            way_out = f", or choose others: columns={choice(others)}" if others else ""
+            way_out = f", or choose others: {choice(others)}" if others else ""
             raise UnreadableError(
                 self.where,
                 f"it has {names.count(twice)} columns named {quote(twice)}, and Parquet chooses "
-                "by name",
-                f"Rename them{way_out}",
+                f"by name. Rename them{way_out}",
                 name=twice,
-                count=names.count(twice),
-                suggestions={"columns": others},
             )
         return tuple(names)
 

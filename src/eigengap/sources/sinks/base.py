@@ -14,10 +14,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import ExistingFileError
 from eigengap.printable import quoted
 from eigengap.runtime.part_files import Part, sync_folder, target_of
 from eigengap.sources.wording import first_repeated, quote
+from eigengap.wording import words
 
 GATHERED = 8 << 20  # bytes of rows that are written together
 
@@ -145,18 +145,18 @@ class Sink(ABC):
     def _refuse(self) -> None:
         """Refuse a path that exists and must not be replaced, or whose folder does not exist."""
         if self._target.exists() and not self._force:
-            raise ExistingFileError(
-                errno.EEXIST, "it exists already; pass force=True to replace it", str(self.path)
+            raise FileExistsError(
+                errno.EEXIST,
+                f"it exists already; pass {words().parameter('force', True)} to replace it",
+                str(self.path),
             )
         if self._target.exists() and not self._may_replace(self._target):
-            error = ExistingFileError(
+            raise FileExistsError(
                 errno.EEXIST,
                 "what is there is no file of this kind (a folder, a pipe, a device) and is not "
                 "replaced; give another path",
                 str(self.path),
             )
-            error.is_replaceable = False
-            raise error
         if not self._target.parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(self.path))
 

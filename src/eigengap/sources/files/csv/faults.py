@@ -6,15 +6,15 @@ import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from eigengap.exceptions import UnreadableError, UnusableCellError
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.columns import choice, not_numeric
 from eigengap.sources.files.csv.cells import Cells
 from eigengap.sources.files.csv.dialect import Dialect, Row, is_header, rows_of
 from eigengap.sources.files.csv.likeness import is_followed_by_comment, likeness_of
 from eigengap.sources.files.csv.skipped import SkippedLines
 from eigengap.sources.wording import column, quote
+from eigengap.wording import words
 
 MOST_UNITS = 4  # texts that a message shows
 MOST_LABELS = 4  # lines between names and numbers
@@ -55,31 +55,21 @@ def ragged(where: str, row: Row, dialect: Dialect) -> UnreadableError:
     first = "the header has" if dialect.names is not None else "the first line has"
     cells = "1 cell" if have == 1 else f"{have} cells"
     shown = quote(dialect.separator.join(row.cells).encode("latin-1").decode("utf-8", "replace"))
-    problem = f"line {row.line} has {cells}, and {first} {want}: {shown}"
-    hint = _separators_at_end(row, dialect)
-    skipped = None if hint else _lines_to_skip(row, dialect)
-    if skipped is not None:
-        reasons: list[str] = []
-        suggestions: dict[str, Any] = {}
-        if skipped.first:
-            reasons.append(f"the table begins in line {skipped.first + 1}")
-            suggestions["skip_rows"] = skipped.first
-        if skipped.mark is not None:
-            reasons.append(f"lines that begin with {quote(skipped.mark)} are comments")
-            suggestions["comment"] = skipped.mark
-        way_out = f"If {' and '.join(reasons)}, pass {skipped}"
-        return UnreadableError(where, problem, way_out, line=row.line, suggestions=suggestions)
-    if hint:
+    if way := _separators_at_end(row, dialect) or _way_past(row, dialect):
         pass
     elif have > want and is_followed_by_comment(row.cells[want - 1]):
-        hint = "Comments stand on lines of their own"
+        way = "Comments stand on lines of their own"
     elif have == want + 1 and row.line == dialect.line and dialect.names is not None:
-        hint = "Names of rows, as R writes them? Give their column a name in the header"
+        way = "Names of rows, as R writes them? Give their column a name in the header"
     elif have > want:
-        hint = "Put cells that hold the separator in quotes"
+        way = "Put cells that hold the separator in quotes"
     else:
-        hint = "Complete the line, or take it out"
-    return UnreadableError(where, problem, hint=hint, line=row.line)
+        way = "Complete the line, or take it out"
+    return UnreadableError(
+        where,
+        f"line {row.line} has {cells}, and {first} {want}: {shown}. {way}",
+        line=row.line,
+    )
 
 
 def _separators_at_end(row: Row, dialect: Dialect) -> str:
@@ -112,8 +102,8 @@ class _Guess:
         return self.ragged, not self.has_header, both
 
 
-def _lines_to_skip(row: Row, dialect: Dialect) -> SkippedLines | None:
-    """Lines to skip where a ragged row is a comment or stands above the table; None elsewhere."""
+def _way_past(row: Row, dialect: Dialect) -> str:
+    """Lines to skip where a ragged row is a comment or stands above the table; else nothing."""
     names = [] if dialect.names is None else [Row(list(dialect.names), dialect.first, 0)]
     rows = [*names, *dialect.head]
     if row.line > rows[-1].line:
@@ -121,7 +111,14 @@ def _lines_to_skip(row: Row, dialect: Dialect) -> SkippedLines | None:
     marks = [mark for mark in MARKS if any(_begins(one, mark) for one in rows)]
     guesses = [_guess(rows, mark, dialect.cells) for mark in (*marks, None)]
     best = min((one for one in guesses if one is not None), key=_Guess.cost, default=None)
-    return None if best is None or not best.skipped else best.skipped
+    if best is None or not best.skipped:
+        return ""
+    reasons = []
+    if best.skipped.first:
+        reasons.append(f"the table begins in line {best.skipped.first + 1}")
+    if best.skipped.mark is not None:
+        reasons.append(f"lines that begin with {quote(best.skipped.mark)} are comments")
+    return f"If {' and '.join(reasons)}, pass {best.skipped}"
 
 
 def _guess(rows: Sequence[Row], mark: str | None, cells: Cells) -> _Guess | None:
@@ -228,7 +225,7 @@ def refuse_text_columns(where: str, dialect: Dialect, chosen: Sequence[int]) -> 
     if not refused:
         return
     if count := label_rows(dialect, chosen):
-        raise UnreadableError(where, describe_label_rows(dialect, chosen, count))
+        raise UnreadableError(where, describe_label_rows(dialect, chosen, count), in_cells=True)
     hints = [one.hint() for one in refused.values()]
     codes = [one.text for one in refused.values() if one.text and one.numbers and one.same]
     raise not_numeric(
@@ -275,22 +272,23 @@ class _Texts:
 
 def _text_cell(
     where: str, row: Row, j: int, dialect: Dialect, chosen: Sequence[int]
-) -> UnusableCellError:
+) -> UnreadableError:
     text = _shown(row.cells[j])
     others = _choosable(dialect, [k for k in chosen if k != j])
-    leave = f"; or leave the column out: columns={choice(others)}" if others else ""
+    label = column(dialect.names, j)
+    leave = f"; or {words().without(label, choice(others))}" if others else ""
     found = likeness_of(text, dialect.cells.decimal)
-    after = "" if found is None else " after all"
-    return UnusableCellError(
+    like, after = ("", "") if found is None else (f"It {found}. ", " after all")
+    code = words().parameter("missing_values", quote(text))
+    return UnreadableError(
         where,
-        f"line {row.line}, column {column(dialect.names, j)} holds text, {quote(text)}",
-        f"If that stands for a missing cell{after}, pass missing_values={quote(text)}{leave}",
-        hint="" if found is None else f"It {found}",
+        f"line {row.line}, column {label} holds text, {quote(text)}. {like}If that stands for a "
+        f"missing cell{after}, pass {code}{leave}",
+        in_cells=True,
         line=row.line,
         column=j,
         name=None if dialect.names is None else dialect.names[j],
         value=text,
-        suggestions={"missing_values": text} | ({"columns": others} if others else {}),
     )
 
 

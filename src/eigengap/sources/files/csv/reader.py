@@ -112,7 +112,8 @@ class CsvReader(FileReader):
             return
         chosen = [names[j] for j in self._chosen]
         if columns is None and "" in chosen:
-            raise self._nameless(names.index(""), [j for j in self._chosen if names[j]])
+            others = choice([j for j in self._chosen if names[j]])
+            raise self._nameless(names.index(""), others)
         twice = first_repeated(chosen)
         if twice is not None:
             at = [j for j in self._chosen if names[j] == twice]
@@ -120,42 +121,31 @@ class CsvReader(FileReader):
             raise UnreadableError(
                 self.where,
                 f"line {self._dialect.first} names {len(at)} columns {quote(twice)} (positions "
-                f"{', '.join(map(str, at))}), and names must be unique",
-                f"Rename them there, or choose by position: columns={choice(others)}",
+                f"{', '.join(map(str, at))}), and names must be unique. Rename them there, or "
+                f"choose by position: {choice(others)}",
                 line=self._dialect.first,
                 name=twice,
-                count=len(at),
-                suggestions={"columns": others},
             )
 
-    def _nameless(self, j: int, others: list[int]) -> UnreadableError:
+    def _nameless(self, j: int, others: str) -> UnreadableError:
         """The error for column j, the first without a name."""
         bare, line = self._dialect.bare, self._dialect.first
+        several = len(bare) > 1
         if j in bare:
-            several = len(bare) > 1
-            problem = (
+            message = (
                 f"lines end with {f'{len(bare)} separators' if several else 'a separator'}, and "
-                f"behind {'them' if several else 'it'} stands neither a name nor a cell"
-            )
-            way_out = (
-                f"Leave the empty column{'s' if several else ''} out: columns={choice(others)}"
+                f"behind {'them' if several else 'it'} stands neither a name nor a cell. Leave the "
+                f"empty column{'s' if several else ''} out: {others}"
             )
         else:
-            problem = f"column {j} has no name in line {line}"
             what = "Leave it"
             if j == 0:
                 what = "It may be the row numbers that pandas and R write along; leave them"
-            by_position = f"columns={choice(others)}"
-            way_out = f"{what} out by position, {by_position}, or give the column a name"
-        return UnreadableError(
-            self.where,
-            problem,
-            way_out,
-            line=line,
-            column=j,
-            count=max(1, len(bare)),
-            suggestions={"columns": others},
-        )
+            message = (
+                f"column {j} has no name in line {line}. {what} out by position, {others}, or give "
+                "the column a name"
+            )
+        return UnreadableError(self.where, message, line=line, column=j)
 
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         size = min(MOST_CHUNK, max(LEAST_CHUNK, 8 * rows * self._dialect.n_columns))
@@ -184,8 +174,7 @@ class CsvReader(FileReader):
                     raise UnreadableError(
                         self.where,
                         f"line {blank} is empty, and in a table of one column that may be a "
-                        "missing value or nothing at all",
-                        hint="Write NA there, or leave the line out",
+                        "missing value or nothing at all. Write NA there, or leave the line out",
                         line=blank,
                     )
             elif blank is None and number > self._skipped.first and number not in skipped:
