@@ -15,7 +15,7 @@ from eigengap.sources import stream
 from eigengap.sources.base import ObservedCells
 from eigengap.sources.conversion import as_source
 from eigengap.sources.reader import Reader
-from eigengap.sources.stream import StreamSource, ahead, recut
+from eigengap.sources.streamed import StreamSource, ahead, recut
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments, Moments
 

@@ -47,11 +47,15 @@ from eigengap.models.gaussian.predictive import Predictive
 from eigengap.models.maps.affine import AffineMap
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.changed import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import column
+from eigengap.sources import (
+    Block,
+    Rescaled,
+    Source,
+    as_source,
+    column,
+    require_frequencies,
+    warn_of_codes,
+)
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments

@@ -17,12 +17,18 @@ from sklearn.utils.validation import validate_data
 
 from eigengap.estimators._sklearn_compat import _get_feature_names
 from eigengap.printable import bare
-from eigengap.sources.base import Source, require_unique
-from eigengap.sources.conversion import as_source, in_memory_table
-from eigengap.sources.fields.places import is_field, is_field_path
-from eigengap.sources.fields.table import FieldSource, field_like
-from eigengap.sources.frames import like
-from eigengap.sources.wording import quote
+from eigengap.sources import (
+    FieldSource,
+    Source,
+    as_source,
+    field_like,
+    in_memory_table,
+    is_field,
+    is_field_path,
+    like,
+    quote,
+    require_unique,
+)
 from eigengap.wording import words
 
 MOST_NAMED = 5  # columns in one message

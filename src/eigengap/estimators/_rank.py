@@ -10,7 +10,7 @@ import numpy as np
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 from eigengap.wording import words
 
 LOOSE = 1e-3  # tolerance of the fits that only compare ranks

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.linalg import Array
-from eigengap.sources.wording import quote, show
+from eigengap.sources import quote, show
 from eigengap.spectrum import Spectrum
 from eigengap.wording import words
 

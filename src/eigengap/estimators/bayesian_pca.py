@@ -27,7 +27,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 from eigengap.statistics.expected.variational import Prior
 from eigengap.wording import words
 

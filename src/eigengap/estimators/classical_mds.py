@@ -60,11 +60,15 @@ from eigengap.models.maps.distances import (
     inner_products,
 )
 from eigengap.runtime.warnings import warn
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import column
+from eigengap.sources import (
+    ArraySource,
+    Block,
+    Source,
+    as_source,
+    column,
+    require_frequencies,
+    warn_of_codes,
+)
 from eigengap.wording import words
 
 PAIRS = ("precomputed", "gram")

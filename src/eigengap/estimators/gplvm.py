@@ -38,7 +38,7 @@ from eigengap.models.gp.expected import has_expectations
 from eigengap.models.gp.kernels import LatentKernel, Linear, kernel_of
 from eigengap.runtime.memory import require_memory, require_pairs
 from eigengap.runtime.warnings import warn
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import warn_of_codes
 from eigengap.wording import words
 
 EXACT_ROWS = 500  # up to which method="auto" takes all pairs

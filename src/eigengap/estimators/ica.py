@@ -42,9 +42,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Block, Source, as_source, require_frequencies, warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.nonlinearity import Cube, Gauss, Given, LogCosh, Nonlinearity
 from eigengap.statistics.score_moments import SecondMoment

@@ -56,10 +56,7 @@ from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, MixturePo
 from eigengap.models.gaussian.mixture_predictive import MixturePredictive
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source, require_frequencies
-from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.changed import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Rescaled, Source, as_source, require_frequencies, warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.wording import words

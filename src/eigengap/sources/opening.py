@@ -26,7 +26,7 @@ from eigengap.sources.files.parquet import ParquetReader
 from eigengap.sources.files.paths import KNOWN, Address, find_files, format_of
 from eigengap.sources.files.zarr_reader import ZarrReader
 from eigengap.sources.reader import Reader
-from eigengap.sources.stream import StreamSource
+from eigengap.sources.streamed import StreamSource
 from eigengap.sources.wording import quote
 from eigengap.wording import words
 

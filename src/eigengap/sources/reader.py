@@ -1,6 +1,6 @@
 """Tables that are read from the first row to the last, as often as needed: a file, or many.
 
-A new format is a new file in `sources/files` that implements `Reader`; `sources.stream` cuts into
+A new format is a new file in `sources/files` that implements `Reader`; `sources.streamed` cuts into
 blocks, validates, counts and reads ahead.
 
 A fit reads a file many times, and every pass must find the same table. So size and time of writing

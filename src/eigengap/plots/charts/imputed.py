@@ -14,7 +14,7 @@ from eigengap.plots.drawing import Chart, data, finish, quantity, tips, upper, w
 from eigengap.plots.numbers.fills import Calibration, Fills, calibration, fills
 from eigengap.plots.numbers.names import names_of
 from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
-from eigengap.sources.checks import resolve_columns
+from eigengap.sources import resolve_columns
 
 MOST_CELLS = 120  # of a column
 MOST_COLUMNS = 6

@@ -27,7 +27,7 @@ from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.plots.numbers.odd_rows import detector_for, odd_rows
 from eigengap.reporting.numbers.look import Look
 from eigengap.reporting.numbers.subject import Subject
-from eigengap.sources.array import ArraySource
+from eigengap.sources import ArraySource
 from eigengap.statistics.expected.noise_ratio import NoiseRatio
 
 ALPHA = 0.05

@@ -18,7 +18,7 @@ from eigengap.sources.checks import as_weight, missing_codes
 from eigengap.sources.fields.grid import Grid, listed
 from eigengap.sources.fields.places import is_field, places_of, xarray
 from eigengap.sources.fields.reader import FieldReader, Layout, layout_of, warn_of_rereading
-from eigengap.sources.stream import BLOCK_BYTES, StreamSource
+from eigengap.sources.streamed import BLOCK_BYTES, StreamSource
 from eigengap.sources.wording import quote
 from eigengap.wording import words
 

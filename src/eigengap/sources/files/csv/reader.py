@@ -112,8 +112,8 @@ class CsvReader(FileReader):
             return
         chosen = [names[j] for j in self._chosen]
         if columns is None and "" in chosen:
-            others = choice([j for j in self._chosen if names[j]])
-            raise self._nameless(names.index(""), others)
+            named = choice([j for j in self._chosen if names[j]])
+            raise self._nameless(names.index(""), named)
         twice = first_repeated(chosen)
         if twice is not None:
             at = [j for j in self._chosen if names[j] == twice]
