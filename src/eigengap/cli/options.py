@@ -96,7 +96,7 @@ fitting = stacked(
         help="Fit on the Dask cluster of this scheduler, e.g. tcp://host:8786.",
     ),
 )  # fmt: skip
-picture = click.argument("image", type=FILE, metavar="IMG")
+image = click.argument("image", type=FILE, metavar="IMG")
 of_patches = stacked(
     click.option(
         "--sd", type=click.Path(), metavar="FILE",
@@ -109,7 +109,7 @@ of_patches = stacked(
     ),
     click.option(
         "-m", "--model", "name", type=click.Choice(("mixture", "ppca")), default="mixture",
-        show_default=True, help="What patches of the picture follow: a mixture of PPCAs, or one.",
+        show_default=True, help="What patches of the image follow: a mixture of PPCAs, or one.",
     ),
     click.option(
         "-k", "--components", metavar="N|auto", default="auto", show_default=True,

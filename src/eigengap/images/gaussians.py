@@ -191,6 +191,6 @@ def _log_det(A: Array) -> float:
 
 
 def product(A: Array, B: Array) -> Array:
-    """A B by one thread: several would add in another order, and the picture tell how many."""
+    """A B by one thread: several would add in another order, and the image tell how many."""
     with one_blas_thread():
         return np.asarray(A @ B)

@@ -2,10 +2,10 @@
 
 One value of a million among hundreds outweighs all others in a covariance, and what is learned from
 the patches that hold it is learned from it. An entry is wild if it lies too far from all of its
-eight neighbours but one: edges and lines have more neighbours of their kind. In a noisy picture too
+eight neighbours but one: edges and lines have more neighbours of their kind. In a noisy image too
 far is many times what neighbours usually differ by; one without noise has sharp dots of its own,
 and there it is many times the range of all intensities. The median of the neighbours stands for a
-wild entry while the rest of the picture is restored. Whether it is a fault or a star nobody here
+wild entry while the rest of the image is restored. Whether it is a fault or a star nobody here
 can tell, so it stays as it was given, and is told of.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import ImpulseNoiseWarning
-from eigengap.images.image import Picture
+from eigengap.images.image import StandardisedImage
 from eigengap.images.restored import Restored
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
@@ -50,16 +50,16 @@ def beyond_noise(values: Array, sigma: float) -> Far:
 
 
 def beyond_range(values: Array) -> Far:
-    """In a picture without noise."""
+    """In an image without noise."""
     low, high = np.nanpercentile(values, [1.0, 99.0])
     return Far(RANGES * float(high - low), f"over {RANGES:g} times the range of the others")
 
 
-def tamed(picture: Picture, far: Far) -> tuple[Picture, Bools]:
-    """The picture with medians instead of its wild entries, centred anew; and where they are."""
-    values, wild = without_wild(picture.values, far.distance)
+def tamed(image: StandardisedImage, far: Far) -> tuple[StandardisedImage, Bools]:
+    """The image with medians instead of its wild entries, centred anew; and where they are."""
+    values, wild = without_wild(image.values, far.distance)
     if not wild.any():
-        return picture, wild
+        return image, wild
     y, x, channel = (words().number(int(place)) for place in np.argwhere(wild)[0])
     lie = "1 entry lies" if wild.sum() == 1 else f"{wild.sum()} entries lie"
     first, that = ("", "It is") if wild.sum() == 1 else ("the first ", "They are")
@@ -73,10 +73,10 @@ def tamed(picture: Picture, far: Far) -> tuple[Picture, Bools]:
     centre, unit = float(np.nanmean(values)), float(np.nanstd(values))
     is_flat = unit == 0.0
     calm = replace(
-        picture,
+        image,
         values=(values - centre) / (1.0 if is_flat else unit),
-        mean=picture.mean + centre * picture.sd,
-        sd=picture.sd * (1.0 if is_flat else unit),
+        mean=image.mean + centre * image.sd,
+        sd=image.sd * (1.0 if is_flat else unit),
         is_flat=is_flat,
     )
     return calm, wild
@@ -111,7 +111,7 @@ def without_wild(values: Array, far: float) -> tuple[Array, Bools]:
     own, column = values[y, x, k], np.arange(len(y))
     middle = 0.5 * (around[(observed - 1) // 2, column] + around[observed // 2, column])
     below, above = around[1], around[np.maximum(observed - 2, 0), column]
-    # An entry among gaps has no neighbours to be unlike: the whole picture is asked.
+    # An entry among gaps has no neighbours to be unlike: the whole image is asked.
     lonely, (low, high) = observed < 3, np.nanpercentile(values, [1.0, 99.0])
     below, above = np.where(lonely, low, below), np.where(lonely, high, above)
     odd = (own < below - far) | (own > above + far)

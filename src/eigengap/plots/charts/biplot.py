@@ -34,7 +34,7 @@ def biplot(
     scaling: Scaling = "rows",
     max_rows: int = MOST_ROWS,
 ) -> Chart:
-    """Rows and columns of a table in one picture, along two components.
+    """Rows and columns of a table in one chart, along two components.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The rows that a chart shows: read in one pass from wherever they lie, never more than are drawn.
 
 The rows are drawn by hashes of their positions (`eigengap.sources.derived.drawn`), so that the same
-ones are drawn however the table is cut, and a smaller picture shows some of the rows of a larger
+ones are drawn however the table is cut, and a smaller chart shows some of the rows of a larger
 one.
 """
 

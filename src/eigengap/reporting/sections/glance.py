@@ -90,7 +90,7 @@ def _warnings(
         )
     if look.is_sampled:
         found.append(
-            f"Pictures and tables of rows show {whole(len(look.at))} of {whole(look.n_rows)} rows, "
+            f"Charts and tables of rows show {whole(len(look.at))} of {whole(look.n_rows)} rows, "
             "drawn at random. Counts of gaps, and the model, are of all rows; what is said of odd "
             "rows and hidden cells is of the rows shown."
         )

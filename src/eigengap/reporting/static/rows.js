@@ -65,7 +65,7 @@ async function compare() {
 const PAGE = 15;
 const columns = [];
 
-// The rows at a glance: the same picture, small and still.
+// The rows at a glance: the same chart, small and still.
 async function drawGlance() {
   const spec = scoresSpec(data.scores.length < 2 ? 180 : 300);
   const places = spec.layer[1];
