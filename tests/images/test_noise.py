@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 from eigengap.exceptions import ImpulseNoiseWarning
 from eigengap.images import denoise_image
 from eigengap.images.channels import own_channels
-from eigengap.images.impulses import beyond_noise, beyond_range, without_wild
+from eigengap.images.impulses import beyond_noise, beyond_range, without_impulses
 from eigengap.images.noise import learned_noise, left_by_clipping, limits, still, unclipped
 
 
@@ -38,7 +38,7 @@ def rms(a, b):
     return float(np.sqrt(np.mean((np.asarray(a, float) - b) ** 2)))
 
 
-# Wild entries -------------------------------------------------------------------------------
+# Impulses -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hot", [-3000.0, 1e6, 1e12])
@@ -72,7 +72,7 @@ def test_hot_entries_of_a_image_with_opacity_and_missing():
     assert rms(restored.image, clean) < 6
 
 
-def test_what_is_wild():
+def test_what_is_an_impulse():
     values = noisy(np.zeros((20, 24, 2)), 1.0)
     values[7:9, :, 0] += 500  # a band has neighbours of its kind
     values[:, 3, 1] += 500  # and so has a line
@@ -80,19 +80,19 @@ def test_what_is_wild():
     truth = [(0, 0, 0), (12, 13, 0), (19, 23, 1), (5, 10, 1), (6, 11, 1)]
     for at in truth:
         values[at] = 1000.0
-    calm, found = without_wild(values, beyond_noise(values, 0.0).distance)
+    calm, found = without_impulses(values, beyond_noise(values, 0.0).distance)
     assert {tuple(map(int, at)) for at in np.argwhere(found)} == set(truth)
     assert np.all(np.abs(calm[found]) < 5)
     np.testing.assert_array_equal(calm[~found], values[~found])
 
 
-def test_nothing_is_wild_where_nothing_is_usual():
+def test_there_is_no_impulse_where_nothing_is_usual():
     flat = np.zeros((9, 9, 1))
     flat[4, 4] = 1e9
     assert beyond_noise(flat[:4], 0.0).distance == beyond_range(flat[:4]).distance == 0.0
-    assert not without_wild(flat, 0.0)[1].any()
-    assert not without_wild(flat, beyond_noise(flat, 0.0).distance)[1].any()
-    assert without_wild(flat, beyond_noise(flat, 1.0).distance)[1].sum() == 1
+    assert not without_impulses(flat, 0.0)[1].any()
+    assert not without_impulses(flat, beyond_noise(flat, 0.0).distance)[1].any()
+    assert without_impulses(flat, beyond_noise(flat, 1.0).distance)[1].sum() == 1
     alone = np.full((5, 5, 1), np.nan)
     alone[::2, ::2] = 1.0  # no two side by side
     assert beyond_noise(alone, 0.0).distance == 0.0

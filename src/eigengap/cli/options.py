@@ -29,7 +29,7 @@ data = click.argument("data", type=FILE, metavar="DATA")
 model_file = click.argument("model", type=FILE, metavar="MODEL")
 seed = click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
-    help="Of what is random.",
+    help="Random seed.",
 )  # fmt: skip
 
 talking = stacked(
@@ -64,7 +64,7 @@ taken = click.option(
 columns = stacked(
     ids,
     click.option(
-        "--ignore", multiple=True, metavar="COLS", help="Columns that are no features: a,b."
+        "--ignore", multiple=True, metavar="COLS", help="Columns to exclude: a,b."
     ),
     click.option(
         "--columns", multiple=True, metavar="COLS", help="The features, and no others: a,b."

@@ -90,8 +90,8 @@ def denoise_image(
     how = settings(scaled.shape, patch, stride, model, n_mixture, n_components, random_state)
     given = None if sigma is None else noise_of(sigma)
     far = beyond_noise(scaled.values, relative(given or 0.0, scaled.unit))
-    calm, wild = tamed(scaled, far)
-    restored = put_back(_restored(calm, how, given), scaled.given, wild)
+    calm, impulses = tamed(scaled, far)
+    restored = put_back(_restored(calm, how, given), scaled.given, impulses)
     return restored if given is None else replace(restored, noise_sd=given)
 
 

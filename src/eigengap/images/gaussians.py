@@ -41,12 +41,12 @@ MANY = 500  # patches
 class IncompletePatches:
     """Patches of which some entries were seen."""
 
-    values: Array  # (n, d), 0 where unseen
+    values: Array  # (n, d), 0 where missing
     observed: Bools  # (n, d)
 
     @classmethod
     def of(cls, patches: Array) -> IncompletePatches:
-        """From patches with NaN where unseen."""
+        """From patches with NaN where missing."""
         observed = ~np.isnan(patches)
         return cls(np.where(observed, patches, 0.0), observed)
 

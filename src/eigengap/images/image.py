@@ -32,7 +32,7 @@ class StandardisedImage:
     given: NDArray[Any]  # (h, w) or (h, w, c)
     values: Array  # (h, w, c') without opacity; NaN where missing, else (x / power - mean) / sd
     power: float  # of two, about the largest |x|: no square of x / power overflows or vanishes
-    mean: float  # of what was seen of x / power
+    mean: float  # of the observed values of x / power
     sd: float  # likewise; 1 where all of it is the same
     is_flat: bool  # whether it is
 

@@ -82,7 +82,7 @@ def inpaint_image(
     n_missing = int(scaled.missing.sum())
     if n_missing == 0 and noise == 0.0:
         return as_it_is(scaled, how.patch, how.stride)
-    calm, wild = tamed(scaled, beyond_range(scaled.values))
+    calm, impulses = tamed(scaled, beyond_range(scaled.values))
     if calm.is_flat:
         return as_it_is(calm, how.patch, how.stride)
     filled = fill(calm.values, how, relative(noise, calm.unit))
@@ -102,7 +102,7 @@ def inpaint_image(
         sd_scale=filled.scale,
         tiles=filled.tiles,
     )
-    return put_back(restored, scaled.given, wild)
+    return put_back(restored, scaled.given, impulses)
 
 
 def as_it_is(image: StandardisedImage, patch: int, stride: int) -> Restored:

@@ -1,9 +1,9 @@
-"""An image with gaps at half its size, and at twice; and its gaps filled smoothly by both.
+"""An incomplete image at half and at twice its size, and missing values imputed by both.
 
 Pull-push (Gortler, Grzeszczuk, Szeliski and Cohen 1996, "The lumigraph"): means over 2 x 2 pixels
-of what was seen, again and again until nothing is missing; then back up, each level's gaps filled
-from the one below by linear interpolation. It reaches across any hole, and is as blurred as the
-hole is wide.
+of what was seen, again and again until nothing is missing; then back up, each level's missing
+values imputed from the one below by linear interpolation. It reaches across any hole, and is as
+blurred as the hole is wide.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ def report(
     """Write what a fitted estimator found in a table: one HTML file that opens anywhere, offline.
 
     It says in words and charts what is missing, how many components there are and what they are
-    made of, where the rows lie (brush them, and the table and the columns follow), how well gaps
-    are filled, how well the model fits, and how to make it all again.
+    made of, where the rows lie (brush them, and the table and the columns follow), how well
+    missing values are imputed, how well the model fits, and how to reproduce it.
 
     Parameters
     ----------

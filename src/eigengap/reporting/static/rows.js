@@ -184,8 +184,8 @@ function table() {
     : rows.length < count ? `${whole(n)} of ${whole(count)} rows, the selected ones`
     : `${whole(count)} rows, ${whole(n)} of them ticked`;
   $("rows-caption").textContent = `${told}; rows are counted from ${data.first}`;
-  $("before").disabled = state.at === 0;
-  $("after").disabled = state.at >= last;
+  $("previous").disabled = state.at === 0;
+  $("next").disabled = state.at >= last;
 }
 
 function toggle(i, on) {
