@@ -16,7 +16,7 @@ import pytest
 from eigengap.exceptions import UnreadableError
 from eigengap.images.files.files import read_image, write_image
 from eigengap.images.files.tiff import DamagedError, read_tiff, tiff_bytes
-from eigengap.runtime.warnings import listening
+from eigengap.runtime.warnings import captured
 
 PIL = pytest.importorskip("PIL.Image")
 
@@ -217,7 +217,7 @@ def test_a_damaged_tiff_is_a_image_or_a_sentence(tmp_path, kind):
         for at in rng.choice(np.arange(len(data))[fields], 2):
             bad[at] = rng.integers(256)
         (tmp_path / "a.tif").write_bytes(bad[: rng.integers(len(bad))] if at % 4 == 0 else bad)
-        with listening(), suppress(UnreadableError):  # listening to our own
+        with captured(), suppress(UnreadableError):  # listening to our own
             read_image(tmp_path / "a.tif")
 
 

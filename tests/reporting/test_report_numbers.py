@@ -24,7 +24,7 @@ from eigengap.reporting.sections.samples import separation
 from eigengap.reporting.sections.scores import scores_of
 from eigengap.reporting.words import number, percent
 from eigengap.selection.imputation import rounds
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.mixture.fit import fit_mixture
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.sources import as_source
 from eigengap.sources.base import Block
+from eigengap.sources.conversion import as_source
 from eigengap.sources.dask import as_dask_source
 from eigengap.statistics.expected.expected import Expected
 from eigengap.statistics.moments import Moments
@@ -181,10 +181,10 @@ def test_prepared_twice(client: Any) -> None:
 
 def _allow(threads: int) -> None:
     """On a worker: as many threads for BLAS."""
-    from eigengap.runtime import blas
+    from eigengap.runtime.threads import _give, libraries
 
-    for library in blas.libraries():
-        blas._give(library, threads)
+    for library in libraries():
+        _give(library, threads)
 
 
 def test_blas_has_its_share_of_the_cores(client: Any) -> None:
@@ -202,7 +202,7 @@ def test_blas_has_its_share_of_the_cores(client: Any) -> None:
 
     client.run(_allow, 8)
     try:
-        share = max(1, running.blas.cores() // sum(client.nthreads().values()))
+        share = max(1, running.cores() // sum(client.nthreads().values()))
         assert source.map(threads).max() == share
     finally:
         client.run(_allow, 1)

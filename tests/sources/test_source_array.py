@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import _NotAnArray
 from sklearn.utils.validation import check_array
 
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 nan, inf = np.nan, np.inf
 

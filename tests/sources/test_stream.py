@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eigengap.exceptions import DoesNotFitError, UnreadableError
-from eigengap.sources import as_source, stream
-from eigengap.sources.ahead import ahead
+from eigengap.sources import stream
 from eigengap.sources.base import ObservedCells
+from eigengap.sources.conversion import as_source
 from eigengap.sources.reader import Reader
-from eigengap.sources.stream import StreamSource, recut
+from eigengap.sources.stream import StreamSource, ahead, recut
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments, Moments
 

@@ -51,13 +51,13 @@ def require_inputs(data: str, model: str | None = None) -> None:
     """Refuse inputs that are not there, before anything is said of outputs."""
     from eigengap.cli.kept_models import require_model
     from eigengap.sources.fields.places import is_field_path
-    from eigengap.sources.files.address import find
+    from eigengap.sources.files.paths import find_files
 
     if model is not None:
         require_one_stdin(data, model)
         require_model(model, data)
     if data != DASH and not is_field_path(data):
-        find(data)
+        find_files(data)
 
 
 def require_one_stdin(*given: str) -> None:

@@ -69,12 +69,12 @@ class Narrator:
     def hearing(self) -> Iterator[None]:
         """Warnings of what runs inside become notes, each kind of eigengap's own once."""
         from eigengap.exceptions import ConstantColumnWarning, RoundedWarning
-        from eigengap.runtime.warnings import listening
+        from eigengap.runtime.warnings import captured
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of other packages speak of code, not of data
             try:
-                with listening() as heard:
+                with captured() as heard:
                     yield
             finally:
                 for told in {told.category: told for told in reversed(heard)}.values():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from eigengap.compiled import choice, subsets_numpy
 from eigengap.linalg import Array
-from eigengap.runtime.columns import over_columns
+from eigengap.runtime.threads import over_columns
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int32]

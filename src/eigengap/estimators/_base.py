@@ -13,10 +13,9 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._checkpoint import checkpointed, require_checkpoint
@@ -25,6 +24,7 @@ from eigengap.estimators._features import as_fitted, keep_features, like_input, 
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
 from eigengap.exceptions import (
     ConstantColumnWarning,
     FewCellsWarning,
@@ -36,9 +36,8 @@ from eigengap.exceptions import (
     UnlinkedColumnsWarning,
 )
 from eigengap.fitting.eigen.range import refuse_overflow, refuse_tiny_columns
-from eigengap.fitting.gaussian.pattern import pattern_of
 from eigengap.fitting.gaussian.plan import LARGEST_DENSE
-from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, pattern_of
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise, ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
@@ -47,9 +46,9 @@ from eigengap.models.gaussian.predictive import Predictive
 from eigengap.models.maps.affine import AffineMap
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources import as_source
 from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.derived.rescaled import Rescaled
+from eigengap.sources.conversion import as_source
+from eigengap.sources.derived.changed import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.sources.wording import column
 from eigengap.spectrum import Spectrum

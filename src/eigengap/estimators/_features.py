@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _get_feature_names, validate_data
+from sklearn.utils.validation import validate_data
 
+from eigengap.estimators._sklearn_compat import _get_feature_names
 from eigengap.printable import bare
-from eigengap.sources import as_source, in_memory_table
 from eigengap.sources.base import Source, require_unique
-from eigengap.sources.fields.opening import FieldSource, field_like
+from eigengap.sources.conversion import as_source, in_memory_table
 from eigengap.sources.fields.places import is_field, is_field_path
+from eigengap.sources.fields.table import FieldSource, field_like
 from eigengap.sources.frames import like
 from eigengap.sources.wording import quote
 from eigengap.wording import words

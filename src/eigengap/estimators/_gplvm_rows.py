@@ -15,10 +15,10 @@ from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.gp.back_constraint import BackMap
-from eigengap.fitting.gp.duplicate_rows import Rows, found_among
 from eigengap.fitting.gp.latent_points import likely_starts, most_probable, none_of
 from eigengap.fitting.gp.latent_posterior import LatentPosterior, latent_posterior
 from eigengap.fitting.gp.start import Standard
+from eigengap.fitting.graph.duplicate_rows import Rows, found_among, row_hashes
 from eigengap.linalg import Array
 from eigengap.models.gaussian.posterior import Posterior
 from eigengap.models.gp.gaussian_process import GaussianProcesses
@@ -169,7 +169,8 @@ class PlacesRows(NamedComponents, Shown, TransformerMixin, BaseEstimator):
 
     def _own(self, Y: Array) -> Rows:
         """Which row of the fit each row is, cell for cell, or -1."""
-        return found_among(Y, self.model_.standardised(self._standard.given))
+        fitted = self.model_.standardised(self._standard.given)
+        return found_among(row_hashes(Y), row_hashes(fitted))
 
     def _found(self, Y: Array, own: Rows) -> LatentPosterior:
         """The posterior of latents of standardised rows."""

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from eigengap.exceptions import SampledWarning
 from eigengap.runtime.memory import free_memory
 from eigengap.runtime.warnings import warn
-from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
+from eigengap.sources.conversion import as_source
 from eigengap.wording import words
 
 SHARE = 0.1  # of the free memory that drawn rows may take

@@ -8,23 +8,21 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from eigengap.estimators._features import keep_features
 from eigengap.estimators._gplvm_rows import PlacesRows, dense
 from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators._whole import whole_table
 from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
-from eigengap.fitting.gaussian.cell_noise import noise_of_cells
 from eigengap.fitting.gp.back_constraint import Kind, back_constraint
+from eigengap.fitting.gp.cell_noise import noise_of_cells
 from eigengap.fitting.gp.column_patterns import ObservedColumns, observed_columns
 from eigengap.fitting.gp.dual_ppca import fit_linear
-from eigengap.fitting.gp.duplicate_rows import equal_rows
 from eigengap.fitting.gp.latent_fit import LatentFit, Start
 from eigengap.fitting.gp.start import (
     Standard,
@@ -34,6 +32,7 @@ from eigengap.fitting.gp.start import (
     standardise,
     to_unit_variance,
 )
+from eigengap.fitting.graph.duplicate_rows import distinct
 from eigengap.linalg import Array
 from eigengap.models.gp.expected import has_expectations
 from eigengap.models.gp.kernels import LatentKernel, Linear, kernel_of
@@ -334,7 +333,7 @@ class GPLVM(PlacesRows):
 
         rng = np.random.default_rng(self._seed())
         Z, spread = self._first_latents(filled, given, rng)
-        of_row = equal_rows(standard.Y)[1]
+        of_row = distinct(standard.Y)
         best: LatentFit | None = None
         for k in range(int(self.n_init)):
             at = Z if k == 0 else perturbed(Z, rng)

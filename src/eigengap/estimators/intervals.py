@@ -31,7 +31,7 @@ from eigengap.runtime.warnings import silence
 from eigengap.selection.inner_fits import fit_rows
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Source
-from eigengap.sources.derived.rescaled import Rescaled
+from eigengap.sources.derived.changed import Rescaled
 from eigengap.statistics.moments import ColumnMoments
 
 Method = Literal["bootstrap", "parametric", "asymptotic"]

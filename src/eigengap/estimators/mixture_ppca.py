@@ -10,11 +10,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import ClassifierTags, check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import (
     SHARED_CONSTRAINTS,
@@ -35,6 +34,12 @@ from eigengap.estimators._checkpoint import (
 from eigengap.estimators._features import keep_features, like_input, source_of_new
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.estimators._sklearn_compat import (
+    Interval,
+    StrOptions,
+    _check_feature_names_in,
+    _fit_context,
+)
 from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
 from eigengap.fitting.gaussian.problem import Noise
 from eigengap.fitting.mixture.fit import (
@@ -51,9 +56,9 @@ from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, MixturePo
 from eigengap.models.gaussian.mixture_predictive import MixturePredictive
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources import as_source
 from eigengap.sources.base import Source, require_frequencies
-from eigengap.sources.derived.rescaled import Rescaled
+from eigengap.sources.conversion import as_source
+from eigengap.sources.derived.changed import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments

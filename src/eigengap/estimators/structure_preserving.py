@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.estimators._sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import StructureWarning
 from eigengap.fitting.graph.local_weights import local_weights
 from eigengap.fitting.graph.neighbours import Search
@@ -30,7 +30,7 @@ from eigengap.fitting.sdp.structure_adjacency import adjacency, looks_like_adjac
 from eigengap.fitting.sdp.structure_gain import graph_gain, rows_gain
 from eigengap.fitting.sdp.structure_start import starts
 from eigengap.linalg import Array, sign_rule
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
 from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Source
 

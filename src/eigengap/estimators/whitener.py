@@ -7,10 +7,9 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import warn_of_unlinked
 from eigengap.estimators._component_names import NamedComponents
@@ -19,6 +18,13 @@ from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._rank import require_rank
+from eigengap.estimators._sklearn_compat import (
+    Interval,
+    RealNotInt,
+    StrOptions,
+    _check_feature_names_in,
+    _fit_context,
+)
 from eigengap.exceptions import RankDeficientWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.whitening import (
@@ -36,9 +42,9 @@ from eigengap.linalg import Array
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank
-from eigengap.sources import as_source
 from eigengap.sources.base import Block, Source
-from eigengap.sources.derived.rescaled import Rescaled
+from eigengap.sources.conversion import as_source
+from eigengap.sources.derived.changed import Rescaled
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.wording import words

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from eigengap.compiled.subsets import forms, solutions
 from eigengap.linalg import Array
-from eigengap.runtime.blas import one_blas_thread
-from eigengap.runtime.side_by_side import in_order
+from eigengap.runtime.threads import in_order, one_blas_thread
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]

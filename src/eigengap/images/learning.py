@@ -28,7 +28,7 @@ from eigengap.images.gaussians import (
     responsibilities,
 )
 from eigengap.linalg import Array
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
 from eigengap.selection.rank.choose import choose_rank
 
 FIRST_STEPS = 6  # of the one Gaussian

@@ -33,7 +33,7 @@ from scipy.special import ndtr
 from eigengap.images.mixture import sample_rows
 from eigengap.images.patches import Grid, patches_at
 from eigengap.linalg import Array
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
 from eigengap.wording import words
 
 Bools = NDArray[np.bool_]

@@ -24,7 +24,7 @@ from eigengap.images.gaussians import (
 )
 from eigengap.images.patches import Canvas, Grid, counts, patches_at
 from eigengap.linalg import Array
-from eigengap.runtime.side_by_side import in_order
+from eigengap.runtime.threads import in_order
 
 TILE = 4096  # patches that are asked at a time
 COUNTS = 0.05  # responsibility that counts for nothing

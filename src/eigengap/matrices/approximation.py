@@ -22,9 +22,9 @@ from eigengap.matrices.completion import (
 )
 from eigengap.models.gaussian.predictive import Predictive
 from eigengap.selection.rank import RankChoice, automatic_rank
-from eigengap.sources import as_source
 from eigengap.sources.base import Source
-from eigengap.sources.derived.rescaled import Rescaled
+from eigengap.sources.conversion import as_source
+from eigengap.sources.derived.changed import Rescaled
 from eigengap.sources.frames import like
 from eigengap.sources.sentinels import warn_of_codes
 from eigengap.statistics.moments import ColumnMoments

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from eigengap.sources import as_source
 from eigengap.sources.base import Rows, Source
+from eigengap.sources.conversion import as_source
 from eigengap.sources.wording import column
 
 

@@ -25,7 +25,7 @@ from eigengap.sources.checks import (
     warn_of_rounded,
 )
 from eigengap.sources.derived.blocked import BlockedSource, merge_stream
-from eigengap.sources.derived.drawn import dense_rows, least_keys, seed_of
+from eigengap.sources.drawn import dense_rows, least_keys, seed_of
 from eigengap.sources.wording import show
 from eigengap.wording import words
 

@@ -17,9 +17,8 @@ from eigengap.sources.base import Source
 from eigengap.sources.cells import is_number
 from eigengap.sources.checks import as_weight, check_not_empty, missing_codes
 from eigengap.sources.fields.places import is_field, is_field_path
-from eigengap.sources.files.address import Address, find
-from eigengap.sources.files.csv.aside import Aside
-from eigengap.sources.files.formats import KNOWN, format_of
+from eigengap.sources.files.csv.skipped import SkippedLines
+from eigengap.sources.files.paths import KNOWN, Address, find_files, format_of
 from eigengap.sources.reader import Reader
 from eigengap.sources.stream import StreamSource
 from eigengap.sources.wording import quote
@@ -110,12 +109,12 @@ def open_source(
            [ 2.5,  nan]])
     >>> folder.cleanup()
     """
-    aside = Aside.of(skip_rows, comment)
+    skipped = SkippedLines.of(skip_rows, comment)
     if is_field(path) or is_field_path(path):
-        from eigengap.sources.fields.opening import field_source
+        from eigengap.sources.fields.table import field_source
 
-        if aside:
-            raise ValueError(f"{aside} is for CSV files, and this is a labelled field")
+        if skipped:
+            raise ValueError(f"{skipped} is for CSV files, and this is a labelled field")
         return field_source(
             path,
             sample_dim=sample_dim,
@@ -132,8 +131,8 @@ def open_source(
             "group with named dimensions), and this is a plain table"
         )
     texts, codes = codes_of(missing_values)
-    how = _How(columns, texts, aside)
-    readers = [r for address in find(path) for r in _readers(address, how)]
+    how = _How(columns, texts, skipped)
+    readers = [r for address in find_files(path) for r in _readers(address, how)]
     if len(readers) == 1:
         reader = readers[0]
         _require_rows(reader)
@@ -156,13 +155,13 @@ class _How:
 
     columns: Any
     texts: frozenset[str]  # that stand for a missing cell
-    aside: Aside
+    skipped: SkippedLines
 
 
 def _readers(address: Address, how: _How) -> Iterable[Reader]:
     kind = format_of(address.path)
     if kind.name == "folder":
-        return [_reader(part, how) for part in _parts(address)]
+        return [_reader(part, how) for part in parquet_parts(address)]
     return [_reader(address, how)]
 
 
@@ -171,8 +170,8 @@ def _reader(address: Address, how: _How) -> Reader:
     kind = format_of(path)
     if member is not None and kind.name not in ("npz", "hdf5", "zarr"):
         raise UnreadableError(str(path), f"it is one table; leave out ::{member}")
-    if how.aside and kind.name != "csv":
-        raise UnreadableError(str(path), f"it has no lines: {how.aside} is for CSV files")
+    if how.skipped and kind.name != "csv":
+        raise UnreadableError(str(path), f"it has no lines: {how.skipped} is for CSV files")
     if how.texts and kind.name != "csv":
         raise UnreadableError(
             str(path),
@@ -203,7 +202,7 @@ def _of_kind(kind: str, compression: str | None, address: Address, how: _How) ->
     if kind == "csv":
         from eigengap.sources.files.csv.reader import CsvReader
 
-        return CsvReader(path, columns, how.texts, compression, how.aside)
+        return CsvReader(path, columns, how.texts, compression, how.skipped)
     if kind == "parquet":
         from eigengap.sources.files.parquet import ParquetReader
 
@@ -217,7 +216,7 @@ def _of_kind(kind: str, compression: str | None, address: Address, how: _How) ->
 
         return ZarrReader(path, columns, member)
     if kind == "npz":
-        from eigengap.sources.files.npz import NpzReader
+        from eigengap.sources.files.npy import NpzReader
 
         return NpzReader(path, columns, member)
     from eigengap.sources.files.npy import NpyReader
@@ -225,7 +224,7 @@ def _of_kind(kind: str, compression: str | None, address: Address, how: _How) ->
     return NpyReader(path, columns)
 
 
-def _parts(address: Address) -> list[Address]:
+def parquet_parts(address: Address) -> list[Address]:
     """The Parquet files in a folder and in the folders below it."""
     folder = address.path
     found = [

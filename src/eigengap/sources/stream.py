@@ -6,10 +6,12 @@ shorter since the last pass, is an error that names the file and the row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from copy import copy
-from typing import Any
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +20,9 @@ from eigengap.exceptions import InfiniteCellError, UnreadableError
 from eigengap.linalg import Array
 from eigengap.printable import quoted
 from eigengap.runtime import memory
-from eigengap.runtime.blas import sharing
 from eigengap.runtime.memory import free_memory, require_memory
-from eigengap.runtime.side_by_side import in_order
-from eigengap.sources.ahead import ahead
+from eigengap.runtime.threads import in_order, sharing
+from eigengap.runtime.warnings import CapturedWarning, captured, warn
 from eigengap.sources.base import Block, Source, without_empty
 from eigengap.sources.checks import (
     check_not_empty,
@@ -199,3 +200,84 @@ def recut(pieces: Iterator[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:
             count += len(piece)
     if waiting:
         yield waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
+
+
+T = TypeVar("T")
+
+PATIENCE = 0.1  # seconds between two looks at whether anybody still wants the next block
+_END = object()
+
+
+def ahead(parts: Iterator[T], depth: int = 1) -> Iterator[T]:
+    """The same parts, up to `depth` of them read before they are asked for, by one thread.
+
+    What reading raises is raised here, in its place. Closing this iterator, or forgetting it,
+    ends the thread and closes `parts`.
+    """
+    waiting: Queue[Any] = Queue(maxsize=depth)
+    stop = Event()
+    heard: list[CapturedWarning] = []  # while reading, to be given out where the rows are asked for
+    thread = Thread(
+        target=_read, args=(parts, waiting, stop, heard), name="eigengap-ahead", daemon=True
+    )
+    thread.start()
+    try:
+        while (taken := waiting.get()) is not _END:
+            while heard:
+                told = heard.pop(0)
+                warn(told.message, told.category)
+            if isinstance(taken, _Raised):
+                raise taken.error
+            yield taken
+            del taken  # or it would be held while the next one is waited for
+    finally:
+        stop.set()
+        _drain(waiting)  # a reader that waits for room sees the end at once
+        thread.join()
+
+
+class _Raised:
+    """An exception on its way from the thread that reads to the one that computes."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _read(
+    parts: Iterable[Any], waiting: Queue[Any], stop: Event, heard: list[CapturedWarning]
+) -> None:
+    iterator = iter(parts)
+    try:
+        with closing(iterator) if hasattr(iterator, "close") else _Nothing():  # type: ignore[type-var]
+            while not stop.is_set():
+                with captured() as told:
+                    part = next(iterator, _END)
+                heard += told
+                _put(part, waiting, stop)
+                if part is _END:
+                    return
+    except BaseException as error:  # all of it is the caller's
+        _put(_Raised(error), waiting, stop)
+
+
+def _put(part: Any, waiting: Queue[Any], stop: Event) -> None:
+    while not stop.is_set():
+        try:
+            waiting.put(part, timeout=PATIENCE)
+            return
+        except Full:
+            continue
+
+
+def _drain(waiting: Queue[Any]) -> None:
+    while True:
+        try:
+            waiting.get_nowait()
+        except Empty:
+            return
+
+
+class _Nothing:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...

@@ -16,13 +16,20 @@ from numpy.typing import NDArray
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.array import F8
 from eigengap.sources.files.columns import Columns, write_columns
-from eigengap.sources.files.csv.aside import NOTHING, Aside
-from eigengap.sources.files.csv.cells import MISSING
-from eigengap.sources.files.csv.dialect import BOM, look_at, newline_of
+from eigengap.sources.files.csv.cells import MISSING_TEXTS
+from eigengap.sources.files.csv.dialect import (
+    BOM,
+    find_dialect,
+    newline_of,
+)
 from eigengap.sources.files.csv.faults import require_even
-from eigengap.sources.files.csv.reader import HEAD, CsvReader
-from eigengap.sources.files.csv.rows import chunks
-from eigengap.sources.files.file import FileReader
+from eigengap.sources.files.csv.reader import HEAD_BYTES, CsvReader
+from eigengap.sources.files.csv.rows import row_chunks
+from eigengap.sources.files.csv.skipped import (
+    SKIP_NOTHING,
+    SkippedLines,
+)
+from eigengap.sources.reader import FileReader
 
 CHUNK = 8 << 20  # bytes that are parsed together
 
@@ -35,7 +42,7 @@ class CsvText(CsvReader):
         path: Path,
         texts: frozenset[str],
         compression: str | None,
-        aside: Aside = NOTHING,
+        aside: SkippedLines = SKIP_NOTHING,
     ) -> None:
         FileReader.__init__(self, path)  # not CsvReader's, which wants to know the columns at once
         self._compression, self._aside = compression, aside
@@ -43,7 +50,7 @@ class CsvText(CsvReader):
         head, is_whole = self._head()
         self.has_mark = head.startswith(BOM)
         self.line_end = "\r\n" if b"\r\n" in head else newline_of(head).decode()
-        self._dialect = look_at(self.where, head, MISSING | as_bytes, is_whole=is_whole)
+        self._dialect = find_dialect(self.where, head, MISSING_TEXTS | as_bytes, is_whole=is_whole)
         require_even(self.where, self._dialect)
         self.names = self._dialect.names
         self.n_rows, self.dtype = None, F8
@@ -56,7 +63,7 @@ class CsvText(CsvReader):
         if not self._aside or count == 0:
             return b""
         with self._raw() as stream:
-            while found.count(newline) < count and (data := bytes(stream.read(HEAD))):
+            while found.count(newline) < count and (data := bytes(stream.read(HEAD_BYTES))):
                 found += data
         below = found.split(newline, count)[-1]
         return found[: len(found) - len(below)]
@@ -68,7 +75,7 @@ class CsvText(CsvReader):
         dialect, slow = self._dialect, set[int]()
         with self._opened() as stream:
             stream.read(dialect.start)
-            for chunk, line in chunks(
+            for chunk, line in row_chunks(
                 stream.read, CHUNK, dialect.newline, self.where, dialect.line
             ):
                 numbers = self._block(list(self._numbers(chunk, line, slow)))

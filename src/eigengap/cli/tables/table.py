@@ -15,7 +15,10 @@ from typing import Any
 from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
 from eigengap.cli.narration import listing, many
 from eigengap.cli.tables.nameless import on_names
-from eigengap.sources.files.csv.aside import NOTHING, Aside
+from eigengap.sources.files.csv.skipped import (
+    SKIP_NOTHING,
+    SkippedLines,
+)
 from eigengap.sources.wording import quote
 
 
@@ -28,7 +31,7 @@ class Choice:
     ids: tuple[str, ...] = ()
     target: str | None = None
     na: tuple[str, ...] = ()
-    aside: Aside = NOTHING
+    aside: SkippedLines = SKIP_NOTHING
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Choice:
@@ -37,7 +40,7 @@ class Choice:
             raise WrongUsage("--comment is empty: give what comments begin with, e.g. '#'")
         return cls(
             given.get("columns", ()), given.get("ignore", ()), given.get("ids", ()),
-            given.get("target"), given["na"], Aside.of(given["skip_rows"], given["comment"]),
+            given.get("target"), given["na"], SkippedLines.of(given["skip_rows"], given["comment"]),
         )  # fmt: skip
 
 
@@ -56,7 +59,7 @@ class Table:
     target: int | None = None
     notes: tuple[str, ...] = ()  # to be told when it has been read
     readers: tuple[Any, ...] = field(default=(), repr=False)  # of CSV
-    aside: Aside = NOTHING
+    aside: SkippedLines = SKIP_NOTHING
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -213,13 +216,12 @@ def _of_model(table: Table, features: Sequence[str]) -> list[int]:
 
 def _looked_at(given: str, path: str, choice: Choice) -> Table:
     from eigengap.sources.fields.places import is_field_path
-    from eigengap.sources.files.address import find
-    from eigengap.sources.files.formats import format_of
+    from eigengap.sources.files.paths import find_files, format_of
 
     na = choice.na
     if is_field_path(path):
         return _numbers(given, (path,), na)
-    addresses = [part for address in find(path) for part in _parts(address)]
+    addresses = [part for address in find_files(path) for part in _parts(address)]
     kinds = {format_of(address.path).name for address in addresses}
     paths = tuple(str(a.path) if a.member is None else f"{a.path}::{a.member}" for a in addresses)
     if kinds == {"csv"} and not any(a.member for a in addresses):
@@ -233,17 +235,17 @@ def _looked_at(given: str, path: str, choice: Choice) -> Table:
 
 def _parts(address: Any) -> list[Any]:
     """The Parquet files of a folder; anything else is itself."""
-    from eigengap.sources.files.formats import format_of
-    from eigengap.sources.opening import _parts as parts_of_folder
+    from eigengap.sources.files.paths import format_of
+    from eigengap.sources.opening import parquet_parts
 
     is_folder = address.path.is_dir() and format_of(address.path).name == "folder"
-    return parts_of_folder(address) if is_folder else [address]
+    return parquet_parts(address) if is_folder else [address]
 
 
 def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
     from eigengap.cli.tables.csv_text import CsvText
-    from eigengap.sources.files.csv.many import agree_on_decimals
-    from eigengap.sources.files.formats import format_of
+    from eigengap.sources.files.many import agree_on_decimals
+    from eigengap.sources.files.paths import format_of
 
     texts, na = frozenset(code.strip() for code in choice.na), choice.na
     readers = tuple(
@@ -317,10 +319,12 @@ def _left_out(table: Table, bare: Sequence[int]) -> str:
 def _truths(table: Table) -> list[str]:
     """Features that hold true or false: in the first rows of CSV, or by their type in Parquet."""
     if table.kind == "csv":
-        from eigengap.sources.files.csv.cells import TRUTH
+        from eigengap.sources.files.csv.cells import TRUTH_VALUES
 
         rows = [row.cells for reader in table.readers for row in reader.dialect.head]
-        found = [j for j in table.features if any(row[j].strip().lower() in TRUTH for row in rows)]
+        found = [
+            j for j in table.features if any(row[j].strip().lower() in TRUTH_VALUES for row in rows)
+        ]
     elif table.kind == "parquet":
         import pyarrow as pa
 

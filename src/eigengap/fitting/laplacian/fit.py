@@ -26,7 +26,7 @@ from eigengap.fitting.eigen.smallest import ANGLE
 from eigengap.fitting.laplacian.graph import Laplacian, in_range
 from eigengap.fitting.laplacian.solver import NEIGHBOURS, Solver, beyond_null
 from eigengap.linalg import Array, sign_rule
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
 from eigengap.wording import words
 
 __all__ = ["NEIGHBOURS", "Laplacian", "LaplacianFit", "Solver", "fit_laplacian", "null_vectors"]

@@ -1,6 +1,6 @@
 """The rows that a chart shows: read in one pass from wherever they lie, never more than are drawn.
 
-The rows are drawn by hashes of their positions (`eigengap.sources.derived.drawn`), so that the same
+The rows are drawn by hashes of their positions (`eigengap.sources.drawn`), so that the same
 ones are drawn however the table is cut, and a smaller chart shows some of the rows of a larger
 one.
 """
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.counts import count_of
-from eigengap.sources import as_source, in_memory_table
 from eigengap.sources.base import Block, ObservedCells, Source
-from eigengap.sources.derived.drawn import Drawn, dense_rows, least_keys
+from eigengap.sources.conversion import as_source, in_memory_table
+from eigengap.sources.drawn import Drawn, dense_rows, least_keys
 from eigengap.sources.frames import library_of
 
 MOST_ROWS = 5_000  # that a chart shows

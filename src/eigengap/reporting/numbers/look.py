@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.sources.base import Block, Source
-from eigengap.sources.derived.drawn import Drawn, dense_rows, least_keys
+from eigengap.sources.drawn import Drawn, dense_rows, least_keys
 from eigengap.statistics.moments import ColumnMoments
 
 

@@ -12,7 +12,7 @@ from eigengap.reporting.numbers.look import Look
 from eigengap.reporting.numbers.subject import Subject
 from eigengap.reporting.sections.section import Fact, Section, Warned
 from eigengap.reporting.words import count, listing, number, percent, whole
-from eigengap.runtime.warnings import Told
+from eigengap.runtime.warnings import CapturedWarning
 
 FEW_ROWS = 30
 FEW_PER_COMPONENT = 5  # rows for each component
@@ -26,7 +26,7 @@ def section(
     names: tuple[str, ...],
     distances: RowDistances | str,
     others: Sequence[Section],
-    captured: Sequence[Told],
+    captured: Sequence[CapturedWarning],
 ) -> Section:
     """From the verdicts of the other sections."""
     words = [subject.wrapped] if subject.wrapped else []
@@ -81,7 +81,7 @@ def _sampled(look: Look) -> str:
 
 
 def _warnings(
-    subject: Subject, look: Look, names: tuple[str, ...], captured: Sequence[Told]
+    subject: Subject, look: Look, names: tuple[str, ...], captured: Sequence[CapturedWarning]
 ) -> list[str]:
     found = []
     if subject.converged is False:

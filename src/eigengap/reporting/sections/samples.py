@@ -16,7 +16,7 @@ from eigengap.reporting.page.payload import cells_shown, colours_of, payload
 from eigengap.reporting.sections.scores import Scores
 from eigengap.reporting.sections.section import Section
 from eigengap.reporting.words import clean, count, distinct, percent, whole
-from eigengap.sources.derived.hidden_cells import row_hashes
+from eigengap.runtime.hashing import row_hashes
 from eigengap.sources.wording import quote
 
 ELLIPSES = 20  # of the least certain rows, where none are selected

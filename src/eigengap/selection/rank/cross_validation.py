@@ -19,7 +19,7 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.selection.rank.choice import Curve, DoesNotApplyError
 from eigengap.selection.rank.information import first_minimum
 from eigengap.sources.base import Block, Source
-from eigengap.sources.derived.held_out import HeldOut, fold_of_cells
+from eigengap.sources.derived.changed import HeldOut, fold_of_cells
 from eigengap.statistics.moments import ColumnMoments
 
 FOLDS = 5

@@ -22,10 +22,10 @@ from dask.delayed import Delayed, delayed
 from dask.utils import parse_timedelta
 
 from eigengap.exceptions import ClusterError
-from eigengap.runtime import blas
-from eigengap.runtime.memory import free_memory
-from eigengap.sources.dask.forest import Forest
+from eigengap.runtime.memory import cores, free_memory
+from eigengap.runtime.threads import at_most
 from eigengap.sources.dask.labels import Labels
+from eigengap.sources.dask.tasks import Forest
 
 INLINE_BYTES = 1 << 20  # of functions that the tasks of a pass carry in all; more are sent once
 FAN_IN = 8  # forests that one task joins
@@ -346,10 +346,10 @@ def _share_of(tasks: int) -> AbstractContextManager[None]:
 
     A limit that is lower already (Dask's own OMP_NUM_THREADS=1 for workers of a nanny) stays.
     """
-    return blas.at_most(max(1, blas.cores() // max(1, tasks)))
+    return at_most(max(1, cores() // max(1, tasks)))
 
 
 def _local_workers() -> int:
     if dask.config.get("scheduler", None) in ("synchronous", "sync", "single-threaded"):
         return 1
-    return int(dask.config.get("num_workers", None) or blas.cores())
+    return int(dask.config.get("num_workers", None) or cores())

@@ -19,7 +19,7 @@ from eigengap.sources.dask import cluster, tasks
 from eigengap.sources.dask.labels import Labels
 from eigengap.sources.dask.rows import batches, stacked
 from eigengap.sources.dask.tasks import MappedRows, Preparation, Statistics
-from eigengap.sources.derived.over import SourceOver
+from eigengap.sources.derived.blocked import SourceOver
 
 if TYPE_CHECKING:
     from eigengap.sources.dask.source import DaskSource

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.runtime.memory import SHARE, free_memory, require_memory
 from eigengap.sources.base import Block, ObservedCells, Rows, S, Source
-from eigengap.sources.derived.drawn import Draw, Drawn, seed_of
+from eigengap.sources.drawn import Draw, Drawn, seed_of
 
 
 class MemoisedSource(Source):

@@ -5,13 +5,19 @@ Blocks are in Fortran's order: products with them are as fast, and columns are c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import UnreadableError
+from eigengap.sources.cells import OFFERED
 from eigengap.sources.decimals import decimals_to_float
+from eigengap.sources.wording import short
+from eigengap.wording import words
 
 Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]  # an array holds them as its rows
 
@@ -137,3 +143,53 @@ def foreign_kind(kind: Any) -> str | None:
     if types.is_nested(kind):
         return f"nested values, {kind}"
     return str(kind)
+
+
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+
+
+def arrow_path(path: str | os.PathLike[str]) -> Any:
+    """The path as text, or the file itself, opened, where its name is no UTF-8."""
+    text = os.fspath(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        import pyarrow as pa
+
+        return pa.OSFile(os.fsencode(text))
+    return text
+
+
+def compression_of(path: str) -> str | None:
+    """How a file is compressed, by its name."""
+    return PACKED.get(Path(path).suffix.lower())
+
+
+MOST_NAMED = 8  # columns that one message lists
+
+
+def refuse_columns(
+    where: str, told: Sequence[str], numeric: Sequence[str | int], hint: str = ""
+) -> UnreadableError:
+    """`told` are the columns with what they hold, `numeric` the others by name or position."""
+    several = len(told) > 1
+    listed = ", ".join(told[:MOST_NAMED])
+    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
+    return UnreadableError(
+        where,
+        f"it has {'columns that are' if several else 'a column that is'} not numeric: "
+        f"{listed}{more}. {ways_out(numeric)}{hint}",
+        in_cells=True,
+    )
+
+
+def ways_out(numeric: Sequence[str | int]) -> str:
+    if not numeric:
+        return "It has no numeric column"
+    return f"Choose the numeric ones: {choice(numeric)}"
+
+
+def choice(columns: Sequence[str | int]) -> str:
+    """A choice of these columns; of the first few if there are many."""
+    shown = [short(c) if isinstance(c, str) else c for c in columns[:OFFERED]]
+    return words().columns(shown, more=len(columns) > OFFERED)

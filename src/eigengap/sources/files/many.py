@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.array import F4, F8
-from eigengap.sources.files.csv.many import agree_on_decimals
 from eigengap.sources.files.csv.reader import CsvReader
 from eigengap.sources.reader import Reader
 from eigengap.sources.wording import quote
@@ -95,3 +94,27 @@ def _difference(first: Reader, other: Reader) -> str:
         if ours != theirs:
             return f"column {j} is {quote(theirs)} instead of {quote(ours)}"
     return f"{other.n_features} instead of {first.n_features}"
+
+
+def agree_on_decimals(readers: Sequence[CsvReader]) -> None:
+    """Refuse files whose decimal marks differ: 1.500 is a thousand and a half beside 1,5.
+
+    A file whose first rows show no mark, because all numbers are whole, follows the others.
+    """
+    marked = [reader for reader in readers if reader.dialect.mark is not None]
+    if not marked:
+        return
+    first, mark = marked[0], marked[0].dialect.mark
+    assert mark is not None
+    for other in marked[1:]:
+        if other.dialect.mark is not None and other.dialect.mark.decimal != mark.decimal:
+            raise UnreadableError(
+                other.where,
+                f"{other.dialect.mark}, and in {words().path(first.where)} {mark}. Files that "
+                "are read "
+                "as one table have one decimal mark: write the numbers of all files in one way, or "
+                "read the files apart",
+            )
+    for reader in readers:
+        if reader.dialect.mark is None:
+            reader.follow(mark.decimal)

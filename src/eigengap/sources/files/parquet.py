@@ -18,10 +18,16 @@ from numpy.typing import NDArray
 from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.sources.array import F4, F8
 from eigengap.sources.checks import resolve_columns
-from eigengap.sources.files.arrow_paths import native
-from eigengap.sources.files.columns import Blocks, arrow_to_float, foreign_kind, write_across
-from eigengap.sources.files.file import FileReader
-from eigengap.sources.files.refusal import choice, refuse_columns
+from eigengap.sources.files.columns import (
+    Blocks,
+    arrow_path,
+    arrow_to_float,
+    choice,
+    foreign_kind,
+    refuse_columns,
+    write_across,
+)
+from eigengap.sources.reader import FileReader
 from eigengap.sources.wording import first_repeated, quote
 
 # Bytes that are decoded together, and that are buffered between file and decoder for all columns:
@@ -62,7 +68,7 @@ class ParquetReader(FileReader):
             raise MissingExtraError("reading Parquet", "pyarrow", "files") from error
         try:
             return parquet.ParquetFile(
-                native(self._path),
+                arrow_path(self._path),
                 buffer_size=buffer,
                 pre_buffer=False,  # or the whole row group would be read before its first row
                 page_checksum_verification=True,

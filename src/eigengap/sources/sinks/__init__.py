@@ -54,7 +54,7 @@ def open_sink(path: Any, names: Sequence[str] | None = None, *, force: bool = Fa
     target = Path(os.path.expanduser(path))
     name = target.name.lower()
     if name.endswith(".npy"):
-        from eigengap.sources.sinks.npy import NpySink
+        from eigengap.sources.sinks.base import NpySink
 
         return NpySink(target, names, force)
     if name.endswith((".csv", ".csv.gz")):

@@ -52,7 +52,7 @@ class CsvSink(TextSink):
     def _begin(self) -> None:
         super()._begin()
         if self.names is not None:
-            self._text.write(header(self.names))
+            self._text.write(csv_header(self.names))
 
     def _write(self, rows: NDArray[Any]) -> None:
         step = max(1, CELLS // rows.shape[1])
@@ -77,10 +77,10 @@ class CsvSink(TextSink):
         return letters.data
 
 
-def header(names: Sequence[str], separator: str = ",", newline: str = "\n") -> bytes:
+def csv_header(names: Sequence[str], separator: str = ",", newline: str = "\n") -> bytes:
     """The line of column names; numbers are in quotes, so that they are read as names.
 
-    >>> header(["a", "=1+1", "b,c"])
+    >>> csv_header(["a", "=1+1", "b,c"])
     b'a,\\'=1+1,"b,c"\\n'
     """
     written = io.StringIO(newline="")

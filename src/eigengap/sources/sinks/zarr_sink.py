@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import MissingExtraError
 from eigengap.runtime.part_files import Part
-from eigengap.sources.files.formats import ZARR
+from eigengap.sources.files.paths import ZARR
 from eigengap.sources.sinks.base import Sink
 
 CHUNK = 4 << 20  # bytes

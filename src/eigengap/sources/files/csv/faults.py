@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from eigengap.exceptions import UnreadableError
-from eigengap.sources.files.csv.above import way_past
+from eigengap.sources.files.columns import choice, refuse_columns
 from eigengap.sources.files.csv.cells import Cells
-from eigengap.sources.files.csv.dialect import Dialect, Row, rows_of
-from eigengap.sources.files.csv.looks import is_followed_by_comment, look_of
-from eigengap.sources.files.refusal import choice, refuse_columns
+from eigengap.sources.files.csv.dialect import Dialect, Row, is_header, rows_of
+from eigengap.sources.files.csv.likeness import is_followed_by_comment, likeness_of
+from eigengap.sources.files.csv.skipped import SkippedLines
 from eigengap.sources.wording import column, quote
 from eigengap.wording import words
 
@@ -59,8 +60,8 @@ def ragged(where: str, row: Row, dialect: Dialect) -> UnreadableError:
             f"Behind its last name line {dialect.first} has separators that name nothing: take "
             "them off"
         )
-    elif (aside := way_past(row, dialect)) is not None:
-        way = aside
+    elif (skipped := way_past(row, dialect)) is not None:
+        way = skipped
     elif extra > 0 and is_followed_by_comment(row.cells[want - 1]):
         way = "Comments stand on lines of their own"
     elif extra == 1 and row.line == dialect.line and dialect.names is not None:
@@ -75,7 +76,7 @@ def ragged(where: str, row: Row, dialect: Dialect) -> UnreadableError:
     )
 
 
-def labels(dialect: Dialect, chosen: Sequence[int]) -> int:
+def label_rows(dialect: Dialect, chosen: Sequence[int]) -> int:
     """How many of the first rows are none: units and the like, between the names and the numbers.
 
     Such a row holds no number, and in most columns of numbers a text that does not occur again.
@@ -105,7 +106,7 @@ def _most_are_numbers(column: Iterable[str], cells: Cells) -> bool:
     return 2 * sum(found) > len(found)
 
 
-def on_labels(dialect: Dialect, chosen: Sequence[int], count: int) -> str:
+def describe_label_rows(dialect: Dialect, chosen: Sequence[int], count: int) -> str:
     """What is said of rows that are labels."""
     rows = dialect.head[:count]
     texts = [_shown(row.cells[j]) for row in rows for j in chosen if row.cells[j].strip()]
@@ -131,8 +132,8 @@ def refuse_text_columns(where: str, dialect: Dialect, chosen: Sequence[int]) -> 
     refused = {j: look for j, look in looks.items() if look.text is not None}
     if not refused:
         return
-    if count := labels(dialect, chosen):
-        raise UnreadableError(where, on_labels(dialect, chosen, count), in_cells=True)
+    if count := label_rows(dialect, chosen):
+        raise UnreadableError(where, describe_label_rows(dialect, chosen, count), in_cells=True)
     told = [f"{column(dialect.names, j)} ({look})" for j, look in refused.items()]
     numeric = _labels(dialect, [j for j in chosen if j not in refused])
     raise refuse_columns(where, told, numeric, _hint(list(refused.values())))
@@ -158,7 +159,7 @@ class _Look:
         self.same = self.same and text == self.text
         if self.texts < MOST_TEXTS:
             self.texts += 1
-            self.alike += look_of(text, self.decimal) is not None
+            self.alike += likeness_of(text, self.decimal) is not None
 
     def __str__(self) -> str:
         assert self.text is not None
@@ -169,7 +170,7 @@ class _Look:
 def _hint(looks: list[_Look]) -> str:
     hints = []
     for look in looks:
-        found = look_of(look.text or "", look.decimal)
+        found = likeness_of(look.text or "", look.decimal)
         alike = 2 * look.alike >= look.texts  # and not one code among names
         if found is not None and alike and (found.is_sure or look.numbers):
             hints.append(f". {quote(look.text or '')} {found}")
@@ -188,7 +189,7 @@ def _text(where: str, row: Row, j: int, dialect: Dialect, chosen: Sequence[int])
     others = _labels(dialect, [k for k in chosen if k != j])
     label = column(dialect.names, j)
     leave = f"; or {words().without(label, choice(others))}" if others else ""
-    found = look_of(_shown(row.cells[j]), dialect.cells.decimal)
+    found = likeness_of(_shown(row.cells[j]), dialect.cells.decimal)
     told = "" if found is None else f"It {found}. "
     after = "" if found is None else " after all"
     code = words().parameter("missing_values", shown)
@@ -213,3 +214,79 @@ def _shown(cell: str) -> str:
 
 def _cells(count: int) -> str:
     return "1 cell" if count == 1 else f"{count} cells"
+
+
+MARKS = ("#", ";", "%", "//", "!", "*")  # with which comments begin
+WITHIN = 50  # rows, in one of which a table begins
+
+
+def way_past(row: Row, dialect: Dialect) -> str | None:
+    """The way out where a ragged row is a comment or stands above the table; None elsewhere."""
+    names = [] if dialect.names is None else [Row(list(dialect.names), dialect.first, 0)]
+    rows = [*names, *dialect.head]
+    if row.line > rows[-1].line:
+        rows.append(row)
+    marks = [mark for mark in MARKS if any(_begins(one, mark) for one in rows)]
+    guesses = [_guess(rows, mark, dialect.cells) for mark in (*marks, None)]
+    best = min((one for one in guesses if one is not None), key=_Guess.merit, default=None)
+    if best is None or not best.skipped:
+        return None
+    skipped, told = best.skipped, []
+    if skipped.first:
+        told.append(f"the table begins in line {skipped.first + 1}")
+    if skipped.mark is not None:
+        told.append(f"lines that begin with {quote(skipped.mark)} are comments")
+    return f"If {' and '.join(told)}, pass {skipped}"
+
+
+@dataclass(frozen=True)
+class _Guess:
+    skipped: SkippedLines
+    ragged: int  # rows of the table that still would be
+    has_header: bool
+
+    def merit(self) -> tuple[int, bool, bool]:
+        """The less the better."""
+        both = self.skipped.first > 0 and self.skipped.mark is not None
+        return self.ragged, not self.has_header, both
+
+
+def _guess(rows: Sequence[Row], mark: str | None, cells: Cells) -> _Guess | None:
+    """Where the table begins if rows with this mark are comments; None where that cannot be."""
+    kept = [row for row in rows if mark is None or not _begins(row, mark)]
+    start, stop = _longest_run(kept)
+    if stop - start < 2:
+        return None
+    width = len(kept[start].cells)
+    marked = [len(row.cells) == width for row in rows if mark is not None and _begins(row, mark)]
+    if width < 2 or (marked and (all(marked) or sum(marked) >= stop - start)):
+        return None  # the mark is part of what rows hold
+    has_header = is_header([row.cells for row in kept[start:stop]], cells)
+    if start and (not has_header or _is_ragged_alone(kept, start, cells)):
+        return None
+    first = kept[start].line - 1 if start else 0
+    ragged = sum(len(row.cells) != width for row in kept[start:])
+    return _Guess(SkippedLines(first, mark), ragged, has_header)
+
+
+def _is_ragged_alone(kept: Sequence[Row], start: int, cells: Cells) -> bool:
+    """Whether the first row is a header after all, of the right width or a little off."""
+    if start == 1:
+        return any(cells.number(cell) is not None for cell in kept[1].cells)
+    return len(kept[0].cells) == len(kept[start].cells)
+
+
+def _longest_run(rows: Sequence[Row]) -> tuple[int, int]:
+    """The ends of the longest run of equally wide rows that begins near the top."""
+    best, start = (0, 0), 0
+    while start < min(len(rows), WITHIN):
+        stop = start + 1
+        while stop < len(rows) and len(rows[stop].cells) == len(rows[start].cells):
+            stop += 1
+        best = max(best, (start, stop), key=lambda run: run[1] - run[0])
+        start = stop
+    return best
+
+
+def _begins(row: Row, mark: str) -> bool:
+    return row.cells[0].lstrip().startswith(mark)

@@ -9,9 +9,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import eigengap as eg
-from eigengap.runtime import blas, side_by_side
-from eigengap.runtime.side_by_side import in_order
-from eigengap.sources import as_source
+from eigengap.runtime import threads
+from eigengap.runtime.threads import in_order
+from eigengap.sources.conversion import as_source
 from eigengap.statistics.moments import Moments
 
 THREADS = 3
@@ -19,7 +19,7 @@ THREADS = 3
 
 @pytest.fixture(autouse=True)
 def _several(monkeypatch):
-    monkeypatch.setattr(side_by_side, "threads", lambda: THREADS)
+    monkeypatch.setattr(threads, "blas_threads", lambda: THREADS)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 20])
@@ -52,21 +52,21 @@ def test_no_more_blocks_are_held_than_threads_have():
 
 
 def test_each_has_one_thread_of_blas_and_a_lone_one_all():
-    before = [library.num_threads for library in blas.libraries()]
-    for library in blas.libraries():
-        blas._give(library, 2)
+    before = [library.num_threads for library in threads.libraries()]
+    for library in threads.libraries():
+        threads._give(library, 2)
 
-    def threads(_):
+    def limit(_):
         return max(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
 
     try:
-        assert list(in_order(threads, iter([0]), 5)) == [2]
-        assert list(in_order(threads, iter([0, 1, 2]), 5)) == [1, 1, 1]
-        assert list(in_order(threads, iter([0, 1]), side_by_side.WIDE)) == [2, 2]
-        assert threads(0) == 2
+        assert list(in_order(limit, iter([0]), 5)) == [2]
+        assert list(in_order(limit, iter([0, 1, 2]), 5)) == [1, 1, 1]
+        assert list(in_order(limit, iter([0, 1]), threads.WIDE)) == [2, 2]
+        assert limit(0) == 2
     finally:
-        for library, most in zip(blas.libraries(), before, strict=True):
-            blas._give(library, most)
+        for library, most in zip(threads.libraries(), before, strict=True):
+            threads._give(library, most)
 
 
 def test_in_turn_on_request():
@@ -76,7 +76,7 @@ def test_in_turn_on_request():
         order.append((k, threading.current_thread() is threading.main_thread()))
         return k
 
-    with side_by_side.in_turn():
+    with threads.in_turn():
         assert list(in_order(remembers, iter(range(5)), 5)) == [0, 1, 2, 3, 4]
     assert order == [(k, True) for k in range(5)]
 
@@ -91,14 +91,14 @@ def test_the_first_error_comes_out_and_blas_is_let_go():
     assert [next(found), next(found)] == [0, 1]
     with pytest.raises(ValueError, match="block 2"):
         next(found)
-    assert not blas._account._inside
+    assert not threads._account._inside
 
 
 def test_whoever_stops_half_way_leaves_nothing_behind():
     found = in_order(lambda k: k, iter(range(10)), 5)
     assert next(found) == 0
     found.close()
-    assert not blas._account._inside
+    assert not threads._account._inside
 
 
 def test_warnings_and_errstate_are_those_of_the_caller():
@@ -110,7 +110,7 @@ def test_warnings_and_errstate_are_those_of_the_caller():
 def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch):
     X = np.random.default_rng(0).normal(size=(500, 7)) + 1e3
     several = as_source(X, block_rows=23).reduce(Moments.of)
-    monkeypatch.setattr(side_by_side, "threads", lambda: 1)
+    monkeypatch.setattr(threads, "blas_threads", lambda: 1)
     alone = as_source(X, block_rows=23).reduce(Moments.of)
     np.testing.assert_array_equal(several.mean, alone.mean)
     np.testing.assert_array_equal(several.scatter, alone.scatter)
@@ -125,7 +125,7 @@ def test_fits_do_not_depend_on_the_number_of_threads(model, monkeypatch):
     X = rng.normal(size=(400, 2)) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(400, 6))
     X[rng.random(X.shape) < 0.1] = np.nan
     several = model.fit(as_source(X, block_rows=30)).score_samples(X)
-    monkeypatch.setattr(side_by_side, "threads", lambda: 1)
+    monkeypatch.setattr(threads, "blas_threads", lambda: 1)
     np.testing.assert_array_equal(model.fit(as_source(X, block_rows=30)).score_samples(X), several)
 
 
@@ -147,7 +147,7 @@ def _ugly(name):
 def test_ugly_tables_do_not_depend_on_the_number_of_threads(name, rows, monkeypatch):
     X = _ugly(name)
     several = eg.PPCA(1).fit(as_source(X, block_rows=rows)).score_samples(X)
-    monkeypatch.setattr(side_by_side, "threads", lambda: 1)
+    monkeypatch.setattr(threads, "blas_threads", lambda: 1)
     alone = eg.PPCA(1).fit(as_source(X, block_rows=rows)).score_samples(X)
     np.testing.assert_array_equal(several, alone)
     assert np.all(np.isfinite(several))

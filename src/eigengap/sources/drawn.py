@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
+from eigengap.runtime.hashing import row_hashes
 from eigengap.sources.base import Block, Rows
-from eigengap.sources.derived.hidden_cells import row_hashes
 
 CHUNK = 1 << 14  # rows hashed together, so that temporaries stay in cache
 

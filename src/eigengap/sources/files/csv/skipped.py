@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from eigengap.sources.files.csv.cells import MISSING
+from eigengap.sources.files.csv.cells import MISSING_TEXTS
 from eigengap.sources.files.csv.dialect import BOM, newline_of
 from eigengap.sources.files.csv.rows import LONGEST_ROW
 from eigengap.sources.wording import quote
@@ -21,14 +21,14 @@ LEAST = 1 << 16  # bytes that are read together
 
 
 @dataclass(frozen=True)
-class Aside:
+class SkippedLines:
     """Which lines are no rows: so many at the top, and all with a mark behind blanks at most."""
 
     first: int = 0
     mark: str | None = None
 
     @classmethod
-    def of(cls, skip_rows: Any, comment: Any) -> Aside:
+    def of(cls, skip_rows: Any, comment: Any) -> SkippedLines:
         """From what a caller gives."""
         whole = isinstance(skip_rows, Integral) and not isinstance(skip_rows, bool)
         if not whole or skip_rows < 0:
@@ -52,14 +52,14 @@ class Aside:
         return self.first > 0 or self.mark is not None
 
 
-NOTHING = Aside()
+SKIP_NOTHING = SkippedLines()
 
 
-class Beside:
+class SkippingStream:
     """A stream of bytes in which the lines aside are empty."""
 
-    def __init__(self, stream: Any, aside: Aside) -> None:
-        self._stream, self._aside = stream, aside
+    def __init__(self, stream: Any, skipped: SkippedLines) -> None:
+        self._stream, self._skipped = stream, skipped
         self._newline = b""
         self._ready, self._rest = b"", b""  # to be given out; a line that has not ended yet
         self._line = 1  # number of the line that comes next
@@ -94,7 +94,7 @@ class Beside:
         return mark + found
 
     def _without_first(self, data: bytes) -> bytes:
-        left = self._aside.first - self._line + 1
+        left = self._skipped.first - self._line + 1
         if left <= 0 or not data:
             return data
         stop = 0
@@ -105,7 +105,7 @@ class Beside:
         return re.sub(rb"[^\r\n]+", b"", data[:stop]) + data[stop:]
 
     def _without_comments(self, data: bytes) -> bytes:
-        if self._aside.mark is None or (mark := self._aside.mark.encode()) not in data:
+        if self._skipped.mark is None or (mark := self._skipped.mark.encode()) not in data:
             return data
         comment = _comment(mark, self._newline)
         line, at = self._line, 0
@@ -126,7 +126,7 @@ def _comment(mark: bytes, newline: bytes) -> re.Pattern[bytes]:
     Not those whose first cell is a gap such as #N/A, and where further tabs follow, which may part
     cells, not those with a tab before the mark.
     """
-    missing = b"|".join(re.escape(gap.encode()) for gap in sorted(MISSING - {""}))
+    missing = b"|".join(re.escape(gap.encode()) for gap in sorted(MISSING_TEXTS - {""}))
     begin = rb"(?<![^" + newline + rb"])"
     mark = rb"(?!(?:" + missing + rb") *(?:[,;\t|\r\n]|\Z))" + re.escape(mark)
     alone = rb"[ \t]*" + mark + rb"[^\t\r\n]*(?=[\r\n]|\Z)"
