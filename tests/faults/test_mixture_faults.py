@@ -112,7 +112,7 @@ def test_a_component_without_rows_is_born_again():
     nowhere = Parameters(W=np.full((4, 1), 0.1), delta=np.full(4, 50.0), psi=np.full(4, 0.01))
     start = MixtureParameters(np.log([0.5, 0.5]), (everywhere, nowhere))
     with pytest.raises(DeadComponentError):
-        problem.run(start, tol=1e-3, max_iter=50)
+        problem.run(start, MixtureOptions(tol=1e-3, max_iter=50))
     settled = _Fitting(problem, MixtureOptions())._loose(start)
     assert settled.reborn >= 1
     assert settled.parameters.K == 2

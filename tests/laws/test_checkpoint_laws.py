@@ -389,14 +389,14 @@ def test_the_loop_tells_its_checkpointer_every_step_and_at_the_end_only_the_outc
 
 
 def test_a_watch_sees_again_what_was_observed_before():
-    from eigengap.fitting.optimise.loop import Left
+    from eigengap.fitting.optimise.loop import ResumeState
 
     whole = []
     iterate(halving, {"x": np.array(1.0)}, max_iter=50, watch=whole.append)
 
     class Line(list):
         checkpointer = Memory(
-            Left(
+            ResumeState(
                 {"x": np.array(0.25)},
                 Trace(np.array([-0.5, -0.25]), np.array([0.5, 0.25]), np.array([7.0, 8.0])),
                 False,

@@ -1,5 +1,6 @@
 """Laws of the EM fit with gaps, and of the statistics it is made of."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,14 +12,8 @@ from tests import dense
 
 from eigengap import LinearGaussian
 from eigengap.exceptions import ObjectiveFellError
-from eigengap.fitting.gaussian.problem import (
-    EMOptions,
-    StudentRows,
-    _Asked,
-    _kind,
-    _Problem,
-    fit_by_em,
-)
+from eigengap.fitting.gaussian.noise import MultivariateT, Specification, fit_by_em, problem_of
+from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.mixture.problem import MixtureProblem
 from eigengap.fitting.optimise.climb import Bounds, Slope
 from eigengap.fitting.optimise.em import Mapped, em
@@ -28,6 +23,7 @@ from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.conversion import as_source
 from eigengap.statistics.expected.expected import Expected
 from eigengap.statistics.expected.maximise import Parameters
+from eigengap.statistics.expected.mixture_maximise import MixtureParameters
 from eigengap.statistics.moments import ColumnMoments
 
 seeds = st.integers(0, 2**32 - 1)
@@ -340,8 +336,8 @@ def numerical(apply, theta, step=1e-5):
 
 GRADIENTS = {
     "Gaussian": {},
-    "Student, nu learned": {"student": StudentRows()},
-    "Student, nu given": {"student": StudentRows(4.0)},
+    "Student, nu learned": {"student": MultivariateT()},
+    "Student, nu given": {"student": MultivariateT(4.0)},
     "known noise": {"cell_sd": True},
     "prior": {"loading_precision": 1.5},
     "no mean": {"fit_mean": False},
@@ -358,15 +354,14 @@ def test_the_gradient_is_that_of_the_objective(how, noise):
     X = incomplete(rng, n=40, d=5)
     sd = rng.uniform(0.1, 0.5, X.shape) if given.pop("cell_sd", False) else None
     source = as_source(X, cell_sd=sd)
-    asked = _Asked(noise=noise, **given)
-    kind = _kind(source, asked.student)
-    problem = _Problem.of(source, source.reduce(ColumnMoments.of), 2, asked, kind)
+    spec = Specification(noise=noise, **given)
+    problem = problem_of(source, source.reduce(ColumnMoments.of), 2, spec)
     psi = rng.uniform(0.3, 1.0, 5) if noise == "diagonal" else np.full(5, 0.4)
-    delta = rng.normal(size=5) if asked.fit_mean else np.zeros(5)
+    delta = rng.normal(size=5) if spec.fit_mean else np.zeros(5)
     theta = problem.pack(Parameters(rng.normal(size=(5, 2)), delta, psi, nu=5.0))
-    slope = problem.apply(theta, 1).slope()
-    expected = numerical(partial(problem.apply, passes=1), theta) / problem.cells
-    if not asked.fit_mean:
+    slope = problem.apply(theta).slope()
+    expected = numerical(problem.apply, theta) / problem.units.cells
+    if not spec.fit_mean:
         expected[10:15] = 0.0
     np.testing.assert_allclose(slope.gradient, expected, atol=1e-7)
 
@@ -378,11 +373,14 @@ def test_the_gradient_of_a_mixture_is_that_of_the_objective(noise, shared, ard):
     rng = np.random.default_rng(0)
     source = as_source(incomplete(rng, n=40, d=5))
     problem = MixtureProblem.of(source, source.reduce(ColumnMoments.of), 2, noise, shared)
-    ranks = (2, 1)
-    size = len(problem._bounds(ranks).lower)
-    theta = 0.5 * rng.normal(size=size)
-    apply = partial(problem._apply, ranks=ranks, ard=ard, passes=1)
-    expected = numerical(apply, theta) / problem.cells
+    problem = replace(problem, ard=ard)
+    like = MixtureParameters(
+        np.log([0.5, 0.5]),
+        tuple(Parameters(np.ones((5, q)), np.zeros(5), np.ones(5)) for q in (2, 1)),
+    )
+    theta = 0.5 * rng.normal(size=len(problem.pack(like)))
+    apply = partial(problem.apply, like=like)
+    expected = numerical(apply, theta) / problem.units.cells
     np.testing.assert_allclose(apply(theta).slope().gradient, expected, atol=1e-7)
 
 

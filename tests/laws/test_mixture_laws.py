@@ -165,7 +165,7 @@ def test_relevance_determination_raises_its_objective_too():
     problem = problem_of(X)
     rng = np.random.default_rng(0)
     start = parameters(rng, ranks=(3, 3))
-    run = problem.run(start, tol=1e-4, max_iter=40, ard=True)
+    run = replace(problem, ard=True).run(start, MixtureOptions(tol=1e-4, max_iter=40))
     assert np.all(np.diff(run.trace.objective) >= -1e-9 * np.isfinite(X).sum())
 
 
@@ -177,7 +177,7 @@ def test_packing_keeps_the_parameters(noise):
     if noise == "isotropic":
         equal = [replace(c, psi=np.full(5, c.psi[0])) for c in theta.components]
         theta = replace(theta, components=tuple(equal))
-    back = problem.unpack(problem.pack(theta), theta.ranks)
+    back = problem.unpack(problem.pack(theta), theta)
     np.testing.assert_allclose(back.log_weights, theta.log_weights, atol=1e-14)
     for a, b in zip(back.components, theta.components, strict=True):
         np.testing.assert_allclose(a.W, b.W, rtol=1e-13)
@@ -254,7 +254,7 @@ def test_split_and_merge_leaves_a_local_optimum():
     labels = np.repeat(np.arange(3), 60)
     X = centres[labels] + rng.normal(size=(180, 2))
     problem = problem_of(X)
-    r = (X - problem.shift) / problem.unit
+    r = (X - problem.units.shift) / problem.units.unit
     bad = [r[:30].mean(axis=0), r[30:60].mean(axis=0), r[60:].mean(axis=0)]
     start = MixtureParameters(
         np.log(np.full(3, 1 / 3)),
@@ -263,13 +263,14 @@ def test_split_and_merge_leaves_a_local_optimum():
             for delta, psi in zip(bad, (0.01, 0.01, 0.5), strict=True)
         ),
     )
-    stuck = problem.run(start, tol=1e-5, max_iter=500)
+    options = MixtureOptions(tol=1e-5, max_iter=500)
+    stuck = problem.run(start, options)
     expected = problem.expected(stuck.parameters)
     move = next(candidate_moves(expected, 1))
-    led_out = problem.run(moved(stuck.parameters, move), tol=1e-5, max_iter=500)
+    led_out = problem.run(moved(stuck.parameters, move), options)
     assert led_out.objective > stuck.objective + 0.3 * len(X)
     fit = fit_mixture(as_source(X), 3, [1, 1, 1], "isotropic")
-    jacobian = np.log(problem.unit).sum() * len(X)
+    jacobian = np.log(problem.units.unit).sum() * len(X)
     assert fit.log_likelihood == pytest.approx(led_out.objective - jacobian, abs=1e-3)
 
 

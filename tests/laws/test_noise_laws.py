@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from eigengap.fitting.gaussian.problem import EMOptions, StudentRows, fit_by_em
+from eigengap.fitting.gaussian.noise import MultivariateT, fit_by_em
+from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.optimise.em import ROUNDING
 from eigengap.models.gaussian.heteroscedastic import prepare_noisy_rows
 from eigengap.models.gaussian.observed_rows import prepare_rows
@@ -37,7 +38,7 @@ def table(seed, n=80, d=6, q=2, missing=0.25):
 def fitted(X, s, kind, noise="isotropic", w=None, options=TIGHT, **how):
     if kind == "known":
         return fit_by_em(as_source(X, cell_sd=s, sample_weight=w), 2, noise, options=options, **how)
-    student = StudentRows(3.0 if kind == "student, given" else None)
+    student = MultivariateT(3.0 if kind == "student, given" else None)
     source = as_source(X, sample_weight=w)
     return fit_by_em(source, 2, noise, student=student, options=options, **how)
 
@@ -123,7 +124,7 @@ def test_rows_of_any_order_and_blocks_of_any_size(kind):
     order = np.random.default_rng(4).permutation(len(X))
     assert_allclose(scatter(fitted(X[order], s[order], kind)), scatter(whole), rtol=1e-5, atol=1e-6)
     source = as_source(X, cell_sd=s if kind == "known" else None, block_rows=7)
-    student = None if kind == "known" else StudentRows(3.0 if "given" in kind else None)
+    student = None if kind == "known" else MultivariateT(3.0 if "given" in kind else None)
     cut = fit_by_em(source, 2, "isotropic", student=student, options=TIGHT)
     assert_allclose(scatter(cut), scatter(whole), rtol=1e-5, atol=1e-6)
 

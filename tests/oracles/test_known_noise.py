@@ -10,7 +10,8 @@ from scipy.optimize import approx_fprime
 from tests import dense, tolerance
 
 from eigengap import PPCA, FactorAnalysis, LinearGaussian
-from eigengap.fitting.gaussian.problem import EMOptions, fit_by_em
+from eigengap.fitting.gaussian.noise import fit_by_em
+from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import principal_angles
 from eigengap.sources.conversion import as_source
 

@@ -12,7 +12,7 @@ from tests.tolerance import assert_same_optimum
 import eigengap as eg
 from eigengap import registry
 from eigengap.fitting.gaussian import factor_covariance
-from eigengap.fitting.gaussian import problem as gaussian_em
+from eigengap.fitting.gaussian import noise as gaussian_em
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

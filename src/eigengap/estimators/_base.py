@@ -36,9 +36,8 @@ from eigengap.exceptions import (
     UnlinkedColumnsWarning,
 )
 from eigengap.fitting.eigen.range import refuse_overflow, refuse_tiny_columns
-from eigengap.fitting.gaussian.pattern import pattern_of
 from eigengap.fitting.gaussian.plan import LARGEST_DENSE
-from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, pattern_of
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise, ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian

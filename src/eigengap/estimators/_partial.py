@@ -23,8 +23,9 @@ from eigengap.estimators._base import (
 from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._sklearn_compat import _fit_context
 from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
+from eigengap.fitting.gaussian.noise import Specification
 from eigengap.fitting.gaussian.problem import GaussianFit
-from eigengap.fitting.online.em import Asked
+from eigengap.fitting.online.em import StreamSpec
 from eigengap.fitting.online.rows import StreamedRows
 from eigengap.fitting.online.stream import Stream, complete, taken_in, together
 from eigengap.linalg import Array
@@ -199,17 +200,15 @@ class PartialFit(LinearGaussianEstimator):
 
     # What may be streamed ------------------------------------------------------------------
 
-    def _asked(self) -> Asked:
+    def _stream_spec(self) -> StreamSpec:
         """The model asked for, as online EM wants it."""
-        return Asked(
+        model = Specification(
             noise="diagonal" if self._noise_kind() == "diagonal" else "isotropic",
             noise_variance=getattr(self, "noise_variance", None),
             fit_mean=self._fits_mean(),
             loading_precision=getattr(self, "loading_precision", 0.0),
-            scale=self.scale,
-            tol=self._em_tol(),
-            max_iter=self.max_iter,
         )
+        return StreamSpec(model, self.scale, self._options(self._em_tol()))
 
     def _em_tol(self) -> float:
         return self.tol
@@ -266,9 +265,9 @@ class PartialFit(LinearGaussianEstimator):
             return fit
 
         if block is None:
-            stream = complete(before.stream, self._asked(), first_fit)
+            stream = complete(before.stream, self._stream_spec(), first_fit)
         else:
-            stream = taken_in(before.stream, block, self._asked(), first_fit)
+            stream = taken_in(before.stream, block, self._stream_spec(), first_fit)
         return replace(before, stream=stream, choice=choice)
 
     def _trial(self, rows: StreamedRows, origin: Array) -> tuple[GaussianFit, RankChoice | None]:
@@ -302,7 +301,7 @@ class PartialFit(LinearGaussianEstimator):
             fit, unit = self._fitted(rows, stream.origin)
         else:
             unit = self._column_sizes(rows) if self.scale else None
-            fit = stream.fit_settled(self._asked())
+            fit = stream.fit_settled(self._stream_spec())
             if batches.choice is not None:
                 self.rank_choice_ = batches.choice
             self._note(rows, fit)

@@ -19,8 +19,8 @@ from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_conte
 from eigengap.estimators._whole import whole_table
 from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
-from eigengap.fitting.gaussian.cell_noise import noise_of_cells
 from eigengap.fitting.gp.back_constraint import Kind, back_constraint
+from eigengap.fitting.gp.cell_noise import noise_of_cells
 from eigengap.fitting.gp.column_patterns import ObservedColumns, observed_columns
 from eigengap.fitting.gp.dual_ppca import fit_linear
 from eigengap.fitting.gp.latent_fit import LatentFit, Start

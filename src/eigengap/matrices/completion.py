@@ -14,9 +14,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.gaussian.pattern import pattern_of
 from eigengap.fitting.gaussian.ppca import fit_ppca
-from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, pattern_of
 from eigengap.linalg import Array, sign_rule
 from eigengap.matrices.arguments import require_rank
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian

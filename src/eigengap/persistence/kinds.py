@@ -106,7 +106,7 @@ _VALUES = {
     "Trace": "fitting.optimise.loop:Trace",
     "Stream": "fitting.online.stream:Stream",
     "SettledStream": "fitting.online.em:Settled",
-    "StreamUnits": "fitting.online.em:Units",
+    "StreamUnits": "fitting.online.em:StreamUnits",
     "RecentRows": "fitting.online.rows:Kept",
     "RidgePreimage": "fitting.kernel.preimage:RidgePreimage",
     "Rotation": "fitting.gaussian.rotation:Rotation",

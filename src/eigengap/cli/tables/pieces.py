@@ -18,7 +18,7 @@ from eigengap.sources import count_missing, missing_codes, with_missing_for
 class Piece:
     """Consecutive rows."""
 
-    values: NDArray[Any]  # (c, d) features; NaN marks a gap
+    values: NDArray[Any]  # (c, d) features; NaN marks a missing value
     columns: Any  # Arrow table of all columns of the file: bytes of CSV, types of Parquet
     start: int  # index of the first row
 

@@ -240,8 +240,8 @@ def _observed(cell: Any) -> str:
 def detector_of(model: Any, alpha: float | None) -> Any:
     """A detector of odd rows around a fitted linear-Gaussian model; None where it is none.
 
-    The laws of its statistics depend on how many rows, and which patterns of gaps, the fit saw, and
-    the model remembers those (`evidence_`).
+    The laws of its statistics depend on how many rows, and which patterns of missing values, the
+    fit saw, and the model remembers those (`evidence_`).
     """
     from eigengap import NoveltyDetector
     from eigengap.models.gaussian.linear_gaussian import LinearGaussian

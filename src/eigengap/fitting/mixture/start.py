@@ -1,8 +1,8 @@
 """Where EM of a mixture starts: clusters of the posterior means under one model of all rows.
 
-One linear-Gaussian model, fitted loosely, fills the gaps and gives every row coordinates z; k-means
+One linear-Gaussian model, fitted loosely, gives every row, complete or not, coordinates z; k-means
 on them gives clusters. With zbar_k and V_k the mean and covariance of z in cluster k, the posterior
-spread included, component k starts as
+covariance included, component k starts as
 
     mu_k = mu + W zbar_k,   W_k W_k^T + Psi_k = W V_k W^T + Psi,
 
@@ -32,16 +32,8 @@ LEAST_STRENGTH = 0.1
 
 def single_start(problem: MixtureProblem, q: int) -> MixtureParameters:
     """One component of rank q for all rows."""
-    share = problem.observed_w / problem.sum_w
-    starts = spectral_start(
-        problem.rows,
-        q,
-        problem.variance,
-        share,
-        problem.sum_w,
-        problem.constraints(),
-        thorough=False,
-    )
+    how = problem.constraints()
+    starts = spectral_start(problem.rows, q, problem.units, how, thorough=False)
     return MixtureParameters(np.zeros(1), (starts.first,))
 
 
@@ -76,7 +68,7 @@ def cluster_start(
     K = len(ranks)
     least = min(max(ranks) + 2.0, float(np.sum(w)) / (4 * K))
     labels = kmeans(Z if whiten else Z * length, w, K, rng, least)
-    missing = np.eye(Z.shape[1]) - _covariance(Z, w)  # the mean posterior spread, at the optimum
+    missing = np.eye(Z.shape[1]) - _covariance(Z, w)  # the mean posterior covariance
     log_weights, components = [], []
     for k in range(int(labels.max()) + 1):
         at = labels == k

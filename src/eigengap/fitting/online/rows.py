@@ -1,4 +1,4 @@
-"""Rows that went by: complete ones known by their moments, a few with gaps kept as they are.
+"""Rows of a stream: complete ones by their moments, a few incomplete ones kept as they are.
 
 All that a fit asks of complete rows is at most quadratic in them: a covariance, its product with
 some vectors, the expected statistics of an E-step. Such a statistic is the same for any other rows
@@ -23,14 +23,14 @@ from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
 
 
 class RowsAreGoneError(ValueError):
-    """Something was asked that only the rows themselves could tell."""
+    """Something is needed that only the rows themselves have."""
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
     """Rows that are kept as they are."""
 
-    values: Array  # (k, d), NaN where unseen
+    values: Array  # (k, d), NaN where missing
     weight: Array  # (k,)
 
     @property

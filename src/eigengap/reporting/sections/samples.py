@@ -140,7 +140,7 @@ def _note(scores: Scores) -> str:
         return "Each point is a row."
     return (
         f"Each point is a row. Ellipses are 95 % regions of the rows that are selected, or of "
-        f"those with gaps: at most {ELLIPSES}, of which least is known."
+        f"those that are incomplete: at most {ELLIPSES}, of which least is known."
     )
 
 

@@ -6,7 +6,7 @@ its latent (Neyman and Scott 1948). What new cells show is
 
     sigma2 * cells / (cells - sum_i r_i),      r_i = tr H_i (H_i + I)^-1,   H_i = J_i'J_i / sigma2
 
-with J_i (seen cells, q) the slopes of the functions at z_i: r_i is q where a row determines its
+with J_i (observed cells, q) the slopes of the functions at z_i: r_i is q where a row determines its
 latent, and less where the prior does. With a linear kernel r_i = q, and it is the factor
 d / (d - q) between dual probabilistic PCA and probabilistic PCA.
 """
@@ -24,7 +24,7 @@ MOST_SPENT = 0.8  # of the cells
 
 
 def noise_of_cells(model: GaussianProcesses, Z: Array, observed: NDArray[np.bool_]) -> float:
-    """In the model's units, for fitted latents Z (n, q) of rows with cells `seen` (n, d)."""
+    """In the model's units, for fitted latents Z (n, q) of rows observed in `observed` (n, d)."""
     some = np.unique(np.linspace(0, len(Z) - 1, min(len(Z), MOST_ROWS)).round().astype(np.intp))
     slopes = model.slopes(Z[some]) / model.unit[:, None] * observed[some, :, None]
     lam = np.linalg.eigvalsh(slopes.swapaxes(1, 2) @ slopes) / model.noise_variance
