@@ -33,8 +33,7 @@ from eigengap.linalg import Array, unpack
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.sources.base import Block, Source
-from eigengap.sources.wording import column
+from eigengap.sources import Block, Source, column
 from eigengap.statistics.expected.gaussian import Expected
 
 STEP = 1e-4  # of a difference, in units of each parameter's size: error of order STEP^2
