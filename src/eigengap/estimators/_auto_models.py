@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from eigengap.estimators._column_means import ColumnMeans
+from eigengap.estimators._sklearn_compat import _VisualBlock
 from eigengap.estimators.bayesian_pca import BayesianPCA
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.mixture_ppca import MixturePPCA
@@ -92,7 +93,6 @@ class StoppedFactorAnalysis(FactorAnalysis):
 
     def _sk_visual_block_(self) -> Any:
         """For scikit-learn's diagram, which falls back to the name of the class without it."""
-        from sklearn.utils._repr_html.estimator import _VisualBlock
 
         return _VisualBlock("single", self, names=self._public_name, name_details=str(self))
 

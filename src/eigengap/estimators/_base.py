@@ -13,10 +13,9 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._checkpoint import checkpointed, require_checkpoint
@@ -25,6 +24,7 @@ from eigengap.estimators._features import as_fitted, keep_features, like_input, 
 from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
 from eigengap.exceptions import (
     ConstantColumnWarning,
     FewCellsWarning,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
+
+from eigengap.estimators._sklearn_compat import _check_feature_names_in
 
 
 class NamedComponents:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS
+from eigengap.estimators._sklearn_compat import HasMethods, Interval, StrOptions
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.ppca import PPCA
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _get_feature_names, validate_data
+from sklearn.utils.validation import validate_data
 
+from eigengap.estimators._sklearn_compat import _get_feature_names
 from eigengap.printable import bare
 from eigengap.sources import as_source, in_memory_table
 from eigengap.sources.base import Source, require_unique

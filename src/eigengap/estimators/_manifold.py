@@ -12,9 +12,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     check_is_fitted,
 )
@@ -28,6 +27,7 @@ from eigengap.estimators._features import (
 )
 from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._notebook import Shown
+from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators._whole import warn_of_empty_rows, whole_table
 from eigengap.estimators.ppca import PPCA
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning, UncertainNeighboursWarning

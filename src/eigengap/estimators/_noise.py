@@ -7,11 +7,10 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import LinearGaussianEstimator
+from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.exceptions import HeavyTailsWarning
 from eigengap.fitting.gaussian.problem import StudentRows
 from eigengap.fitting.gaussian.robust_scale import typical_columns

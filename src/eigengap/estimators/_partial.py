@@ -12,7 +12,6 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if
 
 from eigengap.estimators._base import (
@@ -22,6 +21,7 @@ from eigengap.estimators._base import (
     warn_of_units,
 )
 from eigengap.estimators._features import check_features, keep_features
+from eigengap.estimators._sklearn_compat import _fit_context
 from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.online.em import Asked

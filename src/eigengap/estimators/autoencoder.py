@@ -8,9 +8,8 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._component_names import NamedComponents
@@ -26,6 +25,7 @@ from eigengap.estimators._network import (
 )
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.fitting.autoencoder.fit import AUTO_RATE, AutoencoderOptions
 from eigengap.linalg import Array
 from eigengap.models.network.autoencoder import ACTIVATIONS, Network

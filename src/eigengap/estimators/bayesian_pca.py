@@ -7,7 +7,6 @@ from math import nan
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import (
@@ -20,6 +19,7 @@ from eigengap.estimators._base import (
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._latents import decoded
 from eigengap.estimators._rank import require_rank
+from eigengap.estimators._sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.gaussian.bayesian import BayesianFit, fit_bayesian
 from eigengap.fitting.gaussian.problem import GaussianFit, Noise

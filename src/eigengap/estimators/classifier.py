@@ -11,20 +11,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
-from sklearn.utils._param_validation import HasMethods
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_y,
-    check_consistent_length,
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from eigengap.estimators._base import _on_dense, _standard_deviations
 from eigengap.estimators._density import CONSTRAINTS, density, has_density, warnings_about
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._rank import LOOSE
+from eigengap.estimators._sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.estimators._whole import all_rows
 from eigengap.estimators.ppca import PPCA
 from eigengap.exceptions import (

@@ -11,11 +11,11 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._features import as_fitted
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
+from eigengap.estimators._sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.graph.distances import Metric
 from eigengap.fitting.graph.geodesics import (

@@ -9,10 +9,9 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, RealNotInt, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._component_names import NamedComponents
@@ -20,6 +19,7 @@ from eigengap.estimators._features import as_fitted, check_features, keep_featur
 from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._notebook import Shown
+from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
 from eigengap.estimators._whole import whole_table
 from eigengap.exceptions import KernelWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range

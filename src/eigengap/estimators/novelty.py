@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
-from sklearn.base import BaseEstimator, OutlierMixin, _fit_context, clone
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import _on_dense
 from eigengap.estimators._features import keep_features, like_input, source_of_new
 from eigengap.estimators._notebook import Shown
+from eigengap.estimators._sklearn_compat import HasMethods, Interval, StrOptions, _fit_context
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.exceptions import SingularModelError
 from eigengap.linalg import Array

@@ -8,7 +8,6 @@ from math import nan
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS
@@ -17,6 +16,7 @@ from eigengap.estimators._latents import decoded
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, Fit, fit_reaching, rank_from_fits
+from eigengap.estimators._sklearn_compat import Interval, StrOptions
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.ppca import Method, fit_ppca
 from eigengap.fitting.gaussian.problem import GaussianFit

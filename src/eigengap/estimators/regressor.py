@@ -7,9 +7,8 @@ from math import nan
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, _fit_context
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
@@ -20,6 +19,7 @@ from eigengap.estimators._density import CONSTRAINTS, density, warnings_about
 from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._rank import LOOSE
+from eigengap.estimators._sklearn_compat import HasMethods, _fit_context
 from eigengap.estimators._whole import all_rows
 from eigengap.exceptions import FewCellsWarning, HeywoodWarning, SentinelWarning
 from eigengap.linalg import Array

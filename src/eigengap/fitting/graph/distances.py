@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.metrics import pairwise_distances
-from sklearn.metrics.pairwise import _VALID_METRICS, PAIRWISE_BOOLEAN_FUNCTIONS
+from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
+from sklearn.neighbors import VALID_METRICS
 
 from eigengap.fitting.graph.pairs import distance_matrix, refuse_range
 from eigengap.linalg import Array
@@ -21,7 +22,7 @@ from eigengap.sources.base import Source
 from eigengap.sources.wording import column, show
 from eigengap.statistics.moments import Moments
 
-METRICS = frozenset(_VALID_METRICS) - {"matching", "wminkowski"}  # SciPy has given those up
+METRICS = frozenset(VALID_METRICS["brute"]) - {"precomputed", "matching"}  # an alias of hamming
 BLOCK_BYTES = 64 << 20  # of a matrix of distances to fitted rows that are computed at a time
 
 Metric = str | Callable[..., float]
