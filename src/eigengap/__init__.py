@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from eigengap.estimators.gplvm import GPLVM
     from eigengap.estimators.ica import ICA
     from eigengap.estimators.imputer import LowRankImputer
-    from eigengap.estimators.intervals import confidence_intervals
     from eigengap.estimators.isomap import Isomap
     from eigengap.estimators.kernel_pca import KernelPCA
     from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from eigengap.estimators.whitener import Whitener
     from eigengap.images.denoising import denoise_image
     from eigengap.images.inpainting import inpaint_image
+    from eigengap.inference.confidence import confidence_intervals
     from eigengap.inference.pooling import pool
     from eigengap.matrices.approximation import low_rank
     from eigengap.matrices.decomposition import svd
@@ -131,7 +131,7 @@ _HOME = {
     "align": "eigengap.comparison.procrustes",
     "choose_rank": "eigengap.selection.rank.choose",
     "compare": "eigengap.comparison.compare",
-    "confidence_intervals": "eigengap.estimators.intervals",
+    "confidence_intervals": "eigengap.inference.confidence",
     "continuity": "eigengap.comparison.embedding",
     "denoise_image": "eigengap.images.denoising",
     "embedding_quality": "eigengap.comparison.embedding",

@@ -13,9 +13,9 @@ from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._features import as_fitted
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.base import as_fitted
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.graph.distances import Metric
 from eigengap.fitting.graph.geodesics import (

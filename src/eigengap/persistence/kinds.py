@@ -63,10 +63,13 @@ def _estimators() -> list[Kind]:
         "unfolding": "MaximumVarianceUnfolding",
         "whitener": "Whitener",
         # Of our own making inside others: models that LowRankImputer tries.
-        "_auto_models": "StoppedFactorAnalysis",
-        "_column_means": "ColumnMeans",
+        "shared.inner": "StoppedFactorAnalysis ColumnMeans",
     }
-    return [Kind(name, f"eigengap.estimators.{home}", name) for home, name in homes.items()]
+    return [
+        Kind(name, f"eigengap.estimators.{home}", name)
+        for home, names in homes.items()
+        for name in names.split()
+    ]
 
 
 # Name in files: where its class lies below eigengap.
@@ -131,7 +134,7 @@ _VALUES = {
     "Whitening": "fitting.gaussian.whitening:Whitening",
     "RowDistances": "fitting.graph.distances:RowDistances",
     "NeighbourSearch": "fitting.graph.neighbours:Search",
-    "Batches": "estimators._partial:_Batches",
+    "Batches": "estimators.shared.partial:_Batches",
 }
 
 # Files of format 1 named a value by module and class: "linear_gaussian.LinearGaussian". The class

@@ -16,7 +16,7 @@ from eigengap.cli.phrases import in_options
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, names_of
-from eigengap.estimators._summary import cautions
+from eigengap.estimators.shared.display import cautions
 
 WORST = 5  # rows that are told
 ALPHA = 0.05
