@@ -11,12 +11,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from eigengap.estimators._features import keep_features
 from eigengap.estimators._gplvm_rows import PlacesRows, dense
-from eigengap.estimators._imputing import imputing_model
-from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators._whole import whole_table
+from eigengap.estimators.shared.base import keep_features
+from eigengap.estimators.shared.inner import imputing_model
+from eigengap.estimators.shared.progress import ProgressLine, watch_for
 from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
 from eigengap.fitting.gp.back_constraint import Kind, back_constraint

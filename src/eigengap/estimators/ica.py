@@ -13,12 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import warn_of_unlinked
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import as_fitted, keep_features, source_of_new
 from eigengap.estimators._latents import as_latents, decoded
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import (
     Interval,
     Options,
@@ -27,6 +22,10 @@ from eigengap.estimators._sklearn_compat import (
     _fit_context,
 )
 from eigengap.estimators.pca import PCA
+from eigengap.estimators.shared.base import NamedComponents, as_fitted, keep_features, source_of_new
+from eigengap.estimators.shared.density import warn_of_unlinked
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.progress import ProgressLine, watch_for
 from eigengap.exceptions import GaussianComponentsWarning, NotWhiteWarning
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.ica.fit import ICAOptions, RotationFit, fit_rotation, in_order
@@ -375,9 +374,9 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         if source.has_missing and isinstance(asked, Integral) and asked == d > 1:
             asked = d - 1  # which leaves the Gaussian free already
         pca = PCA(asked, verbose=self.verbose)
-        fit = pca._fit_model(source)
-        if hasattr(pca, "rank_choice_"):
-            self.rank_choice_ = pca.rank_choice_
+        fit, choice = pca._fit_rows(source)
+        if choice is not None:
+            self.rank_choice_ = choice
         if not fit.converged:
             warn(
                 "the density that fills the gaps did not converge; impute them first, e.g. by "

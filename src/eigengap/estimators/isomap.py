@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._features import as_fitted
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.base import as_fitted
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.graph.distances import Metric
 from eigengap.fitting.graph.duplicate_rows import found_among, row_hashes

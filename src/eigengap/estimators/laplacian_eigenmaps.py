@@ -13,9 +13,9 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.inner import imputing_model
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.eigen.smallest import ANGLE
 from eigengap.fitting.graph.duplicate_rows import as_imputed_before, found_among, row_hashes

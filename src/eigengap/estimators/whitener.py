@@ -11,13 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import warn_of_unlinked
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._latents import as_latents, decoded
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._progress import ProgressLine, watch_for
-from eigengap.estimators._rank import require_rank
 from eigengap.estimators._sklearn_compat import (
     Interval,
     RealNotInt,
@@ -25,6 +19,10 @@ from eigengap.estimators._sklearn_compat import (
     _check_feature_names_in,
     _fit_context,
 )
+from eigengap.estimators.shared.base import NamedComponents, keep_features, source_of_new
+from eigengap.estimators.shared.density import warn_of_unlinked
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.progress import ProgressLine, watch_for
 from eigengap.exceptions import RankDeficientWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.whitening import (
@@ -42,6 +40,7 @@ from eigengap.linalg import Array
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank
+from eigengap.selection.rank.asked import require_rank
 from eigengap.sources import Block, Rescaled, Source, as_source, warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.wording import words
