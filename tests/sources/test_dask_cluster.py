@@ -160,9 +160,9 @@ def test_what_was_kept_is_let_go(client: Any) -> None:
 
 
 def test_rows_in_order_in_pieces(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from eigengap.sources.dask import rows
+    from eigengap.sources.dask import cluster
 
-    monkeypatch.setattr(rows, "BATCH_BYTES", 1)
+    monkeypatch.setattr(cluster, "BATCH_BYTES", 1)
     X = table()
     source = as_dask_source(lazy(X, 20))
     np.testing.assert_array_equal(source.map(lambda block: block.values[:, :3]), X[:, :3])

@@ -8,12 +8,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import source_of_new
-from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._latents import as_latents, decoded
-from eigengap.estimators._notebook import Shown
 from eigengap.estimators.ppca import PPCA
+from eigengap.estimators.shared.base import NamedComponents, source_of_new
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.inner import imputing_model
 from eigengap.fitting.gp.back_constraint import BackMap
 from eigengap.fitting.gp.latent_points import likely_starts, most_probable, none_of
 from eigengap.fitting.gp.latent_posterior import LatentPosterior, latent_posterior
@@ -24,9 +23,7 @@ from eigengap.models.gaussian.posterior import Posterior
 from eigengap.models.gp.gaussian_process import GaussianProcesses
 from eigengap.models.gp.kernels import LatentKernel
 from eigengap.runtime.memory import require_memory
-from eigengap.sources.base import Source
-from eigengap.sources.frames import like
-from eigengap.sources.wording import column
+from eigengap.sources import Source, column, like
 
 STARTS = 3  # fitted latents from which that of a new row is sought
 LARGEST = 1e100  # standard deviations from the mean, whose squares stay within float64

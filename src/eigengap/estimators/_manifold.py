@@ -18,18 +18,18 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import (
+from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators._whole import warn_of_empty_rows, whole_table
+from eigengap.estimators.ppca import PPCA
+from eigengap.estimators.shared.base import (
+    NamedComponents,
     as_fitted,
     check_features,
     keep_features,
     require_names,
 )
-from eigengap.estimators._imputing import imputing_model
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.estimators._whole import warn_of_empty_rows, whole_table
-from eigengap.estimators.ppca import PPCA
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.inner import imputing_model
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.fitting.graph.distances import METRICS
 from eigengap.fitting.graph.neighbourhood import (
@@ -52,10 +52,7 @@ from eigengap.linalg import Array
 from eigengap.models.maps.graph import Graph
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Source
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import ArraySource, Source, as_source, warn_of_codes
 
 Disconnected = Literal["bridge", "error"]
 

@@ -12,8 +12,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import check_features, keep_features, like_input
 from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._network import (
     refuse_overflow,
@@ -23,16 +21,20 @@ from eigengap.estimators._network import (
     tell_of_many_codes,
     widths,
 )
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.base import (
+    NamedComponents,
+    check_features,
+    keep_features,
+    like_input,
+)
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.progress import ProgressLine, watch_for
 from eigengap.fitting.autoencoder.fit import AUTO_RATE, AutoencoderOptions
 from eigengap.linalg import Array
 from eigengap.models.network.autoencoder import ACTIVATIONS, Network
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Block, Source
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Block, Source, as_source, warn_of_codes
 from eigengap.statistics.moments import rows_are_equal
 
 

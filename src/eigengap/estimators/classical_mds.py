@@ -17,15 +17,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._latents import as_latents, decoded
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._progress import ProgressLine, watch_for
-from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
 from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
 from eigengap.estimators._whole import warn_of_empty_rows, whole_table
+from eigengap.estimators.shared.base import (
+    SHARED_CONSTRAINTS,
+    NamedComponents,
+    check_features,
+    keep_features,
+    not_converged,
+)
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.progress import ProgressLine, watch_for
 from eigengap.exceptions import NegativeEigenvaluesWarning
 from eigengap.fitting.eigen.signed_spectrum import SignedSpectrum
 from eigengap.fitting.gaussian.ppca import fit_ppca
@@ -60,11 +63,17 @@ from eigengap.models.maps.distances import (
     inner_products,
 )
 from eigengap.runtime.warnings import warn
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import column
+from eigengap.selection.rank.asked import fit_asked
+from eigengap.sources import (
+    ArraySource,
+    Block,
+    Source,
+    as_source,
+    column,
+    require_frequencies,
+    warn_of_codes,
+)
+from eigengap.wording import words
 
 PAIRS = ("precomputed", "gram")
 FEW_DIGITS = 0.01  # bound on the error of an eigenvalue, relative to it, from which on it is told
@@ -341,17 +350,15 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         options = EMOptions(
             tol=self.tol, max_iter=self.max_iter, watch=watch_for(self.verbose, "ClassicalMDS")
         )
-        loose = replace(options, tol=max(self.tol, LOOSE), watch=None)
         most = min(source.observed().rows, source.n_features)
         known = "auto" if asked is None else min(asked, most) if isinstance(asked, int) else asked
-        q, _ = rank_from_fits(known, source, lambda q: fit_ppca(source, q, options=loose))
         try:
-            found = fit_reaching(known, q, source, lambda q: fit_ppca(source, q, options=options))
+            found, _ = fit_asked(source, options, fit_ppca, known)
         finally:
             if isinstance(options.watch, ProgressLine):
                 options.watch.close()
         if not found.converged:
-            warn(_not_converged("ClassicalMDS", found, self.max_iter), ConvergenceWarning)
+            warn(not_converged("ClassicalMDS", found, self.max_iter), ConvergenceWarning)
         dimensions = asked if isinstance(asked, int) else found.model.q
         fit = of_components(source, found, dimensions, "ppca")
         return _Found(fit, found.model, n_iter=max(found.n_iter, 1), converged=found.converged)
@@ -409,7 +416,8 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             return float(asked)
         if asked > n:
             raise ValueError(
-                f"n_components={asked} must be at most {n}, the number of points (n_samples={n})"
+                f"{words().parameter('n_components', asked)} must be at most {n}, the number "
+                f"of points (n_samples={n})"
             )
         return int(asked)
 

@@ -11,12 +11,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from eigengap.estimators._features import keep_features
 from eigengap.estimators._gplvm_rows import PlacesRows, dense
-from eigengap.estimators._imputing import imputing_model
-from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators._whole import whole_table
+from eigengap.estimators.shared.base import keep_features
+from eigengap.estimators.shared.inner import imputing_model
+from eigengap.estimators.shared.progress import ProgressLine, watch_for
 from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
 from eigengap.fitting.gp.back_constraint import Kind, back_constraint
@@ -38,7 +38,8 @@ from eigengap.models.gp.expected import has_expectations
 from eigengap.models.gp.kernels import LatentKernel, Linear, kernel_of
 from eigengap.runtime.memory import require_memory, require_pairs
 from eigengap.runtime.warnings import warn
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import warn_of_codes
+from eigengap.wording import words
 
 EXACT_ROWS = 500  # up to which method="auto" takes all pairs
 EXACT_WORK = 8.0 * EXACT_ROWS**3  # of rows^3 times patterns of gaps
@@ -272,7 +273,8 @@ class GPLVM(PlacesRows):
             )
         if q >= n:
             raise ValueError(
-                f"n_components={q} must be less than the number of rows that show a value, {n} "
+                f"{words().parameter('n_components', q)} must be less than the number of rows "
+                f"that show a value, {n} "
                 f"(n_samples={n})"
             )
 
@@ -445,8 +447,8 @@ class GPLVM(PlacesRows):
             )
         if not fit.converged:
             warn(
-                f"GPLVM did not converge in {len(fit.trace)} steps; raise max_iter="
-                f"{self.max_iter} or tol",
+                f"GPLVM did not converge in {len(fit.trace)} steps; "
+                f"{words().more_steps(self.max_iter)}",
                 ConvergenceWarning,
             )
 

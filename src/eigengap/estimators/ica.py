@@ -13,12 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import warn_of_unlinked
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import as_fitted, keep_features, source_of_new
 from eigengap.estimators._latents import as_latents, decoded
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import (
     Interval,
     Options,
@@ -27,6 +22,10 @@ from eigengap.estimators._sklearn_compat import (
     _fit_context,
 )
 from eigengap.estimators.pca import PCA
+from eigengap.estimators.shared.base import NamedComponents, as_fitted, keep_features, source_of_new
+from eigengap.estimators.shared.density import warn_of_unlinked
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.progress import ProgressLine, watch_for
 from eigengap.exceptions import GaussianComponentsWarning, NotWhiteWarning
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.ica.fit import ICAOptions, RotationFit, fit_rotation, in_order
@@ -42,12 +41,11 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Block, Source, as_source, require_frequencies, warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.nonlinearity import Cube, Gauss, Given, LogCosh, Nonlinearity
 from eigengap.statistics.score_moments import SecondMoment
+from eigengap.wording import words
 
 GAPS_AS_THEY_ARE = (
     "whiten=False takes rows as they are, and a gap has no value: fill the gaps first (PPCA and "
@@ -317,7 +315,8 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         asked = self.n_components
         if isinstance(asked, Integral) and asked > most:
             warn(
-                f"n_components={asked} is more than the smaller of the number of rows and of "
+                f"{words().parameter('n_components', asked)} is more than the smaller of the "
+                "number of rows and of "
                 f"columns allows; {most} are looked for",
                 UserWarning,
             )
@@ -343,7 +342,8 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             )
         if isinstance(asked, Integral) and whitening.q < asked:
             warn(
-                f"n_components={asked}, but the rows vary in {whitening.q} directions only: "
+                f"{words().parameter('n_components', asked)}, but the rows vary in "
+                f"{whitening.q} directions only: "
                 f"{whitening.q} components are found",
                 UserWarning,
             )
@@ -374,9 +374,9 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         if source.has_missing and isinstance(asked, Integral) and asked == d > 1:
             asked = d - 1  # which leaves the Gaussian free already
         pca = PCA(asked, verbose=self.verbose)
-        fit = pca._fit_model(source)
-        if hasattr(pca, "rank_choice_"):
-            self.rank_choice_ = pca.rank_choice_
+        fit, choice = pca._fit_rows(source)
+        if choice is not None:
+            self.rank_choice_ = choice
         if not fit.converged:
             warn(
                 "the density that fills the gaps did not converge; impute them first, e.g. by "
@@ -445,7 +445,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         if not found.converged:
             warn(
                 f"ICA did not converge in {self.max_iter} steps (gradient {found.gradient:.1e}); "
-                f"raise max_iter={self.max_iter} or tol",
+                f"{words().more_steps(self.max_iter)}",
                 ConvergenceWarning,
             )
             return

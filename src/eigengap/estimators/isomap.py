@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._features import as_fitted
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.base import as_fitted
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.graph.distances import Metric
 from eigengap.fitting.graph.duplicate_rows import found_among, row_hashes
@@ -39,7 +39,7 @@ from eigengap.linalg import Array
 from eigengap.models.maps.geodesic import GeodesicMap
 from eigengap.models.maps.graph import Graph
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 MANY = 5_000  # rows beyond which landmarks="auto" takes landmarks
 AUTO = 100  # of them, and

@@ -14,13 +14,17 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import as_fitted, check_features, keep_features
-from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._latents import as_latents, decoded
-from eigengap.estimators._notebook import Shown
 from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
 from eigengap.estimators._whole import whole_table
+from eigengap.estimators.shared.base import (
+    NamedComponents,
+    as_fitted,
+    check_features,
+    keep_features,
+)
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.inner import imputing_model
 from eigengap.exceptions import KernelWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
 from eigengap.fitting.kernel.bandwidth import ROWS, held_out_gamma, median_gamma
@@ -56,10 +60,7 @@ from eigengap.models.kernels.functions import Kernel, dense
 from eigengap.models.maps.landmark import LandmarkMap
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank.spectral import largest_eigengap
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Source
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import ArraySource, Source, as_source, warn_of_codes
 from eigengap.spectrum import Spectrum
 
 NAMES = {"linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", "precomputed"}

@@ -13,9 +13,9 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.inner import imputing_model
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.eigen.smallest import ANGLE
 from eigengap.fitting.graph.duplicate_rows import as_imputed_before, found_among, row_hashes
@@ -52,8 +52,7 @@ from eigengap.models.kernels.functions import RBF
 from eigengap.models.maps.eigenmap import Eigenmap
 from eigengap.runtime.memory import require_memory, require_pairs
 from eigengap.runtime.warnings import warn
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Source
+from eigengap.sources import ArraySource, Source
 from eigengap.statistics.moments import rows_are_equal
 
 GIVEN = ("precomputed", "precomputed_nearest_neighbors")

@@ -12,8 +12,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
-from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.progress import ProgressLine, watch_for
 from eigengap.exceptions import StructureWarning
 from eigengap.fitting.graph.local_weights import local_weights
 from eigengap.fitting.graph.neighbours import Search
@@ -32,7 +32,7 @@ from eigengap.fitting.sdp.structure_start import starts
 from eigengap.linalg import Array, sign_rule
 from eigengap.runtime.threads import one_blas_thread
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 HOPELESS = 0.9  # of the graph, that none of the starts from rows reached
 

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
-from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.progress import ProgressLine, watch_for
 from eigengap.fitting.graph.local_weights import around, local_weights
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.fitting.sdp.unfolding import (

@@ -11,13 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import warn_of_unlinked
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._latents import as_latents, decoded
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._progress import ProgressLine, watch_for
-from eigengap.estimators._rank import require_rank
 from eigengap.estimators._sklearn_compat import (
     Interval,
     RealNotInt,
@@ -25,6 +19,10 @@ from eigengap.estimators._sklearn_compat import (
     _check_feature_names_in,
     _fit_context,
 )
+from eigengap.estimators.shared.base import NamedComponents, keep_features, source_of_new
+from eigengap.estimators.shared.density import warn_of_unlinked
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.progress import ProgressLine, watch_for
 from eigengap.exceptions import RankDeficientWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.whitening import (
@@ -42,11 +40,10 @@ from eigengap.linalg import Array
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank
-from eigengap.sources.base import Block, Source
-from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.changed import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.selection.rank.asked import require_rank
+from eigengap.sources import Block, Rescaled, Source, as_source, warn_of_codes
 from eigengap.statistics.first_look import look_first
+from eigengap.wording import words
 
 
 class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
@@ -264,7 +261,7 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                     "cannot be computed well enough to climb further. Leave one of such columns "
                     "out, or use n_components"
                     if stuck
-                    else f"; raise max_iter={self.max_iter} or tol. Nearly collinear columns slow "
+                    else f"; {words().more_steps(self.max_iter)}. Nearly collinear columns slow "
                     "it down: n_components helps"
                 ),
                 ConvergenceWarning,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, ObservedCells, Rows, empty_rows
+from eigengap.sources.base import Block, ObservedCells, Rows, Source, empty_rows
 from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
 from eigengap.sources.checks import (
     EXACT,
@@ -21,12 +21,13 @@ from eigengap.sources.checks import (
     count_missing,
     is_long,
     resolve_columns,
-    tell_of_rounded,
     warn_of_rounded,
+    warn_rounded,
 )
 from eigengap.sources.derived.blocked import BlockedSource, merge_stream
 from eigengap.sources.drawn import dense_rows, least_keys, seed_of
 from eigengap.sources.wording import show
+from eigengap.wording import words
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 BLOCK_BYTES = 16 << 20  # several threads have one each; fits cut further to fit the cache
@@ -174,7 +175,9 @@ def dense_to_float(X: Any) -> NDArray[Any]:
         return _objects_to_float(array)
     if kind in "mM":
         raise ValueError(
-            f"Input X holds dates or times ({array.dtype}), e.g. {show(array[0, 0])} at row 0, "
+            f"{words().table} holds dates or times ({array.dtype}), e.g. {show(array[0, 0])} "
+            "at row "
+            f"{words().number(0)}, "
             "column 0; convert them to numbers first"
         )
     return _objects_to_float(array.astype(object))  # text
@@ -199,7 +202,7 @@ def sparse_to_float(X: Any, positions: list[int] | None = None) -> Any:
     if was_long and np.max(np.abs(csr.data), initial=0.0) >= EXACT:
         at = int(np.argmax(np.abs(csr.data) >= EXACT))
         row = int(np.searchsorted(csr.indptr, at, side="right")) - 1
-        tell_of_rounded(str(int(csr.indices[at])), f"{csr.data[at]:.17g}", row)
+        warn_rounded(str(int(csr.indices[at])), f"{csr.data[at]:.17g}", row)
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
@@ -261,7 +264,7 @@ def _objects_to_float(array: NDArray[Any]) -> Array:
     if foreign is not None:  # TypeError and its words as float() has them, as scikit-learn demands
         raise TypeError(
             f"float() argument must be a string or a real number, not {foreign.kind}: "
-            f"{foreign.example} at row {foreign.row}, column {foreign.label}"
+            f"{foreign.example} at row {words().number(foreign.row)}, column {foreign.label}"
         )
     numeric = [str(j) for j, c in enumerate(columns) if not isinstance(c, Refused)]
     raise refusal(refused, numeric, {WRITTEN: "X.astype(float)"})
@@ -294,3 +297,12 @@ def _rows_per_block(values: Rows, block_bytes: int, block_rows: int | None) -> i
         size = values.data.nbytes + values.indices.nbytes + values.indptr.nbytes
     blocks = min(n, max(1, -(-size // max(1, block_bytes))))
     return -(-n // blocks)  # blocks of nearly equal size
+
+
+def in_memory(source: Source) -> ArraySource:
+    """The source with all rows in memory; too many of them are refused."""
+    if isinstance(source, ArraySource):
+        return source
+    # A row of weight 0 is not read, and its weight is not wanted either.
+    weight = None if source.weight is None else source.weight[source.weight > 0]
+    return ArraySource(source.collect(), weight=weight, names=source.names)

@@ -25,7 +25,7 @@ def look_first(source: Source, *, scatter: bool) -> Source:
     `scatter` is whether the d x d scatter of complete rows will be asked for. Where rows of a file
     or a cluster have no value at all, a second pass reads the others.
     """
-    if not source.is_dear:
+    if not source.is_expensive:
         return source.present()
     _gather(source, scatter)
     present = source.present()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -84,7 +84,12 @@ BRIEF_STEPS = 25  # of those from other optima of the covariance
 CHEAP_STARTS, CHEAP_CELLS = 5, 4000
 FIRST_NU = 8.0  # where learned degrees of freedom start
 
-MStep = Callable[[Any, Parameters, Constraints], Parameters]
+
+class MStep(NamedTuple):
+    """The M-step, and the derivatives of the objective by each parameter, from the statistics."""
+
+    maximise: Callable[[Any, Parameters, Constraints], Parameters]
+    gradient: Callable[[Any, Parameters, Constraints], Parameters]
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,7 @@ class GaussianProblem(Problem[Parameters]):
 
     @classmethod
     def of(cls, source: Source, columns: ColumnMoments, q: int, spec: Specification) -> Self:
-        centre, variance = cls.columns(source, columns)
+        centre, variance = cls.location(source, columns)
         shift = centre if spec.fit_mean else np.zeros(len(centre))
         variance = variance + (centre - shift) ** 2
         sum_w = source.observed().sum_w
@@ -182,9 +187,9 @@ class GaussianProblem(Problem[Parameters]):
     # The noise model ------------------------------------------------------------------------
 
     @staticmethod
-    def columns(source: Source, moments: ColumnMoments) -> tuple[Array, Array]:
+    def location(source: Source, columns: ColumnMoments) -> tuple[Array, Array]:
         """Location (d,) and variance (d,) of each column, by which the fit has its units."""
-        return moments.mean, moments.variance
+        return columns.mean, columns.variance
 
     @staticmethod
     def prepare(block: Block, units: Units, q: int) -> Any:
@@ -199,9 +204,7 @@ class GaussianProblem(Problem[Parameters]):
         coefficients = Coefficients(current.W, current.delta, current.psi)
         return partial(Expected.of, coefficients=coefficients, passes=passes)
 
-    # (statistic, current, constraints) -> parameters, and the derivatives of the objective by them
-    m_step: ClassVar[MStep] = staticmethod(maximise)
-    gradient: ClassVar[MStep] = staticmethod(gradient)
+    m_step: ClassVar[MStep] = MStep(maximise, gradient)
 
     @staticmethod
     def log_likelihood(statistic: Any) -> float:
@@ -224,11 +227,11 @@ class GaussianProblem(Problem[Parameters]):
         rotation = graded_axes(current.W, current.psi + self.known)
         current = replace(current, W=current.W @ rotation)
         statistic = self.rows.reduce(self.e_step(current, passes))
-        updated = self.m_step(statistic, current, self.constraints)
+        updated = self.m_step.maximise(statistic, current, self.constraints)
         updated = replace(updated, W=updated.W @ rotation.T)
 
         def slope() -> Slope:
-            by = self.gradient(statistic, current, self.constraints)
+            by = self.m_step.gradient(statistic, current, self.constraints)
             by = replace(by, W=by.W @ rotation.T)
             observed = self.units.observed_w[None, :]
             return self.packing.slope([current], [by], observed, known=self.known)
@@ -395,7 +398,7 @@ class MultivariateTProblem(GaussianProblem):
         packing = Packing(units, how, (q,), learns_nu=how.fixed_nu is None)
         return replace(plain, constraints=how, packing=packing)
 
-    columns = staticmethod(typical_columns)
+    location = staticmethod(typical_columns)
 
     def starts(self) -> Starts:
         units, how = self.units, self.constraints
@@ -419,8 +422,7 @@ class MultivariateTProblem(GaussianProblem):
         coefficients = Coefficients(current.W, current.delta, current.psi)
         return partial(StudentExpected.of, coefficients=coefficients, nu=current.nu, passes=passes)
 
-    m_step = staticmethod(maximise_student)
-    gradient = staticmethod(student_gradient)
+    m_step = MStep(maximise_student, student_gradient)
 
     @staticmethod
     def log_likelihood(statistic: Any) -> float:
@@ -452,7 +454,7 @@ class MeasurementErrorProblem(GaussianProblem):
         packing = Packing(units, how, (q,), least_known=variances.least)
         return replace(plain, constraints=how, packing=packing, variances=variances)
 
-    columns = staticmethod(typical_columns)
+    location = staticmethod(typical_columns)
 
     @staticmethod
     def prepare(block: Block, units: Units, q: int) -> ObservedRows:
@@ -479,8 +481,7 @@ class MeasurementErrorProblem(GaussianProblem):
         learns_noise = self.constraints.fixed_noise is None
         return partial(NoisyExpected.of, current=current, learns_noise=learns_noise, passes=passes)
 
-    m_step = staticmethod(maximise_known_noise)
-    gradient = staticmethod(known_noise_gradient)
+    m_step = MStep(maximise_known_noise, known_noise_gradient)
 
     @staticmethod
     def log_likelihood(statistic: Any) -> float:

@@ -167,9 +167,8 @@ class Units:
 
     def prepare(self, block: Block, q: int) -> ObservedRows:
         """The rows of a block as an E-step of rank q takes them."""
-        return prepare_rows(
-            dense(block), block.weight, self.shift, self.unit, q, observed=block.observed
-        )
+        values, weight = dense(block), block.weight
+        return prepare_rows(values, weight, self.shift, self.unit, q, observed=block.observed)
 
     def in_data(self, trace: Trace) -> Trace:
         """The trace of a log-likelihood in these units as one in units of the data."""

@@ -156,7 +156,10 @@ class _Fitting:
     options: MixtureOptions
 
     def fit(self, K: int, ranks: Sequence[int] | None, largest: int) -> MixtureFit:
-        single = self._single(largest) if ranks is None else self._loose(self._one(K, ranks))
+        if ranks is None:  # one model of all rows, whose rank ARD finds
+            single = self._pruned(self._loose(single_start(self.problem, largest)))
+        else:
+            single = self._loose(self._one(K, ranks))
         if K == 1:
             return self._finish(single)
         if ranks is None:
@@ -192,10 +195,6 @@ class _Fitting:
         most = max(min(units.d - 1, int(units.sum_w) - 1), 1)
         return single_start(self.problem, max(max(ranks), min(max(ranks) + K - 1, most)))
 
-    def _single(self, q: int) -> _Settled:
-        """A model of all rows whose rank ARD has found."""
-        return self._pruned(self._loose(single_start(self.problem, q)))
-
     def _improved(self, best: _Settled) -> _Settled:
         """Split-and-merge moves for as long as one of the candidates is a gain."""
         most, K = self.options.split_merge, best.parameters.K
@@ -226,7 +225,8 @@ class _Fitting:
 
     def _pruned(self, settled: _Settled) -> _Settled:
         """ARD from there, the columns that it empties taken out, and loose EM without it."""
-        start = _canonical(settled.parameters)
+        components = tuple(canonical(c) for c in settled.parameters.components)
+        start = replace(settled.parameters, components=components)
         cautious = replace(_with_cautious_floor(self.problem, start), ard=True)
         shrunk = replace(self, problem=cautious)._loose(start, settled)
         return self._loose(_without_empty_columns(shrunk.parameters), shrunk)
@@ -342,10 +342,6 @@ def _with_cautious_floor(problem: MixtureProblem, start: MixtureParameters) -> M
     return replace(problem, floor=np.maximum(problem.floor, CAUTIOUS * np.mean(typical)))
 
 
-def _canonical(parameters: MixtureParameters) -> MixtureParameters:
-    return replace(parameters, components=tuple(canonical(c) for c in parameters.components))
-
-
 def _without_empty_columns(parameters: MixtureParameters) -> MixtureParameters:
     """Columns of W that ARD has emptied taken out, down to the longest."""
     components = []
@@ -388,9 +384,8 @@ def _with_excess(rows: ObservedRows, parameters: MixtureParameters) -> Array:
         expected = chunk.row_cells
         result[chunk.rows, 0] = np.clip(distance - expected, 1e-12, expected + 1e-12)
         result[chunk.rows, 2] = nearest
-        result[chunk.rows, 3:] = np.where(
-            chunk.mask() > 0, chunk.values(), np.stack(means)[nearest, each]
-        )
+        imputed = np.stack(means)[nearest, each]
+        result[chunk.rows, 3:] = np.where(chunk.mask() > 0, chunk.values(), imputed)
     if rows.weight is not None:
         result[:, 1] = rows.weight
     return result

@@ -17,6 +17,7 @@ from scipy.special import gammaln
 
 from eigengap.exceptions import SingularModelError
 from eigengap.linalg import Array, packed_size, unpack
+from eigengap.wording import words
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,8 @@ class RowPosteriors:
             raise SingularModelError(
                 "the model has no density: its noise variance is zero where its "
                 f"{self.q} components leave directions without variance (row "
-                f"{int(self.at[0])}). Fit fewer components, or give PPCA a noise_variance above 0"
+                f"{words().number(int(self.at[0]))}). Fit fewer components, or give "
+                f"{words().model('PPCA')} a {words().parameter('noise_variance')} above 0"
             )
 
     @property

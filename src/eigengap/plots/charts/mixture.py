@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.estimators._plot import require_fitted
-from eigengap.estimators._summary import public_name
+from eigengap.estimators.shared.display import public_name
+from eigengap.estimators.shared.plot import require_fitted
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
 from eigengap.plots.arrows import MOST_LABELLED, side_labels
@@ -85,7 +85,7 @@ def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_
         "the others are paler. Ellipses hold 95 % of a component.",
         "Axes show most of what the components explain and how they lie apart (share of that, "
         "noise aside).",
-        upper(table.told()),
+        upper(table.sampling()),
         width=480,
     )
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.estimators._plot import require_fitted
-from eigengap.estimators._summary import public_name
+from eigengap.estimators.shared.display import public_name
+from eigengap.estimators.shared.plot import require_fitted
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, kind, quantity, tips, upper, words
 from eigengap.plots.numbers.eigenvalues import Eigenvalues, Gap, eigenvalues
@@ -39,12 +39,11 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     -------
     altair chart
 
-    Notes
-    -----
-    Filled points are the components that the estimator keeps. The gap is that of the criterion
-    "eigengap" of `choose_rank`, taken from `choice` where it is there: the largest ratio of an
-    eigenvalue to the next. Under gaps a model of q components knows q + 1 values, q eigenvalues and
-    the mean of all others; without a choice the gap is then the largest among these q.
+    Notes ----- Filled points are the components that the estimator keeps. The gap is that of the
+    criterion "eigengap" of `choose_rank`, taken from `choice` where it is there: the largest ratio
+    of an eigenvalue to the next. With missing values a model of q components knows q + 1 values, q
+    eigenvalues and the mean of all others; without a choice the gap is then the largest among these
+    q.
 
     Examples
     --------
