@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from eigengap.images.inpainting import inpaint_image
     from eigengap.inference.pooling import pool
     from eigengap.matrices.approximation import low_rank
-    from eigengap.matrices.decomposition import svd
-    from eigengap.matrices.pseudo_inverse import pinv
+    from eigengap.matrices.decomposition import pinv, svd
     from eigengap.models.gaussian.linear_gaussian import LinearGaussian
     from eigengap.persistence.checkpoint import Checkpoint
     from eigengap.persistence.model_file import load, save
@@ -142,7 +141,7 @@ _HOME = {
     "neighbour_recall": "eigengap.comparison.embedding",
     "open_sink": "eigengap.sources.sinks",
     "open_source": "eigengap.sources.opening",
-    "pinv": "eigengap.matrices.pseudo_inverse",
+    "pinv": "eigengap.matrices.decomposition",
     "pool": "eigengap.inference.pooling",
     "procrustes_distance": "eigengap.comparison.procrustes",
     "report": "eigengap.reporting",

@@ -1,14 +1,16 @@
 """How any estimator fills cells that were hidden from it.
 
 Models of this package know (`impute`), and so do imputers, whose `transform` gives the table back
-without gaps. What only projects (`transform`, `inverse_transform`: scikit-learn's PCA) fills by
-iterated projection: start from the column means of its training rows, project, put the projection
-into the hidden cells, repeat. The fixed point is the completion nearest to the model's plane.
+without missing values. What only projects (`transform`, `inverse_transform`: scikit-learn's PCA)
+fills by iterated projection: start from the column means of its training rows, project, put the
+projection into the held-out cells, repeat. The fixed point is the completion nearest to the model's
+plane.
 """
 
 from __future__ import annotations
 
 import inspect
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.sources.frames import like
 
-SETTLED = 1e-6  # largest move of a filled cell, in units of its column, that ends the projection
+SETTLED = 1e-6  # largest move of a imputed value, in units of its column, that ends the projection
 MOST_PROJECTIONS = 500
 
 
@@ -27,7 +29,7 @@ def fill(model: Any, rows: Any, hidden: Array, means: Array) -> tuple[Array, Arr
 
     Parameters
     ----------
-    rows : the table to fill as the model wants it, an array or a frame, NaN where unseen
+    rows : the table to fill as the model wants it, an array or a frame, NaN where missing
     hidden : (c, d) the same as an array
     means : (d,) of the training rows, where projection starts
     """
@@ -51,7 +53,7 @@ def _imputed(model: Any, rows: Any) -> tuple[Array, Array | None]:
 
 
 def _transformed(model: Any, rows: Any, hidden: Array) -> Array | None:
-    """The table that an imputer gives back: no gaps, seen cells as they were. Else None."""
+    """The imputed table of an imputer, whose observed values are unchanged; None of others."""
     try:
         out = model.transform(rows)
     except ValueError as error:
@@ -83,3 +85,20 @@ def _projected(model: Any, rows: Any, hidden: Array, means: Array) -> Array:
 def covered(truth: Array, filled: Array, sd: Array, quantile: float) -> NDArray[np.bool_]:
     """Whether filled -+ quantile sd encloses the truth, cell by cell."""
     return np.abs(truth - filled) <= quantile * sd
+
+
+def unfitted(estimator: Any) -> Any:
+    """The estimator's parameters in a new object, as `sklearn.base.clone` makes it.
+
+    scikit-learn's estimators know how (`__sklearn_clone__`); others are built again from
+    `get_params`, and what has neither is copied as it is.
+    """
+    if isinstance(estimator, type):
+        raise TypeError(
+            f"{estimator.__name__} is a class; give an instance, e.g. {estimator.__name__}()"
+        )
+    if hasattr(estimator, "__sklearn_clone__"):
+        return estimator.__sklearn_clone__()
+    if hasattr(estimator, "get_params"):
+        return type(estimator)(**deepcopy(estimator.get_params(deep=False)))
+    return deepcopy(estimator)

@@ -21,10 +21,10 @@ from sklearn.utils.validation import check_is_fitted
 from eigengap.estimators._checkpoint import checkpointed, require_checkpoint
 from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._features import as_fitted, keep_features, like_input, source_of_new
-from eigengap.estimators._latents import as_latents
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
+from eigengap.estimators._transformer import as_latents
 from eigengap.exceptions import (
     ConstantColumnWarning,
     FewCellsWarning,

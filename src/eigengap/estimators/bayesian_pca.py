@@ -17,9 +17,9 @@ from eigengap.estimators._base import (
     require_count,
 )
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
-from eigengap.estimators._latents import decoded
 from eigengap.estimators._rank import require_rank
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators._transformer import decoded
 from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.gaussian.bayesian import BayesianFit, fit_bayesian
 from eigengap.fitting.gaussian.problem import GaussianFit, Noise

@@ -21,7 +21,7 @@ from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._rank import LOOSE
 from eigengap.estimators._sklearn_compat import HasMethods, _check_y, _fit_context
-from eigengap.estimators._whole import all_rows
+from eigengap.estimators._transformer import all_rows
 from eigengap.estimators.ppca import PPCA
 from eigengap.exceptions import (
     NoiseFloorWarning,

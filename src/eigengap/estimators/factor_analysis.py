@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from eigengap.estimators._base import DROWNED, SHARED_CONSTRAINTS, named_columns
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
 from eigengap.estimators._features import as_fitted
-from eigengap.estimators._latents import decoded
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators._transformer import decoded
 from eigengap.exceptions import HeywoodWarning, UnitsWarning
 from eigengap.fitting.gaussian.factor import fit_factor_analysis
 from eigengap.fitting.gaussian.problem import GaussianFit

@@ -28,7 +28,7 @@ from eigengap.estimators._sklearn_compat import (
     _fit_context,
     _get_output_config,
 )
-from eigengap.estimators._whole import whole_table
+from eigengap.estimators._transformer import whole_table
 from eigengap.exceptions import FewCellsWarning, NoiseFloorWarning, SentinelWarning
 from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.linalg import Array

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._whole import all_rows
+from eigengap.estimators._transformer import all_rows
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.pca import PCA
 from eigengap.estimators.ppca import PPCA

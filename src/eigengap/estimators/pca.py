@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
-from eigengap.estimators._latents import decoded
 from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import (
     LOOSE,
@@ -22,6 +21,7 @@ from eigengap.estimators._rank import (
     require_components,
 )
 from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions
+from eigengap.estimators._transformer import decoded
 from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE
 from eigengap.fitting.gaussian.ppca import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit

@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._base import SHARED_CONSTRAINTS
 from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
-from eigengap.estimators._latents import decoded
 from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
 from eigengap.estimators._partial import PartialFit
 from eigengap.estimators._rank import LOOSE, Fit, fit_reaching, rank_from_fits
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators._transformer import decoded
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.ppca import Method, fit_ppca
 from eigengap.fitting.gaussian.problem import GaussianFit

@@ -20,7 +20,7 @@ from eigengap.estimators._features import keep_features, source_of_new
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._rank import LOOSE
 from eigengap.estimators._sklearn_compat import HasMethods, _fit_context
-from eigengap.estimators._whole import all_rows
+from eigengap.estimators._transformer import all_rows
 from eigengap.exceptions import FewCellsWarning, HeywoodWarning, SentinelWarning
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian

@@ -1,6 +1,6 @@
 """Singular triplets of a matrix by the cheapest route that keeps their digits.
 
-X = U diag(s) V' (000 section 3.1, 004 section 2.2). Three routes: LAPACK's decomposition of X;
+X = U diag(s) V' (Golub and Van Loan 2013). Three routes: LAPACK's decomposition of X;
 eigenvectors of the smaller of X'X and XX', turned into triplets by a QR of X V (Rayleigh-Ritz), for
 a few triplets of a tall or wide matrix; Golub-Kahan-Lanczos (`bidiagonal`) where both sides are
 large or X is sparse. Whatever the route, the residuals

@@ -68,7 +68,7 @@ class Back:
 
 
 def back_constraint(kind: Kind, rows: Array, Z: Array, rng: np.random.Generator) -> Back:
-    """A function of the standardised, filled rows (n, d) that starts near the latents Z (n, q)."""
+    """A function of the standardised, imputed rows (n, d) that starts near the latents Z (n, q)."""
     return _by_kernel(rows, Z) if kind == "kernel" else _by_perceptron(rows, Z, rng)
 
 

@@ -1,8 +1,8 @@
 """Latents of rows under Gaussian processes at known latents, by Fisher scoring.
 
-For each row by itself the most probable z given what was seen of x,
+For each row by itself the most probable z given what was observed of x,
 
-    -ln p(x | z) - ln p(z) = sum over seen j of 1/2 ln 2 pi v_j(z) + (x_j - m_j(z))^2 / 2 v_j(z)
+    -ln p(x | z) - ln p(z) = sum over observed j of 1/2 ln 2 pi v_j(z) + (x_j - m_j(z))^2 / 2 v_j(z)
                              + |z|^2 / 2 + const.
 
 m and v are the predictions of the processes, noise in v. Steps are those of Fisher scoring,
@@ -44,7 +44,7 @@ PIECE = 1 << 21  # numbers that are held at a time
 
 
 def most_probable(model: GaussianProcesses, Y: Array, starts: Array) -> Array:
-    """(n, q) of standardised new rows Y (n, d) with gaps (NaN), from starts (n, k, q)."""
+    """(n, q) of standardised new rows Y (n, d) with missing values (NaN), from starts (n, k, q)."""
     n, k, q = starts.shape
     found = np.empty((n, q))
     for rows in pieces(n, k * width(model)):

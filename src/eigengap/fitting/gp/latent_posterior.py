@@ -1,8 +1,8 @@
 """The posterior of the latent of each row, several modes and curved ridges included.
 
 p(z | x) of a row is proportional to p(x | z) N(z; 0, I). A sheet that comes near itself has rows
-which may belong to either of two folds, and a row of which little was seen may lie anywhere along a
-ridge: no single Gaussian stands for that. Points z_s with weights do:
+which may belong to either of two folds, and a row of which little was observed may lie anywhere
+along a ridge: no single Gaussian stands for that. Points z_s with weights do:
 
     w_s = p(x | z_s) N(z_s; 0, I) / g(z_s),      p(x) ~ mean of the w_s
 
@@ -62,7 +62,7 @@ class LatentPosterior:
 
     mean: Array  # (n, q)
     cov: Array  # (n, q, q)
-    log_density: Array  # (n,) ln p(x), of the seen cells
+    log_density: Array  # (n,) ln p(x), of the observed values
     cells: Array  # (n, d) expected cells, seen or not
     variance: Array  # (n, d) of cells, noise included
     effective: Array  # (n,) number of points that the weights are worth
@@ -75,7 +75,7 @@ class LatentPosterior:
 def latent_posterior(
     model: GaussianProcesses, Y: Array, candidates: Array, own: Own
 ) -> LatentPosterior:
-    """Of standardised rows Y (n, d) with gaps, modes sought from the candidates (N, q).
+    """Of standardised rows Y (n, d) with missing values, modes sought from the candidates (N, q).
 
     own (n,) says which point of the support is the row itself, to be left out, or -1.
     """

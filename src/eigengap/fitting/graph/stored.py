@@ -26,6 +26,16 @@ def selected(A: scipy.sparse.csr_array, which: NDArray[np.bool_]) -> scipy.spars
     return csr_of(A.data[which], A.indices[which], counts, A.shape[1])
 
 
+def with_entries(
+    A: scipy.sparse.csr_array, rows: Any, data: Any, columns: Any
+) -> scipy.sparse.csr_array:
+    """A with one entry in each of some empty rows; a sum would lose stored zeros."""
+    at, counts = A.indptr[rows], np.diff(A.indptr)
+    counts[rows] = 1
+    merged = np.insert(A.data, at, data), np.insert(A.indices, at, columns)
+    return csr_of(*merged, counts, A.shape[1])
+
+
 def without_diagonal(A: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     return selected(A, row_of_entries(A) != A.indices)
 
@@ -46,6 +56,17 @@ def stored_distances(X: Any) -> scipy.sparse.csr_array:
             f"Negative values in data: a distance is {value:.6g} at row {row}, column {column}"
         )
     return found
+
+
+def square_distances(X: Any) -> Any:
+    """X, refused where it is not square."""
+    n, m = X.shape
+    if n != m:
+        raise ValueError(
+            "Precomputed matrix must be a square matrix of distances to neighbours, got shape "
+            f"{n} x {m}"
+        )
+    return X
 
 
 def nearest_stored(distances: scipy.sparse.csr_array, k: int | None) -> scipy.sparse.csr_array:

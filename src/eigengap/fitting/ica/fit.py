@@ -271,7 +271,7 @@ class _Found:
 
     R: Array
     at: Slope
-    sum_w: float  # weight of the rows, less where gaps leave them in doubt
+    sum_w: float  # weight of the rows, less where missing values leave them in doubt
     by_fixed_point: bool
     converged: bool
     trace: Trace

@@ -1,11 +1,11 @@
 """Kernel PCA: principal axes in feature space from the matrix of all pairs of rows.
 
-Schoelkopf, Smola and Mueller (1998); 000 section 4.2. With K_ij = k(x_i, x_j) and
+Schoelkopf, Smola and Mueller (1998); With K_ij = k(x_i, x_j) and
 H = I - 1 s', s the shares of the rows,
 
     (H K H') a = lam a,   axis = sum_i a_i (phi(x_i) - mean) / sqrt(lam),   scores = sqrt(lam) a,
 
-and a new row is projected by its kernel with the rows (000, Eq. 17). Row weights w are
+and a new row is projected by its kernel with the rows. Row weights w are
 frequencies: the matrix is then D H K H' D with D = diag(w)^1/2. 003 neither centres nor gives its
 axes unit length: its scores are sqrt(lam) times these.
 
@@ -179,7 +179,7 @@ def pair_matrix(kernel: Kernel, X: Rows, n_jobs: int | None = None) -> Array:
     n = X.shape[0]
     if isinstance(kernel, Precomputed):
         return np.array(rows_dense(X))
-    if isinstance(kernel, ExpectedKernel):  # patterns of gaps, not strips, are its unit of work
+    if isinstance(kernel, ExpectedKernel):  # works by missing pattern, not by strip
         K = kernel.matrix(X, X)
     else:
         K = np.empty((n, n))
@@ -221,12 +221,12 @@ def require_no_missing(K: Rows) -> None:
         raise ValueError(
             f"Input X contains NaN: the kernel of rows {i} and {j} is missing (row {i}, column {j})"
             f"{f' and {len(missing) - 1} more' if len(missing) > 1 else ''}. A kernel matrix has "
-            "no gaps; compute it from filled rows"
+            "no missing values; compute it from imputed rows"
         )
 
 
 def require_kernel_matrix(K: Rows, centred: bool = True) -> None:
-    """Refuse what is no kernel matrix: not square, with gaps, not symmetric; by cell.
+    """Refuse what is no kernel matrix: not square, with missing values, not symmetric; by cell.
 
     A number for each row and one for each column may be added where the matrix is centred, which
     takes them away: K_ij - K_ji = u_i - u_j is no asymmetry then.

@@ -161,7 +161,7 @@ def choose_landmarks(
 ) -> Array:
     """m landmarks (m, d) for the rows of the source; fewer where fewer rows differ.
 
-    `filled` completes rows with gaps, so that landmarks have none.
+    `filled` completes rows with missing values, so that landmarks have none.
     """
     n = source.observed().rows
     fits = max(SAMPLE_BYTES // (8 * source.n_features), 2 * m)

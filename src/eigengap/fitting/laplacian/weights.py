@@ -171,6 +171,16 @@ def kernel_shares(X: Array, fitted: Array, gamma: float) -> tuple[Array, Array]:
     return relative, totals * np.exp(-gamma * least)
 
 
+def require_weights(W: Array) -> None:
+    """Refuse weights that are not finite, of rows too large for their squares."""
+    if not np.all(np.isfinite(W)):
+        i, j = map(int, np.argwhere(~np.isfinite(W))[0])
+        raise ValueError(
+            f"the rbf affinity of rows {i} and {j} is {W[i, j]}: their squares overflow. Divide "
+            "the columns by their scale"
+        )
+
+
 # Affinities that are given -------------------------------------------------------------------
 
 

@@ -134,9 +134,9 @@ def given_latents(
     groups: Array,
     of_column: NDArray[np.intp],
 ) -> GaussianProcesses:
-    """Condition on the seen cells of standardised Y (n, d) at known latents Z (n, q).
+    """Condition on the observed values of standardised Y (n, d) at known latents Z (n, q).
 
-    groups (P, n) is 1 where the columns of a group were seen, of_column (d,) their group.
+    groups (P, n) is 1 where the columns of a group were observed, of_column (d,) their group.
     """
     n, d = Y.shape
     K = kernel.matrix(Z, Z)
