@@ -1,10 +1,10 @@
-"""Comparing models by what they say of rows and cells that they have not seen.
+"""Comparing models on rows and cells held out from their fits.
 
 `compare` fits every model on the same folds and measures, on the rows left out,
 
 - the log-likelihood per row (of what was observed of it), for models that are densities;
-- the error of filling cells that were hidden, in standard deviations of their columns, for models
-  that can fill; and how often their 95 % intervals hold the truth;
+- the error of imputing held-out cells, in standard deviations of their columns, for models
+  that can impute; and how often their 95 % intervals cover the truth;
 - the time of a fit.
 
 Differences from the best are paired: both models are asked for the same rows and the same cells.
@@ -86,7 +86,7 @@ def compare(
     `sample_weight` where weights are given, an outlier detector, whose `score_samples` is no
     log-density, a pipeline, whose density is of transformed columns, one whose fit fails.
 
-    A model with `impute` fills by it, an imputer by its `transform`; what only projects
+    A model with `impute` imputes by it, an imputer by its `transform`; what only projects
     (scikit-learn's PCA) by iterated projection from the column means.
 
     Standard errors are over rows, given the fits: they say whether the difference would stay with
@@ -156,7 +156,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Models side by side on rows and cells that they had not seen.
+    """Models side by side on held-out rows and cells.
 
     Attributes
     ----------
@@ -446,9 +446,9 @@ def _each_warning_once(name: str) -> Iterator[None]:
     """What a model warns of, once and under its name, however many folds it met it in."""
     with listening() as heard:
         yield
-    for told in dict.fromkeys(heard):
-        if not issubclass(told.category, SentinelWarning):  # told of the whole table
-            warn(f"{name}: {told.message}", told.category)
+    for caught in dict.fromkeys(heard):
+        if not issubclass(caught.category, SentinelWarning):  # given for the whole table
+            warn(f"{name}: {caught.message}", caught.category)
 
 
 def _fit(model: Any, rows: _Rows, train: NDArray[np.intp]) -> tuple[Any, float]:
@@ -558,7 +558,7 @@ def _names(models: list[Any]) -> list[str]:
 
 
 def _apart(names: list[str], more: list[str], join: Callable[[str, str], str]) -> list[str]:
-    """Names that occur more than once, with what may tell them apart."""
+    """Names that occur more than once, with what may distinguish them."""
     return [
         join(name, extra) if names.count(name) > 1 else name
         for name, extra in zip(names, more, strict=True)

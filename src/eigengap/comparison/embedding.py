@@ -175,7 +175,7 @@ def embedding_quality(
     neighbour is one of several at its distance, figures are the mean over all choices: the order
     of the points does not matter.
 
-    It takes n m steps for m points, and memory for a few blocks of 4 MB beside X.
+    It takes n m steps for m points, and memory for a few blocks of 4 MB besides X.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 Euclidean distances of many columns come from a matrix product, |x|^2 + |y|^2 - 2 x'y of centred
 rows, with a bound on what rounding did to them; rows whose neighbours are nearer than that bound
-can tell are computed again from their differences. Other metrics are SciPy's.
+can resolve are computed again from their differences. Other metrics are SciPy's.
 """
 
 from __future__ import annotations

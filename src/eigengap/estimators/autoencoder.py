@@ -43,7 +43,7 @@ class Autoencoder(Transformer):
         whatever the activation.
     activation : {"gelu", "tanh", "relu", "softplus", "elu", "linear"}, default="gelu"
     shortcut : bool, default=True
-        Whether a linear path runs beside the hidden layers, from the row to the codes and from
+        Whether a linear path runs parallel to the hidden layers, from the row to the codes and from
         the codes to the row. False is the classical network.
     init : {"auto", "pca", "random"}, default="auto"
         Where the weights start: "pca" at principal component analysis, in the linear path (or in

@@ -354,7 +354,7 @@ class GPLVM(Transformer):
         from eigengap.fitting.autodiff.gplvm import fit_exact
 
         rng = np.random.default_rng(self._seed())
-        Z, spread = self._first_latents(complete, given, rng)
+        Z, shares = self._first_latents(complete, given, rng)
         of_row = distinct(standard.Y)
         best: LatentFit | None = None
         for k in range(int(self.n_init)):
@@ -362,7 +362,7 @@ class GPLVM(Transformer):
             back = None
             if self.back_constraint is not None:
                 back = back_constraint(self.back_constraint, complete, at, rng)
-            start = Start(at, spread, kernel, of_row, back=back)
+            start = Start(at, shares, kernel, of_row, back=back)
             with self._progress() as watch:
                 how: Any = {"tol": float(self.tol), "max_iter": int(self.max_iter), "watch": watch}
                 if method == "exact":

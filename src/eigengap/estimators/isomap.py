@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
@@ -36,6 +35,7 @@ from eigengap.fitting.graph.isomap import (
 from eigengap.fitting.graph.neighbours import scikit_learn_search
 from eigengap.fitting.graph.pairs import refuse_range
 from eigengap.fitting.graph.stored import (
+    is_sparse,
     row_of_entries,
     square_distances,
     stored_distances,
@@ -282,7 +282,7 @@ class Isomap(GraphEstimator):
         """(c, n) with the nearest fitted row for new rows that have none within the radius."""
         many = f"{len(alone)} of {rows.shape[0]} new rows have no fitted row within radius="
         many += f"{self.radius:g} (row {int(alone[0])} first)"
-        if scipy.sparse.issparse(rows):
+        if is_sparse(rows):
             raise DisconnectedError(f"{many}, and of pairs that X leaves out nothing is known")
         if self.disconnected == "error":
             raise DisconnectedError(f'{many}; disconnected="bridge" joins them to their nearest')

@@ -24,6 +24,7 @@ from eigengap.fitting.graph.neighbours import Neighbours
 from eigengap.fitting.graph.pairs import new_distances, refuse_large
 from eigengap.fitting.graph.stored import (
     coinciding,
+    is_sparse,
     nearest_stored,
     require_finite,
     selected,
@@ -537,7 +538,7 @@ callable, default="nearest_neighbors"
     @property
     def affinity_matrix_(self) -> Any:
         kind = self.embedding_.dtype
-        if scipy.sparse.issparse(self._W):
+        if is_sparse(self._W):
             W = self._W + scipy.sparse.diags_array(self._diagonal)
             return scipy.sparse.csr_array(W).astype(kind, copy=False)
         W = self._W.astype(kind)
@@ -559,7 +560,7 @@ callable, default="nearest_neighbors"
 
 def _canonical(rows: Any, affinity: Any) -> Any:
     """Rows, or rows of a sparse graph, in the one form by which fitted rows are recognised."""
-    if not scipy.sparse.issparse(rows):
+    if not is_sparse(rows):
         return rows
     found = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
     found.sum_duplicates()
@@ -570,7 +571,7 @@ def _canonical(rows: Any, affinity: Any) -> Any:
 
 def _as_matrix(found: Any, rows: int) -> Any:
     """What a function of rows returned, as a matrix."""
-    W = found if scipy.sparse.issparse(found) else np.asarray(found)
+    W = found if is_sparse(found) else np.asarray(found)
     if W.ndim != 2 or W.shape[0] != rows:
         raise ValueError(f"affinity returned shape {W.shape} for {rows} rows")
     return W

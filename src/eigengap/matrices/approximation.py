@@ -188,9 +188,9 @@ def low_rank(
         are zeros.
     k : int, float in (0, 1) or "auto", default="auto"
         The rank; the share of the squares of X (about the mean where center=True) that must be
-        kept; or the number of components that stand out of noise (docs/rank.md).
+        kept; or the number of components that exceed the noise level (docs/rank.md).
     center : bool, default=False
-        Take the mean of each column out first, and keep it beside the k triplets: the
+        Take the mean of each column out first, and keep it with the k triplets: the
         reconstruction of PCA. With missing values in a table whose columns have different means,
         use it.
     missing_values : float or list of float, default=nan

@@ -2,7 +2,7 @@
 
 Ilin and Raiko (2010), "Practical approaches to principal component analysis in the presence of
 missing values", compare it with least squares, which overfits. The fit is `fitting.gaussian.ppca`;
-here its expected rows W E[z | x] + mu are put into factors, and their errors are told.
+here its expected rows W E[z | x] + mu are put into factors, with their errors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Completion:
     s: Array  # (k,)
     Vt: Array  # (k, d)
     error: float  # root mean squared, observed values
-    relative_error: float  # beside the observed values about mu
+    relative_error: float  # relative to the observed values about mu
     gap_error: float  # root mean squared, expected of the missing values
     n_iter: int
     converged: bool
@@ -52,7 +52,7 @@ def complete_matrix(
     rows = source.present()
     k, choice = _rank(rows, asked, center, options)
     fit = _fit(rows, asked, k, center, options)
-    _tell(rows, fit, fit.model.q, options)
+    _warn(rows, fit, fit.model.q, options)
     predictive = Predictive.of(fit.model, pattern_of(rows, fit, "isotropic", center))
     U, s, Vt = _factors(_scores(source, fit.model), fit.model.W)
     errors = _errors(source, fit.model, predictive)
@@ -115,7 +115,7 @@ class CellErrors:
 def empty_rows_of_complete(
     source: Source, rows: Source, k: int, center: bool, options: EMOptions
 ) -> tuple[NDArray[np.bool_], Predictive, float]:
-    """Where every row is complete or empty: which rows are not empty, and how to fill the others.
+    """Where every row is complete or empty: which rows are not empty, and how to impute the others.
 
     `rows` are the complete ones. Returns too the root mean squared error expected of the missing
     values.
@@ -194,7 +194,7 @@ def _errors(
     return source.reduce(of)
 
 
-def _tell(source: Source, fit: GaussianFit, k: int, options: EMOptions) -> None:
+def _warn(source: Source, fit: GaussianFit, k: int, options: EMOptions) -> None:
     """Warn of a fit that did not end, and of one that the observed values do not determine."""
     if not fit.converged:
         warn(
@@ -214,7 +214,7 @@ def _tell(source: Source, fit: GaussianFit, k: int, options: EMOptions) -> None:
     free = k * (observed.rows + d - k)  # numbers in a matrix of rank k
     if fit.at_floor and free >= cells:
         warn(
-            f"a matrix of rank {k} has {free} free numbers, and only {cells} cells are seen: they "
+            f"a matrix of rank {k} has {free} free numbers, and only {cells} are observed: they "
             "are fitted without error, and the imputed values mean little. Use a smaller k",
             UserWarning,
         )

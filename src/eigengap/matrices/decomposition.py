@@ -209,7 +209,7 @@ def pinv(
     k : int or None, default=None
         Invert the best approximation of rank k only (principal component regression).
     ridge : float, default=0.0
-        Precision of the prior beside that of the noise. For many ridges take `svd(X).solve(y,
+        Precision of the prior relative to that of the noise. For many ridges take `svd(X).solve(y,
         ridge)`, which decomposes X once.
     rank_tol : float or "auto", default="auto"
         Singular values at or below rank_tol times the largest count as zero: see `svd`.

@@ -39,7 +39,7 @@ def fit_bayesian(
     form = Form.of(start.kernel)
     back = start.back
     kind = None if back is None else back.kind
-    parameters = start_of(start.kernel, start.spread)
+    parameters = start_of(start.kernel, start.shares)
     parameters["noise"] = np.log(max(start.noise_variance - FLOOR, FLOOR))
     parameters["U"] = inducing
     parameters["s"] = np.full(start.shared.shape, np.log(UNCERTAIN))

@@ -43,7 +43,7 @@ def fit_exact(
     form = Form.of(start.kernel)
     back = start.back
     kind = None if back is None else back.kind
-    parameters = start_of(start.kernel, start.spread)
+    parameters = start_of(start.kernel, start.shares)
     parameters["noise"] = np.log(max(start.noise_variance - FLOOR, FLOOR))
     parameters.update({"Z": start.shared} if back is None else back.start)
     cells = columns.cells
@@ -134,7 +134,7 @@ def _negative_log_density(
 ) -> jax.Array:
     """Of `count` columns with covariance C on the observed rows; Y (n, k) is 0 in the others.
 
-    C (n, n), seen (n,) of 0 and 1. The others get a variance of 1, which adds nothing.
+    C (n, n), observed (n,) of 0 and 1. The others get a variance of 1, which adds nothing.
     """
     return _density(C, observed, Y, count)[0]
 

@@ -177,10 +177,10 @@ def _look(
         theta: jax.Array, pull: jax.Array, squares: jax.Array, count: jax.Array, kind: jax.Array
     ) -> jax.Array:
         mu, s = theta[:q], jnp.exp(theta[q:])
-        at, spread = mu[None, :], s[None, :]
-        left = squares - 2.0 * of_one(form, logs, at, spread, U)[0] @ pull
+        at, variance = mu[None, :], s[None, :]
+        left = squares - 2.0 * of_one(form, logs, at, variance, U)[0] @ pull
         left += weighted_smooth_products(form, logs, mu, s, U, products[kind])
-        left += count * of_itself(form, logs, at, spread)[0]
+        left += count * of_itself(form, logs, at, variance)[0]
         constant = 0.5 * count * jnp.log(2.0 * jnp.pi * sigma2)
         return constant + 0.5 * left / sigma2 + divergence(mu, s)
 

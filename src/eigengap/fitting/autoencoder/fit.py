@@ -111,14 +111,14 @@ def principal_axes(
     x = np.nan_to_num((rows - standard.mean) / standard.unit, nan=0.0)
     _, s, Vt = np.linalg.svd(x - np.mean(x, axis=0), full_matrices=False)
     s, Vt = s[:q], Vt[:q]
-    told = s > 1e-10 * max(float(s[0]), 1e-300)
-    return Vt[told].T, s[told] / np.sqrt(len(x))
+    varies = s > 1e-10 * max(float(s[0]), 1e-300)
+    return Vt[varies].T, s[varies] / np.sqrt(len(x))
 
 
 def principal_weights(arch: Architecture, theta: Array, U: Array, sd: Array) -> Array:
     """Random weights theta made those of principal component analysis, as far as it goes.
 
-    The linear path (or the only layer) holds the whitened axes, and the last layers beside it
+    The linear path (or the only layer) holds the whitened axes, and the last layers next to it
     nothing yet; codes beyond the directions that vary keep small random weights.
     """
     theta = theta.copy()

@@ -22,7 +22,7 @@ from eigengap.linalg import Array
 from eigengap.models.network.autoencoder import Network, codes
 
 HIDDEN_SHARE = (0.1, 0.5)  # least and most of the cells that are hidden to measure the noise
-PRIOR_ROWS = 2.0  # that the mean over all columns counts for, beside the rows of each
+PRIOR_ROWS = 2.0  # that the mean over all columns counts for, in addition to the rows of each
 LEAST_VARIANCE = 1e-12  # of the largest, that inputs are whitened by
 
 

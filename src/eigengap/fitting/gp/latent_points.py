@@ -144,7 +144,7 @@ def cost(Y: Array, Z: Array, mean: Array, variance: Array) -> Array:
 
 
 def _taken_out(kB: Array, B: Array, own: Own) -> tuple[NDArray[np.intp], Array, Array]:
-    """Rows that are among the support with these columns seen, their c(z) and their b."""
+    """Rows that are among the support with these columns observed, their c(z) and their b."""
     rows = np.flatnonzero(own >= 0)
     b = B[own[rows], own[rows]]
     rows, b = rows[b > 0.0], b[b > 0.0]
@@ -240,7 +240,7 @@ def _descended(
 
 
 def fisher_step(model: GaussianProcesses, information: Array, slope: Array) -> Array:
-    """information^-1 slope (..., q), no longer than functions can be told from their slopes."""
+    """information^-1 slope (..., q), no longer than slopes describe the functions."""
     step = np.linalg.solve(information, slope[..., None])[..., 0]
     most = LONGEST * np.maximum(model.kernel.reach(model.q), 1.0)
     return np.asarray(step / np.maximum(np.max(np.abs(step) / most, axis=-1, keepdims=True), 1.0))

@@ -63,7 +63,7 @@ class LatentPosterior:
     mean: Array  # (n, q)
     cov: Array  # (n, q, q)
     log_density: Array  # (n,) ln p(x), of the observed values
-    cells: Array  # (n, d) expected cells, seen or not
+    cells: Array  # (n, d) expected cells, observed or not
     variance: Array  # (n, d) of cells, noise included
     effective: Array  # (n,) number of points that the weights are worth
 
@@ -238,13 +238,13 @@ def _drawn(
     normal = _deviates(K * EACH, q).reshape(EACH, K, q).swapaxes(0, 1)
     # P = L L', so that L'^-1 e has covariance P^-1.
     try:
-        spread = np.linalg.inv(np.linalg.cholesky(precision))
+        root = np.linalg.inv(np.linalg.cholesky(precision))
     except np.linalg.LinAlgError:
         raise ValueError(
-            "the latents of a row cannot be told apart in float64: their precision is not positive "
+            "the latents of a row cannot be separated in float64: their precision is not positive "
             "definite. The rows, or the model, are out of all range; fit with scale=True"
         ) from None
-    Z = (centres[:, :, None] + normal @ spread).reshape(n, K * EACH, q)
+    Z = (centres[:, :, None] + normal @ root).reshape(n, K * EACH, q)
     mean, variance = predictions(model, Z.reshape(-1, q), np.repeat(own, K * EACH))
     mean, variance = mean.reshape(n, -1, d), variance.reshape(n, -1, d)
     costs = cost(Y[:, None, :], Z, mean, variance)
@@ -263,7 +263,7 @@ def _resampled(Z: Array, w: Array) -> Array:
 
 
 def _deviates(count: int, q: int) -> Array:
-    """(count, q) standard normal, evenly spread."""
+    """(count, q) standard normal, evenly spaced."""
     golden = 2.0
     for _ in range(60):
         golden = (1.0 + golden) ** (1.0 / (q + 1.0))

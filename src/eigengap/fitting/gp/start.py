@@ -41,9 +41,9 @@ class Standard:
 
 
 def standardise(values: Array, by_column: bool) -> Standard:
-    """Of a table (n, d) in which NaN marks a missing value and every column shows a value.
+    """Of a table (n, d) in which NaN marks a missing value and every column has a value.
 
-    A column of one value does not tell its unit, and has the median of the others'.
+    The unit of a column of one value is the median of the others'.
     """
     given = np.array(values, dtype=np.float64)
     observed = ~np.isnan(given)
@@ -76,9 +76,9 @@ def principal_start(filled: Array, q: int, rng: np.random.Generator) -> tuple[Ar
     r = min(q, int(np.count_nonzero(lam > 1e-12 * max(lam[0], 1e-300))), n - 1)
     Z = rng.normal(size=(n, q))
     Z[:, :r] = U[:, :r] * sign_rule(U[:, :r])
-    spread = np.full(q, LEAST)
-    spread[:r] = np.maximum(lam[:r] / np.sum(lam), LEAST) if r else LEAST
-    return _standard_columns(Z), spread
+    shares = np.full(q, LEAST)
+    shares[:r] = np.maximum(lam[:r] / np.sum(lam), LEAST) if r else LEAST
+    return _standard_columns(Z), shares
 
 
 def to_unit_variance(Z: Array, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -87,8 +87,8 @@ def to_unit_variance(Z: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     flat = variance <= 1e-20 * max(float(np.max(variance)), 1e-280)
     Z = np.where(flat, rng.normal(size=Z.shape), Z)
     total = float(np.sum(variance))
-    spread = np.maximum(variance / total, LEAST) if total > 0.0 else np.full(len(variance), LEAST)
-    return _standard_columns(Z), spread
+    shares = np.maximum(variance / total, LEAST) if total > 0.0 else np.full(len(variance), LEAST)
+    return _standard_columns(Z), shares
 
 
 def perturbed(Z: Array, rng: np.random.Generator) -> Array:
@@ -195,7 +195,7 @@ class Start:
     """Where a fit begins."""
 
     Z: Array  # (n, q) of unit variance
-    spread: Array  # (q,) share of the data's variance along each
+    shares: Array  # (q,) share of the data's variance along each
     kernel: LatentKernel  # what it leaves open is chosen
     of_row: Rows  # (n,) which latent each row has: rows that are equal have one
     noise_variance: float = NOISE

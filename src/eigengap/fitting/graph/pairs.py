@@ -1,6 +1,6 @@
 """Matrices of all pairs of points, as users give them: square, symmetric, without holes.
 
-What is wrong is told with the cell. Asymmetry of the size of rounding is averaged away.
+An error names the cell. Asymmetry of the size of rounding is averaged away.
 """
 
 from __future__ import annotations

@@ -9,6 +9,11 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 
+def is_sparse(X: Any) -> bool:
+    """`scipy.sparse.issparse`, which would narrow the type of X."""
+    return bool(scipy.sparse.issparse(X))
+
+
 def csr_of(data: Any, columns: Any, counts: Any, n: int) -> scipy.sparse.csr_array:
     """A CSR array of n columns from its entries in order and the number (c,) in each row."""
     starts = np.concatenate([[0], np.cumsum(counts)])
@@ -42,7 +47,7 @@ def without_diagonal(A: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
 
 def stored_distances(X: Any) -> scipy.sparse.csr_array:
     """Distances as a CSR array; of a dense matrix every cell is stored."""
-    if scipy.sparse.issparse(X):
+    if is_sparse(X):
         found = scipy.sparse.csr_array(X, dtype=np.float64)
     else:
         n, m = X.shape

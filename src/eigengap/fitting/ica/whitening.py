@@ -36,8 +36,10 @@ from eigengap.statistics.score_moments import ScoreBlock, SecondMoment, places
 PIECE_BYTES = 1 << 24  # of products for rows with missing values at a time
 DOUBT = 4.0  # how fast a row loses its weight with what its missing values leave open
 ABOVE_FLOOR = 4.0  # times the least noise variance that a direction with missing values must have
-LEAST_WHITE = 1e-2  # variance of one direction beside another's, of scores that should be white
-LEAST_SIGNAL = 1e-3  # variance of a direction beyond that of the noise, beside the noise
+LEAST_WHITE = (
+    1e-2  # variance of one direction relative to another's, of scores that should be white
+)
+LEAST_SIGNAL = 1e-3  # variance of a direction beyond that of the noise, relative to it
 
 
 class NoVarianceError(ValueError):
@@ -132,11 +134,11 @@ def white_scores(source: Source, whitening: Whitening) -> tuple[Source, Whitenin
         B=whitening.map.B @ (V * root) @ V.T,
         mean=whitening.map.mean,
     )
-    again = partial(_turned, M=(V / root) @ V.T)
+    again = partial(_rotated, M=(V / root) @ V.T)
     return scores.prepared(again), replace(whitening, map=forward, estimate=forward)
 
 
-def _turned(block: ScoreBlock, M: Array) -> ScoreBlock:
+def _rotated(block: ScoreBlock, M: Array) -> ScoreBlock:
     return replace(block, Z=block.Z @ M)
 
 
@@ -185,7 +187,7 @@ def _above_rounding(
 ) -> tuple[Array, Array]:
     squares = fit.model.mu**2 + fit.model.variances()
     kept = lam > np.maximum(fit.spectrum.rounding, rounding_along(U, squares, precision))
-    if fit.at_floor:  # of the fit with missing values: what lies there was not told from noise
+    if fit.at_floor:  # of the fit with missing values: what lies there is not separated from noise
         kept &= lam > ABOVE_FLOOR * float(fit.model.psi[0])
     if not kept.any():
         raise NoVarianceError(

@@ -1,13 +1,13 @@
 """Kernel PCA: principal axes in feature space from the matrix of all pairs of rows.
 
-Schoelkopf, Smola and Mueller (1998); With K_ij = k(x_i, x_j) and
-H = I - 1 s', s the shares of the rows,
+Schoelkopf, Smola and Mueller (1998). With K_ij = k(x_i, x_j) and H = I - 1 s', s the shares of the
+rows,
 
     (H K H') a = lam a,   axis = sum_i a_i (phi(x_i) - mean) / sqrt(lam),   scores = sqrt(lam) a,
 
-and a new row is projected by its kernel with the rows. Row weights w are
-frequencies: the matrix is then D H K H' D with D = diag(w)^1/2. 003 neither centres nor gives its
-axes unit length: its scores are sqrt(lam) times these.
+and a new row is projected by its kernel with the rows. Row weights w are frequencies:
+the matrix is then D H K H' D with D = diag(w)^1/2. Without unit length of the axes, scores are
+sqrt(lam) times these.
 
 The matrix is built in place, half of it computed and half mirrored. It is never centred: Lanczos
 applies H before and after its product, which takes n q operations instead of three passes over
@@ -51,7 +51,7 @@ class Convention:
     """Which of the conventions in use."""
 
     centred: bool = True  # in feature space
-    scaling: Scaling = "pca"  # axes of unit length, or of length sqrt(lam) as in 003
+    scaling: Scaling = "pca"  # axes of unit length, or of length sqrt(lam)
 
 
 PCA_LIKE = Convention()
@@ -243,7 +243,7 @@ def require_kernel_matrix(K: Rows, centred: bool = True) -> None:
     rounding = 1e-5 if K.dtype == np.float32 else 1e-9
     cell = _asymmetric_cell(K, np.zeros(n), rounding * largest)
     if cell is not None and centred:
-        # Medians, so that a single wrong cell is told by its place.
+        # Medians, so that a single wrong cell is named.
         u = [np.median(K[rows] - K[:, rows].T, axis=1) for rows in _strips(n)]
         cell = _asymmetric_cell(K, np.concatenate(u), rounding * largest)
     if cell is not None:
@@ -335,8 +335,8 @@ def _solve(
     lam = pairs.lam
     complete = q >= n or not np.any(lam[q:] > ROUNDING * max(lam[0], 0.0))
     # A positive kernel has no negative eigenvalue but what rounding makes of 0.
-    told = 0.0 if positive or -lowest <= 1e-10 * max(float(lam[0]), 0.0) else lowest
-    return Eigenpairs(lam[:q].copy(), pairs.V[:, :q].copy(), complete), told, 1
+    negative = 0.0 if positive or -lowest <= 1e-10 * max(float(lam[0]), 0.0) else lowest
+    return Eigenpairs(lam[:q].copy(), pairs.V[:, :q].copy(), complete), negative, 1
 
 
 def _leading(

@@ -59,7 +59,7 @@ def fit_laplacian(
     if q + drop_first > n:
         raise ValueError(
             f"n_components={q} is too many for {n} rows (n_samples={n}): their graph has "
-            f"{n - drop_first} eigenvectors{' beside the constant one' if drop_first else ''}"
+            f"{n - drop_first} eigenvectors{' besides the constant one' if drop_first else ''}"
         )
     graph, power = in_range(graph)
     null = null_vectors(graph, drop_first, q)

@@ -237,7 +237,7 @@ def _climb(
 
 
 def _columns_in_use(V: Array) -> Array:
-    """V turned to its principal axes, without those along which all points coincide."""
+    """V rotated to its principal axes, without those along which all points coincide."""
     _, s, Wt = np.linalg.svd(V - np.mean(V, axis=0), full_matrices=False)
     used = s > UNUSED * np.sqrt(len(V))
     return np.asarray(V @ Wt[used].T)
@@ -324,7 +324,7 @@ def principal(Y: Array) -> tuple[Array, Array]:
 
 
 def one_of_each(Z: Array, place: Ints) -> Array:
-    """Z (n, r) with rows of the same place (n,) the same: rounding could tell them apart."""
+    """Z (n, r) with rows of the same place (n,) the same: rounding could separate them."""
     first = np.unique(place, return_index=True)[1]
     return np.asarray(Z[first[place]])
 

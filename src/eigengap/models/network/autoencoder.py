@@ -6,8 +6,8 @@ f and g being layers x -> a(x W + b) with a smooth function a between them and n
 Beside them runs a linear path, z = x A + f(x) and x^ = z B + g(z), where `shortcut` says so: with
 f = g = 0 it is principal component analysis, and the layers learn what is curved.
 
-Rows are standardised first, (x - mean) / unit; a cell that was not seen is 0, the mean of its
-column. Where the network `sees_gaps` it is also told which cells those are, by as many inputs more:
+Rows are standardised first, (x - mean) / unit; a missing value is 0, the mean of its
+column. Where the network `sees_missing`, as many further inputs mark those cells:
 -1 for a missing value, 0 for an observed value.
 
 The equations are written for NumPy and for whatever else has its functions (`xp`), so that a fit
@@ -117,8 +117,8 @@ class Parts:
 
 def codes(x: Any, observed: Any, parts: Parts, arch: Architecture, xp: Any = np) -> Any:
     """Codes (n, q) of standardised rows x (n, d), 0 where missing; observed is 1 or 0."""
-    told = xp.concatenate([x, observed - 1.0], axis=1) if arch.sees_missing else x
-    z = _through(told, parts.encoder, arch.activation, xp)
+    inputs = xp.concatenate([x, observed - 1.0], axis=1) if arch.sees_missing else x
+    z = _through(inputs, parts.encoder, arch.activation, xp)
     return z if parts.A is None else z + x @ parts.A
 
 
