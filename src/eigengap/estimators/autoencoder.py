@@ -271,7 +271,7 @@ class Autoencoder(Transformer):
     def _rate(self) -> float:
         return AUTO_RATE if self.learning_rate == "auto" else float(self.learning_rate)
 
-    def _options(self, watch: Watch | None) -> AutoencoderOptions:
+    def _options(self, watch: Watch | None = None) -> AutoencoderOptions:
         hidden = _widths(self.hidden)
         return AutoencoderOptions(
             hidden=hidden,

@@ -398,7 +398,7 @@ class ClassicalMDS(Transformer):
             return None
         if not isinstance(asked, Integral):
             return float(asked)
-        if asked > n:
+        if int(asked) > n:
             raise ValueError(
                 f"n_components={asked} must be at most {n}, the number of points (n_samples={n})"
             )

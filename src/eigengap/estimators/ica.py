@@ -293,7 +293,7 @@ class ICA(Transformer):
             return self._as_they_are(source)
         most = int(min(source.observed().count, source.n_features))
         asked = self.n_components
-        if isinstance(asked, Integral) and asked > most:
+        if isinstance(asked, Integral) and int(asked) > most:
             warn(
                 f"n_components={asked} is more than the smaller of the number of rows and of "
                 f"columns allows; {most} are looked for",
@@ -319,7 +319,7 @@ class ICA(Transformer):
                 f"{directions} directions, and as many components are found",
                 UserWarning,
             )
-        if isinstance(asked, Integral) and whitening.q < asked:
+        if isinstance(asked, Integral) and whitening.q < int(asked):
             warn(
                 f"n_components={asked}, but the rows vary in {whitening.q} directions only: "
                 f"{whitening.q} components are found",
