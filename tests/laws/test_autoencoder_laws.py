@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from eigengap.estimators.autoencoder import Autoencoder
 from eigengap.fitting.autoencoder.rows import HeldOut, Standard, TrainingBlocks, shuffled_batches
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

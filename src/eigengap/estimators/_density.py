@@ -15,7 +15,7 @@ from eigengap.estimators._sklearn_compat import HasMethods, Interval, StrOptions
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.ppca import PPCA
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.runtime.warnings import listening, warn
+from eigengap.runtime.warnings import captured, warn
 
 NEARLY_NONE = 1e-10  # share of a column's variance below which its noise counts as none
 
@@ -69,7 +69,7 @@ def has_density(estimator: Any) -> bool:
 @contextmanager
 def warnings_about(what: str, but: tuple[type[Warning], ...] = ()) -> Iterator[None]:
     """Repeat warnings of the inner fit, but some kinds, with a word on which fit it was."""
-    with listening() as heard:
+    with captured() as heard:
         yield
     for told in heard:
         if not issubclass(told.category, but):

@@ -12,14 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from eigengap.estimators._base import LinearGaussianEstimator
 from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.exceptions import HeavyTailsWarning
-from eigengap.fitting.gaussian.problem import StudentRows
+from eigengap.fitting.gaussian.noise import MultivariateT
 from eigengap.fitting.gaussian.robust_scale import typical_columns
 from eigengap.linalg import Array
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
-from eigengap.sources.wording import column
+from eigengap.sources import Source, column
 from eigengap.statistics.expected.student import least_degrees
 from eigengap.statistics.moments import ColumnMoments
 
@@ -102,13 +101,13 @@ class NoisyEstimator(LinearGaussianEstimator):
     def degrees_of_freedom_(self) -> float:
         return self.model_.nu if isinstance(self.model_, StudentLinearGaussian) else inf
 
-    def _student(self) -> StudentRows | None:
+    def _student(self) -> MultivariateT | None:
         if self.noise == "gaussian" and self.degrees_of_freedom is not None:
             raise ValueError(
                 f"degrees_of_freedom={self.degrees_of_freedom} is of Student rows; set "
                 'noise="student", or leave it at None'
             )
-        return StudentRows(self.degrees_of_freedom) if self.noise == "student" else None
+        return MultivariateT(self.degrees_of_freedom) if self.noise == "student" else None
 
     def _column_sizes(self, source: Source) -> Array:
         sizes = super()._column_sizes(source)

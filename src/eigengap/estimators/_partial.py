@@ -23,17 +23,23 @@ from eigengap.estimators._base import (
 from eigengap.estimators._features import check_features, keep_features
 from eigengap.estimators._sklearn_compat import _fit_context
 from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
+from eigengap.fitting.gaussian.noise import Specification
 from eigengap.fitting.gaussian.problem import GaussianFit
-from eigengap.fitting.online.em import Asked
+from eigengap.fitting.online.em import StreamSpec
 from eigengap.fitting.online.rows import StreamedRows
 from eigengap.fitting.online.stream import Stream, complete, taken_in, together
 from eigengap.linalg import Array
-from eigengap.runtime.warnings import Told, listening, silence, warn
+from eigengap.runtime.warnings import CapturedWarning, captured, silence, warn
 from eigengap.selection.rank import RankChoice
-from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Block, Source, require_frequencies, require_unique
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import (
+    ArraySource,
+    Block,
+    Source,
+    as_source,
+    require_frequencies,
+    require_unique,
+    warn_of_codes,
+)
 from eigengap.statistics.moments import ColumnMoments
 
 # What a fit leaves behind; after partial_fit each is made when it is first asked for.
@@ -194,17 +200,15 @@ class PartialFit(LinearGaussianEstimator):
 
     # What may be streamed ------------------------------------------------------------------
 
-    def _asked(self) -> Asked:
+    def _stream_spec(self) -> StreamSpec:
         """The model asked for, as online EM wants it."""
-        return Asked(
+        model = Specification(
             noise="diagonal" if self._noise_kind() == "diagonal" else "isotropic",
             noise_variance=getattr(self, "noise_variance", None),
             fit_mean=self._fits_mean(),
             loading_precision=getattr(self, "loading_precision", 0.0),
-            scale=self.scale,
-            tol=self._em_tol(),
-            max_iter=self.max_iter,
         )
+        return StreamSpec(model, self.scale, self._options(self._em_tol()))
 
     def _em_tol(self) -> float:
         return self.tol
@@ -261,9 +265,9 @@ class PartialFit(LinearGaussianEstimator):
             return fit
 
         if block is None:
-            stream = complete(before.stream, self._asked(), first_fit)
+            stream = complete(before.stream, self._stream_spec(), first_fit)
         else:
-            stream = taken_in(before.stream, block, self._asked(), first_fit)
+            stream = taken_in(before.stream, block, self._stream_spec(), first_fit)
         return replace(before, stream=stream, choice=choice)
 
     def _trial(self, rows: StreamedRows, origin: Array) -> tuple[GaussianFit, RankChoice | None]:
@@ -297,7 +301,10 @@ class PartialFit(LinearGaussianEstimator):
             fit, unit = self._fitted(rows, stream.origin)
         else:
             unit = self._column_sizes(rows) if self.scale else None
-            fit = stream.fit_settled(self._asked())
+            spec = self._stream_spec()
+            fit = self._run(
+                lambda how: stream.fit_settled(replace(spec, options=how)), spec.options
+            )
             if batches.choice is not None:
                 self.rank_choice_ = batches.choice
             self._note(rows, fit)
@@ -350,7 +357,7 @@ def _block(source: ArraySource) -> Block:
     return Block(values, weight, None, 0)
 
 
-def _codes(block: Block, batches: _Batches) -> list[Told]:
+def _codes(block: Block, batches: _Batches) -> list[CapturedWarning]:
     """What is to be told of codes for missing cells, once in a stream.
 
     A look costs more than a small batch, so there is one whenever the rows have doubled.
@@ -362,7 +369,7 @@ def _codes(block: Block, batches: _Batches) -> list[Told]:
     waiting = batches.stream.waiting
     if waiting and isinstance(block.values, np.ndarray):
         block = together([*waiting, block])
-    with listening() as heard:
+    with captured() as heard:
         warn_of_codes(ArraySource(block.values, names=batches.stream.names))
     return heard
 

@@ -61,10 +61,15 @@ from eigengap.models.maps.distances import (
     inner_products,
 )
 from eigengap.runtime.warnings import warn
-from eigengap.sources import as_source
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import column
+from eigengap.sources import (
+    Block,
+    Source,
+    as_source,
+    column,
+    require_frequencies,
+    warn_of_codes,
+)
+from eigengap.wording import words
 
 PAIRS = ("precomputed", "gram")
 FEW_DIGITS = 0.01  # bound on the relative error of an eigenvalue that is worth a warning
@@ -400,7 +405,8 @@ class ClassicalMDS(Transformer):
             return float(asked)
         if int(asked) > n:
             raise ValueError(
-                f"n_components={asked} must be at most {n}, the number of points (n_samples={n})"
+                f"{words().parameter('n_components', asked)} must be at most {n}, the number "
+                f"of points (n_samples={n})"
             )
         return int(asked)
 

@@ -24,8 +24,8 @@ from eigengap.estimators._transformer import (
 from eigengap.estimators.ppca import PPCA
 from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
-from eigengap.fitting.gaussian.cell_noise import noise_of_cells
 from eigengap.fitting.gp.back_constraint import BackMap, Kind, back_constraint
+from eigengap.fitting.gp.cell_noise import noise_of_cells
 from eigengap.fitting.gp.dual_ppca import fit_linear
 from eigengap.fitting.gp.rows import FittedLatents
 from eigengap.fitting.gp.start import (
@@ -48,10 +48,8 @@ from eigengap.models.gp.gaussian_process import GaussianProcesses
 from eigengap.models.gp.kernels import LatentKernel, Linear, kernel_of
 from eigengap.runtime.memory import require_memory, require_pairs
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
-from eigengap.sources.frames import like
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import column
+from eigengap.sources import Source, column, like, warn_of_codes
+from eigengap.wording import words
 
 EXACT_ROWS = 500  # up to which method="auto" takes all pairs
 EXACT_WORK = 8.0 * EXACT_ROWS**3  # of rows^3 times patterns of missing values
@@ -296,8 +294,8 @@ class GPLVM(Transformer):
             )
         if q >= n:
             raise ValueError(
-                f"n_components={q} must be less than the number of rows with an observed value, "
-                f"{n} (n_samples={n})"
+                f"{words().parameter('n_components', q)} must be less than the number of rows "
+                f"with an observed value, {n} (n_samples={n})"
             )
 
     @staticmethod
@@ -458,8 +456,8 @@ class GPLVM(Transformer):
             )
         if not fit.converged:
             warn(
-                f"GPLVM did not converge in {len(fit.trace)} steps; raise max_iter="
-                f"{self.max_iter} or tol",
+                f"GPLVM did not converge in {len(fit.trace)} steps; "
+                f"{words().more_steps(self.max_iter)}",
                 ConvergenceWarning,
             )
 

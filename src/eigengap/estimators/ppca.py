@@ -18,14 +18,15 @@ from eigengap.estimators._rank import LOOSE, Fit, fit_reaching, rank_from_fits
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
 from eigengap.estimators._transformer import decoded
 from eigengap.fitting.gaussian.pca import fit_pca
-from eigengap.fitting.gaussian.ppca import Method, fit_ppca
+from eigengap.fitting.gaussian.plan import Method, has_closed_form
+from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.selection.rank import RankChoice
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 
 class PPCA(PartialFit, NoisyEstimator):
@@ -228,8 +229,10 @@ class PPCA(PartialFit, NoisyEstimator):
         )
 
     def _has_closed_form(self, source: Source) -> bool:
-        simple = self.noise == "gaussian" and not self.loading_precision
-        return simple and not source.has_missing and not source.has_cell_sd
+        is_gaussian = self.noise == "gaussian"
+        return has_closed_form(
+            source, is_gaussian=is_gaussian, has_prior=bool(self.loading_precision)
+        )
 
     def _rank(self, source: Source, fit: Fit) -> tuple[int, RankChoice | None]:
         """n_components as a number; of complete data a share of the variance needs no fit."""

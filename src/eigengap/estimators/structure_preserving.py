@@ -33,7 +33,7 @@ from eigengap.fitting.sdp.structure_start import (
 from eigengap.fitting.sdp.unfolding import principal
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 
 def _of_rows(estimator: StructurePreservingEmbedding) -> bool:

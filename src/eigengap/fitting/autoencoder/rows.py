@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.eigen.range import SMALLEST_VARIANCE
 from eigengap.linalg import Array
+from eigengap.runtime.hashing import cell_uniforms
 from eigengap.runtime.memory import free_memory
 from eigengap.sources.base import Block, S, Source
-from eigengap.sources.derived.hidden_cells import cell_uniforms
 from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnMoments, ColumnRange
+from eigengap.wording import words
 
 NARROWEST, WIDEST = 1e-290, 1e300  # ranges of columns whose numbers have all their digits
 KEPT = 0.4  # share of free memory that standardised rows may take
@@ -79,7 +80,10 @@ def _refuse_range(source: Source, extent: ColumnRange) -> None:
         raise ValueError(
             f"column {column(source.names, j)} varies by {'more' if large else 'less'} than "
             f"{WIDEST if large else NARROWEST:g}, at the end of the range of floating point; "
-            f"rescale the data, for instance X {'/' if large else '*'} 1e200"
+            + words().either(
+                f"rescale the data, for instance X {'/' if large else '*'} 1e200",
+                f"{'divide' if large else 'multiply'} them by 1e200 first",
+            )
         )
 
 

@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 
 from eigengap.fitting.graph.stored import is_sparse
 from eigengap.linalg import Array
-from eigengap.sources.derived.hidden_cells import mixed
+from eigengap.runtime.hashing import mixed
 
 IMPUTED = 1e-9  # of a column's range, by which values imputed in two passes may differ
 PIECE = 1 << 23  # numbers that are held at a time

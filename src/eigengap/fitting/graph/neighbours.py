@@ -30,7 +30,7 @@ from eigengap.fitting.graph.stored import (
     without_diagonal,
 )
 from eigengap.linalg import Array
-from eigengap.runtime.columns import workers_for
+from eigengap.runtime.threads import workers_for
 from eigengap.sources.base import Block
 from eigengap.statistics.moments import Moments
 

@@ -27,7 +27,7 @@ from eigengap.fitting.sdp.structure import Embedding, Kind, Structure, embed, us
 from eigengap.fitting.sdp.unfolding import geodesic_start, landmark_scaling
 from eigengap.linalg import Array
 from eigengap.models.maps.graph import Graph
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
 
 LANDMARKS = 200  # nodes from which hops are counted
 NOISE = 0.1  # added to a start, of the root mean square of its coordinates
