@@ -22,7 +22,7 @@ from eigengap.estimators._sklearn_compat import (
     _fit_context,
     _get_output_config,
 )
-from eigengap.estimators._whole import whole_table
+from eigengap.estimators._transformer import whole_table
 from eigengap.estimators.bayesian_pca import BayesianPCA
 from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.estimators.ppca import PPCA

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._latents import decoded
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators._transformer import decoded
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     CHECKPOINT_CONSTRAINTS,

@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._latents import as_latents, decoded
 from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators._transformer import as_latents, decoded
 from eigengap.estimators.shared.base import NamedComponents, as_fitted, not_converged
 from eigengap.estimators.shared.density import (
     DensityEstimator,
