@@ -19,9 +19,12 @@ from eigengap.fitting.optimise.loop import ResumeState
 from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.statistics.expected.changes import in_other_latents, in_other_units
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.maximise import maximise
+from eigengap.statistics.expected.gaussian import (
+    Expected,
+    in_other_latents,
+    in_other_units,
+    maximise,
+)
 
 D = 6
 
@@ -408,12 +411,10 @@ def test_expected_statistics_in_other_units():
     X, W, delta, psi = _statistics()
     rng = np.random.default_rng(6)
     a, b = rng.uniform(0.5, 2.0, D), rng.normal(size=D)
-    before = Expected.of(
-        prepare_rows(X, None, np.zeros(D), None, 2), Coefficients.of(W, delta, psi)
-    )
+    before = Expected.of(prepare_rows(X, None, np.zeros(D), None, 2), Coefficients(W, delta, psi))
     after = Expected.of(
         prepare_rows(X * a + b, None, np.zeros(D), None, 2),
-        Coefficients.of(W * a[:, None], delta * a + b, psi * a**2),
+        Coefficients(W * a[:, None], delta * a + b, psi * a**2),
     )
     moved = in_other_units(before, a, b)
     for name in ("A", "B", "squares", "latent"):
@@ -425,8 +426,8 @@ def test_expected_statistics_of_rotated_latents():
     X, W, delta, psi = _statistics()
     Q = np.linalg.qr(np.random.default_rng(7).normal(size=(2, 2)))[0]
     rows = prepare_rows(X, None, np.zeros(D), None, 2)
-    before = Expected.of(rows, Coefficients.of(W, delta, psi))
-    after = Expected.of(rows, Coefficients.of(W @ Q, delta, psi))
+    before = Expected.of(rows, Coefficients(W, delta, psi))
+    after = Expected.of(rows, Coefficients(W @ Q, delta, psi))
     moved = in_other_latents(before, np.zeros(2), Q)
     for name in ("A", "B", "latent"):
         np.testing.assert_allclose(getattr(moved, name), getattr(after, name), atol=1e-9)

@@ -56,7 +56,41 @@ def estimator(
         given |= _checkpoint(name, checkpoint, known)
     if verbose and "verbose" in known:
         given["verbose"] = True
-    return made.set_params(**given, **chosen)
+    made.set_params(**given, **chosen)
+    for parameter in (*given, *chosen):
+        _require_valid(made, parameter)
+    return made
+
+
+def _require_valid(made: Any, path: str) -> None:
+    """Refuse what the estimator itself would refuse in its fit, by the name of the option."""
+    *owners, parameter = path.split("__")
+    for name in owners:
+        made = getattr(made, name)
+    value = getattr(made, parameter)
+    refused = _refusal(made, parameter, value)
+    if refused is None:
+        return
+    kind = type(made).__name__
+    if parameter != "n_components":
+        _, _, allowed = str(refused).partition(" must be ")
+        raise WrongUsage(f"--set {path} of {kind} must be {allowed}")
+    accepted = [n for n in (0, 1, 2, 0.95, "auto") if _refusal(made, parameter, n) is None]
+    least = next((n for n in accepted if isinstance(n, int)), 1)
+    ways = [f"a whole number from {least} on (3)"]
+    ways += ["a share of the variance between 0 and 1 (0.95)"] if 0.95 in accepted else []
+    ways += ["auto"] if "auto" in accepted else []
+    *first, last = ways
+    taken = f"{', '.join(first)} or {last}" if first else last
+    raise WrongUsage(f"-k {value}: the number of components of {kind} is {taken}")
+
+
+def _refusal(made: Any, parameter: str, value: Any) -> ValueError | None:
+    try:
+        type(made)(**{parameter: value})._validate_params()
+    except ValueError as error:
+        return error
+    return None
 
 
 def _inner(name: str, inner: Any, components: str | None, scale: bool | None, seed: int) -> Any:

@@ -30,10 +30,7 @@ from eigengap.exceptions import SentinelWarning, SingularModelError
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import captured, warn
 from eigengap.selection.inner_fits import Names, fit_rows
-from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.changed import hidden_cells
-from eigengap.sources.frames import library_of, like, new_frame
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import as_source, hidden_cells, library_of, like, new_frame, warn_of_codes
 
 QUANTILE_95 = 1.959963984540054
 NO_NAN = "does not take NaN"

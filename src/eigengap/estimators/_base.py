@@ -46,15 +46,20 @@ from eigengap.models.gaussian.predictive import Predictive
 from eigengap.models.maps.affine import AffineMap
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.changed import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import column
+from eigengap.sources import (
+    Block,
+    Rescaled,
+    Source,
+    as_source,
+    column,
+    require_frequencies,
+    warn_of_codes,
+)
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.statistics.observed_together import Linked
+from eigengap.wording import words
 
 FEW_ROWS = 200  # that tell the size of the columns
 DROWNED = 10.0  # noise variance over a column's own that no chance explains
@@ -183,15 +188,16 @@ class LinearGaussianEstimator(NamedComponents, Shown, TransformerMixin, BaseEsti
         self.trace_ = fit.trace
         if fit.spectrum.total <= 0.0:
             warn(
-                "all rows are equal, so there is no variance to explain: "
-                "explained_variance_ratio_ is zero",
+                "all rows are equal, so there is no variance to explain"
+                + words().either(": explained_variance_ratio_ is zero"),
                 UserWarning,
             )
         if fit.at_floor and fit.model.is_isotropic and fit.spectrum.total > 0.0:
             warn(
                 "the noise variance fell to its floor, so that standard deviations of filled "
                 "cells mean little: there are more components than the seen cells determine, or "
-                "the data have no noise, or columns differ too much in size (scale=True helps)",
+                "the data have no noise, or columns differ too much in size "
+                f"({words().parameter('scale', True)} helps)",
                 NoiseFloorWarning,
             )
         if self._promises_density and np.isposinf(fit.log_likelihood) and fit.spectrum.total > 0.0:
@@ -568,13 +574,13 @@ def _not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
     change = float(fit.trace.change[-1])
     if np.isfinite(change) or fit.n_iter >= max_iter:
         return (
-            f"{name} did not converge in {fit.n_iter} steps (last change {change:.1e}); raise "
-            f"max_iter={max_iter} or tol"
+            f"{name} did not converge in {fit.n_iter} steps (last change {change:.1e}); "
+            f"{words().more_steps(max_iter)}"
         )
     return (
         f"{name} gave up after {fit.n_iter} steps: the noise is so small beside the signal that "
         "the likelihood cannot be computed well enough to climb further. Fewer components help, "
-        "and scale=True where columns differ much in size"
+        f"and {words().parameter('scale', True)} where columns differ much in size"
     )
 
 
@@ -611,8 +617,9 @@ def warn_of_units(source: Source, psi: Array) -> None:
         warn(
             "the noise variance, one for all columns, is far larger than the whole variance of "
             f"{named_columns(source, drowned)}: the columns differ too much "
-            "in size, and standard deviations of filled cells are wrong. Use scale=True, or a "
-            "noise that differs by column (FactorAnalysis)",
+            "in size, and standard deviations of filled cells are wrong. Use "
+            f"{words().parameter('scale', True)}, or a noise that differs by column "
+            f"({words().model('FactorAnalysis')})",
             UnitsWarning,
         )
 

@@ -13,7 +13,7 @@ from eigengap import __version__
 from eigengap.persistence.atomic import require_writable
 from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
 from eigengap.persistence.fingerprint import fingerprint
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 CHECKPOINT_CONSTRAINTS: dict[str, list[Any]] = {"checkpoint": [str, os.PathLike, Checkpoint, None]}
 

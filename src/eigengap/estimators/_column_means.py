@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from eigengap.linalg import Array
-from eigengap.sources.conversion import as_source
+from eigengap.sources import as_source
 
 
 class ColumnMeans(BaseEstimator):

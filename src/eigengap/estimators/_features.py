@@ -17,12 +17,19 @@ from sklearn.utils.validation import validate_data
 
 from eigengap.estimators._sklearn_compat import _get_feature_names
 from eigengap.printable import bare
-from eigengap.sources.base import Source, require_unique
-from eigengap.sources.conversion import as_source, in_memory_table
-from eigengap.sources.fields.places import is_field, is_field_path
-from eigengap.sources.fields.table import FieldSource, field_like
-from eigengap.sources.frames import like
-from eigengap.sources.wording import quote
+from eigengap.sources import (
+    FieldSource,
+    Source,
+    as_source,
+    field_like,
+    in_memory_table,
+    is_field,
+    is_field_path,
+    like,
+    quote,
+    require_unique,
+)
+from eigengap.wording import words
 
 MOST_NAMED = 5  # columns in one message
 SAME_CELLS = (
@@ -102,8 +109,8 @@ def check_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
     name, d = type(estimator).__name__, estimator.n_features_in_
     if source.n_features != d:
         raise ValueError(
-            f"X has {source.n_features} features, but {name} is expecting {d} features as input."
-            + (SAME_CELLS if isinstance(source, FieldSource) else "")
+            f"{words().X} has {source.n_features} features, but {name} is expecting {d} "
+            "features as input." + (SAME_CELLS if isinstance(source, FieldSource) else "")
         )
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is None or source.names is None or list(fitted) == list(source.names):

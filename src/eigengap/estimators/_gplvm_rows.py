@@ -24,9 +24,7 @@ from eigengap.models.gaussian.posterior import Posterior
 from eigengap.models.gp.gaussian_process import GaussianProcesses
 from eigengap.models.gp.kernels import LatentKernel
 from eigengap.runtime.memory import require_memory
-from eigengap.sources.base import Source
-from eigengap.sources.frames import like
-from eigengap.sources.wording import column
+from eigengap.sources import Source, column, like
 
 STARTS = 3  # fitted latents from which that of a new row is sought
 LARGEST = 1e100  # standard deviations from the mean, whose squares stay within float64

@@ -9,7 +9,7 @@ from eigengap.exceptions import SentinelWarning
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import without
 from eigengap.selection.inner_fits import fit_rows
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 
 def imputing_model(rows: Source | Array, owner: Any = None) -> PPCA:

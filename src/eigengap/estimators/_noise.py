@@ -18,8 +18,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
-from eigengap.sources.wording import column
+from eigengap.sources import Source, column
 from eigengap.statistics.expected.student import least_degrees
 from eigengap.statistics.moments import ColumnMoments
 

@@ -31,10 +31,15 @@ from eigengap.fitting.online.stream import Stream, complete, taken_in, together
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import CapturedWarning, captured, silence, warn
 from eigengap.selection.rank import RankChoice
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Block, Source, require_frequencies, require_unique
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import (
+    ArraySource,
+    Block,
+    Source,
+    as_source,
+    require_frequencies,
+    require_unique,
+    warn_of_codes,
+)
 from eigengap.statistics.moments import ColumnMoments
 
 # What a fit leaves behind; after partial_fit each is made when it is first asked for.

@@ -27,8 +27,9 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 from eigengap.statistics.expected.variational import Prior
+from eigengap.wording import words
 
 _PRECISION = [Interval(Real, 0, None, closed="neither")]
 
@@ -249,6 +250,6 @@ class BayesianPCA(LinearGaussianEstimator):
         if fit.at_floor and self.noise == "isotropic" and fit.spectrum.total > 0.0:
             warn(
                 "the noise variance fell to its floor: the data have no noise, or columns differ "
-                "too much in size (scale=True helps)",
+                f"too much in size ({words().parameter('scale', True)} helps)",
                 NoiseFloorWarning,
             )

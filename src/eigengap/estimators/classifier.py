@@ -39,10 +39,7 @@ from eigengap.selection.prediction_rank import (
     folds_by_content,
     search,
 )
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Rows, Source
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import column, show
+from eigengap.sources import ArraySource, Rows, Source, column, show, warn_of_codes
 
 METHODS = ["fit", "score_samples"]
 FEWEST_FOR_NOISE = 3  # rows: two lie on a line

@@ -32,7 +32,7 @@ from eigengap.models.gaussian.posterior import Posterior
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import most_factors
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 from eigengap.statistics.moments import ColumnMoments
 
 

@@ -38,7 +38,8 @@ from eigengap.models.gp.expected import has_expectations
 from eigengap.models.gp.kernels import LatentKernel, Linear, kernel_of
 from eigengap.runtime.memory import require_memory, require_pairs
 from eigengap.runtime.warnings import warn
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import warn_of_codes
+from eigengap.wording import words
 
 EXACT_ROWS = 500  # up to which method="auto" takes all pairs
 EXACT_WORK = 8.0 * EXACT_ROWS**3  # of rows^3 times patterns of gaps
@@ -272,7 +273,8 @@ class GPLVM(PlacesRows):
             )
         if q >= n:
             raise ValueError(
-                f"n_components={q} must be less than the number of rows that show a value, {n} "
+                f"{words().parameter('n_components', q)} must be less than the number of rows "
+                f"that show a value, {n} "
                 f"(n_samples={n})"
             )
 
@@ -445,8 +447,8 @@ class GPLVM(PlacesRows):
             )
         if not fit.converged:
             warn(
-                f"GPLVM did not converge in {len(fit.trace)} steps; raise max_iter="
-                f"{self.max_iter} or tol",
+                f"GPLVM did not converge in {len(fit.trace)} steps; "
+                f"{words().more_steps(self.max_iter)}",
                 ConvergenceWarning,
             )
 

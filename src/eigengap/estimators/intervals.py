@@ -29,9 +29,7 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.threads import in_threads
 from eigengap.runtime.warnings import silence
 from eigengap.selection.inner_fits import fit_rows
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Source
-from eigengap.sources.derived.changed import Rescaled
+from eigengap.sources import ArraySource, Rescaled, Source
 from eigengap.statistics.moments import ColumnMoments
 
 Method = Literal["bootstrap", "parametric", "asymptotic"]

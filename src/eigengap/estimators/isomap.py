@@ -39,7 +39,7 @@ from eigengap.linalg import Array
 from eigengap.models.maps.geodesic import GeodesicMap
 from eigengap.models.maps.graph import Graph
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 MANY = 5_000  # rows beyond which landmarks="auto" takes landmarks
 AUTO = 100  # of them, and

@@ -52,8 +52,7 @@ from eigengap.models.kernels.functions import RBF
 from eigengap.models.maps.eigenmap import Eigenmap
 from eigengap.runtime.memory import require_memory, require_pairs
 from eigengap.runtime.warnings import warn
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Source
+from eigengap.sources import ArraySource, Source
 from eigengap.statistics.moments import rows_are_equal
 
 GIVEN = ("precomputed", "precomputed_nearest_neighbors")

@@ -53,15 +53,13 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, MixturePosterior
-from eigengap.models.gaussian.mixture_predictive import MixturePredictive
+from eigengap.models.gaussian.predictive import MixturePredictive
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source, require_frequencies
-from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.changed import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Rescaled, Source, as_source, require_frequencies, warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments
+from eigengap.wording import words
 
 
 class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
@@ -279,7 +277,8 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         most = int(min(rows, d))
         if max(ranks) > most:
             raise ValueError(
-                f"n_components={max(ranks)} must be at most {most}, the smaller of the number of "
+                f"{words().parameter('n_components', max(ranks))} must be at most {most}, the "
+                "smaller of the number of "
                 f"rows ({rows:g}) and of columns ({d})"
             )
         return ranks
@@ -343,7 +342,7 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         if not fit.converged:
             warn(
                 f"{type(self).__name__} did not converge in {self.max_iter} steps (last change "
-                f"{fit.trace.change[-1]:.1e}); raise max_iter={self.max_iter} or tol",
+                f"{fit.trace.change[-1]:.1e}); {words().more_steps(self.max_iter)}",
                 ConvergenceWarning,
             )
 

@@ -27,12 +27,8 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.novelty import Distances, Name
 from eigengap.models.gaussian.reference import Reference
 from eigengap.models.gaussian.student import StudentLinearGaussian
-from eigengap.sources.base import Source
-from eigengap.sources.checks import missing_codes
-from eigengap.sources.conversion import as_source
-from eigengap.sources.frames import library_of
-from eigengap.sources.wording import column, show
-from eigengap.statistics.expected.noise_ratio import NoiseRatio
+from eigengap.sources import Source, as_source, column, library_of, missing_codes, show
+from eigengap.statistics.expected.fitted import NoiseRatio
 
 
 @dataclass(frozen=True, eq=False)

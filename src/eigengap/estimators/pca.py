@@ -30,7 +30,7 @@ from eigengap.linalg import Array
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank, minka_rank
-from eigengap.sources.base import Block, Source
+from eigengap.sources import Block, Source
 
 DEFAULT_TOL = 1e-6  # of the EM fit under gaps, where tol=0.0 asks for the default
 TRUNCATED = ("arpack", "randomized")  # solvers of a number of components known beforehand

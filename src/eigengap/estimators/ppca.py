@@ -26,7 +26,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.selection.rank import RankChoice
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 
 class PPCA(PartialFit, NoisyEstimator):

@@ -31,11 +31,7 @@ from eigengap.selection.prediction_rank import (
     best,
     prediction_errors,
 )
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Rows
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import column
+from eigengap.sources import ArraySource, Rows, as_source, column, warn_of_codes
 
 METHODS = ["fit", "impute"]
 # Of the joint fit: a column that is itself a factor predicts as well; codes were told before, and

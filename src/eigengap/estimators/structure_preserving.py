@@ -32,7 +32,7 @@ from eigengap.fitting.sdp.structure_start import starts
 from eigengap.linalg import Array, sign_rule
 from eigengap.runtime.threads import one_blas_thread
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 HOPELESS = 0.9  # of the graph, that none of the starts from rows reached
 

@@ -42,11 +42,9 @@ from eigengap.linalg import Array
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank
-from eigengap.sources.base import Block, Source
-from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.changed import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Block, Rescaled, Source, as_source, warn_of_codes
 from eigengap.statistics.first_look import look_first
+from eigengap.wording import words
 
 
 class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
@@ -264,7 +262,7 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                     "cannot be computed well enough to climb further. Leave one of such columns "
                     "out, or use n_components"
                     if stuck
-                    else f"; raise max_iter={self.max_iter} or tol. Nearly collinear columns slow "
+                    else f"; {words().more_steps(self.max_iter)}. Nearly collinear columns slow "
                     "it down: n_components helps"
                 ),
                 ConvergenceWarning,

@@ -40,12 +40,12 @@ MANY = 500  # patches
 class IncompletePatches:
     """Patches of which some entries were seen."""
 
-    values: Array  # (n, d), 0 where unseen
+    values: Array  # (n, d), 0 where missing
     observed: Bools  # (n, d)
 
     @classmethod
     def of(cls, patches: Array) -> IncompletePatches:
-        """From patches with NaN where unseen."""
+        """From patches with NaN where missing."""
         observed = ~np.isnan(patches)
         return cls(np.where(observed, patches, 0.0), observed)
 
@@ -190,6 +190,6 @@ def _log_det(A: Array) -> float:
 
 
 def product(A: Array, B: Array) -> Array:
-    """A B by one thread: several would add in another order, and the picture tell how many."""
+    """A B by one thread: several would add in another order, and the image tell how many."""
     with one_blas_thread():
         return np.asarray(A @ B)

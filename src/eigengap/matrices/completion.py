@@ -22,7 +22,7 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.predictive import Predictive
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
-from eigengap.sources.base import Block, Source
+from eigengap.sources import Block, Source
 
 MANY_LOADINGS = 0.2  # a seen cell, of a wide matrix, from which on intervals are too narrow
 LOOSE = 1e-3  # tolerance of the fits that only compare ranks

@@ -23,6 +23,7 @@ from eigengap.persistence.atomic import require_writable, sweep
 from eigengap.persistence.tensors import read_tensors, write_tensors
 from eigengap.printable import bare
 from eigengap.runtime.warnings import warn
+from eigengap.wording import words
 
 KIND = "checkpoint"
 EVERY = 30.0  # seconds
@@ -195,7 +196,11 @@ class FileCheckpointer:
             return
         error.add_note(
             f"The fit ended after {self.n_steps} steps, which are kept in {bare(self.path)}. To go "
-            "on from there, fit again with the same data, parameters and checkpoint"
+            "on from there, "
+            + words().either(
+                "fit again with the same data, parameters and checkpoint",
+                "run the same command again",
+            )
         )
 
     def end(self, *, converged: bool) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from eigengap.linalg import Array
-from eigengap.sources.derived.changed import hidden_cells
+from eigengap.sources import hidden_cells
 
 SHARE = 0.1  # of the seen cells hidden at a time
 ENOUGH_CELLS = 600  # hidden in all; small tables hide several times to reach it

@@ -11,8 +11,11 @@ LONGEST = 60  # characters of a name or value that a message shows
 
 def quote(text: str) -> str:
     """A foreign string in double quotes on one line; what is not printable is escaped."""
-    shown = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-    return quoted(shown)
+    return quoted(short(text))
+
+
+def short(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def show(value: object) -> str:

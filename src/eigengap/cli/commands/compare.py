@@ -26,7 +26,7 @@ from eigengap.registry import ESTIMATORS
     "--holdout", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
     help="Share of the cells of test rows that are hidden and have to be filled.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of what is random.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Random seed.")
 @options.columns
 @options.talking
 def command(data: str, names: tuple[str, ...], **given: Any) -> None:

@@ -1,4 +1,4 @@
-"""`eigengap impute`: gaps filled, everything else as it was."""
+"""`eigengap impute`: missing values imputed, everything else as it was."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from eigengap.cli.models import NAMES
 def command(data: str, model: str | None, output: str, force: bool, **given: Any) -> None:
     """Fill the gaps of DATA.
 
-    Every gap gets its expected value given what was seen of its row. All other cells are as they
-    were, also in columns that are no features: of CSV their very text, in the same order, with the
-    same separator, decimal mark and line ends.
+    Every gap gets its expected value given the observed values of its row. All other cells are as
+    they were, also in columns that are no features: of CSV their very text, in the same order, with
+    the same separator, decimal mark and line ends.
 
     \b
     eigengap impute table.csv --ignore diagnosis -o filled.csv

@@ -14,22 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import UnreadableError
-from eigengap.sources.array import F8
-from eigengap.sources.files.columns import Columns, write_columns
-from eigengap.sources.files.csv.cells import MISSING_TEXTS
-from eigengap.sources.files.csv.dialect import (
+from eigengap.sources import (
     BOM,
+    F8,
+    HEAD_BYTES,
+    MISSING_TEXTS,
+    SKIP_NOTHING,
+    Columns,
+    CsvReader,
+    FileReader,
+    SkippedLines,
     find_dialect,
     newline_of,
+    require_even,
+    row_chunks,
+    write_columns,
 )
-from eigengap.sources.files.csv.faults import require_even
-from eigengap.sources.files.csv.reader import HEAD_BYTES, CsvReader
-from eigengap.sources.files.csv.rows import row_chunks
-from eigengap.sources.files.csv.skipped import (
-    SKIP_NOTHING,
-    SkippedLines,
-)
-from eigengap.sources.reader import FileReader
 
 CHUNK = 8 << 20  # bytes that are parsed together
 
@@ -45,7 +45,7 @@ class CsvText(CsvReader):
         aside: SkippedLines = SKIP_NOTHING,
     ) -> None:
         FileReader.__init__(self, path)  # not CsvReader's, which wants to know the columns at once
-        self._compression, self._aside = compression, aside
+        self._compression, self._skipped = compression, aside
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
         head, is_whole = self._head()
         self.has_mark = head.startswith(BOM)
@@ -60,7 +60,7 @@ class CsvText(CsvReader):
     def above(self) -> bytes:
         """The lines aside that stand above the table, as they are."""
         count, newline, found = self._dialect.first - 1, self._dialect.newline, b""
-        if not self._aside or count == 0:
+        if not self._skipped or count == 0:
             return b""
         with self._raw() as stream:
             while found.count(newline) < count and (data := bytes(stream.read(HEAD_BYTES))):
@@ -84,7 +84,7 @@ class CsvText(CsvReader):
                     raise UnreadableError(self.where, f"lines from {line} on cannot be read")
                 if len(numbers):
                     yield numbers, text
-            self.n_lost = sum(at > dialect.first for at in stream.comments) if self._aside else 0
+            self.n_lost = sum(at > dialect.first for at in stream.comments) if self._skipped else 0
         self.require_unchanged()
 
     def _block(self, parts: list[Columns]) -> NDArray[Any]:

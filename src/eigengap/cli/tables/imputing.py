@@ -1,4 +1,4 @@
-"""A table with its gaps filled, piece by piece, beside all that was not a gap."""
+"""A table with its missing values imputed, piece by piece, beside all that was not a gap."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from eigengap.cli.tables.pieces import Piece, pieces
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, source_for
 from eigengap.registry import BY_COMMAND, ESTIMATORS
-from eigengap.sources.wording import quote
+from eigengap.sources import quote
 
-SHOWN = 5  # filled cells that are told as examples
+SHOWN = 5  # imputed values that are told as examples
 SD = "_sd"
 
 Fill = Callable[[Piece], tuple[NDArray[Any], NDArray[Any] | None]]  # values and deviations (c, d)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from eigengap.cli.errors import WrongUsage
 from eigengap.cli.fitting import is_no_class
 from eigengap.cli.narration import Narrator, beside, many, signed, with_spread
-from eigengap.cli.phrases import in_options
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, names_of
@@ -115,7 +114,7 @@ class Scores:
             log_likelihood_per_row=mean,
         )
         for sentence in cautions(self._model):
-            narrator.note(in_options(sentence))
+            narrator.note(sentence)
         if self._detector is None:
             narrator.note(why_alone(self._model))
             return
@@ -130,7 +129,7 @@ class Scores:
         self._tell_worst(narrator)
 
     def _tell_worst(self, narrator: Narrator) -> None:
-        from eigengap.sources.array import ArraySource
+        from eigengap.sources import ArraySource
 
         worst = sorted(self._worst, key=lambda entry: entry[:2], reverse=True)[: self._outliers]
         if not worst:
@@ -195,8 +194,7 @@ def targets(column: Any, table: Table) -> NDArray[Any]:
     """What is to be predicted, read as the fit reads it; NaN where there is none."""
     import pyarrow as pa
 
-    from eigengap.sources.checks import missing_codes, with_missing_for
-    from eigengap.sources.files.columns import arrow_to_float, foreign_kind
+    from eigengap.sources import arrow_to_float, foreign_kind, missing_codes, with_missing_for
 
     if pa.types.is_binary(column.type):
         of = table.readers[0].dialect.cells.number
@@ -242,8 +240,8 @@ def _observed(cell: Any) -> str:
 def detector_of(model: Any, alpha: float | None) -> Any:
     """A detector of odd rows around a fitted linear-Gaussian model; None where it is none.
 
-    The laws of its statistics depend on how many rows, and which patterns of gaps, the fit saw, and
-    the model remembers those (`evidence_`).
+    The laws of its statistics depend on how many rows, and which patterns of missing values, the
+    fit saw, and the model remembers those (`evidence_`).
     """
     from eigengap import NoveltyDetector
     from eigengap.models.gaussian.linear_gaussian import LinearGaussian
@@ -273,6 +271,6 @@ def detector_of(model: Any, alpha: float | None) -> Any:
 
 
 def _clean(text: Any) -> str:
-    from eigengap.sources.wording import quote
+    from eigengap.sources import quote
 
     return quote("" if text is None else str(text))[1:-1]

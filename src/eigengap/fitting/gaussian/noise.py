@@ -42,26 +42,25 @@ from eigengap.fitting.optimise.climb import Bounds, Slope
 from eigengap.fitting.optimise.em import Mapped
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array
-from eigengap.models.gaussian.heteroscedastic import prepare_noisy_rows
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.sources.base import Block, Source
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.heteroscedastic import (
-    NoisyExpected,
-    known_noise_gradient,
-    maximise_known_noise,
-)
-from eigengap.statistics.expected.known_variances import KnownVariances
-from eigengap.statistics.expected.log_likelihood import LogLikelihood
-from eigengap.statistics.expected.maximise import (
+from eigengap.statistics.expected.fitted import LogLikelihood
+from eigengap.statistics.expected.gaussian import (
     Constraints,
+    Expected,
     Parameters,
     gradient,
     log_prior,
     maximise,
+)
+from eigengap.statistics.expected.heteroscedastic import (
+    KnownVariances,
+    NoisyExpected,
+    known_noise_gradient,
+    maximise_known_noise,
 )
 from eigengap.statistics.expected.student import (
     LARGEST_NU,
@@ -199,7 +198,7 @@ class GaussianProblem(Problem[Parameters]):
 
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
         """The E-step as a function from prepared rows to expected statistics, which merge."""
-        coefficients = Coefficients.of(current.W, current.delta, current.psi)
+        coefficients = Coefficients(current.W, current.delta, current.psi)
         return partial(Expected.of, coefficients=coefficients, passes=passes)
 
     m_step: ClassVar[MStep] = MStep(maximise, gradient)
@@ -413,7 +412,7 @@ class MultivariateTProblem(GaussianProblem):
         return shapes.map(sized)
 
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
-        coefficients = Coefficients.of(current.W, current.delta, current.psi)
+        coefficients = Coefficients(current.W, current.delta, current.psi)
         return partial(StudentExpected.of, coefficients=coefficients, nu=current.nu, passes=passes)
 
     m_step = MStep(maximise_student, student_gradient)
@@ -454,7 +453,15 @@ class MeasurementErrorProblem(GaussianProblem):
     def prepare(block: Block, units: Units, q: int) -> Any:
         values, cell_sd = dense(block), block.cell_sd
         cell_sd = np.zeros(values.shape) if cell_sd is None else cell_sd
-        return prepare_noisy_rows(values, cell_sd, block.weight, units.shift, units.unit)
+        return prepare_rows(
+            values,
+            block.weight,
+            units.shift,
+            units.unit,
+            q,
+            cell_sd=cell_sd,
+            observed=block.observed,
+        )
 
     def starts(self) -> Starts:
         units = self.units
@@ -491,8 +498,7 @@ class _SphereSums:
 
     @classmethod
     def of(cls, rows: ObservedRows) -> _SphereSums:
-        sum_w = float(len(rows.order) if rows.weight is None else np.sum(rows.weight))
-        return cls(rows.observed, rows.squares, sum_w)
+        return cls(rows.observed, rows.squares, rows.sum_w)
 
     def merge(self, other: _SphereSums) -> _SphereSums:
         return _SphereSums(
@@ -513,7 +519,7 @@ class _ShrunkSums:
     def of(cls, block: Block, units: Units) -> _ShrunkSums:
         values = dense(block)
         R = (values - units.shift) / units.unit
-        a = np.where(np.isnan(values), 0.0, _signal_share(block, units))
+        a = np.where(block.observed, _signal_share(block, units), 0.0)
         s = 0.0 if block.cell_sd is None else block.cell_sd / units.unit
         w = np.ones(block.n_rows) if block.weight is None else block.weight
         squares = w @ np.nan_to_num(a * R) ** 2
@@ -536,18 +542,18 @@ def _on_sphere(block: Block, units: Units, q: int) -> ObservedRows:
     """Rows weighted by their observed cells over their squared length."""
     values = dense(block)
     R = (values - units.shift) / units.unit
-    observed = np.count_nonzero(~np.isnan(values), axis=1)
+    observed = np.count_nonzero(block.observed, axis=1)
     length = np.nansum(R**2, axis=1)
     near = 0.01 * float(np.mean(units.variance)) * observed  # a row at the centre has no direction
     w = np.ones(len(values)) if block.weight is None else block.weight
     w = np.where(observed > 0, w * observed / np.where(observed > 0, length + near, 1.0), 0.0)
-    return prepare_rows(values, w, units.shift, units.unit, q)
+    return prepare_rows(values, w, units.shift, units.unit, q, observed=block.observed)
 
 
 def _shrunk(block: Block, units: Units, q: int) -> ObservedRows:
     """Cells drawn towards the centre, so that those of large measurement error weigh little."""
     drawn = units.shift + (dense(block) - units.shift) * _signal_share(block, units)
-    return prepare_rows(drawn, block.weight, units.shift, units.unit, q)
+    return prepare_rows(drawn, block.weight, units.shift, units.unit, q, observed=block.observed)
 
 
 def _signal_share(block: Block, units: Units) -> Array:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigengap.fitting.gaussian.problem import (
     EMOptions,
@@ -36,12 +35,11 @@ from eigengap.fitting.optimise.loop import Checkpointer, Progress, Trace, checkp
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
-from eigengap.models.gaussian.mixture_posterior import mixture_posteriors
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, mixture_posteriors
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Source
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters
+from eigengap.statistics.expected.mixture import MixtureParameters
 
 LOOSE = 1e-3  # tolerance at which starts, moves and ranks are compared
 LOOSE_STEPS = 100  # most EM steps of each
@@ -376,30 +374,18 @@ def _badly_explained(
 def _with_excess(rows: ObservedRows, parameters: MixtureParameters) -> Array:
     """Excess of its squared distance, weight, nearest component, imputed row: (c, 3 + d)."""
     components = parameters.components
-    coefficients = [Coefficients.of(c.W, c.delta, c.psi) for c in components]
+    coefficients = [Coefficients(c.W, c.delta, c.psi) for c in components]
     result = np.ones((len(rows.order), 3 + rows.d))
-    for chunk in mixture_posteriors(rows, parameters.log_weights, coefficients):
-        nearest = np.argmax(chunk.resp, axis=0)  # (c,)
+    for chunk, parts, resp, _ in mixture_posteriors(rows, parameters.log_weights, coefficients):
+        nearest = np.argmax(resp, axis=0)  # (c,)
         each = np.arange(len(nearest))
-        observed = _observed(rows, chunk.parts[0].mask_rows)  # (c or 1, d)
-        distance = np.stack([part.distance for part in chunk.parts])[nearest, each]
-        means = [
-            part.Z.T @ c.W.T + c.delta for part, c in zip(chunk.parts, components, strict=True)
-        ]
-        R = rows.R[chunk.rows]
-        values = R if isinstance(R, np.ndarray) else R.toarray()
-        expected = rows.row_cells[chunk.rows]
+        distance = np.stack([part.distance for part in parts])[nearest, each]
+        means = [part.mean @ c.W.T + c.delta for part, c in zip(parts, components, strict=True)]
+        expected = chunk.row_cells
         result[chunk.rows, 0] = np.clip(distance - expected, 1e-12, expected + 1e-12)
         result[chunk.rows, 2] = nearest
-        result[chunk.rows, 3:] = np.where(observed, values, np.stack(means)[nearest, each])
+        imputed = np.stack(means)[nearest, each]
+        result[chunk.rows, 3:] = np.where(chunk.mask() > 0, chunk.values(), imputed)
     if rows.weight is not None:
         result[:, 1] = rows.weight
     return result
-
-
-def _observed(rows: ObservedRows, mask_rows: slice) -> NDArray[np.bool_]:
-    """Which cells are observed in these rows of the mask, all columns: (u, d)."""
-    mask = rows.M[mask_rows]
-    observed = np.ones((mask_rows.stop - mask_rows.start, rows.d), dtype=bool)
-    observed[:, rows.incomplete] = (mask if isinstance(mask, np.ndarray) else mask.toarray()) > 0
-    return observed

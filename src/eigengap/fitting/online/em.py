@@ -35,9 +35,16 @@ from eigengap.fitting.optimise.loop import LoopState, Step, Trace, iterate
 from eigengap.linalg import Array
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients, times_packed
-from eigengap.statistics.expected.changes import in_other_latents, in_other_units, times
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.maximise import Constraints, Parameters, log_prior, maximise
+from eigengap.statistics.expected.gaussian import (
+    Constraints,
+    Expected,
+    Parameters,
+    in_other_latents,
+    in_other_units,
+    log_prior,
+    maximise,
+    times,
+)
 from eigengap.statistics.moments import ColumnMoments, Moments
 
 STEPS = 10  # of EM, at most, with each chunk that is settled
@@ -280,7 +287,7 @@ def _gain(before: float, now: float, gone: Expected) -> float:
 
 
 def _coefficients(now: Parameters) -> Coefficients:
-    return Coefficients.of(now.W, now.delta, now.psi)
+    return Coefficients(now.W, now.delta, now.psi)
 
 
 def _expansion(total: Expected, how: Constraints) -> tuple[Array, Array]:

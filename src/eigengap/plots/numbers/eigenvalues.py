@@ -1,7 +1,7 @@
 """The eigenvalues that an estimator knows, and the largest gap between them.
 
-Of complete tables all are known. Under gaps a model of q components knows q of them and the mean of
-the d - q others, its noise variance: q + 1 values.
+Of complete tables all are known. With missing values a model of q components knows q of them and
+the mean of the d - q others, its noise variance: q + 1 values.
 """
 
 from __future__ import annotations

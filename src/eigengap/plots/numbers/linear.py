@@ -3,8 +3,8 @@
     t = A y,   y = (x - mean) / unit,   y ~ L t + the rest,   Cov(y) = W W^T + diag(psi)
 
 unit is 1, or the standard deviations of the columns where scale=True. PCA has A = U^T and L = U;
-PPCA and factor analysis have A = W^T C^-1, the posterior mean, and L = W (rotated). A row with gaps
-has the t of its conditional mean, for E[z | seen] = A E[y | seen].
+PPCA and factor analysis have A = W^T C^-1, the posterior mean, and L = W (rotated). An incomplete
+row has the t of its conditional mean, for E[z | observed] = A E[y | observed].
 """
 
 from __future__ import annotations

@@ -22,14 +22,14 @@ from eigengap.reporting.words import distinct
 class Subject:
     """An estimator that was fitted, and what it can be asked.
 
-    `bare` is a shallow copy that takes arrays without names and with NaN for every unseen cell.
+    `bare` is a shallow copy that takes arrays without names and with NaN for every missing value.
     """
 
     given: Any
     bare: Any
     wrapped: str  # a sentence where the model is that of an inner estimator
     names: tuple[str, ...] | None  # of the columns of the fit
-    codes: Any  # values that mark an unseen cell beside NaN
+    codes: Any  # values that mark a missing value beside NaN
 
     @classmethod
     def of(cls, estimator: Any) -> Subject:
@@ -100,7 +100,7 @@ class Subject:
         return model if isinstance(model, MixtureOfLinearGaussians) else None
 
     @property
-    def fills_missing(self) -> bool:
+    def imputes(self) -> bool:
         return hasattr(self.bare, "impute")
 
     @property

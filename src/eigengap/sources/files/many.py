@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import UnreadableError
-from eigengap.printable import quoted
 from eigengap.sources.array import F4, F8
 from eigengap.sources.files.csv.reader import CsvReader
 from eigengap.sources.reader import Reader
 from eigengap.sources.wording import quote
+from eigengap.wording import words
 
 
 class ManyReader(Reader):
@@ -76,9 +76,10 @@ def _require_same_columns(first: Reader, other: Reader) -> None:
         return
     raise UnreadableError(
         other.where,
-        f"its columns are not those of {quoted(first.where)}: {_difference(first, other)}. Files "
-        "that are read as one table have the same columns in the same order; columns= chooses "
-        "those that all of them have",
+        f"its columns are not those of {words().path(first.where)}: "
+        f"{_difference(first, other)}. Files "
+        "that are read as one table have the same columns in the same order; "
+        f"{words().parameter('columns')} chooses those that all of them have",
     )
 
 
@@ -109,9 +110,9 @@ def agree_on_decimals(readers: Sequence[CsvReader]) -> None:
         if other.dialect.mark is not None and other.dialect.mark.decimal != mark.decimal:
             raise UnreadableError(
                 other.where,
-                f"{other.dialect.mark}, and in {quoted(first.where)} {mark}. Files that are read "
-                "as one table have one decimal mark: write the numbers of all files in one way, or "
-                "read the files apart",
+                f"{other.dialect.mark}, and in {words().path(first.where)} {mark}. Files that are "
+                "read as one table have one decimal mark: write the numbers of all files in one "
+                "way, or read the files apart",
             )
     for reader in readers:
         if reader.dialect.mark is None:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eigengap.exceptions import UnreadableError
-from eigengap.printable import quoted
-from eigengap.sources.wording import quote
+from eigengap.wording import words
 
 INSIDE = "::"  # between a file and the array in it
 
@@ -45,7 +44,7 @@ def find_files(path: Any) -> list[Address]:
     if glob.has_magic(text):
         found = sorted(glob.glob(text, recursive=True), key=_natural)
         if not found:
-            raise FileNotFoundError(f"no file matches {quoted(text)}{_beside(text)}")
+            raise FileNotFoundError(f"no file matches {words().path(text)}{_beside(text)}")
         return [Address(Path(one), member or None) for one in found]
     raise FileNotFoundError(_missing(text))
 
@@ -65,13 +64,13 @@ def _natural(text: str) -> list[tuple[int, str]]:
 def _missing(text: str) -> str:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
         return (
-            f"{quoted(text)} is an address on a network, and files are read from this machine: "
-            "copy it here first"
+            f"{words().path(text)} is an address on a network, and files are read from this "
+            "machine: copy it here first"
         )
     folder = os.path.dirname(text) or "."
     if not _exists(folder):
-        return f"{quoted(text)} does not exist, nor does its folder"
-    return f"{quoted(text)} does not exist{_beside(text)}"
+        return f"{words().path(text)} does not exist, nor does its folder"
+    return f"{words().path(text)} does not exist{_beside(text)}"
 
 
 def _beside(text: str) -> str:
@@ -85,7 +84,7 @@ def _beside(text: str) -> str:
     close = get_close_matches(name.lower(), list(by_case), n=3, cutoff=0.75)
     if not close:
         return ""
-    return f"; did you mean {' or '.join(quote(by_case[one]) for one in close)}?"
+    return f"; did you mean {' or '.join(words().path(by_case[one]) for one in close)}?"
 
 
 MAGIC = (
@@ -144,7 +143,9 @@ def format_of(path: Path) -> Format:
     with path.open("rb") as file:
         head = file.read(LOOKED_AT)
     if not head:
-        raise UnreadableError(where, "it is empty: Found array with 0 sample(s)")
+        raise UnreadableError(
+            where, "it is empty" + words().either(": Found array with 0 sample(s)")
+        )
     if suffix in REFUSED:
         raise UnreadableError(where, f"it is {REFUSED[suffix]}. {KNOWN} are read")
     for magic, name in MAGIC:

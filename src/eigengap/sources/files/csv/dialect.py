@@ -13,6 +13,7 @@ from itertools import islice, pairwise
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.csv.cells import Cells, has_decimal_comma, has_decimal_point
 from eigengap.sources.files.csv.rows import LONGEST_ROW
+from eigengap.wording import words
 
 LOOKED_AT = 1000  # rows
 SEPARATORS = (",", ";", "\t", "|")
@@ -92,7 +93,9 @@ def find_dialect(
     separator = _separator(text) if declared is None else declared[1].decode()
     rows = list(islice(rows_of(text, separator, top), LOOKED_AT + 1))
     if not rows:
-        raise UnreadableError(where, "it is empty: Found array with 0 sample(s)")
+        raise UnreadableError(
+            where, "it is empty" + words().either(": Found array with 0 sample(s)")
+        )
     is_whole = is_whole and len(rows) <= LOOKED_AT
     mark = _mark(where, rows, separator, missing)
     cells = Cells(missing) if mark is None else Cells(missing, mark.decimal)

@@ -15,6 +15,7 @@ from eigengap.sources.files.csv.cells import MISSING_TEXTS
 from eigengap.sources.files.csv.dialect import BOM, newline_of
 from eigengap.sources.files.csv.rows import LONGEST_ROW
 from eigengap.sources.wording import quote
+from eigengap.wording import words
 
 LEAST = 1 << 16  # bytes that are read together
 
@@ -42,8 +43,10 @@ class SkippedLines:
         return cls(int(skip_rows), comment)
 
     def __str__(self) -> str:
-        comment = "" if self.mark is None else f"comment={quote(self.mark)}"
-        return " and ".join(filter(None, [f"skip_rows={self.first}" * (self.first > 0), comment]))
+        parts = [words().parameter("skip_rows", self.first)] if self.first else []
+        if self.mark is not None:
+            parts.append(words().parameter("comment", quote(self.mark)))
+        return " and ".join(parts)
 
     def __bool__(self) -> bool:
         return self.first > 0 or self.mark is not None

@@ -1,8 +1,8 @@
-"""Filled cells with their intervals, and whether such intervals keep what they promise.
+"""Imputed values with their intervals, and the coverage of such intervals.
 
-Cells that were seen are hidden, filled again from the rest of their rows, and compared. The model
-has seen them in its fit, so that this flatters it, a little where rows are many; a table that was
-not in the fit, or `truth` where it is known, does not.
+Observed values are held out, imputed from the rest of their rows, and compared. The model was
+fitted to them, so that this is optimistic, a little where rows are many; a table that was not in
+the fit, or `truth` where it is known, is not.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from scipy import special
 from eigengap.estimators._summary import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import all_rows, bare
+from eigengap.registry import names_with
 
 
 @dataclass(frozen=True, eq=False)
-class Fills:
-    """Filled cells; low and high are the ends of their intervals."""
+class Imputations:
+    """Imputed values; low and high are the ends of their intervals."""
 
     row: NDArray[np.intp]  # (c,) among the rows that were given
     column: NDArray[np.intp]  # (c,)
@@ -34,30 +35,29 @@ class Fills:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Fills of cells whose truth is known."""
+    """Imputations of cells whose truth is known."""
 
-    fills: Fills
+    imputations: Imputations
     truth: Array  # (c,)
 
     @property
     def coverage(self) -> float:
         """Share of the cells that lie in their intervals."""
-        inside = (self.fills.low <= self.truth) & (self.truth <= self.fills.high)
+        inside = (self.imputations.low <= self.truth) & (self.truth <= self.imputations.high)
         return float(np.mean(inside)) if len(inside) else float("nan")
 
     def coverage_at(self, levels: Array) -> Array:
         """Share of the cells within normal intervals of each level: (len(levels),)."""
-        std = np.where(self.fills.std > 0.0, self.fills.std, np.finfo(np.float64).tiny)
-        deviation = np.abs(self.truth - self.fills.value) / std
+        std = np.where(self.imputations.std > 0.0, self.imputations.std, np.finfo(np.float64).tiny)
+        deviation = np.abs(self.truth - self.imputations.value) / std
         return np.array([np.mean(deviation <= special.ndtri(0.5 + p / 2.0)) for p in levels])
 
 
-def fills(estimator: Any, X: Any, level: float = 0.95) -> Fills:
-    """Every unseen cell of X (m, d) with its interval."""
+def imputations(estimator: Any, X: Any, level: float = 0.95) -> Imputations:
+    """Every missing value of X (m, d) with its interval."""
     if not hasattr(estimator, "impute"):
         raise AttributeError(
-            f"{public_name(estimator)} fills no cells. PCA, PPCA, FactorAnalysis, BayesianPCA, "
-            "MixturePPCA, GPLVM, Autoencoder and LowRankImputer do"
+            f"{public_name(estimator)} imputes no values. {names_with('imputation')} do"
         )
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
@@ -69,7 +69,7 @@ def fills(estimator: Any, X: Any, level: float = 0.95) -> Fills:
     if hasattr(model, "intervals"):  # an imputer, which knows bounds
         low, high = (np.asarray(table, dtype=float) for table in model.intervals(X, level))
     at = (row, column)
-    return Fills(row, column, value[at], std[at], low[at], high[at], level)
+    return Imputations(row, column, value[at], std[at], low[at], high[at], level)
 
 
 def calibration(
@@ -81,27 +81,29 @@ def calibration(
     level: float = 0.95,
     seed: int = 0,
 ) -> Calibration:
-    """Fills beside the truth: of the gaps of X where it is given, else of cells hidden here."""
+    """Imputations and their truth: of missing values where it is given, else of held-out ones."""
     if truth is not None:
-        found = fills(estimator, X, level)
+        found = imputations(estimator, X, level)
         known = np.asarray(truth, dtype=np.float64)[found.row, found.column]
         return _of_known(found, known)
     if not 0.0 < share < 1.0:
-        raise ValueError(f"held_out, the share of cells to hide, must lie in (0, 1), got {share!r}")
+        raise ValueError(
+            f"held_out, the share of values to hold out, must lie in (0, 1), got {share!r}"
+        )
     X = all_rows(X, estimator).X
     hidden = (np.random.default_rng(seed).random(X.shape) < share) & ~np.isnan(X)
-    # A row keeps at least one of its cells: of nothing nothing is predicted.
+    # A row keeps at least one observed value, from which to predict.
     hidden[~np.any(~np.isnan(X) & ~hidden, axis=1)] = False
-    found = fills(estimator, np.where(hidden, np.nan, X), level)
+    found = imputations(estimator, np.where(hidden, np.nan, X), level)
     known = np.where(hidden, X, np.nan)[found.row, found.column]
     return _of_known(found, known)
 
 
-def _of_known(found: Fills, truth: Array) -> Calibration:
+def _of_known(found: Imputations, truth: Array) -> Calibration:
     kept = np.flatnonzero(~np.isnan(truth))
     if len(kept) == 0:
-        raise ValueError("there is no hidden cell whose true value is known")
-    some = Fills(
+        raise ValueError("there is no held-out value whose truth is known")
+    some = Imputations(
         found.row[kept],
         found.column[kept],
         found.value[kept],

@@ -1,4 +1,4 @@
-"""What `denoise_image` and `inpaint_image` take for a picture, and what they refuse in words."""
+"""What `denoise_image` and `inpaint_image` take for an image, and what they refuse in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from eigengap.images import denoise_image, inpaint_image
 from eigengap.images.arguments import settings
 from eigengap.images.files.comparing import before_and_after, shades
-from eigengap.images.image import as_picture
+from eigengap.images.image import standardised
 from eigengap.images.restored import Restored, mixture_of
 
 BOTH = pytest.mark.parametrize("restore", [denoise_image, inpaint_image])
@@ -33,7 +33,7 @@ def hidden(shape, share=0.3):
     ("restore", "unit"), [(denoise_image, 1e-150), (denoise_image, 1e155), (inpaint_image, 1e155)]
 )
 def test_no_unit_is_too_small_or_too_large(restore, unit):
-    """Standard deviations too are those of the same picture in another unit."""
+    """Standard deviations too are those of the same image in another unit."""
     image, sigma = waves(12, 14), 10.0
     if restore is inpaint_image:
         image[hidden(image.shape)], sigma = np.nan, 0.0
@@ -47,13 +47,13 @@ def test_no_unit_is_too_small_or_too_large(restore, unit):
 
 @pytest.mark.parametrize("unit", [2.0**-1020, 1e-150, 1e-40, 1e-20, 1.0, 1e20, 1e40, 1e155, 1e305])
 def test_what_is_worked_on_has_no_unit_and_gets_it_back(unit):
-    picture = as_picture(waves() * unit, None, None)
-    np.testing.assert_allclose(picture.values, as_picture(waves(), None, None).values, rtol=1e-9)
-    np.testing.assert_allclose(picture.restored(picture.values), waves() * unit, rtol=1e-12)
-    assert picture.unit == pytest.approx(np.std(waves()) * unit)
-    sd = picture.spread(np.full((20, 24, 1), 1e-6))
+    image = standardised(waves() * unit, None, None)
+    np.testing.assert_allclose(image.values, standardised(waves(), None, None).values, rtol=1e-9)
+    np.testing.assert_allclose(image.restored(image.values), waves() * unit, rtol=1e-12)
+    assert image.unit == pytest.approx(np.std(waves()) * unit)
+    sd = image.spread(np.full((20, 24, 1), 1e-6))
     assert sd.dtype == (np.float32 if 1e-30 < unit < 1e30 else np.float64)
-    np.testing.assert_allclose(sd, 1e-6 * picture.unit, rtol=1e-6)
+    np.testing.assert_allclose(sd, 1e-6 * image.unit, rtol=1e-6)
 
 
 def test_the_ends_of_a_type_are_not_crossed():
@@ -61,27 +61,27 @@ def test_the_ends_of_a_type_are_not_crossed():
     for dtype in (np.float32, np.float64):
         largest = np.finfo(dtype).max
         image = np.where(waves() > 120.0, largest, -largest).astype(dtype)
-        picture = as_picture(image, None, None)
-        restored = picture.restored(2.0 * picture.values)
+        scene = standardised(image, None, None)
+        restored = scene.restored(2.0 * scene.values)
         assert restored.dtype == dtype
         np.testing.assert_array_equal(restored, image)
-        assert np.isfinite(picture.spread(np.full(picture.shape, 2.0))).all()
+        assert np.isfinite(scene.spread(np.full(scene.shape, 2.0))).all()
 
 
 def test_the_smallest_difference_is_not_flat():
     image = np.where(waves() > 120.0, 5e-324, 0.0)
-    picture = as_picture(image, None, None)
-    assert not picture.is_flat
-    assert picture.unit > 0.0
-    np.testing.assert_array_equal(picture.restored(picture.values), image)
+    scene = standardised(image, None, None)
+    assert not scene.is_flat
+    assert scene.unit > 0.0
+    np.testing.assert_array_equal(scene.restored(scene.values), image)
 
 
-# What is no picture --------------------------------------------------------------------------
+# What is no image --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["a.png", b"a.png", Path("a.png")], ids=["str", "bytes", "path"])
 @BOTH
-def test_a_name_is_not_a_picture(restore, name):
+def test_a_name_is_not_a_image(restore, name):
     with pytest.raises(TypeError, match="read_image"):
         restore(name)
 
@@ -92,12 +92,12 @@ def test_channels_first_are_refused_with_the_way_out(restore, channels):
     image = np.moveaxis(np.stack([waves()] * channels, axis=2), 2, 0)
     with pytest.raises(ValueError, match=r"np\.moveaxis\(image, 0, 2\)"):
         restore(image)
-    assert as_picture(np.moveaxis(image, 0, 2), None, False).shape == (20, 24, channels)
+    assert standardised(np.moveaxis(image, 0, 2), None, False).shape == (20, 24, channels)
 
 
-def test_many_channels_and_few_rows_are_each_a_picture():
-    assert as_picture(np.stack([waves()] * 40, axis=2), None, None).shape == (20, 24, 40)
-    assert as_picture(np.stack([waves(3)] * 3, axis=2), None, None).shape == (3, 24, 3)
+def test_many_channels_and_few_rows_are_each_a_image():
+    assert standardised(np.stack([waves()] * 40, axis=2), None, None).shape == (20, 24, 40)
+    assert standardised(np.stack([waves(3)] * 3, axis=2), None, None).shape == (3, 24, 3)
 
 
 @pytest.mark.parametrize(
@@ -135,21 +135,21 @@ def test_a_masked_array_and_a_mask_hide_together(shape):
     image = waves().reshape(20, 24, *(1,) * (len(shape) - 2)) + np.zeros(shape)
     own, given = hidden(shape, 0.2), np.random.default_rng(2).random((20, 24)) < 0.2
     both = own | given.reshape(20, 24, *(1,) * (len(shape) - 2))
-    picture = as_picture(np.ma.array(image, mask=own), given, None)
-    np.testing.assert_array_equal(picture.missing.reshape(shape), both)
-    expected = as_picture(image, both, None)
-    np.testing.assert_array_equal(picture.values, expected.values)
+    scene = standardised(np.ma.array(image, mask=own), given, None)
+    np.testing.assert_array_equal(scene.missing.reshape(shape), both)
+    expected = standardised(image, both, None)
+    np.testing.assert_array_equal(scene.values, expected.values)
 
 
 def test_opacity_that_a_masked_array_hides_is_as_it_was():
     image = np.dstack([waves()] * 3 + [np.full((20, 24), 200.0)])
     some = np.ma.array(image, mask=False)
     some[3, 3] = some[5, 7, 3] = np.ma.masked
-    picture = as_picture(some, None, None)
-    assert picture.missing.sum() == 3
-    back = picture.restored(np.zeros(picture.shape), keep_observed=True)
+    scene = standardised(some, None, None)
+    assert scene.missing.sum() == 3
+    back = scene.restored(np.zeros(scene.shape), keep_observed=True)
     np.testing.assert_array_equal(back[..., 3], image[..., 3])
-    observed = ~picture.missing
+    observed = ~scene.missing
     np.testing.assert_array_equal(back[..., :3][observed], image[..., :3][observed])
 
 
@@ -219,7 +219,7 @@ def test_captions_are_whole_at_any_width(width, monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (30, 50), (2, 63)], ids=str)
-def test_pixels_of_tiny_pictures_are_squares(shape):
+def test_pixels_of_tiny_images_are_squares(shape):
     """So that a caption has room; all of them of one size."""
     pytest.importorskip("PIL")
     image = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
@@ -258,7 +258,7 @@ def test_the_colour_of_missing_is_told(share, caption, monkeypatch):
 
 
 @pytest.mark.parametrize("unit", [1e-150, 1e305])
-def test_pictures_of_any_unit_are_shown(unit):
+def test_images_of_any_unit_are_shown(unit):
     pytest.importorskip("PIL")
     image = waves(20, 70) * unit
     sheet = before_and_after(image, restored_of(image, np.ones(image.shape) * unit))
@@ -289,7 +289,7 @@ def test_missing_in_what_is_taken_for_opacity_are_not_passed_over() -> None:
     np.testing.assert_array_equal(whole.image[..., 1], observed[..., 1])
 
 
-def test_a_restored_picture_is_used_like_an_array() -> None:
+def test_a_restored_image_is_used_like_an_array() -> None:
     image = np.random.default_rng(0).normal(10.0, 1.0, (24, 24))
     restored = denoise_image(image, random_state=0)
     for found, expected in (

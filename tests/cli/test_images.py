@@ -1,4 +1,4 @@
-"""`denoise` and `inpaint`: pictures in and out, what is kept to the last bit, what is refused."""
+"""`denoise` and `inpaint`: images in and out, what is kept to the last bit, what is refused."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def clean(channels: int = 1) -> np.ndarray:
 
 
 def in_panel(sheet: np.ndarray, k: int) -> np.ndarray:
-    """The k-th picture of a sheet, whose pixels are squares of 4 x 4."""
+    """The k-th image of a sheet, whose pixels are squares of 4 x 4."""
     left = 8 + k * (4 * W + 8)
     return sheet[8 : 8 + 4 * H : 4, left : left + 4 * W : 4, 0]
 
 
 def noisy(channels: int = 1) -> np.ndarray:
-    picture = clean(channels)
-    noise = np.random.default_rng(0).normal(0.0, SIGMA, picture.shape)
-    return np.clip(np.rint(picture + noise), 0, 255).astype(np.uint8)
+    image = clean(channels)
+    noise = np.random.default_rng(0).normal(0.0, SIGMA, image.shape)
+    return np.clip(np.rint(image + noise), 0, 255).astype(np.uint8)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def facts(*arguments: str) -> dict[str, Any]:
 
 
 def test_denoise_writes_what_the_library_makes(place: Path) -> None:
-    """Beside the picture, under its name; noise is learned, and nearer the truth is what comes."""
+    """Beside the image, under its name; noise is learned, and nearer the truth is what comes."""
     write_image("photo.png", noisy())
     found = facts("denoise", "photo.png")
     expected = denoise_image(noisy(), random_state=0)
@@ -73,26 +73,26 @@ def test_denoise_writes_what_the_library_makes(place: Path) -> None:
 @pytest.mark.parametrize(
     "kind", ["16 bits", "colour", "opacity", "float32", "float64", "5 channels", "jpeg"]
 )
-def test_pictures_keep_their_kind(place: Path, kind: str) -> None:
+def test_images_keep_their_kind(place: Path, kind: str) -> None:
     """Depth, channels, opacity to the last bit; some need TIFF, and JPEG is read."""
-    picture = noisy({"colour": 3, "opacity": 3, "jpeg": 3, "5 channels": 5}.get(kind, 1))
+    image = noisy({"colour": 3, "opacity": 3, "jpeg": 3, "5 channels": 5}.get(kind, 1))
     needs_tiff = kind in ("float32", "float64", "5 channels")
     name = "p.tif" if needs_tiff else "p.jpg" if kind == "jpeg" else "p.png"
     if kind == "16 bits":
-        picture = picture.astype(np.uint16) * np.uint16(257)
+        image = image.astype(np.uint16) * np.uint16(257)
     elif kind in ("float32", "float64"):
-        picture = (picture / 255.0).astype(kind)
+        image = (image / 255.0).astype(kind)
     elif kind == "opacity":
         observed = np.random.default_rng(0).integers(0, 256, (H, W, 1)).astype(np.uint8)
-        picture = np.concatenate([picture, observed], axis=2)
-    write_image(name, picture)
+        image = np.concatenate([image, observed], axis=2)
+    write_image(name, image)
     found = facts("denoise", name, *QUICK)
     assert found["wrote"] == ("p.denoised.tif" if needs_tiff else "p.denoised.png")
     written = read_image(found["wrote"])
-    assert (written.dtype, written.shape) == (picture.dtype, picture.shape)
+    assert (written.dtype, written.shape) == (image.dtype, image.shape)
     if kind == "opacity":
-        np.testing.assert_array_equal(written[..., 3], picture[..., 3])
-    assert not np.array_equal(written, picture)
+        np.testing.assert_array_equal(written[..., 3], image[..., 3])
+    assert not np.array_equal(written, image)
 
 
 def test_maps_and_comparisons(place: Path) -> None:
@@ -126,10 +126,10 @@ def test_comparisons_of_two_commands_have_two_names(place: Path) -> None:
     assert {"p.denoised.compared.png", "p.inpainted.compared.png"} < names
 
 
-def test_what_is_missing_of_a_noisy_picture_and_what_is_kept_are_told(place: Path) -> None:
-    picture = noisy().astype(np.float32)
-    picture[10:14, 10:17] = np.nan
-    write_image("p.tif", picture)
+def test_what_is_missing_of_a_noisy_image_and_what_is_kept_are_told(place: Path) -> None:
+    image = noisy().astype(np.float32)
+    image[10:14, 10:17] = np.nan
+    write_image("p.tif", image)
     write_image("q.png", np.dstack([noisy(), np.full((H, W), 200, np.uint8)]))
     ran = call("denoise", "p.tif", *QUICK)
     assert f"p.tif, {W} x {H} pixels, grey, floats; 3.12 % of its samples are missing" in ran.err
@@ -141,7 +141,7 @@ def test_what_is_missing_of_a_noisy_picture_and_what_is_kept_are_told(place: Pat
 
 
 def test_standard_input_and_output(place: Path) -> None:
-    """A picture comes in, a picture goes out."""
+    """An image comes in, an image goes out."""
     write_image("p.png", noisy())
     ran = call("denoise", "-", "-o", "-", *QUICK, stdin=Path("p.png").read_bytes())
     assert ran.code == 0, ran.err
@@ -159,13 +159,11 @@ def test_of_several_pages_the_first_is_read_and_that_is_noted(place: Path) -> No
     ran = call("inpaint", "-", "--mask", "m.tif", *QUICK, stdin=Path("p.tif").read_bytes())
     assert ran.code == 0, ran.err
     assert ran.err.startswith(
-        "Note   standard input holds 3 pictures; the first is read\n"
-        "Note   m.tif holds 2 pictures; the first is read\n"
+        "Note   standard input holds 3 images; the first is read\n"
+        "Note   m.tif holds 2 images; the first is read\n"
         f"Read   standard input, {W} x {H} pixels, grey, 8 bits; 1.79 % of its samples are missing"
     )
-    assert facts("denoise", "p.tif", *QUICK)["notes"] == [
-        "p.tif holds 3 pictures; the first is read"
-    ]
+    assert facts("denoise", "p.tif", *QUICK)["notes"] == ["p.tif holds 3 images; the first is read"]
 
 
 # inpaint -------------------------------------------------------------------------------------
@@ -194,8 +192,8 @@ def test_hidden_samples_are_found_again_and_the_error_is_told(place: Path) -> No
 def test_what_is_not_black_in_a_mask_is_missing(place: Path, kind: str) -> None:
     """White, or any other value; of a colour in any channel; what is transparent is not painted
     over; JPEG, which does not keep black, by halves. Seen pixels stay to the last bit."""
-    picture = clean(3 if kind == "white" else 1)
-    write_image("p.png", picture)
+    image = clean(3 if kind == "white" else 1)
+    write_image("p.png", image)
     gone = np.zeros((H, W), bool)
     gone[8:16, 8:12] = gone[20:24, 24:30] = True
     mask: Any = gone.astype(np.uint8) * np.uint8(1 if kind == "one" else 255)
@@ -210,38 +208,38 @@ def test_what_is_not_black_in_a_mask_is_missing(place: Path, kind: str) -> None:
     assert "PSNR" not in ran.err
     assert ("Note   the mask m.jpg is a JPEG" in ran.err) == (kind == "jpeg")
     written, sd = read_image("p.inpainted.png"), read_image("sd.tif")
-    np.testing.assert_array_equal(written[~gone], picture[~gone])
+    np.testing.assert_array_equal(written[~gone], image[~gone])
     assert (sd[gone] > 0).all()
     assert not sd[~gone].any()
     if kind == "white":
         how = {"model": "ppca", "n_components": 6, "random_state": 0}
-        np.testing.assert_array_equal(written, inpaint_image(picture, gone, **how).image)
+        np.testing.assert_array_equal(written, inpaint_image(image, gone, **how).image)
 
 
 @pytest.mark.parametrize("rows", [H // 2, H - 2], ids=["half", "most"])
 def test_a_mask_that_leaves_little_may_be_inverted(place: Path, rows: int) -> None:
-    """That is asked, of a picture and not of chance, and the work is done."""
+    """That is asked, of an image and not of chance, and the work is done."""
     write_image("p.png", clean())
     mask = np.zeros((H, W), np.uint8)
     mask[:rows] = 255
     write_image("m.png", mask)
     ran = call("inpaint", "p.png", "--mask", "m.png", *QUICK)
     assert ran.code == 0, ran.err
-    asked = "Note   the mask m.png leaves 7.14 % of the picture"
+    asked = "Note   the mask m.png leaves 7.14 % of the image"
     assert (asked in ran.err) == ("other way round?" in ran.err) == (rows > H // 2)
     assert "Note" not in call("inpaint", "p.png", "--mask", "random:0.9", *QUICK, "--force").err
 
 
 def test_nan_of_a_tiff_is_missing_without_a_mask(place: Path) -> None:
-    picture = clean().astype(np.float32)
-    picture[10:14, 10:14] = np.nan
-    write_image("p.tif", picture)
+    image = clean().astype(np.float32)
+    image[10:14, 10:14] = np.nan
+    write_image("p.tif", image)
     found = facts("inpaint", "p.tif", *QUICK)
     assert found["missing"] == 16
     written = read_image("p.inpainted.tif")
     assert np.isfinite(written).all()
-    observed = np.isfinite(picture)
-    np.testing.assert_array_equal(written[observed], picture[observed])
+    observed = np.isfinite(image)
+    np.testing.assert_array_equal(written[observed], image[observed])
 
 
 # What is refused -----------------------------------------------------------------------------
@@ -251,7 +249,7 @@ def test_nan_of_a_tiff_is_missing_without_a_mask(place: Path) -> None:
     ("arguments", "code", "says"),
     [
         (("denoise", "not-there.png"), 4, "not-there.png"),
-        (("denoise", "text.png"), 4, "no picture"),
+        (("denoise", "text.png"), 4, "no image"),
         (("denoise", "cut.png"), 4, "damaged"),
         (("denoise", "p.png", "-o", "there.png"), 3, "--force"),
         (("denoise", "p.png", "--compare", "there.png"), 3, "--compare FILE"),
@@ -271,7 +269,7 @@ def test_nan_of_a_tiff_is_missing_without_a_mask(place: Path) -> None:
         (("denoise", "float.tif", "-o", "x.png"), 2, "Name a .tif file, which keeps floats"),
         (("denoise", "opaque.png", "-o", "x.jpg"), 2, "Name a .png or .tif file"),
         (("denoise", "five.tif", "--sd", "x.png"), 2, "--sd x.png: PNG holds up to 4 channels"),
-        (("denoise", "gaps.tif"), 5, "give it with --sigma SD"),
+        (("denoise", "gaps.tif"), 5, "give --sigma, its standard deviation"),
         (("denoise", "void.tif"), 5, "nothing to learn from"),
         (("inpaint", "void.tif"), 5, "all of void.tif is missing"),
         (("denoise", "infinite.tif"), 5, "at row 6, column 5, channel 1, and in 2 more places"),
@@ -321,7 +319,7 @@ def test_what_cannot_be_done_is_told(
         bad[(5, 4) if name == "infinite.tif" else (..., 0)] = value
         write_image(name, bad)
     Image.fromarray(np.arange(-5, 5, dtype=np.int32).reshape(2, 5)).save("signed.tif")
-    Path("text.png").write_text("no picture")
+    Path("text.png").write_text("no image")
     Path("cut.png").write_bytes(Path("p.png").read_bytes()[:200])
     before = {path.name: path.read_bytes() for path in place.iterdir()}
     ran = call(*arguments)

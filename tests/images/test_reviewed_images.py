@@ -1,4 +1,4 @@
-"""Cases of a hostile review of the restoration of pictures: each failed, hung or misled before."""
+"""Cases of a hostile review of the restoration of images: each failed, hung or misled before."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def scene(h=40, w=44, noise=10.0):
     return 120.0 + 60.0 * np.sin(x / 5.0) * np.cos(y / 6.0) + rng.normal(0.0, noise, (h, w))
 
 
-# Pictures ------------------------------------------------------------------------------------
+# Images ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sigma", [None, 5.0])
@@ -42,13 +42,13 @@ def test_one_colour_of_whole_numbers(sigma, off) -> None:
 
 
 @pytest.mark.parametrize(("sigma", "n_mixture"), [(200.0, 16), (1e4, 60), (1e9, 16)])
-def test_noise_far_stronger_than_the_picture_ends_no_fit(sigma, n_mixture) -> None:
-    picture = scene(64, 64)
-    mask = np.random.default_rng(1).random(picture.shape) < 0.3
+def test_noise_far_stronger_than_the_image_ends_no_fit(sigma, n_mixture) -> None:
+    image = scene(64, 64)
+    mask = np.random.default_rng(1).random(image.shape) < 0.3
     options = {"sigma": sigma, "n_mixture": n_mixture, "patch": 4, "random_state": 0}
-    restored = inpaint_image(picture, mask, **options)
+    restored = inpaint_image(image, mask, **options)
     assert np.isfinite(restored.image).all()
-    assert restored.image.std() < picture.std()
+    assert restored.image.std() < image.std()
 
 
 def test_a_hot_pixel_between_missing_is_found_whichever_way_they_lie() -> None:
@@ -59,9 +59,9 @@ def test_a_hot_pixel_between_missing_is_found_whichever_way_they_lie() -> None:
     lonely = np.zeros(hot.shape, bool)
     lonely[19:22, 19:22] = True
     lonely[20, 20] = False
-    for picture, missing in ((hot, mask), (hot.T, mask.T), (hot, lonely)):
+    for image, missing in ((hot, mask), (hot.T, mask.T), (hot, lonely)):
         with pytest.warns(ImpulseNoiseWarning, match="row 20, column 20"):
-            restored = inpaint_image(picture, missing, patch=4, random_state=0)
+            restored = inpaint_image(image, missing, patch=4, random_state=0)
         assert np.abs(restored.image[missing]).max() < 300.0
         assert restored.image[20, 20] == 1e6
 
@@ -95,16 +95,16 @@ def test_more_components_than_agreeing_channels_have_entries() -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (2, 3)])
-def test_the_smallest_pictures_by_one_ppca(shape) -> None:
-    picture = np.arange(float(np.prod(shape))).reshape(shape)
-    picture[0, 0] = np.nan
-    assert np.isfinite(inpaint_image(picture, model="ppca", random_state=0).image).all()
+def test_the_smallest_images_by_one_ppca(shape) -> None:
+    image = np.arange(float(np.prod(shape))).reshape(shape)
+    image[0, 0] = np.nan
+    assert np.isfinite(inpaint_image(image, model="ppca", random_state=0).image).all()
 
 
 def test_infinite_opacity_stays_as_it_is() -> None:
-    picture = np.dstack([scene(), scene(), scene(), np.full((40, 44), np.inf)])
-    picture[4, 4, :3] = np.nan
-    restored = inpaint_image(picture, patch=4, random_state=0)
+    image = np.dstack([scene(), scene(), scene(), np.full((40, 44), np.inf)])
+    image[4, 4, :3] = np.nan
+    restored = inpaint_image(image, patch=4, random_state=0)
     assert np.isinf(restored.image[..., 3]).all()
     assert np.isfinite(restored.image[..., :3]).all()
 

@@ -1,13 +1,14 @@
 """Tables that are read from a file as often as needed, in blocks, never as a whole.
 
-Every block is validated as it is read: an infinite cell, or a table that has become longer or
-shorter since the last pass, is an error that names the file and the row.
+Every block is validated as it is read: an infinite value, or a table that has become longer or
+shorter since the last pass, is an error that names the file and the row. The next block is read
+while the last one is processed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from copy import copy
 from queue import Empty, Full, Queue
 from threading import Event, Thread
@@ -20,9 +21,9 @@ from eigengap.exceptions import InfiniteCellError, UnreadableError
 from eigengap.linalg import Array
 from eigengap.printable import quoted
 from eigengap.runtime import memory
-from eigengap.runtime.memory import free_memory, require_memory
-from eigengap.runtime.threads import in_order, sharing
-from eigengap.runtime.warnings import CapturedWarning, captured, warn
+from eigengap.runtime.memory import free_memory
+from eigengap.runtime.threads import closed_at_end, in_order, sharing
+from eigengap.runtime.warnings import CapturedWarning, captured
 from eigengap.sources.base import Block, Source, without_empty
 from eigengap.sources.checks import (
     check_not_empty,
@@ -30,18 +31,20 @@ from eigengap.sources.checks import (
     warn_of_rounded,
     with_missing_for,
 )
-from eigengap.sources.derived.blocked import BlockedSource, merge_stream, stacked
+from eigengap.sources.derived.blocked import BlockedSource, merge_stream
 from eigengap.sources.derived.memo import MemoisedSource, Several
 from eigengap.sources.reader import Reader
 
 BLOCK_BYTES = 32 << 20  # of float64 values, where memory allows (`memory.block_bytes`)
-KEPT_SHARE = 0.25  # of the free memory that prepared blocks may fill
+KEPT_SHARE = 0.25  # of the free memory that prepared blocks may take
+PATIENCE = 0.1  # seconds between two checks whether the next block is still wanted
+_END = object()
 
 
 class StreamSource(MemoisedSource, BlockedSource):
     """The table of a `Reader`, cut into blocks of equal numbers of rows.
 
-    `bytes_read` counts what was read from the medium, where the reader knows.
+    `bytes_read` counts bytes that were read from the medium, where the reader reports them.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class StreamSource(MemoisedSource, BlockedSource):
         self.passes, self.bytes_read = 0, 0
         self.weight = weight
         self._codes = codes
-        self._told_of_rounded = False
+        self._warned_of_rounding = False
         self._known = {}
         self._skips_empty = False
         size = BLOCK_BYTES if block_rows else block_bytes or memory.block_bytes(BLOCK_BYTES)
@@ -76,7 +79,7 @@ class StreamSource(MemoisedSource, BlockedSource):
         )
 
     def present(self) -> Source:
-        # Rows of weight 0 are skipped anyway.
+        # Rows of weight 0 are always skipped.
         if self._skips_empty or self.observed().empty in (0, self.observed().rows):
             return self
         other = copy(self)
@@ -95,29 +98,13 @@ class StreamSource(MemoisedSource, BlockedSource):
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
         with sharing(), closing(in_order(fn, self._blocks(), self.n_features)) as made:
-            return stacked(self._where_they_fit(made), self.n_rows)
-
-    def _where_they_fit(self, parts: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
-        """The parts, unless the first one tells that memory does not hold them all."""
-        for k, part in enumerate(parts):
-            if k == 0:
-                self._require_room(part.nbytes / max(len(part), 1))
-            yield part
-            del part
-
-    def _require_room(self, bytes_per_row: float) -> None:
-        if self.n_rows is not None:
-            require_memory(
-                bytes_per_row * self.n_rows,
-                f"the result for all {self.n_rows} rows of {self.where}",
-                "write it to a file block by block with eigengap.stream(method, X, path)",
-            )
+            return self._stacked(made, self.n_rows)
 
     def _blocks(self) -> Iterator[Block]:
         return ahead(self._read())
 
     def _read(self) -> Iterator[Block]:
-        row = kept = 0  # rows read, and those of them that count
+        row = kept = 0  # rows that were read, and those that were not skipped
         for values in recut(self.reader.pieces(self.rows_per_block), self.rows_per_block):
             stop = row + len(values)
             self._refuse_longer(stop)
@@ -141,18 +128,30 @@ class StreamSource(MemoisedSource, BlockedSource):
     def _validated(self, values: NDArray[Any], start: int) -> NDArray[Any]:
         if self._codes:
             values = with_missing_for(values, self._codes)
-        if not self._told_of_rounded:
-            self._told_of_rounded = warn_of_rounded(values, self.reader.long, self.names, start)
+        if not self._warned_of_rounding:
+            self._warned_of_rounding = warn_of_rounded(values, self.reader.long, self.names, start)
         try:
             count_missing(values, self.names, start)
         except InfiniteCellError as error:
-            raise UnreadableError(self.where, f"{error}{self._file_of(error.row)}") from None
+            raise self._infinite(error) from None
         return values
 
-    def _file_of(self, row: int) -> str:
-        """Where a row lies, if the table has several files."""
-        place = self.reader.place(row)
-        return "" if place == Reader.place(self.reader, row) else f". It is {place}"
+    def _infinite(self, error: InfiniteCellError) -> UnreadableError:
+        """The error with the name of the file, and the row in it if there are several."""
+        place = self.reader.place(error.row)
+        several = place != Reader.place(self.reader, error.row)
+        return self._in_cell(error, f"{error}. It is {place}" if several else str(error))
+
+    def _in_cell(self, error: InfiniteCellError, message: str) -> UnreadableError:
+        return UnreadableError(
+            self.where,
+            message,
+            in_cells=True,
+            row=error.row,
+            column=error.column,
+            name=error.name,
+            value=error.value,
+        )
 
     def _refuse_longer(self, rows: int) -> None:
         if self.n_rows is not None and rows > self.n_rows:
@@ -202,59 +201,57 @@ def recut(pieces: Iterator[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:
 
 T = TypeVar("T")
 
-PATIENCE = 0.1  # seconds between two looks at whether anybody still wants the next block
-_END = object()
-
 
 def ahead(parts: Iterator[T], depth: int = 1) -> Iterator[T]:
-    """The same parts, up to `depth` of them read before they are asked for, by one thread.
+    """The same parts, up to `depth` of them read in advance, by one thread.
 
-    What reading raises is raised here, in its place. Closing this iterator, or forgetting it,
-    ends the thread and closes `parts`.
+    Errors of reading are raised here, in their place. Closing or deleting this iterator ends the
+    thread and closes `parts`.
     """
     waiting: Queue[Any] = Queue(maxsize=depth)
     stop = Event()
-    heard: list[CapturedWarning] = []  # while reading, to be given out where the rows are asked for
+    warned: list[CapturedWarning] = []  # while reading, to be reissued in the caller's thread
     thread = Thread(
-        target=_read, args=(parts, waiting, stop, heard), name="eigengap-ahead", daemon=True
+        target=_read, args=(parts, waiting, stop, warned), name="eigengap-ahead", daemon=True
     )
     thread.start()
     try:
         while (taken := waiting.get()) is not _END:
-            while heard:
-                told = heard.pop(0)
-                warn(told.message, told.category)
+            while warned:
+                warned.pop(0).reissue()
             if isinstance(taken, _Raised):
                 raise taken.error
             yield taken
-            del taken  # or it would be held while the next one is waited for
+            del taken  # or it would stay in memory while the next one is waited for
     finally:
         stop.set()
-        _drain(waiting)  # a reader that waits for room sees the end at once
+        with suppress(Empty):  # so that a reader that waits for room ends at once
+            while True:
+                waiting.get_nowait()
         thread.join()
 
 
 class _Raised:
-    """An exception on its way from the thread that reads to the one that computes."""
+    """An exception of the thread that reads, for the one that computes."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
 def _read(
-    parts: Iterable[Any], waiting: Queue[Any], stop: Event, heard: list[CapturedWarning]
+    parts: Iterable[Any], waiting: Queue[Any], stop: Event, warned: list[CapturedWarning]
 ) -> None:
     iterator = iter(parts)
     try:
-        with closing(iterator) if hasattr(iterator, "close") else _Nothing():  # type: ignore[type-var]
+        with closed_at_end(iterator):
             while not stop.is_set():
-                with captured() as told:
+                with captured() as caught:
                     part = next(iterator, _END)
-                heard += told
+                warned += caught
                 _put(part, waiting, stop)
                 if part is _END:
                     return
-    except BaseException as error:  # all of it is the caller's
+    except BaseException as error:  # which the caller gets
         _put(_Raised(error), waiting, stop)
 
 
@@ -265,17 +262,3 @@ def _put(part: Any, waiting: Queue[Any], stop: Event) -> None:
             return
         except Full:
             continue
-
-
-def _drain(waiting: Queue[Any]) -> None:
-    while True:
-        try:
-            waiting.get_nowait()
-        except Empty:
-            return
-
-
-class _Nothing:
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...

@@ -1,9 +1,10 @@
-"""Expected statistics of a mixture: responsibilities are weights into the same sums.
+"""EM for a mixture: responsibilities are weights into the sums of the linear-Gaussian model.
 
 Given the responsibilities, the expected complete-data log-likelihood falls apart into one weighted
 linear-Gaussian problem for each component and the multinomial of the weights (Ghahramani and Hinton
 1996, section 3; Tipping and Bishop 1999, "Mixtures of probabilistic principal component analysers",
-Appendix C). One pass over the data does the whole E-step.
+Appendix C). One pass over the data does the whole E-step; in the M-step each component goes by its
+own statistics, the weights by their sums.
 """
 
 from __future__ import annotations
@@ -14,10 +15,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eigengap.linalg import Array
-from eigengap.models.gaussian.mixture_posterior import MixtureChunk, mixture_posteriors
+from eigengap.models.gaussian.mixture import Posteriors, mixture_posteriors
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.statistics.expected.expected import Expected, Sums
+from eigengap.statistics.expected.gaussian import (
+    Constraints,
+    Expected,
+    Parameters,
+    Sums,
+    maximise,
+    maximise_together,
+    regularised,
+)
+
+# Weight, in rows per row of the component, of rows that are as the current model has them: they
+# hold a feature in place that no row of the component shows, and are lost in rounding elsewhere.
+REGULARISING = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,17 +56,17 @@ class MixtureExpected:
         overlap, divergence = np.zeros((K, K)), np.zeros(K)
         squares = np.zeros((K, rows.d))
         log_likelihood = 0.0
-        for chunk in mixture_posteriors(rows, log_weights, coefficients, passes):
-            weight = None if rows.weight is None else rows.weight[chunk.rows]
-            w = chunk.resp if weight is None else chunk.resp * weight  # (K, c)
+        found = mixture_posteriors(rows, log_weights, coefficients, passes)
+        for chunk, parts, resp, of_rows in found:
+            w = resp if chunk.weight is None else resp * chunk.weight  # (K, c)
             log_likelihood += float(
-                np.sum(chunk.log_likelihood) if weight is None else chunk.log_likelihood @ weight
+                np.sum(of_rows) if chunk.weight is None else of_rows @ chunk.weight
             )
-            overlap += w @ chunk.resp.T
-            divergence += _divergence(chunk, w)
-            squares += _squares(w, rows.R[chunk.rows])
-            for one, part, of_k in zip(sums, chunk.parts, w, strict=True):
-                one.add(part, of_k)
+            overlap += w @ resp.T
+            divergence += _divergence(parts, resp, w)
+            squares += _squares(w, chunk.R)
+            for one, part, of_k in zip(sums, parts, w, strict=True):
+                one.add(chunk, part, of_k)
         return cls(
             components=tuple(map(_expected, sums, squares)),
             overlap=overlap,
@@ -93,11 +106,11 @@ def _expected(sums: Sums, squares: Array) -> Expected:
     return replace(expected, cells=float(np.sum(expected.observed())))
 
 
-def _divergence(chunk: MixtureChunk, w: Array) -> Array:
-    """(K,) sum_i w_ik (ln resp_ik + energy_ik / 2)."""
-    log_resp = np.log(np.maximum(chunk.resp, 1e-300))
-    energy = np.stack([part.energy for part in chunk.parts])
-    return np.asarray(np.einsum("kc,kc->k", w, log_resp + 0.5 * energy))
+def _divergence(parts: Posteriors, resp: Array, w: Array) -> Array:
+    """(K,) sum_i w_ik (ln resp_ik - ln p_k(x_i))."""
+    log_resp = np.log(np.maximum(resp, 1e-300))
+    log_density = np.stack([part.log_density for part in parts])
+    return np.asarray(np.einsum("kc,kc->k", w, log_resp - log_density))
 
 
 def _squares(w: Array, R: object) -> Array:
@@ -106,3 +119,38 @@ def _squares(w: Array, R: object) -> Array:
         R = R.astype(np.float64, copy=False)
         return w @ (R * R)
     return np.asarray((R.power(2).T @ w.T).T)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureParameters:
+    """A mixture in the making, in the units of the rows."""
+
+    log_weights: Array  # (K,)
+    components: tuple[Parameters, ...]  # (K,)
+
+    @property
+    def K(self) -> int:
+        return len(self.components)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return tuple(int(c.W.shape[1]) for c in self.components)
+
+
+def maximise_mixture(
+    expected: MixtureExpected,
+    current: MixtureParameters,
+    how: Sequence[Constraints],  # (K,)
+    shared_noise: bool,
+) -> MixtureParameters:
+    """One M-step: T&B 1999 (mixtures), Eqs. 22 to 25 in the form of Appendix C, and its kin."""
+    sums = [
+        regularised(e, c, REGULARISING * e.sum_w)
+        for e, c in zip(expected.components, current.components, strict=True)
+    ]
+    if shared_noise:
+        components = maximise_together(sums, current.components, how)
+    else:
+        components = [maximise(*each) for each in zip(sums, current.components, how, strict=True)]
+    sum_w = expected.sum_w()
+    return MixtureParameters(np.log(sum_w / np.sum(sum_w)), tuple(components))

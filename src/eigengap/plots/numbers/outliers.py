@@ -1,6 +1,6 @@
-"""T2 and SPE of rows beside their limits, and the columns that make the oddest rows odd.
+"""T2 and SPE of rows relative to their limits, and the columns that make outliers improbable.
 
-A row with gaps has fewer degrees of freedom than a complete one, and hence limits of its own: what
+An incomplete row has fewer degrees of freedom than a complete one, and its own limits: what
 can be compared between rows is the value over the limit.
 """
 
@@ -26,8 +26,8 @@ HALVINGS = 80  # of the search for a limit
 
 
 @dataclass(frozen=True, eq=False)
-class OddRows:
-    """How odd every row is, and why the oddest are."""
+class OutlierNumbers:
+    """How improbable every row is, and why the least probable are."""
 
     T2: Array  # (m,)
     SPE: Array  # (m,)
@@ -35,12 +35,14 @@ class OddRows:
     SPE_limit: Array  # (m,)
     p_value: Array  # (m,) of both together
     flagged: NDArray[np.bool_]  # (m,) what the detector says
-    oddest: NDArray[np.intp]  # (k,) rows of least p-value, the oddest first
+    least_probable: NDArray[np.intp]  # (k,) rows of least p-value, in order
     shares: Array  # (k, d) what each column contributes to their D2; rows sum to it
     alpha: float
 
 
-def odd_rows(detector: Any, X: Any, *, most: int = 6, alpha: float | None = None) -> OddRows:
+def outlier_numbers(
+    detector: Any, X: Any, *, most: int = 6, alpha: float | None = None
+) -> OutlierNumbers:
     """The statistics of rows X (m, d) under a detector, or a model that can serve as one."""
     X, detector = all_rows(X, detector).X, detector_for(detector)
     level = float(detector.alpha) if alpha is None else alpha
@@ -49,8 +51,8 @@ def odd_rows(detector: Any, X: Any, *, most: int = 6, alpha: float | None = None
     observed, rank = found.D2.dof, found.T2.dof
     law = detector.reference_
     log_p = found.D2.log_p
-    oddest = np.argsort(log_p, kind="stable")[: count_of("most", most)]
-    return OddRows(
+    least_probable = np.argsort(log_p, kind="stable")[: count_of("most", most)]
+    return OutlierNumbers(
         T2=found.T2.value,
         SPE=found.SPE.value,
         T2_limit=_limits(
@@ -61,8 +63,8 @@ def odd_rows(detector: Any, X: Any, *, most: int = 6, alpha: float | None = None
         ),
         p_value=np.exp(log_p),
         flagged=log_p < detector.offset_,
-        oddest=oddest,
-        shares=np.asarray(plain.contributions(X[oddest], of="D2")),
+        least_probable=least_probable,
+        shares=np.asarray(plain.contributions(X[least_probable], of="D2")),
         alpha=level,
     )
 
