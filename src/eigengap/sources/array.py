@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, ObservedCells, Rows, empty_rows
+from eigengap.sources.base import Block, ObservedCells, Rows, Source, empty_rows
 from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
 from eigengap.sources.checks import (
     EXACT,
@@ -297,3 +297,12 @@ def _rows_per_block(values: Rows, block_bytes: int, block_rows: int | None) -> i
         size = values.data.nbytes + values.indices.nbytes + values.indptr.nbytes
     blocks = min(n, max(1, -(-size // max(1, block_bytes))))
     return -(-n // blocks)  # blocks of nearly equal size
+
+
+def in_memory(source: Source) -> ArraySource:
+    """The source with all rows in memory; too many of them are refused."""
+    if isinstance(source, ArraySource):
+        return source
+    # A row of weight 0 is not read, and its weight is not wanted either.
+    weight = None if source.weight is None else source.weight[source.weight > 0]
+    return ArraySource(source.collect(), weight=weight, names=source.names)
