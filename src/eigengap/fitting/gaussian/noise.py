@@ -21,7 +21,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from eigengap.fitting.gaussian.problem import (
-    AT_FLOOR,
     DEFAULT,
     EMOptions,
     GaussianFit,
@@ -34,6 +33,7 @@ from eigengap.fitting.gaussian.problem import (
     data_model,
     dense,
     graded_axes,
+    has_vanishing_noise,
     spectrum_of,
 )
 from eigengap.fitting.gaussian.robust_scale import typical_columns
@@ -71,8 +71,6 @@ from eigengap.statistics.expected.student import (
     student_gradient,
 )
 from eigengap.statistics.moments import ColumnMoments
-
-LOST_IN_SUMS = 1e6  # signal over noise beyond which an E-step has fewer than nine digits
 
 LOOSE = 1e-3  # tolerance at which several starts are compared
 LOOSE_STEPS = 100  # most steps of each
@@ -252,11 +250,7 @@ class GaussianProblem(Problem[Parameters]):
         return self.packing.at_limits(theta, image)
 
     def is_degenerate(self, theta: Array, like: Parameters) -> bool:
-        """Whether the noise is at its floor, or so small that sums with the signal lose it."""
-        at = self.unpack(theta)
-        signal = np.einsum("jq,jq->j", at.W, at.W)
-        at_floor = at.psi <= self.constraints.floor * AT_FLOOR
-        return bool(np.any(at_floor) or np.any(signal > LOST_IN_SUMS * at.psi))
+        return has_vanishing_noise(self.unpack(theta), self.constraints.floor)
 
     # Starts ---------------------------------------------------------------------------------
 
