@@ -242,7 +242,7 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
                 "or the class"
             )
         q = self.n_components
-        if self.estimator is None and isinstance(q, Integral) and q > observed.count - 2:
+        if self.estimator is None and isinstance(q, Integral) and int(q) > observed.count - 2:
             raise ValueError(
                 f"{part.name} has {observed.count:g} rows, too few for n_components={q}: a density "
                 f"with {q} components needs {q + 2} rows. Give fewer, or "
@@ -287,7 +287,7 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
         rest = sorted(set(range(len(models))) - set(proper))
         warn(
             f"the rows of {_listed([parts[k].name for k in rest])} are too few or too much alike "
-            "to tell a noise variance: "
+            "to determine a noise variance: "
             + ("the mean of the other classes is used" if proper else "a small one is used"),
             NoiseFloorWarning,
         )

@@ -262,9 +262,9 @@ def not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
             f"max_iter={max_iter} or tol"
         )
     return (
-        f"{name} gave up after {fit.n_iter} steps: the noise is so small beside the signal that "
-        "the likelihood cannot be computed well enough to climb further. Fewer components help, "
-        "and scale=True where columns differ much in size"
+        f"{name} gave up after {fit.n_iter} steps: the noise is so small relative to the signal "
+        "that the likelihood cannot be computed well enough to climb further. Fewer components "
+        "help, and scale=True where columns differ much in size"
     )
 
 

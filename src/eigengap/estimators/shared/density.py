@@ -376,7 +376,7 @@ def warn_of_few(source: Source, q: int) -> None:
         warn(
             f"too few rows show a value in {named_columns(source.names, few, counts)}: with "
             f"{q} component{'s' if q > 1 else ''} a column needs {q + 2} before its noise can be "
-            "told. Its standard deviations are guessed from other columns",
+            "estimated. Its standard deviations are guessed from other columns",
             FewCellsWarning,
         )
 

@@ -200,7 +200,7 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
         check_is_fitted(self, "model_")
         return self.model_.precision()
 
-    def _predictive(self) -> Predictive:
+    def _predictive(self) -> Any:
         return Predictive.of(self.model_, self.evidence_)
 
     def _uncertainty(self) -> Any:

@@ -116,7 +116,7 @@ class PartialFit(LinearGaussianEstimator):
 
         A batch that is refused (an infinite value, other columns) leaves everything as it was.
         `fit` begins anew. After `fit`, partial_fit goes on from the fitted mean and covariance, as
-        if all its rows had been complete, and warns unless these tell all.
+        if all its rows had been complete, and warns unless these say all of its rows.
 
         Examples
         --------
@@ -364,9 +364,9 @@ def _codes(block: Block, batches: _Batches) -> list[Told]:
     waiting = batches.stream.waiting
     if waiting and isinstance(block.values, np.ndarray):
         block = together([*waiting, block])
-    with listening() as heard:
+    with listening() as captured:
         warn_of_codes(ArraySource(block.values, names=batches.stream.names))
-    return heard
+    return captured
 
 
 def _of_size(stream: Stream) -> Source:
