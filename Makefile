@@ -53,7 +53,7 @@ bench: $(VENV)/.stamp-bench  ## side by side with other packages; writes benchma
 
 clean:  ## remove .venv, caches and what the demo wrote
 	@rm -rf $(VENV) $(LOWEST) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache \
-	  .hypothesis breast_cancer_filled.csv report.html docs/_build docs/auto_api docs/auto_gallery
+	  .hypothesis breast_cancer_filled.csv report.html docs/_build docs/api.rst docs/auto_api docs/auto_gallery
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # NumPy's own annotations change with its versions, and with them what mypy says of ours: types are

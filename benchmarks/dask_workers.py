@@ -121,7 +121,7 @@ def _steps() -> list[Row]:
 
     from eigengap.models.gaussian.row_posterior import Coefficients
     from eigengap.sources.dask import as_dask_source
-    from eigengap.statistics.expected.expected import Expected
+    from eigengap.statistics.expected.gaussian import Expected
 
     rows = []
     with _client():
@@ -131,7 +131,7 @@ def _steps() -> list[Row]:
             ready = source.prepared(partial(_prepared, d=d, q=q))
             rng = np.random.default_rng(0)
             W = rng.standard_normal((d, q))
-            of = partial(Expected.of, coefficients=Coefficients.of(W, np.zeros(d), np.ones(d)))
+            of = partial(Expected.of, coefficients=Coefficients(W, np.zeros(d), np.ones(d)))
             for _ in range(3):
                 ready.reduce(of)
             steps = 20
@@ -157,7 +157,7 @@ def _several(ready: Any, of: Any, steps: int) -> None:
 
 
 def _in_one_process(X: np.ndarray, of: Any, q: int) -> float:
-    from eigengap.sources import as_source
+    from eigengap.sources.conversion import as_source
 
     ready = as_source(X, block_rows=10).prepared(partial(_prepared, d=X.shape[1], q=q))
     return min(seconds(lambda: ready.reduce(of)) for _ in range(4))
@@ -184,7 +184,7 @@ def _threads(n: int) -> list[Row]:
 
     from eigengap.fitting.gaussian.pca import fit_pca
     from eigengap.fitting.gaussian.ppca import fit_ppca
-    from eigengap.sources import as_source
+    from eigengap.sources.conversion import as_source
 
     rows = []
     for name, missing, fit in (("PCA", 0.0, fit_pca), ("PPCA, 20 % gone", 0.2, fit_ppca)):

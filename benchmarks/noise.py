@@ -44,8 +44,9 @@ def _case(n: int, d: int, q: int, repeats: int) -> list[Row]:
 
 def step_seconds(n: int, d: int, q: int, noise: str, repeats: int) -> dict[str, float]:
     """Fastest seconds of one EM step of each kind of fit."""
-    from eigengap.fitting.gaussian.problem import EMOptions, StudentRows, fit_by_em
-    from eigengap.sources import as_source
+    from eigengap.fitting.gaussian.noise import MultivariateT, fit_by_em
+    from eigengap.fitting.gaussian.problem import EMOptions
+    from eigengap.sources.conversion import as_source
 
     rng = np.random.default_rng(0)
     X = data.linear_gaussian(n, d, q)
@@ -56,7 +57,7 @@ def step_seconds(n: int, d: int, q: int, noise: str, repeats: int) -> dict[str, 
     fits: dict[str, Callable[..., Any]] = {
         "plain": partial(fit_by_em, as_source(X), q, noise),
         "sample weights": partial(fit_by_em, as_source(X, sample_weight=weights), q, noise),
-        "Student rows": partial(fit_by_em, as_source(X), q, noise, student=StudentRows()),
+        "Student rows": partial(fit_by_em, as_source(X), q, noise, student=MultivariateT()),
         "known noise": partial(fit_by_em, as_source(X, cell_sd=cell_sd), q, noise),
     }
     best = dict.fromkeys(fits, float("inf"))

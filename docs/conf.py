@@ -10,10 +10,18 @@ import sys
 from pathlib import Path
 
 import eigengap
+from eigengap.registry import ESTIMATORS
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS / "_extensions"))
 sys.path.insert(0, str(DOCS / "gallery"))
+
+# The reference lists the estimators of the registry, by family.
+reference = (DOCS / "api.rst.in").read_text(encoding="utf-8")
+for family in {entry.family for entry in ESTIMATORS}:
+    names = "\n   ".join(entry.name for entry in ESTIMATORS if entry.family == family)
+    reference = reference.replace(f"@{family}@", names)
+(DOCS / "api.rst").write_text(reference, encoding="utf-8")
 
 project = "eigengap"
 author = "The eigengap developers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import pandas as pd
 import scipy.sparse
 
 import eigengap as eg
+from eigengap import registry
 from eigengap.models import kernels
 from eigengap.models.gp import kernels as gp_kernels
 from eigengap.runtime.warnings import silence
@@ -251,6 +252,17 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     ),
 }
 
+
+def _by_default(entry: registry.Estimator) -> tuple[Any, Any]:
+    target = {"class": [WORDS], "number": [FULL[:, 0]], "": []}[entry.target]
+    return getattr(eg, entry.name)().fit(FULL, *target), FULL
+
+
+CASES |= {
+    entry.name: partial(_by_default, entry)
+    for entry in registry.ESTIMATORS
+    if entry.name not in {name.partition("-")[0] for name in CASES}
+}
 SLOW = (
     "GPLVM-rbf",
     "GPLVM-bayesian",

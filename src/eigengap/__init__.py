@@ -8,126 +8,44 @@ first used, so that `import eigengap` costs nothing. Errors and warnings are in
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from eigengap.registry import ESTIMATORS
+
 if TYPE_CHECKING:
-    from eigengap import exceptions, plots
-    from eigengap.comparison.compare import compare
-    from eigengap.comparison.embedding import (
-        continuity,
-        embedding_quality,
-        neighbour_recall,
-        residual_variance,
-        trustworthiness,
-    )
-    from eigengap.comparison.likelihood_ratio import likelihood_ratio_test
-    from eigengap.comparison.procrustes import align, procrustes_distance
-    from eigengap.estimators.autoencoder import Autoencoder
-    from eigengap.estimators.bayesian_pca import BayesianPCA
-    from eigengap.estimators.classical_mds import ClassicalMDS
-    from eigengap.estimators.classifier import PPCAClassifier
-    from eigengap.estimators.factor_analysis import FactorAnalysis
-    from eigengap.estimators.gplvm import GPLVM
-    from eigengap.estimators.ica import ICA
-    from eigengap.estimators.imputer import LowRankImputer
-    from eigengap.estimators.isomap import Isomap
-    from eigengap.estimators.kernel_pca import KernelPCA
-    from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
-    from eigengap.estimators.mixture_ppca import MixturePPCA
-    from eigengap.estimators.novelty import NoveltyDetector
-    from eigengap.estimators.pca import PCA
-    from eigengap.estimators.ppca import PPCA
-    from eigengap.estimators.regressor import PPCARegressor
-    from eigengap.estimators.structure_preserving import StructurePreservingEmbedding
-    from eigengap.estimators.unfolding import MaximumVarianceUnfolding
-    from eigengap.estimators.whitener import Whitener
-    from eigengap.images.denoising import denoise_image
-    from eigengap.images.inpainting import inpaint_image
-    from eigengap.inference.confidence import confidence_intervals
-    from eigengap.inference.pooling import pool
-    from eigengap.matrices.approximation import low_rank
-    from eigengap.matrices.decomposition import svd
-    from eigengap.matrices.pseudo_inverse import pinv
-    from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-    from eigengap.persistence.checkpoint import Checkpoint
-    from eigengap.persistence.model_file import load, save
-    from eigengap.reporting import report
-    from eigengap.selection.rank.choose import choose_rank
-    from eigengap.sources.opening import open_source
-    from eigengap.sources.sinks import open_sink
-    from eigengap.sources.streaming import stream
+    from eigengap import exceptions as exceptions
+    from eigengap import plots as plots
+    from eigengap.comparison.compare import compare as compare
+    from eigengap.comparison.embedding import continuity as continuity
+    from eigengap.comparison.embedding import embedding_quality as embedding_quality
+    from eigengap.comparison.embedding import neighbour_recall as neighbour_recall
+    from eigengap.comparison.embedding import residual_variance as residual_variance
+    from eigengap.comparison.embedding import trustworthiness as trustworthiness
+    from eigengap.comparison.likelihood_ratio import likelihood_ratio_test as likelihood_ratio_test
+    from eigengap.comparison.procrustes import align as align
+    from eigengap.comparison.procrustes import procrustes_distance as procrustes_distance
+    from eigengap.images.denoising import denoise_image as denoise_image
+    from eigengap.images.inpainting import inpaint_image as inpaint_image
+    from eigengap.inference.confidence import confidence_intervals as confidence_intervals
+    from eigengap.inference.pooling import pool as pool
+    from eigengap.matrices.approximation import low_rank as low_rank
+    from eigengap.matrices.decomposition import svd as svd
+    from eigengap.matrices.pseudo_inverse import pinv as pinv
+    from eigengap.models.gaussian.linear_gaussian import LinearGaussian as LinearGaussian
+    from eigengap.persistence.checkpoint import Checkpoint as Checkpoint
+    from eigengap.persistence.model_file import load as load
+    from eigengap.persistence.model_file import save as save
+    from eigengap.registry import *  # noqa: F403, the estimators
+    from eigengap.reporting import report as report
+    from eigengap.selection.rank.choose import choose_rank as choose_rank
+    from eigengap.sources.opening import open_source as open_source
+    from eigengap.sources.sinks import open_sink as open_sink
+    from eigengap.sources.streaming import stream as stream
+
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "GPLVM",
-    "ICA",
-    "PCA",
-    "PPCA",
-    "Autoencoder",
-    "BayesianPCA",
-    "Checkpoint",
-    "ClassicalMDS",
-    "FactorAnalysis",
-    "Isomap",
-    "KernelPCA",
-    "LaplacianEigenmaps",
-    "LinearGaussian",
-    "LowRankImputer",
-    "MaximumVarianceUnfolding",
-    "MixturePPCA",
-    "NoveltyDetector",
-    "PPCAClassifier",
-    "PPCARegressor",
-    "StructurePreservingEmbedding",
-    "Whitener",
-    "align",
-    "choose_rank",
-    "compare",
-    "confidence_intervals",
-    "continuity",
-    "denoise_image",
-    "embedding_quality",
-    "exceptions",
-    "inpaint_image",
-    "likelihood_ratio_test",
-    "load",
-    "low_rank",
-    "neighbour_recall",
-    "open_sink",
-    "open_source",
-    "pinv",
-    "plots",
-    "pool",
-    "procrustes_distance",
-    "report",
-    "residual_variance",
-    "save",
-    "stream",
-    "svd",
-    "trustworthiness",
-]
-
-_HOME = {
-    "Autoencoder": "eigengap.estimators.autoencoder",
-    "BayesianPCA": "eigengap.estimators.bayesian_pca",
+_HOME = {entry.name: entry.home for entry in ESTIMATORS} | {
     "Checkpoint": "eigengap.persistence.checkpoint",
-    "ClassicalMDS": "eigengap.estimators.classical_mds",
-    "FactorAnalysis": "eigengap.estimators.factor_analysis",
-    "GPLVM": "eigengap.estimators.gplvm",
-    "ICA": "eigengap.estimators.ica",
-    "Isomap": "eigengap.estimators.isomap",
-    "KernelPCA": "eigengap.estimators.kernel_pca",
-    "LaplacianEigenmaps": "eigengap.estimators.laplacian_eigenmaps",
     "LinearGaussian": "eigengap.models.gaussian.linear_gaussian",
-    "LowRankImputer": "eigengap.estimators.imputer",
-    "MaximumVarianceUnfolding": "eigengap.estimators.unfolding",
-    "MixturePPCA": "eigengap.estimators.mixture_ppca",
-    "NoveltyDetector": "eigengap.estimators.novelty",
-    "PCA": "eigengap.estimators.pca",
-    "PPCA": "eigengap.estimators.ppca",
-    "PPCAClassifier": "eigengap.estimators.classifier",
-    "PPCARegressor": "eigengap.estimators.regressor",
-    "StructurePreservingEmbedding": "eigengap.estimators.structure_preserving",
-    "Whitener": "eigengap.estimators.whitener",
     "align": "eigengap.comparison.procrustes",
     "choose_rank": "eigengap.selection.rank.choose",
     "compare": "eigengap.comparison.compare",
@@ -152,11 +70,13 @@ _HOME = {
     "svd": "eigengap.matrices.decomposition",
     "trustworthiness": "eigengap.comparison.embedding",
 }
+_MODULES = ("exceptions", "plots")  # public as modules
+__all__ = sorted([*_HOME, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name from its home (PEP 562); the second time it is found without this."""
-    if name in ("exceptions", "plots"):
+    if name in _MODULES:
         return import_module(f"eigengap.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'eigengap' has no attribute {name!r}")

@@ -219,7 +219,7 @@ def test_approximate_solvers_are_exact():
     np.testing.assert_allclose(ours.explained_variance_, exact, rtol=1e-9)
 
 
-def test_missing_are_taken():
+def test_missing_values_are_taken():
     X = table(50, 5)
     X[3, 2] = np.nan
     with pytest.raises(ValueError, match="NaN"):

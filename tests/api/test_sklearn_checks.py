@@ -19,27 +19,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import has_fit_parameter
 
 import eigengap
+from eigengap import registry
 
-TRANSFORMERS = [
-    eigengap.PCA,
-    eigengap.PPCA,
-    eigengap.FactorAnalysis,
-    eigengap.BayesianPCA,
-    eigengap.MixturePPCA,
-    eigengap.LowRankImputer,
-    eigengap.Whitener,
-    eigengap.ClassicalMDS,
-    eigengap.ICA,
-    eigengap.KernelPCA,
-    eigengap.Isomap,
-    eigengap.LaplacianEigenmaps,
-    eigengap.MaximumVarianceUnfolding,
-    eigengap.StructurePreservingEmbedding,
-    eigengap.GPLVM,
-    eigengap.Autoencoder,
-]
-OTHERS = [eigengap.PPCAClassifier, eigengap.PPCARegressor, eigengap.NoveltyDetector]
-ESTIMATORS = TRANSFORMERS + OTHERS
+ESTIMATORS = [getattr(eigengap, entry.name) for entry in registry.ESTIMATORS]
+TRANSFORMERS = [kind for kind in ESTIMATORS if hasattr(kind, "transform")]
 NEEDS_ENVIRONMENT = "check_array_api_input"
 
 # Fewer steps for what takes many, as in scikit-learn's own run of the checks; `make test-all` takes

@@ -13,7 +13,7 @@ from tests.cli.running import call
 
 import eigengap as eg
 from eigengap.persistence.model_file import load
-from eigengap.sources.files.csv.looks import look_of
+from eigengap.sources.files.csv.likeness import likeness_of
 
 FIT = ("fit", "t.csv", "-k", "1", "-o", "t.egap", "--force")
 
@@ -353,7 +353,7 @@ def test_the_library_warns_where_a_likelihood_has_no_bound() -> None:
 )
 def test_multiples_are_not_said_to_be_units(cell: str, meant: str) -> None:
     """To write 5 for 5k would be wrong by a thousand."""
-    look = look_of(cell)
+    look = likeness_of(cell)
     assert look is not None
     assert "multiple" in look.like
     assert meant in look.way

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from eigengap import KernelPCA
-from eigengap.runtime import blas, control_groups
-from eigengap.runtime import columns as compiled_threads
-from eigengap.runtime.columns import workers_for
-from eigengap.runtime.threads import threads_for
+from eigengap.runtime import memory, threads
+from eigengap.runtime.threads import threads_for, workers_for
 
 MANY = 64  # cores of the machine, where a container has fewer
 
@@ -25,8 +23,8 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "cpu_count", lambda: MANY)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(MANY)), raising=False)
     (tmp_path / "proc/self").mkdir(parents=True)
-    monkeypatch.setattr(control_groups, "ROOT", tmp_path / "groups")
-    monkeypatch.setattr(control_groups, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(memory, "ROOT", tmp_path / "groups")
+    monkeypatch.setattr(memory, "PROC", tmp_path / "proc")
 
     def written(cgroup: str, files: dict[str, str]) -> None:
         (tmp_path / "proc/self/cgroup").write_text(cgroup)
@@ -65,7 +63,7 @@ def cfs(quota: int, period: int, at: str = "cpu") -> dict[str, str]:
 )
 def test_a_container_grants_so_many_cores(machine, cgroup, files, cores):
     machine(cgroup, files)
-    assert blas.cores() == cores
+    assert memory.cores() == cores
     assert threads_for(-1) == cores
     assert threads_for(-2) == max(cores - 1, 1)
     assert threads_for(3) == 3
@@ -75,15 +73,15 @@ def test_a_container_grants_so_many_cores(machine, cgroup, files, cores):
 def test_affinity_and_quota_both_count(machine, monkeypatch):
     machine("0::/\n", {"cpu.max": "500000 100000"})
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 7}, raising=False)
-    assert blas.cores() == 2
+    assert memory.cores() == 2
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert blas.cores() == 5
+    assert memory.cores() == 5
 
 
 def test_an_estimator_asked_for_all_cores_takes_those_of_the_container(machine, monkeypatch):
     machine("0::/\n", {"cpu.max": "300000 100000"})
     asked = []
-    pools = compiled_threads.ThreadPoolExecutor
+    pools = threads.ThreadPoolExecutor
 
     def pool(max_workers, *args, **kwargs):
         asked.append(max_workers)
@@ -105,12 +103,12 @@ PROGRAM = """
 import json, os
 os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
 import numpy as np
-from eigengap.runtime import blas
-from eigengap.runtime.columns import _executor, allowed, workers_for
-from eigengap.runtime.threads import threads_for
-with blas.sharing():
-    inside = max(library.num_threads for library in blas.libraries())
-print(json.dumps([blas.cores(), threads_for(-1), workers_for(-1), allowed(), inside,
+from eigengap.runtime.memory import cores
+from eigengap.runtime.threads import (_executor, allowed_threads, libraries, sharing, threads_for,
+                                      workers_for)
+with sharing():
+    inside = max(library.num_threads for library in libraries())
+print(json.dumps([cores(), threads_for(-1), workers_for(-1), allowed_threads(), inside,
                   _executor()._max_workers]))
 """
 
@@ -124,8 +122,8 @@ def test_a_process_that_is_bound_to_one_core_uses_one():
 
 
 def test_blas_is_held_to_the_quota_during_a_pass(machine):
-    most = max(library.num_threads for library in blas.libraries())
+    most = max(library.num_threads for library in threads.libraries())
     machine("0::/\n", {"cpu.max": "100000 100000"})
-    with blas.sharing():
-        assert all(library.num_threads == 1 for library in blas.libraries())
-    assert max(library.num_threads for library in blas.libraries()) == most
+    with threads.sharing():
+        assert all(library.num_threads == 1 for library in threads.libraries())
+    assert max(library.num_threads for library in threads.libraries()) == most

@@ -14,9 +14,8 @@ from joblib import Parallel, delayed
 from threadpoolctl import threadpool_info
 
 import eigengap as eg
-from eigengap.runtime import blas
-from eigengap.runtime import columns as threads
-from eigengap.sources import as_source
+from eigengap.runtime import memory, threads
+from eigengap.sources.conversion import as_source
 
 CALLERS = 8
 
@@ -28,13 +27,13 @@ def blas_threads():
 @pytest.fixture(autouse=True)
 def _four_threads(monkeypatch):
     """Tests run with one thread for BLAS, of which nothing could be taken away."""
-    monkeypatch.setattr(blas, "cpu_quota", lambda: float("inf"))  # a container may grant fewer
+    monkeypatch.setattr(memory, "cpu_quota", lambda: float("inf"))  # a container may grant fewer
     before = blas_threads()
-    for library in blas.libraries():
-        blas._give(library, 4)
+    for library in threads.libraries():
+        threads._give(library, 4)
     yield
-    for library, most in zip(blas.libraries(), before, strict=True):
-        blas._give(library, most)
+    for library, most in zip(threads.libraries(), before, strict=True):
+        threads._give(library, most)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2], ids=["complete", "gaps"])
@@ -56,7 +55,7 @@ def test_fits_in_threads_are_those_one_after_another(missing):
 
 def test_a_kernel_uses_no_more_threads_than_there_are_to_share(monkeypatch):
     """With eight callers at once each has its own thread and a share of the helpers, no more."""
-    monkeypatch.setattr(threads, "allowed", lambda: CALLERS)
+    monkeypatch.setattr(threads, "allowed_threads", lambda: CALLERS)
     lock, all_in = threading.Lock(), threading.Barrier(CALLERS)
     inside = most = 0
 
@@ -115,7 +114,7 @@ def test_limits_that_overlap_in_any_order_end_with_what_was_there():
             assert leave.wait(30)
         out[name].set()
 
-    limits = {"a": blas.one_blas_thread(), "b": blas.at_most(2)}
+    limits = {"a": threads.one_blas_thread(), "b": threads.at_most(2)}
     for name, limit in limits.items():
         threading.Thread(target=hold, args=(name, limit)).start()
     found = []
@@ -136,9 +135,9 @@ def test_a_pass_within_a_pass_is_counted_once():
 
 
 def test_a_limit_that_was_lower_stays():
-    for library in blas.libraries():
-        blas._give(library, 1)
-    with blas.at_most(3):
+    for library in threads.libraries():
+        threads._give(library, 1)
+    with threads.at_most(3):
         assert set(blas_threads()) == {1}
     assert set(blas_threads()) == {1}
 
@@ -152,12 +151,12 @@ def test_limits_of_a_python_thread_are_given_back_by_it(monkeypatch):
 
     library = SimpleNamespace(threading_layer="openmp", set_num_threads=give)
     fake = type("Fake", (SimpleNamespace,), {"num_threads": property(lambda _: own.threads)})
-    monkeypatch.setattr(blas, "_of_thread", lambda: [fake(**vars(library))])
+    monkeypatch.setattr(threads, "_of_thread", lambda: [fake(**vars(library))])
     ends = []
 
     def pass_(both_in):
         own.threads = 4
-        with blas.sharing(), blas.at_most(3):
+        with threads.sharing(), threads.at_most(3):
             both_in.wait()
             ends.append(own.threads)
         ends.append(own.threads)
@@ -175,10 +174,10 @@ def test_limits_of_a_python_thread_are_given_back_by_it(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_starts_a_new_account():
-    with blas.one_blas_thread():
+    with threads.one_blas_thread():
         child = os.fork()
         if child == 0:
-            with blas.sharing():  # the parent's wish is not counted here
+            with threads.sharing():  # the parent's wish is not counted here
                 inside = set(blas_threads())
             os._exit(0 if inside == set(blas_threads()) == {4} else 1)
         _, status = os.waitpid(child, 0)
@@ -199,7 +198,7 @@ def test_an_interrupt_at_any_moment_leaves_no_limit_behind():
             try:
                 signal.setitimer(signal.ITIMER_REAL, after, 0.05)  # again, if one gets lost
                 while True:
-                    with blas.one_blas_thread(), blas.sharing():
+                    with threads.one_blas_thread(), threads.sharing():
                         pass
             except KeyboardInterrupt:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -207,7 +206,7 @@ def test_an_interrupt_at_any_moment_leaves_no_limit_behind():
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
     gc.collect()
-    assert not blas._account._inside
+    assert not threads._account._inside
     assert set(blas_threads()) == {4}
 
 

@@ -20,8 +20,8 @@ from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.optimise.loop import Progress
 from eigengap.persistence.checkpoint import Checkpoint
-from eigengap.sources import as_source
 from eigengap.sources.base import Block
+from eigengap.sources.conversion import as_source
 from eigengap.sources.dask import as_dask_source
 from eigengap.statistics.moments import Moments
 

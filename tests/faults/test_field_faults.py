@@ -12,7 +12,7 @@ from tests.sources.test_fields_files import open_handles, write
 
 from eigengap import PPCA
 from eigengap.exceptions import MissingExtraError, UnreadableError
-from eigengap.sources.fields.opening import field_source
+from eigengap.sources.fields.table import field_source
 
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")
 

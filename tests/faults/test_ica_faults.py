@@ -13,7 +13,7 @@ from eigengap.estimators.ica import ICA
 from eigengap.exceptions import GaussianComponentsWarning, NoSignalError, NotWhiteWarning
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.ica.whitening import ppca_whitening
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 
 @pytest.fixture

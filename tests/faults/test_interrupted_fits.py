@@ -23,14 +23,14 @@ FIT = """
 import json, sys, time
 import numpy as np
 import eigengap as eg
-from eigengap.persistence.checkpoint import Checkpoint, FileKeeper
+from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
 
-def slowed(keeper, *args, keep=FileKeeper.keep, **kwargs):
+def slowed(keeper, *args, keep=FileCheckpointer.keep, **kwargs):
     print("step", flush=True)
     time.sleep(0.01)
     keep(keeper, *args, **kwargs)
 
-FileKeeper.keep = slowed
+FileCheckpointer.keep = slowed
 path, every = sys.argv[1], float(sys.argv[2])
 rng = np.random.default_rng(0)
 X = rng.normal(size=(100, 6)) @ rng.normal(size=(6, 20)) + rng.normal(size=(100, 20))

@@ -195,7 +195,7 @@ def test_given_distances_are_looked_at():
 def test_a_metric_without_a_value_is_told():
     X = np.full((12, 4), np.nan)
     X[:6, :2], X[6:, 2:] = rows_of(6, 2), rows_of(6, 2)  # no cell that both halves have
-    with pytest.raises(ValueError, match="has cells in common with fewer"):
+    with pytest.raises(ValueError, match="has observed columns in common with fewer"):
         Isomap(n_neighbors=8, metric="nan_euclidean").fit(X)
 
 

@@ -13,7 +13,7 @@ import pytest
 from eigengap.exceptions import DoesNotFitError
 from eigengap.images import denoise_image, inpaint_image
 from eigengap.images.files.files import read_image, write_image
-from eigengap.runtime import control_groups, memory
+from eigengap.runtime import memory
 from eigengap.runtime.memory import require_pairs
 from eigengap.sources.opening import open_source
 
@@ -28,7 +28,7 @@ def test_what_does_not_fit_is_refused_with_its_size(monkeypatch):
 
 
 def test_a_container_has_less_than_its_machine(monkeypatch, tmp_path):
-    monkeypatch.setattr(control_groups, "ROOT", tmp_path)
+    monkeypatch.setattr(memory, "ROOT", tmp_path)
     alone = memory.free_memory()
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("400000\n")
@@ -42,8 +42,8 @@ def test_the_groups_around_a_group_limit_it_too(monkeypatch, tmp_path):
     proc = tmp_path / "proc" / "self"
     proc.mkdir(parents=True)
     (proc / "cgroup").write_text("4:memory:/outer/inner\n0::/\n")
-    monkeypatch.setattr(control_groups, "ROOT", tmp_path)
-    monkeypatch.setattr(control_groups, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(memory, "ROOT", tmp_path)
+    monkeypatch.setattr(memory, "PROC", tmp_path / "proc")
     outer, inner = tmp_path / "memory/outer", tmp_path / "memory/outer/inner"
     inner.mkdir(parents=True)
     for group, most, used, read in ((outer, 5000, 4000, 100), (inner, 3000, 2500, 1000)):
@@ -75,8 +75,8 @@ def machine(monkeypatch, tmp_path):
     """A machine of two cores with 64 GB and no limits; returns where its control groups are."""
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("4:memory:/inner\n0::/\n")
-    monkeypatch.setattr(control_groups, "ROOT", tmp_path)
-    monkeypatch.setattr(control_groups, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(memory, "ROOT", tmp_path)
+    monkeypatch.setattr(memory, "PROC", tmp_path / "proc")
     monkeypatch.setattr(memory, "_physical", lambda: 64 << 30)
     monkeypatch.setattr(memory, "_address_space", lambda: 1 << 62)
     monkeypatch.setattr(memory, "cores", lambda: 2)
@@ -141,7 +141,7 @@ def test_a_table_that_is_packed_tightly_is_streamed(tmp_path, monkeypatch):
     """Its size tells nothing of its rows: they are counted before it is loaded."""
     from eigengap.cli.fitting import loaded
     from eigengap.cli.tables.table import Choice, open_table
-    from eigengap.sources.stream import StreamSource
+    from eigengap.sources.streamed import StreamSource
 
     path = tmp_path / "x.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n3,5\n" * 100_000))

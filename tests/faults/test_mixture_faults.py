@@ -13,9 +13,9 @@ from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
 from eigengap.fitting.mixture.fit import MixtureOptions, _Fitting
 from eigengap.fitting.mixture.problem import DeadComponentError, MixtureProblem
-from eigengap.sources import as_source
-from eigengap.statistics.expected.maximise import Parameters
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters
+from eigengap.sources.conversion import as_source
+from eigengap.statistics.expected.gaussian import Parameters
+from eigengap.statistics.expected.mixture import MixtureParameters
 from eigengap.statistics.moments import ColumnMoments
 
 
@@ -112,7 +112,7 @@ def test_a_component_without_rows_is_born_again():
     nowhere = Parameters(W=np.full((4, 1), 0.1), delta=np.full(4, 50.0), psi=np.full(4, 0.01))
     start = MixtureParameters(np.log([0.5, 0.5]), (everywhere, nowhere))
     with pytest.raises(DeadComponentError):
-        problem.run(start, tol=1e-3, max_iter=50)
+        problem.run(start, MixtureOptions(tol=1e-3, max_iter=50))
     settled = _Fitting(problem, MixtureOptions())._loose(start)
     assert settled.reborn >= 1
     assert settled.parameters.K == 2

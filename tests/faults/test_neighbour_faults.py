@@ -72,7 +72,7 @@ def test_rows_without_a_known_neighbour_are_named(kind):
     X = np.hstack([normal(60, 3), np.full((60, 1), np.nan)])
     X[3] = np.nan, np.nan, np.nan, 1.0  # observed where only one other row is
     X[20, 3] = 2.0
-    with pytest.raises(ValueError, match="row 3 has cells in common with fewer than"):
+    with pytest.raises(ValueError, match="row 3 has observed columns in common with fewer than"):
         kind(2, n_neighbors=6, metric="nan_euclidean").fit(X)
     model = kind(2, n_neighbors=6, metric="nan_euclidean").fit(X[4:])
     with pytest.raises(ValueError, match="row 1"):

@@ -8,8 +8,9 @@ import scipy.sparse
 from sklearn.datasets import load_breast_cancer, load_wine
 
 import eigengap as eg
-from eigengap.fitting.gaussian.problem import EMOptions, fit_by_em
-from eigengap.sources import as_source
+from eigengap.fitting.gaussian.noise import fit_by_em
+from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.sources.conversion import as_source
 
 pytestmark = pytest.mark.filterwarnings("ignore:the noise variance fell to its floor")
 

@@ -14,7 +14,7 @@ import zarr
 
 import eigengap as eg
 from eigengap.exceptions import ClusterError, LostDigitsWarning, PartitionColumnWarning
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.sources.dask.tasks import PartitionError
 
 

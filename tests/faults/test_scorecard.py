@@ -19,9 +19,10 @@ from threadpoolctl import threadpool_limits
 
 from eigengap import PCA, PPCA, FactorAnalysis, LinearGaussian
 from eigengap.exceptions import SingularModelError
-from eigengap.fitting.gaussian.problem import EMOptions, fit_by_em
+from eigengap.fitting.gaussian.noise import fit_by_em
+from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import principal_angles
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 ALL = [PCA, PPCA, FactorAnalysis]
 ISOTROPIC = [PCA, PPCA]

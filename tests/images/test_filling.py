@@ -1,4 +1,4 @@
-"""Standard deviations of filled entries, from holes to whole pixels to tiny pictures."""
+"""Standard deviations of filled entries, from holes to whole pixels to tiny images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eigengap.images.trials import _scale, thickness, togetherness
 
 
 def mosaic(h=48, w=48, seed=0):
-    """A picture of no model: smooth ground, sharp patches, fine grain; grey, in 0 .. 255."""
+    """An image of no model: smooth ground, sharp patches, fine grain; grey, in 0 .. 255."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[:h, :w].astype(float)
     ground = 110 + 50 * np.sin(x / 7.0 + rng.random()) * np.cos(y / 9.0)
@@ -92,7 +92,7 @@ def test_intervals_of_smooth_fields_hold_where_judges_are_easier_than_missing():
 
 @pytest.mark.parametrize("restore", [denoise_image, inpaint_image])
 @pytest.mark.parametrize("sigma", [1e6, 1e200])
-def test_noise_that_drowns_the_picture_leaves_its_mean(restore, sigma):
+def test_noise_that_drowns_the_image_leaves_its_mean(restore, sigma):
     image = mosaic(24, 24)
     image[3, 4] = np.nan
     restored = restore(image, sigma=sigma, patch=4, n_mixture=2, random_state=0)
@@ -114,7 +114,7 @@ def test_the_scale_bounds_what_is_to_come_as_often_as_it_says(n):
     assert _scale(np.empty(0)) == 1.0
 
 
-# Pictures -----------------------------------------------------------------------------------
+# Images -----------------------------------------------------------------------------------
 
 
 def test_intervals_in_a_hole_hold_near_its_rim_and_in_its_middle():
@@ -143,7 +143,7 @@ def test_whole_pixels_whose_channels_agree():
 
 
 @pytest.mark.parametrize(("side", "channels"), [(4, 1), (6, 3), (8, 1), (10, 3), (12, 1)])
-def test_small_pictures(side, channels):
+def test_small_images(side, channels):
     held = []
     for seed in range(4):
         rng = np.random.default_rng(seed)
@@ -157,7 +157,7 @@ def test_small_pictures(side, channels):
     assert np.mean(held) > 0.85
 
 
-def test_patches_of_small_pictures_are_smaller():
+def test_patches_of_small_images_are_smaller():
     image = mosaic()[:9, :9]
     image[2, 3] = np.nan
     assert inpaint_image(image, random_state=0).patch == 5

@@ -1,4 +1,4 @@
-"""Pictures in files: what is written is read back, and what cannot be is refused in words."""
+"""Images in files: what is written is read back, and what cannot be is refused in words."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pytest
 from eigengap.exceptions import UnreadableError
 from eigengap.images.files.files import read_image, write_image
 from eigengap.images.files.tiff import DamagedError, read_tiff, tiff_bytes
-from eigengap.runtime.warnings import listening
+from eigengap.runtime.warnings import captured
 
 PIL = pytest.importorskip("PIL.Image")
 
 
-def picture(dtype, channels):
+def image(dtype, channels):
     rng = np.random.default_rng(3)
     shape = (13, 17) if channels == 1 else (13, 17, channels)
     if np.dtype(dtype).kind == "f":
@@ -33,7 +33,7 @@ def picture(dtype, channels):
 @pytest.mark.parametrize("suffix", ["png", "tif"])
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 def test_lossless_formats_give_back_every_sample(tmp_path, dtype, suffix, channels):
-    given = picture(dtype, channels)
+    given = image(dtype, channels)
     path = tmp_path / f"a.{suffix}"
     write_image(path, given)
     again = read_image(path)
@@ -44,7 +44,7 @@ def test_lossless_formats_give_back_every_sample(tmp_path, dtype, suffix, channe
 @pytest.mark.parametrize("channels", [1, 3, 5])
 @pytest.mark.parametrize("dtype", ["float32", "float64", ">f4", ">f8"])
 def test_float_tiff_keeps_nan_and_every_bit(tmp_path, channels, dtype):
-    given = picture(dtype, channels)
+    given = image(dtype, channels)
     given[2, 3] = np.nan
     if given.dtype.itemsize == 8:
         given[0, 0] = 1e300
@@ -56,7 +56,7 @@ def test_float_tiff_keeps_nan_and_every_bit(tmp_path, channels, dtype):
 
 @pytest.mark.parametrize("compression", ["raw", "tiff_lzw", "tiff_adobe_deflate"])
 def test_sixteen_bit_grey_by_another_hand(tmp_path, compression):
-    given = picture("uint16", 1)
+    given = image("uint16", 1)
     PIL.fromarray(given).save(tmp_path / "a.tif", compression=compression)
     np.testing.assert_array_equal(read_image(tmp_path / "a.tif"), given)
 
@@ -66,7 +66,7 @@ def test_sixteen_bit_grey_by_another_hand(tmp_path, compression):
     [("a.tif", "uint8", 3), ("a.tif", "uint16", 1), ("a.tif", "uint8", 4), ("a.png", "uint16", 1)],
 )
 def test_pillow_reads_what_we_write(tmp_path, name, dtype, channels):
-    given = picture(dtype, channels)
+    given = image(dtype, channels)
     write_image(tmp_path / name, given)
     with PIL.open(tmp_path / name) as opened:
         np.testing.assert_array_equal(np.asarray(opened), given)
@@ -75,7 +75,7 @@ def test_pillow_reads_what_we_write(tmp_path, name, dtype, channels):
 @pytest.mark.parametrize("channels", [2, 3, 4])
 @pytest.mark.parametrize("suffix", ["png", "tif"])
 def test_pillow_sees_the_upper_byte_of_deep_colour(tmp_path, suffix, channels):
-    given = picture("uint16", channels)
+    given = image("uint16", channels)
     write_image(tmp_path / f"a.{suffix}", given)
     if (suffix, channels) == ("tif", 2):  # a kind that Pillow cannot read at all
         return
@@ -156,7 +156,7 @@ LAYOUTS = {
     [("float64", 1), ("float32", 3), ("float64", 3), ("float32", 5), ("uint8", 5), ("uint16", 3)],
 )
 def test_tiff_by_another_hand(tmp_path, layout, dtype, channels):
-    given = picture(dtype, channels)
+    given = image(dtype, channels)
     deep = given[..., None] if channels == 1 else given
     (tmp_path / "a.tif").write_bytes(by_another_hand(deep, **LAYOUTS[layout]))
     again = read_image(tmp_path / "a.tif")
@@ -164,8 +164,8 @@ def test_tiff_by_another_hand(tmp_path, layout, dtype, channels):
     np.testing.assert_array_equal(again, given)
 
 
-def test_samples_of_other_lengths_are_read_where_a_picture_holds_them(tmp_path):
-    half, whole = picture("float16", 3), picture("uint16", 3)
+def test_samples_of_other_lengths_are_read_where_a_image_holds_them(tmp_path):
+    half, whole = image("float16", 3), image("uint16", 3)
     whole[0, 0] = 0
     (tmp_path / "a.tif").write_bytes(by_another_hand(half))
     assert read_image(tmp_path / "a.tif").dtype == np.float32
@@ -180,7 +180,7 @@ def test_samples_of_other_lengths_are_read_where_a_picture_holds_them(tmp_path):
 @pytest.mark.parametrize(("mode", "predictor"), [("L", 2), ("RGB", 2), ("F", 3), ("F", 2)])
 def test_differences_of_neighbours_are_summed(tmp_path, mode, predictor):
     """libtiff, through Pillow, writes them; ours is the other reader."""
-    given = picture("float32", 1) if mode == "F" else picture("uint8", len(mode))
+    given = image("float32", 1) if mode == "F" else image("uint8", len(mode))
     how = {"compression": "tiff_adobe_deflate", "tiffinfo": {317: predictor}}
     PIL.fromarray(given).save(tmp_path / "a.tif", **how)
     data = (tmp_path / "a.tif").read_bytes()
@@ -188,7 +188,7 @@ def test_differences_of_neighbours_are_summed(tmp_path, mode, predictor):
 
 
 def test_what_a_tiff_holds_is_told_where_it_is_not_read(tmp_path):
-    data = bytearray(tiff_bytes(picture("float32", 3), opacity=False))
+    data = bytearray(tiff_bytes(image("float32", 3), opacity=False))
     (tmp_path / "cut.tif").write_bytes(data[:300] + data[-300:])
     at = data.rindex(struct.pack("<HHI", 259, 3, 1)) + 8
     data[at : at + 2] = struct.pack("<H", 34887)  # LERC
@@ -203,12 +203,12 @@ def test_what_a_tiff_holds_is_told_where_it_is_not_read(tmp_path):
 
 @pytest.mark.filterwarnings("error")  # also what Pillow says of what it finds
 @pytest.mark.parametrize("kind", ["floats", "bytes", "palette"])
-def test_a_damaged_tiff_is_a_picture_or_a_sentence(tmp_path, kind):
+def test_a_damaged_tiff_is_a_image_or_a_sentence(tmp_path, kind):
     """Whatever bytes of its directory become."""
     rng = np.random.default_rng(0)
-    data = by_another_hand(picture("float32", 3), rows=5)
+    data = by_another_hand(image("float32", 3), rows=5)
     if kind != "floats":
-        small = PIL.fromarray(picture("uint8", 3))
+        small = PIL.fromarray(image("uint8", 3))
         (small if kind == "bytes" else small.quantize(4)).save(tmp_path / "a.tif")
         data = (tmp_path / "a.tif").read_bytes()
     fields = slice(8, 150) if kind != "floats" else slice(len(data) - 150, None)
@@ -217,7 +217,7 @@ def test_a_damaged_tiff_is_a_picture_or_a_sentence(tmp_path, kind):
         for at in rng.choice(np.arange(len(data))[fields], 2):
             bad[at] = rng.integers(256)
         (tmp_path / "a.tif").write_bytes(bad[: rng.integers(len(bad))] if at % 4 == 0 else bad)
-        with listening(), suppress(UnreadableError):  # listening to our own
+        with captured(), suppress(UnreadableError):  # listening to our own
             read_image(tmp_path / "a.tif")
 
 
@@ -225,7 +225,7 @@ def test_a_damaged_tiff_is_a_picture_or_a_sentence(tmp_path, kind):
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 def test_zero_is_black_whatever_a_tiff_says(tmp_path, dtype, how):
     """PackBits is read by Pillow, the others here: there is one rule."""
-    given = picture(dtype, 1)
+    given = image(dtype, 1)
     data = by_another_hand(given[..., None], how=how, tags={262: [0]})
     (tmp_path / "a.tif").write_bytes(data)
     np.testing.assert_array_equal(read_image(tmp_path / "a.tif"), np.iinfo(dtype).max - given)
@@ -233,14 +233,14 @@ def test_zero_is_black_whatever_a_tiff_says(tmp_path, dtype, how):
 
 @pytest.mark.parametrize("how", PACKED, ids=["plain", "deflated", "packbits"])
 def test_floats_have_no_black(tmp_path, how):
-    data = by_another_hand(picture("float32", 1)[..., None], how=how, tags={262: [0]})
+    data = by_another_hand(image("float32", 1)[..., None], how=how, tags={262: [0]})
     (tmp_path / "a.tif").write_bytes(data)
     with pytest.raises(UnreadableError, match=r"0 is white in it.*tifffile"):
         read_image(tmp_path / "a.tif")
 
 
 def test_opacity_is_not_inverted(tmp_path):
-    given = picture("uint16", 2)
+    given = image("uint16", 2)
     (tmp_path / "a.tif").write_bytes(by_another_hand(given, tags={262: [0], 338: [2]}))
     again = read_image(tmp_path / "a.tif")
     np.testing.assert_array_equal(again[..., 0], 65535 - given[..., 0])
@@ -254,7 +254,7 @@ def test_opacity_is_not_inverted(tmp_path):
 def test_colours_multiplied_by_opacity_are_divided_by_it(tmp_path, dtype, channels, how):
     """As near as they were rounded."""
     top = 1.0 if dtype == "float32" else np.iinfo(dtype).max
-    colours = np.abs(picture("float64", channels)) % 1.0
+    colours = np.abs(image("float64", channels)) % 1.0
     opacity = np.linspace(0.2, 1.0, 13 * 17).reshape(13, 17, 1)
     observed = np.concatenate([colours[..., :-1], opacity], axis=2)
     stored = np.concatenate([observed[..., :-1] * opacity, opacity], axis=2) * top
@@ -272,7 +272,7 @@ def test_colours_multiplied_by_opacity_are_divided_by_it(tmp_path, dtype, channe
 
 
 def test_an_orientation_without_a_value_is_none(tmp_path):
-    given = picture("uint8", 3)
+    given = image("uint8", 3)
     (tmp_path / "a.tif").write_bytes(by_another_hand(given, tags={274: []}))
     np.testing.assert_array_equal(read_image(tmp_path / "a.tif"), given)
 
@@ -295,7 +295,7 @@ def test_a_directory_that_repeats_itself_takes_no_memory(tmp_path, tags):
         read_image(tmp_path / "a.tif")
     tracemalloc.start()
     try:
-        with pytest.raises(UnreadableError, match=r"damaged|no picture|not read here"):
+        with pytest.raises(UnreadableError, match=r"damaged|no image|not read here"):
             read_image(tmp_path / "a.tif")
         assert tracemalloc.get_traced_memory()[1] < 100 * len(data) + 1_000_000
     finally:
@@ -320,7 +320,7 @@ def test_what_does_not_fit_into_memory_is_told(tmp_path, monkeypatch):
     def full(data, most_pixels):
         raise MemoryError
 
-    write_image(tmp_path / "a.tif", picture("uint8", 3))
+    write_image(tmp_path / "a.tif", image("uint8", 3))
     monkeypatch.setattr("eigengap.images.files.files.read_tiff", full)
     with pytest.raises(UnreadableError, match="more memory than there is"):
         read_image(tmp_path / "a.tif")
@@ -330,7 +330,7 @@ def test_what_does_not_fit_into_memory_is_told(tmp_path, monkeypatch):
 @pytest.mark.parametrize("most", [65535, 1023])
 def test_deep_ppm_keeps_its_depth(tmp_path, kind, most):
     """Of fewer bits than 16 it is spread over all of them, as grey is."""
-    given = picture("uint16", 3).astype(int) % (most + 1)
+    given = image("uint16", 3).astype(int) % (most + 1)
     as_text = " ".join(map(str, given.flat)).encode()
     data = given.astype(">u2").tobytes() if kind == "P6" else as_text
     (tmp_path / "a.ppm").write_bytes(f"{kind} # a comment\n17 13\n{most}\n".encode() + data)
@@ -342,7 +342,7 @@ def test_deep_ppm_keeps_its_depth(tmp_path, kind, most):
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 def test_one_colour_of_a_png_may_be_observed_through(tmp_path, dtype, channels):
-    given = picture(dtype, channels)
+    given = image(dtype, channels)
     write_image(tmp_path / "a.png", given)
     data = (tmp_path / "a.png").read_bytes()
     body = b"tRNS" + struct.pack(f">{channels}H", *np.ravel(given[2, 3]).tolist())
@@ -358,7 +358,7 @@ def test_one_colour_of_a_png_may_be_observed_through(tmp_path, dtype, channels):
 
 @pytest.mark.parametrize("name", ["a.png", "a.tif"])
 def test_what_a_masked_array_hides_is_not_written(tmp_path, name):
-    given = np.ma.array(picture("uint8", 3), mask=False)
+    given = np.ma.array(image("uint8", 3), mask=False)
     write_image(tmp_path / name, given)
     np.testing.assert_array_equal(read_image(tmp_path / name), given.data)
     given[2, 3] = np.ma.masked
@@ -371,9 +371,9 @@ def test_what_a_masked_array_hides_is_not_written(tmp_path, name):
 
 @pytest.mark.parametrize("kind", ["floats", "bytes"])
 def test_the_first_of_several_pages_is_read_with_a_warning(tmp_path, kind):
-    given = picture("float32" if kind == "floats" else "uint8", 3)
+    given = image("float32" if kind == "floats" else "uint8", 3)
     (tmp_path / "a.tif").write_bytes(by_another_hand(given, pages=3))
-    with pytest.warns(UserWarning, match="holds 3 pictures; the first is read"):
+    with pytest.warns(UserWarning, match="holds 3 images; the first is read"):
         again = read_image(tmp_path / "a.tif")
     np.testing.assert_array_equal(again, given)
 
@@ -417,7 +417,7 @@ def test_black_and_white_becomes_grey(tmp_path):
 def test_orientation_of_the_camera_is_obeyed(tmp_path, orientation, name):
     from PIL import ImageOps
 
-    given = PIL.fromarray(picture("uint8", 3))
+    given = PIL.fromarray(image("uint8", 3))
     exif = PIL.Exif()
     exif[274] = orientation
     given.save(tmp_path / name, exif=exif)
@@ -428,12 +428,12 @@ def test_orientation_of_the_camera_is_obeyed(tmp_path, orientation, name):
 
 def test_a_file_is_not_replaced_unless_asked(tmp_path):
     path = tmp_path / "a.png"
-    write_image(path, picture("uint8", 3))
+    write_image(path, image("uint8", 3))
     before = path.read_bytes()
     with pytest.raises(FileExistsError, match="force=True"):
-        write_image(path, picture("uint8", 1))
+        write_image(path, image("uint8", 1))
     assert path.read_bytes() == before
-    write_image(path, picture("uint8", 1), force=True)
+    write_image(path, image("uint8", 1), force=True)
     assert read_image(path).ndim == 2
     assert [one.name for one in tmp_path.iterdir()] == ["a.png"]
 
@@ -445,7 +445,7 @@ def test_a_file_is_not_replaced_unless_asked(tmp_path):
         ("a.png", np.zeros((4, 4)), r"\.tif"),
         ("a.jpg", np.zeros((4, 4), np.uint16), "8 bits"),
         ("a.jpg", np.zeros((4, 4, 4), np.uint8), "opacity"),
-        ("a.png", np.zeros(4, np.uint8), "no picture"),
+        ("a.png", np.zeros(4, np.uint8), "no image"),
         ("a.png", np.zeros((4, 4, 5), np.uint8), "up to 4 channels, and there are 5"),
         ("a.png", np.zeros((0, 4), np.uint8), "no pixels"),
         ("a.png", np.zeros((4, 4), np.int64), "uint8, uint16"),
@@ -458,12 +458,12 @@ def test_what_a_format_cannot_hold_is_refused(tmp_path, name, array, words):
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_no_picture_is_refused(tmp_path):
+def test_what_is_no_image_is_refused(tmp_path):
     (tmp_path / "a.png").write_text("x,y\n1,2\n")
-    with pytest.raises(UnreadableError, match="no picture"):
+    with pytest.raises(UnreadableError, match="no image"):
         read_image(tmp_path / "a.png")
     buffer = io.BytesIO()
-    PIL.fromarray(picture("uint8", 3)).save(buffer, "PNG")
+    PIL.fromarray(image("uint8", 3)).save(buffer, "PNG")
     (tmp_path / "b.png").write_bytes(buffer.getvalue()[:200])
     with pytest.raises(UnreadableError, match="damaged"):
         read_image(tmp_path / "b.png")
@@ -476,24 +476,24 @@ def test_what_is_no_picture_is_refused(tmp_path):
 def test_the_tilde_is_the_folder_of_the_user(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    write_image("~/a.png", picture("uint8", 1))
-    np.testing.assert_array_equal(read_image("~/a.png"), picture("uint8", 1))
+    write_image("~/a.png", image("uint8", 1))
+    np.testing.assert_array_equal(read_image("~/a.png"), image("uint8", 1))
 
 
 def test_where_nothing_can_be_written_is_told_by_its_own_name(tmp_path):
     """And not by that of the part of a file that is written first."""
     with pytest.raises(FileNotFoundError, match=r"no folder .*no to write a.png to"):
-        write_image(tmp_path / "no" / "a.png", picture("uint8", 1))
+        write_image(tmp_path / "no" / "a.png", image("uint8", 1))
     (tmp_path / "b.png").mkdir()
     with pytest.raises(OSError, match=r"b\.png") as told:
-        write_image(tmp_path / "b.png", picture("uint8", 1), force=True)
+        write_image(tmp_path / "b.png", image("uint8", 1), force=True)
     assert ".part" not in str(told.value)
     (tmp_path / "c.png").symlink_to(tmp_path / "d.png")
     (tmp_path / "d.png").symlink_to(tmp_path / "c.png")
     for force in (False, True):
         with pytest.raises(OSError, match=r"c\.png"):
-            write_image(tmp_path / "c.png", picture("uint8", 1), force=force)
+            write_image(tmp_path / "c.png", image("uint8", 1), force=force)
     assert os.path.islink(tmp_path / "c.png")
     (tmp_path / "e.png").symlink_to(tmp_path / "f.png")  # a link to what is not there yet is none
-    write_image(tmp_path / "e.png", picture("uint8", 1))
+    write_image(tmp_path / "e.png", image("uint8", 1))
     assert (tmp_path / "f.png").is_file()

@@ -157,7 +157,7 @@ def test_the_scale_counts_the_one_that_is_to_come(n, rank) -> None:
     assert _scale(z) == pytest.approx(rank / 1.959964)
 
 
-def test_what_a_coarse_picture_tells_is_as_uncertain_as_the_detail_it_lacks() -> None:
+def test_what_a_coarse_image_tells_is_as_uncertain_as_the_detail_it_lacks() -> None:
     """White texture: means of 2 x 2 say little of a pixel, whose deviation is nearly 1."""
     values = np.random.default_rng(0).normal(size=(64, 64, 1))
     values[20:44, 20:44] = np.nan

@@ -1,4 +1,4 @@
-"""Noise that is learned from hard pictures, and what `denoise_image` says of its own errors."""
+"""Noise that is learned from hard images, and what `denoise_image` says of its own errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 from eigengap.exceptions import ImpulseNoiseWarning
 from eigengap.images import denoise_image
 from eigengap.images.channels import own_channels
-from eigengap.images.impulses import beyond_noise, beyond_range, without_wild
+from eigengap.images.impulses import beyond_noise, beyond_range, without_impulses
 from eigengap.images.noise import learned_noise, left_by_clipping, limits, still, unclipped
 
 
@@ -38,7 +38,7 @@ def rms(a, b):
     return float(np.sqrt(np.mean((np.asarray(a, float) - b) ** 2)))
 
 
-# Wild entries -------------------------------------------------------------------------------
+# Impulses -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hot", [-3000.0, 1e6, 1e12])
@@ -57,7 +57,7 @@ def test_a_hot_pixel_stays_and_harms_no_other(hot):
     assert rms(restored.image[rest], clean[rest]) < 1.1 * rms(good.image, clean)
 
 
-def test_hot_entries_of_a_picture_with_opacity_and_missing():
+def test_hot_entries_of_a_image_with_opacity_and_missing():
     clean = np.stack([scene(24, 28)] * 3 + [np.full((24, 28), 128.0)], axis=2)
     image = noisy(clean, 10)
     image[..., 3] = 128.0
@@ -72,7 +72,7 @@ def test_hot_entries_of_a_picture_with_opacity_and_missing():
     assert rms(restored.image, clean) < 6
 
 
-def test_what_is_wild():
+def test_what_is_an_impulse():
     values = noisy(np.zeros((20, 24, 2)), 1.0)
     values[7:9, :, 0] += 500  # a band has neighbours of its kind
     values[:, 3, 1] += 500  # and so has a line
@@ -80,19 +80,19 @@ def test_what_is_wild():
     truth = [(0, 0, 0), (12, 13, 0), (19, 23, 1), (5, 10, 1), (6, 11, 1)]
     for at in truth:
         values[at] = 1000.0
-    calm, found = without_wild(values, beyond_noise(values, 0.0).distance)
+    calm, found = without_impulses(values, beyond_noise(values, 0.0).distance)
     assert {tuple(map(int, at)) for at in np.argwhere(found)} == set(truth)
     assert np.all(np.abs(calm[found]) < 5)
     np.testing.assert_array_equal(calm[~found], values[~found])
 
 
-def test_nothing_is_wild_where_nothing_is_usual():
+def test_there_is_no_impulse_where_nothing_is_usual():
     flat = np.zeros((9, 9, 1))
     flat[4, 4] = 1e9
     assert beyond_noise(flat[:4], 0.0).distance == beyond_range(flat[:4]).distance == 0.0
-    assert not without_wild(flat, 0.0)[1].any()
-    assert not without_wild(flat, beyond_noise(flat, 0.0).distance)[1].any()
-    assert without_wild(flat, beyond_noise(flat, 1.0).distance)[1].sum() == 1
+    assert not without_impulses(flat, 0.0)[1].any()
+    assert not without_impulses(flat, beyond_noise(flat, 0.0).distance)[1].any()
+    assert without_impulses(flat, beyond_noise(flat, 1.0).distance)[1].sum() == 1
     alone = np.full((5, 5, 1), np.nan)
     alone[::2, ::2] = 1.0  # no two side by side
     assert beyond_noise(alone, 0.0).distance == 0.0
@@ -145,7 +145,7 @@ def test_means_of_clipped_noise_are_put_back():
     np.testing.assert_allclose(never, [mean, np.ones(6)])
 
 
-def test_a_clipped_picture_is_no_greyer_than_it_was():
+def test_a_clipped_image_is_no_greyer_than_it_was():
     clean = np.where(np.arange(64) < 30, 0.0, smooth(64, 64).clip(60, 180))
     image = noisy(clean, 30).clip(0, 255).round().astype(np.uint8)
     assert image[clean == 0].mean() > 11
@@ -155,7 +155,7 @@ def test_a_clipped_picture_is_no_greyer_than_it_was():
     assert np.mean(np.abs(error) < 1.96 * restored.sd) > 0.9
 
 
-def test_dark_pictures_of_few_levels():
+def test_dark_images_of_few_levels():
     image = noisy(scene(72, 72) / 20, 3.0).clip(0, 255).round().astype(np.uint8)
     assert learned(image) == pytest.approx(3.0, rel=0.06)
 
@@ -194,7 +194,7 @@ def test_calm_patches_are_found_though_most_are_texture():
 
 
 @pytest.mark.parametrize("side", [8, 12, 16, 24, 32])
-def test_intervals_of_small_smooth_pictures(side):
+def test_intervals_of_small_smooth_images(side):
     clean = smooth(side, side)
     held, error = [], []
     for seed in range(4):
@@ -214,7 +214,7 @@ def test_intervals_hold_what_they_say():
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (3, 3), (5, 6), (2, 20)])
-def test_pictures_that_are_too_small_to_learn_the_noise_from(shape):
+def test_images_that_are_too_small_to_learn_the_noise_from(shape):
     image = noisy(smooth(*shape), 5)
     with pytest.raises(ValueError, match="give sigma"):
         denoise_image(image)
@@ -223,7 +223,7 @@ def test_pictures_that_are_too_small_to_learn_the_noise_from(shape):
     assert 0 < restored.sd.min() <= restored.sd.max() <= image.std() * 1.001
 
 
-def test_a_small_picture_is_not_returned_as_it_is():
+def test_a_small_image_is_not_returned_as_it_is():
     clean = smooth(8, 8)
     errors = [rms(denoise_image(noisy(clean, 15, s), random_state=0), clean) for s in range(5)]
     assert np.mean(errors) < 9
@@ -238,7 +238,7 @@ def test_one_intensity_is_known_as_well_as_its_entries_tell():
     np.testing.assert_allclose(restored.sd, 3.0 / np.sqrt(599), rtol=1e-6)
 
 
-def test_noise_beyond_the_picture_leaves_its_mean():
+def test_noise_beyond_the_image_leaves_its_mean():
     image = noisy(scene(), 10)
     restored = denoise_image(image, sigma=1e6, random_state=0)
     assert restored.noise_sd == 1e6
@@ -304,10 +304,10 @@ def test_channels_of_their_own_stay():
 @pytest.mark.parametrize("brightness", [1e3, 1e4])
 def test_a_lamp_does_not_keep_the_noise_in_the_rest(brightness):
     clean = rooms(64, 64)
-    noisy_picture = clean + np.random.default_rng(0).normal(0, 5.0, clean.shape)
+    noisy_image = clean + np.random.default_rng(0).normal(0, 5.0, clean.shape)
     y, x = np.mgrid[:64, :64]
     lamp = np.hypot(y - 30, x - 30) < 4
-    restored = denoise_image(noisy_picture + brightness * lamp, sigma=5.0, random_state=0)
+    restored = denoise_image(noisy_image + brightness * lamp, sigma=5.0, random_state=0)
     far = np.hypot(y - 30, x - 30) > 14
     assert np.std((restored.image - clean)[far]) < 0.6 * 5.0
 

@@ -21,16 +21,16 @@ from eigengap.images.pyramid import doubled, halved, pull_push
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 4])
 @pytest.mark.parametrize("shape", [(9, 7, 3), (4, 11, 1)])
-def test_patches_put_together_are_the_picture(shape, stride):
+def test_patches_put_together_are_the_image(shape, stride):
     rng = np.random.default_rng(0)
-    picture = rng.normal(size=shape)
+    image = rng.normal(size=shape)
     y, x = Grid(shape[0], shape[1], 4, stride).corners()
-    patches = patches_at(picture, y, x, 4)
+    patches = patches_at(image, y, x, 4)
     for i, (a, b) in enumerate(zip(y, x, strict=True)):
-        np.testing.assert_array_equal(patches[i].reshape(4, 4, -1), picture[a : a + 4, b : b + 4])
+        np.testing.assert_array_equal(patches[i].reshape(4, 4, -1), image[a : a + 4, b : b + 4])
     canvas = Canvas(shape, 4)
     canvas.add(patches, rng.uniform(0.1, 9.0, patches.shape), y, x)
-    np.testing.assert_allclose(canvas.mean(), picture)
+    np.testing.assert_allclose(canvas.mean(), image)
 
 
 def test_overlaps_are_averaged_by_precision():
@@ -58,29 +58,29 @@ def test_half_and_double_size():
 
 def test_pull_push_fills_everything_and_keeps_what_was_observed():
     rng = np.random.default_rng(1)
-    picture = rng.normal(size=(13, 10, 2))
-    incomplete = np.where(rng.random(picture.shape) < 0.9, np.nan, picture)
+    image = rng.normal(size=(13, 10, 2))
+    incomplete = np.where(rng.random(image.shape) < 0.9, np.nan, image)
     filled = pull_push(incomplete)
     observed = ~np.isnan(incomplete)
     assert np.isfinite(filled).all()
-    np.testing.assert_array_equal(filled[observed], picture[observed])
+    np.testing.assert_array_equal(filled[observed], image[observed])
     assert filled.max() <= incomplete[observed].max()
     assert filled.min() >= incomplete[observed].min()
 
 
 def test_what_no_patch_sees():
     rng = np.random.default_rng(2)
-    picture = rng.normal(size=(20, 23, 1))
-    picture[4:16, 5:19] = np.nan
+    image = rng.normal(size=(20, 23, 1))
+    image[4:16, 5:19] = np.nan
     p, least = 5, 2.0
-    found = out_of_reach(picture, p)
+    found = out_of_reach(image, p)
     for y, x in np.ndindex(20, 23):
         best = max(
-            np.isfinite(picture[a : a + p, b : b + p]).sum()
+            np.isfinite(image[a : a + p, b : b + p]).sum()
             for a in range(max(y - p + 1, 0), min(y, 20 - p) + 1)
             for b in range(max(x - p + 1, 0), min(x, 23 - p) + 1)
         )
-        assert found[y, x, 0] == (np.isnan(picture[y, x, 0]) and best < least)
+        assert found[y, x, 0] == (np.isnan(image[y, x, 0]) and best < least)
     assert found.any()
 
 

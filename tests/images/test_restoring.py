@@ -75,7 +75,7 @@ def test_the_unit_of_intensity_does_not_matter():
     np.testing.assert_allclose(b.sd, 0.01 * a.sd, rtol=1e-2, atol=1e-5)
 
 
-def test_the_same_seed_gives_the_same_picture():
+def test_the_same_seed_gives_the_same_image():
     image, mask = scene(20, 24), hidden((20, 24, 3))
     a, b = inpaint_image(image, mask, **FAST), inpaint_image(image, mask, **FAST)
     np.testing.assert_array_equal(a.image, b.image)
@@ -239,7 +239,7 @@ def test_opacity_stays_as_it_is():
 
 
 @pytest.mark.parametrize("restore", [denoise_image, inpaint_image])
-def test_a_flat_picture_stays_flat(restore):
+def test_a_flat_image_stays_flat(restore):
     image = np.full((20, 20), 7.0)
     image[3, 3] = np.nan
     restored = restore(image)
@@ -247,7 +247,7 @@ def test_a_flat_picture_stays_flat(restore):
     assert np.all(restored.sd == 0)
 
 
-def test_tiny_pictures_shrink_the_patch():
+def test_tiny_images_shrink_the_patch():
     image = scene(5, 30, 1)
     mask = hidden(image.shape, 0.3)
     restored = inpaint_image(image, mask, random_state=0)
@@ -275,7 +275,7 @@ def test_tiny_pictures_shrink_the_patch():
     ids=["all-missing", "1-d", "4-d", "a-line", "bool", "complex", "int64", "inf"],
 )
 @pytest.mark.parametrize("restore", [denoise_image, inpaint_image])
-def test_what_is_no_picture_is_refused(restore, image, error, words):
+def test_what_is_no_image_is_refused(restore, image, error, words):
     with pytest.raises(error, match=words):
         restore(image)
 

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from eigengap.estimators.autoencoder import Autoencoder
 from eigengap.fitting.autoencoder.rows import HeldOut, TrainingBlocks, shuffled_batches
 from eigengap.fitting.autoencoder.standard import Standard
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

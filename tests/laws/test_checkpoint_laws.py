@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import eigengap as eg
 from eigengap.estimators import ppca
 from eigengap.exceptions import CheckpointMismatchError, CheckpointWarning, CorruptFileError
+from eigengap.fitting.optimise.climb import Ascent, LineSearch
 from eigengap.fitting.optimise.loop import (
     Progress,
     Silent,
@@ -22,7 +23,7 @@ from eigengap.fitting.optimise.loop import (
 )
 from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
 from eigengap.persistence.tensors import read_tensors
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.sources.derived.blocked import BlockedSource
 
 
@@ -375,6 +376,33 @@ def halving(state):
     return Step({"x": x, "memory": x}, float(-x), float(x), done=bool(x < 1e-3))
 
 
+@pytest.mark.parametrize("searches", [False, True], ids=["EM", "climb"])
+def test_the_state_of_em_is_arrays_and_back(searches):
+    search = LineSearch(np.ones(2), np.ones(2), 0.5, np.ones(2), 1.0, 0.25) if searches else None
+    points = np.arange(6.0).reshape(3, 2)
+    vectors = dict(zip(("theta", "best", "image", "top"), np.eye(4, 2), strict=True))
+    state = Ascent(
+        **vectors,
+        points=points,
+        images=points + 1,
+        cells=8.0,
+        until_jump=3,
+        jump_wait=10,
+        value=-1.5,
+        climbs=searches,
+        search=search,
+    )
+    arrays = state.arrays()
+    assert all(isinstance(value, np.ndarray) for value in arrays.values())
+    assert ("direction" in arrays) == searches
+    start = Ascent(*np.zeros((3, 2)), points[:0], points[:0], np.zeros(2), 1.0, 10, 10)
+    back = start.restored(arrays)
+    assert type(back.climbs) is bool
+    assert type(back.until_jump) is int
+    for name, value in back.arrays().items():
+        np.testing.assert_array_equal(value, arrays[name])
+
+
 def test_the_loop_tells_its_checkpointer_every_step_and_at_the_end_only_the_outcome():
     checkpointer = Memory()
     state, trace, done = iterate(
@@ -389,14 +417,14 @@ def test_the_loop_tells_its_checkpointer_every_step_and_at_the_end_only_the_outc
 
 
 def test_a_watch_sees_again_what_was_observed_before():
-    from eigengap.fitting.optimise.loop import Left
+    from eigengap.fitting.optimise.loop import ResumeState
 
     whole = []
     iterate(halving, {"x": np.array(1.0)}, max_iter=50, watch=whole.append)
 
     class Line(list):
         checkpointer = Memory(
-            Left(
+            ResumeState(
                 {"x": np.array(0.25)},
                 Trace(np.array([-0.5, -0.25]), np.array([0.5, 0.25]), np.array([7.0, 8.0])),
                 False,

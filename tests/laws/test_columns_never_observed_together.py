@@ -16,7 +16,7 @@ from tests.random_tables import climbed, noise_floor
 import eigengap as eg
 from eigengap.fitting.gaussian import start as spectral_start
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.statistics.observed_together import Linked, PairCounts, linked
 
 NOISE = {eg.PCA: "isotropic", eg.PPCA: "isotropic", eg.FactorAnalysis: "diagonal"}

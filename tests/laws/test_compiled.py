@@ -14,7 +14,7 @@ import pytest
 
 import eigengap
 from eigengap.compiled import choice, factorise
-from eigengap.runtime import columns as threads
+from eigengap.runtime import threads
 
 SIZES = [0, 1, 2, 5, 17, 40]
 SOURCE = Path(eigengap.__file__).parents[1]
@@ -153,9 +153,9 @@ def test_nan_below_the_diagonal_is_found():
 def test_a_column_does_not_depend_on_its_neighbours_or_on_threads(monkeypatch):
     A, b = spd(6, 5000)
     whole = pack(A)
-    monkeypatch.setattr(threads, "allowed", lambda: 1)
+    monkeypatch.setattr(threads, "allowed_threads", lambda: 1)
     z, log_det = factorise(whole, b)
-    monkeypatch.setattr(threads, "allowed", lambda: 2)
+    monkeypatch.setattr(threads, "allowed_threads", lambda: 2)
     shared = pack(A)
     z2, log_det2 = factorise(shared, b)
     np.testing.assert_array_equal(whole, shared)
@@ -302,8 +302,8 @@ def test_four_python_threads_at_once(always):
         SETUP
         + """
 from concurrent.futures import ThreadPoolExecutor
-from eigengap.runtime import columns as threads
-threads.allowed = lambda: 4
+from eigengap.runtime import threads
+threads.allowed_threads = lambda: 4
 def one(_):
     P = P0.copy()
     factorise(P, b)
@@ -321,8 +321,8 @@ def test_forked_children_work_while_the_parent_has_threads(always):
         SETUP
         + """
 import multiprocessing
-from eigengap.runtime import columns as threads
-threads.allowed = lambda: 2
+from eigengap.runtime import threads
+threads.allowed_threads = lambda: 2
 def one(_):
     P = P0.copy()
     factorise(P, b)
@@ -338,9 +338,9 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
 def test_limits_of_threadpoolctl_are_obeyed():
     threadpoolctl = pytest.importorskip("threadpoolctl")
     with threadpoolctl.threadpool_limits(1):
-        assert threads.allowed() == 1
+        assert threads.allowed_threads() == 1
 
 
 def test_numba_num_threads_is_obeyed(monkeypatch):
     monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
-    assert threads.allowed() == 1
+    assert threads.allowed_threads() == 1

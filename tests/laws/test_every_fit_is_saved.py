@@ -14,6 +14,7 @@ from tests.model_files import curve, distances, table
 
 import eigengap as eg
 from eigengap.persistence.model_file import load, save
+from eigengap.registry import ESTIMATORS
 from eigengap.runtime.warnings import silence
 
 FULL, INCOMPLETE = table(), table(missing=0.15)
@@ -33,21 +34,12 @@ TABLES = {
     "two rows": FULL[:2],
     "one column": FULL[:, :1],
 }
-CLASSES = (
-    eg.PCA,
-    eg.PPCA,
-    eg.FactorAnalysis,
-    eg.BayesianPCA,
-    eg.MixturePPCA,
-    eg.ICA,
-    eg.Whitener,
-    eg.ClassicalMDS,
-    eg.KernelPCA,
-    eg.Isomap,
-    eg.LaplacianEigenmaps,
-    eg.NoveltyDetector,
-    eg.LowRankImputer,
-)
+SLOW = ("MaximumVarianceUnfolding", "StructurePreservingEmbedding")
+CLASSES = [
+    getattr(eg, entry.name)
+    for entry in ESTIMATORS
+    if not (entry.target or entry.extra or entry.name in SLOW)
+]
 METRICS = ("manhattan", "cosine", "jaccard", "hamming", "seuclidean", "mahalanobis", "canberra")
 Fit = Callable[[], Any]
 

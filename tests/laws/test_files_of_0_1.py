@@ -14,7 +14,7 @@ from tests.model_files import CASES
 
 import eigengap as eg
 from eigengap.persistence.model_file import load
-from eigengap.runtime.warnings import listening
+from eigengap.runtime.warnings import captured
 
 # models/*.egap, and for each the rows and answers of 0.1 in answers/*.npz; checkpoints/*.egck.
 STORED = ZipFile(Path(__file__).parent / "files_0.1.zip")
@@ -65,7 +65,7 @@ def test_a_model_loads_and_answers_as_it_did(name, tmp_path):
 def test_a_fit_goes_on_from_its_checkpoint(name, tmp_path):
     X = arrays("checkpoints/table.npz")["X"]
     path = stored(f"checkpoints/{name}.egck", tmp_path)
-    with listening() as warned:
+    with captured() as warned:
         resumed = FITS[name](checkpoint=path).fit(X)
         whole = FITS[name]().fit(X)
     assert not warned

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from eigengap.estimators.ica import ICA
 from eigengap.fitting.ica.fit import ICAOptions, fit_rotation, in_order, sample_sizes
 from eigengap.fitting.ica.whitening import no_whitening, white_scores
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.statistics.nonlinearity import LogCosh
 from eigengap.statistics.score_moments import (
     Evaluation,

@@ -23,12 +23,16 @@ from eigengap.fitting.mixture.start import canonical, truncated
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.sources import as_source
 from eigengap.sources.array import ArraySource
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.maximise import Constraints, Parameters, anchored, maximise
-from eigengap.statistics.expected.mixture_expected import MixtureExpected
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters
+from eigengap.sources.conversion import as_source
+from eigengap.statistics.expected.gaussian import (
+    Constraints,
+    Expected,
+    Parameters,
+    maximise,
+    regularised,
+)
+from eigengap.statistics.expected.mixture import MixtureExpected, MixtureParameters
 from eigengap.statistics.moments import ColumnMoments
 
 seeds = st.integers(0, 2**32 - 1)
@@ -63,7 +67,7 @@ def parameters(rng, d=5, ranks=(1, 2, 0)):
 
 
 def e_step(X, theta, weight=None):
-    coefficients = [Coefficients.of(c.W, c.delta, c.psi) for c in theta.components]
+    coefficients = [Coefficients(c.W, c.delta, c.psi) for c in theta.components]
     rows = prepare_rows(X, weight, np.zeros(X.shape[1]), None, 2)
     return MixtureExpected.of(rows, theta.log_weights, coefficients)
 
@@ -105,7 +109,7 @@ def test_responsibilities_are_weights_into_the_statistics_of_one_model(seed):
     assert together.log_likelihood == pytest.approx(model.log_likelihood(X).sum(), rel=1e-10)
     for k, c in enumerate(theta.components):
         rows = prepare_rows(X, np.maximum(resp[:, k], 1e-300), np.zeros(5), None, 2)
-        alone = Expected.of(rows, Coefficients.of(c.W, c.delta, c.psi))
+        alone = Expected.of(rows, Coefficients(c.W, c.delta, c.psi))
         for name in ("A", "B", "squares", "latent", "cells"):
             x = np.asarray(getattr(together.components[k], name))
             y = np.asarray(getattr(alone, name))
@@ -120,20 +124,20 @@ def test_weights_of_rows_are_frequencies():
     assert_same(e_step(X, theta, w.astype(float)), e_step(np.repeat(X, w, axis=0), theta))
 
 
-def test_anchored_statistics_are_maximised_where_they_were_anchored():
+def test_regularised_statistics_are_maximised_where_they_were_regularised():
     """Rows that are as the current model has them pull towards it, and to nothing else."""
     rng = np.random.default_rng(2)
     X, _ = clusters(2, n=80)
     current = parameters(rng, ranks=(2,)).components[0]
     rows = prepare_rows(X, None, np.zeros(5), None, 2)
-    expected = Expected.of(rows, Coefficients.of(current.W, current.delta, current.psi))
+    expected = Expected.of(rows, Coefficients(current.W, current.delta, current.psi))
     # Under a prior there is no expansion, which would move W by itself.
     how = Constraints("diagonal", np.full(5, 1e-9), loading_precision=1e-12)
-    near = maximise(anchored(expected, current, 1e9), current, how)
+    near = maximise(regularised(expected, current, 1e9), current, how)
     np.testing.assert_allclose(near.W, current.W, atol=1e-5)
     np.testing.assert_allclose(near.delta, current.delta, atol=1e-5)
     np.testing.assert_allclose(near.psi, current.psi, rtol=1e-5)
-    far = maximise(anchored(expected, current, 1e-9), current, how)
+    far = maximise(regularised(expected, current, 1e-9), current, how)
     plain = maximise(expected, current, how)
     np.testing.assert_allclose(far.W, plain.W, atol=1e-7)
     np.testing.assert_allclose(far.psi, plain.psi, atol=1e-7)
@@ -165,7 +169,7 @@ def test_relevance_determination_raises_its_objective_too():
     problem = problem_of(X)
     rng = np.random.default_rng(0)
     start = parameters(rng, ranks=(3, 3))
-    run = problem.run(start, tol=1e-4, max_iter=40, ard=True)
+    run = replace(problem, ard=True).run(start, MixtureOptions(tol=1e-4, max_iter=40))
     assert np.all(np.diff(run.trace.objective) >= -1e-9 * np.isfinite(X).sum())
 
 
@@ -177,7 +181,7 @@ def test_packing_keeps_the_parameters(noise):
     if noise == "isotropic":
         equal = [replace(c, psi=np.full(5, c.psi[0])) for c in theta.components]
         theta = replace(theta, components=tuple(equal))
-    back = problem.unpack(problem.pack(theta), theta.ranks)
+    back = problem.unpack(problem.pack(theta), theta)
     np.testing.assert_allclose(back.log_weights, theta.log_weights, atol=1e-14)
     for a, b in zip(back.components, theta.components, strict=True):
         np.testing.assert_allclose(a.W, b.W, rtol=1e-13)
@@ -254,7 +258,7 @@ def test_split_and_merge_leaves_a_local_optimum():
     labels = np.repeat(np.arange(3), 60)
     X = centres[labels] + rng.normal(size=(180, 2))
     problem = problem_of(X)
-    r = (X - problem.shift) / problem.unit
+    r = (X - problem.units.shift) / problem.units.unit
     bad = [r[:30].mean(axis=0), r[30:60].mean(axis=0), r[60:].mean(axis=0)]
     start = MixtureParameters(
         np.log(np.full(3, 1 / 3)),
@@ -263,13 +267,14 @@ def test_split_and_merge_leaves_a_local_optimum():
             for delta, psi in zip(bad, (0.01, 0.01, 0.5), strict=True)
         ),
     )
-    stuck = problem.run(start, tol=1e-5, max_iter=500)
+    options = MixtureOptions(tol=1e-5, max_iter=500)
+    stuck = problem.run(start, options)
     expected = problem.expected(stuck.parameters)
     move = next(candidate_moves(expected, 1))
-    led_out = problem.run(moved(stuck.parameters, move), tol=1e-5, max_iter=500)
+    led_out = problem.run(moved(stuck.parameters, move), options)
     assert led_out.objective > stuck.objective + 0.3 * len(X)
     fit = fit_mixture(as_source(X), 3, [1, 1, 1], "isotropic")
-    jacobian = np.log(problem.unit).sum() * len(X)
+    jacobian = np.log(problem.units.unit).sum() * len(X)
     assert fit.log_likelihood == pytest.approx(led_out.objective - jacobian, abs=1e-3)
 
 

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from eigengap.fitting.gaussian.problem import EMOptions, StudentRows, fit_by_em
+from eigengap.fitting.gaussian.noise import MultivariateT, fit_by_em
+from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.optimise.em import ROUNDING
-from eigengap.models.gaussian.heteroscedastic import prepare_noisy_rows
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
+from eigengap.statistics.expected.gaussian import Parameters
 from eigengap.statistics.expected.heteroscedastic import NoisyExpected
-from eigengap.statistics.expected.maximise import Parameters
 from eigengap.statistics.expected.student import StudentExpected
 
 seeds = st.integers(0, 2**32 - 1)
@@ -37,7 +37,7 @@ def table(seed, n=80, d=6, q=2, missing=0.25):
 def fitted(X, s, kind, noise="isotropic", w=None, options=TIGHT, **how):
     if kind == "known":
         return fit_by_em(as_source(X, cell_sd=s, sample_weight=w), 2, noise, options=options, **how)
-    student = StudentRows(3.0 if kind == "student, given" else None)
+    student = MultivariateT(3.0 if kind == "student, given" else None)
     source = as_source(X, sample_weight=w)
     return fit_by_em(source, 2, noise, student=student, options=options, **how)
 
@@ -79,11 +79,11 @@ def test_statistics_merge_and_weights_are_repetitions(seed):
     at = Parameters(rng.normal(size=(d, 2)), rng.normal(size=d), rng.uniform(0.5, 2, d), nu=3.0)
 
     def student(rows, w=None):
-        c = Coefficients.of(at.W, at.delta, at.psi)
+        c = Coefficients(at.W, at.delta, at.psi)
         return StudentExpected.of(prepare_rows(rows, w, np.zeros(d), None, 2), c, at.nu)
 
     def known(rows, w=None):
-        prepared = prepare_noisy_rows(rows[:, :d], rows[:, d:], w, np.zeros(d), None)
+        prepared = prepare_rows(rows[:, :d], w, np.zeros(d), None, 2, cell_sd=rows[:, d:])
         return NoisyExpected.of(prepared, at, learns_noise=True)
 
     times = rng.integers(0, 4, len(X))
@@ -123,7 +123,7 @@ def test_rows_of_any_order_and_blocks_of_any_size(kind):
     order = np.random.default_rng(4).permutation(len(X))
     assert_allclose(scatter(fitted(X[order], s[order], kind)), scatter(whole), rtol=1e-5, atol=1e-6)
     source = as_source(X, cell_sd=s if kind == "known" else None, block_rows=7)
-    student = None if kind == "known" else StudentRows(3.0 if "given" in kind else None)
+    student = None if kind == "known" else MultivariateT(3.0 if "given" in kind else None)
     cut = fit_by_em(source, 2, "isotropic", student=student, options=TIGHT)
     assert_allclose(scatter(cut), scatter(whole), rtol=1e-5, atol=1e-6)
 

@@ -13,7 +13,7 @@ from eigengap.selection.rank import RankChoice, automatic_rank
 from eigengap.selection.rank.choose import CRITERIA, choose_rank
 from eigengap.selection.rank.consensus import NAMES, in_words, vote
 from eigengap.selection.rank.cross_validation import cross_validate
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 FAST = [name for name in CRITERIA if name not in ("cross_validation", "ard")]
 

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import eigengap as eg
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -8,10 +8,14 @@ from sklearn.metrics import pairwise_distances
 
 from eigengap.estimators.unfolding import MaximumVarianceUnfolding
 from eigengap.exceptions import UncertainNeighboursWarning
-from eigengap.fitting.graph.local_weights import local_weights
+from eigengap.fitting.graph.local_weights import (
+    affine_weights,
+    inner_products_about,
+    local_weights,
+    positive_part,
+)
 from eigengap.fitting.sdp.unfolding import unfold
 from eigengap.fitting.sdp.unfolding_landmarks import reconstruction_basis
-from eigengap.models.maps.local_linear import affine_weights, inner_products_about, positive_part
 from eigengap.runtime.warnings import silence
 
 

@@ -23,7 +23,7 @@ from eigengap import (
     Whitener,
 )
 from eigengap.fitting.gaussian.pca import fit_pca
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 N, D = 40, 5
 SCALES = (1e-1, 1e4, 1e10, 1e12, 1e100)

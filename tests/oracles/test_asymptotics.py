@@ -18,7 +18,7 @@ from eigengap.inference.asymptotics import (
 from eigengap.inference.confidence import confidence_intervals
 from eigengap.linalg import procrustes
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 
 def factor_model(d=4, q=2, seed=0):

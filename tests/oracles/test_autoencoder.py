@@ -15,7 +15,7 @@ from eigengap.fitting.autoencoder.rows import HeldOut, Monitored
 from eigengap.fitting.autoencoder.start import random_weights
 from eigengap.linalg import principal_angles
 from eigengap.models.network.autoencoder import ACTIVATIONS, Architecture, Network
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 # Fits here are as short as their tests allow.
 pytestmark = pytest.mark.filterwarnings("ignore:Autoencoder did not converge")

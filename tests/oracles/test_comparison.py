@@ -18,8 +18,9 @@ import eigengap as eg
 from eigengap.comparison.compare import compare
 from eigengap.comparison.fillers import fill
 from eigengap.comparison.paired import RowMean
-from eigengap.sources import new_frame as new_frame_module
-from eigengap.sources.derived.hidden_cells import cell_uniforms, hidden_cells
+from eigengap.runtime.hashing import cell_uniforms
+from eigengap.sources.derived.changed import hidden_cells
+from eigengap.sources.frames import new_frame as new_frame_module
 
 
 def table(n=120, d=5, missing=0.0, seed=0):

@@ -14,7 +14,7 @@ from eigengap.fitting.kernel.landmarks import fit_in_feature_space, fit_on_landm
 from eigengap.models import kernels
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.kernels.expected import ExpectedKernel
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 # tanh is one, and says so: a test of its own.
 pytestmark = pytest.mark.filterwarnings("ignore:the kernel is not positive")

@@ -10,9 +10,10 @@ from scipy.optimize import approx_fprime
 from tests import dense, tolerance
 
 from eigengap import PPCA, FactorAnalysis, LinearGaussian
-from eigengap.fitting.gaussian.problem import EMOptions, fit_by_em
+from eigengap.fitting.gaussian.noise import fit_by_em
+from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import principal_angles
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 TIGHT = EMOptions(tol=1e-10, max_iter=20_000)
 

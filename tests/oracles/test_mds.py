@@ -13,7 +13,7 @@ from eigengap.fitting.eigen.signed_spectrum import (
 from eigengap.fitting.graph.additive_constant import additive_constant, coincident, correct
 from eigengap.fitting.graph.mds import fit_distances, fit_gram, fit_rows, stress
 from eigengap.models.maps.distances import AdditiveConstant, GowerMap, inner_products
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 
 def centred(G):

@@ -15,7 +15,7 @@ from eigengap.selection.rank.information import most_factors
 from eigengap.selection.rank.noise_spectrum import noise_shares, wishart_eigenvalues
 from eigengap.selection.rank.permutation import permuted_parallel_analysis
 from eigengap.selection.rank.spectral import bartlett, gavish_donoho, omega, threshold
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.spectrum import Spectrum
 
 
@@ -209,7 +209,7 @@ def test_eigengap_tolerance_and_bic_by_hand():
 
 def test_cross_validation_by_hand():
     """The error at q = 0 is that of the column means of the cells that each fold shows."""
-    from eigengap.sources.derived.hidden_cells import cell_uniforms
+    from eigengap.runtime.hashing import cell_uniforms
 
     X = components(40, 5, 1, 5)
     X[3, 2] = np.nan

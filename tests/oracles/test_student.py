@@ -13,10 +13,11 @@ from scipy.stats import t as student_t
 
 from eigengap import PPCA, FactorAnalysis, LinearGaussian
 from eigengap.exceptions import HeavyTailsWarning
-from eigengap.fitting.gaussian.problem import EMOptions, StudentRows, fit_by_em
+from eigengap.fitting.gaussian.noise import MultivariateT, fit_by_em
+from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.student import StudentLinearGaussian
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 TIGHT = EMOptions(tol=1e-10, max_iter=5000)
 
@@ -119,7 +120,7 @@ def test_the_gradient_vanishes_at_the_optimum(noise):
     d, q = 4, 1
     m = model(seed=6, d=d, q=q, nu=3.0)
     X = with_missing(m.sample(80, np.random.default_rng(7)), 0.2)
-    fit = fit_by_em(as_source(X), q, noise, student=StudentRows(), options=TIGHT)
+    fit = fit_by_em(as_source(X), q, noise, student=MultivariateT(), options=TIGHT)
     best = fit.model
 
     def objective(theta):
@@ -140,7 +141,7 @@ def test_the_gradient_vanishes_at_the_optimum(noise):
 def test_given_many_degrees_of_freedom_the_fit_is_the_gaussian_one(noise):
     X = with_missing(model().gaussian.sample(200, np.random.default_rng(9)), 0.2)
     plain = fit_by_em(as_source(X), 2, noise, options=TIGHT)
-    student = fit_by_em(as_source(X), 2, noise, student=StudentRows(1e12), options=TIGHT)
+    student = fit_by_em(as_source(X), 2, noise, student=MultivariateT(1e12), options=TIGHT)
     assert_allclose(student.log_likelihood, plain.log_likelihood, rtol=1e-9)
     assert_allclose(student.model.scatter(), plain.model.covariance(), rtol=1e-5, atol=1e-6)
 

@@ -14,7 +14,7 @@ from eigengap import PCA
 from eigengap.estimators.whitener import Whitener
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.unrestricted import fit_unrestricted
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 IRIS = load_iris().data.copy()
 IRIS[34] = [4.9, 3.1, 1.5, 0.2]  # R's iris, Fisher's own; scikit-learn's has two misprints

@@ -13,7 +13,7 @@ import pytest
 from tests.plots.foreign import HOSTILE
 
 import eigengap as eg
-from eigengap import plots
+from eigengap import plots, registry
 from eigengap.estimators.shared.plot import NAMES, charts_of
 from eigengap.plots.numbers import correlations, names_of, variable_contributions
 from eigengap.plots.numbers.rows import inner
@@ -155,8 +155,8 @@ ESTIMATORS: dict[str, Any] = {
     "KernelPCA": lambda: eg.KernelPCA(2, gamma=0.01),
     "Isomap": lambda: eg.Isomap(n_components=2),
     "LaplacianEigenmaps": lambda: eg.LaplacianEigenmaps(n_components=2),
-    "MVU": lambda: eg.MaximumVarianceUnfolding(n_components=2),
-    "SPE": lambda: eg.StructurePreservingEmbedding(n_components=2),
+    "MaximumVarianceUnfolding": lambda: eg.MaximumVarianceUnfolding(n_components=2),
+    "StructurePreservingEmbedding": lambda: eg.StructurePreservingEmbedding(n_components=2),
     "Whitener": lambda: eg.Whitener(),
     "NoveltyDetector": lambda: eg.NoveltyDetector(eg.FactorAnalysis(2)),
     "LowRankImputer": lambda: eg.LowRankImputer(eg.PPCA(2)),
@@ -166,6 +166,11 @@ ESTIMATORS: dict[str, Any] = {
 WITH_JAX: dict[str, Any] = {
     "GPLVM": lambda: eg.GPLVM(n_components=2, max_iter=20),
     "Autoencoder": lambda: eg.Autoencoder(2, hidden=(5,), max_iter=20, random_state=0),
+}
+ESTIMATORS |= {
+    entry.name: getattr(eg, entry.name)
+    for entry in registry.ESTIMATORS
+    if entry.name not in (*ESTIMATORS, *WITH_JAX)
 }
 NEED_X = {
     "scores",
@@ -178,7 +183,7 @@ NEED_X = {
 }
 
 
-SLOW = {"SPE", "MVU", *WITH_JAX}
+SLOW = {"StructurePreservingEmbedding", "MaximumVarianceUnfolding", *WITH_JAX}
 SLOW |= {"PPCA", "student", "BayesianPCA", "FactorAnalysis", "ClassicalMDS", "Isomap", "Whitener"}
 ONCE = {"biplot", "contributions", "correlation_circle", "cos2", "missingness", "trace"}
 LIKE_PCA = {"PPCA", "student", "BayesianPCA", "NoveltyDetector"}  # nothing new in these charts

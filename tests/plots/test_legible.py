@@ -56,7 +56,7 @@ def test_calibration_names_both_axes(ppca: eg.PPCA, incomplete: np.ndarray) -> N
     """One layer without a title took it from all."""
     chart = ppca.plot.imputation(incomplete[:60], held_out=0.1).to_dict()
     titles = {layer["encoding"]["y"]["title"] for layer in chart["hconcat"][0]["layer"]}
-    assert titles == {"filled value (standard deviations from the mean)"}
+    assert titles == {"imputed value (standard deviations from the mean)"}
 
 
 def test_rows_of_a_pattern_are_counted_on_an_axis_of_counts(incomplete: np.ndarray) -> None:

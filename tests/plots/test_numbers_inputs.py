@@ -36,8 +36,8 @@ def model(table: pd.DataFrame) -> Any:
 @pytest.mark.parametrize(
     "name",
     [
-        "biplot_numbers", "calibration", "correlations", "fills", "missingness_summary",
-        "odd_rows", "row_contributions", "row_cos2", "score_ellipses", "scores_of",
+        "biplot_numbers", "calibration", "correlations", "imputations", "missingness_summary",
+        "outlier_numbers", "row_contributions", "row_cos2", "score_ellipses", "scores_of",
         "variable_cos2",
     ],
 )  # fmt: skip

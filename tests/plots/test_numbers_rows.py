@@ -1,4 +1,5 @@
-"""Scores, their regions, biplots, fills, odd rows, mixtures: laws, and oracles by brute force."""
+"""Scores, their regions, biplots, imputations, odd rows, mixtures: laws, and oracles by "
+"brute force."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ import eigengap as eg
 from eigengap.plots.numbers import (
     biplot_numbers,
     calibration,
-    fills,
+    imputations,
     missingness_summary,
     mixture_numbers,
-    odd_rows,
+    outlier_numbers,
     score_ellipses,
     table_of,
 )
-from eigengap.plots.numbers.odd_rows import detector_for
+from eigengap.plots.numbers.outliers import detector_for
 
 # Fits warn of these tables, which are not the point here.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -139,11 +140,12 @@ def test_outline_lies_at_one_distance(ppca: eg.PPCA, incomplete: np.ndarray) -> 
         np.testing.assert_allclose(distance, stats.chi2.ppf(0.95, 2))
 
 
-# Fills -----------------------------------------------------------------------------------------
+# Imputations -----------------------------------------------------------------------------------
+# Imputations -----------------------------------------------------------------------------------
 
 
 def test_fills_are_those_of_impute(ppca: eg.PPCA, incomplete: np.ndarray) -> None:
-    found = fills(ppca, incomplete)
+    found = imputations(ppca, incomplete)
     filled, sd = ppca.impute(incomplete, return_std=True)
     assert len(found.value) == np.isnan(incomplete).sum()
     np.testing.assert_allclose(found.value, filled[np.isnan(incomplete)])
@@ -163,12 +165,14 @@ def test_coverage_is_about_what_the_intervals_promise(
 
 def test_hidden_cells_are_observed_cells(ppca: eg.PPCA, incomplete: np.ndarray) -> None:
     found = calibration(ppca, incomplete, share=0.2)
-    np.testing.assert_array_equal(found.truth, incomplete[found.fills.row, found.fills.column])
+    np.testing.assert_array_equal(
+        found.truth, incomplete[found.imputations.row, found.imputations.column]
+    )
 
 
 def test_intervals_of_an_imputer_keep_its_bounds(incomplete: np.ndarray) -> None:
     imputer = eg.LowRankImputer(eg.PPCA(2), bounds=(-1.0, 1.0)).fit(incomplete)
-    found = fills(imputer, incomplete)
+    found = imputations(imputer, incomplete)
     assert found.low.min() >= -1.0
     assert found.high.max() <= 1.0
 
@@ -178,7 +182,7 @@ def test_intervals_of_an_imputer_keep_its_bounds(incomplete: np.ndarray) -> None
 
 def test_limits_have_the_p_value_that_they_promise(incomplete: np.ndarray) -> None:
     detector = eg.NoveltyDetector().fit(incomplete)
-    found = odd_rows(detector, incomplete)
+    found = outlier_numbers(detector, incomplete)
     statistics = detector.statistics(incomplete)
     for name, limit in (("T2", found.T2_limit), ("SPE", found.SPE_limit)):
         statistic = getattr(statistics, name)
@@ -189,10 +193,10 @@ def test_limits_have_the_p_value_that_they_promise(incomplete: np.ndarray) -> No
 
 def test_shares_of_the_oddest_rows_sum_to_their_distance(incomplete: np.ndarray) -> None:
     detector = eg.NoveltyDetector().fit(incomplete)
-    found = odd_rows(detector, incomplete, most=4)
-    expected = detector.statistics(incomplete).D2.value[found.oddest]
+    found = outlier_numbers(detector, incomplete, most=4)
+    expected = detector.statistics(incomplete).D2.value[found.least_probable]
     np.testing.assert_allclose(found.shares.sum(axis=1), expected)
-    assert list(found.oddest) == list(np.argsort(detector.score_samples(incomplete))[:4])
+    assert list(found.least_probable) == list(np.argsort(detector.score_samples(incomplete))[:4])
 
 
 def test_a_model_serves_as_the_detector_around_it(incomplete: np.ndarray) -> None:
@@ -204,7 +208,7 @@ def test_a_model_serves_as_the_detector_around_it(incomplete: np.ndarray) -> Non
 def test_student_noise_is_refused_in_words(incomplete: np.ndarray) -> None:
     model = eg.PPCA(2, noise="student").fit(incomplete)
     with pytest.raises(AttributeError, match=r"NoveltyDetector\(estimator\)\.fit\(X\) takes"):
-        odd_rows(model, incomplete)
+        outlier_numbers(model, incomplete)
 
 
 # Mixtures --------------------------------------------------------------------------------------

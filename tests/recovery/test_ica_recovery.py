@@ -11,7 +11,7 @@ from eigengap.estimators.ica import ICA
 from eigengap.fitting.ica.fit import fit_rotation
 from eigengap.fitting.ica.pairs import turned_pairs
 from eigengap.fitting.ica.whitening import no_whitening, white_scores
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.statistics.nonlinearity import LogCosh
 from eigengap.statistics.score_moments import ScoreBlock
 

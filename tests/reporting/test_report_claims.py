@@ -16,7 +16,7 @@ from tests.reporting.pages import Parsed
 import eigengap as eg
 from eigengap.exceptions import ObjectiveFellError
 from eigengap.plots.numbers.eigenvalues import eigenvalues
-from eigengap.plots.numbers.odd_rows import detector_for
+from eigengap.plots.numbers.outliers import detector_for
 from eigengap.reporting import report
 from eigengap.reporting.numbers.colours import asked_colour, colour_of
 from eigengap.reporting.numbers.distances import RowDistances, distances_of
@@ -25,8 +25,7 @@ from eigengap.reporting.numbers.look import Look
 from eigengap.reporting.numbers.reading import labels_of, read
 from eigengap.reporting.numbers.subject import Subject
 from eigengap.reporting.numbers.variables import variables_of
-from eigengap.reporting.sections import components, glance, missing, quality
-from eigengap.reporting.sections import imputation as filling
+from eigengap.reporting.sections import components, glance, imputation, missing, quality
 from eigengap.reporting.sections.samples import _on_separation, chosen_colour
 from eigengap.reporting.sections.scores import Scores
 from eigengap.reporting.sections.section import Section
@@ -136,8 +135,8 @@ def test_a_broken_refit_is_told_on_the_page(
     model = eg.PPCA(2).fit(X)
     monkeypatch.setattr(Subject, "refitted", fell)
     text = Parsed(report(model, X, tmp_path / "r.html").read_text(encoding="utf-8")).text
-    assert "cells hidden: the objective fell <b>" in text
-    assert "Least certain of the filled cells" in text
+    assert "of the observed values: the objective fell <b>" in text
+    assert "Least certain imputations" in text
 
 
 def test_exact_tables_are_not_said_to_depart_from_their_law() -> None:
@@ -209,7 +208,11 @@ def hidden(outside: int, n: int, refitted: bool = True) -> HeldOut:
         (48, 647, "fewer than 95 % (binomial test: p = 0.0085): standard deviations are too small"),
         (32, 647, "compatible with 95 % (binomial test: p = 1.00)."),
         (5, 647, "more than 95 % (binomial test: p < 0.0001): standard deviations are too large"),
-        (2, 40, "compatible with 95 % (binomial test: p = 1.00); 40 cells are few for such a test"),
+        (
+            2,
+            40,
+            "compatible with 95 % (binomial test: p = 1.00); 40 values are few for such a test",
+        ),
         (2000, 20000, "fewer than 95 % (binomial test: p < 0.0001)"),
     ],
 )
@@ -218,8 +221,8 @@ def test_what_is_said_of_coverage_is_what_a_binomial_test_says(
 ) -> None:
     found = hidden(outside, n)
     assert found.coverage_p == pytest.approx(binomtest(outside, n, 0.05).pvalue, rel=1e-6)
-    assert said in filling._on_coverage(found)
-    assert "binomial" not in filling._on_coverage(hidden(outside, n, refitted=False))
+    assert said in imputation._on_coverage(found)
+    assert "binomial" not in imputation._on_coverage(hidden(outside, n, refitted=False))
 
 
 def test_coverage_of_tables_from_the_model_is_rarely_called_wrong() -> None:
@@ -233,7 +236,7 @@ def test_coverage_of_tables_from_the_model_is_rarely_called_wrong() -> None:
     assert wrong <= 5
     bad = held_out(*looked(eg.PPCA(2, noise_variance=0.05).fit(X), X), 0)
     assert isinstance(bad, HeldOut)
-    assert "standard deviations are too small" in filling._on_coverage(bad)
+    assert "standard deviations are too small" in imputation._on_coverage(bad)
 
 
 def test_what_is_said_of_the_number_of_components_is_of_all_rows_or_says_so() -> None:
@@ -318,7 +321,7 @@ def test_the_column_to_blame_is_the_one_that_the_detector_names(make: Any) -> No
     found = distances_of(*looked(model, X))
     assert isinstance(found, RowDistances)
     detector = eg.NoveltyDetector(make(2)).fit(X)
-    named = [told.cells[0] for told in detector.explain(X[found.oddest], k=1)]
+    named = [told.cells[0] for told in detector.explain(X[found.least_probable], k=1)]
     assert [f"x{j}" for j in found.blamed] == [cell.column for cell in named]
     np.testing.assert_allclose(found.expected, [cell.expected for cell in named], rtol=1e-3)
     np.testing.assert_allclose(found.expected_sd, [cell.std for cell in named], rtol=1e-3)

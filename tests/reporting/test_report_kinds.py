@@ -11,6 +11,7 @@ import pytest
 from tests.reporting.pages import Parsed
 
 import eigengap as eg
+from eigengap import registry
 from eigengap.reporting import report
 from eigengap.runtime.warnings import silence
 
@@ -26,7 +27,7 @@ SECTIONS = [
     "components",
     "variables",
     "samples",
-    "filling",
+    "imputation",
     "quality",
     "reproduce",
 ]
@@ -43,12 +44,12 @@ FAST: dict[str, tuple[Make, tuple[str, ...]]] = {
         lambda: (eg.MixturePPCA(2, n_components=1, random_state=0).fit(INCOMPLETE), INCOMPLETE),
         ("The mixture has 2 components",),
     ),
-    "ICA": (lambda: (eg.ICA(2).fit(X), X), ("no density", "fills no gaps")),
+    "ICA": (lambda: (eg.ICA(2).fit(X), X), ("no density", "imputes none")),
     "KernelPCA": (
         lambda: (eg.KernelPCA(2, kernel="rbf").fit(X), X),
-        ("no linear functions of the columns", "no density", "fills no gaps"),
+        ("no linear functions of the columns", "no density", "imputes none"),
     ),
-    "Isomap": (lambda: (eg.Isomap(n_components=2).fit(X), X), ("no density", "fills no gaps")),
+    "Isomap": (lambda: (eg.Isomap(n_components=2).fit(X), X), ("no density", "imputes none")),
     "Isomap, distances": (
         lambda: (eg.Isomap(n_components=2, metric="precomputed").fit(DISTANCES), DISTANCES),
         ("pairs of rows", "no columns to look at"),
@@ -65,16 +66,16 @@ FAST: dict[str, tuple[Make, tuple[str, ...]]] = {
     "four rows": (lambda: (eg.PPCA(1).fit(X[:4]), X[:4]), ("With 4 rows",)),
     "all rows equal": (
         lambda: (eg.PCA(1).fit(np.ones((9, 3))), np.ones((9, 3))),
-        ("nothing to tell",),
+        ("nothing to report",),
     ),
 }
 SLOW: dict[str, tuple[Make, tuple[str, ...]]] = {  # or like one of those above
-    "Whitener": (lambda: (eg.Whitener().fit(X), X), ("no density", "fills no gaps")),
+    "Whitener": (lambda: (eg.Whitener().fit(X), X), ("no density", "imputes none")),
     "LaplacianEigenmaps": (
         lambda: (eg.LaplacianEigenmaps(n_components=2).fit(X), X),
-        ("no density", "fills no gaps"),
+        ("no density", "imputes none"),
     ),
-    "ClassicalMDS": (lambda: (eg.ClassicalMDS(2).fit(X), X), ("no density", "fills no gaps")),
+    "ClassicalMDS": (lambda: (eg.ClassicalMDS(2).fit(X), X), ("no density", "imputes none")),
     "MaximumVarianceUnfolding": (
         lambda: (eg.MaximumVarianceUnfolding(n_components=2).fit(X), X),
         ("no density",),
@@ -86,8 +87,14 @@ SLOW: dict[str, tuple[Make, tuple[str, ...]]] = {  # or like one of those above
     "GPLVM": (lambda: (eg.GPLVM(2, max_iter=20).fit(X[:40]), X[:40]), ()),
     "Autoencoder": (
         lambda: (eg.Autoencoder(2, max_iter=20).fit(X), X),
-        ("had seen them when it was fitted",),
+        ("was fitted to them",),
     ),
+}
+PLACES_NO_ROWS = ("PPCAClassifier", "PPCARegressor")
+FAST |= {
+    entry.name: (lambda name=entry.name: (getattr(eg, name)().fit(X), X), ())
+    for entry in registry.ESTIMATORS
+    if entry.name not in (*FAST, *SLOW, *PLACES_NO_ROWS, "PPCA", "FactorAnalysis")
 }
 
 
@@ -97,7 +104,7 @@ def check(made: tuple[Any, Any], said: tuple[str, ...], folder: Path) -> None:
     assert sections == SECTIONS
     for words in said:
         assert words in found.text
-    told = found.text.rpartition("Make it again")[0]  # parameters may be nan
+    told = found.text.rpartition("Reproducibility")[0]  # parameters may be nan
     assert "nan" not in told.lower().split()
     drawn = {a["id"] for _, a in found.tags if (a.get("class") or "") == "chart"}
     assert set(found.data["charts"]) | {"scores", "differences", "glance-chart"} == drawn
@@ -124,7 +131,7 @@ def test_a_fit_that_did_not_converge_is_said_first(tmp_path: Path) -> None:
     with silence():
         model = eg.PPCA(2, max_iter=1).fit(INCOMPLETE)
     found = Parsed(report(model, INCOMPLETE, tmp_path / "r.html").read_text(encoding="utf-8"))
-    assert "Mind: The fit did not converge" in found.text
+    assert "Caution: The fit did not converge" in found.text
 
 
 def test_columns_of_very_different_size_are_told_unless_scaled(tmp_path: Path) -> None:

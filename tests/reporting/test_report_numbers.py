@@ -24,7 +24,7 @@ from eigengap.reporting.sections.samples import separation
 from eigengap.reporting.sections.scores import scores_of
 from eigengap.reporting.words import number, percent
 from eigengap.selection.imputation import rounds
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_the_page_says_these_numbers(parsed: Parsed, look: Look, subject: Subjec
     distances = distances_of(subject, look)
     assert isinstance(distances, RowDistances)
     odd = int((distances.p < 0.05).sum())
-    assert f"{odd} of 699 rows ({percent(odd / 699)}) are less probable than 1 in 20" in parsed.text
+    assert f"{odd} of 699 rows ({percent(odd / 699)}) have p < 0.05" in parsed.text
 
 
 def test_the_embedded_numbers_are_those_of_the_model(
@@ -157,13 +157,13 @@ def test_missing_that_depend_on_another_column_are_told_and_random_ones_are_not(
     X = rng.normal(size=(400, 5))
     blind = X.copy()
     blind[rng.random(X.shape) < 0.2] = np.nan
-    assert missing.tellings(blind) == []
+    assert missing.differences(blind) == []
     X[X[:, 1] > 0.5, 3] = np.nan
-    first = missing.tellings(X)[0]
-    assert (first.gap, first.by) == (3, 1)
+    first = missing.differences(X)[0]
+    assert (first.incomplete, first.other) == (3, 1)
     gone, observed = X[np.isnan(X[:, 3]), 1], X[~np.isnan(X[:, 3]), 1]
     pooled = np.sqrt((gone.var() * len(gone) + observed.var() * len(observed)) / (len(X) - 2))
-    assert first.difference == pytest.approx((gone.mean() - observed.mean()) / pooled)
+    assert first.size == pytest.approx((gone.mean() - observed.mean()) / pooled)
 
 
 def test_missing_that_come_together_by_chance_are_not_said_to() -> None:

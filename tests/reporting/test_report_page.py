@@ -21,7 +21,7 @@ import eigengap as eg
 from eigengap.exceptions import MissingExtraError
 from eigengap.plots.page import escaped_json
 from eigengap.reporting import report
-from eigengap.reporting.page.page import page
+from eigengap.reporting.page import page
 from eigengap.reporting.words import clean, distinct
 
 MOST_BYTES = 3_000_000

@@ -25,11 +25,11 @@ from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.mixture.fit import fit_mixture
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.sources import as_source
 from eigengap.sources.base import Block, ObservedCells, merge_tree
+from eigengap.sources.conversion import as_source
 from eigengap.sources.dask import as_dask_source, is_dask
-from eigengap.sources.derived.rescaled import Rescaled
-from eigengap.statistics.expected.expected import Expected
+from eigengap.sources.derived.changed import Rescaled
+from eigengap.statistics.expected.gaussian import Expected
 from eigengap.statistics.moments import ColumnMoments, Moments
 
 dask = pytest.importorskip("dask")
@@ -37,8 +37,7 @@ da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 pd = pytest.importorskip("pandas")
 
-from eigengap.sources.dask.forest import Forest  # noqa: E402
-from eigengap.sources.dask.tasks import PartitionError  # noqa: E402
+from eigengap.sources.dask.tasks import Forest, PartitionError  # noqa: E402
 
 N, D = 400, 9
 NAMES = list("abcdefghi")
@@ -543,7 +542,7 @@ def test_a_step_sends_what_the_documentation_says(d, q, parts, bundles):
 
     rng = np.random.default_rng(0)
     K = (q + 1) * (q + 2) // 2
-    coefficients = Coefficients.of(rng.normal(size=(d, q)), np.zeros(d), np.ones(d))
+    coefficients = Coefficients(rng.normal(size=(d, q)), np.zeros(d), np.ones(d))
     work = tasks.Statistics((partial(Expected.of, coefficients=coefficients),))
     parameters = len(cluster.Sent(work).payload)
     assert 0 < parameters - 8 * d * (K + 2 * q + 4) < 2000

@@ -19,10 +19,10 @@ from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.mixture.fit import fit_mixture
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.sources import as_source
 from eigengap.sources.base import Block
+from eigengap.sources.conversion import as_source
 from eigengap.sources.dask import as_dask_source
-from eigengap.statistics.expected.expected import Expected
+from eigengap.statistics.expected.gaussian import Expected
 from eigengap.statistics.moments import Moments
 
 distributed = pytest.importorskip("distributed")
@@ -70,7 +70,7 @@ def prepare(block: Block) -> ObservedRows:
 
 def e_step(scale: float = 1.0) -> partial[Expected]:
     W = scale * np.random.default_rng(1).normal(size=(D, Q))
-    return partial(Expected.of, coefficients=Coefficients.of(W, np.zeros(D), np.ones(D)))
+    return partial(Expected.of, coefficients=Coefficients(W, np.zeros(D), np.ones(D)))
 
 
 FITS = {
@@ -160,9 +160,9 @@ def test_what_was_kept_is_let_go(client: Any) -> None:
 
 
 def test_rows_in_order_in_pieces(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from eigengap.sources.dask import rows
+    from eigengap.sources.dask import cluster
 
-    monkeypatch.setattr(rows, "BATCH_BYTES", 1)
+    monkeypatch.setattr(cluster, "BATCH_BYTES", 1)
     X = table()
     source = as_dask_source(lazy(X, 20))
     np.testing.assert_array_equal(source.map(lambda block: block.values[:, :3]), X[:, :3])
@@ -181,10 +181,10 @@ def test_prepared_twice(client: Any) -> None:
 
 def _allow(threads: int) -> None:
     """On a worker: as many threads for BLAS."""
-    from eigengap.runtime import blas
+    from eigengap.runtime.threads import _give, libraries
 
-    for library in blas.libraries():
-        blas._give(library, threads)
+    for library in libraries():
+        _give(library, threads)
 
 
 def test_blas_has_its_share_of_the_cores(client: Any) -> None:
@@ -202,7 +202,7 @@ def test_blas_has_its_share_of_the_cores(client: Any) -> None:
 
     client.run(_allow, 8)
     try:
-        share = max(1, running.blas.cores() // sum(client.nthreads().values()))
+        share = max(1, running.cores() // sum(client.nthreads().values()))
         assert source.map(threads).max() == share
     finally:
         client.run(_allow, 1)

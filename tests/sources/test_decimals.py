@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.sources.opening import open_source
 
 NARROW = [

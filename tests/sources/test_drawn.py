@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eigengap import open_source
 from eigengap.sources.base import Block, merge_tree
-from eigengap.sources.derived.drawn import CHUNK, Draw, least_keys, seed_of
+from eigengap.sources.drawn import CHUNK, Draw, least_keys, seed_of
 
 
 def blocks(X, w, cuts):

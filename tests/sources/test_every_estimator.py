@@ -10,8 +10,9 @@ import pytest
 from tests.tolerance import assert_same_optimum
 
 import eigengap as eg
+from eigengap import registry
 from eigengap.fitting.gaussian import factor_covariance
-from eigengap.fitting.gaussian import problem as gaussian_em
+from eigengap.fitting.gaussian import noise as gaussian_em
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -101,7 +102,7 @@ def dask_frame(X, folder):
 
 
 def blocks(X, folder):
-    from eigengap.sources import as_source
+    from eigengap.sources.conversion import as_source
 
     return as_source(X, block_rows=7)
 
@@ -239,6 +240,13 @@ FROM_A_PATH = {
     ),
     "GPLVM": lambda: eg.GPLVM(1, kernel="linear"),
     "Autoencoder": lambda: eg.Autoencoder(2, max_iter=3, random_state=0),
+}
+
+
+FROM_A_PATH |= {
+    entry.name: getattr(eg, entry.name)
+    for entry in registry.ESTIMATORS
+    if entry.name not in (*ESTIMATORS, *FROM_A_PATH) and not entry.target
 }
 
 

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigengap import PCA, PPCA
-from eigengap.sources import as_source
-from eigengap.sources.fields.opening import field_like, field_source, is_field
+from eigengap.sources.conversion import as_source
+from eigengap.sources.fields.places import is_field
 from eigengap.sources.fields.reader import LARGEST_CHUNK, steps
+from eigengap.sources.fields.table import field_like, field_source
 
 DAYS = np.datetime64("2001-01-01", "ns") + np.arange(400) * np.timedelta64(1, "D")
 
@@ -426,7 +427,7 @@ def test_samples_drawn_at_random_are_those_of_the_table():
 
 def test_a_field_is_known_without_importing_xarray():
     code = (
-        "import sys, numpy; from eigengap.sources.fields.opening import is_field, is_field_path;"
+        "import sys, numpy; from eigengap.sources import is_field, is_field_path;"
         "assert not is_field(numpy.ones(3)) and is_field_path('a.nc');"
         "assert 'xarray' not in sys.modules"
     )

@@ -14,7 +14,8 @@ from xarray.backends.file_manager import FILE_CACHE
 from eigengap import PPCA
 from eigengap.exceptions import RereadWarning
 from eigengap.sources.fields import places as field_places
-from eigengap.sources.fields.opening import field_source, is_field_path
+from eigengap.sources.fields.places import is_field_path
+from eigengap.sources.fields.table import field_source
 from eigengap.statistics.moments import ColumnMoments
 
 pytestmark = pytest.mark.filterwarnings("ignore::zarr.errors.ZarrUserWarning")

@@ -13,7 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eigengap.exceptions import UnreadableError
-from eigengap.sources.files.csv.aside import Aside, Beside
+from eigengap.sources.files.csv.skipped import (
+    SkippedLines,
+    SkippingStream,
+)
 from eigengap.sources.opening import open_source
 
 ABOVE = '# logger 5" of, "north\n# begun; 2024\n'
@@ -53,7 +56,7 @@ def test_lines_aside_are_empty_and_all_others_as_they_were(
 ) -> None:
     """However the stream is cut. Blanks may stand before a mark; where there are further tabs, the
     first may part cells. #N/A is a missing cell."""
-    stream = Beside(io.BytesIO(newline.join(lines)), Aside(first, mark))
+    stream = SkippingStream(io.BytesIO(newline.join(lines)), SkippedLines(first, mark))
     found = b"".join(iter(lambda: stream.read(size), b""))
     comments = (b"#x", b"##", b"  #x\t", b" \t# y", b"#NA?")
     gone = [i < first or (mark and line in comments) for i, line in enumerate(lines)]

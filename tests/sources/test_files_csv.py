@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.csv import reader as csv_reader
-from eigengap.sources.files.csv.cells import MISSING, Cells
-from eigengap.sources.files.csv.rows import chunks, last_row_end
+from eigengap.sources.files.csv.cells import MISSING_TEXTS, Cells
+from eigengap.sources.files.csv.rows import last_row_end, row_chunks
 from eigengap.sources.opening import open_source
 
 nan = np.nan
@@ -214,7 +214,7 @@ def test_a_table_without_rows_is_told(csv, content):
 # Cells ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gap", [*sorted(MISSING), " NA", "NA ", '""', '" "'])
+@pytest.mark.parametrize("gap", [*sorted(MISSING_TEXTS), " NA", "NA ", '""', '" "'])
 def test_spellings_of_missing(csv, gap):
     np.testing.assert_array_equal(csv(f"a,b\n1,{gap}\n3,4\n").collect(), [[1, nan], [3, 4]])
 
@@ -222,7 +222,7 @@ def test_spellings_of_missing(csv, gap):
 def test_the_spellings_are_those_of_pandas():
     from pandas._libs.parsers import STR_NA_VALUES
 
-    assert MISSING == STR_NA_VALUES
+    assert MISSING_TEXTS == STR_NA_VALUES
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_numbers_read_back_exactly(csv):
 
 
 def test_rows_much_longer_than_what_is_looked_at_first(csv, monkeypatch):
-    monkeypatch.setattr(csv_reader, "HEAD", 16)
+    monkeypatch.setattr(csv_reader, "HEAD_BYTES", 16)
     X = np.arange(300.0).reshape(3, 100)
     content = ",".join(f"column{j}" for j in range(100)) + "\n"
     content += "\n".join(",".join(map(str, row)) for row in X.tolist())
@@ -300,7 +300,7 @@ PIECES = st.sampled_from([b"1", b"x", b",", b"\n", b'"', b'""', b'"a\nb"', b'"a,
 @example(b'5"\n6"\n"a\nb"\n', 2)
 def test_a_row_is_never_cut(content, size):
     stream = io.BytesIO(content)
-    cut, found = [], chunks(stream.read, size, b"\n", "x.csv")
+    cut, found = [], row_chunks(stream.read, size, b"\n", "x.csv")
     if _outside_quotes(content):
         cut = [chunk for chunk, _ in found]
         assert b"".join(cut) == content

@@ -17,7 +17,7 @@ import pytest
 import zarr
 
 from eigengap.exceptions import MissingExtraError, UnreadableError
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.sources.files import parquet
 from eigengap.sources.opening import open_source
 from eigengap.statistics.moments import Moments

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from eigengap.exceptions import UnreadableError
-from eigengap.sources.files.address import find
+from eigengap.sources.files.paths import find_files
 from eigengap.sources.opening import open_source
 
 
@@ -136,7 +136,7 @@ def test_a_folder_of_other_files_is_told_with_a_glob(tmp_path):
 
 
 def test_addresses(runs):
-    found = find(f"{runs}/run*.npy::inner")
+    found = find_files(f"{runs}/run*.npy::inner")
     assert [address.path.name for address in found] == ["run1.npy", "run2.npy", "run10.npy"]
     assert {address.member for address in found} == {"inner"}
 

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eigengap.runtime.side_by_side import in_turn
-from eigengap.sources import as_source
+from eigengap.runtime.threads import in_turn
 from eigengap.sources.array import ArraySource
 from eigengap.sources.base import Block, merge_tree
+from eigengap.sources.conversion import as_source
 from eigengap.sources.derived.blocked import merge_stream
 
 N, D = 211, 4

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 from eigengap.sources.frames import like
 from eigengap.sources.wording import quote
 

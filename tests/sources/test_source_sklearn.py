@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import estimator_checks as checks
 
-from eigengap.sources import as_source
+from eigengap.sources.conversion import as_source
 
 
 class Centring(TransformerMixin, BaseEstimator):

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.checks import resolve_columns
-from eigengap.sources.files.csv.cells import MISSING
-from eigengap.sources.files.csv.dialect import look_at
-from eigengap.sources.files.csv.reader import CsvReader
-from eigengap.sources.files.csv.wide import wide_rows
+from eigengap.sources.files.csv.cells import MISSING_TEXTS
+from eigengap.sources.files.csv.dialect import find_dialect
+from eigengap.sources.files.csv.reader import CsvReader, wide_rows
 from eigengap.sources.opening import open_source
 from eigengap.sources.sinks import open_sink
 
@@ -154,7 +153,7 @@ def test_one_long_column_is_the_same_table(data, newline, ends):
     blank = data.draw(st.sampled_from(["", newline]))
     names = ",".join(f"c{j}" for j in range(d)) + newline
     body = blank + (newline + blank).join(map(",".join, rows)) + newline * ends
-    dialect = look_at("x", (names + body).encode(), MISSING)
+    dialect = find_dialect("x", (names + body).encode(), MISSING_TEXTS)
     if dialect.separator != "," or dialect.n_columns != d or not len(dialect.head):
         return  # so few rows may look like something else
     chosen = [j for j in range(d) if j != text_at]
@@ -170,7 +169,7 @@ def test_one_long_column_is_the_same_table(data, newline, ends):
 
 
 def test_one_long_column_is_not_taken_for_ragged_rows():
-    dialect = look_at("x", b"a,b,c\n1,2,3\n4,5,6\n", MISSING)
+    dialect = find_dialect("x", b"a,b,c\n1,2,3\n4,5,6\n", MISSING_TEXTS)
     for body in (b"1,2\n3,4,5,6\n", b"1,2,3,4\n5,6\n", b"1,2,3\n4,5\n"):
         assert wide_rows(body, dialect, [0, 1, 2], 1 << 20) is None
     found = wide_rows(b"1,2,3\r\n\r\n4,,6", dialect, [2, 1], 1 << 20)

@@ -13,6 +13,8 @@ import click
 
 from eigengap.cli.app import app
 from eigengap.cli.errors import CLOSED_PIPE, INTERNAL, INTERRUPTED, TERMINATED, Told, told
+from eigengap.cli.wording import Options
+from eigengap.wording import worded
 
 ISSUES = "set EIGENGAP_DEBUG=1 to see where, and report it with `eigengap doctor`"
 
@@ -26,7 +28,8 @@ def main(arguments: Sequence[str]) -> int:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and say how it ended."""
     try:
-        _invoke(arguments)
+        with worded(Options()):
+            _invoke(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
         return 0
@@ -82,10 +85,8 @@ def _closed_pipe() -> int:
 
 def _interrupted(error: BaseException, arguments: Sequence[str], code: int = INTERRUPTED) -> int:
     """Ctrl-C, or a batch system that wants its machine back: say what is left of the work."""
-    from eigengap.cli.phrases import in_options
-
     notes = getattr(error, "__notes__", ())
-    kept = " ".join(f"{in_options(note)}." for note in dict.fromkeys(notes))
+    kept = " ".join(f"{note}." for note in dict.fromkeys(notes))
     how = "Interrupted" if code == INTERRUPTED else "Terminated"
     _say(f"{how}. {kept or 'Nothing was written.'}", arguments, code)
     return code

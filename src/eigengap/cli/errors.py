@@ -53,10 +53,7 @@ def told(error: BaseException) -> Told | None:
 
 
 def in_words(error: BaseException) -> str:
-    from eigengap.cli.phrases import in_options
-
-    said = str(error).strip() or type(error).__name__
-    return in_options(said)
+    return str(error).strip() or type(error).__name__
 
 
 def _kind(error: BaseException) -> type[Told] | None:
@@ -66,9 +63,7 @@ def _kind(error: BaseException) -> type[Told] | None:
         return WrongUsage
     if "CheckpointMismatchError" in names:
         return FileInTheWay
-    said = str(error)
-    cells = (" holds text", " contains infinity", " not numeric: ")
-    if "UnreadableError" in names and any(words in said for words in cells):
+    if getattr(error, "in_cells", False):
         return Unfittable  # the file is whole, and its cells are no numbers
     if names & {"UnreadableError", "CorruptFileError", "NewerFormatError", "ClusterError"}:
         return FileTrouble
@@ -99,13 +94,11 @@ def _extra(error: ImportError) -> Told | None:
 
 
 def _of_system(error: OSError) -> Told:
-    from eigengap.cli.phrases import in_options
-
     if error.errno is None or (error.filename is None and error.strerror is None):
-        return FileTrouble(in_options(str(error)))  # told by us, with the path in it
+        return FileTrouble(str(error))  # told by us, with the path in it
     path = "" if error.filename is None else f"{shown(error.filename)}: "
     kind = FileInTheWay if isinstance(error, FileExistsError) else FileTrouble
-    return kind(in_options(f"{path}{error.strerror}"))
+    return kind(f"{path}{error.strerror}")
 
 
 def shown(path: Any) -> str:

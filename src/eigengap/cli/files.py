@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from eigengap.cli.errors import FileInTheWay, FileTrouble, WrongUsage, shown
+from eigengap.cli.wording import STDIN
 from eigengap.runtime.part_files import target_of
 
 DASH = "-"
@@ -32,7 +33,7 @@ def as_file(given: str, what: str) -> Iterator[str]:
         raise WrongUsage(f"{what} is -, but nothing is piped in: name a file, or pipe one in")
     folder = tempfile.mkdtemp(prefix="eigengap-")
     try:
-        path = os.path.join(folder, "standard-input")
+        path = os.path.join(folder, STDIN)
         try:
             with open(path, "wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
@@ -49,14 +50,13 @@ def as_file(given: str, what: str) -> Iterator[str]:
 def require_inputs(data: str, model: str | None = None) -> None:
     """Refuse inputs that are not there, before anything is said of outputs."""
     from eigengap.cli.kept_models import require_model
-    from eigengap.sources.fields.places import is_field_path
-    from eigengap.sources.files.address import find
+    from eigengap.sources import find_files, is_field_path
 
     if model is not None:
         require_one_stdin(data, model)
         require_model(model, data)
     if data != DASH and not is_field_path(data):
-        find(data)
+        find_files(data)
 
 
 def require_one_stdin(*given: str) -> None:

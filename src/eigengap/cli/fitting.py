@@ -7,11 +7,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from eigengap.cli.models import CLASSES, WITH_TARGET, estimator
+from eigengap.cli.models import estimator
 from eigengap.cli.narration import Narrator, listing, many, signed
 from eigengap.cli.progress import showing_steps, waiting
 from eigengap.cli.tables.constant import tell_constant
 from eigengap.cli.tables.table import Table
+from eigengap.registry import BY_COMMAND, entry_of
 
 LOADED_SHARE = 0.1  # of the free memory that a table may take to be read once instead of often
 GROWS = {None: 2.0, "gzip": 10.0, "bz2": 12.0, "zstd": 10.0}  # bytes of numbers for one of the file
@@ -48,7 +49,7 @@ def fitted(wanted: Wanted, table: Table, narrator: Narrator) -> Any:
     """Fit, and tell what was read, chosen and found."""
     from eigengap.cli.errors import WrongUsage
 
-    if (wanted.name in WITH_TARGET) != (table.target is not None):
+    if bool(BY_COMMAND[wanted.name].target) != (table.target is not None):
         need = "needs --target COLUMN" if table.target is None else "takes no --target"
         raise WrongUsage(f"-m {wanted.name} {need}")
     model = wanted.unfitted(narrator)
@@ -79,8 +80,7 @@ def _opened(table: Table, scheduler: str | None) -> Iterator[Any]:
 def loaded(table: Table) -> Any:
     """The features in memory where they are small beside it, else a source that reads them."""
     from eigengap.runtime.memory import free_memory
-    from eigengap.sources.array import ArraySource
-    from eigengap.sources.fields.table import FieldSource
+    from eigengap.sources import ArraySource, FieldSource
 
     source = table.source()
     if isinstance(source, FieldSource):
@@ -114,7 +114,7 @@ def target_of(table: Table, name: str) -> Any:
         cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell for cell in cells
     ]
     from eigengap.cli.errors import Unfittable
-    from eigengap.sources.wording import quote
+    from eigengap.sources import quote
 
     for k, label in enumerate(labels):
         if is_no_class(label, table.na):
@@ -135,7 +135,7 @@ def is_no_class(label: Any, na: Sequence[str]) -> bool:
         return label.strip() in {"", "NA", *na}
     if label is None or label != label:
         return True
-    from eigengap.sources.cells import is_number
+    from eigengap.sources import is_number
 
     return any(is_number(code) and float(code) == label for code in na)
 
@@ -179,7 +179,7 @@ def _require_observed(table: Table, n_missing: Any, rows: int) -> None:
     """Refuse columns without a single cell here, where options can be named."""
     from eigengap.cli.errors import Unfittable, shown
     from eigengap.cli.tables.text_columns import as_argument
-    from eigengap.sources.wording import quote
+    from eigengap.sources import quote
 
     missing = [j for k, j in enumerate(table.features) if rows and n_missing[k] == rows]
     if not missing:
@@ -227,7 +227,7 @@ def tell_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> No
     elif chosen is not None:
         narrator.say("Chose", str(chosen.summary), why=str(chosen.summary))
     facts = facts_of(model, source)
-    parts = [CLASSES.get(facts["model"], facts["model"])]
+    parts = [facts["model"]]
     if facts.get("n_components") is not None and choice is None:
         parts.append(f"k = {facts['n_components']}")
     if facts.get("n_iter") is not None and facts.get("converged") is not None:
@@ -276,6 +276,6 @@ def facts_of(model: Any, source: Any) -> dict[str, Any]:
     ratio = attribute("explained_variance_ratio_")
     if ratio is not None:
         facts["explained_variance_ratio"] = float(np.sum(ratio))
-    if type(model).__name__ in ("PPCA", "PCA", "BayesianPCA"):
+    if entry_of(model).noise == "isotropic":
         facts["noise_sd"] = float(np.sqrt(np.mean(model.noise_variance_)))
     return facts

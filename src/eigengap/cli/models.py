@@ -8,31 +8,9 @@ from contextlib import suppress
 from typing import Any
 
 from eigengap.cli.errors import WrongUsage
+from eigengap.registry import BY_COMMAND, BY_NAME
 
-CLASSES = {
-    "ppca": "PPCA",
-    "pca": "PCA",
-    "fa": "FactorAnalysis",
-    "bayesian-pca": "BayesianPCA",
-    "mixture": "MixturePPCA",
-    "ica": "ICA",
-    "mds": "ClassicalMDS",
-    "whitener": "Whitener",
-    "kernel-pca": "KernelPCA",
-    "isomap": "Isomap",
-    "laplacian": "LaplacianEigenmaps",
-    "mvu": "MaximumVarianceUnfolding",
-    "structure": "StructurePreservingEmbedding",
-    "gplvm": "GPLVM",
-    "autoencoder": "Autoencoder",
-    "novelty": "NoveltyDetector",
-    "low-rank": "LowRankImputer",
-    "classifier": "PPCAClassifier",
-    "regressor": "PPCARegressor",
-}
-NAMES = tuple(CLASSES)
-WITH_TARGET = ("classifier", "regressor")
-EMPTY = ("pca", "ppca", "fa")  # take 0 components in the library; here nothing would be written
+NAMES = tuple(BY_COMMAND)
 # Given by options of their own, or of no use to a command.
 ELSEWHERE = {
     "n_components": "-k",
@@ -59,7 +37,7 @@ def estimator(
     """An unfitted estimator with what the options say."""
     import eigengap
 
-    made = getattr(eigengap, CLASSES[name])()
+    made = getattr(eigengap, BY_COMMAND[name].name)()
     chosen = _settings(settings)
     inner = chosen.pop("estimator", None)
     if inner is not None:
@@ -78,12 +56,46 @@ def estimator(
         given |= _checkpoint(name, checkpoint, known)
     if verbose and "verbose" in known:
         given["verbose"] = True
-    return made.set_params(**given, **chosen)
+    made.set_params(**given, **chosen)
+    for parameter in (*given, *chosen):
+        _require_valid(made, parameter)
+    return made
+
+
+def _require_valid(made: Any, path: str) -> None:
+    """Refuse what the estimator itself would refuse in its fit, by the name of the option."""
+    *owners, parameter = path.split("__")
+    for name in owners:
+        made = getattr(made, name)
+    value = getattr(made, parameter)
+    refused = _refusal(made, parameter, value)
+    if refused is None:
+        return
+    kind = type(made).__name__
+    if parameter != "n_components":
+        _, _, allowed = str(refused).partition(" must be ")
+        raise WrongUsage(f"--set {path} of {kind} must be {allowed}")
+    accepted = [n for n in (0, 1, 2, 0.95, "auto") if _refusal(made, parameter, n) is None]
+    least = next((n for n in accepted if isinstance(n, int)), 1)
+    ways = [f"a whole number from {least} on (3)"]
+    ways += ["a share of the variance between 0 and 1 (0.95)"] if 0.95 in accepted else []
+    ways += ["auto"] if "auto" in accepted else []
+    *first, last = ways
+    taken = f"{', '.join(first)} or {last}" if first else last
+    raise WrongUsage(f"-k {value}: the number of components of {kind} is {taken}")
+
+
+def _refusal(made: Any, parameter: str, value: Any) -> ValueError | None:
+    try:
+        type(made)(**{parameter: value})._validate_params()
+    except ValueError as error:
+        return error
+    return None
 
 
 def _inner(name: str, inner: Any, components: str | None, scale: bool | None, seed: int) -> Any:
     """The model within another: by its name here; "auto" and "thorough" are words of low-rank."""
-    if isinstance(inner, str) and inner in CLASSES and inner not in WITH_TARGET:
+    if isinstance(inner, str) and inner in BY_COMMAND and not BY_COMMAND[inner].target:
         return estimator(inner, components=components, scale=scale, seed=seed)
     if name == "low-rank" and inner in ("auto", "thorough"):
         return inner
@@ -96,7 +108,8 @@ def _components(name: str, text: str) -> int | float | str:
         return text
     with suppress(ValueError):
         count = int(text)
-        if count >= 1 or name not in EMPTY:
+        # The library has models without components; here there would be nothing to write.
+        if count >= 1 or not BY_COMMAND[name].allows_no_components:
             return count
     try:
         share = float(text)
@@ -177,12 +190,11 @@ def _unknown(name: str, parameter: str, known: dict[str, Any]) -> str:
     names = sorted(one for one in known if one not in ELSEWHERE and "__" not in one)
     close = get_close_matches(parameter, names, n=1)
     hint = f"Did you mean {close[0]}? " if close else ""
-    return (
-        f"--set {parameter}: {CLASSES[name]} has no such parameter. {hint}It has {', '.join(names)}"
-    )
+    has = f"{BY_COMMAND[name].name} has no such parameter"
+    return f"--set {parameter}: {has}. {hint}It has {', '.join(names)}"
 
 
 def name_of(fitted: Any) -> str:
     """The command line's name of a fitted estimator, its class where it has none."""
     kind = type(fitted).__name__
-    return next((name for name, class_ in CLASSES.items() if class_ == kind), kind)
+    return BY_NAME[kind].command if kind in BY_NAME else kind

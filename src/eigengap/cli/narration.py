@@ -68,14 +68,13 @@ class Narrator:
     @contextmanager
     def hearing(self) -> Iterator[None]:
         """Warnings of what runs inside become notes, each kind of eigengap's own once."""
-        from eigengap.cli.phrases import in_options
         from eigengap.exceptions import ConstantColumnWarning, RoundedWarning
-        from eigengap.runtime.warnings import listening
+        from eigengap.runtime.warnings import captured
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of other packages speak of code, not of data
             try:
-                with listening() as heard:
+                with captured() as heard:
                     yield
             finally:
                 for told in {told.category: told for told in reversed(heard)}.values():
@@ -84,7 +83,7 @@ class Narrator:
                     if told.category is ConstantColumnWarning:
                         continue  # `tell_constant` has named them, with the option
                     self._kinds.add(told.category)
-                    self.note(in_options(told.message))
+                    self.note(told.message)
 
     def finish(self) -> None:
         """Print the facts as one JSON object, where that was asked for."""
@@ -143,7 +142,7 @@ def named(name: str) -> str:
     >>> named("age"), named("a b"), named("x\\ny")
     ('age', '"a b"', '"x\\\\ny"')
     """
-    from eigengap.sources.wording import quote
+    from eigengap.sources import quote
 
     plain_name = name.isprintable() and name and len(name) <= 60 and not set(name) & set(" ,;\"'")
     return name if plain_name else quote(name)

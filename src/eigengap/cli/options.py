@@ -29,7 +29,7 @@ data = click.argument("data", type=FILE, metavar="DATA")
 model_file = click.argument("model", type=FILE, metavar="MODEL")
 seed = click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
-    help="Of what is random.",
+    help="Random seed.",
 )  # fmt: skip
 
 talking = stacked(
@@ -64,7 +64,7 @@ taken = click.option(
 columns = stacked(
     ids,
     click.option(
-        "--ignore", multiple=True, metavar="COLS", help="Columns that are no features: a,b."
+        "--ignore", multiple=True, metavar="COLS", help="Columns to exclude: a,b."
     ),
     click.option(
         "--columns", multiple=True, metavar="COLS", help="The features, and no others: a,b."
@@ -96,7 +96,7 @@ fitting = stacked(
         help="Fit on the Dask cluster of this scheduler, e.g. tcp://host:8786.",
     ),
 )  # fmt: skip
-picture = click.argument("image", type=FILE, metavar="IMG")
+image = click.argument("image", type=FILE, metavar="IMG")
 of_patches = stacked(
     click.option(
         "--sd", type=click.Path(), metavar="FILE",
@@ -109,7 +109,7 @@ of_patches = stacked(
     ),
     click.option(
         "-m", "--model", "name", type=click.Choice(("mixture", "ppca")), default="mixture",
-        show_default=True, help="What patches of the picture follow: a mixture of PPCAs, or one.",
+        show_default=True, help="What patches of the image follow: a mixture of PPCAs, or one.",
     ),
     click.option(
         "-k", "--components", metavar="N|auto", default="auto", show_default=True,

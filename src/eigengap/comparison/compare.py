@@ -28,13 +28,9 @@ from eigengap.comparison.paired import RowMean
 from eigengap.comparison.unfitted import unfitted
 from eigengap.exceptions import SentinelWarning, SingularModelError
 from eigengap.linalg import Array
-from eigengap.runtime.warnings import listening, warn
+from eigengap.runtime.warnings import captured, warn
 from eigengap.selection.inner_fits import Names, fit_rows
-from eigengap.sources import as_source
-from eigengap.sources.derived.hidden_cells import hidden_cells
-from eigengap.sources.frames import library_of, like
-from eigengap.sources.new_frame import new_frame
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import as_source, hidden_cells, library_of, like, new_frame, warn_of_codes
 
 QUANTILE_95 = 1.959963984540054
 NO_NAN = "does not take NaN"
@@ -445,7 +441,7 @@ def _measure(
 @contextmanager
 def _each_warning_once(name: str) -> Iterator[None]:
     """What a model warns of, once and under its name, however many folds it met it in."""
-    with listening() as heard:
+    with captured() as heard:
         yield
     for told in dict.fromkeys(heard):
         if not issubclass(told.category, SentinelWarning):  # told of the whole table

@@ -40,7 +40,7 @@ from eigengap.comparison.embedding_spaces import Spaces, across, measure, over
 from eigengap.comparison.neighbour_ranks import Kept
 from eigengap.comparison.pairwise import Ints, Metric
 from eigengap.linalg import Array
-from eigengap.sources.new_frame import new_frame
+from eigengap.sources import new_frame
 
 
 @dataclass(frozen=True, eq=False)

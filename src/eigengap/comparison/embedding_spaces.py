@@ -28,8 +28,7 @@ from eigengap.comparison.pairwise import (
     pairs_of,
 )
 from eigengap.linalg import Array
-from eigengap.runtime.blas import one_blas_thread
-from eigengap.runtime.threads import in_threads
+from eigengap.runtime.threads import in_threads, one_blas_thread
 
 T = TypeVar("T")
 R = TypeVar("R")

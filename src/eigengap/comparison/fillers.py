@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.frames import like
+from eigengap.sources import like
 
 SETTLED = 1e-6  # largest move of a filled cell, in units of its column, that ends the projection
 MOST_PROJECTIONS = 500

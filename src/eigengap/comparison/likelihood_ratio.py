@@ -31,11 +31,7 @@ from eigengap.runtime.threads import in_threads
 from eigengap.runtime.warnings import silence
 from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.selection.rank import factor_parameters, ppca_parameters
-from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Block
-from eigengap.sources.checks import missing_codes
-from eigengap.sources.derived.rescaled import Rescaled
+from eigengap.sources import ArraySource, Block, Rescaled, as_source, missing_codes
 
 Method = Literal["auto", "chi2", "bootstrap"]
 METHODS: tuple[Method, ...] = ("auto", "chi2", "bootstrap")

@@ -17,7 +17,7 @@ from scipy.spatial.distance import cdist
 
 from eigengap.fitting.graph.pairs import refuse_spread, rounding
 from eigengap.linalg import Array
-from eigengap.sources.wording import show
+from eigengap.sources import show
 
 Ints = NDArray[np.intp]
 Metric = str | Callable[[Array, Array], float]

@@ -57,7 +57,7 @@ def factorise(P: Array, b: Array, *, passes: int = 1) -> tuple[Array, Array]:
 
 
 def _compiled(P: Array, b: Array, z: Array, log_det: Array) -> int:
-    from eigengap.runtime import columns as threads
+    from eigengap.runtime import threads
 
     kernel = choice.kernel()
     q, c = b.shape

@@ -19,8 +19,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from eigengap.compiled import choice, geodesics_scipy
 from eigengap.linalg import Array
-from eigengap.runtime.columns import workers_for
-from eigengap.runtime.threads import in_threads
+from eigengap.runtime.threads import in_threads, workers_for
 
 Ints = NDArray[np.int32]
 

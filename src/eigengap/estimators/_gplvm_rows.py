@@ -14,18 +14,16 @@ from eigengap.estimators.shared.base import NamedComponents, source_of_new
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.inner import imputing_model
 from eigengap.fitting.gp.back_constraint import BackMap
-from eigengap.fitting.gp.duplicate_rows import Rows, found_among
 from eigengap.fitting.gp.latent_points import likely_starts, most_probable, none_of
 from eigengap.fitting.gp.latent_posterior import LatentPosterior, latent_posterior
 from eigengap.fitting.gp.start import Standard
+from eigengap.fitting.graph.duplicate_rows import Rows, found_among, row_hashes
 from eigengap.linalg import Array
 from eigengap.models.gaussian.posterior import Posterior
 from eigengap.models.gp.gaussian_process import GaussianProcesses
 from eigengap.models.gp.kernels import LatentKernel
 from eigengap.runtime.memory import require_memory
-from eigengap.sources.base import Source
-from eigengap.sources.frames import like
-from eigengap.sources.wording import column
+from eigengap.sources import Source, column, like
 
 STARTS = 3  # fitted latents from which that of a new row is sought
 LARGEST = 1e100  # standard deviations from the mean, whose squares stay within float64
@@ -168,7 +166,8 @@ class PlacesRows(NamedComponents, Shown, TransformerMixin, BaseEstimator):
 
     def _own(self, Y: Array) -> Rows:
         """Which row of the fit each row is, cell for cell, or -1."""
-        return found_among(Y, self.model_.standardised(self._standard.given))
+        fitted = self.model_.standardised(self._standard.given)
+        return found_among(row_hashes(Y), row_hashes(fitted))
 
     def _found(self, Y: Array, own: Rows) -> LatentPosterior:
         """The posterior of latents of standardised rows."""

@@ -52,10 +52,7 @@ from eigengap.linalg import Array
 from eigengap.models.maps.graph import Graph
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
-from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import ArraySource, Source, as_source, warn_of_codes
 
 Disconnected = Literal["bridge", "error"]
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from eigengap.fitting.autoencoder.fit import AutoencoderFit, AutoencoderOptions
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 NOTHING = 0.999  # loss, in units of that of the columns' means, from which on nothing is left
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from eigengap.exceptions import SampledWarning
 from eigengap.runtime.memory import free_memory
 from eigengap.runtime.warnings import warn
-from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource
+from eigengap.sources import ArraySource, as_source
+from eigengap.wording import words
 
 SHARE = 0.1  # of the free memory that drawn rows may take
 MOST_DRAWN = 20_000
@@ -54,7 +54,7 @@ def warn_of_empty_rows(
 ) -> None:
     """Rows without any observed value take no part in a fit; are they placed all the same?"""
     one = len(rows) == 1
-    first = f"row {int(rows[0])}{'' if one else ' first'}"
+    first = f"row {words().number(int(rows[0]))}{'' if one else ' first'}"
     warn(
         f"{len(rows)} {'row has' if one else 'rows have'} no observed value ({first}), and "
         f"{'takes' if one else 'take'} no part in the fit: coordinates of such a row are "

@@ -34,9 +34,7 @@ from eigengap.fitting.autoencoder.fit import AUTO_RATE, AutoencoderOptions
 from eigengap.linalg import Array
 from eigengap.models.network.autoencoder import ACTIVATIONS, Network
 from eigengap.runtime.warnings import warn
-from eigengap.sources import as_source
-from eigengap.sources.base import Block, Source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Block, Source, as_source, warn_of_codes
 from eigengap.statistics.moments import rows_are_equal
 
 

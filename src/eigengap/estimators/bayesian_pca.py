@@ -19,7 +19,7 @@ from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, Noise
 from eigengap.linalg import Array
 from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
 from eigengap.selection.rank.asked import Solved, require_rank
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 from eigengap.statistics.expected.variational import Prior
 
 _PRECISION = [Interval(Real, 0, None, closed="neither")]

@@ -64,11 +64,16 @@ from eigengap.models.maps.distances import (
 )
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank.asked import fit_asked
-from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import column
+from eigengap.sources import (
+    ArraySource,
+    Block,
+    Source,
+    as_source,
+    column,
+    require_frequencies,
+    warn_of_codes,
+)
+from eigengap.wording import words
 
 PAIRS = ("precomputed", "gram")
 FEW_DIGITS = 0.01  # bound on the error of an eigenvalue, relative to it, from which on it is told
@@ -411,7 +416,8 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             return float(asked)
         if asked > n:
             raise ValueError(
-                f"n_components={asked} must be at most {n}, the number of points (n_samples={n})"
+                f"{words().parameter('n_components', asked)} must be at most {n}, the number "
+                f"of points (n_samples={n})"
             )
         return int(asked)
 

@@ -44,12 +44,17 @@ from eigengap.selection.prediction import (
     has_density,
 )
 from eigengap.selection.rank.asked import LOOSE
-from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource, in_memory
-from eigengap.sources.base import Rows, Source
-from eigengap.sources.derived.rescaled import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import column, show
+from eigengap.sources import (
+    ArraySource,
+    Rescaled,
+    Rows,
+    Source,
+    as_source,
+    column,
+    in_memory,
+    show,
+    warn_of_codes,
+)
 
 METHODS = ["fit", "score_samples"]
 FEWEST_FOR_NOISE = 3  # rows: two lie on a line

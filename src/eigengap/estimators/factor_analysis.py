@@ -33,8 +33,7 @@ from eigengap.models.gaussian.posterior import Posterior
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import most_factors
 from eigengap.selection.rank.asked import Solved, fit_asked
-from eigengap.sources.base import Source
-from eigengap.sources.wording import named_columns
+from eigengap.sources import Source, named_columns
 from eigengap.statistics.column_faults import BELOW_NOISE
 from eigengap.statistics.moments import ColumnMoments
 

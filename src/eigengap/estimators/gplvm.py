@@ -19,11 +19,10 @@ from eigengap.estimators.shared.inner import imputing_model
 from eigengap.estimators.shared.progress import ProgressLine, watch_for
 from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
-from eigengap.fitting.gaussian.cell_noise import noise_of_cells
 from eigengap.fitting.gp.back_constraint import Kind, back_constraint
+from eigengap.fitting.gp.cell_noise import noise_of_cells
 from eigengap.fitting.gp.column_patterns import ObservedColumns, observed_columns
 from eigengap.fitting.gp.dual_ppca import fit_linear
-from eigengap.fitting.gp.duplicate_rows import equal_rows
 from eigengap.fitting.gp.latent_fit import LatentFit, Start
 from eigengap.fitting.gp.start import (
     Standard,
@@ -33,12 +32,14 @@ from eigengap.fitting.gp.start import (
     standardise,
     to_unit_variance,
 )
+from eigengap.fitting.graph.duplicate_rows import distinct
 from eigengap.linalg import Array
 from eigengap.models.gp.expected import has_expectations
 from eigengap.models.gp.kernels import LatentKernel, Linear, kernel_of
 from eigengap.runtime.memory import require_memory, require_pairs
 from eigengap.runtime.warnings import warn
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import warn_of_codes
+from eigengap.wording import words
 
 EXACT_ROWS = 500  # up to which method="auto" takes all pairs
 EXACT_WORK = 8.0 * EXACT_ROWS**3  # of rows^3 times patterns of gaps
@@ -272,7 +273,8 @@ class GPLVM(PlacesRows):
             )
         if q >= n:
             raise ValueError(
-                f"n_components={q} must be less than the number of rows that show a value, {n} "
+                f"{words().parameter('n_components', q)} must be less than the number of rows "
+                f"that show a value, {n} "
                 f"(n_samples={n})"
             )
 
@@ -331,7 +333,7 @@ class GPLVM(PlacesRows):
 
         rng = np.random.default_rng(self._seed())
         Z, spread = self._first_latents(filled, given, rng)
-        of_row = equal_rows(standard.Y)[1]
+        of_row = distinct(standard.Y)
         best: LatentFit | None = None
         for k in range(int(self.n_init)):
             at = Z if k == 0 else perturbed(Z, rng)
@@ -445,8 +447,8 @@ class GPLVM(PlacesRows):
             )
         if not fit.converged:
             warn(
-                f"GPLVM did not converge in {len(fit.trace)} steps; raise max_iter="
-                f"{self.max_iter} or tol",
+                f"GPLVM did not converge in {len(fit.trace)} steps; "
+                f"{words().more_steps(self.max_iter)}",
                 ConvergenceWarning,
             )
 

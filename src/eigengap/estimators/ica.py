@@ -41,12 +41,11 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap
 from eigengap.runtime.warnings import warn
-from eigengap.sources import as_source
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Block, Source, as_source, require_frequencies, warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.nonlinearity import Cube, Gauss, Given, LogCosh, Nonlinearity
 from eigengap.statistics.score_moments import SecondMoment
+from eigengap.wording import words
 
 GAPS_AS_THEY_ARE = (
     "whiten=False takes rows as they are, and a gap has no value: fill the gaps first (PPCA and "
@@ -316,7 +315,8 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         asked = self.n_components
         if isinstance(asked, Integral) and asked > most:
             warn(
-                f"n_components={asked} is more than the smaller of the number of rows and of "
+                f"{words().parameter('n_components', asked)} is more than the smaller of the "
+                "number of rows and of "
                 f"columns allows; {most} are looked for",
                 UserWarning,
             )
@@ -342,7 +342,8 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             )
         if isinstance(asked, Integral) and whitening.q < asked:
             warn(
-                f"n_components={asked}, but the rows vary in {whitening.q} directions only: "
+                f"{words().parameter('n_components', asked)}, but the rows vary in "
+                f"{whitening.q} directions only: "
                 f"{whitening.q} components are found",
                 UserWarning,
             )
@@ -444,7 +445,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         if not found.converged:
             warn(
                 f"ICA did not converge in {self.max_iter} steps (gradient {found.gradient:.1e}); "
-                f"raise max_iter={self.max_iter} or tol",
+                f"{words().more_steps(self.max_iter)}",
                 ConvergenceWarning,
             )
             return

@@ -46,12 +46,18 @@ from eigengap.runtime.warnings import without
 from eigengap.selection.imputation import HeldOut, ImputationChoice, Search, Trial
 from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.selection.model_search import Candidates, try_all
-from eigengap.sources.base import Source
-from eigengap.sources.checks import resolve_columns
-from eigengap.sources.frames import library_of, like
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.typed import boolean_columns, typed_like, whole_columns, with_new_columns
-from eigengap.sources.wording import column
+from eigengap.sources import (
+    Source,
+    boolean_columns,
+    column,
+    library_of,
+    like,
+    resolve_columns,
+    typed_like,
+    warn_of_codes,
+    whole_columns,
+    with_new_columns,
+)
 from eigengap.statistics.moments import ColumnMoments
 
 PIECE_CELLS = 1 << 17  # of imputed values that are rounded and clipped together

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,6 +17,7 @@ from eigengap.estimators._sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.base import as_fitted
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.graph.distances import Metric
+from eigengap.fitting.graph.duplicate_rows import found_among, row_hashes
 from eigengap.fitting.graph.geodesics import (
     Method,
     geodesics,
@@ -34,13 +34,12 @@ from eigengap.fitting.graph.isomap import (
 )
 from eigengap.fitting.graph.neighbours import scikit_learn_search
 from eigengap.fitting.graph.pairs import LARGEST, refuse_range
-from eigengap.fitting.laplacian.given import is_sparse
-from eigengap.fitting.laplacian.stored import stored_distances
+from eigengap.fitting.graph.stored import stored_distances
 from eigengap.linalg import Array
 from eigengap.models.maps.geodesic import GeodesicMap
 from eigengap.models.maps.graph import Graph
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 MANY = 5_000  # rows beyond which landmarks="auto" takes landmarks
 AUTO = 100  # of them, and
@@ -303,25 +302,16 @@ class Isomap(GraphEstimator):
             raise ValueError(
                 f"row {int(far[0])} is so far from all fitted rows that its coordinates overflow"
             )
-        if not self._is_pairwise and not isinstance(self._neighbours.index, cKDTree):
-            same, which = self._fitted_among(rows)
-            Z[same] = self.model_.Z[which]
+        if not self._neighbours.finds_equal_rows:
+            fitted = found_among(row_hashes(rows), row_hashes(self._neighbours.rows))
+            Z[fitted >= 0] = self.model_.Z[fitted[fitted >= 0]]
         return Z
-
-    def _fitted_among(self, rows: Array) -> tuple[list[int], list[int]]:
-        """New rows that are fitted ones, and which: not every search finds them at distance 0.
-
-        The approximate one misses some, and other metrics than the Euclidean round.
-        """
-        known = {row.tobytes(): i for i, row in enumerate(self._neighbours.rows + 0.0)}
-        found = [known.get(row.tobytes(), -1) for row in rows + 0.0]
-        return [k for k, i in enumerate(found) if i >= 0], [i for i in found if i >= 0]
 
     def _joined(self, nearest: Any, rows: Any, alone: NDArray[Any]) -> Any:
         """(c, n) with the nearest fitted row for new rows that have none within the radius."""
         many = f"{len(alone)} of {rows.shape[0]} new rows have no fitted row within radius="
         many += f"{self.radius:g} (row {int(alone[0])} first)"
-        if is_sparse(rows):
+        if scipy.sparse.issparse(rows):
             raise DisconnectedError(f"{many}, and of pairs that X leaves out nothing is known")
         if self.disconnected == "error":
             raise DisconnectedError(f'{many}; disconnected="bridge" joins them to their nearest')

@@ -60,10 +60,7 @@ from eigengap.models.kernels.functions import Kernel, dense
 from eigengap.models.maps.landmark import LandmarkMap
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank.spectral import largest_eigengap
-from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import ArraySource, Source, as_source, warn_of_codes
 from eigengap.spectrum import Spectrum
 
 NAMES = {"linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", "precomputed"}

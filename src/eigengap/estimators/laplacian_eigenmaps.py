@@ -18,11 +18,19 @@ from eigengap.estimators._sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.inner import imputing_model
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.eigen.smallest import ANGLE
-from eigengap.fitting.graph.neighbourhood import copies_in_words, in_words
+from eigengap.fitting.graph.duplicate_rows import as_imputed_before, found_among, row_hashes
+from eigengap.fitting.graph.neighbourhood import as_graph, copies_in_words, in_words, joined
 from eigengap.fitting.graph.neighbours import Neighbours, Search
 from eigengap.fitting.graph.pairs import new_distances, refuse_large
+from eigengap.fitting.graph.stored import (
+    coinciding,
+    nearest_stored,
+    require_finite,
+    selected,
+    stored_distances,
+    without_diagonal,
+)
 from eigengap.fitting.kernel.fit import pair_matrix
-from eigengap.fitting.laplacian.bridge import as_graph, joined
 from eigengap.fitting.laplacian.fit import (
     NEIGHBOURS,
     Laplacian,
@@ -30,29 +38,21 @@ from eigengap.fitting.laplacian.fit import (
     Solver,
     fit_laplacian,
 )
-from eigengap.fitting.laplacian.given import affinity_matrix, is_sparse, new_affinities, shares_of
-from eigengap.fitting.laplacian.known import as_filled_before, found_among, prints
-from eigengap.fitting.laplacian.stored import (
-    coinciding,
-    nearest_stored,
-    require_finite,
-    stored_distances,
-    within,
-    without_diagonal,
-)
 from eigengap.fitting.laplacian.weights import (
     Bandwidth,
     EdgeWeights,
     Sharing,
+    affinity_matrix,
     kernel_shares,
+    new_affinities,
+    shares_of,
 )
 from eigengap.linalg import Array
 from eigengap.models.kernels.functions import RBF
 from eigengap.models.maps.eigenmap import Eigenmap
 from eigengap.runtime.memory import require_memory, require_pairs
 from eigengap.runtime.warnings import warn
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Source
+from eigengap.sources import ArraySource, Source
 from eigengap.statistics.moments import rows_are_equal
 
 GIVEN = ("precomputed", "precomputed_nearest_neighbors")
@@ -293,7 +293,7 @@ callable, default="nearest_neighbors"
         if not source.has_missing or self._skips_missing:
             return rows
         filler = self._filler or imputing_model(self._rows_, self)
-        return as_filled_before(np.asarray(filler.impute(rows)), np.isnan(rows), self._rows_)
+        return as_imputed_before(np.asarray(filler.impute(rows)), np.isnan(rows), self._rows_)
 
     def _refuse_contradictions(self) -> None:
         of_neighbours = isinstance(self.affinity, str) and self.affinity in OF_NEIGHBOURS
@@ -358,7 +358,7 @@ callable, default="nearest_neighbors"
             seed=self._seed(),
         )
         self._W, self._diagonal, self._fit_ = laplacian.W, diagonal, fit
-        self._prints = prints(self._as_told(rows))
+        self._prints = row_hashes(self._as_told(rows))
         self.model_ = Eigenmap(fit.Y, fit.lam, bool(self.normalized))
         if hasattr(self, "_rows_") and rows_are_equal(ArraySource(rows)):
             warn(
@@ -377,7 +377,7 @@ callable, default="nearest_neighbors"
 
     def _as_told(self, rows: Any) -> Any:
         """Rows, or rows of a given graph, as fitted ones are recognised by."""
-        if not is_sparse(rows):
+        if not scipy.sparse.issparse(rows):
             return rows
         told = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
         told.sum_duplicates()
@@ -470,7 +470,7 @@ callable, default="nearest_neighbors"
 
     def _within_reach(self, X: scipy.sparse.csr_array, count: int | None) -> scipy.sparse.csr_array:
         if self.radius is not None:
-            return within(X, float(self.radius))
+            return selected(X, X.data <= float(self.radius))
         return nearest_stored(X, count)
 
     def _of_components(self, laplacian: Laplacian) -> Laplacian:
@@ -520,7 +520,7 @@ callable, default="nearest_neighbors"
     # New rows ------------------------------------------------------------------------------
 
     def _of_new(self, rows: Any) -> Array:
-        fitted = found_among(prints(self._as_told(rows)), self._prints)
+        fitted = found_among(row_hashes(self._as_told(rows)), self._prints)
         if not isinstance(self.affinity, str):
             return self._by_function(rows, fitted)
         if self.affinity == "precomputed":
@@ -591,7 +591,7 @@ callable, default="nearest_neighbors"
     @property
     def affinity_matrix_(self) -> Any:
         kind = self.embedding_.dtype
-        if is_sparse(self._W):
+        if scipy.sparse.issparse(self._W):
             W = self._W + scipy.sparse.diags_array(self._diagonal)
             return scipy.sparse.csr_array(W).astype(kind, copy=False)
         W = self._W.astype(kind)
@@ -618,7 +618,7 @@ callable, default="nearest_neighbors"
 
 def _as_matrix(found: Any, rows: int) -> Any:
     """What a function of rows returned, as a matrix."""
-    W = found if is_sparse(found) else np.asarray(found)
+    W = found if scipy.sparse.issparse(found) else np.asarray(found)
     if W.ndim != 2 or W.shape[0] != rows:
         raise ValueError(f"affinity returned shape {W.shape} for {rows} rows")
     return W

@@ -39,13 +39,13 @@ from eigengap.fitting.mixture.fit import (
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
-from eigengap.models.gaussian.mixture_predictive import MixturePredictive
+from eigengap.models.gaussian.predictive import MixturePredictive
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank.asked import require_rank
-from eigengap.sources.base import Source
-from eigengap.sources.derived.rescaled import Rescaled
+from eigengap.sources import Rescaled, Source
 from eigengap.statistics.moments import ColumnMoments
+from eigengap.wording import words
 
 
 class MixturePPCA(DensityEstimator):
@@ -268,7 +268,7 @@ class MixturePPCA(DensityEstimator):
         if not fit.converged:
             warn(
                 f"{type(self).__name__} did not converge in {self.max_iter} steps (last change "
-                f"{fit.trace.change[-1]:.1e}); raise max_iter={self.max_iter} or tol",
+                f"{fit.trace.change[-1]:.1e}); {words().more_steps(self.max_iter)}",
                 ConvergenceWarning,
             )
 

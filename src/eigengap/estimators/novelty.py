@@ -40,11 +40,7 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.novelty import Distances, Name
 from eigengap.models.gaussian.reference import Reference
 from eigengap.models.gaussian.student import StudentLinearGaussian
-from eigengap.sources import as_source
-from eigengap.sources.base import Source
-from eigengap.sources.checks import missing_codes
-from eigengap.sources.frames import library_of
-from eigengap.sources.wording import column
+from eigengap.sources import Source, as_source, column, library_of, missing_codes
 
 
 class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):

@@ -26,7 +26,7 @@ from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import RankChoice, automatic_rank, minka_rank
 from eigengap.selection.rank.asked import Solved, fit_asked, most_components, require_components
-from eigengap.sources.base import Block, Source
+from eigengap.sources import Block, Source
 
 DEFAULT_TOL = 1e-6  # of the EM fit with missing values, where tol=0.0 asks for the default
 TRUNCATED = ("arpack", "randomized")  # solvers of a number of components known beforehand

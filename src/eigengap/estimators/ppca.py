@@ -18,10 +18,11 @@ from eigengap.estimators.shared.base import (
 from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.fitting.gaussian.pca import fit_pca
-from eigengap.fitting.gaussian.ppca import Method, fit_ppca
+from eigengap.fitting.gaussian.plan import Method, has_closed_form
+from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.selection.rank.asked import Solved, fit_asked, fit_reaching
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 
 class PPCA(PartialFit, NoisyEstimator):
@@ -171,15 +172,18 @@ class PPCA(PartialFit, NoisyEstimator):
             loading_precision=self.loading_precision,
             student=self._student(),
         )
-        is_simple = self.noise == "gaussian" and not self.loading_precision
-        has_closed_form = is_simple and not source.has_missing and not source.has_cell_sd
-        if self.method == "closed_form" and not has_closed_form:
+        closed = has_closed_form(
+            source,
+            is_gaussian=self.noise == "gaussian",
+            has_prior=bool(self.loading_precision),
+        )
+        if self.method == "closed_form" and not closed:
             raise ValueError(
                 'method="closed_form" needs complete data with Gaussian noise, no cell_sd and no '
                 'prior on the loadings; use method="em" or "auto"'
             )
         asked = self.n_components
-        by_spectrum = has_closed_form and self.noise_variance is None
+        by_spectrum = closed and self.noise_variance is None
         if not by_spectrum or isinstance(asked, Integral | str):
             return fit_asked(source, options, fit, asked, fit_mean=self.fit_mean)
         # Of complete data the spectrum gives the number that explains a share, without a fit.

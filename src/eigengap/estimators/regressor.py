@@ -28,11 +28,7 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.selection.prediction import SEARCH_STEPS, Predict, best, prediction_errors
 from eigengap.selection.rank.asked import LOOSE
-from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource, in_memory
-from eigengap.sources.base import Rows
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import column
+from eigengap.sources import ArraySource, Rows, as_source, column, in_memory, warn_of_codes
 
 METHODS = ["fit", "impute"]
 # Warnings of the joint fit that are left out: a column that is itself a factor predicts as well;

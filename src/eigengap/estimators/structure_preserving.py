@@ -30,9 +30,9 @@ from eigengap.fitting.sdp.structure_adjacency import adjacency, looks_like_adjac
 from eigengap.fitting.sdp.structure_gain import graph_gain, rows_gain
 from eigengap.fitting.sdp.structure_start import starts
 from eigengap.linalg import Array, sign_rule
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 HOPELESS = 0.9  # of the graph, that none of the starts from rows reached
 

@@ -41,11 +41,9 @@ from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank
 from eigengap.selection.rank.asked import require_rank
-from eigengap.sources import as_source
-from eigengap.sources.base import Block, Source
-from eigengap.sources.derived.rescaled import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Block, Rescaled, Source, as_source, warn_of_codes
 from eigengap.statistics.first_look import look_first
+from eigengap.wording import words
 
 
 class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
@@ -263,7 +261,7 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                     "cannot be computed well enough to climb further. Leave one of such columns "
                     "out, or use n_components"
                     if stuck
-                    else f"; raise max_iter={self.max_iter} or tol. Nearly collinear columns slow "
+                    else f"; {words().more_steps(self.max_iter)}. Nearly collinear columns slow "
                     "it down: n_components helps"
                 ),
                 ConvergenceWarning,

@@ -1,4 +1,5 @@
-"""Pictures: noise removed, gaps filled, with standard deviations (003, "image processing")."""
+"""Images: noise removed, missing values imputed, with standard deviations (003, "image "
+"processing")."""
 
 from eigengap.images.denoising import denoise_image
 from eigengap.images.files.files import read_image, write_image

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-DROWNED = 1e6  # noise in standard deviations of the picture, and more makes no difference
+from eigengap.wording import words
+
+DROWNED = 1e6  # noise in standard deviations of the image, and more makes no difference
 MODELS = ("mixture", "ppca")
 
 
@@ -26,7 +28,7 @@ class Settings:
     rng: np.random.Generator
 
     def shrunk_to(self, shape: tuple[int, ...]) -> Settings:
-        """The same for a smaller picture of shape (h, w, c)."""
+        """The same for a smaller image of shape (h, w, c)."""
         h, w, c = shape
         side = _side(self.patch, (h, w, c))
         return replace(self, patch=side, stride=min(self.stride, side))
@@ -41,7 +43,7 @@ def settings(
     n_components: Any,
     random_state: Any,
 ) -> Settings:
-    """Check; a picture with few patches of this side gets smaller ones."""
+    """Check; an image with few patches of this side gets smaller ones."""
     side = _side(_whole(patch, "patch", 2), shape)
     step = _whole(stride, "stride", 1)
     if step > side:
@@ -56,7 +58,10 @@ def settings(
         rank = _whole(n_components, "n_components", 1, ' or "auto"')
         entries = side * side * shape[2]
         if rank > entries:
-            raise ValueError(f"n_components = {rank} is more than the {entries} entries of a patch")
+            raise ValueError(
+                f"{words().parameter('n_components', rank)} is more than the {entries} entries "
+                "of a patch"
+            )
     return Settings(
         patch=side,
         stride=step,
@@ -88,7 +93,7 @@ def noise_of(sigma: Any, name: str = "sigma") -> float:
 
 
 def relative(sigma: float, unit: float) -> float:
-    """A standard deviation in units of the picture; what drowns it does so, however much it is."""
+    """A standard deviation in units of the image; what drowns it does so, however much it is."""
     return min(sigma / unit, DROWNED)
 
 

@@ -2,7 +2,7 @@
 
 Their noise is the same too, and so is no white noise over all entries: in the directions in which
 the channels always agree there is none, and what is learned from those is that there is none at
-all. Such a picture is restored in as many channels as it has, coordinates along the axes of the
+all. Such an image is restored in as many channels as it has, coordinates along the axes of the
 c x c covariance of its pixels, and comes back in all of them.
 """
 

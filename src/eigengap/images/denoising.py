@@ -1,4 +1,4 @@
-"""`denoise_image`: a picture without its noise, from patches of itself."""
+"""`denoise_image`: an image without its noise, from patches of itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from eigengap.images.arguments import Settings, noise_of, relative, settings
 from eigengap.images.channels import Channels, own_channels
 from eigengap.images.filling import fill
-from eigengap.images.image import Picture, as_picture
+from eigengap.images.image import StandardisedImage, standardised
 from eigengap.images.impulses import beyond_noise, put_back, tamed
 from eigengap.images.inpainting import as_it_is
 from eigengap.images.mixture import PatchMixture, fit_mixture, in_order, in_words, sample_rows
@@ -23,7 +23,7 @@ from eigengap.linalg import Array
 LEARNED_FROM = 30_000  # patches at most
 TILE = 4096  # patches that are restored at a time
 FAINT = 0.02  # noise, likewise, below which seven digits do not tell it from rounding
-NONE = 1e-6  # noise, relative to the standard deviation of the picture, that counts as none
+NONE = 1e-6  # noise, relative to the standard deviation of the image, that counts as none
 
 
 def denoise_image(
@@ -38,10 +38,10 @@ def denoise_image(
     opacity: bool | None = None,
     random_state: Any = None,
 ) -> Restored:
-    """Remove white Gaussian noise from a picture.
+    """Remove white Gaussian noise from an image.
 
     Overlapping patches are modelled by a mixture of PPCAs in white noise, learned from this noisy
-    picture alone; every patch is replaced by its expected clean self, and the opinions of
+    image alone; every patch is replaced by its expected clean self, and the opinions of
     overlapping patches are averaged by their precisions.
 
     Parameters
@@ -50,7 +50,7 @@ def denoise_image(
         uint8, uint16, float32 or float64. NaN is missing, and is filled. Single entries that are
         too far from their neighbours for any noise are told of and stay as they are.
     patch : int, default=8
-        Side of the patches; a smaller picture makes it smaller.
+        Side of the patches; a smaller image makes it smaller.
     stride : int, default=1
         Pixels from one patch to the next. More is faster, and loses a little.
     model : {"mixture", "ppca"}, default="mixture"
@@ -71,7 +71,7 @@ def denoise_image(
     Returns
     -------
     Restored
-        The picture, of the shape and type of `image`, and the standard deviation of every entry.
+        The image, of the shape and type of `image`, and the standard deviation of every entry.
 
     Examples
     --------
@@ -86,33 +86,33 @@ def denoise_image(
     >>> bool(np.std(restored - clean) < 4.0)
     True
     """
-    picture = as_picture(image, None, opacity)
-    how = settings(picture.shape, patch, stride, model, n_mixture, n_components, random_state)
+    scaled = standardised(image, None, opacity)
+    how = settings(scaled.shape, patch, stride, model, n_mixture, n_components, random_state)
     given = None if sigma is None else noise_of(sigma)
-    far = beyond_noise(picture.values, relative(given or 0.0, picture.unit))
-    calm, wild = tamed(picture, far)
-    restored = put_back(_restored(calm, how, given), picture.given, wild)
+    far = beyond_noise(scaled.values, relative(given or 0.0, scaled.unit))
+    calm, impulses = tamed(scaled, far)
+    restored = put_back(_restored(calm, how, given), scaled.given, impulses)
     return restored if given is None else replace(restored, noise_sd=given)
 
 
-def _restored(picture: Picture, how: Settings, sigma: float | None) -> Restored:
-    if picture.is_flat:
-        return _flat(picture, how, sigma or 0.0)
-    step = 1.0 / picture.unit if picture.given.dtype.kind == "u" else 0.0
-    channels = own_channels(picture.values, step)
-    values = channels.own(picture.values)
-    noise = _noise(values, how, sigma, picture.unit / channels.more)
-    if picture.missing.any():
-        return _with_missing(picture, channels, values, how, noise)
+def _restored(image: StandardisedImage, how: Settings, sigma: float | None) -> Restored:
+    if image.is_flat:
+        return _flat(image, how, sigma or 0.0)
+    step = 1.0 / image.unit if image.given.dtype.kind == "u" else 0.0
+    channels = own_channels(image.values, step)
+    values = channels.own(image.values)
+    noise = _noise(values, how, sigma, image.unit / channels.more)
+    if image.missing.any():
+        return _with_missing(image, channels, values, how, noise)
     if noise < NONE:
-        return as_it_is(picture, how.patch, how.stride)
+        return as_it_is(image, how.patch, how.stride)
     mixture = _learned(values, how, noise)
     mean, sd, tiles = _painted(values, mixture, how)
     mean, sd = unclipped(mean, sd, limits(values), noise)
     return Restored(
-        image=picture.restored(channels.all(mean)),
-        sd=picture.spread(np.minimum(channels.spread(sd), 1.0)),  # of its mean throughout
-        noise_sd=noise / channels.more * picture.unit,
+        image=image.restored(channels.all(mean)),
+        sd=image.spread(np.minimum(channels.spread(sd), 1.0)),  # of its mean throughout
+        noise_sd=noise / channels.more * image.unit,
         model=f"{_model(mixture)} on {how.patch} x {how.patch} patches",
         n_mixture=len(mixture.components),
         ranks=mixture.ranks,
@@ -133,13 +133,13 @@ def _model(mixture: PatchMixture) -> str:
     return f"{mixture_of(len(mixture.components), 'PPCA')}, {in_words(mixture.ranks)},"
 
 
-def _flat(picture: Picture, how: Settings, sigma: float) -> Restored:
+def _flat(image: StandardisedImage, how: Settings, sigma: float) -> Restored:
     """One intensity throughout, which as many noisy entries as were seen tell."""
-    found = as_it_is(picture, how.patch, how.stride)
+    found = as_it_is(image, how.patch, how.stride)
     if sigma == 0.0:
         return found
-    error = sigma / np.sqrt(np.sum(~picture.missing))
-    return replace(found, sd=picture.spread(np.full(picture.shape, error / picture.unit)))
+    error = sigma / np.sqrt(np.sum(~image.missing))
+    return replace(found, sd=image.spread(np.full(image.shape, error / image.unit)))
 
 
 def _learned(values: Array, how: Settings, noise: float) -> PatchMixture:
@@ -152,7 +152,7 @@ def _learned(values: Array, how: Settings, noise: float) -> PatchMixture:
 
 
 def _painted(values: Array, mixture: PatchMixture, how: Settings) -> tuple[Array, Array, int]:
-    """Clean picture (h, w, c), its standard deviations, and in how many pieces it was made."""
+    """Clean image (h, w, c), its standard deviations, and in how many pieces it was made."""
     single = _digits(values, mixture.sigma2**0.5)
     h, w, c = values.shape
     y, x = Grid(h, w, how.patch, how.stride).corners()
@@ -173,21 +173,21 @@ def _digits(values: Array, noise: float) -> NDArray[Any]:
 
 
 def _with_missing(
-    picture: Picture, channels: Channels, values: Array, how: Settings, noise: float
+    image: StandardisedImage, channels: Channels, values: Array, how: Settings, noise: float
 ) -> Restored:
     """Entries that are missing are filled, the others freed from noise, by the same patches."""
     filled = fill(values, how, max(noise, NONE))
     K, d = len(filled.gaussians), len(filled.gaussians[0].mu)
     return Restored(
-        image=picture.restored(channels.all(filled.values)),
-        sd=picture.spread(channels.spread(filled.sd)),
-        noise_sd=noise / channels.more * picture.unit,
+        image=image.restored(channels.all(filled.values)),
+        sd=image.spread(channels.spread(filled.sd)),
+        noise_sd=noise / channels.more * image.unit,
         model=f"{mixture_of(K, 'Gaussian')} in noise on {how.patch} x {how.patch} patches",
         n_mixture=K,
         ranks=(how.rank or d,) * K,
         patch=how.patch,
         stride=how.stride,
-        n_missing=int(picture.missing.sum()),
+        n_missing=int(image.missing.sum()),
         sd_scale=filled.scale,
         tiles=filled.tiles,
     )

@@ -1,8 +1,8 @@
-"""Gaps of a picture filled by what the patches around them say, from coarse to fine.
+"""Gaps of an image filled by what the patches around them say, from coarse to fine.
 
-Where a hole is so wide that no patch sees more than a few entries beside it the picture at half its
+Where a hole is so wide that no patch sees more than a few entries beside it the image at half its
 size is filled first, by the same method, and its answer, doubled, is what the patches of the hole
-know, with a doubt: the middle of a hole is told by the coarsest picture that can see across it.
+know, with a doubt: the middle of a hole is told by the coarsest image that can see across it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from eigengap.linalg import Array
 
 LEARNED_FROM = 15_000  # patches at most
 STEPS = 8  # of EM
-MOST = 2.0  # standard deviations of the picture: its mean is hardly a worse guess than that
+MOST = 2.0  # standard deviations of the image: its mean is hardly a worse guess than that
 SEES_LITTLE = 0.04  # share of a patch's entries below which it cannot tell the others
 
 
 @dataclass(frozen=True, eq=False)
 class Filled:
-    """A picture without gaps."""
+    """An image without gaps."""
 
     values: Array  # (h, w, c)
     sd: Array  # (h, w, c)
@@ -40,16 +40,16 @@ class Filled:
     tiles: int
 
 
-def fill(picture: Array, how: Settings, sigma: float) -> Filled:
+def fill(image: Array, how: Settings, sigma: float) -> Filled:
     """Fill the NaN of (h, w, c), whose seen entries have noise of standard deviation sigma.
 
     With sigma = 0 seen entries stay as they are.
     """
-    known = _known(picture, how, sigma)
+    known = _known(image, how, sigma)
     told = known.doubt > 0.0
     verdict = tried(known, lambda values: _learned(values, told, how, sigma), how)
     result = painted(known, verdict.gaussians, how)
-    kept = told | ~np.isnan(picture) if sigma == 0.0 else told
+    kept = told | ~np.isnan(image) if sigma == 0.0 else told
     spread = np.clip(verdict.scale * result.sd, verdict.least, MOST)
     return Filled(
         values=np.where(kept, known.values, result.mean),
@@ -60,38 +60,38 @@ def fill(picture: Array, how: Settings, sigma: float) -> Filled:
     )
 
 
-def _known(picture: Array, how: Settings, sigma: float) -> Known:
-    """What was seen and, where no patch sees enough, what the coarser picture says."""
-    beyond = out_of_reach(picture, how.patch)
+def _known(image: Array, how: Settings, sigma: float) -> Known:
+    """What was seen and, where no patch sees enough, what the coarser image says."""
+    beyond = out_of_reach(image, how.patch)
     if not beyond.any():
-        return Known(picture, np.zeros(picture.shape), sigma)
-    h, w, _ = picture.shape
-    small = halved(picture)
+        return Known(image, np.zeros(image.shape), sigma)
+    h, w, _ = image.shape
+    small = halved(image)
     filled, sd = _coarser(small, how, sigma)
-    # The coarse picture knows the means of 2 x 2 pixels; how far pixels are from those is seen
+    # The coarse image knows the means of 2 x 2 pixels; how far pixels are from those is seen
     # beside the hole.
-    detail2 = pull_push((picture - doubled(pull_push(small), h, w)) ** 2)
+    detail2 = pull_push((image - doubled(pull_push(small), h, w)) ** 2)
     doubt = np.sqrt(doubled(sd, h, w) ** 2 + detail2)
     return Known(
-        values=np.where(beyond, doubled(filled, h, w), picture),
+        values=np.where(beyond, doubled(filled, h, w), image),
         doubt=np.where(beyond, np.maximum(doubt, np.finfo(float).tiny), 0.0),
         sigma=sigma,
     )
 
 
-def out_of_reach(picture: Array, patch: int) -> NDArray[np.bool_]:
+def out_of_reach(image: Array, patch: int) -> NDArray[np.bool_]:
     """(h, w, c) missing entries all of whose patches see too little."""
-    observed = ~np.isnan(picture)
+    observed = ~np.isnan(image)
     # The best of the patches that hold a pixel: their corners lie up to p - 1 above and left.
     best = np.pad(counts(observed, patch), patch - 1, constant_values=-1)
     for axis in (0, 1):
         best = sliding_window_view(best, patch, axis=axis).max(axis=-1)
-    least = max(2.0, SEES_LITTLE * patch**2 * picture.shape[2])
+    least = max(2.0, SEES_LITTLE * patch**2 * image.shape[2])
     return np.asarray(~observed & (best < least)[..., None])
 
 
 def _coarser(small: Array, how: Settings, sigma: float) -> tuple[Array, Array]:
-    """The picture at half its size, filled, with standard deviations."""
+    """The image at half its size, filled, with standard deviations."""
     h, w, _ = small.shape
     missing = np.isnan(small)
     if min(h, w) < 4 or not missing.any():
@@ -101,7 +101,7 @@ def _coarser(small: Array, how: Settings, sigma: float) -> tuple[Array, Array]:
 
 
 def _learned(values: Array, told: NDArray[np.bool_], how: Settings, sigma: float) -> list[Gaussian]:
-    """From patches that saw something; what a coarser picture told is no witness."""
+    """From patches that saw something; what a coarser image told is no witness."""
     h, w, c = values.shape
     observed_only = np.where(told, np.nan, values)
     y, x = Grid(h, w, how.patch, 1).corners()

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from eigengap.compiled.subsets import forms, solutions
 from eigengap.linalg import Array
-from eigengap.runtime.blas import one_blas_thread
-from eigengap.runtime.side_by_side import in_order
+from eigengap.runtime.threads import in_order, one_blas_thread
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
@@ -41,12 +40,12 @@ MANY = 500  # patches
 class IncompletePatches:
     """Patches of which some entries were seen."""
 
-    values: Array  # (n, d), 0 where unseen
+    values: Array  # (n, d), 0 where missing
     observed: Bools  # (n, d)
 
     @classmethod
     def of(cls, patches: Array) -> IncompletePatches:
-        """From patches with NaN where unseen."""
+        """From patches with NaN where missing."""
         observed = ~np.isnan(patches)
         return cls(np.where(observed, patches, 0.0), observed)
 
@@ -191,6 +190,6 @@ def _log_det(A: Array) -> float:
 
 
 def product(A: Array, B: Array) -> Array:
-    """A B by one thread: several would add in another order, and the picture tell how many."""
+    """A B by one thread: several would add in another order, and the image tell how many."""
     with one_blas_thread():
         return np.asarray(A @ B)

@@ -1,4 +1,4 @@
-"""A picture as it was given, in the form that it is worked on, and back.
+"""An image as it was given, in the form that it is worked on, and back.
 
 Inside it is (h, w, c) float64 with NaN where an entry is missing, opacity set aside, centred and
 scaled by the mean and the standard deviation of what was seen: what is done to it then does not
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.runtime.memory import require_memory
+from eigengap.wording import words
 
 TYPES = ("uint8", "uint16", "float32", "float64")
 FLOAT32 = 1e-30, 1e30  # units of which float32 holds standard deviations, small ones too
@@ -25,13 +26,13 @@ MOST_CHANNELS_FIRST, MANY_CHANNELS = 4, 16
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
+class StandardisedImage:
     """What was given."""
 
     given: NDArray[Any]  # (h, w) or (h, w, c)
     values: Array  # (h, w, c') without opacity; NaN where missing, else (x / power - mean) / sd
     power: float  # of two, about the largest |x|: no square of x / power overflows or vanishes
-    mean: float  # of what was seen of x / power
+    mean: float  # of the observed values of x / power
     sd: float  # likewise; 1 where all of it is the same
     is_flat: bool  # whether it is
 
@@ -88,7 +89,7 @@ def _within(values: Array, unit: float, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.clip(in_units, -most, most).astype(dtype)
 
 
-def as_picture(image: Any, mask: Any, opacity: bool | None) -> Picture:
+def standardised(image: Any, mask: Any, opacity: bool | None) -> StandardisedImage:
     """Check what was given; `mask` is True where an entry, or a whole pixel, is missing."""
     if isinstance(image, str | bytes | os.PathLike):
         raise TypeError(
@@ -121,12 +122,12 @@ def _require_memory(shape: tuple[int, ...], incomplete: bool) -> None:
     h, w, c = (*shape, 1)[:3]
     require_memory(
         float(FILLING if incomplete else DENOISING) * h * w * c,
-        f"restoring a picture of {w} x {h} pixels with {c} channel{'s' * (c > 1)}",
+        f"restoring an image of {w} x {h} pixels with {c} channel{'s' * (c > 1)}",
         "cut it into tiles that overlap by some pixels and restore each, or make it smaller",
     )
 
 
-def _normalised(given: NDArray[Any], work: Array, missing: NDArray[np.bool_]) -> Picture:
+def _normalised(given: NDArray[Any], work: Array, missing: NDArray[np.bool_]) -> StandardisedImage:
     power = float(np.ldexp(0.5, np.frexp(np.abs(work[~missing]).max())[1]))
     scaled = np.where(missing, np.nan, work) / power  # which rounds nothing
     observed = scaled[~missing]
@@ -136,7 +137,7 @@ def _normalised(given: NDArray[Any], work: Array, missing: NDArray[np.bool_]) ->
         if is_flat
         else (float(np.mean(observed)), float(np.std(observed)))
     )
-    return Picture(given, (scaled - mean) / sd, power, mean, sd, is_flat)
+    return StandardisedImage(given, (scaled - mean) / sd, power, mean, sd, is_flat)
 
 
 def _has_opacity(given: NDArray[Any], opacity: bool | None) -> bool:
@@ -186,7 +187,8 @@ def _require_observed(missing: NDArray[np.bool_], masked: bool) -> None:
     empty = np.flatnonzero(missing.all(axis=(0, 1)))
     if len(empty):
         raise ValueError(
-            f"channel {empty[0]} is missing throughout, and nothing tells its intensities: "
+            f"channel {words().number(int(empty[0]))} is missing throughout, and nothing tells "
+            "its intensities: "
             "leave it out"
         )
 
@@ -194,7 +196,7 @@ def _require_observed(missing: NDArray[np.bool_], masked: bool) -> None:
 def _require_shape(given: NDArray[Any]) -> None:
     if given.ndim not in (2, 3):
         raise ValueError(
-            f"an image has the shape (h, w) or (h, w, c), not {given.shape}: restore the pictures "
+            f"an image has the shape (h, w) or (h, w, c), not {given.shape}: restore the images "
             "of a stack one by one, and give a line of samples to PPCA as a table of windows"
         )
     if given.ndim == 3 and given.shape[0] <= MOST_CHANNELS_FIRST < MANY_CHANNELS < given.shape[2]:
@@ -228,11 +230,12 @@ def _require_finite(values: NDArray[Any], missing: NDArray[np.bool_]) -> None:
     infinite = np.isinf(values) & ~missing
     if infinite.any():
         y, x, channel = np.argwhere(infinite)[0]
+        y, x, channel = (words().number(int(place)) for place in (y, x, channel))
         of = f", channel {channel}" if values.shape[2] > 1 else ""
         count = int(infinite.sum())
         more = f", and in {count - 1} more {'place' if count == 2 else 'places'}"
         raise ValueError(
-            f"the image is infinite at row {y}, column {x}{of}, counted from 0"
+            f"the image is infinite at row {y}, column {x}{of}{words().either(', counted from 0')}"
             f"{more if count > 1 else ''}: put NaN where it is infinite to have that filled"
         )
 

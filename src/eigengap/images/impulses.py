@@ -1,11 +1,11 @@
 """Single entries that no white noise explains: hot pixels, dead ones, salt and pepper.
 
 One value of a million among hundreds outweighs all others in a covariance, and what is learned from
-the patches that hold it is learned from it. An entry is wild if it lies too far from all of its
-eight neighbours but one: edges and lines have more neighbours of their kind. In a noisy picture too
+its patches is learned from it. An entry is an impulse if it lies too far from all of its
+eight neighbours but one: edges and lines have more neighbours of their kind. In a noisy image too
 far is many times what neighbours usually differ by; one without noise has sharp dots of its own,
 and there it is many times the range of all intensities. The median of the neighbours stands for a
-wild entry while the rest of the picture is restored. Whether it is a fault or a star nobody here
+impulse while the rest of the image is restored. Whether it is a fault or a star nobody here
 can tell, so it stays as it was given, and is told of.
 """
 
@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import ImpulseNoiseWarning
-from eigengap.images.image import Picture
+from eigengap.images.image import StandardisedImage
 from eigengap.images.restored import Restored
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
+from eigengap.wording import words
 
 Bools = NDArray[np.bool_]
 
@@ -33,7 +34,7 @@ AROUND = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]
 
 @dataclass(frozen=True)
 class Far:
-    """How far from its neighbours an entry is wild; 0 if none is."""
+    """How far from its neighbours an entry is an impulse; 0 if none is."""
 
     distance: float
     in_words: str
@@ -49,43 +50,43 @@ def beyond_noise(values: Array, sigma: float) -> Far:
 
 
 def beyond_range(values: Array) -> Far:
-    """In a picture without noise."""
+    """In an image without noise."""
     low, high = np.nanpercentile(values, [1.0, 99.0])
     return Far(RANGES * float(high - low), f"over {RANGES:g} times the range of the others")
 
 
-def tamed(picture: Picture, far: Far) -> tuple[Picture, Bools]:
-    """The picture with medians instead of its wild entries, centred anew; and where they are."""
-    values, wild = without_wild(picture.values, far.distance)
-    if not wild.any():
-        return picture, wild
-    y, x, channel = np.argwhere(wild)[0]
-    lie = "1 entry lies" if wild.sum() == 1 else f"{wild.sum()} entries lie"
-    first, that = ("", "It is") if wild.sum() == 1 else ("the first ", "They are")
-    it = "it" if wild.sum() == 1 else "them"
+def tamed(image: StandardisedImage, far: Far) -> tuple[StandardisedImage, Bools]:
+    """The image with medians instead of its impulses, centred anew; and where they are."""
+    values, impulses = without_impulses(image.values, far.distance)
+    if not impulses.any():
+        return image, impulses
+    y, x, channel = (words().number(int(place)) for place in np.argwhere(impulses)[0])
+    lie = "1 entry lies" if impulses.sum() == 1 else f"{impulses.sum()} entries lie"
+    first, that = ("", "It is") if impulses.sum() == 1 else ("the first ", "They are")
+    it = "it" if impulses.sum() == 1 else "them"
     warn(
         f"{lie} {far.in_words} from all neighbours but one ({first}at row {y}, column {x}, "
-        f"channel {channel}, counted from 0). {that} kept from learning and left as given; put NaN "
-        f"there to have {it} filled",
+        f"channel {channel}{words().either(', counted from 0')}). {that} kept from learning and "
+        f"left as given; put NaN there to have {it} filled",
         ImpulseNoiseWarning,
     )
     centre, unit = float(np.nanmean(values)), float(np.nanstd(values))
     is_flat = unit == 0.0
     calm = replace(
-        picture,
+        image,
         values=(values - centre) / (1.0 if is_flat else unit),
-        mean=picture.mean + centre * picture.sd,
-        sd=picture.sd * (1.0 if is_flat else unit),
+        mean=image.mean + centre * image.sd,
+        sd=image.sd * (1.0 if is_flat else unit),
         is_flat=is_flat,
     )
-    return calm, wild
+    return calm, impulses
 
 
-def put_back(restored: Restored, given: NDArray[np.generic], wild: Bools) -> Restored:
-    """The same with its wild entries as they were given, each with the noise for its error."""
-    if not wild.any():
+def put_back(restored: Restored, given: NDArray[np.generic], impulses: Bools) -> Restored:
+    """The same with its impulses as they were given, each with the noise for its error."""
+    if not impulses.any():
         return restored
-    at = wild[..., 0] if given.ndim == 2 else _widened(wild, given.shape)
+    at = impulses[..., 0] if given.ndim == 2 else _widened(impulses, given.shape)
     return replace(
         restored,
         image=np.where(at, given, restored.image),
@@ -93,16 +94,16 @@ def put_back(restored: Restored, given: NDArray[np.generic], wild: Bools) -> Res
     )
 
 
-def _widened(wild: Bools, shape: tuple[int, ...]) -> Bools:
-    """With a channel of opacity where there is one: nothing of it is wild."""
-    return np.pad(wild, [(0, 0), (0, 0), (0, shape[2] - wild.shape[2])])
+def _widened(impulses: Bools, shape: tuple[int, ...]) -> Bools:
+    """With a channel of opacity where there is one: none of it is an impulse."""
+    return np.pad(impulses, [(0, 0), (0, 0), (0, shape[2] - impulses.shape[2])])
 
 
-def without_wild(values: Array, far: float) -> tuple[Array, Bools]:
-    """(h, w, c) with medians of their neighbours instead of wild entries, and where these are."""
-    wild = np.zeros(values.shape, dtype=bool)
+def without_impulses(values: Array, far: float) -> tuple[Array, Bools]:
+    """(h, w, c) with medians of their neighbours instead of impulses, and where these are."""
+    impulses = np.zeros(values.shape, dtype=bool)
     if far == 0.0:
-        return values, wild
+        return values, impulses
     wide = np.pad(values, [(1, 1), (1, 1), (0, 0)], mode="reflect")  # lines go on beyond the edge
     y, x, k = np.nonzero(_unlike_neighbours(values, far))
     around = np.sort([wide[y + 1 + i, x + 1 + j, k] for i, j in AROUND], axis=0)  # NaN come last
@@ -110,14 +111,14 @@ def without_wild(values: Array, far: float) -> tuple[Array, Bools]:
     own, column = values[y, x, k], np.arange(len(y))
     middle = 0.5 * (around[(observed - 1) // 2, column] + around[observed // 2, column])
     below, above = around[1], around[np.maximum(observed - 2, 0), column]
-    # An entry among gaps has no neighbours to be unlike: the whole picture is asked.
+    # An entry among gaps has no neighbours to be unlike: the whole image is asked.
     lonely, (low, high) = observed < 3, np.nanpercentile(values, [1.0, 99.0])
     below, above = np.where(lonely, low, below), np.where(lonely, high, above)
-    odd = (own < below - far) | (own > above + far)
-    wild[y[odd], x[odd], k[odd]] = True
+    found = (own < below - far) | (own > above + far)
+    impulses[y[found], x[found], k[found]] = True
     calm = values.copy()
-    calm[wild] = np.where(lonely, 0.5 * (low + high), middle)[odd]
-    return calm, wild
+    calm[impulses] = np.where(lonely, 0.5 * (low + high), middle)[found]
+    return calm, impulses
 
 
 def _unlike_neighbours(values: Array, far: float) -> Bools:

@@ -1,4 +1,4 @@
-"""`inpaint_image`: what is missing of a picture, from patches of what is there."""
+"""`inpaint_image`: what is missing of an image, from patches of what is there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from eigengap.images.arguments import noise_of, relative, settings
 from eigengap.images.filling import fill
-from eigengap.images.image import Picture, as_picture
+from eigengap.images.image import StandardisedImage, standardised
 from eigengap.images.impulses import beyond_range, put_back, tamed
 from eigengap.images.restored import Restored, mixture_of
 from eigengap.images.trials import FEWEST
@@ -27,10 +27,10 @@ def inpaint_image(
     opacity: bool | None = None,
     random_state: Any = None,
 ) -> Restored:
-    """Fill the missing entries of a picture.
+    """Fill the missing entries of an image.
 
-    Overlapping patches are modelled by a mixture of Gaussians that is learned from this picture
-    alone, gaps and all, by EM; every patch is conditioned on what it saw of the picture, and the
+    Overlapping patches are modelled by a mixture of Gaussians that is learned from this scaled
+    alone, gaps and all, by EM; every patch is conditioned on what it saw of the scaled, and the
     opinions of overlapping patches are averaged by their precisions.
 
     Parameters
@@ -40,7 +40,7 @@ def inpaint_image(
     mask : array of shape (h, w) or (h, w, c), default=None
         True where a whole pixel, or a single entry, is missing.
     patch : int, default=6
-        Side of the patches, at most: less where a picture has fewer of them than one has entries.
+        Side of the patches, at most: less where an image has fewer of them than one has entries.
     stride : int, default=1
         Pixels from one patch to the next. More is faster, and loses a little.
     model : {"mixture", "ppca"}, default="mixture"
@@ -61,7 +61,7 @@ def inpaint_image(
     Returns
     -------
     Restored
-        The picture, of the shape and type of `image`, and the standard deviation of every entry:
+        The image, of the shape and type of `image`, and the standard deviation of every entry:
         NaN where fewer than 19 entries were seen and all of them are equal.
 
     Examples
@@ -76,13 +76,13 @@ def inpaint_image(
     >>> bool(np.abs(error[mask]).mean() < 1.0), bool(np.any(error[~mask]))
     (True, False)
     """
-    picture = as_picture(image, mask, opacity)
-    how = settings(picture.shape, patch, stride, model, n_mixture, n_components, random_state)
+    scaled = standardised(image, mask, opacity)
+    how = settings(scaled.shape, patch, stride, model, n_mixture, n_components, random_state)
     noise = noise_of(sigma)
-    n_missing = int(picture.missing.sum())
+    n_missing = int(scaled.missing.sum())
     if n_missing == 0 and noise == 0.0:
-        return as_it_is(picture, how.patch, how.stride)
-    calm, wild = tamed(picture, beyond_range(picture.values))
+        return as_it_is(scaled, how.patch, how.stride)
+    calm, impulses = tamed(scaled, beyond_range(scaled.values))
     if calm.is_flat:
         return as_it_is(calm, how.patch, how.stride)
     filled = fill(calm.values, how, relative(noise, calm.unit))
@@ -102,25 +102,25 @@ def inpaint_image(
         sd_scale=filled.scale,
         tiles=filled.tiles,
     )
-    return put_back(restored, picture.given, wild)
+    return put_back(restored, scaled.given, impulses)
 
 
-def as_it_is(picture: Picture, patch: int, stride: int) -> Restored:
-    """A picture with nothing to restore, or with one intensity throughout.
+def as_it_is(image: StandardisedImage, patch: int, stride: int) -> Restored:
+    """An image with nothing to restore, or with one intensity throughout.
 
     If all of n seen entries are equal so is the next with probability (n + 1) / (n + 2) (Laplace's
     rule): 95 % from FEWEST on. Of fewer nothing is known about the others.
     """
-    values = np.where(picture.missing, 0.0, picture.values)
-    unknown = np.nan if np.count_nonzero(~picture.missing) < FEWEST else 0.0
+    values = np.where(image.missing, 0.0, image.values)
+    unknown = np.nan if np.count_nonzero(~image.missing) < FEWEST else 0.0
     return Restored(
-        image=picture.restored(values, keep_observed=True),
-        sd=picture.spread(np.where(picture.missing, unknown, 0.0)),
+        image=image.restored(values, keep_observed=True),
+        sd=image.spread(np.where(image.missing, unknown, 0.0)),
         noise_sd=0.0,
-        model="one intensity" if picture.is_flat else "nothing to restore",
+        model="one intensity" if image.is_flat else "nothing to restore",
         n_mixture=1,
         ranks=(0,),
         patch=patch,
         stride=stride,
-        n_missing=int(picture.missing.sum()),
+        n_missing=int(image.missing.sum()),
     )

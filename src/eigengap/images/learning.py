@@ -1,6 +1,6 @@
 """EM for the Gaussians of patches with gaps.
 
-First one Gaussian for all patches, from the covariance of the smoothly filled picture; then K of
+First one Gaussian for all patches, from the covariance of the smoothly filled image; then K of
 them, from k-means of the patches as the first one fills them. The covariances are kept regular by
 nu patches' worth of the first one's shape (the mode under an inverse-Wishart prior), and each step
 goes further than EM would by the share of the entries that are missing: EM is the slower the more
@@ -28,7 +28,7 @@ from eigengap.images.gaussians import (
     responsibilities,
 )
 from eigengap.linalg import Array
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
 from eigengap.selection.rank.choose import choose_rank
 
 FIRST_STEPS = 6  # of the one Gaussian
@@ -38,7 +38,7 @@ FLOOR = 3e-4  # least eigenvalue of a covariance, relative to the mean variance 
 LEAST = 1e-8  # the same relative to all patches, for components of patches of one intensity
 RANK_FROM = 5000  # patches from which the rank of one PPCA is chosen
 LEFT_OUT = 0.005  # share of the variance that it leaves out
-SMOOTH = 5.0  # patches' worth of a smooth picture that regularise the one Gaussian
+SMOOTH = 5.0  # patches' worth of a smooth image that regularise the one Gaussian
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _one(patches: IncompletePatches, filled: Array, channels: int, recipe: Recip
     centred = filled - filled.mean(axis=0)
     C = product(centred.T, centred) / len(filled)
     size = max(float(np.trace(C)) / d, 1e-12)
-    # A filled picture is too smooth: its small eigenvalues would take EM many steps to raise.
+    # A filled image is too smooth: its small eigenvalues would take EM many steps to raise.
     C = C + 0.01 * size * np.eye(d) + SMOOTH / (len(filled) + SMOOTH) * size * smooth
     one = Gaussian(0.0, filled.mean(axis=0), C)
     everywhere = np.ones(len(patches))
@@ -185,7 +185,7 @@ def _positive(C: Array, floor: float, rank: int | None) -> Array:
 
 
 def smooth_covariance(d: int, channels: int) -> Array:
-    """(d, d) of a picture whose neighbouring pixels and whose channels are alike; variance 1."""
+    """(d, d) of an image whose neighbouring pixels and whose channels are alike; variance 1."""
     side = round((d / channels) ** 0.5)
     y, x = np.divmod(np.arange(side * side), side)
     apart = np.hypot(y[:, None] - y, x[:, None] - x)

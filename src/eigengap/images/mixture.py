@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.mixture.kmeans import kmeans
 from eigengap.linalg import Array
-from eigengap.runtime.blas import one_blas_thread
-from eigengap.runtime.side_by_side import in_order as in_threads
+from eigengap.runtime.threads import in_order as in_threads
+from eigengap.runtime.threads import one_blas_thread
 
 Patches = NDArray[Any]  # (n, d), float32 or, where the noise is faint, float64
 

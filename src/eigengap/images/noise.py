@@ -1,6 +1,6 @@
-"""The standard deviation of white noise in a picture, from the spectrum of its patches.
+"""The standard deviation of white noise in an image, from the spectrum of its patches.
 
-Patches of a clean picture lie near a subspace, so the smallest eigenvalues of the covariance of
+Patches of a clean image lie near a subspace, so the smallest eigenvalues of the covariance of
 noisy patches are those of the noise alone: sigma2, as in PPCA. How many they are is told by the
 values themselves (Chen, Zhu and Heng 2015, "An efficient statistical method for image noise level
 estimation"): noise is spread evenly about its mean, so the largest are dropped until mean and
@@ -10,13 +10,13 @@ textures of Liu, Tanaka and Okutomi 2012), and only about what these averages le
 the two are independent, so that asking the calm ones does not make the noise smaller.
 
 For the same reason the averages may choose where nothing was clipped. Many entries that equal the
-least or the largest of a picture tell that it was; patches whose averages keep clear of these
+least or the largest of an image tell that it was; patches whose averages keep clear of these
 limits are asked then, and what clipping has still taken from noise at their distance is given back:
 a normal z with mean a, clipped at 0, keeps of its variance 1
 
     (a^2 + 1) Phi(a) + a phi(a) - m^2,   with mean   m = a Phi(a) + phi(a).
 
-The same m, solved for a, puts the restored picture back to what it was before clipping.
+The same m, solved for a, puts the restored image back to what it was before clipping.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from scipy.special import ndtr
 from eigengap.images.mixture import sample_rows
 from eigengap.images.patches import Grid, patches_at
 from eigengap.linalg import Array
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
+from eigengap.wording import words
 
 Bools = NDArray[np.bool_]
 
@@ -42,7 +43,7 @@ ENOUGH = 5  # patches for each of their entries
 FEWEST = 30  # patches of 2 x 2 pixels that have to do where there are no more
 MOVING = 0.25  # share of the patches without still areas from which on the others are left out
 CALM, LEAST_CALM = 0.25, 10  # share of the patches that are asked; at least so many an entry
-DRAWN = 0.5  # share of neighbours that are equal in a picture without noise
+DRAWN = 0.5  # share of neighbours that are equal in an image without noise
 EVEN = 1.01  # mean over median of eigenvalues of noise alone
 TIED = 1e-4  # share of the entries that equal the least, or the largest, if they were clipped there
 STEPS, SETTLED = 4, 2e-3  # at most: how far from the limits is far depends on the noise
@@ -72,7 +73,7 @@ def learned_noise(values: Array, patch: int, rng: np.random.Generator) -> float:
                 return noise_sd(patches[asked], c, low, high)
     raise ValueError(
         f"patches of 2 x 2 pixels without gaps: {int(complete.sum())}. The noise is learned from "
-        f"{FEWEST} at least: give sigma, its standard deviation"
+        f"{FEWEST} at least: give {words().parameter('sigma')}, its standard deviation"
     )
 
 

@@ -1,9 +1,9 @@
-"""A picture with gaps from the opinions of its patches.
+"""An image with gaps from the opinions of its patches.
 
 Every patch is conditioned on what it saw under each component of the mixture, and what it expects
-is laid on the picture, overlaps averaged by their precisions. Entries that were not seen but told
-by a coarser picture come with a doubt, their standard deviation s. It reaches the others through
-the same gains G as the entries themselves: coarse pictures err on whole areas at once, so that the
+is laid on the image, overlaps averaged by their precisions. Entries that were not seen but told
+by a coarser image come with a doubt, their standard deviation s. It reaches the others through
+the same gains G as the entries themselves: coarse images err on whole areas at once, so that the
 errors of one patch's doubtful entries are taken to go together, and add (G s)^2 to the variance.
 """
 
@@ -24,7 +24,7 @@ from eigengap.images.gaussians import (
 )
 from eigengap.images.patches import Canvas, Grid, counts, patches_at
 from eigengap.linalg import Array
-from eigengap.runtime.side_by_side import in_order
+from eigengap.runtime.threads import in_order
 
 TILE = 4096  # patches that are asked at a time
 COUNTS = 0.05  # responsibility that counts for nothing
@@ -33,10 +33,10 @@ LEAST = 1e-9  # variance, or one patch would outweigh all
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of a picture before its patches are asked."""
+    """What is known of an image before its patches are asked."""
 
     values: Array  # (h, w, c) NaN where nothing is
-    doubt: Array  # (h, w, c) standard deviation of what a coarser picture told; 0 where seen
+    doubt: Array  # (h, w, c) standard deviation of what a coarser image told; 0 where seen
     sigma: float  # of the noise on what was seen
 
     def without(self, hidden: NDArray[np.bool_]) -> Known:

@@ -1,7 +1,7 @@
-"""A picture as overlapping patches, and patches put together again as a picture.
+"""An image as overlapping patches, and patches put together again as an image.
 
 Row i of the table of patches is the p x p x c square whose upper left corner is corner i, corners
-in reading order, entries in the order of the picture. Where patches overlap their opinions are
+in reading order, entries in the order of the image. Where patches overlap their opinions are
 averaged by their precisions: the estimate of least variance if they erred independently.
 """
 
@@ -51,9 +51,9 @@ def _corners(length: int, patch: int, stride: int) -> Ints:
     return np.unique(np.append(np.arange(0, last + 1, stride), last))
 
 
-def patches_at(picture: NDArray[Any], y: Ints, x: Ints, patch: int) -> NDArray[Any]:
-    """The patches with corners (y, x) of a picture (h, w, c): (n, patch * patch * c)."""
-    windows = sliding_window_view(picture, (patch, patch), axis=(0, 1))  # (h', w', c, p, p)
+def patches_at(image: NDArray[Any], y: Ints, x: Ints, patch: int) -> NDArray[Any]:
+    """The patches with corners (y, x) of an image (h, w, c): (n, patch * patch * c)."""
+    windows = sliding_window_view(image, (patch, patch), axis=(0, 1))  # (h', w', c, p, p)
     return np.ascontiguousarray(windows[y, x].transpose(0, 2, 3, 1)).reshape(len(y), -1)
 
 
@@ -66,7 +66,7 @@ def counts(flags: NDArray[np.bool_], patch: int) -> NDArray[np.int64]:
 
 
 class Canvas:
-    """A picture in the making: sums of weighted patches, and of their weights."""
+    """An image in the making: sums of weighted patches, and of their weights."""
 
     def __init__(self, shape: tuple[int, int, int], patch: int) -> None:
         self._patch = patch

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Restored(np.lib.mixins.NDArrayOperatorsMixin):
-    """A restored picture: np.asarray gives it, and arithmetic and indexing are those of `image`.
+    """A restored image: np.asarray gives it, and arithmetic and indexing are those of `image`.
 
     Attributes
     ----------

@@ -6,7 +6,7 @@ multiplied by one number: that which makes 95 % intervals hold 95 % of the judge
 prediction: Lei, G'Sell, Rinaldo, Tibshirani and Wasserman 2018). Judges go the way the gaps do:
 where a gap takes all channels of a pixel, or its neighbours, with it, so does a judge.
 
-A large picture has judges enough in a few windows, and what was learned without them is as good as
+A large image has judges enough in a few windows, and what was learned without them is as good as
 what all would teach. In a small one every entry is a judge in its turn.
 """
 
@@ -60,7 +60,7 @@ def tried(known: Known, learn: Learner, how: Settings) -> Verdict:
         z = _misses(known, judges, windows, gaussians, how)
         return Verdict(gaussians, max(_scale(z), least), 0.0)
     z = np.concatenate([np.empty(0), *_in_turn(known, turn, learn, how)])
-    # The picture has standard deviation 1: without judges nothing is known better than that.
+    # The image has standard deviation 1: without judges nothing is known better than that.
     return Verdict(learn(known.values), max(_scale(z), least), 0.0 if len(z) >= FEWEST else 1.0)
 
 
@@ -68,7 +68,7 @@ def _turns(known: Known, height: int, width: int, rng: np.random.Generator) -> N
     """(h, w, c) the round in which a seen entry is a judge, with its neighbours; -1 for others."""
     missing = np.isnan(known.values)
     h, w, c = missing.shape
-    stones = (-(-h // height), -(-w // width))  # with which the picture is paved
+    stones = (-(-h // height), -(-w // width))  # with which the image is paved
     together = rng.random((*stones, c)) < togetherness(missing)
     of_all, of_each = (rng.integers(ROUNDS, size=(*stones, k)) for k in (1, c))
     turn = np.where(together, of_all, of_each).repeat(height, axis=0).repeat(width, axis=1)[:h, :w]

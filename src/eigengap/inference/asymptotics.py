@@ -33,9 +33,8 @@ from eigengap.linalg import Array, unpack
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.sources.base import Block, Source
-from eigengap.sources.wording import column
-from eigengap.statistics.expected.expected import Expected
+from eigengap.sources import Block, Source, column
+from eigengap.statistics.expected.gaussian import Expected
 
 STEP = 1e-4  # of a difference, in units of each parameter's size: error of order STEP^2
 SINGULAR = 1e-10  # squared pivot of the scaled information below which nothing identifies a value
@@ -175,7 +174,7 @@ def observed_information(source: Source, model: LinearGaussian, layout: Layout) 
 def score(rows: Source, theta: Array, shift: Array, layout: Layout) -> Array:
     """Derivatives of the log-likelihood by theta (size,), from one E-step (Fisher's identity)."""
     model = layout.unpack(theta)
-    coefficients = Coefficients.of(model.W, model.mu - shift, model.psi)
+    coefficients = Coefficients(model.W, model.mu - shift, model.psi)
     expected = rows.reduce(partial(Expected.of, coefficients=coefficients))
     A = unpack(np.ascontiguousarray(expected.A.T), layout.q + 1)  # (d, q + 1, q + 1)
     w = np.hstack([model.W, (model.mu - shift)[:, None]])  # (d, q + 1)
@@ -228,4 +227,4 @@ _UNIDENTIFIED = (
 
 
 def _prepare(block: Block, shift: Array, q: int) -> ObservedRows:
-    return prepare_rows(block.values, block.weight, shift, None, q)
+    return prepare_rows(block.values, block.weight, shift, None, q, observed=block.observed)

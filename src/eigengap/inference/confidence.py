@@ -26,9 +26,7 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.threads import in_threads
 from eigengap.runtime.warnings import silence
 from eigengap.selection.inner_fits import fit_rows
-from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource, in_memory
-from eigengap.sources.base import Source
+from eigengap.sources import ArraySource, Source, as_source, in_memory
 from eigengap.statistics.moments import ColumnMoments
 
 Method = Literal["bootstrap", "parametric", "asymptotic"]

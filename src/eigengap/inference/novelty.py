@@ -19,9 +19,8 @@ from eigengap.models.gaussian import novelty
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.novelty import Distances
 from eigengap.models.gaussian.reference import Reference
-from eigengap.sources.base import Source
-from eigengap.sources.wording import show
-from eigengap.statistics.expected.noise_ratio import NoiseRatio
+from eigengap.sources import Source, show
+from eigengap.statistics.expected.fitted import NoiseRatio
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,11 +22,7 @@ from eigengap.matrices.completion import (
 )
 from eigengap.models.gaussian.predictive import Predictive
 from eigengap.selection.rank import RankChoice, automatic_rank
-from eigengap.sources import as_source
-from eigengap.sources.base import Source
-from eigengap.sources.derived.rescaled import Rescaled
-from eigengap.sources.frames import like
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Rescaled, Source, as_source, like, warn_of_codes
 from eigengap.statistics.moments import ColumnMoments
 
 CANCELS = 1e-8  # ||X||^2 - sum of s^2, relative to ||X||^2, below which it is summed anew

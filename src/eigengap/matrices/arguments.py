@@ -7,9 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from eigengap.sources import as_source
-from eigengap.sources.base import Rows, Source
-from eigengap.sources.wording import column
+from eigengap.sources import Rows, Source, as_source, column
 
 
 def matrix_of(X: Any, name: str) -> tuple[Rows, Any]:

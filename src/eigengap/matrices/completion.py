@@ -14,16 +14,15 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.gaussian.pattern import pattern_of
 from eigengap.fitting.gaussian.ppca import fit_ppca
-from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, pattern_of
 from eigengap.linalg import Array, sign_rule
 from eigengap.matrices.arguments import require_rank
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.predictive import Predictive
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
-from eigengap.sources.base import Block, Source
+from eigengap.sources import Block, Source
 
 MANY_LOADINGS = 0.2  # a seen cell, of a wide matrix, from which on intervals are too narrow
 LOOSE = 1e-3  # tolerance of the fits that only compare ranks

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import CheckpointMismatchError, CheckpointWarning, CorruptFileError
-from eigengap.fitting.optimise.loop import Left, State, Steps, Trace
+from eigengap.fitting.optimise.loop import ResumeState, State, Steps, Trace
 from eigengap.persistence.atomic import require_writable, sweep
 from eigengap.persistence.tensors import read_tensors, write_tensors
 from eigengap.printable import bare
 from eigengap.runtime.warnings import warn
+from eigengap.wording import words
 
 KIND = "checkpoint"
 EVERY = 30.0  # seconds
@@ -74,9 +75,9 @@ class _Run:
         self.steps = Steps()
         self.now: tuple[State, int, bool] = (start, 0, False)  # state, steps until it, done
 
-    def left(self) -> Left:
+    def left(self) -> ResumeState:
         state, count, done = self.now
-        return Left(state, self.steps.trace(count), done)
+        return ResumeState(state, self.steps.trace(count), done)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         left = self.left()
@@ -124,7 +125,7 @@ class FileCheckpointer:
 
     # As the loop sees it ---------------------------------------------------------------------
 
-    def begin(self, start: State) -> Left | None:
+    def begin(self, start: State) -> ResumeState | None:
         self._at += 1
         if self._at < len(self._runs):
             run = self._runs[self._at]
@@ -195,7 +196,11 @@ class FileCheckpointer:
             return
         error.add_note(
             f"The fit ended after {self.n_steps} steps, which are kept in {bare(self.path)}. To go "
-            "on from there, fit again with the same data, parameters and checkpoint"
+            "on from there, "
+            + words().either(
+                "fit again with the same data, parameters and checkpoint",
+                "run the same command again",
+            )
         )
 
     def end(self, *, converged: bool) -> None:

@@ -18,6 +18,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
+from eigengap import registry
+
 Fields = dict[str, Any]
 Upgrade = Callable[[Fields], Fields]
 
@@ -42,33 +44,12 @@ class Kind:
 
 
 def _estimators() -> list[Kind]:
-    homes = {
-        "autoencoder": "Autoencoder",
-        "bayesian_pca": "BayesianPCA",
-        "classical_mds": "ClassicalMDS",
-        "classifier": "PPCAClassifier",
-        "factor_analysis": "FactorAnalysis",
-        "gplvm": "GPLVM",
-        "ica": "ICA",
-        "imputer": "LowRankImputer",
-        "isomap": "Isomap",
-        "kernel_pca": "KernelPCA",
-        "laplacian_eigenmaps": "LaplacianEigenmaps",
-        "mixture_ppca": "MixturePPCA",
-        "novelty": "NoveltyDetector",
-        "pca": "PCA",
-        "ppca": "PPCA",
-        "regressor": "PPCARegressor",
-        "structure_preserving": "StructurePreservingEmbedding",
-        "unfolding": "MaximumVarianceUnfolding",
-        "whitener": "Whitener",
-        # Of our own making inside others: models that LowRankImputer tries.
-        "shared.inner": "StoppedFactorAnalysis ColumnMeans",
-    }
+    kinds = [Kind(entry.name, entry.home, entry.name) for entry in registry.ESTIMATORS]
+    # Models that LowRankImputer tries, and no one else.
+    within = ("StoppedFactorAnalysis", "ColumnMeans")
     return [
-        Kind(name, f"eigengap.estimators.{home}", name)
-        for home, names in homes.items()
-        for name in names.split()
+        *kinds,
+        *(Kind(name, "eigengap.estimators.shared.inner", name) for name in within),
     ]
 
 
@@ -84,7 +65,7 @@ _VALUES = {
     "GowerMap": "models.maps.distances:GowerMap",
     "Eigenmap": "models.maps.eigenmap:Eigenmap",
     "ExpectedKernel": "models.kernels.expected:ExpectedKernel",
-    "Gammas": "models.gaussian.gamma:Gammas",
+    "Gammas": "models.gaussian.bayesian:Gammas",
     "GaussianProcesses": "models.gp.gaussian_process:GaussianProcesses",
     "GeodesicMap": "models.maps.geodesic:GeodesicMap",
     "gp_kernel.Linear": "models.gp.kernels:Linear",
@@ -111,13 +92,13 @@ _VALUES = {
     "StudentLinearGaussian": "models.gaussian.student:StudentLinearGaussian",
     "Curve": "selection.rank.choice:Curve",
     "RankChoice": "selection.rank.choice:RankChoice",
-    "ExpectedStatistics": "statistics.expected.expected:Expected",
-    "Parameters": "statistics.expected.maximise:Parameters",
+    "ExpectedStatistics": "statistics.expected.gaussian:Expected",
+    "Parameters": "statistics.expected.gaussian:Parameters",
     "ColumnMoments": "statistics.moments:ColumnMoments",
     "ColumnRange": "statistics.moments:ColumnRange",
     "Moments": "statistics.moments:Moments",
     "Block": "sources.base:Block",
-    "Drawn": "sources.derived.drawn:Drawn",
+    "Drawn": "sources.drawn:Drawn",
     "StandardisedRows": "fitting.gp.start:Standard",
     "KernelFit": "fitting.kernel.fit:KernelFit",
     "LaplacianFit": "fitting.laplacian.fit:LaplacianFit",
@@ -125,7 +106,7 @@ _VALUES = {
     "Trace": "fitting.optimise.loop:Trace",
     "Stream": "fitting.online.stream:Stream",
     "SettledStream": "fitting.online.em:Settled",
-    "StreamUnits": "fitting.online.em:Units",
+    "StreamUnits": "fitting.online.em:StreamUnits",
     "RecentRows": "fitting.online.rows:Kept",
     "RidgePreimage": "fitting.kernel.preimage:RidgePreimage",
     "Rotation": "fitting.gaussian.rotation:Rotation",

@@ -20,12 +20,12 @@ def longest(size: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], str]:
     order = np.argsort(-size, kind="stable")
     drawn = np.sort(order[:MOST_DRAWN])
     shown = np.flatnonzero(np.isin(drawn, order[:MOST_LABELLED]))
-    told = ""
+    note = ""
     if len(drawn) < len(size):
-        told = f"The {len(drawn)} longest of {len(size):,} arrows are drawn, {len(shown)} labelled."
+        note = f"The {len(drawn)} longest of {len(size):,} arrows are drawn, {len(shown)} labelled."
     elif len(shown) < len(size):
-        told = f"The {len(shown)} longest of {len(size):,} arrows are labelled."
-    return drawn, shown, told
+        note = f"The {len(shown)} longest of {len(size):,} arrows are labelled."
+    return drawn, shown, note
 
 
 def arrows(

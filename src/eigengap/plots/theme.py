@@ -109,7 +109,7 @@ def rendered(chart: Any, suffix: str, scale: float = 2) -> bytes:
     try:
         import vl_convert
     except ImportError as error:
-        raise MissingExtraError("writing pictures", "vl-convert-python", "cli") from error
+        raise MissingExtraError("writing images", "vl-convert-python", "cli") from error
     version = _vega_lite(vl_convert)
     if suffix == ".png":
         # Nothing is fetched: the data are in the specification.

@@ -24,9 +24,9 @@ def report(
 ) -> Path:
     """Write what a fitted estimator found in a table: one HTML file that opens anywhere, offline.
 
-    It says in words and pictures what is missing, how many components there are and what they are
-    made of, where the rows lie (brush them, and the table and the columns follow), how well gaps
-    are filled, how well the model fits, and how to make it all again.
+    It says in words and charts what is missing, how many components there are and what they are
+    made of, where the rows lie (brush them, and the table and the columns follow), how well
+    missing values are imputed, how well the model fits, and how to reproduce it.
 
     Parameters
     ----------

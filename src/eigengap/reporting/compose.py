@@ -15,13 +15,20 @@ from eigengap.reporting.numbers.reading import labels_of, read
 from eigengap.reporting.numbers.subject import Subject
 from eigengap.reporting.numbers.variables import variables_of
 from eigengap.reporting.page.page import page
-from eigengap.reporting.sections import components, glance, missing, quality, reproduce, variables
-from eigengap.reporting.sections import imputation as filling
+from eigengap.reporting.sections import (
+    components,
+    glance,
+    imputation,
+    missing,
+    quality,
+    reproduce,
+    variables,
+)
 from eigengap.reporting.sections.samples import chosen_colour, row_names, samples
 from eigengap.reporting.sections.scores import scores_of
 from eigengap.reporting.sections.section import Section
 from eigengap.reporting.words import clean, count, distinct
-from eigengap.runtime.warnings import listening
+from eigengap.runtime.warnings import captured
 
 LONGEST_TITLE = 120
 
@@ -48,7 +55,7 @@ def compose(
         subject = replace(subject, wrapped=f"{said} {subject.wrapped}".strip())
     if provenance is None:
         provenance = getattr(estimator, "provenance_", None) or {}
-    with listening() as told, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+    with captured() as warned, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         look = replace(read(subject, X, max_rows, seed), first_row=first_row)
         names = _names(subject, look)
         labels = labels_of(subject, X, look, color if isinstance(color, str) else None)
@@ -66,10 +73,10 @@ def compose(
         shown = samples(look, scores, distances, labels, names, weight, given, start)
         parts += [
             shown.section,
-            filling.section(subject, look, names, rows, seed),
+            imputation.section(subject, look, names, rows, seed),
             quality.section(subject, look, distances, rows, names),
         ]
-    first = glance.section(subject, look, names, distances, parts, told)
+    first = glance.section(subject, look, names, distances, parts, warned)
     how = {"max_rows": max_rows, "random_state": seed}
     last = reproduce.section(subject, look, X, provenance, how)
     created = provenance.get("created", "")

@@ -1,43 +1,47 @@
-"""How much memory there is, and refusing what does not fit before it is allocated.
+"""How much memory and how many cores this process may use; what does not fit is refused early.
 
-Methods that need the matrix of all pairs of rows end where memory does: 100 000 rows are 80 GB.
-What is free is the least that anybody says: the system, the container (control groups of Linux, of
-version 2 and version 1), the limit on this process, and the user, by EIGENGAP_MEMORY.
+Methods that need the matrix of all pairs of rows are limited by memory: 100 000 rows take 80 GB.
+Free memory is the least that any limit leaves: the system's, the container's (Linux control groups,
+version 2 and version 1), that of the process, and the user's EIGENGAP_MEMORY. Cores are limited by
+affinity and by the container's quota.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from functools import cache
+from math import ceil, inf
 from pathlib import Path
 
 from eigengap.exceptions import DoesNotFitError
-from eigengap.runtime import control_groups
-from eigengap.runtime.blas import cores
 
 VARIABLE = "EIGENGAP_MEMORY"  # most bytes that this process is to use, such as "2 GB"
-SHARE = 0.8  # of what is free that one fit may take
+SHARE = 0.8  # of free memory that one fit may take
 LEAST_BLOCK = 1 << 20  # bytes, below which the work on a block is not worth its overhead
-# Blocks' worth of memory that a fit of a file takes: some 8 of reading, and for each thread 10
-# (PPCA) to 16 (mixtures) of preparing and computing, all measured; half of what Python and the
-# libraries leave is for them, the rest for blocks that are kept and for whatever else there is.
+# Memory that a fit of a file takes, in blocks: some 8 for reading, and for each thread 10 (PPCA) to
+# 16 (mixtures) for preparing and computing, all measured. They get half of what Python and the
+# libraries leave; the rest is for cached blocks and everything else.
 BLOCKS_OF_READING, BLOCKS_OF_THREAD, MOST_THREADS = 8, 16, 8
 LIBRARIES = 256 << 20  # bytes
-_UNKNOWN = 8 << 30  # bytes, where the system does not tell
+_UNKNOWN = 8 << 30  # bytes, where the system does not report its memory
 _UNLIMITED = 1 << 62
-NAMES = {  # of a limit, of what is used, and of what was only read, by version of control groups
+ROOT = Path("/sys/fs/cgroup")
+PROC = Path("/proc")
+NAMES = {  # files of a control group: limit, usage, and the reclaimable entry of memory.stat
     2: ("memory.max", "memory.current", "inactive_file"),
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
 
 
 def require_pairs(n: int, what: str, way_out: str, copies: float = 2.0) -> None:
-    """Refuse n x n matrices, `copies` of them in float64, that memory does not hold."""
+    """Refuse n x n matrices, `copies` of them in float64, that do not fit into memory."""
     require_memory(copies * 8.0 * n * n, f"{what} of {n} rows", way_out)
 
 
 def require_memory(needed: float, what: str, way_out: str) -> None:
-    """Refuse an allocation of `needed` bytes that memory does not hold."""
+    """Refuse an allocation of `needed` bytes that does not fit into memory."""
     free = free_memory()
     if needed > SHARE * free:
         raise DoesNotFitError(
@@ -49,20 +53,24 @@ def require_memory(needed: float, what: str, way_out: str) -> None:
 def free_memory() -> int:
     """Bytes that this process may still allocate."""
     return min(
-        _free_of_system(), _free_of_container(), _free_of_process(), _free_of_what_was_asked()
+        _free_of_system(),
+        min((_free_in(*group) for group in groups("memory")), default=_UNLIMITED),
+        _free_of(_address_space(), 0),
+        _free_of(_user_limit(), 1),
     )
 
 
 def memory_limit() -> int:
-    """Bytes that this process may allocate in all, however much of them is in use."""
-    return min(_physical(), _limit_of_container(), _address_space(), _asked_for())
+    """Bytes that this process may allocate in all, including those in use."""
+    container = min((_limit(*group) for group in groups("memory")), default=_UNLIMITED)
+    return min(_physical(), container, _address_space(), _user_limit())
 
 
 def block_bytes(most: int) -> int:
-    """Size of the blocks that a table is read in: `most`, or less where memory is short.
+    """Size of the blocks in which a table is read: `most`, or less where memory is short.
 
-    By the limit and not by what is free just now, and in powers of two, for rounding follows the
-    blocks: the next run on the same machine has to have the same.
+    It follows the limit, not what is free just now, and is a power of two: rounding depends on the
+    blocks, and the next run on the same machine has to give the same result.
     """
     held = BLOCKS_OF_READING + BLOCKS_OF_THREAD * min(cores(), MOST_THREADS)
     size = most
@@ -71,86 +79,13 @@ def block_bytes(most: int) -> int:
     return size
 
 
-def _free_of_system() -> int:
-    try:
-        lines = (control_groups.PROC / "meminfo").read_text().splitlines()
-    except OSError:
-        return _physical()
-    found = dict(line.split(":", 1) for line in lines)
-    return int(found["MemAvailable"].split()[0]) << 10 if "MemAvailable" in found else _physical()
-
-
-def _physical() -> int:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return _UNKNOWN
-
-
-def _free_of_container() -> int:
-    """The least that is left in the groups of this process and the groups around them."""
-    return min(
-        (_left(folder, *NAMES[version]) for folder, version in control_groups.groups("memory")),
-        default=_UNLIMITED,
-    )
-
-
-def _limit_of_container() -> int:
-    return min(
-        (_most(folder, NAMES[version][0]) for folder, version in control_groups.groups("memory")),
-        default=_UNLIMITED,
-    )
-
-
-def _most(folder: Path, limit: str) -> int:
-    try:
-        return int((folder / limit).read_text())
-    except (OSError, ValueError):  # no such file, or "max"
-        return _UNLIMITED
-
-
-def _left(folder: Path, limit: str, used: str, reclaimable: str) -> int:
-    most = _most(folder, limit)
-    try:
-        taken = int((folder / used).read_text())
-    except (OSError, ValueError):
-        return _UNLIMITED
-    return max(most - taken + _reclaimable(folder, reclaimable), 0)
-
-
-def _reclaimable(folder: Path, name: str) -> int:
-    """Pages of files that were read: they count as used, and are given up for the asking."""
-    try:
-        lines = (folder / "memory.stat").read_text().splitlines()
-        return next((int(line.split()[1]) for line in lines if line.split()[0] == name), 0)
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def _free_of_process() -> int:
-    """What RLIMIT_AS leaves of the address space."""
-    most = _address_space()
-    return most if most == _UNLIMITED else max(most - _used(0), 0)
-
-
-def _address_space() -> int:
-    try:
-        import resource
-    except ImportError:  # Windows
-        return _UNLIMITED
-    most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return _UNLIMITED if most == resource.RLIM_INFINITY else most
-
-
-def _free_of_what_was_asked() -> int:
-    """What EIGENGAP_MEMORY leaves beside what this process holds already."""
-    most = _asked_for()
-    return most if most == _UNLIMITED else max(most - _used(1), 0)
-
-
-def _asked_for() -> int:
-    text = os.environ.get(VARIABLE, "").strip()
-    return bytes_in(text) if text else _UNLIMITED
+def cores() -> int:
+    """Cores that this process may use: by its affinity, and by the quota of its container."""
+    if hasattr(os, "sched_getaffinity"):
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    return int(min(count, cpu_quota()))
 
 
 def bytes_in(text: str) -> int:
@@ -170,14 +105,125 @@ def bytes_in(text: str) -> int:
     return int(float(number) * (1024 if binary else 1000) ** power)
 
 
-def _used(which: int) -> int:
-    """Bytes that this process has: 0 of the address space, 1 of memory."""
-    try:
-        pages = int((control_groups.PROC / "self/statm").read_text().split()[which])
-    except (OSError, ValueError, IndexError):
-        return 0  # the system does not tell: then nothing is known to be taken
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
 def _gigabytes(size: float) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
+
+
+# The system, the process and the user ------------------------------------------------------------
+
+
+def _free_of_system() -> int:
+    try:
+        lines = (PROC / "meminfo").read_text().splitlines()
+    except OSError:
+        return _physical()
+    found = dict(line.split(":", 1) for line in lines)
+    return int(found["MemAvailable"].split()[0]) << 10 if "MemAvailable" in found else _physical()
+
+
+def _physical() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return _UNKNOWN
+
+
+def _address_space() -> int:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return _UNLIMITED
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return _UNLIMITED if most == resource.RLIM_INFINITY else most
+
+
+def _user_limit() -> int:
+    text = os.environ.get(VARIABLE, "").strip()
+    return bytes_in(text) if text else _UNLIMITED
+
+
+def _free_of(limit: int, which: int) -> int:
+    """What is left of a limit on this process's address space (which = 0) or memory (1)."""
+    if limit == _UNLIMITED:
+        return limit
+    try:
+        pages = int((PROC / "self/statm").read_text().split()[which])
+    except (OSError, ValueError, IndexError):
+        return limit  # the system does not report it: nothing is known to be used
+    return max(limit - pages * os.sysconf("SC_PAGE_SIZE"), 0)
+
+
+# Control groups of Linux: the limits of a container ----------------------------------------------
+
+
+def groups(controller: str) -> Iterator[tuple[Path, int]]:
+    """Folders of the groups of this process and of the groups around them, with their version.
+
+    In a container the path may be that of the host, and the root then is the group itself.
+    """
+    own = dict(_own_groups())
+    for root, of, version in (
+        (ROOT, "", 2),
+        (ROOT / "unified", "", 2),  # next to version 1, on systems that have both
+        (ROOT / controller, controller, 1),
+    ):
+        parts = Path(own.get(of, "/").lstrip("/")).parts
+        for k in range(len(parts) + 1):
+            yield root.joinpath(*parts[:k]), version
+
+
+def _own_groups() -> Iterator[tuple[str, str]]:
+    """Controllers ("" for version 2), each with the path of the group of this process."""
+    try:
+        lines = (PROC / "self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        if line.count(":") >= 2:
+            _, controllers, path = line.split(":", 2)
+            for controller in controllers.split(","):
+                yield controller, path
+
+
+def _limit(folder: Path, version: int) -> int:
+    try:
+        return int((folder / NAMES[version][0]).read_text())
+    except (OSError, ValueError):  # no such file, or "max"
+        return _UNLIMITED
+
+
+def _free_in(folder: Path, version: int) -> int:
+    """What a group leaves; pages of files that were read count as used, but are reclaimable."""
+    _, usage, reclaimable = NAMES[version]
+    try:
+        used = int((folder / usage).read_text())
+    except (OSError, ValueError):
+        return _UNLIMITED
+    try:
+        lines = [line.split() for line in (folder / "memory.stat").read_text().splitlines()]
+        used -= next((int(line[1]) for line in lines if line[0] == reclaimable), 0)
+    except (OSError, ValueError, IndexError):
+        pass
+    return max(_limit(folder, version) - used, 0)
+
+
+def cpu_quota() -> float:
+    """Cores' worth of time that the container grants, rounded up; infinite without a limit."""
+    return _cpu_quota(ROOT, PROC)
+
+
+@cache  # asked for in every pass over a table, and fixed when a container is started
+def _cpu_quota(root: Path, proc: Path) -> float:
+    return min((_granted(*group) for group in groups("cpu")), default=inf)
+
+
+def _granted(folder: Path, version: int) -> float:
+    try:
+        if version == 2:
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota = (folder / "cpu.cfs_quota_us").read_text()
+            period = (folder / "cpu.cfs_period_us").read_text()
+        return max(ceil(int(quota) / int(period)), 1) if int(quota) > 0 else inf
+    except (OSError, ValueError):  # no such file, or "max"
+        return inf

@@ -1,11 +1,11 @@
-"""Warnings that point at the line of the caller's own file, and that can be heard in silence.
+"""Warnings that point at the line of the caller's own file, and that can be captured.
 
-How many frames lie between that line and ours depends on who calls: an estimator by itself, inside
-an imputer, a pipeline, a cross-validation. So frames are looked at and not counted.
+How many frames lie between that line and ours depends on the caller: an estimator by itself, inside
+an imputer, a pipeline, a cross-validation. So frames are inspected, not counted.
 
 A search that fits dozens of models must keep their warnings to itself. `warnings.catch_warnings`
-changes the filters of the whole process, and two threads that use it at once can leave it mute for
-good; `listening` concerns the calling thread alone.
+changes the filters of the whole process, and two threads that use it at once can silence it for
+good; `captured` affects the calling thread only.
 """
 
 from __future__ import annotations
@@ -23,21 +23,25 @@ BETWEEN = {"eigengap", "sklearn", "joblib", "contextlib"}  # packages that call 
 
 
 @dataclass(frozen=True)
-class Told:
-    """A warning that was heard and not given out."""
+class CapturedWarning:
+    """A warning that was captured instead of shown."""
 
     message: str
     category: type[Warning]
 
+    def reissue(self) -> None:
+        """Give the warning again, to whoever captures or shows it now."""
+        warn(self.message, self.category)
 
-_listener: ContextVar[list[Told] | None] = ContextVar("listener", default=None)
+
+_capture: ContextVar[list[CapturedWarning] | None] = ContextVar("capture", default=None)
 
 
 def warn(message: str, category: type[Warning]) -> None:
     """warnings.warn, from the first frame outside eigengap, scikit-learn and its joblib."""
-    heard = _listener.get()
-    if heard is not None:
-        heard.append(Told(message, category))
+    caught = _capture.get()
+    if caught is not None:
+        caught.append(CapturedWarning(message, category))
         return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _package(frame.f_globals) in BETWEEN:
@@ -46,31 +50,31 @@ def warn(message: str, category: type[Warning]) -> None:
 
 
 @contextmanager
-def listening() -> Iterator[list[Told]]:
-    """Our own warnings of what runs inside, in a list instead of given out."""
-    heard: list[Told] = []
-    token = _listener.set(heard)
+def captured() -> Iterator[list[CapturedWarning]]:
+    """Collect eigengap's own warnings in a list instead of showing them."""
+    caught: list[CapturedWarning] = []
+    token = _capture.set(caught)
     try:
-        yield heard
+        yield caught
     finally:
-        _listener.reset(token)
+        _capture.reset(token)
 
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Nothing that runs inside is heard: fits that only serve to compare."""
-    with listening(), np.errstate(all="ignore"):
+    """Show no warnings: for fits that only serve a comparison."""
+    with captured(), np.errstate(all="ignore"):
         yield
 
 
 @contextmanager
 def without(*categories: type[Warning]) -> Iterator[None]:
-    """All warnings but those of some categories are given out, at the end."""
-    with listening() as heard:
+    """Show all warnings at the end, except those of some categories."""
+    with captured() as caught:
         yield
-    for told in heard:
-        if not issubclass(told.category, categories):
-            warn(told.message, told.category)
+    for one in caught:
+        if not issubclass(one.category, categories):
+            one.reissue()
 
 
 def _package(names: dict[str, object]) -> str:

@@ -22,7 +22,7 @@ from eigengap.linalg import Array
 from eigengap.runtime.warnings import silence
 from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.selection.rank import largest_rank, search_ranks
-from eigengap.sources.derived.hidden_cells import hidden_cells
+from eigengap.sources import hidden_cells
 
 SHARE = 0.1  # of the observed values held out at a time
 ENOUGH_VALUES = 600  # held out in all; small tables hold out several times to reach it

@@ -20,8 +20,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.warnings import silence
 from eigengap.selection.rank import search_ranks
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Rows
+from eigengap.sources import ArraySource, Rows
 
 FOLDS = 5
 AS_GOOD = 0.01  # share of the least error by which another may be larger

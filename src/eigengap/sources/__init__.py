@@ -1,146 +1,59 @@
-"""Where data live. `as_source` turns what the caller has in memory into a `Source`."""
+"""Where data live: arrays, frames, files, fields, Dask, and files to write to.
+
+This is the front door: other rooms import from here, and fits from `base`, `drawn` and `wording`
+only. Packages that not everybody has installed are loaded when they are needed.
+"""
 
 from __future__ import annotations
 
-from math import nan
-from os import PathLike
-from typing import Any
-
-import numpy as np
-
-from eigengap.linalg import Array
-from eigengap.sources.array import (
-    BLOCK_BYTES,
-    ArraySource,
-    dense_to_float,
-    is_sparse,
-    select_columns,
-    sparse_to_float,
+from eigengap.sources.array import F8, ArraySource, in_memory
+from eigengap.sources.base import (
+    Block,
+    ObservedCells,
+    Rows,
+    Source,
+    require_frequencies,
+    require_unique,
 )
-from eigengap.sources.base import Rows, Source
-from eigengap.sources.cell_sd import as_cell_sd, refuse_other_rows
-from eigengap.sources.checks import as_weight, missing_codes, resolve_columns, with_missing_for
-from eigengap.sources.dask import as_dask_source, is_dask
-from eigengap.sources.fields.places import is_field
-from eigengap.sources.frames import frame_to_float, library_of, series_to_float
-
-__all__ = ["Source", "as_source", "in_memory_table"]
-
-
-def as_source(
-    X: Any,
-    *,
-    sample_weight: Any = None,
-    cell_sd: Any = None,
-    missing_values: Any = nan,
-    columns: Any = None,
-    block_bytes: int | None = None,
-    block_rows: int | None = None,
-) -> Source:
-    """The table X (n, d) as a source, validated once.
-
-    Parameters
-    ----------
-    X : ndarray, masked array, scipy.sparse, list of rows, a pandas, polars or pyarrow frame, a Dask
-        array or frame, or what `open_source` opens: the path of a file, a DataArray.
-        float32 and float64 are used as they are, without a copy; every other number becomes
-        float64. NaN, null and masked cells are unseen; the zeros of a sparse table are zeros.
-        A Source is returned as it is. X is never modified.
-    sample_weight : (n,) how often each row counts, or a number; a row of weight 0 is as if absent.
-    cell_sd : (n, d) known standard deviation of each cell; NaN or 0 where nothing is known.
-    missing_values : NaN, or a number or list of numbers that stand for unseen cells besides NaN.
-    columns : the columns to use, in this order; strings are names, integers positions.
-    block_bytes, block_rows : size of a block; it changes rounding, nothing else.
-
-    Raises
-    ------
-    ValueError
-        Where a column holds no numbers, a cell is infinite, or the shape is wrong. The message
-        names the row (0-based position) and column.
-    """
-    if lies_elsewhere(X):
-        return _elsewhere(
-            X,
-            cell_sd,
-            sample_weight=sample_weight,
-            missing_values=missing_values,
-            columns=columns,
-            block_bytes=block_bytes,
-            block_rows=block_rows,
-        )
-    if isinstance(X, Source):
-        given = sample_weight is not None or cell_sd is not None or columns is not None
-        if given or missing_codes(missing_values):
-            raise ValueError(
-                "X is a source already; give sample_weight, columns and missing_values to "
-                "open_source, which makes it. cell_sd goes with a table in memory only"
-            )
-        return X
-    values, names = _table(X, columns)
-    if cell_sd is not None:
-        refuse_other_rows(cell_sd, X)
-    codes = missing_codes(missing_values)
-    if codes:
-        values = _without_codes(values, codes)
-    weight = None if sample_weight is None else _weight(sample_weight, values.shape[0])
-    return ArraySource(
-        values,
-        weight=weight,
-        cell_sd=None if cell_sd is None else as_cell_sd(cell_sd, values, names, columns),
-        names=names,
-        block_bytes=block_bytes or BLOCK_BYTES,
-        block_rows=block_rows,
-    )
-
-
-def in_memory_table(X: Any) -> bool:
-    """Whether X is a table that scikit-learn can look at, and not a place where one lies."""
-    return not (isinstance(X, Source) or lies_elsewhere(X))
-
-
-def lies_elsewhere(X: Any) -> bool:
-    """Whether X is a path or a list of them, a labelled field, or a collection of Dask."""
-    paths = X if isinstance(X, list | tuple) and X else [X]
-    return all(isinstance(path, str | PathLike) for path in paths) or is_field(X) or is_dask(X)
-
-
-def _elsewhere(X: Any, cell_sd: Any, **how: Any) -> Source:
-    if cell_sd is not None:
-        raise ValueError(
-            "cell_sd goes with a table in memory, and X is not one. Load it, or leave cell_sd out"
-        )
-    given = {name: value for name, value in how.items() if value is not None}
-    if is_dask(X):
-        return as_dask_source(X, **given)
-    from eigengap.sources.opening import open_source
-
-    return open_source(X, **given)
-
-
-def _table(X: Any, columns: Any) -> tuple[Rows, tuple[str, ...] | None]:
-    if type(X) is not np.ndarray:
-        if is_sparse(X):
-            positions = None if columns is None else resolve_columns(columns, None, X.shape[-1])
-            return sparse_to_float(X, positions), None
-        if library_of(X) is not None:
-            return frame_to_float(X, columns)
-    if columns is not None:
-        X = select_columns(X, columns)
-    return dense_to_float(X), None
-
-
-def _without_codes(values: Rows, codes: tuple[float, ...]) -> Rows:
-    if isinstance(values, np.ndarray):
-        return with_missing_for(values, codes)
-    if 0.0 in codes or np.isin(values.data, codes).any():
-        raise ValueError(
-            f"missing_values={list(codes)} occurs in X, but sparse input has no gaps; densify it "
-            "with X.toarray()"
-        )
-    return values
-
-
-def _weight(sample_weight: Any, n: int) -> Array | None:
-    if library_of(sample_weight) is not None:
-        sample_weight = series_to_float(sample_weight)
-    return as_weight(sample_weight, n)
+from eigengap.sources.cells import is_number
+from eigengap.sources.checks import (
+    EXACT,
+    count_missing,
+    missing_codes,
+    resolve_columns,
+    with_missing_for,
+)
+from eigengap.sources.conversion import as_source, in_memory_table, lies_elsewhere
+from eigengap.sources.dask import is_dask
+from eigengap.sources.derived.changed import HeldOut, Rescaled, fold_of_cells, hidden_cells
+from eigengap.sources.drawn import Drawn, dense_rows, least_keys
+from eigengap.sources.fields.places import is_field, is_field_path
+from eigengap.sources.fields.table import FieldSource, field_like
+from eigengap.sources.files.columns import (
+    Columns,
+    arrow_path,
+    arrow_to_float,
+    compression_of,
+    foreign_kind,
+    write_columns,
+)
+from eigengap.sources.files.csv.cells import MISSING_TEXTS, TRUTH_VALUES
+from eigengap.sources.files.csv.dialect import BOM, find_dialect, newline_of
+from eigengap.sources.files.csv.faults import describe_label_rows, label_rows, require_even
+from eigengap.sources.files.csv.likeness import Likeness, likeness_of
+from eigengap.sources.files.csv.reader import HEAD_BYTES, CsvReader
+from eigengap.sources.files.csv.rows import row_chunks
+from eigengap.sources.files.csv.skipped import SKIP_NOTHING, SkippedLines
+from eigengap.sources.files.many import agree_on_decimals
+from eigengap.sources.files.parquet import ParquetReader, index_columns
+from eigengap.sources.files.paths import find_files, format_of
+from eigengap.sources.frames import eager_frame, library_of, like, native_column, new_frame
+from eigengap.sources.opening import codes_of, open_source, parquet_parts
+from eigengap.sources.reader import FileReader
+from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources.sinks import open_sink
+from eigengap.sources.sinks.base import FileSink, Sink
+from eigengap.sources.sinks.csv_sink import TextSink, csv_header
+from eigengap.sources.streaming import stream
+from eigengap.sources.typed import boolean_columns, typed_like, whole_columns, with_new_columns
+from eigengap.sources.wording import column, named_columns, quote, short, show

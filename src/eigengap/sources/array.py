@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,13 @@ from eigengap.sources.checks import (
     count_missing,
     is_long,
     resolve_columns,
-    tell_of_rounded,
     warn_of_rounded,
+    warn_rounded,
 )
 from eigengap.sources.derived.blocked import BlockedSource, merge_stream
-from eigengap.sources.derived.drawn import dense_rows, least_keys, seed_of
+from eigengap.sources.drawn import dense_rows, least_keys, seed_of
 from eigengap.sources.wording import show
+from eigengap.wording import words
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 BLOCK_BYTES = 16 << 20  # several threads have one each; fits cut further to fit the cache
@@ -68,10 +69,15 @@ class ArraySource(BlockedSource):
             missing = count_missing(values, names)
         self.has_missing: bool = missing > 0
         self._observed: ObservedCells | None = None
+        self._kept: tuple[Block, ...] | None = None
         self.rows_per_block = _rows_per_block(values, block_bytes, block_rows)
 
-    def _blocks(self) -> Iterator[Block]:
-        return self._cut(self.rows_per_block)
+    def _blocks(self) -> Iterable[Block]:
+        if not self.has_missing:
+            return self._cut(self.rows_per_block)
+        if self._kept is None:  # views of the table; what is kept are their masks
+            self._kept = tuple(self._cut(self.rows_per_block))
+        return self._kept
 
     def _row_blocks(self) -> Iterator[Block]:
         most = max(1, ROW_BLOCK_BYTES // (F8.itemsize * self.n_features))
@@ -169,7 +175,9 @@ def dense_to_float(X: Any) -> NDArray[Any]:
         return _objects_to_float(array)
     if kind in "mM":
         raise ValueError(
-            f"Input X holds dates or times ({array.dtype}), e.g. {show(array[0, 0])} at row 0, "
+            f"{words().table} holds dates or times ({array.dtype}), e.g. {show(array[0, 0])} "
+            "at row "
+            f"{words().number(0)}, "
             "column 0; convert them to numbers first"
         )
     return _objects_to_float(array.astype(object))  # text
@@ -194,7 +202,7 @@ def sparse_to_float(X: Any, positions: list[int] | None = None) -> Any:
     if was_long and np.max(np.abs(csr.data), initial=0.0) >= EXACT:
         at = int(np.argmax(np.abs(csr.data) >= EXACT))
         row = int(np.searchsorted(csr.indptr, at, side="right")) - 1
-        tell_of_rounded(str(int(csr.indices[at])), f"{csr.data[at]:.17g}", row)
+        warn_rounded(str(int(csr.indices[at])), f"{csr.data[at]:.17g}", row)
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
@@ -256,7 +264,7 @@ def _objects_to_float(array: NDArray[Any]) -> Array:
     if foreign is not None:  # TypeError and its words as float() has them, as scikit-learn demands
         raise TypeError(
             f"float() argument must be a string or a real number, not {foreign.kind}: "
-            f"{foreign.example} at row {foreign.row}, column {foreign.label}"
+            f"{foreign.example} at row {words().number(foreign.row)}, column {foreign.label}"
         )
     numeric = [str(j) for j, c in enumerate(columns) if not isinstance(c, Refused)]
     raise refusal(refused, numeric, {WRITTEN: "X.astype(float)"})

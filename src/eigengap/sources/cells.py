@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.checks import EXACT, tell_of_rounded
+from eigengap.sources.checks import EXACT, warn_rounded
 from eigengap.sources.wording import show
+from eigengap.wording import words
 
 NUMBERS = (Real, Decimal, np.bool_, type(None))  # None becomes NaN when NumPy converts it
 NULLS = ("NAType", "NaTType", "MaskedConstant")  # by name: pandas is not imported for them
@@ -35,7 +36,7 @@ class Refused:
     is_object: bool = False  # neither text nor anything else that a column type names
 
     def __str__(self) -> str:
-        return f"{self.label} ({self.kind}, e.g. {self.example} at row {self.row})"
+        return f"{self.label} ({self.kind}, e.g. {self.example} at row {words().number(self.row)})"
 
 
 def refusal(
@@ -50,7 +51,7 @@ def refusal(
     by_name = any('"' in name for name in numeric)
     several = len(refused) > 1
     lines = [
-        f"Input X has {'columns that are' if several else 'a column that is'} not numeric: "
+        f"{words().table} has {'columns that are' if several else 'a column that is'} not numeric: "
         f"{', '.join(map(str, refused))}. Choose the numeric ones, "
         f"{'X[[' + choice + ']]' if by_name else 'X[:, [' + choice + ']]'}, or drop "
         f"{'these' if several else 'this one'}."
@@ -77,14 +78,15 @@ def objects_to_float(cells: NDArray[Any], label: str) -> Array | Refused:
     except OverflowError:
         row = next(i for i, cell in enumerate(cells) if _overflows(cell))
         raise ValueError(
-            f"Input X contains a value too large for float64 at row {row}, column {label}"
+            f"{words().table} contains a value too large for float64 at row "
+            f"{words().number(row)}, column {label}"
         ) from None
     if any(issubclass(kind, Integral) for kind in kinds):
         with np.errstate(invalid="ignore"):
             beyond = np.flatnonzero(np.abs(floats) >= EXACT)
         lost = next((i for i in beyond if cells[i] != int(floats[i])), None)
         if lost is not None:
-            tell_of_rounded(label, str(cells[lost]), int(lost))
+            warn_rounded(label, str(cells[lost]), int(lost))
     return floats
 
 

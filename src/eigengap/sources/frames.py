@@ -6,7 +6,9 @@ the sake of looking.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +53,7 @@ def frame_to_float(X: Any, columns: Any = None) -> tuple[NDArray[Any], tuple[str
     float32 where every column is, else float64; without a copy where the library allows. Names are
     None unless all are strings, as in scikit-learn.
     """
-    X = _eager(X)
+    X = eager_frame(X)
     labels = list(X.column_names if library_of(X) == "pyarrow" else X.columns)
     if columns is not None:
         positions = resolve_columns(columns, labels, len(labels))
@@ -86,7 +88,7 @@ def like(X: Any, values: NDArray[Any], columns: Any = None) -> Any:
     library = library_of(X)
     if library is None:
         return values
-    X = _eager(X)
+    X = eager_frame(X)
     if len(X) != len(values):
         raise ValueError(f"values have {len(values)} rows but the frame has {len(X)}")
     labels = _output_labels(X, columns)
@@ -99,7 +101,7 @@ def like(X: Any, values: NDArray[Any], columns: Any = None) -> Any:
     return type(X)({name: _contiguous(values, j) for j, name in enumerate(labels)})
 
 
-def _eager(X: Any) -> Any:
+def eager_frame(X: Any) -> Any:
     """The frame itself, unwrapped; what is not a table in memory is refused."""
     import narwhals as nw
 
@@ -138,7 +140,7 @@ def _select(X: Any, positions: list[int]) -> Any:
     return X.select(positions)
 
 
-def _native_column(X: Any, j: int) -> Any:
+def native_column(X: Any, j: int) -> Any:
     """Column j by position, for names may occur twice."""
     if hasattr(X, "iloc"):
         return X.iloc[:, j]
@@ -163,7 +165,7 @@ def _by_column(X: Any, names: Sequence[str] | None, d: int) -> NDArray[Any]:
 
     found: list[NDArray[Any] | Refused] = []
     for j in range(d):
-        native = _native_column(X, j)
+        native = native_column(X, j)
         if library_of(native) == "pyarrow" and str(native.type).startswith("decimal"):
             found.append(decimals_to_float(native))  # narwhals knows no negative scale
             continue
@@ -267,3 +269,20 @@ def _constructor(X: Any) -> Any:
 
 def _contiguous(values: NDArray[Any], j: int) -> NDArray[Any]:
     return np.ascontiguousarray(values[:, j])
+
+
+def new_frame(columns: Mapping[str, Any]) -> Any:
+    """The columns, name -> values of equal length, as a frame.
+
+    Raises
+    ------
+    ImportError
+        Where neither pandas nor polars is installed.
+    """
+    for library in ("pandas", "polars"):
+        if find_spec(library) is not None:
+            return import_module(library).DataFrame(dict(columns))
+    raise ImportError(
+        "a frame needs pandas or polars, and neither is installed: pip install pandas; "
+        "the numbers are attributes of this object without it"
+    )

@@ -20,6 +20,7 @@ from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.sources.base import Block, Source
 from eigengap.sources.wording import column
+from eigengap.wording import words
 
 SAMPLE_ROWS = 1000  # a code in a hundredth of the rows is in them but for one chance in 20 000
 SAMPLE_CELLS = 2_000_000  # fewer rows where there are many columns, but not fewer than:
@@ -146,20 +147,16 @@ class _Edges:
 
 
 def _message(found: list[tuple[int, float, int]], edges: _Edges, source: Source) -> str:
-    told = []
+    columns = []
     for j, code, count in found[:MOST_NAMED]:
         k = edges.suspects.index((j, code))
-        told.append(
+        columns.append(
             f"column {column(source.names, j)} holds {code:g} in {count} of {edges.observed[k]} "
             f"cells, apart from all others ({edges.low[k]:g} to {edges.high[k]:g})"
         )
     more = f"; and {len(found) - MOST_NAMED} more columns" if len(found) > MOST_NAMED else ""
     codes = sorted({code for _, code, _ in found})
     digits = 7 if source.dtype == np.float32 else 15
-    shown = ", ".join(f"{code:.{digits}g}" for code in codes)
-    shown = shown if len(codes) == 1 else f"[{shown}]"
+    shown = words().missing_values([f"{code:.{digits}g}" for code in codes])
     it = "it marks" if len(codes) == 1 else "they mark"
-    return (
-        f"{'; '.join(told)}{more}. If {it} missing cells, pass missing_values={shown}; nothing was "
-        "changed"
-    )
+    return f"{'; '.join(columns)}{more}. If {it} missing cells, pass {shown}; nothing was changed"

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.runtime.warnings import Told, listening, warn
-from eigengap.sources import as_source
+from eigengap.runtime.warnings import CapturedWarning, captured, warn
 from eigengap.sources.array import dense_to_float
 from eigengap.sources.base import Block, Source
+from eigengap.sources.conversion import as_source
 from eigengap.sources.frames import frame_to_float, library_of
 from eigengap.sources.sinks import open_sink
 
@@ -238,12 +238,12 @@ class _Heard:
     """Warnings of all blocks, each kind told once."""
 
     def __init__(self) -> None:
-        self._first: dict[type[Warning], Told] = {}
+        self._first: dict[type[Warning], CapturedWarning] = {}
         self._blocks: dict[type[Warning], int] = {}
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        with listening() as heard:
+        with captured() as heard:
             yield
         for kind, told in {told.category: told for told in reversed(heard)}.items():
             self._first.setdefault(kind, told)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.sources.checks import EXACT
-from eigengap.sources.frames import _eager, _native_column, library_of, like
+from eigengap.sources.frames import eager_frame, library_of, like, native_column
 
 
 def typed_like(X: Any, values: NDArray[Any], filled: NDArray[np.bool_]) -> Any:
@@ -19,11 +19,11 @@ def typed_like(X: Any, values: NDArray[Any], filled: NDArray[np.bool_]) -> Any:
     """
     if library_of(X) is None:
         return values
-    X, frame = _eager(X), like(X, values)
+    X, frame = eager_frame(X), like(X, values)
     columns = {
         j: column
         for j in range(values.shape[1])
-        if (column := _own_type(_native_column(X, j), values[:, j], filled[:, j])) is not None
+        if (column := _own_type(native_column(X, j), values[:, j], filled[:, j])) is not None
     }
     return _with_columns(frame, columns)
 
@@ -43,9 +43,9 @@ def _by_type(X: Any, holds: Any) -> NDArray[np.bool_] | None:
         return None
     import narwhals as nw
 
-    X = _eager(X)
+    X = eager_frame(X)
     d = len(X.column_names if hasattr(X, "column_names") else X.columns)
-    columns = [nw.from_native(_native_column(X, j), series_only=True) for j in range(d)]
+    columns = [nw.from_native(native_column(X, j), series_only=True) for j in range(d)]
     return np.array([bool(holds(column.dtype, nw)) for column in columns])
 
 

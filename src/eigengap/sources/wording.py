@@ -15,8 +15,11 @@ MOST_NAMED = 5  # columns in one message
 
 def quote(text: str) -> str:
     """A foreign string in double quotes on one line; what is not printable is escaped."""
-    shown = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-    return quoted(shown)
+    return quoted(short(text))
+
+
+def short(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def show(value: object) -> str:

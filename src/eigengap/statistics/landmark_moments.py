@@ -16,9 +16,7 @@ import numpy as np
 from eigengap.linalg import Array
 from eigengap.models.kernels.functions import Kernel, Rows
 from eigengap.models.maps.landmark import row_pieces
-from eigengap.runtime.blas import one_blas_thread
-from eigengap.runtime.columns import workers_for
-from eigengap.runtime.threads import in_threads
+from eigengap.runtime.threads import in_threads, one_blas_thread, workers_for
 from eigengap.sources.base import Block, merge_tree
 from eigengap.statistics.moments import Moments
 

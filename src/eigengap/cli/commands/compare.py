@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from eigengap.cli import options
-from eigengap.cli.models import NAMES, WITH_TARGET
+from eigengap.registry import ESTIMATORS
 
 
 @click.command("compare")
@@ -26,7 +26,7 @@ from eigengap.cli.models import NAMES, WITH_TARGET
     "--holdout", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
     help="Share of the cells of test rows that are hidden and have to be filled.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Of what is random.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Random seed.")
 @options.columns
 @options.talking
 def command(data: str, names: tuple[str, ...], **given: Any) -> None:
@@ -110,8 +110,9 @@ def _models(names: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
     models = {}
     for label in names:
         name, _, k = label.partition(":")
-        if name not in NAMES or name in (*WITH_TARGET, "novelty"):
-            can = [one for one in NAMES if one not in (*WITH_TARGET, "novelty")]
+        can = [entry.command for entry in ESTIMATORS if not entry.target]
+        can.remove("novelty")  # the model within it can be compared
+        if name not in can:
             raise WrongUsage(f"-m {label}: a model is one of {', '.join(can)}, e.g. ppca or ppca:2")
         if label in models:
             raise WrongUsage(f"-m {label} is given twice")

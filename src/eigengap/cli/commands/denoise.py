@@ -1,4 +1,4 @@
-"""`eigengap denoise`: a noisy picture in, a clean one out."""
+"""`eigengap denoise`: a noisy image in, a clean one out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from eigengap.cli import options
 
 
 @click.command("denoise")
-@options.picture
-@options.output(None, "the picture (NAME.denoised.png if left out)")
+@options.image
+@options.output(None, "the image (NAME.denoised.png if left out)")
 @click.option(
     "--sigma", type=click.FloatRange(0, min_open=True), metavar="SD", show_default="learned",
     help="Standard deviation of the noise, in units of the samples (25 of 255).",
@@ -20,26 +20,26 @@ from eigengap.cli import options
 @options.forcing
 @options.talking
 def command(image: str, output: str | None, force: bool, **given: Any) -> None:
-    """Take the noise out of a picture.
+    """Take the noise out of an image.
 
-    IMG is a picture, grey or colour, of 8 or 16 bits or (TIFF) floats, or - for standard input;
+    IMG is an image, grey or colour, of 8 or 16 bits or (TIFF) floats, or - for standard input;
     PNG, JPEG, TIFF, BMP, GIF, WebP and PPM are read. How strong the noise is, is learned from the
-    picture unless --sigma says so. NaN of a TIFF is missing, and is filled in.
+    image unless --sigma says so. NaN of a TIFF is missing, and is filled in.
 
     \b
     eigengap denoise photo.png
     eigengap denoise photo.png --sigma 25 -o clean.png --sd sd.png --compare both.png
     """
-    from eigengap.cli.images import images as pictures
+    from eigengap.cli.images import images
     from eigengap.cli.narration import figure, many
     from eigengap.images import denoise_image
 
-    how = pictures.how_of(given)
-    picture, plan, narrator = pictures.opened(image, "denoised", output, force, given)
-    missing = picture.missing()
+    how = images.how_of(given)
+    loaded, plan, narrator = images.opened(image, "denoised", output, force, given)
+    missing = loaded.missing()
     gone = f"; {100.0 * missing.mean():.3g} % of its samples are missing" if missing.any() else ""
-    narrator.say("Read", picture.in_words() + gone, missing=int(missing.sum()), **picture.facts())
-    found, seconds = pictures.restored(narrator, "Denoising", denoise_image, picture.pixels, **how)
+    narrator.say("Read", loaded.in_words() + gone, missing=int(missing.sum()), **loaded.facts())
+    found, seconds = images.restored(narrator, "Denoising", denoise_image, loaded.pixels, **how)
     learned = "learned" if how["sigma"] is None else "given"
     narrator.say(
         "Fit",
@@ -51,5 +51,5 @@ def command(image: str, output: str | None, force: bool, **given: Any) -> None:
     )
     if found.n_missing:
         narrator.say("Filled", many(found.n_missing, "sample"))
-    plan.write(narrator, picture, found)
+    plan.write(narrator, loaded, found)
     narrator.finish()

@@ -44,8 +44,7 @@ def command(**given: Any) -> None:
 
 def facts() -> dict[str, Any]:
     import eigengap
-    from eigengap.runtime.blas import cores
-    from eigengap.runtime.memory import free_memory
+    from eigengap.runtime.memory import cores, free_memory
 
     return {
         "eigengap": eigengap.__version__,

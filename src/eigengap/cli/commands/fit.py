@@ -84,15 +84,17 @@ def _shown(output: str) -> str:
 
 
 def _tell_next(model: Any, output: str, data: str, table: Any, narrator: Any) -> None:
-    kind = type(model).__name__
-    if kind in ("PPCAClassifier", "PPCARegressor"):
-        then = f"eigengap transform {shlex.join([output, data])} -o predicted.csv"
-    elif kind == "NoveltyDetector":
-        then = f"eigengap score {shlex.join([output, data])}"
-    elif kind == "LowRankImputer":
-        then = f"eigengap impute {shlex.join([data])} --model {shlex.quote(output)} -o filled.csv"
-    else:
-        then = f"eigengap report {shlex.join([output, data])} --open"
+    from eigengap.registry import entry_of
+
+    command = entry_of(model).next_command
+    files = shlex.join([output, data])
+    quoted = shlex.join([data, "--model", output])
+    then = {
+        "report": f"eigengap report {files} --open",
+        "transform": f"eigengap transform {files} -o predicted.csv",
+        "score": f"eigengap score {files}",
+        "impute": f"eigengap impute {quoted} -o filled.csv",
+    }[command]
     then += "".join(f" {option}" for option in _of_this_file(table))
     narrator.say("Next", then, next=then)
 

@@ -1,4 +1,4 @@
-"""`eigengap impute`: gaps filled, everything else as it was."""
+"""`eigengap impute`: missing values imputed, everything else as it was."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from eigengap.cli.models import NAMES
 def command(data: str, model: str | None, output: str, force: bool, **given: Any) -> None:
     """Fill the gaps of DATA.
 
-    Every gap gets its expected value given what was seen of its row. All other cells are as they
-    were, also in columns that are no features: of CSV their very text, in the same order, with the
-    same separator, decimal mark and line ends.
+    Every gap gets its expected value given the observed values of its row. All other cells are as
+    they were, also in columns that are no features: of CSV their very text, in the same order, with
+    the same separator, decimal mark and line ends.
 
     \b
     eigengap impute table.csv --ignore diagnosis -o filled.csv
@@ -72,9 +72,9 @@ def _model(
     from eigengap.cli.files import as_file
     from eigengap.cli.fitting import Wanted, fitted
     from eigengap.cli.kept_models import load_kept
-    from eigengap.cli.models import WITH_TARGET
     from eigengap.cli.tables.imputing import require_can_fill
     from eigengap.cli.tables.table import Choice, open_table
+    from eigengap.registry import BY_COMMAND
 
     if model is not None:
         fits = [given[name] for name in ("name", "components", "checkpoint", "scheduler")]
@@ -88,7 +88,7 @@ def _model(
         kept.tell_how(table, given["na"], narrator)
         return table, kept.estimator
     name = given["name"] or "ppca"
-    if name in WITH_TARGET:
+    if BY_COMMAND[name].target:
         raise WrongUsage(f"-m {name} predicts a column and fills no gaps")
     wanted = Wanted(
         name, given["components"], given["settings"], given["scale"], given["seed"],

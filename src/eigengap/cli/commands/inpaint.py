@@ -1,4 +1,4 @@
-"""`eigengap inpaint`: what is missing of a picture, filled in from the rest of it."""
+"""`eigengap inpaint`: what is missing of an image, filled in from the rest of it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from eigengap.cli import options
 
 
 @click.command("inpaint")
-@options.picture
+@options.image
 @click.option(
-    "--mask", type=options.FILE, metavar="PICTURE|transparent|random:SHARE",
-    help="What is missing: all that is not black in a picture of the same size (of a JPEG, all "
+    "--mask", type=options.FILE, metavar="IMAGE|transparent|random:SHARE",
+    help="What is missing: all that is not black in an image of the same size (of a JPEG, all "
     "that is brighter than half); transparent, the pixels of IMG that cannot be seen; or hide a "
     "share of the samples at random, 0.8 for instance, to see how well they are found again.",
 )  # fmt: skip
-@options.output(None, "the picture (NAME.inpainted.png if left out)")
+@options.output(None, "the image (NAME.inpainted.png if left out)")
 @click.option(
     "--sigma", type=click.FloatRange(0), default=0, show_default=True, metavar="SD",
     help="Standard deviation of noise in what was seen, to be removed too.",
@@ -26,9 +26,9 @@ from eigengap.cli import options
 @options.forcing
 @options.talking
 def command(image: str, mask: str | None, output: str | None, force: bool, **given: Any) -> None:
-    """Fill in what is missing of a picture.
+    """Fill in what is missing of an image.
 
-    IMG is a picture, grey or colour, of 8 or 16 bits or (TIFF) floats, or - for standard input;
+    IMG is an image, grey or colour, of 8 or 16 bits or (TIFF) floats, or - for standard input;
     PNG, JPEG, TIFF, BMP, GIF, WebP and PPM are read. What is missing, the mask says, or NaN of a
     TIFF. What was seen stays as it was.
 
@@ -37,33 +37,32 @@ def command(image: str, mask: str | None, output: str | None, force: bool, **giv
     eigengap inpaint photo.png --mask random:0.8 --compare
     """
     from eigengap.cli.files import require_one_stdin
-    from eigengap.cli.images import images as pictures
-    from eigengap.cli.images import masks
+    from eigengap.cli.images import images, masks
     from eigengap.cli.narration import many
     from eigengap.images import inpaint_image
 
     require_one_stdin(image, mask or "")
     masks.require_sense(mask)
-    how = pictures.how_of(given)
-    picture, plan, narrator = pictures.opened(
+    how = images.how_of(given)
+    loaded, plan, narrator = images.opened(
         image, "inpainted", output, force, given | {"mask": mask}
     )
-    missing = masks.missing_of(mask, picture, given["seed"], narrator)
+    missing = masks.missing_of(mask, loaded, given["seed"], narrator)
     gone = "are hidden at random" if masks.hides(mask) else "are missing"
     narrator.say(
         "Read",
-        f"{picture.in_words()}; {100.0 * missing.mean():.3g} % of its samples {gone}",
+        f"{loaded.in_words()}; {100.0 * missing.mean():.3g} % of its samples {gone}",
         missing=int(missing.sum()),
-        **picture.facts(),
+        **loaded.facts(),
     )
-    found, seconds = pictures.restored(
-        narrator, "Filling in", inpaint_image, picture.pixels, missing, **how
+    found, seconds = images.restored(
+        narrator, "Filling in", inpaint_image, loaded.pixels, missing, **how
     )
     narrator.say("Fit", found.model, model=found.model, seconds=seconds)
-    quality = masks.quality(mask, picture, found.image, missing, narrator)
+    quality = masks.quality(mask, loaded, found.image, missing, narrator)
     narrator.say("Filled", many(found.n_missing, "sample") + quality, filled=found.n_missing)
-    known = {"mask": missing} | ({"original": picture.pixels} if masks.hides(mask) else {})
+    known = {"mask": missing} | ({"original": loaded.pixels} if masks.hides(mask) else {})
     if masks.is_transparent(mask):
-        picture = picture.made_opaque()
-    plan.write(narrator, picture, found, **known)
+        loaded = loaded.made_opaque()
+    plan.write(narrator, loaded, found, **known)
     narrator.finish()

@@ -1,4 +1,4 @@
-"""What `denoise` and `inpaint` share: a picture in, a picture out, and maps and comparisons."""
+"""What `denoise` and `inpaint` share: an image in, an image out, and maps and comparisons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from eigengap.cli.files import (
     copy_to_stdout,
     terminal_output,
 )
-from eigengap.cli.images.phrases import in_options, of_options
 from eigengap.cli.narration import Narrator, figure, many, size
 from eigengap.cli.progress import waiting
 
@@ -31,8 +30,8 @@ BESIDE = "<beside>"  # --compare without a name
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
-    """The samples of a picture; opacity is kept apart and comes back as it was."""
+class ImageFile:
+    """The samples of an image; opacity is kept apart and comes back as it was."""
 
     given: str
     pixels: NDArray[Any]  # (h, w) or (h, w, c), c of colour
@@ -54,7 +53,7 @@ class Picture:
     def has_opacity(self) -> bool:
         return self.opacity is not None
 
-    def made_opaque(self) -> Picture:
+    def made_opaque(self) -> ImageFile:
         """The same, to be seen wherever nothing was to be seen."""
         if self.opacity is None:
             return self
@@ -87,13 +86,13 @@ class Picture:
 
 def opened(
     image: str, word: str, output: str | None, force: bool, given: dict[str, Any]
-) -> tuple[Picture, Plan, Narrator]:
-    """The picture, read when all that can be refused without it has been, and where results go."""
+) -> tuple[ImageFile, Plan, Narrator]:
+    """The image, read when all that can be refused without it has been, and where results go."""
     plan = Plan.of(image, word, output, force, given)
     narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
     with as_file(image, "IMG") as path:
-        picture = read_picture(image, path, narrator)
-    return picture, plan.for_picture(picture), narrator
+        loaded = read_image_file(image, path, narrator)
+    return loaded, plan.for_image(loaded), narrator
 
 
 def restored(
@@ -101,22 +100,22 @@ def restored(
 ) -> tuple[Any, float]:
     """What the library makes of the arrays, and the seconds that it took."""
     began = time.perf_counter()
-    with narrator.hearing(), of_options(), waiting(narrator, label):
+    with narrator.hearing(), waiting(narrator, label):
         found = restore(*arrays, opacity=False, **how)
     return found, time.perf_counter() - began
 
 
-def read_picture(given: str, path: str, narrator: Narrator) -> Picture:
+def read_image_file(given: str, path: str, narrator: Narrator) -> ImageFile:
     from eigengap.images.files.files import read_file
 
-    with narrator.hearing(), of_options():
+    with narrator.hearing():
         found = read_file(path)
     pixels, opacity = found.pixels, None
     if found.has_opacity:
         opacity, pixels = pixels[..., -1], pixels[..., :-1]
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]
-    return Picture(given, np.ascontiguousarray(pixels), opacity)
+    return ImageFile(given, np.ascontiguousarray(pixels), opacity)
 
 
 def how_of(given: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +150,7 @@ class Plan:
 
     image: str
     word: str  # what is done to it
-    output: str | None  # None until the picture is known: beside it
+    output: str | None  # None until the image is known: beside it
     sd: str | None
     compare: str | None
     force: bool
@@ -163,7 +162,7 @@ class Plan:
     ) -> Self:
         if output == DASH and given["as_json"]:
             raise WrongUsage("--json wants standard output: name a file with -o")
-        terminal_output(output or "", "a picture")
+        terminal_output(output or "", "an image")
         compare = given["compare"]
         if compare == BESIDE and output not in (None, DASH):
             compare = beside(output, "compared")
@@ -173,14 +172,14 @@ class Plan:
         plan._require_names()
         return plan
 
-    def for_picture(self, picture: Picture) -> Self:
+    def for_image(self, image: ImageFile) -> Self:
         """With a name for what is written."""
         plan = self
         if self.output is None:
-            suffix = suffix_for(picture.whole(picture.pixels), picture.has_opacity)
+            suffix = suffix_for(image.whole(image.pixels), image.has_opacity)
             plan = replace(self, output=beside(self.image, self.word, suffix))
             plan._require_names()
-        plan._require_holds(picture)
+        plan._require_holds(image)
         return plan
 
     def _require_names(self) -> None:
@@ -190,7 +189,7 @@ class Plan:
             if path is None:
                 continue
             if path == DASH and option != "-o":
-                raise WrongUsage(f"{option} -: only the picture itself goes to standard output")
+                raise WrongUsage(f"{option} -: only the image itself goes to standard output")
             if path != DASH:
                 try:
                     format_of(path)
@@ -202,14 +201,14 @@ class Plan:
             check_output(path, self.force, option=f"{option} FILE")
         check_apart(self.output, self.sd, self.compare)
 
-    def _require_holds(self, picture: Picture) -> None:
+    def _require_holds(self, image: ImageFile) -> None:
         """Refuse a format that has no place for the samples, or for shades of all channels."""
         from eigengap.images.files.files import format_of, pixels_for
 
-        one = picture.whole(picture.pixels)[:1, :1]
-        shade = np.zeros_like(picture.pixels[:1, :1], dtype=np.uint8)
+        one = image.whole(image.pixels)[:1, :1]
+        shade = np.zeros_like(image.pixels[:1, :1], dtype=np.uint8)
         for option, path, pixels, opacity in (
-            ("-o", self.output, one, picture.has_opacity),
+            ("-o", self.output, one, image.has_opacity),
             ("--sd", self.sd, shade, False),
         ):
             if path is None or path == DASH:
@@ -217,31 +216,31 @@ class Plan:
             try:
                 pixels_for(pixels, format_of(path), path, opacity)
             except ValueError as error:
-                said = in_options(str(error).removeprefix(f"{path}: "))
+                said = str(error).removeprefix(f"{path}: ")
                 raise WrongUsage(f"{option} {shown(path)}: {said}") from None
 
     def write(
         self,
         narrator: Narrator,
-        picture: Picture,
+        image: ImageFile,
         found: Any,
         **known: Any,
     ) -> None:
         """All that was asked for; `known` is the mask and the original, for the comparison."""
         assert self.output is not None
-        whole = picture.whole(found.image)
-        count = write_picture(self.output, whole, self.force, picture.has_opacity)
+        whole = image.whole(found.image)
+        count = write_image_file(self.output, whole, self.force, image.has_opacity)
         tell_written(narrator, self.output, count, wrote=self.output, bytes=count)
         if self.sd is not None:
             write_sd(self.sd, found.sd, self.force, narrator)
         if self.compare is not None:
-            write_compared(self.compare, picture, found, known, self.force, narrator)
+            write_compared(self.compare, image, found, known, self.force, narrator)
 
 
 def beside(given: str, word: str, suffix: str = ".png") -> str:
     """
-    >>> beside("pictures/photo.jpg", "denoised")
-    'pictures/photo.denoised.png'
+    >>> beside("images/photo.jpg", "denoised")
+    'images/photo.denoised.png'
     """
     if given == DASH:
         return word + suffix
@@ -257,7 +256,7 @@ def suffix_for(pixels: NDArray[Any], opacity: bool) -> str:
 # Writing -------------------------------------------------------------------------------------
 
 
-def write_picture(path: str, pixels: NDArray[Any], force: bool, opacity: bool = False) -> int:
+def write_image_file(path: str, pixels: NDArray[Any], force: bool, opacity: bool = False) -> int:
     """Write it, to standard output as PNG or TIFF, and say how many bytes it has."""
     from eigengap.images.files.files import write_image
 
@@ -268,7 +267,7 @@ def write_picture(path: str, pixels: NDArray[Any], force: bool, opacity: bool = 
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="eigengap-") as folder:
-        kept = os.path.join(folder, "picture" + suffix_for(pixels, opacity))
+        kept = os.path.join(folder, "image" + suffix_for(pixels, opacity))
         write_image(kept, pixels, opacity=opacity)
         copy_to_stdout(kept)
         return os.path.getsize(kept)
@@ -288,12 +287,12 @@ def write_sd(path: str, sd: NDArray[Any], force: bool, narrator: Narrator) -> No
     # Of what was seen it is 0; where all else is not known there is no largest.
     largest = float(np.nanmax(sd)) if not unknown or np.nanmax(sd) > 0 else None
     if format_of(path) == "TIFF":
-        count = write_picture(path, sd, force)
+        count = write_image_file(path, sd, force)
         told = "" if largest is None else f", {figure(float(np.nanmin(sd)))} to {figure(largest)}"
         missing = "NaN"
     else:
         grey, white = shades(sd)
-        count = write_picture(path, grey, force)
+        count = write_image_file(path, grey, force)
         told = ", black is 0" + ("" if largest is None else f" and white {figure(white)}")
         missing = "white"
     if unknown:
@@ -303,12 +302,12 @@ def write_sd(path: str, sd: NDArray[Any], force: bool, narrator: Narrator) -> No
 
 
 def write_compared(
-    path: str, picture: Picture, found: Any, known: dict[str, Any], force: bool, narrator: Narrator
+    path: str, image: ImageFile, found: Any, known: dict[str, Any], force: bool, narrator: Narrator
 ) -> None:
     """Before and after side by side, in eight bits."""
     from eigengap.images.files.comparing import before_and_after
 
-    count = write_picture(path, before_and_after(picture.pixels, found, **known), force)
+    count = write_image_file(path, before_and_after(image.pixels, found, **known), force)
     first = "original, damaged" if "original" in known else "as it was"
     told = f": {first}, restored, standard deviation"
     tell_written(narrator, path, count, told, compared=path)

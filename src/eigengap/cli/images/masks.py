@@ -1,4 +1,4 @@
-"""Which samples of a picture are missing: a picture says so, chance does, or NaN."""
+"""Which samples of an image are missing: an image says so, chance does, or NaN."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 
 from eigengap.cli.errors import Unfittable, WrongUsage, shown
 from eigengap.cli.files import as_file
-from eigengap.cli.images.images import Picture, read_picture
+from eigengap.cli.images.images import ImageFile, read_image_file
 from eigengap.cli.narration import Narrator, many
 
 RANDOM = "random:"
 TRANSPARENT = "transparent"
-MUCH = 0.6  # of a picture, that a mask may hide before one asks whether it is inverted
+MUCH = 0.6  # of an image, that a mask may hide before one asks whether it is inverted
 
 
 def hides(mask: str | None) -> bool:
-    """Whether what the mask takes away is known: random:SHARE damages the picture itself."""
+    """Whether what the mask takes away is known: random:SHARE damages the image itself."""
     return mask is not None and mask.lower().startswith(RANDOM)
 
 
 def is_transparent(mask: str | None) -> bool:
-    """Whether the picture's own opacity says what is missing."""
+    """Whether the image's own opacity says what is missing."""
     return mask == TRANSPARENT and not os.path.exists(TRANSPARENT)
 
 
@@ -50,61 +50,61 @@ def share_of(mask: str) -> float:
     return share
 
 
-def missing_of(mask: str | None, picture: Picture, seed: int, narrator: Narrator) -> NDArray[Any]:
-    """Which samples are missing, of the shape of the picture's pixels."""
-    pixels = picture.pixels
-    gone = picture.missing()
+def missing_of(mask: str | None, image: ImageFile, seed: int, narrator: Narrator) -> NDArray[Any]:
+    """Which samples are missing, of the shape of the image's pixels."""
+    pixels = image.pixels
+    gone = image.missing()
     if mask is None:
         if not gone.any():
-            raise WrongUsage(_nothing_missing(picture))
+            raise WrongUsage(_nothing_missing(image))
     elif is_transparent(mask):
-        gone = gone | _of_opacity(picture)
+        gone = gone | _of_opacity(image)
     elif hides(mask):
         gone = gone | (np.random.default_rng(seed).random(pixels.shape) < share_of(mask))
     else:
-        gone = gone | _of_picture(mask, picture, narrator)
+        gone = gone | _of_image(mask, image, narrator)
     if gone.all():
         inverted = (
             ". In a mask what is not black is missing and what is black is seen: is it the other "
             "way round?"
         )
         raise Unfittable(
-            f"all of {shown(picture.given)} is missing"
+            f"all of {shown(image.given)} is missing"
             + ("" if mask is None or hides(mask) or is_transparent(mask) else inverted)
         )
     return gone
 
 
-def _nothing_missing(picture: Picture) -> str:
-    clear = 0 if picture.opacity is None else int(np.count_nonzero(picture.opacity == 0))
+def _nothing_missing(image: ImageFile) -> str:
+    clear = 0 if image.opacity is None else int(np.count_nonzero(image.opacity == 0))
     own = f"--mask transparent for its {many(clear, 'transparent pixel')}, " if clear else ""
     return (
-        f"nothing of {shown(picture.given)} is missing. Say what is: {own}--mask PICTURE, in which "
+        f"nothing of {shown(image.given)} is missing. Say what is: {own}--mask IMAGE, in which "
         "what is not black is missing, or --mask random:0.8 to try it. To remove noise: eigengap "
         "denoise"
     )
 
 
-def _of_opacity(picture: Picture) -> NDArray[Any]:
-    clear = None if picture.opacity is None else picture.opacity == 0
+def _of_opacity(image: ImageFile) -> NDArray[Any]:
+    clear = None if image.opacity is None else image.opacity == 0
     if clear is None or not clear.any():
         raise WrongUsage(
-            f"--mask transparent: nothing of {shown(picture.given)} is transparent. Erase what is "
-            "to be filled, or paint it white in a black picture and give that"
+            f"--mask transparent: nothing of {shown(image.given)} is transparent. Erase what is "
+            "to be filled, or paint it white in a black image and give that"
         )
-    return _of_pixels(clear, picture)
+    return _of_pixels(clear, image)
 
 
-def _of_pixels(marked: NDArray[Any], picture: Picture) -> NDArray[Any]:
-    """Whole pixels (h, w) as samples of the picture."""
-    if picture.pixels.ndim == 2:
+def _of_pixels(marked: NDArray[Any], image: ImageFile) -> NDArray[Any]:
+    """Whole pixels (h, w) as samples of the image."""
+    if image.pixels.ndim == 2:
         return marked
-    return np.repeat(marked[..., None], picture.pixels.shape[2], axis=2)
+    return np.repeat(marked[..., None], image.pixels.shape[2], axis=2)
 
 
 def quality(
     mask: str | None,
-    picture: Picture,
+    image: ImageFile,
     filled: NDArray[Any],
     missing: NDArray[Any],
     narrator: Narrator,
@@ -112,10 +112,10 @@ def quality(
     """How near the truth, where it is known: the ratio of peak to noise, in decibels."""
     if not hides(mask):
         return ""
-    known = ~picture.missing()
-    error = np.where(known, filled.astype(np.float64) - picture.pixels, 0.0)
-    over_all = _decibels(error[known], picture.top)
-    over_missing = _decibels(error[known & missing], picture.top)
+    known = ~image.missing()
+    error = np.where(known, filled.astype(np.float64) - image.pixels, 0.0)
+    over_all = _decibels(error[known], image.top)
+    over_missing = _decibels(error[known & missing], image.top)
     narrator.facts.update(psnr=over_all, psnr_of_hidden=over_missing)
     return f"; PSNR {over_all:.2f} dB, of what was hidden alone {over_missing:.2f} dB"
 
@@ -125,14 +125,14 @@ def _decibels(error: NDArray[Any], top: float) -> float:
     return float("inf") if mean == 0.0 else float(-10.0 * np.log10(mean))
 
 
-def _of_picture(mask: str, picture: Picture, narrator: Narrator) -> NDArray[Any]:
+def _of_image(mask: str, image: ImageFile, narrator: Narrator) -> NDArray[Any]:
     with as_file(mask, "--mask") as path:
-        found = read_picture(mask, path, narrator)
+        found = read_image_file(mask, path, narrator)
         lossy = _lossy(path)
-    if found.pixels.shape[:2] != picture.pixels.shape[:2]:
-        (h, w), (height, width) = found.pixels.shape[:2], picture.pixels.shape[:2]
+    if found.pixels.shape[:2] != image.pixels.shape[:2]:
+        (h, w), (height, width) = found.pixels.shape[:2], image.pixels.shape[:2]
         raise Unfittable(
-            f"the mask {shown(mask)} is {w} x {h} pixels, and {shown(picture.given)} is {width} x "
+            f"the mask {shown(mask)} is {w} x {h} pixels, and {shown(image.given)} is {width} x "
             f"{height}; they must be of the same size"
         )
     # NaN is missing here as everywhere.
@@ -151,14 +151,14 @@ def _of_picture(mask: str, picture: Picture, narrator: Narrator) -> NDArray[Any]
         raise WrongUsage(_nothing_marked(mask, found, bool(lossy)))
     if marked.mean() > MUCH:
         narrator.note(
-            f"the mask {shown(mask)} leaves {100.0 - 100.0 * marked.mean():.3g} % of the picture: "
+            f"the mask {shown(mask)} leaves {100.0 - 100.0 * marked.mean():.3g} % of the image: "
             "in a mask what is not black is missing and what is black is seen. Is it the other way "
             "round?"
         )
-    return _of_pixels(marked, picture)
+    return _of_pixels(marked, image)
 
 
-def _nothing_marked(mask: str, found: Picture, lossy: bool) -> str:
+def _nothing_marked(mask: str, found: ImageFile, lossy: bool) -> str:
     opaque = "" if found.opacity is None else " where it is opaque"
     dark = "darker than half" if lossy else "black"
     drawn = "" if found.opacity is None else "; opacity alone marks nothing"

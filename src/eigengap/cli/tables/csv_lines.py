@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eigengap.sources.files.csv.dialect import BOM
-from eigengap.sources.sinks.csv_sink import header
+from eigengap.sources import BOM, csv_header
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Lines:
         self._separator, self._decimal, self._newline = how.separator, how.decimal, how.newline
         self._head = how.above or (BOM if how.has_mark else b"")
         if names is not None:
-            self._head += header(names, how.separator, how.newline)
+            self._head += csv_header(names, how.separator, how.newline)
 
     def of(self, table: Any) -> bytes:
         """All rows of the table, after the header if they are the first."""

@@ -14,15 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import UnreadableError
-from eigengap.sources.array import F8
-from eigengap.sources.files.columns import Columns, write_columns
-from eigengap.sources.files.csv.aside import NOTHING, Aside
-from eigengap.sources.files.csv.cells import MISSING
-from eigengap.sources.files.csv.dialect import BOM, look_at, newline_of
-from eigengap.sources.files.csv.faults import require_even
-from eigengap.sources.files.csv.reader import HEAD, CsvReader
-from eigengap.sources.files.csv.rows import chunks
-from eigengap.sources.files.file import FileReader
+from eigengap.sources import (
+    BOM,
+    F8,
+    HEAD_BYTES,
+    MISSING_TEXTS,
+    SKIP_NOTHING,
+    Columns,
+    CsvReader,
+    FileReader,
+    SkippedLines,
+    find_dialect,
+    newline_of,
+    require_even,
+    row_chunks,
+    write_columns,
+)
 
 CHUNK = 8 << 20  # bytes that are parsed together
 
@@ -35,15 +42,15 @@ class CsvText(CsvReader):
         path: Path,
         texts: frozenset[str],
         compression: str | None,
-        aside: Aside = NOTHING,
+        aside: SkippedLines = SKIP_NOTHING,
     ) -> None:
         FileReader.__init__(self, path)  # not CsvReader's, which wants to know the columns at once
-        self._compression, self._aside = compression, aside
+        self._compression, self._skipped = compression, aside
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
         head, is_whole = self._head()
         self.has_mark = head.startswith(BOM)
         self.line_end = "\r\n" if b"\r\n" in head else newline_of(head).decode()
-        self._dialect = look_at(self.where, head, MISSING | as_bytes, is_whole=is_whole)
+        self._dialect = find_dialect(self.where, head, MISSING_TEXTS | as_bytes, is_whole=is_whole)
         require_even(self.where, self._dialect)
         self.names = self._dialect.names
         self.n_rows, self.dtype = None, F8
@@ -53,10 +60,10 @@ class CsvText(CsvReader):
     def above(self) -> bytes:
         """The lines aside that stand above the table, as they are."""
         count, newline, found = self._dialect.first - 1, self._dialect.newline, b""
-        if not self._aside or count == 0:
+        if not self._skipped or count == 0:
             return b""
         with self._raw() as stream:
-            while found.count(newline) < count and (data := bytes(stream.read(HEAD))):
+            while found.count(newline) < count and (data := bytes(stream.read(HEAD_BYTES))):
                 found += data
         below = found.split(newline, count)[-1]
         return found[: len(found) - len(below)]
@@ -68,7 +75,7 @@ class CsvText(CsvReader):
         dialect, slow = self._dialect, set[int]()
         with self._opened() as stream:
             stream.read(dialect.start)
-            for chunk, line in chunks(
+            for chunk, line in row_chunks(
                 stream.read, CHUNK, dialect.newline, self.where, dialect.line
             ):
                 numbers = self._block(list(self._numbers(chunk, line, slow)))
@@ -77,7 +84,7 @@ class CsvText(CsvReader):
                     raise UnreadableError(self.where, f"lines from {line} on cannot be read")
                 if len(numbers):
                     yield numbers, text
-            self.n_lost = sum(at > dialect.first for at in stream.comments) if self._aside else 0
+            self.n_lost = sum(at > dialect.first for at in stream.comments) if self._skipped else 0
         self.require_unchanged()
 
     def _block(self, parts: list[Columns]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""A table with its gaps filled, piece by piece, beside all that was not a gap."""
+"""A table with its missing values imputed, piece by piece, beside all that was not a gap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.cli.errors import Unfittable, WrongUsage, shown
-from eigengap.cli.models import CLASSES
 from eigengap.cli.narration import Narrator, figure, listing, many, spread, with_spread
 from eigengap.cli.progress import counting_rows
 from eigengap.cli.tables.csv_lines import Manner
@@ -20,9 +19,10 @@ from eigengap.cli.tables.outputs import NUMBERS, TEXT, form_of, open_output
 from eigengap.cli.tables.pieces import Piece, pieces
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, source_for
-from eigengap.sources.wording import quote
+from eigengap.registry import BY_COMMAND, ESTIMATORS
+from eigengap.sources import quote
 
-SHOWN = 5  # filled cells that are told as examples
+SHOWN = 5  # imputed values that are told as examples
 SD = "_sd"
 
 Fill = Callable[[Piece], tuple[NDArray[Any], NDArray[Any] | None]]  # values and deviations (c, d)
@@ -32,7 +32,7 @@ def require_can_fill(name: str) -> None:
     """Refuse a model that fills no gaps before it is fitted."""
     import eigengap
 
-    if not hasattr(getattr(eigengap, CLASSES[name]), "impute"):
+    if not hasattr(getattr(eigengap, BY_COMMAND[name].name), "impute"):
         raise WrongUsage(f"-m {name} fills no gaps; {_fillers()} do")
 
 
@@ -47,7 +47,7 @@ def require_fills(model: Any, draws: int | None) -> None:
 def _fillers() -> str:
     import eigengap
 
-    can = [name for name, kind in CLASSES.items() if hasattr(getattr(eigengap, kind), "impute")]
+    can = [e.command for e in ESTIMATORS if hasattr(getattr(eigengap, e.name), "impute")]
     return listing(can, most=20)
 
 

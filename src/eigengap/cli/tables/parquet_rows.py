@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import UnreadableError
-from eigengap.sources.files.arrow_paths import native
-from eigengap.sources.files.columns import arrow_to_float
+from eigengap.sources import arrow_path, arrow_to_float
 
 BATCH = 8 << 20  # bytes of float64
 
@@ -72,7 +71,7 @@ def _opened(path: str) -> Any:
 
         raise MissingExtraError("reading Parquet", "pyarrow", "cli") from error
     try:
-        return parquet.ParquetFile(native(path), page_checksum_verification=True)
+        return parquet.ParquetFile(arrow_path(path), page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         said = str(error).strip().partition("\n")[0][:200]
         raise UnreadableError(path, f"it is not a whole Parquet file ({said})") from error

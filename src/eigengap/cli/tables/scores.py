@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from eigengap.cli.errors import WrongUsage
 from eigengap.cli.fitting import is_no_class
 from eigengap.cli.narration import Narrator, beside, many, signed, with_spread
-from eigengap.cli.phrases import in_options
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, names_of
 from eigengap.estimators.shared.display import cautions
+from eigengap.registry import entry_of
 
 WORST = 5  # rows that are told
 ALPHA = 0.05
@@ -28,11 +28,11 @@ class Scores:
     def __init__(self, model: Any, table: Table, alpha: float | None) -> None:
         self._model, self._table = model, table
         kind = type(model).__name__
-        self._predicts = kind in ("PPCAClassifier", "PPCARegressor")
+        self._target = entry_of(model).target
         self._detector = detector_of(model, alpha)
         own = getattr(self._detector, "alpha", ALPHA)
         self._alpha: float = own if alpha is None else alpha
-        if not hasattr(model, "score_samples") and not self._predicts:
+        if not hasattr(model, "score_samples") and not self._target:
             raise WrongUsage(
                 f"{kind} is no density, and has nothing to say of how likely rows are; fit one "
                 "with eigengap fit DATA -m ppca, or -m novelty"
@@ -46,13 +46,13 @@ class Scores:
     def names(self) -> list[str]:
         if self._detector is not None:
             return ["log_likelihood", "p_value", "outlier", "T2", "SPE"]
-        if self._predicts:
+        if self._target:
             return ["predicted"]
         return ["log_likelihood"]
 
     def of(self, piece: Piece, table: Table) -> Sequence[Any]:
         self.rows += piece.n_rows
-        if self._predicts:
+        if self._target:
             return [self._predicted(piece)]
         rows = given(self._model, piece)
         density = getattr(self._model, "estimator_", self._model)
@@ -86,7 +86,7 @@ class Scores:
         if self._table.target is None:
             return found
         column = piece.columns.column(self._table.target)
-        if type(self._model).__name__ == "PPCAClassifier":
+        if self._target == "class":
             labels = map(as_text, column.to_pylist())
             self._right += [
                 float(str(a) == str(b))
@@ -103,7 +103,7 @@ class Scores:
     # Telling ------------------------------------------------------------------------------
 
     def tell(self, narrator: Narrator) -> None:
-        if self._predicts:
+        if self._target:
             self._tell_prediction(narrator)
             return
         mean = self._total / max(self.rows, 1)
@@ -114,7 +114,7 @@ class Scores:
             log_likelihood_per_row=mean,
         )
         for sentence in cautions(self._model):
-            narrator.note(in_options(sentence))
+            narrator.note(sentence)
         if self._detector is None:
             narrator.note(why_alone(self._model))
             return
@@ -129,7 +129,7 @@ class Scores:
         self._tell_worst(narrator)
 
     def _tell_worst(self, narrator: Narrator) -> None:
-        from eigengap.sources.array import ArraySource
+        from eigengap.sources import ArraySource
 
         worst = sorted(self._worst, key=lambda entry: entry[:2], reverse=True)[: self._outliers]
         if not worst:
@@ -158,7 +158,7 @@ class Scores:
         told = many(self.rows, "row")
         if known < self.rows:
             told += f", {known} with a target"
-        if type(self._model).__name__ == "PPCARegressor":
+        if self._target == "number":
             total = float(np.var(self._truth))
             r2 = 1.0 - float(np.mean(self._right)) / (total or float("nan"))
             narrator.say("Scored", f"{told}; R2 {signed(r2, 3)}", r2=r2, **facts)
@@ -194,8 +194,7 @@ def targets(column: Any, table: Table) -> NDArray[Any]:
     """What is to be predicted, read as the fit reads it; NaN where there is none."""
     import pyarrow as pa
 
-    from eigengap.sources.checks import missing_codes, with_missing_for
-    from eigengap.sources.files.columns import arrow_to_float, foreign_kind
+    from eigengap.sources import arrow_to_float, foreign_kind, missing_codes, with_missing_for
 
     if pa.types.is_binary(column.type):
         of = table.readers[0].dialect.cells.number
@@ -241,8 +240,8 @@ def _observed(cell: Any) -> str:
 def detector_of(model: Any, alpha: float | None) -> Any:
     """A detector of odd rows around a fitted linear-Gaussian model; None where it is none.
 
-    The laws of its statistics depend on how many rows, and which patterns of gaps, the fit saw, and
-    the model remembers those (`evidence_`).
+    The laws of its statistics depend on how many rows, and which patterns of missing values, the
+    fit saw, and the model remembers those (`evidence_`).
     """
     from eigengap import NoveltyDetector
     from eigengap.models.gaussian.linear_gaussian import LinearGaussian
@@ -272,6 +271,6 @@ def detector_of(model: Any, alpha: float | None) -> Any:
 
 
 def _clean(text: Any) -> str:
-    from eigengap.sources.wording import quote
+    from eigengap.sources import quote
 
     return quote("" if text is None else str(text))[1:-1]

@@ -15,8 +15,7 @@ from typing import Any
 from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
 from eigengap.cli.narration import listing, many
 from eigengap.cli.tables.nameless import on_names
-from eigengap.sources.files.csv.aside import NOTHING, Aside
-from eigengap.sources.wording import quote
+from eigengap.sources import SKIP_NOTHING, SkippedLines, quote
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Choice:
     ids: tuple[str, ...] = ()
     target: str | None = None
     na: tuple[str, ...] = ()
-    aside: Aside = NOTHING
+    aside: SkippedLines = SKIP_NOTHING
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Choice:
@@ -37,7 +36,7 @@ class Choice:
             raise WrongUsage("--comment is empty: give what comments begin with, e.g. '#'")
         return cls(
             given.get("columns", ()), given.get("ignore", ()), given.get("ids", ()),
-            given.get("target"), given["na"], Aside.of(given["skip_rows"], given["comment"]),
+            given.get("target"), given["na"], SkippedLines.of(given["skip_rows"], given["comment"]),
         )  # fmt: skip
 
 
@@ -56,7 +55,7 @@ class Table:
     target: int | None = None
     notes: tuple[str, ...] = ()  # to be told when it has been read
     readers: tuple[Any, ...] = field(default=(), repr=False)  # of CSV
-    aside: Aside = NOTHING
+    aside: SkippedLines = SKIP_NOTHING
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -68,7 +67,7 @@ class Table:
 
     def source(self, positions: Sequence[int] | None = None) -> Any:
         """The features as `open_source` reads them."""
-        from eigengap.sources.opening import open_source
+        from eigengap.sources import open_source
 
         positions = self.features if positions is None else positions
         counts = Counter(self.names or ())
@@ -90,7 +89,7 @@ class Table:
         """What --na says, as `open_source` takes it; text is looked for in CSV files only."""
         from math import nan
 
-        from eigengap.sources.cells import is_number
+        from eigengap.sources import is_number
 
         numbers = [float(code) for code in self.na if is_number(code)]
         texts = list(self.na) if self.kind == "csv" else []
@@ -212,14 +211,12 @@ def _of_model(table: Table, features: Sequence[str]) -> list[int]:
 
 
 def _looked_at(given: str, path: str, choice: Choice) -> Table:
-    from eigengap.sources.fields.places import is_field_path
-    from eigengap.sources.files.address import find
-    from eigengap.sources.files.formats import format_of
+    from eigengap.sources import find_files, format_of, is_field_path
 
     na = choice.na
     if is_field_path(path):
         return _numbers(given, (path,), na)
-    addresses = [part for address in find(path) for part in _parts(address)]
+    addresses = [part for address in find_files(path) for part in _parts(address)]
     kinds = {format_of(address.path).name for address in addresses}
     paths = tuple(str(a.path) if a.member is None else f"{a.path}::{a.member}" for a in addresses)
     if kinds == {"csv"} and not any(a.member for a in addresses):
@@ -233,17 +230,15 @@ def _looked_at(given: str, path: str, choice: Choice) -> Table:
 
 def _parts(address: Any) -> list[Any]:
     """The Parquet files of a folder; anything else is itself."""
-    from eigengap.sources.files.formats import format_of
-    from eigengap.sources.opening import _parts as parts_of_folder
+    from eigengap.sources import format_of, parquet_parts
 
     is_folder = address.path.is_dir() and format_of(address.path).name == "folder"
-    return parts_of_folder(address) if is_folder else [address]
+    return parquet_parts(address) if is_folder else [address]
 
 
 def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
     from eigengap.cli.tables.csv_text import CsvText
-    from eigengap.sources.files.csv.many import agree_on_decimals
-    from eigengap.sources.files.formats import format_of
+    from eigengap.sources import agree_on_decimals, format_of
 
     texts, na = frozenset(code.strip() for code in choice.na), choice.na
     readers = tuple(
@@ -276,7 +271,7 @@ def _parquet(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
 
 
 def _numbers(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
-    from eigengap.sources.opening import open_source
+    from eigengap.sources import open_source
 
     source = open_source(paths[0] if len(paths) == 1 else list(paths))
     return Table(given, paths, "numbers", source.names, source.n_features, na)
@@ -292,7 +287,7 @@ def _index(table: Table) -> list[int]:
     if table.kind != "parquet" or table.names is None:
         return []
     from eigengap.cli.tables.parquet_rows import schema_of
-    from eigengap.sources.files.parquet import index_columns
+    from eigengap.sources import index_columns
 
     index = index_columns(schema_of(table.paths[0]))
     return [j for j, name in enumerate(table.names) if name in index]
@@ -317,10 +312,12 @@ def _left_out(table: Table, bare: Sequence[int]) -> str:
 def _truths(table: Table) -> list[str]:
     """Features that hold true or false: in the first rows of CSV, or by their type in Parquet."""
     if table.kind == "csv":
-        from eigengap.sources.files.csv.cells import TRUTH
+        from eigengap.sources import TRUTH_VALUES
 
         rows = [row.cells for reader in table.readers for row in reader.dialect.head]
-        found = [j for j in table.features if any(row[j].strip().lower() in TRUTH for row in rows)]
+        found = [
+            j for j in table.features if any(row[j].strip().lower() in TRUTH_VALUES for row in rows)
+        ]
     elif table.kind == "parquet":
         import pyarrow as pa
 

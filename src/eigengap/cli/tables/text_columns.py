@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eigengap.cli.narration import listing
-from eigengap.sources.files.csv.faults import labels, on_labels
-from eigengap.sources.files.csv.looks import Look, look_of
-from eigengap.sources.wording import quote
+from eigengap.sources import Likeness, describe_label_rows, label_rows, likeness_of, quote
 
 if TYPE_CHECKING:
     from eigengap.cli.tables.table import Table
@@ -42,7 +40,7 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
     A model that is fitted wants its columns, and none of them can be left out.
     """
     dialect = table.readers[0].dialect
-    count = labels(dialect, table.features)
+    count = label_rows(dialect, table.features)
     found: dict[int, list[tuple[int, str]]] = {}  # (row, text) of each column that holds any
     numbers: Counter[int] = Counter()
     for k, row in enumerate(dialect.head[count:], count):
@@ -55,12 +53,12 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
                 numbers[j] += 1
     _require_names(table)
     told = _told(table, [_fault(table, j, found[j], numbers[j], can_ignore) for j in sorted(found)])
-    return [on_labels(dialect, table.features, count), *told] if count else told
+    return [describe_label_rows(dialect, table.features, count), *told] if count else told
 
 
 def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
     from eigengap.cli.tables.parquet_rows import schema_of
-    from eigengap.sources.files.columns import foreign_kind
+    from eigengap.sources import foreign_kind
 
     schema = schema_of(table.paths[0])
     kinds = {j: foreign_kind(schema.field(j).type) for j in table.features}
@@ -106,16 +104,16 @@ def _fault(
     return Fault(j, f"{holds}, among numbers. Mend them, or l{leave}", is_left_out=True)
 
 
-def _looks(table: Table, texts: Sequence[str], numbers: int) -> dict[str, Look]:
+def _looks(table: Table, texts: Sequence[str], numbers: int) -> dict[str, Likeness]:
     """The texts that look like numbers written in another way."""
     decimal = table.readers[0].dialect.cells.decimal
-    found = {text: look_of(text, decimal) for text in texts[:MOST_TEXTS]}
+    found = {text: likeness_of(text, decimal) for text in texts[:MOST_TEXTS]}
     return {
         text: look for text, look in found.items() if look is not None and (look.is_sure or numbers)
     }
 
 
-def _are_most(looks: dict[str, Look], cells: list[tuple[int, str]]) -> bool:
+def _are_most(looks: dict[str, Likeness], cells: list[tuple[int, str]]) -> bool:
     """Whether more than half of the cells with text look like numbers, and not one among names."""
     return 2 * sum(text in looks for _, text in cells) > len(cells)
 
@@ -124,7 +122,7 @@ def _by_hand(
     table: Table,
     j: int,
     holds: str,
-    looks: dict[str, Look],
+    looks: dict[str, Likeness],
     codes: Sequence[str],
     can_ignore: bool,
 ) -> Fault:

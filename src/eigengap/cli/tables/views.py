@@ -10,6 +10,7 @@ import numpy as np
 from eigengap.cli.errors import WrongUsage
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
+from eigengap.registry import entry_of
 
 Of = Callable[[Piece, Table], Sequence[Any]]
 
@@ -17,13 +18,14 @@ Of = Callable[[Piece, Table], Sequence[Any]]
 def coordinates(model: Any) -> tuple[list[str], Of]:
     """Names and values of what `transform` writes."""
     kind = type(model).__name__
-    if kind == "PPCAClassifier":
+    entry = entry_of(model)
+    if entry.target == "class":
         return _classes(model)
-    if kind == "PPCARegressor":
+    if entry.target == "number":
         return ["predicted", "predicted_sd"], lambda piece, table: model.predict(
             given(model, piece), return_std=True
         )
-    if kind == "LowRankImputer":
+    if entry.next_command == "impute":
         raise WrongUsage("this model fills gaps: eigengap impute DATA --model MODEL")
     if not hasattr(model, "transform"):
         raise WrongUsage(f"{kind} has no coordinates of rows; eigengap score says how odd they are")
@@ -55,7 +57,7 @@ def given(model: Any, piece: Piece) -> Any:
 
 def source_for(model: Any, table: Table) -> Any:
     """All rows as the model wants them."""
-    from eigengap.sources.array import ArraySource
+    from eigengap.sources import ArraySource
 
     source, names = table.source(), names_of(model)
     if names is None or source.names is None or tuple(source.names) == names:

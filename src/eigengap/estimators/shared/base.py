@@ -29,12 +29,20 @@ from eigengap.persistence.atomic import require_writable
 from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
 from eigengap.persistence.fingerprint import fingerprint
 from eigengap.printable import bare
-from eigengap.sources import as_source, in_memory_table
-from eigengap.sources.base import Block, Source, require_unique
-from eigengap.sources.fields.opening import FieldSource, field_like
-from eigengap.sources.fields.places import is_field, is_field_path
-from eigengap.sources.frames import like
-from eigengap.sources.wording import quote
+from eigengap.sources import (
+    Block,
+    FieldSource,
+    Source,
+    as_source,
+    field_like,
+    in_memory_table,
+    is_field,
+    is_field_path,
+    like,
+    quote,
+    require_unique,
+)
+from eigengap.wording import words
 
 DENSE_BYTES = 64 << 20  # of a sparse table that are made dense at a time
 LARGEST_CELL = 1e140  # beyond which squares, in units of small noise, leave float64
@@ -195,8 +203,8 @@ def check_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
     name, d = type(estimator).__name__, estimator.n_features_in_
     if source.n_features != d:
         raise ValueError(
-            f"X has {source.n_features} features, but {name} is expecting {d} features as input."
-            + (SAME_CELLS if isinstance(source, FieldSource) else "")
+            f"{words().X} has {source.n_features} features, but {name} is expecting {d} "
+            "features as input." + (SAME_CELLS if isinstance(source, FieldSource) else "")
         )
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is None or source.names is None or list(fitted) == list(source.names):
@@ -258,13 +266,13 @@ def not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
     change = float(fit.trace.change[-1])
     if np.isfinite(change) or fit.n_iter >= max_iter:
         return (
-            f"{name} did not converge in {fit.n_iter} steps (last change {change:.1e}); raise "
-            f"max_iter={max_iter} or tol"
+            f"{name} did not converge in {fit.n_iter} steps (last change {change:.1e}); "
+            f"{words().more_steps(max_iter)}"
         )
     return (
         f"{name} gave up after {fit.n_iter} steps: the noise is so small relative to the signal "
         "that the likelihood cannot be computed well enough to climb further. Fewer components "
-        "help, and scale=True where columns differ much in size"
+        f"help, and {words().parameter('scale', True)} where columns differ much in size"
     )
 
 

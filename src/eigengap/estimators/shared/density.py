@@ -44,11 +44,15 @@ from eigengap.fitting.optimise.loop import Watch
 from eigengap.linalg import Array
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources import as_source
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.derived.rescaled import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import named_columns
+from eigengap.sources import (
+    Block,
+    Rescaled,
+    Source,
+    as_source,
+    named_columns,
+    require_frequencies,
+    warn_of_codes,
+)
 from eigengap.statistics.column_faults import (
     constant_columns,
     far_below_noise,
@@ -56,6 +60,7 @@ from eigengap.statistics.column_faults import (
     unlinked_groups,
 )
 from eigengap.statistics.first_look import look_first
+from eigengap.wording import words
 
 MOST_GROUPS = 5  # of columns that one warning lists
 
@@ -388,8 +393,9 @@ def warn_of_units(source: Source, psi: Array) -> None:
         warn(
             "the noise variance, one for all columns, is far larger than the whole variance of "
             f"{named_columns(source.names, small)}: the columns differ too much "
-            "in size, and standard deviations of imputed values are wrong. Use scale=True, or a "
-            "noise that differs by column (FactorAnalysis)",
+            "in size, and standard deviations of imputed values are wrong. Use "
+            f"{words().parameter('scale', True)}, or a noise that differs by column "
+            f"({words().model('FactorAnalysis')})",
             UnitsWarning,
         )
 

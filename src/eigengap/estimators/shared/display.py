@@ -22,8 +22,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.shared.plot import Plots
 from eigengap.linalg import Array
-from eigengap.sources.wording import quote, show
+from eigengap.sources import quote, show
 from eigengap.spectrum import Spectrum
+from eigengap.wording import words
 
 MOST_COMPONENTS = 12  # in a table
 MOST_NAMED = 5  # columns or classes in a line
@@ -255,7 +256,10 @@ def cautions(estimator: Any) -> Iterator[str]:
     """What makes the numbers of a fit mean less than they seem to."""
     model = _inner(estimator)
     if not getattr(model, "converged_", True) and not has_stopped_early(estimator):
-        yield "the fit did not converge: raise max_iter, or tol"
+        yield (
+            f"the fit did not converge: raise {words().parameter('max_iter')}, "
+            f"or {words().parameter('tol')}"
+        )
     height = getattr(model, "log_likelihood_", None)
     if height is not None and np.ndim(height) == 0 and height == np.inf:
         yield "the likelihood has no bound: no noise is left beside the components"

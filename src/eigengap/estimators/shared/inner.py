@@ -18,10 +18,9 @@ from eigengap.exceptions import SentinelWarning
 from eigengap.linalg import Array
 from eigengap.models.gaussian.columns import IndependentColumns
 from eigengap.models.gaussian.plug_in import PlugIn
-from eigengap.runtime.warnings import listening, warn, without
+from eigengap.runtime.warnings import captured, warn, without
 from eigengap.selection.inner_fits import fit_rows
-from eigengap.sources import as_source
-from eigengap.sources.base import Source
+from eigengap.sources import Source, as_source
 
 # Where complete rows are needed ---------------------------------------------------------------
 
@@ -81,9 +80,9 @@ def density(owner: Any, methods: list[str], scale: bool) -> Any:
 @contextmanager
 def warnings_about(what: str, but: tuple[type[Warning], ...] = ()) -> Iterator[None]:
     """Repeat warnings of the inner fit, except some kinds, and say which fit it was."""
-    with listening() as captured:
+    with captured() as heard:
         yield
-    for one in captured:
+    for one in heard:
         if not issubclass(one.category, but):
             warn(f"{what}: {one.message}", one.category)
 

@@ -28,8 +28,8 @@ from eigengap.estimators.shared.density import (
 )
 from eigengap.exceptions import HeavyTailsWarning, NoiseFloorWarning, UnboundedLikelihoodWarning
 from eigengap.fitting.gaussian.column_scale import column_scale
-from eigengap.fitting.gaussian.pattern import pattern_of
-from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, StudentRows
+from eigengap.fitting.gaussian.noise import MultivariateT
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, pattern_of
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise, ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
@@ -39,12 +39,12 @@ from eigengap.models.maps.affine import AffineMap
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank.asked import Solved
-from eigengap.sources.base import Source
-from eigengap.sources.wording import named_columns
+from eigengap.sources import Source, named_columns
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.column_faults import skewed_columns
 from eigengap.statistics.expected.student import least_degrees
 from eigengap.statistics.moments import ColumnMoments
+from eigengap.wording import words
 
 NO_VARIANCE = 2.0  # degrees of freedom up to which a t density has none
 
@@ -136,8 +136,8 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
         varies = fit.spectrum.total > 0.0
         if not varies:
             warn(
-                "all rows are equal, so there is no variance to explain: "
-                "explained_variance_ratio_ is zero",
+                "all rows are equal, so there is no variance to explain"
+                + words().either(": explained_variance_ratio_ is zero"),
                 UserWarning,
             )
         if fit.at_floor and spec.noise == "isotropic" and varies:
@@ -145,7 +145,7 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
             warn(
                 "the noise variance fell to its floor, so that standard deviations of imputed "
                 f"values mean little: {'' if spec.prunes else too_many}the data have no noise, or "
-                "columns differ too much in size (scale=True helps)",
+                f"columns differ too much in size ({words().parameter('scale', True)} helps)",
                 NoiseFloorWarning,
             )
         if spec.promises_density and np.isposinf(fit.log_likelihood) and varies:
@@ -339,13 +339,13 @@ class NoisyEstimator(LinearGaussianEstimator):
     def degrees_of_freedom_(self) -> float:
         return self.model_.nu if isinstance(self.model_, StudentLinearGaussian) else inf
 
-    def _student(self) -> StudentRows | None:
+    def _student(self) -> MultivariateT | None:
         if self.noise == "gaussian" and self.degrees_of_freedom is not None:
             raise ValueError(
                 f"degrees_of_freedom={self.degrees_of_freedom} is of Student rows; set "
                 'noise="student", or leave it at None'
             )
-        return StudentRows(self.degrees_of_freedom) if self.noise == "student" else None
+        return MultivariateT(self.degrees_of_freedom) if self.noise == "student" else None
 
 
 def warn_of_tails(source: Source, nu: float, q: int) -> None:

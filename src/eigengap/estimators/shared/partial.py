@@ -19,19 +19,25 @@ from eigengap.estimators.shared.base import check_features, keep_features
 from eigengap.estimators.shared.density import warn_of_constants, warn_of_few, warn_of_units
 from eigengap.estimators.shared.linear import LinearGaussianEstimator
 from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
-from eigengap.fitting.gaussian.problem import GaussianFit
-from eigengap.fitting.online.em import Asked
+from eigengap.fitting.gaussian.noise import Specification
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
+from eigengap.fitting.online.em import StreamSpec
 from eigengap.fitting.online.rows import StreamedRows
 from eigengap.fitting.online.stream import Stream, complete, taken_in, together
 from eigengap.linalg import Array
-from eigengap.runtime.warnings import Told, listening, silence, warn
+from eigengap.runtime.warnings import CapturedWarning, captured, silence, warn
 from eigengap.selection.rank import RankChoice
 from eigengap.selection.rank.asked import Solved
-from eigengap.sources import as_source
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Block, Source, require_frequencies, require_unique
-from eigengap.sources.derived.rescaled import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import (
+    ArraySource,
+    Block,
+    Rescaled,
+    Source,
+    as_source,
+    require_frequencies,
+    require_unique,
+    warn_of_codes,
+)
 from eigengap.statistics.moments import ColumnMoments
 
 # What a fit sets; after partial_fit each is computed when it is first asked for.
@@ -191,18 +197,16 @@ class PartialFit(LinearGaussianEstimator):
 
     # What may be streamed ------------------------------------------------------------------
 
-    def _asked(self) -> Asked:
+    def _stream_spec(self) -> StreamSpec:
         """The model asked for, as online EM wants it."""
         spec = self._spec()
-        return Asked(
+        model = Specification(
             noise="diagonal" if spec.noise == "diagonal" else "isotropic",
             noise_variance=spec.noise_variance,
             fit_mean=spec.fit_mean,
             loading_precision=spec.loading_precision,
-            scale=self.scale,
-            tol=spec.tol,
-            max_iter=self.max_iter,
         )
+        return StreamSpec(model, self.scale, EMOptions(tol=spec.tol, max_iter=self.max_iter))
 
     def _require_components(self, d: int, stream: Stream) -> None:
         if not isinstance(self.n_components, Integral):
@@ -254,9 +258,9 @@ class PartialFit(LinearGaussianEstimator):
             return fit if unit is None else replace(fit, model=fit.model.rescaled(unit))
 
         if block is None:
-            stream = complete(before.stream, self._asked(), first_fit)
+            stream = complete(before.stream, self._stream_spec(), first_fit)
         else:
-            stream = taken_in(before.stream, block, self._asked(), first_fit)
+            stream = taken_in(before.stream, block, self._stream_spec(), first_fit)
         return replace(before, stream=stream, choice=choice)
 
     def _forget(self) -> None:
@@ -281,7 +285,10 @@ class PartialFit(LinearGaussianEstimator):
             (fit, choice), unit = self._solved(rows, stream.origin)
         else:
             unit = self._column_scale(rows) if self.scale else None
-            fit, choice = stream.fit_settled(self._asked()), batches.choice
+            how, choice = self._stream_spec(), batches.choice
+            with self._watched(None) as watch:
+                watched = replace(how.options, watch=watch)
+                fit = stream.fit_settled(replace(how, options=watched))
         self._keep_fit((_moved(fit, stream.origin, unit), choice), unit)
         if stream.settled is not None:
             del self.log_likelihood_
@@ -352,7 +359,7 @@ def _block(source: ArraySource) -> Block:
     return Block(values, weight, None, 0)
 
 
-def _codes(block: Block, batches: _Batches) -> list[Told]:
+def _codes(block: Block, batches: _Batches) -> list[CapturedWarning]:
     """Warnings of codes for missing values, once in a stream.
 
     A look costs more than a small batch, so there is one whenever the rows have doubled.
@@ -364,9 +371,9 @@ def _codes(block: Block, batches: _Batches) -> list[Told]:
     waiting = batches.stream.waiting
     if waiting and isinstance(block.values, np.ndarray):
         block = together([*waiting, block])
-    with listening() as captured:
+    with captured() as found:
         warn_of_codes(ArraySource(block.values, names=batches.stream.names))
-    return captured
+    return found
 
 
 def _of_size(stream: Stream) -> Source:

@@ -11,33 +11,9 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-_ROWS = ("scores", "correlation_circle", "missingness")
-_VARIABLES = ("biplot", "contributions", "cos2")
-_GAUSSIAN = ("scree", *_ROWS, *_VARIABLES, "imputation", "novelty", "trace", "rank_criteria")
+from eigengap.registry import ESTIMATORS, entry_of, names_with
 
-# By class, so that an estimator can say what it has before it is fitted.
-_CHARTS: dict[str, tuple[str, ...]] = {
-    "PCA": (*_GAUSSIAN, "spectrum"),
-    "PPCA": (*_GAUSSIAN, "spectrum"),
-    "FactorAnalysis": _GAUSSIAN,
-    "BayesianPCA": (*_GAUSSIAN, "spectrum"),
-    "MixturePPCA": ("mixture", "scores", "imputation", "trace", "missingness"),
-    "ICA": (*_ROWS, *_VARIABLES, "trace", "rank_criteria"),
-    "ClassicalMDS": ("scree", *_ROWS),
-    "KernelPCA": ("scree", *_ROWS),
-    "Isomap": ("scree", *_ROWS),
-    "LaplacianEigenmaps": ("scree", *_ROWS),
-    "MaximumVarianceUnfolding": ("scree", "trace", *_ROWS),
-    "StructurePreservingEmbedding": _ROWS,
-    "GPLVM": (*_ROWS, "imputation", "trace"),
-    "Autoencoder": (*_ROWS, "imputation", "trace"),
-    "Whitener": ("scree", *_ROWS, "rank_criteria"),
-    "NoveltyDetector": ("novelty", "scree", *_ROWS, *_VARIABLES, "trace", "rank_criteria"),
-    "LowRankImputer": ("imputation", "missingness", "trace"),
-    "PPCAClassifier": ("mixture", "missingness"),
-    "PPCARegressor": ("scree", "trace", "missingness"),
-}
-NAMES = tuple(sorted({name for names in _CHARTS.values() for name in names}))
+NAMES = tuple(sorted({name for entry in ESTIMATORS for name in entry.charts}))
 
 
 class Plots:
@@ -56,8 +32,7 @@ class Plots:
             )
         if name not in charts_of(self._estimator):
             raise AttributeError(
-                f"{type(self._estimator).__name__} has no {name}; {_listed(_having(name))} "
-                f"{'has' if len(_having(name)) == 1 else 'have'} it"
+                f"{type(self._estimator).__name__} has no {name}; {names_with(name)} have it"
             )
         draw = getattr(import_module("eigengap.plots"), name)
         if name == "missingness":  # of the table alone, with the columns of the fit
@@ -74,20 +49,9 @@ class Plots:
 
 def charts_of(estimator: Any) -> tuple[str, ...]:
     """Names of the charts that an estimator has, sorted."""
-    for cls in type(estimator).__mro__:
-        if cls.__name__ in _CHARTS:
-            return tuple(sorted(_CHARTS[cls.__name__]))
-    return ()
+    return tuple(sorted(entry_of(estimator).charts))
 
 
 def require_fitted(estimator: Any) -> None:
     """Refuse an estimator that has not been fitted, in scikit-learn's words."""
     check_is_fitted(estimator)
-
-
-def _having(name: str) -> list[str]:
-    return [kind for kind, names in _CHARTS.items() if name in names]
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -53,8 +53,7 @@ from eigengap.models.network.autoencoder import (
     penalty,
     reconstructions,
 )
-from eigengap.runtime.blas import one_blas_thread
-from eigengap.runtime.side_by_side import in_turn
+from eigengap.runtime.threads import in_turn, one_blas_thread
 from eigengap.sources.base import Source
 
 try:

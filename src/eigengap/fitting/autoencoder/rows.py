@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.autoencoder.standard import Standard
 from eigengap.linalg import Array
+from eigengap.runtime.hashing import cell_uniforms
 from eigengap.runtime.memory import free_memory
 from eigengap.sources.base import Block, S, Source
-from eigengap.sources.derived.hidden_cells import cell_uniforms
 
 KEPT = 0.4  # share of free memory that standardised rows may take
 MOST_MONITORED = 10_000  # rows that are looked at after every pass

@@ -16,6 +16,7 @@ from eigengap.linalg import Array
 from eigengap.sources.base import Block, Source
 from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnMoments, ColumnRange
+from eigengap.wording import words
 
 NARROWEST, WIDEST = 1e-290, 1e300  # ranges of columns whose numbers have all their digits
 
@@ -70,7 +71,10 @@ def _refuse_range(source: Source, extent: ColumnRange) -> None:
         raise ValueError(
             f"column {column(source.names, j)} varies by {'more' if large else 'less'} than "
             f"{WIDEST if large else NARROWEST:g}, at the end of the range of floating point; "
-            f"rescale the data, for instance X {'/' if large else '*'} 1e200"
+            + words().either(
+                f"rescale the data, for instance X {'/' if large else '*'} 1e200",
+                f"{'divide' if large else 'multiply'} them by 1e200 first",
+            )
         )
 
 

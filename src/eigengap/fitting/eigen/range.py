@@ -10,6 +10,7 @@ from eigengap.linalg import Array
 from eigengap.sources.base import Source
 from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnRange
+from eigengap.wording import words
 
 SMALLEST_VARIANCE = 1e-290  # a total below this has lost digits to underflow
 
@@ -22,7 +23,8 @@ def refuse_overflow(total: float, source: Source | None = None) -> None:
         _refuse_large_column(source)
     raise ValueError(
         "sums of squares overflow: the table holds infinities, or values so large that sums of "
-        "their squares are; rescale the data, for instance X / 1e200"
+        "their squares are; "
+        + words().either("rescale the data, for instance X / 1e200", "divide them by 1e200 first")
     )
 
 
@@ -39,8 +41,11 @@ def _refuse_large_column(source: Source) -> None:
     if size[j] < inf:
         raise ValueError(
             f"sums of squares overflow: column {column(source.names, j)} holds values up to "
-            f"{size[j]:.1e} in size, whose squares overflow; rescale the data, for instance divide "
-            f"that column by {power_of_ten(size[j])}"
+            f"{size[j]:.1e} in size, whose squares overflow; "
+            + words().either(
+                "rescale the data, for instance divide that column", "beforehand divide it"
+            )
+            + f" by {power_of_ten(size[j])}"
         )
 
 
@@ -56,10 +61,13 @@ def refuse_out_of_range(source: Source, total: float, fit_mean: bool) -> None:
         # A far column must not overflow: then what varies has to be multiplied by itself.
         far = float(np.max(size)) / spread > 1e100
         table = "(X - numpy.nanmean(X, axis=0))" if far else "X"
+        scale = power_of_ten(spread)
         raise ValueError(
             f"the variances underflow: the columns vary by {spread:.1e} at most, and products of "
-            "such squares lose digits; rescale the data, for instance "
-            f"{table} / {power_of_ten(spread)}"
+            "such squares lose digits; "
+            + words().either(
+                f"rescale the data, for instance {table} / {scale}", f"divide them by {scale} first"
+            )
         )
 
 

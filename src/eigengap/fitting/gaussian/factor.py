@@ -1,40 +1,30 @@
-"""Factor analysis: from the covariance on complete data, by EM where cells are missing."""
+"""Factor analysis: from the covariance on complete data, by EM where values are missing."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
 from eigengap.fitting.gaussian.factor_covariance import fit_factors
-from eigengap.fitting.gaussian.problem import (
-    DEFAULT,
-    FLOOR,
-    EMOptions,
-    GaussianFit,
-    StudentRows,
-    fit_by_em,
-    spectrum_of,
-)
+from eigengap.fitting.gaussian.noise import MultivariateT, fit_by_em
+from eigengap.fitting.gaussian.plan import needs_em
+from eigengap.fitting.gaussian.problem import DEFAULT, FLOOR, EMOptions, GaussianFit, spectrum_of
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.sources.base import Source
 from eigengap.statistics.moments import Moments
-
-# Beyond this many features the d x d covariance costs more than EM, which never forms it.
-LARGEST_COVARIANCE = 2000
 
 
 def fit_factor_analysis(
     source: Source,
     q: int,
     *,
-    student: StudentRows | None = None,
+    student: MultivariateT | None = None,
     options: EMOptions = DEFAULT,
 ) -> GaussianFit:
     """Maximum likelihood of x = W z + mu + e with one noise variance per feature."""
-    from_moments = student is None and not source.has_missing and not source.has_cell_sd
-    if not from_moments or source.n_features > LARGEST_COVARIANCE or options.start is not None:
+    has_start = options.start is not None
+    if needs_em(source, "diagonal", is_gaussian=student is None, has_start=has_start):
         return fit_by_em(source, q, "diagonal", student=student, options=options)
     moments = source.reduce(Moments.of)
     total = float(np.trace(moments.scatter)) / moments.sum_w
@@ -42,16 +32,16 @@ def fit_factor_analysis(
     refuse_tiny_columns(source, np.diag(moments.scatter) / moments.sum_w)
     if total == 0.0:
         return fit_by_em(source, q, "diagonal", options=options)  # which knows a constant table
-    return fit_from_moments(moments, q, options)
+    return _from_moments(moments, q, options)
 
 
-def fit_from_moments(moments: Moments, q: int, options: EMOptions) -> GaussianFit:
+def _from_moments(moments: Moments, q: int, options: EMOptions) -> GaussianFit:
     """The fit of complete data: mean and covariance are all that it needs."""
     S = moments.scatter / moments.sum_w
     variance = np.diag(S).copy()
     # A constant column takes part in nothing: no loading, and the noise of the floor.
     varies = variance > 0
-    psi = np.full(len(S), FLOOR["diagonal"] * (float(np.mean(variance)) or 1.0))
+    psi = np.full(len(S), FLOOR * (float(np.mean(variance)) or 1.0))
     W = np.zeros((len(S), q))
     possible = max(min(q, int(np.sum(varies)) - 1), 0)
     solution = fit_factors(
@@ -62,7 +52,7 @@ def fit_from_moments(moments: Moments, q: int, options: EMOptions) -> GaussianFi
     model = LinearGaussian(W=W, mu=moments.mean, psi=psi)
     log_likelihood = solution.log_likelihood_per_row * moments.sum_w
     log_likelihood -= 0.5 * moments.sum_w * float(np.sum(np.log(2 * np.pi * psi[~varies])))
-    at_floor = {*np.flatnonzero(~varies).tolist(), *_positions(varies, solution.heywood)}
+    at_floor = [*np.flatnonzero(~varies), *np.flatnonzero(varies)[list(solution.heywood)]]
     return GaussianFit(
         model=model,
         axes=model.principal_axes()[0],
@@ -76,10 +66,5 @@ def fit_from_moments(moments: Moments, q: int, options: EMOptions) -> GaussianFi
             change=np.full(len(solution.trace), np.nan),
             seconds=np.full(len(solution.trace), np.nan),
         ),
-        at_floor=tuple(sorted(at_floor)),
+        at_floor=tuple(sorted(int(j) for j in at_floor)),
     )
-
-
-def _positions(varies: NDArray[np.bool_], among: tuple[int, ...]) -> list[int]:
-    """Positions in the table of columns counted among those that vary."""
-    return [int(j) for j in np.flatnonzero(varies)[list(among)]]

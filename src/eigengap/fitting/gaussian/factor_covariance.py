@@ -26,7 +26,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array, sign_rule
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
 
 Mask = NDArray[np.bool_]
 
@@ -38,7 +38,7 @@ SEARCHED, LISTED = 30, 15
 LOOSE, LOOSE_STEPS = 1e-3, 50  # tolerance and most steps of descents that are compared
 WORTHWHILE = 1e-5  # twice the nats per row by which another optimum is to be better
 DISTINCT = 0.02  # in a uniqueness, as a share of the variance: two optima, not one
-LARGEST_STEP = 3.0  # in ln psi: the quadratic model says nothing a factor of twenty away
+LARGEST_STEP = 3.0  # in ln psi: the quadratic model is no guide a factor of twenty away
 HESSIAN_CELLS = 1 << 18  # of scratch in which the sums over factors become one product
 ONE_THREAD = 250  # features up to which a second BLAS thread only waits
 SNAP_BELOW = 0.01  # a uniqueness as small as this may be tried at the floor in one step
@@ -219,7 +219,7 @@ def _without_noise(theta: Array, problem: _Problem) -> list[Array]:
 def _better(starts: list[Array], best: _Run, problem: _Problem, max_iter: int) -> _Run:
     """Where the best of several starts leads, if it is better than the best so far.
 
-    Loose descents tell which one it is.
+    Loose descents show which one it is.
     """
     loose = replace(problem, tol=max(problem.tol, LOOSE))
     runs = [_descend(start, loose, min(max_iter, LOOSE_STEPS)) for start in starts]

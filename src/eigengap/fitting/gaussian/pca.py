@@ -35,7 +35,7 @@ Rank = int | float | None
 
 
 class HasMissing(Exception):
-    """The table has unseen cells: it is a matter for the EM engine."""
+    """The table has missing values: it has to be fitted by EM."""
 
 
 class NotCertified(ArithmeticError):
@@ -76,11 +76,11 @@ def fit_pca(
     fit_mean: bool = True,
     angle: float = ANGLE_TOLERANCE,
 ) -> PCAFit:
-    """The q leading principal axes of the rows of `source`, weighted as its blocks say.
+    """The q leading principal axes of the rows of `source`, with the weights of its blocks.
 
     q is a number of components, a share of the variance in (0, 1), or None for min(n, d). `angle`
     is what axes that are iterated may be off by (see `top_eigenpairs`).
-    Raises `HasGaps` where a cell is unseen.
+    Raises `HasMissing` where a value is missing.
     """
     if source.has_missing:
         raise HasMissing
@@ -293,7 +293,7 @@ def _row_weights(source: Source) -> Array | None:
 
 
 def _count_missing(X: Rows, sums: Array) -> int:
-    """Unseen cells, looked for only where a sum is not finite."""
+    """Missing values, looked for only where a sum is not finite."""
     if isfinite(sums.sum()):
         return 0
     return int(np.count_nonzero(np.isnan(X if isinstance(X, np.ndarray) else X.data)))

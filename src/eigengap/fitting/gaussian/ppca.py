@@ -1,4 +1,4 @@
-"""Probabilistic PCA: the closed form on complete data, EM where cells are missing.
+"""Probabilistic PCA: the closed form on complete data, EM where values are missing.
 
 Tipping and Bishop (1999), "Probabilistic principal component analysis". With lam and U the
 eigenpairs of the covariance at divisor n, Eqs. 7 and 8 read
@@ -9,30 +9,22 @@ eigenpairs of the covariance at divisor n, Eqs. 7 and 8 read
 from __future__ import annotations
 
 from math import inf, log, pi
-from typing import Literal
 
 import numpy as np
 
 from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE
+from eigengap.fitting.gaussian.noise import MultivariateT, fit_by_em
 from eigengap.fitting.gaussian.pca import PCAFit, fit_pca
-from eigengap.fitting.gaussian.plan import LARGEST_DENSE
-from eigengap.fitting.gaussian.problem import (
-    DEFAULT,
-    EMOptions,
-    GaussianFit,
-    StudentRows,
-    fit_by_em,
-)
+from eigengap.fitting.gaussian.plan import LARGEST_DENSE, Method, needs_em
+from eigengap.fitting.gaussian.problem import DEFAULT, EMOptions, GaussianFit
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.sources.base import Source
 from eigengap.spectrum import Spectrum
 
-Method = Literal["auto", "closed_form", "em"]
-
-# Discarded variance beside the largest eigenvalue below which a squared matrix says nothing of
-# it: it is found again from the data themselves.
+# Discarded variance relative to the largest eigenvalue that a squared matrix cannot resolve: it is
+# computed again from the data themselves.
 LOST_BY_SQUARING = 1e-9
 
 
@@ -44,12 +36,17 @@ def fit_ppca(
     noise_variance: float | None = None,
     fit_mean: bool = True,
     loading_precision: float = 0.0,
-    student: StudentRows | None = None,
+    student: MultivariateT | None = None,
     options: EMOptions = DEFAULT,
 ) -> GaussianFit:
     """Maximum likelihood of PPCA with q components; MAP where loading_precision is positive."""
-    closed = method == "closed_form" or (method == "auto" and not source.has_missing)
-    if loading_precision > 0 or student is not None or source.has_cell_sd or not closed:
+    if needs_em(
+        source,
+        "isotropic",
+        method=method,
+        is_gaussian=student is None,
+        has_prior=loading_precision > 0,
+    ):
         return fit_by_em(
             source,
             q,
@@ -60,8 +57,7 @@ def fit_ppca(
             student=student,
             options=options,
         )
-    pca = fit_exact_spectrum(source, q, fit_mean=fit_mean)
-    return closed_form(pca, q, noise_variance)
+    return closed_form(fit_exact_spectrum(source, q, fit_mean=fit_mean), q, noise_variance)
 
 
 def fit_exact_spectrum(
@@ -72,7 +68,7 @@ def fit_exact_spectrum(
     fit_mean: bool = True,
     angle: float = ANGLE_TOLERANCE,
 ) -> PCAFit:
-    """PCA whose noise variance is right even where it is tiny beside the signal."""
+    """PCA whose noise variance is right even where it is tiny relative to the signal."""
     pca = fit_pca(source, q, solver=solver, fit_mean=fit_mean, angle=angle)
     kept, lam = pca.U.shape[1], pca.spectrum.lam
     if pca.route not in ("covariance", "gram", "krylov"):

@@ -1,66 +1,63 @@
-"""Maximum likelihood of a linear-Gaussian model by EM, from rows with gaps.
+"""The one EM problem: units, noise floor, packing, Jacobian and runs, for every EM fit.
 
-PPCA and factor analysis differ only in `Constraints`, kinds of noise in `noise_kinds`. The fit runs
-in units in which the columns are of size 1 (factor analysis: each column by its own standard
-deviation, for it is covariant under rescaling; PPCA: all columns by one number), measured from the
-column means.
+PPCA, factor analysis, the unrestricted Gaussian, Bayesian PCA, mixtures and online EM differ in
+their E- and M-step. What they share is here.
+
+A fit runs in units r = (x - shift) / unit, in which columns have variance 1 (`Units`): each column
+by its own standard deviation where the noise is diagonal, for factor analysis is covariant under
+rescaling; all columns by one number where it is isotropic. Parameters are packed into a vector
+theta of coordinates of size about 1 (`Packing`), which `fitting.optimise.em` moves. A `Problem`
+supplies the EM map theta -> G(theta), and `Problem.run` iterates it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from math import inf
-from typing import Literal
+from typing import Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
-from eigengap.fitting.gaussian.noise import (
-    FIRST_NU,
-    Frame,
-    GaussianNoise,
-    KnownNoise,
-    NoiseKind,
-    StudentNoise,
-)
-from eigengap.fitting.gaussian.start import Starts, random_start
 from eigengap.fitting.optimise.climb import Bounds, Slope, loading_scale
-from eigengap.fitting.optimise.em import EMResult, Mapped, em
+from eigengap.fitting.optimise.em import Mapped, em
 from eigengap.fitting.optimise.loop import Trace, Watch
 from eigengap.linalg import Array
+from eigengap.models.gaussian.information import Noise as LearnedNoise
+from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.sources.base import Source
+from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
+from eigengap.sources.base import Block, Source
 from eigengap.spectrum import Spectrum
-from eigengap.statistics.expected.known_variances import KnownVariances
-from eigengap.statistics.expected.log_likelihood import LogLikelihood
-from eigengap.statistics.expected.maximise import Constraints, Parameters, log_prior
-from eigengap.statistics.expected.student import LARGEST_NU, least_degrees
+from eigengap.statistics.expected.gaussian import Constraints, Parameters
+from eigengap.statistics.expected.heteroscedastic import KnownVariances
+from eigengap.statistics.expected.student import LARGEST_NU
 from eigengap.statistics.moments import ColumnMoments
 
-# Least noise variance beside the smallest variance of a column (PPCA) or the column's own (FA): a
-# row's posterior covariance still has nine digits there, which EM needs to stay monotone. Factor
-# analysis meets its floor in earnest (Heywood cases); 1e-6 costs less than 1e-6 nats a row. Beside
-# the largest variance the noise of PPCA may be smaller, because the precisions are graded, but not
-# beyond all bounds.
-FLOOR: dict[str, float] = {"isotropic": 1e-6, "diagonal": 1e-6}
-
-LARGEST_RATIO = 1e-13
-
-LOST_IN_SUMS = 1e6  # signal over noise beyond which an E-step has fewer than nine digits
-
-LOOSE = 1e-3  # tolerance at which several starts are compared
-LOOSE_STEPS = 100  # most steps of each
-TIE = 1e-4  # nats per cell by which loose runs differ that lead to the same optimum
-BRIEF_STEPS = 25  # of those from other optima of the covariance
-# Factor analysis of a small table has local optima: of 30 x 8 tables with 20 % missing and three
-# factors one start fell short in 7 of 40, five in none. Of 18 fits
-# that one start left short (docs/numerics.md), 16 were to fewer than 4000 observed values.
-CHEAP_STARTS, CHEAP_CELLS = 5, 4000
-SNAP_BELOW = 0.01  # a noise variance this small beside its column's may be tried at the floor
-SNAP_ABOVE_NU = 30.0  # degrees of freedom beyond which the Gaussian may be tried
-
 Noise = Literal["isotropic", "diagonal"]
+
+# Least noise variance relative to the smallest variance of a column (PPCA) or the column's own
+# (FA): a row's posterior covariance still has nine digits there, which EM needs to stay monotone.
+# Factor analysis does reach its floor (Heywood cases); 1e-6 costs less than 1e-6 nats a row.
+FLOOR = 1e-6
+# Relative to the largest variance the noise of PPCA may be smaller, because the precisions are
+# graded, but not beyond all bounds.
+LARGEST_RATIO = 1e-13
+AT_FLOOR = 1 + 1e-3  # times the floor: what counts as having reached it
+SNAP_BELOW = 0.01  # noise variance relative to its column's at which the floor may be tried
+SNAP_ABOVE_NU = 30.0  # degrees of freedom beyond which the Gaussian may be tried
+LEAST_SHARE = 1e-6  # of the rows in which a feature is observed: with fewer it has no scale
+MOST_PASSES = 50  # that are promised to the compiled kernel
+
+# Rows whose patterns are kept: as many as make the information cost some 1e7 operations. Their
+# average hardly varies (25 rows and all of 200 give the same intervals to three digits).
+PATTERN_OPERATIONS = 5e7
+FEWEST_PATTERNS, MOST_PATTERNS = 32, 2000
 
 
 @dataclass(frozen=True)
@@ -78,13 +75,6 @@ class EMOptions:
 DEFAULT = EMOptions()
 
 
-@dataclass(frozen=True)
-class StudentRows:
-    """Rows of their own scale, u ~ Gamma(nu / 2, nu / 2)."""
-
-    nu: float | None = None  # None learns it
-
-
 @dataclass(frozen=True, eq=False)
 class GaussianFit:
     """A fitted model and how it was reached."""
@@ -93,7 +83,7 @@ class GaussianFit:
     axes: Array  # (d, q) orthonormal principal axes of the model
     spectrum: Spectrum
     log_likelihood: float  # of all rows, weighted
-    observed_w: Array  # (d,) weighted number of rows in which each feature was seen
+    observed_w: Array  # (d,) weighted number of rows in which each feature was observed
     sum_w: float
     converged: bool
     trace: Trace
@@ -104,414 +94,258 @@ class GaussianFit:
         return len(self.trace)
 
 
-def fit_by_em(
-    source: Source,
-    q: int,
-    noise: Noise,
-    *,
-    noise_variance: float | None = None,
-    fit_mean: bool = True,
-    loading_precision: float = 0.0,
-    student: StudentRows | None = None,
-    options: EMOptions = DEFAULT,
-) -> GaussianFit:
-    """Fit x = W z + mu + e to the seen cells of a source."""
+# Units ------------------------------------------------------------------------------------------
+
+
+def column_moments(source: Source, noise: Noise, *, fit_mean: bool = True) -> ColumnMoments:
+    """Mean and variance of each column; refuses tables whose squares leave floating point."""
     columns = source.reduce(ColumnMoments.of)
-    total = float(np.sum(columns.variance))
     with np.errstate(over="ignore"):  # refused
-        about_zero = 0.0 if fit_mean else float(np.sum(columns.mean**2))
-    refuse_out_of_range(source, total + about_zero, fit_mean)
+        total = float(np.sum(columns.variance))
+        total += 0.0 if fit_mean else float(np.sum(columns.mean**2))
+    refuse_out_of_range(source, total, fit_mean)
     if noise == "diagonal":
         refuse_tiny_columns(source, columns.variance)
-    kind = _kind(source, student)
-    if total == 0.0 and fit_mean:
-        return _constant(source, columns, q, kind, noise_variance or 0.0, student)
-    asked = _Asked(noise, noise_variance, fit_mean, loading_precision, student)
-    problem = _Problem.of(source, columns, q, asked, kind)
-    return problem.finish(problem.run(options))
-
-
-def _kind(source: Source, student: StudentRows | None) -> NoiseKind:
-    if student is None:
-        return KnownNoise() if source.has_cell_sd else GaussianNoise()
-    if source.has_cell_sd:
-        raise ValueError(
-            "cell_sd cannot be used with Student noise: a row's scale acts on all of its noise, "
-            "and what is known of a cell would not follow it. Use Gaussian noise, or leave cell_sd "
-            "out"
-        )
-    return StudentNoise()
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """The model asked for, in the data's units."""
-
-    noise: Noise
-    noise_variance: float | None
-    fit_mean: bool
-    loading_precision: float
-    student: StudentRows | None
-
-    def constraints(self, frame: Frame, known: KnownVariances | None) -> Constraints:
-        scaled = frame.unit[0] if self.noise == "isotropic" else 1.0
-        floor = np.full(len(frame.unit), noise_floor(frame.variance, self.noise))
-        if known is not None:
-            floor = known.floor(floor, self.noise)
-        if known is not None and self.noise_variance is not None:
-            floor = np.zeros(len(floor))  # what is known keeps the noise positive
-        fixed_noise = None if self.noise_variance is None else self.noise_variance / scaled**2
-        return Constraints(
-            noise=self.noise,
-            floor=floor,
-            fixed_noise=fixed_noise,
-            fit_mean=self.fit_mean,
-            loading_precision=self.loading_precision * scaled**2,
-            fixed_nu=None if self.student is None else self.student.nu,
-            least_nu=least_degrees(frame.sum_w, len(frame.unit), frame.q),
-        )
+    return columns
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
-    """The fit in its own units: r = (x - shift) / unit."""
+class Units:
+    """The units of a fit, r = (x - shift) / unit, and what is known of its columns."""
 
-    source: Source
-    rows: Source  # as the kind of noise has prepared them
-    kind: NoiseKind
-    frame: Frame
-    known: KnownVariances | None  # of the cells of r
-    constraints: Constraints
+    shift: Array  # (d,)
+    unit: Array  # (d,)
+    variance: Array  # (d,) of r
+    observed_w: Array  # (d,) weighted number of rows in which each column was observed
+    sum_w: float  # of all rows
 
     @classmethod
     def of(
-        cls, source: Source, columns: ColumnMoments, q: int, asked: _Asked, kind: NoiseKind
-    ) -> _Problem:
-        centre, spread = kind.columns(source, columns)
-        shift = centre if asked.fit_mean else np.zeros(len(centre))
-        variance = spread + (centre - shift) ** 2
-        unit = column_units(variance, asked.noise)
+        cls, shift: Array, variance: Array, noise: Noise, observed_w: Array, sum_w: float
+    ) -> Units:
+        """Units for columns of this variance about the shift (d,), in the units of the data.
+
+        A constant column has the unit of the others; a constant table keeps its own.
+        """
+        mean = float(np.mean(variance))
+        unit = np.full(len(variance), np.sqrt(mean) if mean > 0 else 1.0)
+        if noise == "diagonal":
+            unit = np.where(variance > 0, np.sqrt(variance), unit)
+        return cls(shift, unit, variance / unit**2, observed_w, sum_w)
+
+    @classmethod
+    def of_columns(cls, source: Source, columns: ColumnMoments, noise: Noise) -> Units:
+        """Units about the column means."""
         sum_w = source.observed().sum_w
-        frame = Frame(
-            q=q,
-            shift=shift,
-            unit=unit,
-            variance=variance / unit**2,
-            share_observed=columns.sum_w / sum_w,
-            sum_w=sum_w,
-        )
-        known = None
-        if source.has_cell_sd:
-            known = source.reduce(KnownVariances.of).rescaled(unit)
-            if asked.noise_variance == 0.0:
-                known.require_everywhere(source.names)
-        return cls(
-            source=source,
-            rows=source.prepared(partial(kind.prepare, frame=frame)),
-            kind=kind,
-            frame=frame,
-            known=known,
-            constraints=asked.constraints(frame, known),
-        )
+        return cls.of(columns.mean, columns.variance, noise, columns.sum_w, sum_w)
 
     @property
-    def q(self) -> int:
-        return self.frame.q
+    def d(self) -> int:
+        return len(self.unit)
 
     @property
     def cells(self) -> float:
-        return float(np.sum(self.frame.share_observed) * self.frame.sum_w)
+        """Weighted number of observed cells."""
+        return float(np.sum(self.observed_w))
 
-    def run(self, options: EMOptions) -> EMResult:
-        """EM from the spectral start, from the best of several, or from a given point."""
-        if options.start is not None:
-            return self._from_given(options.start, options)
-        given = self.kind.start(self.source, self.rows, self.frame, self.constraints)
-        others = given.others if self._is_worth_comparing(options) else ()
-        starts = [given.first, *others, *self._random_starts(given, options)]
-        if len(starts) == 1:
-            return self._em(self.pack(given.first), options)
-        # Where a start leads shows long before it has arrived: only the best goes all the way, and
-        # the spectral one, so that more starts are never worse.
-        few = min(options.max_iter, LOOSE_STEPS)
-        loose = replace(options, tol=max(options.tol, LOOSE), max_iter=few)
-        brief = replace(loose, max_iter=min(few, BRIEF_STEPS))  # which optimum, is soon seen
-        loose_runs = [
-            self._em(self.pack(start), brief if others and k <= len(others) else loose)
-            for k, start in enumerate(starts)
-        ]
-        # Of starts that lead to one optimum the first goes on, whatever rounding says of them.
-        least = max(run.objective for run in loose_runs) - TIE * self.cells
-        best = next(run for run in loose_runs if run.objective >= least)
-        end = self._finished(best, options)
-        if best is loose_runs[0]:
-            return end
-        return max(end, self._finished(loose_runs[0], options), key=lambda run: run.objective)
+    @property
+    def share_observed(self) -> Array:
+        return self.observed_w / self.sum_w
 
-    def _random_starts(self, given: Starts, options: EMOptions) -> list[Parameters]:
-        """Further starts: as many as were asked for, and a few where they cost next to nothing.
+    @property
+    def size(self) -> Array:
+        """(d,) standard deviation of each column of r; 1 for constant columns."""
+        return np.where(self.variance > 0, np.sqrt(self.variance), 1.0)
 
-        Loadings are drawn for the columns in the order of their covariances, so that a table with
-        its columns in another order starts from the same points.
-        """
-        observed = int(np.sum(self.source.observed().per_column))  # whatever the rows weigh
-        is_cheap = self.constraints.noise == "diagonal" and observed <= CHEAP_CELLS
-        few = max(CHEAP_STARTS if is_cheap else 1, 1 + given.n_random)
-        few = few if self._is_worth_comparing(options) else 1
-        first = given.first
-        rng = np.random.default_rng(options.seed)
-        strength = given.strength
-        if strength is None:
-            strength = np.einsum("jq,jq->j", first.W, first.W)
-        order = np.argsort(strength, kind="stable")
-        variance, starts = self.frame.variance, []
-        for _ in range(max(options.n_init, few) - 1):
-            start = random_start(self.q, variance[order], self.constraints, rng)
-            W, psi = np.empty_like(start.W), np.empty_like(start.psi)
-            W[order], psi[order] = start.W, start.psi
-            starts.append(
-                Parameters(W, start.delta, np.maximum(psi, self.constraints.floor), first.nu)
-            )
-        return starts
+    @property
+    def log_jacobian(self) -> float:
+        """Log-density of all observed cells in these units minus that in units of the data."""
+        return float(self.observed_w @ np.log(self.unit))
 
-    @staticmethod
-    def _is_worth_comparing(options: EMOptions) -> bool:
-        """Whether more starts than were asked for matter: not to a fit that is wanted roughly."""
-        return options.tol < LOOSE and options.max_iter >= LOOSE_STEPS
+    def floor(self, noise: Noise) -> Array:
+        return noise_floor(self.variance, noise)
 
-    def _finished(self, loose: EMResult, options: EMOptions) -> EMResult:
-        """A loose run continued to the tolerance asked for."""
-        if loose.n_iter >= options.max_iter:
-            return replace(loose, converged=False)
-        rest = replace(options, max_iter=options.max_iter - loose.n_iter)
-        return _continued(loose, self._em(loose.theta, rest))
+    def prepare(self, block: Block, q: int) -> ObservedRows:
+        """The rows of a block as an E-step of rank q takes them."""
+        values, weight = dense(block), block.weight
+        return prepare_rows(values, weight, self.shift, self.unit, q, observed=block.observed)
 
-    def _from_given(self, start: LinearGaussian, options: EMOptions) -> EMResult:
-        """EM from a given point, which may be a saddle.
+    def in_data(self, trace: Trace) -> Trace:
+        """The trace of a log-likelihood in these units as one in units of the data."""
+        return replace(trace, objective=trace.objective - self.log_jacobian)
 
-        W = 0 and non-principal eigenvectors are stationary but unstable (002 section 3.2): a small
-        push that EM does not take back leads on to the maximum.
-        """
-        unit, shift = self.frame.unit, self.frame.shift
-        given = start.rescaled(1.0 / unit, -shift / unit)
-        psi = np.maximum(given.psi, self.constraints.floor)
-        nu = getattr(start, "nu", FIRST_NU)
-        first = Parameters(W=given.W, delta=given.mu, psi=psi, nu=nu)
-        result = self._em(self.pack(first), options)
-        rng = np.random.default_rng(options.seed)
-        loadings = self.q * len(unit)
-        while True:
-            theta = result.theta.copy()
-            theta[:loadings] += 1e-2 * rng.standard_normal(loadings)
-            pushed = self._em(theta, options)
-            if pushed.objective <= result.objective + 1e-7 * self.cells:
-                return result
-            result = _continued(result, pushed)
 
-    def _em(self, theta: Array, options: EMOptions) -> EMResult:
-        return em(
-            partial(self.apply, passes=options.max_iter),
-            theta,
-            tol=options.tol,
-            max_iter=options.max_iter,
-            cells=self.cells,
-            bounds=self._bounds(),
-            jump=self.jump,
-            is_degenerate=self.is_degenerate,
-            watch=options.watch,
-        )
+def noise_floor(variance: Array, noise: Noise) -> Array:
+    """(d,) least noise variance of columns of this variance."""
+    positive = variance[variance > 0]
+    if len(positive) == 0:
+        return np.full(len(variance), FLOOR)
+    if noise == "diagonal":
+        return FLOOR * np.where(variance > 0, variance, 1.0)
+    smallest, largest = float(np.min(positive)), float(np.max(positive))
+    return np.full(len(variance), max(FLOOR * smallest, LARGEST_RATIO * largest))
 
-    def is_degenerate(self, theta: Array) -> bool:
-        """Whether the noise is at its floor, or so small beside the signal that sums lose it."""
-        parameters = self.unpack(theta)
-        signal = np.einsum("jq,jq->j", parameters.W, parameters.W)
-        at_floor = parameters.psi <= self.constraints.floor * (1 + 1e-3)
-        return bool(np.any(at_floor) or np.any(signal > LOST_IN_SUMS * parameters.psi))
 
-    def jump(self, theta: Array, image: Array) -> Array | None:
-        """What EM approaches only at a crawl, put there: see `_Layout.at_limits`."""
-        return self._layout().at_limits(theta, image, self.constraints.floor)
+def dense(block: Block) -> Any:
+    # A sparse table is complete, and centring fills it: EM has no use for its zeros.
+    return block.values if isinstance(block.values, np.ndarray) else block.values.toarray()
 
-    def apply(self, theta: Array, passes: int) -> Mapped:
-        """The EM map: one pass over the rows."""
-        current = self.unpack(theta)
-        # Latent axes of falling strength make the precisions graded, and those are factorised
-        # with small error however much the columns differ in size.
-        noise = current.psi if self.known is None else current.psi + self.known.typical()
-        strength = current.W.T @ (current.W / noise[:, None])
-        turn = np.linalg.eigh(strength)[1][:, ::-1]
-        current = replace(current, W=current.W @ turn)
-        step = self.kind.step(self.rows, current, self.constraints, min(passes, 50))
-        updated = replace(step.updated, W=step.updated.W @ turn.T)
 
-        def slope() -> Slope:
-            by = step.gradient()
-            return self._slope(current, replace(by, W=by.W @ turn.T))
-
-        value = step.log_likelihood + log_prior(current, self.constraints)
-        return Mapped(self.pack(updated), value, slope)
-
-    def _slope(self, at: Parameters, by: Parameters) -> Slope:
-        """The derivatives by the entries of theta, and their scale, from those by parameters."""
-        frame, layout, size = self.frame, self._layout(), self._size()
-        noise = at.psi if self.known is None else at.psi + self.known.typical()
-        gradient, scale = np.zeros(layout.size), np.ones(layout.size)
-        gradient[layout.W] = (by.W * size[:, None]).ravel()
-        share = frame.share_observed * frame.sum_w / self.cells  # of the cells, in each column
-        sd = loading_scale(at.W, noise, share) / size
-        scale[layout.W] = np.repeat(sd, self.q)
-        scale[layout.delta] = sd
-        if self.constraints.fit_mean:
-            gradient[layout.delta] = by.delta * size
-        if layout.n_psi:
-            pooled = self.constraints.noise == "isotropic"
-            by_psi = np.array([np.sum(by.psi)]) if pooled else by.psi
-            gradient[layout.psi] = by_psi * (at.psi[: layout.n_psi] + layout.known)
-            scale[layout.psi] = np.sqrt(2.0 / (1.0 if pooled else share))
-        if layout.n_nu:
-            gradient[layout.nu] = by.nu * _nu_by_tail(at.nu)
-        return Slope(gradient / self.cells, scale)
-
-    def _bounds(self) -> Bounds:
-        """The floor of the noise, and the limits of the degrees of freedom."""
-        layout = self._layout()
-        bounds = Bounds.none(layout.size)
-        if layout.n_psi:
-            floor = self.constraints.floor[: layout.n_psi]
-            bounds.lower[layout.psi] = np.log(floor + layout.known)
-        if layout.n_nu:
-            bounds.lower[layout.nu] = _tail(LARGEST_NU)
-            bounds.upper[layout.nu] = _tail(self.constraints.least_nu)
-        return bounds
-
-    def pack(self, parameters: Parameters) -> Array:
-        """Parameters as one vector, each coordinate of size about 1."""
-        size = self._size()[:, None]
-        layout = self._layout()
-        theta = np.empty(layout.size)
-        theta[layout.W] = (parameters.W / size).ravel()
-        theta[layout.delta] = parameters.delta / size[:, 0]
-        theta[layout.psi] = np.log(parameters.psi[: layout.n_psi] + layout.known)
-        if layout.n_nu:
-            theta[layout.nu] = _tail(parameters.nu)
-        return theta
-
-    def unpack(self, theta: Array) -> Parameters:
-        size, how, layout = self._size(), self.constraints, self._layout()
-        d = len(size)
-        if how.fixed_noise is None:
-            psi = np.exp(np.clip(theta[layout.psi], -700.0, 700.0)) - layout.known
-        else:
-            psi = np.array([how.fixed_noise])
-        nu = how.fixed_nu if how.fixed_nu is not None else inf
-        if layout.n_nu:
-            nu = _nu_of_tail(float(theta[layout.nu][0]), how.least_nu)
-        return Parameters(
-            W=theta[layout.W].reshape(d, self.q) * size[:, None],
-            delta=theta[layout.delta] * size,
-            psi=np.maximum(np.broadcast_to(psi, (d,)), how.floor),
-            nu=nu,
-        )
-
-    def _layout(self) -> _Layout:
-        d, how = len(self.frame.unit), self.constraints
-        known = np.zeros(d) if self.known is None else self.known.least
-        known = known if how.noise == "diagonal" else np.array([np.min(known)])
-        known = known if how.fixed_noise is None else known[:0]
-        learns_nu = isinstance(self.kind, StudentNoise) and how.fixed_nu is None
-        return _Layout(d, self.q, known, int(learns_nu))
-
-    def _size(self) -> Array:
-        """(d,) standard deviation of each column in the fit's units; 1 for constant columns."""
-        variance = self.frame.variance
-        return np.where(variance > 0, np.sqrt(variance), 1.0)
-
-    def finish(self, run: EMResult) -> GaussianFit:
-        parameters, frame = self.unpack(run.theta), self.frame
-        floor = self.constraints.floor
-        # A lower floor than usual is that of cells whose noise is known: to find no other is a
-        # result, not a failure.
-        usual = floor >= noise_floor(frame.variance, self.constraints.noise)
-        at_floor = np.flatnonzero((parameters.psi <= floor * (1 + 1e-3)) & usual)
-        model = LinearGaussian(W=parameters.W, mu=parameters.delta, psi=parameters.psi)
-        # A density in units of `unit` is one in the data's units times the Jacobian, cell by cell.
-        jacobian = float(np.sum(np.log(frame.unit) * frame.share_observed) * frame.sum_w)
-        if self.constraints.fixed_noise is not None:  # below the floor too: W is the limit's
-            given = np.full(len(frame.unit), self.constraints.fixed_noise)
-            model, at_floor = replace(model, psi=given), at_floor[:0]
-        is_below = bool(np.any(model.psi < parameters.psi))
-        model = model.rescaled(frame.unit, frame.shift).canonical()
-        of_kind = self.kind.model(model, parameters.nu)
-        log_likelihood = run.objective - log_prior(parameters, self.constraints) - jacobian
-        if is_below:  # than the noise of the steps, so that theirs is another likelihood
-            log_likelihood = self.source.reduce(partial(LogLikelihood.of, model=of_kind)).value
-        return GaussianFit(
-            model=of_kind,
-            axes=model.principal_axes()[0],
-            spectrum=spectrum_of(model, frame.sum_w),
-            log_likelihood=log_likelihood,
-            observed_w=frame.share_observed * frame.sum_w,
-            sum_w=frame.sum_w,
-            converged=run.converged,
-            trace=Trace(run.trace.objective - jacobian, run.trace.change, run.trace.seconds),
-            at_floor=tuple(int(j) for j in at_floor),
-        )
+# Packing ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class _Layout:
-    """Where each parameter lies in the vector that EM moves.
+class Packing:
+    """Parameters of one or several linear-Gaussian models as one vector theta, and back.
 
-    Noise variances are there as ln(psi + c), c the least known noise of a cell: that is what an
-    M-step moves, and without it psi = 0 would lie at minus infinity.
+    theta = (all W_k / size, all delta_k / size, ln of the weights, ln(psi + known), tail of nu).
+    Those of a mixture have weights. Noise variances enter as ln(psi + c), c the least known noise
+    of a cell: that is what an M-step moves, and without it psi = 0 would lie at minus infinity.
     """
 
-    d: int
-    q: int
-    known: Array  # c, for each of the learned noise variances: 0, 1 or d of them
-    n_nu: int  # 1 where degrees of freedom are learned
+    units: Units
+    constraints: Constraints
+    ranks: tuple[int, ...]
+    has_weights: bool = False
+    shared_noise: bool = False  # by all models
+    least_known: Array | None = None  # (d,) c of each column
+    learns_nu: bool = False
 
     @property
-    def n_psi(self) -> int:
-        return len(self.known)
+    def K(self) -> int:
+        return len(self.ranks)
 
     @property
-    def W(self) -> slice:
-        return slice(0, self.d * self.q)
+    def known(self) -> Array:
+        """c of each learned noise variance of a model: (0,), (1,) or (d,)."""
+        known = np.zeros(self.units.d) if self.least_known is None else self.least_known
+        if self.constraints.fixed_noise is not None:
+            return known[:0]
+        return known if self.constraints.noise == "diagonal" else np.array([np.min(known)])
 
     @property
-    def delta(self) -> slice:
-        return slice(self.d * self.q, self.d * (self.q + 1))
+    def slices(self) -> tuple[slice, ...]:
+        """Where loadings, means, weights, noise variances and nu lie."""
+        d, K = self.units.d, self.K
+        n_noise = len(self.known) * (1 if self.shared_noise else K)
+        sizes = (d * sum(self.ranks), K * d, K * self.has_weights, n_noise, int(self.learns_nu))
+        ends = np.cumsum((0, *sizes)).tolist()
+        return tuple(slice(a, b) for a, b in pairwise(ends))
 
     @property
-    def psi(self) -> slice:
-        return slice(self.d * (self.q + 1), self.size - self.n_nu)
+    def length(self) -> int:
+        return int(self.slices[-1].stop)
 
-    @property
-    def nu(self) -> slice:
-        return slice(self.size - self.n_nu, self.size)
+    def pack(self, models: Sequence[Parameters], log_weights: Array | None = None) -> Array:
+        size, known = self.units.size, self.known
+        noisy = models[:1] if self.shared_noise else models
+        parts = [
+            *((m.W / size[:, None]).ravel() for m in models),
+            *(m.delta / size for m in models),
+            *([log_weights] if log_weights is not None else []),
+            *(np.log(m.psi[: len(known)] + known) for m in noisy),
+            *([np.array([_tail(models[0].nu)])] if self.learns_nu else []),
+        ]
+        return np.concatenate(parts)
 
-    @property
-    def size(self) -> int:
-        return self.d * (self.q + 1) + self.n_psi + self.n_nu
+    def unpack(self, theta: Array) -> tuple[tuple[Parameters, ...], Array]:
+        """The models, and the log-weights (K,) of a mixture."""
+        units, how, d, K = self.units, self.constraints, self.units.d, self.K
+        size = units.size
+        loadings, means, weights, noise, tail = (theta[at] for at in self.slices)
+        if how.fixed_noise is None:
+            log_psi = noise.reshape(1 if self.shared_noise else K, -1)
+            psi = np.exp(np.clip(log_psi, -700.0, 700.0)) - self.known
+        else:
+            psi = np.array([[how.fixed_noise]])
+        psi = np.maximum(np.broadcast_to(psi, (K, d)), how.floor)
+        nu = inf if how.fixed_nu is None else how.fixed_nu
+        if self.learns_nu:
+            nu = _nu_of_tail(float(tail[0]), how.least_nu)
+        delta = means.reshape(K, d) * size
+        W = np.split(loadings, np.cumsum([d * q for q in self.ranks])[:-1])
+        models = tuple(
+            Parameters(W[k].reshape(d, q) * size[:, None], delta[k], psi[k], nu)
+            for k, q in enumerate(self.ranks)
+        )
+        return models, weights - np.logaddexp.reduce(weights) if self.has_weights else weights
 
-    def at_limits(self, theta: Array, image: Array, floor: Array) -> Array | None:
-        """The image with what crawls put at its limit; None where nothing does.
+    def slope(
+        self,
+        at: Sequence[Parameters],
+        by: Sequence[Parameters],  # derivatives of the log-likelihood by the parameters
+        observed: Array,  # (K, d) weighted rows of each model in which a feature is observed
+        *,
+        log_weights: Array | None = None,  # (K,)
+        sum_w: Array | None = None,  # (K,) weighted rows of each model
+        known: Array | float = 0.0,  # (d,) known noise variance of a typical cell
+    ) -> Slope:
+        """The derivatives by the entries of theta per cell, and their scale."""
+        units, how, size = self.units, self.constraints, self.units.size
+        share = np.maximum(observed, LEAST_SHARE * units.sum_w) / units.cells  # (K, d)
+        scale = [
+            loading_scale(a.W, a.psi + known, own) / size for a, own in zip(at, share, strict=True)
+        ]
+        gradients = [
+            *((b.W * size[:, None]).ravel() for b in by),
+            *(b.delta * size if how.fit_mean else np.zeros(units.d) for b in by),
+        ]
+        scales = [*(np.repeat(each, q) for each, q in zip(scale, self.ranks, strict=True)), *scale]
+        if log_weights is not None and sum_w is not None:
+            rows = np.exp(log_weights) * units.sum_w
+            gradients.append(sum_w - rows)
+            scales.append(np.sqrt(units.cells / rows))
+        if how.fixed_noise is None:
+            by_noise = np.stack(
+                [b.psi * (a.psi + self.known) for a, b in zip(at, by, strict=True)]
+            )  # (K, d)
+            information = share / 2.0
+            if self.shared_noise:
+                by_noise, information = by_noise.sum(axis=0), information.sum(axis=0)
+            if how.noise == "isotropic":
+                by_noise, information = by_noise.sum(axis=-1), information.sum(axis=-1)
+            gradients.append(np.ravel(by_noise))
+            scales.append(1.0 / np.sqrt(np.ravel(information)))
+        if self.learns_nu:
+            nu = at[0].nu
+            gradients.append(np.array([by[0].nu * -nu * (nu + 10.0) / 10.0]))
+            scales.append(np.ones(1))
+        return Slope(np.concatenate(gradients) / units.cells, np.concatenate(scales))
 
-        Small, falling noise variances go to their floor (Heywood cases; psi that the known noise
-        leaves nothing to do), large, rising degrees of freedom to the Gaussian's.
+    def bounds(self) -> Bounds:
+        """The floor of the noise, and the limits of the degrees of freedom."""
+        *_, noise, nu = self.slices
+        bounds = Bounds.none(self.length)
+        bounds.lower[noise] = self._log_floor()
+        if self.learns_nu:
+            bounds.lower[nu] = _tail(LARGEST_NU)
+            bounds.upper[nu] = _tail(self.constraints.least_nu)
+        return bounds
+
+    def at_limits(self, theta: Array, image: Array, variance: Array | float = 1.0) -> Array | None:
+        """The image with what converges slowly put at its limit; None where nothing does.
+
+        Noise variances that are small, relative to `variance` of their columns, and fall go to
+        their floor (Heywood cases; psi that the known noise leaves nothing to explain). Degrees of
+        freedom that are large and rise go to the Gaussian's.
         """
-        target = image.copy()
-        if self.n_psi == self.d or self.known.any():
-            noise, least = image[self.psi], np.log(floor[: self.n_psi] + self.known)
-            small = np.log(np.maximum(SNAP_BELOW, 0.5 * self.known) + self.known)
-            crawls = (noise < small) & (noise > least + 1e-3) & (noise < theta[self.psi])
-            target[self.psi] = np.where(crawls, least, noise)
-        if self.n_nu:
-            tail = image[self.nu]
-            crawls = (tail < _tail(SNAP_ABOVE_NU)) & (tail < theta[self.nu])
-            target[self.nu] = np.where(crawls, _tail(LARGEST_NU), tail)
+        target, known = image.copy(), self.known
+        *_, noise, nu = self.slices
+        if len(known) == self.units.d or known.any():
+            log_psi, floor = image[noise], self._log_floor()
+            small = np.log(np.maximum(SNAP_BELOW * variance, 0.5 * known) + known).ravel()
+            slow = (log_psi < small) & (log_psi > floor + 1e-3) & (log_psi < theta[noise])
+            target[noise] = np.where(slow, floor, log_psi)
+        if self.learns_nu:
+            slow = (image[nu] < _tail(SNAP_ABOVE_NU)) & (image[nu] < theta[nu])
+            target[nu] = np.where(slow, _tail(LARGEST_NU), image[nu])
         return None if np.array_equal(target, image) else target
+
+    def _log_floor(self) -> Array:
+        """The floor of each noise coordinate."""
+        known = self.known
+        floor = np.log(self.constraints.floor[: len(known)] + known)
+        return np.tile(floor, 1 if self.shared_noise else self.K)
 
 
 def _tail(nu: float) -> float:
@@ -519,49 +353,107 @@ def _tail(nu: float) -> float:
     return float(np.log1p(10.0 / nu))
 
 
-def _nu_by_tail(nu: float) -> float:
-    """The derivative of nu by its coordinate."""
-    return -nu * (nu + 10.0) / 10.0
-
-
 def _nu_of_tail(tail: float, least: float) -> float:
     return float(10.0 / np.expm1(np.clip(tail, _tail(LARGEST_NU), _tail(least))))
 
 
-def _continued(first: EMResult, second: EMResult) -> EMResult:
-    """One run after the other, as one."""
-    a, b = first.trace, second.trace
-    seconds = np.concatenate([a.seconds, b.seconds + (a.seconds[-1] if len(a) else 0.0)])
-    trace = Trace(
-        np.concatenate([a.objective, b.objective]), np.concatenate([a.change, b.change]), seconds
-    )
-    return replace(second, trace=trace)
+# Runs -------------------------------------------------------------------------------------------
+
+P = TypeVar("P")  # parameters
 
 
-def _constant(
-    source: Source,
-    columns: ColumnMoments,
-    q: int,
-    kind: NoiseKind,
-    noise_variance: float,
-    student: StudentRows | None,
-) -> GaussianFit:
-    """All rows are equal in what was observed: no loadings, and no noise but what is given."""
-    d, sum_w = len(columns.mean), source.observed().sum_w
-    model = LinearGaussian(W=np.zeros((d, q)), mu=columns.mean, psi=np.full(d, noise_variance))
-    nu = LARGEST_NU if student is None or student.nu is None else student.nu
-    of_kind = kind.model(model, nu)
-    return GaussianFit(
-        model=of_kind,
-        axes=np.eye(d, q),
-        spectrum=spectrum_of(replace(model, psi=np.zeros(d)), sum_w),
-        log_likelihood=source.reduce(partial(LogLikelihood.of, model=of_kind)).value,
-        observed_w=columns.sum_w,
-        sum_w=sum_w,
-        converged=True,
-        trace=Trace(),
-        at_floor=() if noise_variance else tuple(range(d)),
-    )
+@dataclass(frozen=True, eq=False)
+class Run(Generic[P]):
+    """Where EM went from one start."""
+
+    parameters: P
+    objective: float
+    converged: bool
+    trace: Trace
+
+    def then(self, later: Run[P], delay: float | None = None) -> Run[P]:
+        """One run after the other, as one."""
+        return replace(later, trace=self.trace.then(later.trace, delay))
+
+
+class Problem(ABC, Generic[P]):
+    """An EM fit in its own units.
+
+    `like` are parameters of the shapes that a run has, its start for instance.
+    """
+
+    units: Units
+
+    @abstractmethod
+    def pack(self, parameters: P) -> Array:
+        """Parameters as one vector, each coordinate of size about 1."""
+
+    @abstractmethod
+    def unpack(self, theta: Array, like: P) -> P:
+        """The other way."""
+
+    @abstractmethod
+    def apply(self, theta: Array, like: P, passes: int = 1) -> Mapped:
+        """The EM map: one E-step, which is a pass over the rows, and one M-step.
+
+        `passes` is how many are to be expected, for the choice of a compiled kernel.
+        """
+
+    def bounds(self, like: P) -> Bounds | None:
+        """Between which theta is to stay."""
+        return None
+
+    def boundary_step(self, theta: Array, image: Array, like: P) -> Array | None:
+        """What EM only approaches slowly, put at the boundary: a point to try, or None."""
+        return None
+
+    def is_degenerate(self, theta: Array, like: P) -> bool:
+        """Whether rounding at theta may be larger than the guard of EM allows."""
+        return False
+
+    def run(self, start: P, options: EMOptions) -> Run[P]:
+        """EM from a start until neither the parameters nor the objective move."""
+        end = em(
+            partial(self.apply, like=start, passes=min(options.max_iter, MOST_PASSES)),
+            self.pack(start),
+            tol=options.tol,
+            max_iter=options.max_iter,
+            cells=self.units.cells,
+            bounds=self.bounds(start),
+            boundary_step=partial(self.boundary_step, like=start),
+            is_degenerate=partial(self.is_degenerate, like=start),
+            watch=options.watch,
+        )
+        return Run(self.unpack(end.theta, start), end.objective, end.converged, end.trace)
+
+
+def graded_axes(W: Array, noise: Array) -> Array:
+    """Rotation (q, q) of z to axes of falling strength W^T Psi^-1 W.
+
+    They make the posterior precisions graded, and those are factorised with small error however
+    much the columns differ in size.
+    """
+    return np.asarray(np.linalg.eigh(W.T @ (W / noise[:, None]))[1][:, ::-1])
+
+
+# What a fit leaves ------------------------------------------------------------------------------
+
+
+def data_model(
+    parameters: Parameters, units: Units, how: Constraints
+) -> tuple[LinearGaussian, tuple[int, ...]]:
+    """The density in units of the data, and the features whose noise fell to the floor.
+
+    A lower floor than usual is that of cells with measurement error: to find no other noise is a
+    result, not a failure.
+    """
+    psi = parameters.psi
+    at_floor = (psi <= how.floor * AT_FLOOR) & (how.floor >= units.floor(how.noise))
+    if how.fixed_noise is not None:  # below the floor too: W is the limit's
+        psi, at_floor = np.full(units.d, how.fixed_noise), np.zeros(units.d, dtype=bool)
+    model = LinearGaussian(W=parameters.W, mu=parameters.delta, psi=psi)
+    model = model.rescaled(units.unit, units.shift).canonical()
+    return model, tuple(int(j) for j in np.flatnonzero(at_floor))
 
 
 def spectrum_of(model: LinearGaussian, sum_w: float) -> Spectrum:
@@ -571,17 +463,47 @@ def spectrum_of(model: LinearGaussian, sum_w: float) -> Spectrum:
     return Spectrum(lam=lam, total=total, sum_w=sum_w, d=model.d, complete=False)
 
 
-def noise_floor(variance: Array, noise: Noise) -> float:
-    """Least noise variance, in the fit's units."""
-    positive = variance[variance > 0]
-    if noise == "diagonal" or len(positive) == 0:
-        return FLOOR[noise]
-    smallest, largest = float(np.min(positive)), float(np.max(positive))
-    return max(FLOOR[noise] * smallest, LARGEST_RATIO * largest)
+def pattern_of(
+    source: Source, fit: GaussianFit, noise: LearnedNoise, fits_mean: bool
+) -> ObservationPattern:
+    """Which cells a fit observed, by a sample of rows that is the same at every call.
+
+    The uncertainty of the parameters is computed from it.
+    """
+    d, q = fit.model.W.shape
+    known = source.reduce(KnownVariances.of).typical() if source.has_cell_sd else 0.0
+    of = partial(
+        ObservationPattern, observed_w=fit.observed_w, noise=noise, fits_mean=fits_mean, known=known
+    )
+    if not source.has_missing:
+        return of(np.ones((1, d), dtype=bool))
+    k = n_patterns(d, q)
+    if source.observed().rows <= k:
+        every = source.reduce(_Patterns.of)
+        return of(every.observed, count=every.weight)
+    return of(~np.isnan(source.sample(k, np.random.default_rng(0))))  # heavy rows more often
 
 
-def column_units(variance: Array, noise: Noise) -> Array:
-    """(d,) scale of each column, that of a constant one the others'; a constant table keeps its."""
-    mean = float(np.mean(variance))
-    common = np.full(len(variance), np.sqrt(mean) if mean > 0 else 1.0)
-    return np.where(variance > 0, np.sqrt(variance), common) if noise == "diagonal" else common
+def n_patterns(d: int, q: int) -> int:
+    """Rows whose patterns are kept."""
+    k = PATTERN_OPERATIONS / (d * max(q, 1) ** 2)
+    return int(np.clip(k, FEWEST_PATTERNS, MOST_PATTERNS))
+
+
+@dataclass(frozen=True, eq=False)
+class _Patterns:
+    """Which cells of every row were observed, and the weight of the row."""
+
+    observed: NDArray[np.bool_]  # (n, d)
+    weight: Array  # (n,)
+
+    @classmethod
+    def of(cls, block: Block) -> _Patterns:
+        weight = np.ones(block.n_rows) if block.weight is None else block.weight
+        return cls(block.observed, weight)
+
+    def merge(self, other: Self) -> _Patterns:
+        return _Patterns(
+            np.concatenate([self.observed, other.observed]),
+            np.concatenate([self.weight, other.weight]),
+        )

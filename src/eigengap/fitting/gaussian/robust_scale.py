@@ -1,8 +1,8 @@
-"""Location and size of each column where some cells cannot be trusted.
+"""Robust location and scale of each column: medians and median absolute deviations.
 
-Where rows may be wild (Student noise) or cells very noisy (known standard deviations), means and
-variances say more of those than of the rest. A fit needs its units and its start from the rest:
-medians and median absolute deviations, of a sample of the rows, for a start needs no more.
+Where there are outliers (multivariate t) or very noisy cells (measurement error), means and
+variances are dominated by them. The units and the start of a fit need no more than a sample of the
+rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def typical_columns(source: Source, columns: ColumnMoments) -> tuple[Array, Arra
 
 
 def _better_half(X: Array, cell_sd: Array, w: Array | None) -> tuple[Array, Array]:
-    """X with the noisier half of each column's cells unseen, and the mean variance of the rest."""
+    """X with the noisier half of each column's cells missing, and the mean variance of the rest."""
     deviations = np.where(np.isnan(X), np.nan, cell_sd)
     kept = deviations <= _medians(deviations, w)
     weights = np.ones(len(X)) if w is None else w
@@ -52,7 +52,7 @@ def _better_half(X: Array, cell_sd: Array, w: Array | None) -> tuple[Array, Arra
 
 
 def _medians(X: Array, w: Array | None) -> Array:
-    """(d,) of the seen cells of each column, rows counted w times; 0 where there are none."""
+    """(d,) medians of the observed cells, rows counted w times; 0 where there are none."""
     if not len(X):
         return np.zeros(X.shape[1])
     observed = ~np.isnan(X)

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.fitting.gaussian.factor_covariance import FactorSolution, factor_optima, fit_factors
+from eigengap.fitting.gaussian.problem import Units
 from eigengap.linalg import Array, procrustes, sign_rule
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.sources.base import Source
-from eigengap.statistics.expected.maximise import Constraints, Parameters
+from eigengap.statistics.expected.gaussian import Constraints, Parameters
 from eigengap.statistics.observed_together import Linked, PairCounts, linked
 from eigengap.statistics.zero_filled import ZeroFilledProduct
 
@@ -51,11 +52,9 @@ class Starts:
 
 
 def spectral_start(
-    rows: Source,  # of SeenRows, in the fit's units
+    rows: Source,  # of ObservedRows, in the fit's units
     q: int,
-    variance: Array,  # (d,) of each column, over its seen cells
-    share_observed: Array,  # (d,) share of the rows in which each column was seen
-    sum_w: float,
+    units: Units,  # whose variances and weights are those of the rows
     constraints: Constraints,
     *,
     thorough: bool = True,
@@ -69,21 +68,18 @@ def spectral_start(
     `thorough` looks for several optima of the covariance; a fit that goes on to another model (a
     mixture, a posterior) has no use for improper ones.
     """
-    d = len(variance)
-    if d > DIRECT:
-        parts = _subspaces(rows, q, variance, share_observed, sum_w)
-        return Starts(_from_eigenpairs(parts, q, variance, share_observed, constraints))
+    if units.d > DIRECT:
+        parts = _subspaces(rows, q, units)
+        return Starts(_from_eigenpairs(parts, q, units, constraints))
     sums = rows.reduce(_Sums.of)
-    C = _covariance(sums.scatter.value, variance, share_observed, sum_w)
-    pairs = _Pairs.of(sums.pairs.value, sum_w)
+    C = _covariance(sums.scatter.value, units)
+    pairs = _Pairs.of(sums.pairs.value, units.sum_w)
     n_random = FURTHER if pairs.is_unsure else 0
-    if constraints.noise == "diagonal" and 0 < q < d and np.all(variance > 0):
-        solutions = _from_factors(
-            C, q, pairs.groups, variance, share_observed, constraints, thorough
-        )
+    if constraints.noise == "diagonal" and 0 < q < units.d and np.all(units.variance > 0):
+        solutions = _from_factors(C, q, pairs.groups, units, constraints, thorough)
     else:
         parts = [_eigenpairs(C, group, q) for group in pairs.groups]
-        solutions = [_from_eigenpairs(parts, q, variance, share_observed, constraints)]
+        solutions = [_from_eigenpairs(parts, q, units, constraints)]
     first, *others = (_aligned(each, C, pairs.groups) for each in solutions)
     return Starts(first, tuple(others), n_random, np.einsum("ij,ij->i", C, C))
 
@@ -103,7 +99,7 @@ class _Sums:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """What the pairs of columns that are observed together say of where to start."""
+    """How columns are grouped by the pairs that are observed together."""
 
     groups: list[Group]  # of columns linked by pairs that are observed often enough
     is_unsure: bool  # whether pairs that matter to the likelihood are hardly ever observed
@@ -130,18 +126,18 @@ def _eigenpairs(C: Array, group: Group, q: int) -> Part:
 
 
 def _from_eigenpairs(
-    parts: Sequence[Part], q: int, variance: Array, share_observed: Array, constraints: Constraints
+    parts: Sequence[Part], q: int, units: Units, constraints: Constraints
 ) -> Parameters:
     """T&B 1999, Eqs. 7 and 8, kept away from W = 0 along any axis: a saddle.
 
     With many missing values the small eigenvalues are too small, and negative at last: the noise
     then gets a share of the variance that grows with what is missing.
     """
-    d = len(variance)
+    d, variance = units.d, units.variance
     lam = np.concatenate([lam for _, lam, _ in parts])
     left = (float(np.sum(variance)) - float(np.sum(lam))) / max(d - len(lam), 1)
     weakest = min((float(lam[-1]) for _, lam, _ in parts if len(lam)), default=0.0)
-    unsure = 0.1 * (1.0 - float(np.mean(share_observed))) * float(np.median(variance))
+    unsure = 0.1 * (1.0 - float(np.mean(units.share_observed))) * float(np.median(variance))
     sigma2 = max(left, 1e-3 * weakest, unsure, float(np.max(constraints.floor)))
     W = np.zeros((d, q))
     for group, lam, U in parts:
@@ -158,8 +154,7 @@ def _from_factors(
     C: Array,
     q: int,
     groups: Sequence[Group],
-    variance: Array,
-    share_observed: Array,
+    units: Units,
     constraints: Constraints,
     thorough: bool,
 ) -> list[Parameters]:
@@ -169,6 +164,7 @@ def _from_factors(
     covariance has several optima, the likelihood of the observed values may prefer another than
     the covariance does: the more, the more is missing. One group's optima are all returned.
     """
+    variance, share_observed = units.variance, units.share_observed
     least = float(np.clip(0.3 * (1.0 - np.mean(share_observed)), 1e-4, 0.1))
     W, psi = np.zeros((len(C), q)), variance.copy()
     others: list[FactorSolution] = []
@@ -230,36 +226,31 @@ def random_start(
     return Parameters(W=W, delta=np.zeros(d), psi=np.maximum(psi, constraints.floor))
 
 
-def _covariance(scatter: Array, variance: Array, share_observed: Array, sum_w: float) -> Array:
+def _covariance(scatter: Array, units: Units) -> Array:
     """The mask-corrected covariance (d, d); missing values can make it indefinite."""
-    C = scatter.astype(np.float64) / sum_w / np.outer(share_observed, share_observed)
-    C[np.diag_indices_from(C)] = variance
+    share = units.share_observed
+    C = scatter.astype(np.float64) / units.sum_w / np.outer(share, share)
+    C[np.diag_indices_from(C)] = units.variance
     return C
 
 
-def _subspaces(
-    rows: Source,
-    q: int,
-    variance: Array,
-    share_observed: Array,
-    sum_w: float,
-) -> list[Part]:
+def _subspaces(rows: Source, q: int, units: Units) -> list[Part]:
     """Randomised subspace iteration (Halko, Martinsson and Tropp 2011): a start needs no more.
 
     Columns that nothing links are blocks of the covariance: one product serves all of them, and
     each is made orthonormal by itself. The random block is always the same one: only the further
     starts of a fit depend on its seed.
     """
-    d = len(variance)
+    d, variance, share = units.d, units.variance, units.share_observed
     rng = np.random.default_rng(0)
     groups = _groups(rows.reduce(Linked.of).labels)
     # diag(scatter) / p^2 overstates the variance by 1 / p: take the excess off the diagonal.
-    excess = variance / share_observed - variance
+    excess = variance / share - variance
     V = image = rng.standard_normal((d, min(q + OVERSAMPLING, d)))
     for _ in range(PASSES):
         V = _orthonormal(image, groups)
-        of = partial(ZeroFilledProduct.of, V=V / share_observed[:, None])
-        image = rows.reduce(of).value / share_observed[:, None] / sum_w - excess[:, None] * V
+        of = partial(ZeroFilledProduct.of, V=V / share[:, None])
+        image = rows.reduce(of).value / share[:, None] / units.sum_w - excess[:, None] * V
     parts = []
     for group in groups:
         size = min(len(group), V.shape[1])

@@ -1,8 +1,8 @@
-"""Mean and covariance of a Gaussian without any structure, from rows with gaps.
+"""Mean and covariance of a Gaussian without any structure, from incomplete rows.
 
-EM of Dempster, Laird and Rubin (1977), written by the score. With o the seen cells of a row,
-r = x_o - mu_o, K = C_oo^-1 and y = K r, both 0 in the gaps, the expected row is mu + C y and its
-covariance C - C K C, so that one step is
+EM of Dempster, Laird and Rubin (1977), written by the score. With o the observed cells of a row,
+r = x_o - mu_o, K = C_oo^-1 and y = K r, both 0 where a value is missing, the expected row is
+mu + C y and its covariance C - C K C, so that one step is
 
     mu <- mu + C mean(y) = mu + t,    C <- C + C mean(y y' - K) C - t t'.
 
@@ -14,21 +14,27 @@ make the likelihood infinite.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import log, pi
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.compiled.batched import factorise
-from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
-from eigengap.fitting.gaussian.problem import DEFAULT, EMOptions
-from eigengap.fitting.optimise.em import Mapped, em
+from eigengap.fitting.gaussian.problem import (
+    DEFAULT,
+    EMOptions,
+    Problem,
+    Run,
+    Units,
+    column_moments,
+)
+from eigengap.fitting.optimise.em import Mapped
 from eigengap.linalg import Array, packed_indices, unpack
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
+from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.runtime.memory import require_memory
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.moments import ColumnMoments
@@ -65,24 +71,16 @@ class UnrestrictedFit:
 
 
 def fit_unrestricted(source: Source, options: EMOptions = DEFAULT) -> UnrestrictedFit:
-    """Maximum likelihood of N(mu, C) given the seen cells of a source."""
-    columns = source.reduce(ColumnMoments.of)
-    refuse_out_of_range(source, float(np.sum(columns.variance)), fit_mean=True)
-    refuse_tiny_columns(source, columns.variance)
-    varies = columns.variance > 0.0
-    problem = _Problem.of(source, columns, np.flatnonzero(varies))
-    if problem.d == 0:
-        return problem.constant()
-    run = em(
-        problem.apply,
-        problem.start(),
-        tol=options.tol,
-        max_iter=options.max_iter,
-        cells=float(np.sum(columns.sum_w[varies])),
-        is_degenerate=problem.is_degenerate,
-        watch=options.watch,
-    )
-    return problem.finish(run.theta, run.objective, len(run.trace), run.converged)
+    """Maximum likelihood of N(mu, C) given the observed cells of a source."""
+    columns = column_moments(source, "diagonal")
+    problem = _Problem.of(source, columns)
+    if problem.units.d == 0:  # no column varies
+        d = len(columns.mean)
+        zero, one, sum_w = np.zeros(d), np.ones(d), problem.units.sum_w
+        return UnrestrictedFit(columns.mean, one, zero, np.eye(d), 0, sum_w, np.inf, 0, True)
+    d = problem.units.d
+    independent = NormalParameters(np.zeros(d), np.eye(d))
+    return problem.finish(problem.run(independent, options), columns.mean)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +98,10 @@ class ScoreSums:
         i, j = packed_indices(d)
         packed = C[i, j]
         sums = cls(np.zeros(d), np.zeros((d, d)), np.zeros(len(packed)), 0.0)
-        for at, patterns in rows.chunks(d):
-            R = rows.R[at] if isinstance(rows.R, np.ndarray) else rows.R[at].toarray()
-            mask = _mask(rows, patterns)  # (u, d), u = 1 where the rows share their pattern
-            w = np.ones(len(R)) if rows.weight is None else rows.weight[at]
-            b = np.ascontiguousarray((mask * (R - delta)).T)  # (d, c)
+        for chunk in rows.chunks(d):
+            mask = chunk.mask()  # (u, d), u = 1 where the rows share their pattern
+            w = np.ones(len(chunk.at)) if chunk.weight is None else chunk.weight
+            b = np.ascontiguousarray((mask * (chunk.values() - delta)).T)  # (d, c)
             sums = sums.merge(cls._of_chunk(packed, mask, b, w))
         return sums
 
@@ -113,13 +110,13 @@ class ScoreSums:
         d, c = b.shape
         i, j = packed_indices(d)
         diagonal = np.flatnonzero(i == j)
-        P = packed[:, None] * (mask[:, i] * mask[:, j]).T  # C_oo, and the identity in the gaps
+        P = packed[:, None] * (mask[:, i] * mask[:, j]).T  # C_oo, and the identity where missing
         P[diagonal] += 1.0 - mask.T
         P = np.ascontiguousarray(P)
-        lone = len(mask) == c
-        z, log_det = factorise(P, b if lone else np.zeros((d, 1)), passes=EXPECTED_PASSES)
-        y = z if lone else unpack(P.T, d)[0] @ b
-        count = w if lone else np.array([np.sum(w)])
+        is_unique = len(mask) == c  # every row has its own pattern
+        z, log_det = factorise(P, b if is_unique else np.zeros((d, 1)), passes=EXPECTED_PASSES)
+        y = z if is_unique else unpack(P.T, d)[0] @ b
+        count = w if is_unique else np.array([np.sum(w)])
         K = P @ count
         K[diagonal] -= count @ (1.0 - mask)
         cells = float(count @ np.sum(mask, axis=1))
@@ -136,124 +133,102 @@ class ScoreSums:
         )
 
 
-def _mask(rows: ObservedRows, patterns: slice) -> Array:
-    """1 where seen, (u, d)."""
-    M = rows.M[patterns] if isinstance(rows.M, np.ndarray) else rows.M[patterns].toarray()
-    full = np.ones((len(M), rows.d))
-    full[:, rows.incomplete] = M
-    return full
+class NormalParameters(NamedTuple):
+    """Mean (d,), measured from the shift, and covariance (d, d)."""
+
+    delta: Array
+    C: Array
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class _Problem(Problem[NormalParameters]):
     """The fit of the columns that vary, in units of their standard deviations."""
 
-    rows: Source  # of SeenRows
-    at: NDArray[np.intp]  # (p,) positions of the columns that vary
-    shift: Array  # (d,) of all columns
-    unit: Array  # (d,)
-    sum_w: float
-    observed_w: Array  # (p,)
+    rows: Source  # of ObservedRows
+    units: Units  # of the columns that vary
+    at: NDArray[np.intp]  # (p,) their positions
 
     @classmethod
-    def of(cls, source: Source, columns: ColumnMoments, at: NDArray[np.intp]) -> _Problem:
-        p = len(at)
-        n = source.n_rows or 0
+    def of(cls, source: Source, columns: ColumnMoments) -> _Problem:
+        at = np.flatnonzero(columns.variance > 0.0)
+        n, p = source.n_rows or 0, len(at)
         require_memory(
-            8.0 * (2 * n * p + 4 * p * p), "a covariance under gaps", "fit a sample of the rows"
+            8.0 * (2 * n * p + 4 * p * p),
+            "the covariance of incomplete rows",
+            "fit a sample of the rows",
         )
-        unit = np.where(columns.variance > 0.0, np.sqrt(columns.variance), 1.0)
-        prepare = partial(_prepared, at=at, shift=columns.mean[at], unit=unit[at])
-        return cls(
-            rows=source.prepared(prepare),
-            at=at,
-            shift=columns.mean,
-            unit=unit,
-            sum_w=source.observed().sum_w,
+        variance = columns.variance[at]
+        units = Units(
+            shift=columns.mean[at],
+            unit=np.sqrt(variance),
+            variance=np.ones(p),
             observed_w=columns.sum_w[at],
+            sum_w=source.observed().sum_w,
         )
+        return cls(source.prepared(partial(_prepared, at=at, units=units)), units, at)
 
-    @property
-    def d(self) -> int:
-        return len(self.at)
-
-    def start(self) -> Array:
-        """Independent columns."""
-        return self.pack(np.zeros(self.d), np.eye(self.d))
-
-    def apply(self, theta: Array) -> Mapped:
-        """The EM map: one pass over the rows."""
-        delta, C = self.unpack(theta)
-        of: Callable[[ObservedRows], ScoreSums] = partial(ScoreSums.of, delta=delta, C=C)
-        sums = self.rows.reduce(of)
-        step = C @ sums.y / self.sum_w
-        score = (sums.yy - unpack(sums.K, self.d)) / self.sum_w
+    def apply(self, theta: Array, like: NormalParameters, passes: int = 1) -> Mapped:
+        delta, C = self.unpack(theta, like)
+        sums = self.rows.reduce(partial(ScoreSums.of, delta=delta, C=C))
+        step = C @ sums.y / self.units.sum_w
+        score = (sums.yy - unpack(sums.K, self.units.d)) / self.units.sum_w
         updated = _bounded(C + C @ score @ C - step[:, None] * step)
         moved = _relative(C, updated - C, step)
-        return Mapped(self.pack(delta + step, updated), sums.log_likelihood, moved=moved)
+        return Mapped(
+            self.pack(NormalParameters(delta + step, updated)), sums.log_likelihood, moved=moved
+        )
 
-    def pack(self, delta: Array, C: Array) -> Array:
+    def pack(self, parameters: NormalParameters) -> Array:
         """mu and the Cholesky factor of C, its diagonal by logarithms: any vector is a Gaussian."""
-        L = np.linalg.cholesky(C)
-        i, j = packed_indices(self.d)
-        L[np.diag_indices(self.d)] = np.log(np.diag(L))
-        return np.concatenate([delta, L[i, j]])
+        L = np.linalg.cholesky(parameters.C)
+        L[np.diag_indices_from(L)] = np.log(np.diag(L))
+        return np.concatenate([parameters.delta, L[packed_indices(len(L))]])
 
-    def unpack(self, theta: Array) -> tuple[Array, Array]:
-        i, j = packed_indices(self.d)
-        L = np.zeros((self.d, self.d))
-        L[i, j] = theta[self.d :]
-        L[np.diag_indices(self.d)] = np.exp(np.clip(np.diag(L), -300.0, 300.0))
-        return theta[: self.d], L @ L.T
+    def unpack(self, theta: Array, like: NormalParameters) -> NormalParameters:
+        d = self.units.d
+        L = np.zeros((d, d))
+        L[packed_indices(d)] = theta[d:]
+        L[np.diag_indices(d)] = np.exp(np.clip(np.diag(L), -300.0, 300.0))
+        return NormalParameters(theta[:d], L @ L.T)
 
-    def is_degenerate(self, theta: Array) -> bool:
+    def is_degenerate(self, theta: Array, like: NormalParameters) -> bool:
         """Whether rounding may hide what a step gains."""
-        return bool(np.linalg.eigvalsh(self.unpack(theta)[1])[0] < 1e3 * FLOOR)
+        return bool(np.linalg.eigvalsh(self.unpack(theta, like).C)[0] < 1e3 * FLOOR)
 
-    def finish(
-        self, theta: Array, objective: float, n_iter: int, converged: bool
-    ) -> UnrestrictedFit:
-        delta, C = self.unpack(theta)
+    def finish(self, run: Run[NormalParameters], mean: Array) -> UnrestrictedFit:
+        """The fit of all columns; `mean` (d,) has that of constant ones."""
+        (delta, C), units = run.parameters, self.units
         sd = np.sqrt(np.diag(C))
         found, V = np.linalg.eigh(C / sd[:, None] / sd)
-        mu, unit = self.shift.copy(), self.unit.copy()
-        mu[self.at] += delta * self.unit[self.at]
-        unit[self.at] *= sd
-        d = len(mu)
+        mu, unit = mean.copy(), np.ones(len(mean))
+        mu[self.at] += delta * units.unit
+        unit[self.at] = units.unit * sd
+        d, p = len(mu), units.d
         lam, U = np.zeros(d), np.zeros((d, d))
-        lam[: self.d] = found[::-1]
-        U[self.at, : self.d] = V[:, ::-1]
+        lam[:p] = found[::-1]
+        U[self.at, :p] = V[:, ::-1]
         constant = np.setdiff1d(np.arange(d), self.at)
-        U[constant, np.arange(self.d, d)] = 1.0
-        # The density in standardised units, times the Jacobian, cell by cell.
-        jacobian = float(self.observed_w @ np.log(self.unit[self.at]))
+        U[constant, np.arange(p, d)] = 1.0
         return UnrestrictedFit(
             mu=mu,
             unit=unit,
             lam=lam,
             U=U,
             rank=int(np.count_nonzero(found > NEAR * FLOOR)),
-            sum_w=self.sum_w,
-            log_likelihood=objective - jacobian,
-            n_iter=n_iter,
-            converged=converged,
-        )
-
-    def constant(self) -> UnrestrictedFit:
-        """No column varies."""
-        d = len(self.shift)
-        return UnrestrictedFit(
-            self.shift, self.unit, np.zeros(d), np.eye(d), 0, self.sum_w, np.inf, 0, True
+            sum_w=units.sum_w,
+            log_likelihood=run.objective - units.log_jacobian,
+            n_iter=len(run.trace),
+            converged=run.converged,
         )
 
 
-def _prepared(block: Block, at: NDArray[np.intp], shift: Array, unit: Array) -> ObservedRows:
+def _prepared(block: Block, at: NDArray[np.intp], units: Units) -> ObservedRows:
     values = np.asarray(block.values, dtype=np.float64)[:, at]
-    return prepare_rows(values, block.weight, shift, unit, len(at))
+    return units.prepare(replace(block, values=values), len(at))
 
 
 def _relative(C: Array, change: Array, step: Array) -> float:
-    """A step as the density feels it, where C is nearly singular too: in units of C's own."""
+    """Size of a step in units of C's own, which hold where C is nearly singular too."""
     inverse = np.linalg.inv(np.linalg.cholesky(C))
     return float(max(np.max(np.abs(inverse @ change @ inverse.T)), np.max(np.abs(inverse @ step))))
 

@@ -46,7 +46,7 @@ ROTATED = ("pca", "pca-cor")  # whose outputs are components, not columns
 BY_CORRELATION = ("cholesky", "pca-cor", "zca-cor")  # which do not depend on units
 TRUNCATED = ("pca", "pca-cor", "zca", "zca-cor")  # that can do with some of the axes
 
-WIDEST = 200  # columns whose covariance is found under gaps: each row costs d^3 a step
+WIDEST = 200  # columns whose covariance is estimated from incomplete rows: each costs d^3 a step
 ROUNDING = 16.0 * float(np.finfo(np.float64).eps)  # of an eigenvector's entry
 NAMED = 5  # columns that a message names
 LARGEST_NAMED = 2000  # columns among which dependent ones are looked for
@@ -57,7 +57,7 @@ class Whitening:
     """A fitted map and what is known of it."""
 
     map: AffineMap | ColumnMap
-    model: LinearGaussian | None  # density of the rows, which gaps are filled from; None by column
+    model: LinearGaussian | None  # density, which imputes missing values; None by column
     variance: Array  # (k,) along the whitened axes at divisor sum_w - ddof, in units of `unit`
     unit: Array  # (d,) by which columns are divided first; ones where they are not
     rank: int  # directions in which the rows vary, as far as they were looked at
@@ -68,7 +68,7 @@ class Whitening:
 
 
 def fit_columns(source: Source, method: ColumnMethod, ddof: int) -> Whitening:
-    """Centring or normalising, each column by its seen cells."""
+    """Centring or normalising, each column by its observed cells."""
     columns = source.reduce(ColumnMoments.of)
     refuse_overflow(float(np.sum(columns.m2)), source)
     if method == "normalise":
@@ -114,8 +114,9 @@ def fit_whitening(
     """Whiten by the q leading axes, a share of the variance, or all that vary (None).
 
     `unit` (d,) is what the columns of `source` have been divided by (`column_units`): the map takes
-    rows before that. `stored` is the type that the cells came in, which bounds what they can tell.
-    Gaps are allowed, up to WIDEST columns unless method is "pca" or "pca-cor" and q a number.
+    rows before that. `stored` is the type that the cells came in, which bounds their precision.
+    Missing values are allowed, up to WIDEST columns unless method is "pca" or "pca-cor" and q a
+    number.
     Raises `RankError` where the rows do not vary in enough directions.
     """
     axes = _axes(source, method, q, rank_tol, stored, options)
@@ -169,7 +170,7 @@ class _Axes:
     U: Array  # (d, r)
     spectrum: Spectrum
     model: LinearGaussian
-    rank: int  # eigenvalues that are not rounding (under gaps: not at the floor of the fit)
+    rank: int  # eigenvalues that are not rounding (of incomplete rows: not at the floor of the fit)
     n_iter: int = 0
     converged: bool = True
 
@@ -195,9 +196,10 @@ def _axes(
         return _of_ppca(source, number, options)
     if source.n_features > WIDEST:
         raise ValueError(
-            f'X has {source.n_features} columns and gaps; "{method}" needs their whole covariance, '
-            f"which is found under gaps for up to {WIDEST} columns. Fill the gaps first "
-            '(LowRankImputer), or use method="pca" with n_components given as a number'
+            f'X has {source.n_features} columns and missing values; "{method}" needs their whole '
+            f"covariance, which is estimated from incomplete rows for up to {WIDEST} columns. "
+            'Impute the missing values first (LowRankImputer), or use method="pca" with '
+            "n_components given as a number"
         )
     axes = _of_gaussian(source, method in BY_CORRELATION, rank_tol, options)
     if axes.converged or axes.rank >= source.n_features:
@@ -211,7 +213,7 @@ def _of_complete(source: Source, number: int | None, rank_tol: float | None, sto
     d = source.n_features
     pca = fit_pca(source, number)
     rank = _rank_of(pca, rank_tol, stored)
-    # What gaps of later rows are filled from: all that is known, unless a number was asked for.
+    # Missing values of later rows are imputed from all components, unless a number was asked for.
     latent = min(rank, pca.U.shape[1], d - 1 if number is None else number)
     return _Axes(
         mean=pca.mean,
@@ -224,7 +226,7 @@ def _of_complete(source: Source, number: int | None, rank_tol: float | None, sto
 
 
 def _of_ppca(source: Source, q: int, options: EMOptions) -> _Axes:
-    """The axes of a PPCA density of rank q, as `PCA` has them under gaps."""
+    """The axes of a PPCA density of rank q, as `PCA` has them for incomplete rows."""
     fit = fit_ppca(source, q, options=options)
     lam = fit.spectrum.lam
     return _Axes(
@@ -242,7 +244,7 @@ def _of_ppca(source: Source, q: int, options: EMOptions) -> _Axes:
 def _of_gaussian(
     source: Source, by_correlation: bool, rank_tol: float | None, options: EMOptions
 ) -> _Axes:
-    """The axes of the unrestricted Gaussian of the seen cells."""
+    """The axes of the unrestricted Gaussian of the observed cells."""
     fit = fit_unrestricted(source, options)
     d = source.n_features
     unit = fit.unit if by_correlation else np.ones(d)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eigengap.fitting.gp.back_constraint import Back, BackMap
-from eigengap.fitting.gp.duplicate_rows import Rows
+from eigengap.fitting.graph.duplicate_rows import Rows
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array
 from eigengap.models.gp.gaussian_process import GaussianProcesses

@@ -1,15 +1,17 @@
-"""Distances between rows by scikit-learn's and SciPy's metrics, with what the metric has learned.
+"""Distances between rows by the metrics of scikit-learn and SciPy, or by a function of two rows.
 
-Rows are float64 and compared by their differences, so that an offset common to all costs no digits.
+Rows are float64 and compared by their differences, so that a common offset costs no digits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
 from sklearn.neighbors import VALID_METRICS
@@ -33,21 +35,18 @@ class RowDistances:
     """Distances to fitted rows."""
 
     metric: Metric
-    params: dict[str, Any]  # of the metric, those it learns from the rows included
+    params: dict[str, Any]  # of the metric, including those estimated from the rows
     rows: Any  # (n, d) float64 or bool; CSR where the metric takes it
 
     @classmethod
     def of(cls, source: Source, metric: Metric, params: dict[str, Any] | None) -> RowDistances:
         given = params or {}
-        found = learned(lambda: source.reduce(Moments.of), source.names, metric, given)
+        found = estimated(lambda: source.reduce(Moments.of), source.names, metric, given)
         return cls(metric, given | found, as_rows(source.collect(), metric, own=True))
 
     def among(self) -> Array:
         """Distances (n, n) of the fitted rows to each other."""
-        if self.metric == "nan_euclidean":
-            D = nan_euclidean(self.rows, self.rows)
-        else:
-            D = pairwise_distances(self.rows, metric=self.metric, **self.params)
+        D = self._between(self.rows, None)
         self._require_finite(D, 0)
         if callable(self.metric):
             return distance_matrix(D)
@@ -59,13 +58,15 @@ class RowDistances:
         X = as_rows(X, self.metric)
         step = max(1, BLOCK_BYTES // (8 * self.rows.shape[0]))
         for first in range(0, X.shape[0], step):
-            part = X[first : first + step]
-            if self.metric == "nan_euclidean":
-                D = nan_euclidean(part, self.rows)
-            else:
-                D = pairwise_distances(part, self.rows, metric=self.metric, **self.params)
+            D = self._between(X[first : first + step], self.rows)
             self._require_finite(D, start + first)
             yield D
+
+    def _between(self, X: Any, Y: Any) -> Array:
+        """Distances of the rows X to the rows Y, or to each other."""
+        if self.metric == "nan_euclidean":
+            return nan_euclidean(X, X if Y is None else Y)
+        return np.asarray(pairwise_distances(X, Y, metric=self.metric, **self.params))
 
     def _require_finite(self, D: Array, start: int) -> None:
         with np.errstate(over="ignore"):  # the sum of finite distances may not be
@@ -100,21 +101,27 @@ def as_rows(values: Any, metric: Metric, own: bool = False) -> Any:
     return values.astype(np.float64, copy=own)
 
 
-def learned(
+def estimated(
     find: Callable[[], Moments],
     names: tuple[str, ...] | None,
     metric: Metric,
     params: dict[str, Any],
 ) -> dict[str, Any]:
-    """What a metric takes from the rows, found once so that new rows get the same."""
+    """Parameters that a metric takes from the rows, found once so that new rows get the same."""
     standardised = metric == "seuclidean" and "V" not in params
     if not standardised and not (metric == "mahalanobis" and "VI" not in params):
         return {}
     moments = find()
     covariance = moments.scatter / (moments.sum_w - 1.0)
     if standardised:
-        _refuse_constant(names, covariance.diagonal())
-        return {"V": covariance.diagonal().copy()}
+        variance = covariance.diagonal().copy()
+        if not np.all(variance > 0.0):
+            raise ValueError(
+                'metric="seuclidean" divides by standard deviations, but column '
+                f"{column(names, int(np.argmax(variance <= 0.0)))} is constant; drop it, or give "
+                'metric_params={"V": ...}'
+            )
+        return {"V": variance}
     if np.linalg.matrix_rank(covariance, hermitian=True) < len(covariance):
         raise ValueError(
             'metric="mahalanobis" needs the inverse of the covariance of the columns, which is '
@@ -124,18 +131,8 @@ def learned(
     return {"VI": np.linalg.inv(covariance)}
 
 
-def _refuse_constant(names: tuple[str, ...] | None, variance: Array) -> None:
-    if np.all(variance > 0.0):
-        return
-    label = column(names, int(np.argmax(variance <= 0.0)))
-    raise ValueError(
-        f'metric="seuclidean" divides by standard deviations, but column {label} is constant; drop '
-        'it, or give metric_params={"V": ...}'
-    )
-
-
 def nan_euclidean(X: Array, Y: Array) -> Array:
-    """Euclidean distances over the cells that both rows have, scaled up to all d: Dixon (1979)."""
+    """Euclidean distances over the columns observed in both rows, scaled up to d (Dixon 1979)."""
     d = X.shape[1]
     total, both = np.zeros((len(X), len(Y))), np.zeros((len(X), len(Y)))
     for j in range(d):
@@ -149,3 +146,53 @@ def nan_euclidean(X: Array, Y: Array) -> Array:
 
 def _named(metric: Metric) -> str:
     return show(metric) if isinstance(metric, str) else getattr(metric, "__name__", repr(metric))
+
+
+# Functions of two rows ----------------------------------------------------------------------
+
+
+class NoDistanceError(ValueError):
+    """A metric has no value for two rows."""
+
+    def __init__(self, name: str, a: NDArray[Any], b: NDArray[Any]) -> None:
+        super().__init__(f"metric={name} gives NaN for two rows")
+        self.name, self.a, self.b = name, np.array(a), np.array(b)
+
+
+@dataclass(frozen=True)
+class CheckedMetric:
+    """A function of two rows that may not return NaN: a tree would silently lose such rows."""
+
+    metric: Callable[..., float]
+
+    def __call__(self, a: NDArray[Any], b: NDArray[Any], **given: Any) -> float:
+        found = self.metric(a, b, **given)
+        if np.isnan(found):
+            raise NoDistanceError(_named(self.metric), a, b)
+        return found
+
+
+@contextmanager
+def naming_rows(fitted: Any, new: Any = None) -> Iterator[None]:
+    """Name the rows in the error of a metric that has no value for them."""
+    try:
+        yield
+    except NoDistanceError as error:
+        rows = [name for name in (_position(r, fitted, new) for r in (error.a, error.b)) if name]
+        if len(rows) == 2:
+            which = f"{rows[0]} and {rows[1]}: leave out one of the two, or use another metric"
+        else:  # a tree compares rows with the centres of its balls
+            which = (
+                f"{rows[0] if rows else 'a mean of rows'} and a mean of rows, which a tree of "
+                'rows is built by: neighbors_algorithm="brute" compares rows with rows alone'
+            )
+        raise ValueError(f"metric={error.name} gives NaN for {which}") from None
+
+
+def _position(row: NDArray[Any], fitted: Any, new: Any) -> str:
+    for what, rows in (("row", new), ("row" if new is None else "fitted row", fitted)):
+        if isinstance(rows, np.ndarray):
+            same = np.flatnonzero((rows == row).all(axis=1))
+            if len(same):
+                return f"{what} {int(same[0])}"
+    return ""

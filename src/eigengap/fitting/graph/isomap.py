@@ -40,10 +40,8 @@ from eigengap.fitting.graph.mds import fit_distances
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.maps.distances import GowerMap, inner_products
 from eigengap.models.maps.geodesic import PIECE_BYTES, GeodesicMap
-from eigengap.runtime.blas import one_blas_thread
-from eigengap.runtime.columns import workers_for
 from eigengap.runtime.memory import require_pairs
-from eigengap.runtime.threads import in_threads
+from eigengap.runtime.threads import in_threads, one_blas_thread, workers_for
 
 ANGLE = 1e-9  # of eigenvectors
 SQUARED_BYTES = 1 << 20  # of rows that are squared at a time, to stay in the cache

@@ -1,6 +1,13 @@
-"""Distances among the neighbours of a row, for rows of few or many neighbours, by any metric.
+"""Rows as affine combinations of their neighbours: the weights of locally linear embedding.
 
-What locally linear weights, and the angles that unfolding may keep, are made of.
+Roweis and Saul (2000): the weights w with sum w = 1 that minimise |x - sum_j w_j x_j|^2 follow from
+the inner products of the neighbours about x, and these from distances:
+
+    G_jk = (d(x, j)^2 + d(x, k)^2 - d(j, k)^2) / 2,   (G + ridge tr(G) I) w ~ 1.
+
+This holds for any metric. If the metric is not Euclidean, G may have negative eigenvalues; then its
+positive part is used. The same weights, applied to the coordinates of the neighbours in an
+embedding, place x in it.
 """
 
 from __future__ import annotations
@@ -13,18 +20,19 @@ import scipy.sparse
 
 from eigengap.fitting.graph.neighbours import Neighbours
 from eigengap.linalg import Array
-from eigengap.models.maps.local_linear import affine_weights, inner_products_about, positive_part
 
-BLOCK_BYTES = 32 << 20
+BLOCK_BYTES = 32 << 20  # of distances among neighbours at a time
 SAME = 1e-12  # of the distances among neighbours: the rounding of some metrics at a fitted row
+RIDGE = 1e-3  # of the trace, as in locally linear embedding: neighbours may be too many, or flat
 
 
 def around(neighbours: Neighbours, nearest: Any) -> Iterator[tuple[Any, Any, Array, Array]]:
     """Rows (c,) with k neighbours each: their nodes, distances to them (c, k), among (c, k, k)."""
     counts = np.diff(nearest.indptr)
+    width = neighbours.rows.shape[1] if neighbours.search.is_euclidean else 1
     for k in np.unique(counts[counts > 0]):
         rows = np.flatnonzero(counts == k)
-        step = max(1, BLOCK_BYTES // (8 * int(k) ** 2 * _width(neighbours)))
+        step = max(1, BLOCK_BYTES // (8 * int(k) ** 2 * int(width)))
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
             at = nearest.indptr[some][:, None] + np.arange(k)
@@ -33,7 +41,7 @@ def around(neighbours: Neighbours, nearest: Any) -> Iterator[tuple[Any, Any, Arr
 
 
 def local_weights(neighbours: Neighbours, nearest: Any, exact: bool) -> scipy.sparse.csr_array:
-    """Affine weights (c, n) of rows upon the neighbours that `nearest` (c, n) stores.
+    """Affine weights (c, n) of rows on the neighbours that `nearest` (c, n) stores.
 
     With `exact`, a row at distance 0 from a fitted one has the weight 1 there. Rows without
     neighbours have no weights.
@@ -51,8 +59,26 @@ def local_weights(neighbours: Neighbours, nearest: Any, exact: bool) -> scipy.sp
     return scipy.sparse.csr_array((weights, nearest.indices, nearest.indptr), shape=nearest.shape)
 
 
-def _width(neighbours: Neighbours) -> int:
-    return int(neighbours.rows.shape[1]) if neighbours.search.is_euclidean else 1
+def inner_products_about(to: Array, among: Array) -> Array:
+    """G (c, k, k) from distances (c, k) of rows to their neighbours, (c, k, k) among these."""
+    squares = to**2
+    return 0.5 * (squares[:, :, None] + squares[:, None, :] - among**2)
+
+
+def positive_part(G: Array) -> Array:
+    """G (c, k, k) without its negative eigenvalues."""
+    lam, V = np.linalg.eigh(G)
+    return np.asarray((V * np.maximum(lam, 0.0)[:, None, :]) @ V.transpose(0, 2, 1))
+
+
+def affine_weights(G: Array, ridge: float = RIDGE) -> Array:
+    """w (c, k), each row summing to 1, from inner products (c, k, k) about the rows."""
+    c, k, _ = G.shape
+    trace = np.einsum("ijj->i", G)
+    A = G / np.where(trace > 0.0, trace, 1.0)[:, None, None]
+    A[:, np.arange(k), np.arange(k)] += ridge
+    w = np.linalg.solve(A, np.ones((c, k, 1)))[:, :, 0]
+    return np.asarray(w / np.sum(w, axis=1, keepdims=True))
 
 
 def _among(neighbours: Neighbours, nodes: Any) -> Array:

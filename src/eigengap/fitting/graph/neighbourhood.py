@@ -1,8 +1,8 @@
-"""Neighbourhood graphs from the neighbours of every row: union, mutual, and components joined.
+"""Neighbourhood graphs from the neighbours of every row, and how their components are joined.
 
-What Isomap, Laplacian eigenmaps and maximum variance unfolding start from. "Nearest neighbour" is
-no symmetric relation, so that a choice has to be made: an edge where either is the other's
-neighbour (union), or where both are (mutual; Brito et al. 1997), which leaves outliers alone.
+Isomap, Laplacian eigenmaps and maximum variance unfolding start from these. "Nearest neighbour" is
+not symmetric: an edge joins two rows of which either is the other's neighbour (union), or both are
+(mutual; Brito et al. 1997), which leaves outliers alone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import minimum_spanning_tree
 
 from eigengap.exceptions import DisconnectedError
 from eigengap.linalg import Array
@@ -41,14 +42,9 @@ def undirected(nearest: scipy.sparse.csr_array, how: Symmetry = "union") -> Grap
     return Graph.of_edges(n, rows, columns, lengths)
 
 
-def sizes(graph: Graph) -> NDArray[np.int64]:
-    """Nodes of each component, largest first."""
-    return np.sort(np.bincount(graph.components[1]))[::-1]
-
-
 def in_words(graph: Graph) -> str:
     """How the graph falls apart: '3 components of 50, 30 and 2 rows'."""
-    found = sizes(graph)
+    found = np.sort(np.bincount(graph.components[1]))[::-1]
     shown = [str(size) for size in found[:5]]
     if len(found) > 5:
         listed = ", ".join(shown) + ", ..."
@@ -142,3 +138,51 @@ def _nearest_pairs(
             "fit each by itself"
         )
     return i, j, best
+
+
+# Weighted graphs ----------------------------------------------------------------------------
+
+
+def as_graph(W: scipy.sparse.csr_array) -> Graph:
+    """The graph of the stored entries of W (n, n), its weights for lengths."""
+    return Graph(W.indptr.astype(np.int64), W.indices.astype(np.int64), np.asarray(W.data))
+
+
+def joined(
+    W: scipy.sparse.csr_array, distances: Pairs, t: float | None = None
+) -> scipy.sparse.csr_array:
+    """The weighted graph W (n, n) with its components joined by a minimum spanning tree.
+
+    More of the shortest edges between components would make short cuts that no row supports:
+    diffusion follows every edge, where a shortest path follows the best. A new edge weighs as much
+    as the weakest of the others, or its heat kernel exp(-length^2 / t) where that is more.
+    """
+    graph = as_graph(W)
+    count, labels = graph.components
+    low, high, lengths = bridged(graph, distances).edges
+    across = np.flatnonzero(labels[low] != labels[high])
+    ends = labels[low[across]], labels[high[across]]
+    kept = across[_of_spanning_tree(*ends, lengths[across], count)]
+    i, j = low[kept], high[kept]
+    weight = np.full(len(i), float(np.min(W.data)) if W.nnz else 1.0)
+    if t is not None:
+        weight = np.maximum(weight, np.exp(-(lengths[kept] ** 2) / t))
+    more = scipy.sparse.coo_array((weight, (i, j)), shape=W.shape).tocsr()
+    found = scipy.sparse.csr_array(W + more + more.T)
+    found.sort_indices()
+    return found
+
+
+def _of_spanning_tree(
+    a: NDArray[Any], b: NDArray[Any], lengths: Array, count: int
+) -> NDArray[np.bool_]:
+    """Which of the edges between components a and b are in the minimum spanning tree.
+
+    By ranks of the lengths, from 1 on: scipy takes a length of 0 for no edge.
+    """
+    rank = np.empty(len(lengths))
+    rank[np.argsort(lengths, kind="stable")] = np.arange(1, len(lengths) + 1)
+    tree = minimum_spanning_tree(
+        scipy.sparse.coo_array((rank, (a, b)), shape=(count, count)).tocsr()
+    )
+    return np.isin(rank, tree.data)

@@ -1,35 +1,35 @@
-"""Who is near whom: scikit-learn's and SciPy's exact searches, pynndescent's approximate one.
+"""Nearest neighbours: the exact searches of scikit-learn and SciPy, pynndescent's approximate one.
 
-Distances come as sparse matrices of stored neighbours, zeros included, and never of a row to
-itself among the fitted rows.
+Distances come as sparse matrices that store those to neighbours, zeros included. A fitted row is
+not its own neighbour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 from eigengap.exceptions import MissingExtraError
-from eigengap.fitting.graph.distances import learned, nan_euclidean
-from eigengap.fitting.graph.exhaustive import Exhaustive
-from eigengap.fitting.graph.own_metric import Numbered, naming
-from eigengap.fitting.laplacian.given import is_sparse
-from eigengap.fitting.laplacian.stored import (
+from eigengap.fitting.graph.distances import CheckedMetric, estimated, naming_rows, nan_euclidean
+from eigengap.fitting.graph.stored import (
+    csr_of,
     nearest_stored,
+    selected,
     stored_distances,
-    within,
     without_diagonal,
 )
 from eigengap.linalg import Array
-from eigengap.runtime.columns import workers_for
+from eigengap.runtime.threads import workers_for
 from eigengap.sources.base import Block
 from eigengap.statistics.moments import Moments
 
@@ -38,12 +38,15 @@ WIDE = 30  # neighbours that the approximate search keeps while it improves them
 CITY_BLOCK = ("manhattan", "cityblock", "l1")
 TAKES_NOTHING = ("euclidean", "l2", "nan_euclidean", "precomputed")  # metrics without arguments
 RESOLVED = 1e-6  # share of a squared distance that may be rounding
-MOST_STORED = 1 << 27  # neighbours within a radius that are kept, 2 GB of them
+PIECE = 1 << 22  # distances that are held at a time
+MOST_STORED = 1 << 27  # neighbours within a radius: 2 GB of them
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Search:
-    """What counts as near, and how it is looked for."""
+    """What a neighbour is, and how it is searched for."""
 
     n_neighbors: int | None = 5  # exactly one of this
     radius: float | None = None  # and this
@@ -61,7 +64,7 @@ class Search:
         return self.metric in ("euclidean", "l2")
 
     def completed(self, rows: Any) -> Search:
-        """With what the metric learns from the rows; arguments that it does not take are refused.
+        """With the parameters that the metric takes from the rows; invalid arguments are refused.
 
         A metric that knew only some of the rows would give new ones other distances.
         """
@@ -74,7 +77,7 @@ class Search:
         if self.metric in CITY_BLOCK and set(given) == {"w"}:
             return replace(self, metric="minkowski", p=1)  # which has weights
         if self.metric in ("seuclidean", "mahalanobis"):
-            found = learned(
+            found = estimated(
                 lambda: Moments.of(Block(rows, None, None, 0)), None, self.metric, given
             )
             return replace(self, metric_params={**given, **found})
@@ -115,15 +118,63 @@ class Search:
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
-    """Distances that a sparse matrix stores; of the pairs that it leaves out nothing is known."""
+class Neighbours:
+    """A search over fitted rows."""
 
     search: Search
+    rows: Any  # (n, d) float64; (n, n) distances, dense or CSR, where the metric is precomputed
+    index: Any = field(repr=False)  # cKDTree, NearestNeighbors, Exhaustive, NNDescent; None: CSR
+    centre: Array | None = None  # (d,) about which the index has its rows; None is 0
 
-    def of(self, distances: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-        """Those of each row (c, n) to its neighbours, as the search wants them."""
+    @classmethod
+    def of(cls, search: Search, rows: Any) -> Neighbours:
+        search.require_rows(rows.shape[0])
+        search = search.completed(rows)
+        if search.metric == "precomputed" and scipy.sparse.issparse(rows):
+            return cls(search, rows, None)
+        if search.has_tree(rows):
+            return cls(search, rows, cKDTree(rows))
+        if search.metric == "nan_euclidean":
+            return cls(search, rows, Exhaustive(rows, nan_euclidean))
+        # |x|^2 + |y|^2 - 2 x'y, and float32, lose the digits of an offset. Medians: a single row
+        # far away must not take those of all others.
+        dense = isinstance(rows, np.ndarray)
+        centre = np.median(rows, axis=0) if search.is_euclidean and dense else None
+        with naming_rows(rows):
+            index = _index(search, rows if centre is None else rows - centre)
+        return cls(search, rows, index, centre)
+
+    @property
+    def n(self) -> int:
+        return int(self.rows.shape[0])
+
+    @property
+    def knows_all_pairs(self) -> bool:
+        """Whether rows that are no neighbours have a distance too."""
+        return self.index is not None
+
+    @property
+    def finds_equal_rows(self) -> bool:
+        """Whether a new row equal to a fitted one is always found at distance 0."""
+        return self.search.metric == "precomputed" or isinstance(self.index, cKDTree)
+
+    def among(self) -> scipy.sparse.csr_array:
+        """Row i stores the distances (n, n) to the neighbours of row i, itself left out."""
+        if self.index is None:
+            return self._of_stored(without_diagonal(stored_distances(self.rows)))
+        return self._found(None)
+
+    def of_new(self, X: Any) -> scipy.sparse.csr_array:
+        """Row i stores the distances (c, n) of the new row i to its neighbours among the fitted."""
+        sparse = self.search.metric == "precomputed" and scipy.sparse.issparse(X)
+        if self.index is None or sparse:
+            return self._of_stored(stored_distances(X))
+        return self._found(X)
+
+    def _of_stored(self, distances: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
+        """The neighbours among the rows whose distances (c, n) are stored."""
         if self.search.radius is not None:
-            return within(distances, self.search.radius)
+            return selected(distances, distances.data <= self.search.radius)
         k = self.search.n_neighbors
         assert k is not None
         counts = np.diff(distances.indptr)
@@ -136,85 +187,30 @@ class Stored:
             )
         return nearest_stored(distances, k)
 
-
-@dataclass(frozen=True, eq=False)
-class Neighbours:
-    """A search over fitted rows."""
-
-    search: Search
-    rows: Any  # (n, d) float64; (n, n) distances, dense or CSR, where the metric is precomputed
-    index: Any = field(repr=False)  # cKDTree, NearestNeighbors, Exhaustive, Stored or NNDescent
-    centre: Array | None = None  # (d,) about which the index has its rows; None is 0
-
-    @classmethod
-    def of(cls, search: Search, rows: Any) -> Neighbours:
-        search.require_rows(rows.shape[0])
-        search = search.completed(rows)
-        if search.metric == "precomputed" and is_sparse(rows):
-            return cls(search, rows, Stored(search))
-        if search.has_tree(rows):
-            return cls(search, rows, cKDTree(rows))
-        if search.metric == "nan_euclidean":
-            return cls(search, rows, Exhaustive.of_incomplete(rows))
-        # |x|^2 + |y|^2 - 2 x'y, and float32, lose the digits of an offset. Medians: a single row
-        # far away must not take those of all others.
-        dense = isinstance(rows, np.ndarray)
-        centre = np.median(rows, axis=0) if search.is_euclidean and dense else None
-        with naming(rows):
-            index = _index(search, _about(rows, centre))
-        return cls(search, rows, index, centre)
-
-    @property
-    def n(self) -> int:
-        return int(self.rows.shape[0])
-
-    @property
-    def knows_all_pairs(self) -> bool:
-        """Whether rows that are no neighbours have a distance too."""
-        return not isinstance(self.index, Stored)
-
-    def among(self) -> scipy.sparse.csr_array:
-        """Row i stores the distances (n, n) to the neighbours of row i, itself left out."""
-        if isinstance(self.index, Stored):
-            return self.index.of(without_diagonal(stored_distances(self.rows)))
+    def _found(self, X: Any) -> scipy.sparse.csr_array:
+        """Neighbours of the new rows X, or of the fitted rows where X is None."""
         if self.search.radius is not None:
-            return self._within(None)
-        k = self.search.n_neighbors
-        assert k is not None
-        if isinstance(self.index, Exhaustive):
-            lengths, nearest = self.index.kneighbors(n_neighbors=k)
-        elif isinstance(self.index, NearestNeighbors):
-            with naming(self.rows):
-                lengths, nearest = self.index.kneighbors(n_neighbors=k)
-            lengths, nearest = self._sharpened(self.rows, lengths, nearest, new=False)
-        elif isinstance(self.index, cKDTree):
-            found = self.index.query(self.rows, k + 1, workers=self._workers)
-            lengths, nearest = _without_self(*found)
-        else:
-            nearest, lengths = self.index.neighbor_graph
-            lengths, nearest = _without_self(lengths[:, : k + 1], nearest[:, : k + 1])
-            lengths = self._exact(self.rows, nearest, lengths)
-        return self._stored(lengths, nearest)
-
-    def of_new(self, X: Any) -> scipy.sparse.csr_array:
-        """Row i stores the distances (c, n) of the new row i to its neighbours among the fitted."""
-        if self.search.metric == "precomputed" and (not self.knows_all_pairs or is_sparse(X)):
-            return Stored(self.search).of(stored_distances(X))
-        if self.search.radius is not None:
-            return self._within(X)
+            return self._within(X, self.search.radius)
         k = self.search.n_neighbors
         assert k is not None
         if isinstance(self.index, Exhaustive):
             lengths, nearest = self.index.kneighbors(X, n_neighbors=k)
         elif isinstance(self.index, NearestNeighbors):
-            with naming(self.rows, X):
-                lengths, nearest = self.index.kneighbors(_about(X, self.centre), n_neighbors=k)
-            lengths, nearest = self._sharpened(X, lengths, nearest, new=True)
+            with naming_rows(self.rows, X):
+                lengths, nearest = self.index.kneighbors(self._about(X), n_neighbors=k)
+            lengths, nearest = self._sharpened(X, lengths, nearest)
+        elif isinstance(self.index, cKDTree) and X is None:
+            found = self.index.query(self.rows, k + 1, workers=workers_for(self.search.n_jobs))
+            lengths, nearest = _without_self(*found)
         elif isinstance(self.index, cKDTree):
-            found = self.index.query(X, range(1, k + 1), workers=self._workers)
+            found = self.index.query(X, range(1, k + 1), workers=workers_for(self.search.n_jobs))
             lengths, nearest = np.asarray(found[0]), np.asarray(found[1])
+        elif X is None:
+            nearest, lengths = self.index.neighbor_graph
+            lengths, nearest = _without_self(lengths[:, : k + 1], nearest[:, : k + 1])
+            lengths = self._exact(self.rows, nearest, lengths)
         else:
-            nearest, lengths = self.index.query(_about(X, self.centre).astype(np.float32), k)
+            nearest, lengths = self.index.query(self._about(X).astype(np.float32), k)
             lengths = self._exact(X, nearest, lengths)
         return self._stored(lengths, nearest)
 
@@ -223,8 +219,8 @@ class Neighbours:
         if isinstance(self.index, cKDTree):
             found = self.index.query(X, [1])
         else:
-            with naming(self.rows, X):
-                found = self.index.kneighbors(_about(X, self.centre), 1)
+            with naming_rows(self.rows, X):
+                found = self.index.kneighbors(self._about(X), 1)
         return np.asarray(found[0])[:, 0], np.asarray(found[1])[:, 0]
 
     def pairs(self, i: Any, j: Any) -> Array:
@@ -239,6 +235,10 @@ class Neighbours:
         found = pairwise_distances(self.rows[i], self.rows[j], metric=self.search.metric, **given)
         return np.asarray(found)
 
+    def _about(self, X: Any) -> Any:
+        """Rows as the index has them; None stays None, the fitted rows."""
+        return X if X is None or self.centre is None else X - self.centre
+
     def _stored(self, lengths: Any, nearest: Any) -> scipy.sparse.csr_array:
         """Neighbours (c, k) as a sparse matrix; each has to have a distance."""
         lengths = np.asarray(lengths, dtype=np.float64)
@@ -246,34 +246,29 @@ class Neighbours:
         if unknown.any():
             raise ValueError(self._unknown(int(np.argmax(unknown.any(axis=1)))))
         c, k = nearest.shape
-        columns = nearest.ravel().astype(np.int64)
-        return scipy.sparse.csr_array(
-            (lengths.ravel(), columns, np.arange(0, c * k + 1, k)), shape=(c, self.n)
-        )
+        return csr_of(lengths.ravel(), nearest.ravel().astype(np.int64), np.full(c, k), self.n)
 
     def _unknown(self, row: int) -> str:
         if self.search.metric == "nan_euclidean":
             return (
-                f"row {row} has cells in common with fewer than "
+                f"row {row} has observed columns in common with fewer than "
                 f"n_neighbors={self.search.n_neighbors} other rows, so that its neighbours are not "
-                "known: leave it out, or fill the gaps (LowRankImputer)"
+                "known: leave it out, or impute the missing values (LowRankImputer)"
             )
         return (
             f"row {row} has no finite distance to some of its nearest rows: leave it out, or use "
             "another metric"
         )
 
-    def _sharpened(self, X: Any, lengths: Any, nearest: Any, new: bool) -> tuple[Array, Any]:
-        """Lengths from differences; rows that products cannot tell apart are looked up again."""
-        if not self._by_products:
-            return self._exact(X, nearest, lengths), nearest
-        lengths = self._exact(X, nearest, lengths)
-        blurred = self._blurred(X, lengths[:, -1])
+    def _sharpened(self, X: Any, lengths: Any, nearest: Any) -> tuple[Array, Any]:
+        """Lengths from differences; rows that products cannot tell apart are searched again."""
+        rows = self.rows if X is None else X
+        lengths = self._exact(rows, nearest, lengths)
+        blurred = self._blurred(rows, lengths[:, -1]) if self._by_products else ()
         if len(blurred):
-            every = Exhaustive.euclidean(self.rows)
-            given = {"X": X[blurred]} if new else {"at": blurred}
-            found = every.kneighbors(n_neighbors=nearest.shape[1], **given)
-            lengths[blurred], nearest[blurred] = found
+            lengths[blurred], nearest[blurred] = Exhaustive(self.rows, cdist).kneighbors(
+                n_neighbors=nearest.shape[1], **self._some(X, blurred)
+            )
         return lengths, nearest
 
     @property
@@ -282,11 +277,16 @@ class Neighbours:
         brute = isinstance(self.index, NearestNeighbors) and self.index._fit_method == "brute"
         return self.search.is_euclidean and brute and isinstance(self.rows, np.ndarray)
 
-    def _blurred(self, X: Array, reach: Any) -> Any:
+    def _blurred(self, rows: Array, reach: Any) -> Any:
         """Rows whose distances of size `reach` may be rounding of a product."""
-        about = _about(X, self.centre)
+        about = self._about(rows)
         rounding = 16.0 * np.finfo(np.float64).eps * np.einsum("ij,ij->i", about, about)
         return np.flatnonzero(rounding > RESOLVED * np.square(reach))
+
+    @staticmethod
+    def _some(X: Any, at: Any) -> dict[str, Any]:
+        """Arguments of `Exhaustive` for some of the new rows X, or of the fitted ones."""
+        return {"at": at} if X is None else {"X": X[at]}
 
     def _exact(self, X: Any, nearest: Any, lengths: Any) -> Array:
         """Euclidean lengths anew from differences, for searches by products or in float32."""
@@ -297,56 +297,47 @@ class Neighbours:
             squares += (X[:, j, None] - self.rows[nearest, j]) ** 2
         return np.sqrt(squares)
 
-    @property
-    def _workers(self) -> int:
-        """As many threads as are asked for, and otherwise as BLAS may use."""
-        return workers_for(self.search.n_jobs)
+    # Within a radius -------------------------------------------------------------------------
 
-    def _within(self, X: Any) -> scipy.sparse.csr_array:
-        radius = self.search.radius
-        assert radius is not None
+    def _within(self, X: Any, radius: float) -> scipy.sparse.csr_array:
         if isinstance(self.index, cKDTree):
-            among = self.rows if X is None else X
-            count = self.index.query_ball_point(
-                among, radius, workers=self._workers, return_length=True
-            )
-            _require_stored(int(np.sum(count)), radius)
             return self._in_ball(X, radius)
         if isinstance(self.index, Exhaustive):
-            return _side_by_side(self.index.within(radius, X), self.n)
+            return _stacked(self.index.within(radius, X), self.n)
         if self._by_products:
             return self._within_by_products(X, radius)
-        new = None if X is None else _about(X, self.centre)
-        with naming(self.rows, X):
-            graph = self.index.radius_neighbors_graph(new, radius, mode="distance")
+        with naming_rows(self.rows, X):
+            graph = self.index.radius_neighbors_graph(self._about(X), radius, mode="distance")
         _require_stored(graph.nnz, radius)
         return scipy.sparse.csr_array(graph)
 
     def _within_by_products(self, X: Any, radius: float) -> scipy.sparse.csr_array:
-        """A little more than the radius is searched, lengths are computed anew, and cut."""
-        among = self.rows if X is None else X
-        new = None if X is None else _about(X, self.centre)
+        """Search a little beyond the radius, compute the lengths anew, and cut."""
+        rows = self.rows if X is None else X
         wide = radius * (1.0 + RESOLVED)
-        near = self.index.radius_neighbors(new, wide, return_distance=False)
+        near = self.index.radius_neighbors(self._about(X), wide, return_distance=False)
         _require_stored(sum(map(len, near)), radius)
-        every = Exhaustive.euclidean(self.rows)
-        blurred = self._blurred(among, radius)
-        given = {"at": blurred} if X is None else {"X": among[blurred]}
-        again = dict(zip(blurred.tolist(), every.within(radius, **given), strict=True))
+        blurred = self._blurred(rows, radius)
+        found = Exhaustive(self.rows, cdist).within(radius, **self._some(X, blurred))
+        again = dict(zip(blurred.tolist(), found, strict=True))
         parts = []
         for i, columns in enumerate(near):
             if i in again:
                 parts.append(again[i])
                 continue
             columns = np.sort(columns)
-            lengths = np.sqrt(np.sum((among[i] - self.rows[columns]) ** 2, axis=1))
+            lengths = np.sqrt(np.sum((rows[i] - self.rows[columns]) ** 2, axis=1))
             inside = lengths <= radius
             parts.append((lengths[inside], columns[inside]))
-        return _side_by_side(parts, self.n)
+        return _stacked(parts, self.n)
 
     def _in_ball(self, X: Any, radius: float) -> scipy.sparse.csr_array:
         among = self.rows if X is None else np.asarray(X, dtype=np.float64)
-        near = self.index.query_ball_point(among, radius, workers=self._workers, return_sorted=True)
+        search = partial(
+            self.index.query_ball_point, among, radius, workers=workers_for(self.search.n_jobs)
+        )
+        _require_stored(int(np.sum(search(return_length=True))), radius)
+        near = search(return_sorted=True)
         counts = np.array([len(some) for some in near])
         columns = np.concatenate([np.asarray(some, dtype=np.int64) for some in near])
         rows = np.repeat(np.arange(len(among)), counts)
@@ -354,13 +345,10 @@ class Neighbours:
             other = rows != columns
             rows, columns = rows[other], columns[other]
             counts -= 1
-        lengths = np.zeros(len(rows))
+        squares = np.zeros(len(rows))
         for j in range(among.shape[1]):
-            lengths += (among[rows, j] - self.rows[columns, j]) ** 2
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        return scipy.sparse.csr_array(
-            (np.sqrt(lengths), columns, starts), shape=(len(among), self.n)
-        )
+            squares += (among[rows, j] - self.rows[columns, j]) ** 2
+        return csr_of(np.sqrt(squares), columns, counts, self.n)
 
 
 def _index(search: Search, rows: Any) -> Any:
@@ -374,7 +362,9 @@ def _index(search: Search, rows: Any) -> Any:
                 f'metric="{search.metric}" with metric_params={search.metric_params} is nothing '
                 f'for neighbors_algorithm="{search.algorithm}" ({error}); "brute" takes it'
             ) from None
-        return Exhaustive.by(rows, search.metric, search.arguments)
+        return Exhaustive(
+            rows, partial(pairwise_distances, metric=search.metric, **search.arguments)
+        )
 
 
 def scikit_learn_search(search: Search, rows: Any) -> NearestNeighbors:
@@ -383,7 +373,7 @@ def scikit_learn_search(search: Search, rows: Any) -> NearestNeighbors:
         n_neighbors=search.n_neighbors or 5,
         radius=search.radius or 1.0,
         algorithm="auto" if search.algorithm == "approximate" else search.algorithm,
-        metric=Numbered(search.metric) if callable(search.metric) else search.metric,
+        metric=CheckedMetric(search.metric) if callable(search.metric) else search.metric,
         p=search.p,
         metric_params=search.metric_params,
         n_jobs=None if search.n_jobs is None else workers_for(search.n_jobs),
@@ -420,10 +410,6 @@ def _approximate(search: Search, rows: Any) -> Any:
     )
 
 
-def _about(X: Any, centre: Array | None) -> Any:
-    return X if centre is None else X - centre
-
-
 def _without_self(lengths: Any, nearest: Any) -> tuple[Array, Any]:
     """(n, k + 1) neighbours less the row itself: it need not be the first among rows like it."""
     n, k1 = nearest.shape
@@ -432,13 +418,12 @@ def _without_self(lengths: Any, nearest: Any) -> tuple[Array, Any]:
     return lengths[~itself].reshape(n, k1 - 1), nearest[~itself].reshape(n, k1 - 1)
 
 
-def _side_by_side(parts: Iterable[tuple[Array, Any]], n: int) -> scipy.sparse.csr_array:
+def _stacked(parts: Iterable[tuple[Array, Any]], n: int) -> scipy.sparse.csr_array:
     """Rows of (lengths, columns) as a sparse matrix with n columns."""
     rows = list(parts)
-    starts = np.concatenate([[0], np.cumsum([len(columns) for _, columns in rows])])
     lengths = np.concatenate([lengths for lengths, _ in rows])
     columns = np.concatenate([columns for _, columns in rows]).astype(np.int64)
-    return scipy.sparse.csr_array((lengths, columns, starts), shape=(len(rows), n))
+    return csr_of(lengths, columns, [len(columns) for _, columns in rows], n)
 
 
 def _require_stored(count: int, radius: float) -> None:
@@ -447,3 +432,56 @@ def _require_stored(count: int, radius: float) -> None:
             f"radius={radius:g} makes {count} pairs of rows neighbours, more than a graph should "
             "have; take a smaller one, or n_neighbors"
         )
+
+
+# All distances ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Exhaustive:
+    """Neighbours by the distances to all of the rows (n, d), each from differences.
+
+    Searches by matrix products, |x|^2 + |y|^2 - 2 x'y, know squared distances to the rounding of
+    |x|^2 only. This search is exact whatever the offset and the outliers.
+    """
+
+    rows: Array
+    distances: Callable[[Array, Array], Array]  # NaN where two rows have none
+
+    def kneighbors(
+        self, X: Array | None = None, n_neighbors: int = 5, at: Ints | None = None
+    ) -> tuple[Array, Ints]:
+        """Distances and indices (c, k), nearest first; of fitted rows (`at`, default all) if no X.
+
+        A fitted row is not its own neighbour. Pairs without a distance come last.
+        """
+        own = np.arange(len(self.rows)) if at is None and X is None else at
+        lengths, nearest = [], []
+        for D in self._pieces(X, own):
+            found = np.argpartition(D, n_neighbors - 1, axis=1)[:, :n_neighbors]
+            some = np.take_along_axis(D, found, axis=1)
+            order = np.argsort(some, axis=1, kind="stable")
+            lengths.append(np.take_along_axis(some, order, axis=1))
+            nearest.append(np.take_along_axis(found, order, axis=1))
+        return np.concatenate(lengths), np.concatenate(nearest)
+
+    def within(
+        self, radius: float, X: Array | None = None, at: Ints | None = None
+    ) -> Iterator[tuple[Array, Ints]]:
+        """Distances and indices of each row's neighbours within the radius."""
+        own = np.arange(len(self.rows)) if at is None and X is None else at
+        for D in self._pieces(X, own):
+            for row in D:
+                found = np.flatnonzero(row <= radius)  # False for NaN
+                yield row[found], found
+
+    def _pieces(self, X: Array | None, own: Ints | None) -> Iterator[Array]:
+        among = self.rows[own] if X is None else X
+        step = max(1, PIECE // len(self.rows))
+        for start in range(0, len(among), step):
+            D = self.distances(among[start : start + step], self.rows)
+            if X is None:
+                assert own is not None
+                some = own[start : start + step]
+                D[np.arange(len(some)), some] = np.nan  # within no radius, not even inf
+            yield D

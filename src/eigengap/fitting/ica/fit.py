@@ -32,8 +32,7 @@ from eigengap.fitting.ica.steps import (
 )
 from eigengap.fitting.optimise.loop import State, Step, Trace, Watch, iterate
 from eigengap.linalg import Array, sign_rule
-from eigengap.runtime.blas import one_blas_thread
-from eigengap.runtime.columns import allowed
+from eigengap.runtime.threads import allowed_threads, one_blas_thread
 from eigengap.sources.base import Source
 from eigengap.statistics.nonlinearity import LogCosh, Nonlinearity, gaussian_reference
 from eigengap.statistics.score_moments import (
@@ -96,7 +95,7 @@ def fit_rotation(
     noise : (q, q) covariance of the noise in the scores, whose other part is white.
     """
     how = options or ICAOptions()
-    threads = allowed()
+    threads = allowed_threads()
     with one_blas_thread():  # pieces of rows are spread over threads instead
         problem = _Problem(scores, q, noise, how, threads)
         found = problem.on_all_rows(*problem.on_samples())

@@ -26,7 +26,7 @@ from eigengap.exceptions import NoSignalError
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.ica.fit import sample_sizes
 from eigengap.fitting.ica.pairs import ROWS
-from eigengap.linalg import Array, sign_rule, unpack
+from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap
 from eigengap.sources.base import Block, Source
@@ -160,13 +160,11 @@ def open_variance(model: LinearGaussian, A: Array, X: NDArray[Any]) -> Array:
     own = np.sum(A**2, axis=0) * model.psi
     result = np.empty(len(X))
     step = max(1, PIECE_BYTES // (8 * products.shape[1]))
-    for at, _, S in model.latents(X):
-        for start in range(0, len(at), step):
-            some = slice(start, start + step)
-            missing = np.isnan(X[at[some]]).astype(np.float64)
+    for part in model.row_posteriors(X):
+        for some in part.pieces(step):
+            missing = np.isnan(X[some.at]).astype(np.float64)
             B = (missing @ products).reshape(len(missing), len(A), q)
-            cov = unpack((S if S.shape[1] == 1 else S[:, some]).T, q)
-            result[at[some]] = np.sum(B * (B @ cov), axis=(1, 2)) + missing @ own
+            result[some.at] = np.sum(B * (B @ some.covariances()), axis=(1, 2)) + missing @ own
     return result
 
 

@@ -30,10 +30,8 @@ from eigengap.models.kernels.expected import ExpectedKernel
 from eigengap.models.kernels.functions import RBF, Function, Kernel, Laplacian, Precomputed, Rows
 from eigengap.models.kernels.functions import dense as rows_dense
 from eigengap.models.maps.landmark import LandmarkMap
-from eigengap.runtime.blas import one_blas_thread
-from eigengap.runtime.columns import workers_for
 from eigengap.runtime.memory import require_pairs
-from eigengap.runtime.threads import in_threads
+from eigengap.runtime.threads import in_threads, one_blas_thread, workers_for
 
 Scaling = Literal["pca", "eigenvalue"]
 Wanted = int | float | None  # components, a share of the variance, or all that have any

@@ -26,7 +26,8 @@ from eigengap.fitting.eigen.smallest import ANGLE
 from eigengap.fitting.laplacian.graph import Laplacian, in_range
 from eigengap.fitting.laplacian.solver import NEIGHBOURS, Solver, beyond_null
 from eigengap.linalg import Array, sign_rule
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
+from eigengap.wording import words
 
 __all__ = ["NEIGHBOURS", "Laplacian", "LaplacianFit", "Solver", "fit_laplacian", "null_vectors"]
 
@@ -58,7 +59,8 @@ def fit_laplacian(
     n, count = graph.n, graph.components[0]
     if q + drop_first > n:
         raise ValueError(
-            f"n_components={q} is too many for {n} rows (n_samples={n}): their graph has "
+            f"{words().parameter('n_components', q)} is too many for {n} rows (n_samples={n}): "
+            "their graph has "
             f"{n - drop_first} eigenvectors{' beside the constant one' if drop_first else ''}"
         )
     graph, power = in_range(graph)

@@ -27,18 +27,15 @@ from eigengap.fitting.eigen.smallest import (
     conjugate_gradients,
 )
 from eigengap.fitting.eigen.symmetric import FEW, SMALL, leading_eigenpairs
-from eigengap.fitting.laplacian.elimination import (
-    MOST,
-    by_jacobi,
-    eigenpairs_by_elimination,
-)
 from eigengap.fitting.laplacian.factor import cost_of_factor, grounded_solver
-from eigengap.fitting.laplacian.given import is_sparse
 from eigengap.fitting.laplacian.graph import Laplacian
 from eigengap.fitting.laplacian.parts import (
     BELOW_ROUNDING,
+    MOST,
     WEAK,
     between_parts,
+    by_jacobi,
+    eigenpairs_by_elimination,
     merges,
     within_and_across,
 )
@@ -86,7 +83,7 @@ def _directly(
 
 def _is_dense(graph: Laplacian, k: int, solver: Solver) -> bool:
     """Whether the matrix of all pairs is formed: a small one, or many eigenvectors of it."""
-    given = not is_sparse(graph.W)
+    given = not scipy.sparse.issparse(graph.W)
     return solver == "dense" or given or graph.n <= SMALL or FEW * block_width(k) > graph.n
 
 
@@ -138,7 +135,7 @@ def _all_pairs(graph: Laplacian) -> tuple[float, Array]:
     """The bound of M, and M (n, n) with its null space at 3/2 of that."""
     require_pairs(graph.n, "the Laplacian of all pairs", NEIGHBOURS, copies=3.0)
     bound = max(graph.bound, np.finfo(np.float64).tiny)
-    G = -(graph.symmetric.toarray() if is_sparse(graph.W) else graph.symmetric)
+    G = -(graph.symmetric.toarray() if scipy.sparse.issparse(graph.W) else graph.symmetric)
     G[np.diag_indices(graph.n)] += graph.degrees / graph.mass
     members = graph.members
     for c in range(members.shape[0]):
@@ -151,7 +148,7 @@ def _all_pairs(graph: Laplacian) -> tuple[float, Array]:
 
 
 def _by_elimination(graph: Laplacian, k: int) -> Smallest:
-    W = graph.W.toarray() if is_sparse(graph.W) else graph.W
+    W = graph.W.toarray() if scipy.sparse.issparse(graph.W) else graph.W
     lam, V = eigenpairs_by_elimination(W, graph.mass)
     return Smallest(lam[:k], V[:, :k], 1, certified=True)
 
@@ -243,7 +240,7 @@ def _leakage(lam: Array, shift: Array, k: int) -> float:
 
 def _within(inner: Laplacian, solver: Solver) -> Callable[[Array], tuple[Array, bool]]:
     """R -> M^+ R of the graph within parts, and whether it was reached."""
-    if not is_sparse(inner.W) or inner.n <= SMALL:
+    if not scipy.sparse.issparse(inner.W) or inner.n <= SMALL:
         factor = scipy.linalg.cho_factor(_all_pairs(inner)[1], overwrite_a=True)
         return lambda R: (inner.deflated(scipy.linalg.cho_solve(factor, R)), True)
     cost = cost_of_factor(inner.W, inner.degrees)

@@ -1,9 +1,9 @@
-"""Maximum likelihood of a mixture of linear-Gaussian models, from rows with gaps.
+"""Maximum likelihood of a mixture of linear-Gaussian models, from incomplete rows.
 
 Mixtures of PPCA (Tipping and Bishop 1999) and of factor analysers (Ghahramani and Hinton 1996): one
 model of all rows, clusters of its scores, EM from several such starts, split-and-merge moves, ranks
-by ARD where they are not given, and EM to the end. `mixture_em` is the EM map, `mixture_start` the
-start, `mixture_moves` the moves.
+by ARD where they are not given, and EM to the end. `problem` has the EM map, `start` the start,
+`moves` the moves.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
-from eigengap.fitting.gaussian.pattern import FEWEST, MOST, OPERATIONS
-from eigengap.fitting.gaussian.problem import Noise
+from eigengap.fitting.gaussian.problem import (
+    EMOptions,
+    Noise,
+    Run,
+    column_moments,
+    n_patterns,
+    noise_floor,
+)
 from eigengap.fitting.mixture.moves import (
     candidate_moves,
     dropped,
@@ -25,45 +29,33 @@ from eigengap.fitting.mixture.moves import (
     reborn,
     with_ranks,
 )
-from eigengap.fitting.mixture.problem import (
-    SMALL,
-    DeadComponentError,
-    MixtureProblem,
-    Run,
-    least_noise,
-)
+from eigengap.fitting.mixture.problem import SMALL, DeadComponentError, MixtureProblem
 from eigengap.fitting.mixture.start import Scores, canonical, cluster_start, single_start
-from eigengap.fitting.optimise.loop import Checkpointer, Progress, Trace, Watch, checkpointer_of
+from eigengap.fitting.optimise.loop import Checkpointer, Progress, Trace, checkpointer_of
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
-from eigengap.models.gaussian.mixture_posterior import mixture_posteriors
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, mixture_posteriors
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Source
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.expected.mixture import MixtureParameters
 
 LOOSE = 1e-3  # tolerance at which starts, moves and ranks are compared
 LOOSE_STEPS = 100  # most EM steps of each
 GAIN = 1e-3  # nats a row that a further start or a move must bring
 PACE, HOPE = 5, 5.0  # one ends if HOPE times what its last PACE steps gained is not enough
-WARY = 0.5  # of the typical noise variance: least one while ARD chooses the ranks of factors
+CAUTIOUS = 0.5  # of the typical noise variance: the floor while ARD chooses ranks of factors
 REBIRTHS = 3  # of components in one run before one is dropped
 LARGEST_AUTO = 30  # most components that ARD starts from: its cost grows with their cube
 
 
 @dataclass(frozen=True)
-class MixtureOptions:
+class MixtureOptions(EMOptions):
     """How to fit, apart from the model: see `eigengap.MixturePPCA` for the meaning of each."""
 
     tol: float = 1e-5
-    max_iter: int = 1000
-    n_init: int = 1
     split_merge: int = 5
-    seed: int = 0
-    watch: Watch | None = None
 
 
 DEFAULT = MixtureOptions()
@@ -75,7 +67,7 @@ class MixtureFit:
 
     model: MixtureOfLinearGaussians
     log_likelihood: float  # of all rows, weighted
-    observed_w: Array  # (d,) weighted number of rows in which each feature was seen
+    observed_w: Array  # (d,) weighted number of rows in which each feature was observed
     component_observed_w: Array  # (K, d) the same by responsibility
     component_sum_w: Array  # (K,) rows of each component, by weight and responsibility
     converged: bool
@@ -98,12 +90,8 @@ def fit_mixture(
     options: MixtureOptions = DEFAULT,
 ) -> MixtureFit:
     """Fit K components of the given ranks (K of them), or of ranks found by ARD (None)."""
-    columns = source.reduce(ColumnMoments.of)
-    total = float(np.sum(columns.variance))
-    refuse_out_of_range(source, total, fit_mean=True)
-    if noise == "diagonal":
-        refuse_tiny_columns(source, columns.variance)
-    if total == 0.0:
+    columns = column_moments(source, noise)
+    if not np.any(columns.variance > 0.0):
         raise ValueError(
             "all rows are equal, so there is nothing to tell components apart by and no variance "
             "to model; leave such a table out"
@@ -124,7 +112,7 @@ def evidence_of_components(
             ObservationPattern(complete, observed_w, noise)
             for observed_w in fit.component_observed_w
         )
-    k = int(np.clip(OPERATIONS / (model.d * max(max(model.ranks), 1) ** 2), FEWEST, MOST))
+    k = n_patterns(model.d, max(model.ranks))
     rows = source.sample(min(k * model.K, source.observed().rows), np.random.default_rng(0))
     observed, labels = ~np.isnan(rows), np.argmax(model.responsibilities(rows), axis=1)
     patterns = [observed[labels == k] if np.any(labels == k) else observed for k in range(model.K)]
@@ -144,7 +132,7 @@ def n_parameters(model: MixtureOfLinearGaussians, noise: Noise, shared_noise: bo
 class _Settled:
     """A run and the deaths on its way."""
 
-    run: Run
+    run: Run[MixtureParameters]
     reborn: int = 0
 
     @property
@@ -168,7 +156,10 @@ class _Fitting:
     options: MixtureOptions
 
     def fit(self, K: int, ranks: Sequence[int] | None, largest: int) -> MixtureFit:
-        single = self._single(largest) if ranks is None else self._loose(self._one(K, ranks))
+        if ranks is None:  # one model of all rows, whose rank ARD finds
+            single = self._pruned(self._loose(single_start(self.problem, largest)))
+        else:
+            single = self._loose(self._one(K, ranks))
         if K == 1:
             return self._finish(single)
         if ranks is None:
@@ -192,19 +183,17 @@ class _Fitting:
         if ranks is None:
             best = self._pruned(best)
         elif len(set(ranks)) > 1 and len(ranks) == best.parameters.K:
-            best = self._loose(with_ranks(best.parameters, ranks, self.problem.sum_w), best)
+            cut = with_ranks(best.parameters, ranks, self.problem.units.sum_w)
+            best = self._loose(cut, best)
         return self._finish(best)
 
     # Stages -----------------------------------------------------------------------------------
 
     def _one(self, K: int, ranks: Sequence[int]) -> MixtureParameters:
         """A model of all rows with room for a component's loadings and for K means."""
-        most = max(min(self.problem.d - 1, int(self.problem.sum_w) - 1), 1)
+        units = self.problem.units
+        most = max(min(units.d - 1, int(units.sum_w) - 1), 1)
         return single_start(self.problem, max(max(ranks), min(max(ranks) + K - 1, most)))
-
-    def _single(self, q: int) -> _Settled:
-        """A model of all rows whose rank ARD has found."""
-        return self._pruned(self._loose(single_start(self.problem, q)))
 
     def _improved(self, best: _Settled) -> _Settled:
         """Split-and-merge moves for as long as one of the candidates is a gain."""
@@ -224,68 +213,55 @@ class _Fitting:
 
     def _better(self, best: _Settled, start: MixtureParameters) -> _Settled | None:
         """A loose run from there if it is a gain; it ends where it has no hope or one dies."""
-        least = best.objective + GAIN * self.problem.sum_w
+        least = best.objective + GAIN * self.problem.units.sum_w
         if start.K < best.parameters.K:
             return None
         hope = _Hope(least, checkpointer_of(self.options.watch))
         try:
-            run = self.problem.run(start, tol=LOOSE, max_iter=self._few(), watch=hope)
+            run = self.problem.run(start, replace(self._loose_options(), watch=hope))
         except (DeadComponentError, _HopelessError):
             return None
         return _Settled(run) if run.objective > least else None
 
     def _pruned(self, settled: _Settled) -> _Settled:
         """ARD from there, the columns that it empties taken out, and loose EM without it."""
-        start = _canonical(settled.parameters)
-        wary = replace(self, problem=_with_wary_floor(self.problem, start))
-        shrunk = wary._settle(start, tol=LOOSE, max_iter=self._few(), ard=True, before=settled)
+        components = tuple(canonical(c) for c in settled.parameters.components)
+        start = replace(settled.parameters, components=components)
+        cautious = replace(_with_cautious_floor(self.problem, start), ard=True)
+        shrunk = replace(self, problem=cautious)._loose(start, settled)
         return self._loose(_without_empty_columns(shrunk.parameters), shrunk)
 
     def _finish(self, settled: _Settled) -> MixtureFit:
-        end = self._settle(
-            settled.parameters,
-            tol=self.options.tol,
-            max_iter=max(self.options.max_iter - len(settled.run.trace), 1),
-            jumps=self.problem.noise == "diagonal",
-            before=settled,
+        left = max(self.options.max_iter - len(settled.run.trace), 1)
+        last = replace(self.problem, takes_boundary_steps=self.problem.noise == "diagonal")
+        last_stage = replace(self, problem=last)
+        end = last_stage._settle(
+            settled.parameters, replace(self.options, max_iter=left), before=settled
         )
         if end.is_after(settled):
-            end = replace(end, run=settled.run.continued(end.run))
+            a, b = settled.run.trace.seconds, end.run.trace.seconds
+            # A run that was kept from an earlier process has the seconds of that one.
+            delay = max(a[-1] - b[0], 0.0) if len(a) and len(b) else 0.0
+            end = replace(end, run=settled.run.then(end.run, delay))
         return _fit_of(self.problem, end)
 
     # EM with rebirths ---------------------------------------------------------------------------
 
     def _loose(self, start: MixtureParameters, before: _Settled | None = None) -> _Settled:
-        return self._settle(start, tol=LOOSE, max_iter=self._few(), before=before)
+        return self._settle(start, self._loose_options(), before)
 
-    def _few(self) -> int:
-        """Most EM steps of a loose run."""
-        return min(LOOSE_STEPS, self.options.max_iter)
+    def _loose_options(self) -> MixtureOptions:
+        return replace(self.options, tol=LOOSE, max_iter=min(LOOSE_STEPS, self.options.max_iter))
 
     def _settle(
-        self,
-        start: MixtureParameters,
-        *,
-        tol: float,
-        max_iter: int,
-        ard: bool = False,
-        jumps: bool = False,
-        before: _Settled | None = None,
+        self, start: MixtureParameters, options: MixtureOptions, before: _Settled | None = None
     ) -> _Settled:
         """EM to its end; a component that dies is started anew a few times, then dropped."""
         births = 0 if before is None else before.reborn
         rng = self._generator(births)
         for attempt in range(REBIRTHS + start.K):
             try:
-                run = self.problem.run(
-                    start,
-                    tol=tol,
-                    max_iter=max_iter,
-                    watch=self.options.watch,
-                    ard=ard,
-                    jumps=jumps,
-                )
-                return _Settled(run, births)
+                return _Settled(self.problem.run(start, options), births)
             except DeadComponentError as dead:
                 if attempt < REBIRTHS:
                     start = reborn(dead.at, dead.k, *_badly_explained(self.problem, dead, rng))
@@ -320,9 +296,7 @@ class _Hope:
 
 def _fit_of(problem: MixtureProblem, settled: _Settled) -> MixtureFit:
     """The fit in the data's units."""
-    parameters, trace = settled.parameters, settled.run.trace
-    # A density in units of `unit` is one in the data's units times the Jacobian, cell by cell.
-    jacobian = float(problem.observed_w @ np.log(problem.unit))
+    parameters, units = settled.parameters, problem.units
     expected = problem.expected(parameters)
     order = np.argsort(-parameters.log_weights, kind="stable")
     components = [parameters.components[k] for k in order]
@@ -330,13 +304,13 @@ def _fit_of(problem: MixtureProblem, settled: _Settled) -> MixtureFit:
     model = MixtureOfLinearGaussians(parameters.log_weights[order], models)
     at_floor = problem.reached_floor(parameters)[order]
     return MixtureFit(
-        model=model.rescaled(problem.unit, problem.shift).canonical(),
-        log_likelihood=settled.objective - jacobian,
-        observed_w=problem.observed_w,
+        model=model.rescaled(units.unit, units.shift).canonical(),
+        log_likelihood=settled.objective - units.log_jacobian,
+        observed_w=units.observed_w,
         component_observed_w=np.stack([expected.components[k].observed() for k in order]),
         component_sum_w=expected.sum_w()[order],
         converged=settled.run.converged,
-        trace=replace(trace, objective=trace.objective - jacobian),
+        trace=units.in_data(settled.run.trace),
         reborn=settled.reborn,
         at_floor=tuple(int(k) for k in np.flatnonzero(at_floor)),
     )
@@ -352,24 +326,20 @@ def _with_floor_within(problem: MixtureProblem, start: MixtureParameters) -> Mix
     """The floor of the noise by the variance within clusters, which may lie far apart."""
     weights = np.exp(start.log_weights)
     variances = [np.sum(c.W**2, axis=1) + c.psi for c in start.components]
-    within = np.minimum(weights @ np.stack(variances), problem.variance)
-    return replace(problem, floor=least_noise(within, problem.noise))
+    within = np.minimum(weights @ np.stack(variances), problem.units.variance)
+    return replace(problem, floor=noise_floor(within, problem.noise))
 
 
-def _with_wary_floor(problem: MixtureProblem, start: MixtureParameters) -> MixtureProblem:
+def _with_cautious_floor(problem: MixtureProblem, start: MixtureParameters) -> MixtureProblem:
     """A floor that keeps a column of W from living on the noise of a single feature.
 
-    Such a column (a Heywood case) gains likelihood without end, and no prior on its length tells it
-    from one that many features share.
+    Such a column (a Heywood case) gains likelihood without end, and no prior on its length
+    distinguishes it from one that many features share.
     """
     if problem.noise == "isotropic":
         return problem
     typical = np.median(np.stack([c.psi for c in start.components]), axis=1)
-    return replace(problem, floor=np.maximum(problem.floor, WARY * np.mean(typical)))
-
-
-def _canonical(parameters: MixtureParameters) -> MixtureParameters:
-    return replace(parameters, components=tuple(canonical(c) for c in parameters.components))
+    return replace(problem, floor=np.maximum(problem.floor, CAUTIOUS * np.mean(typical)))
 
 
 def _without_empty_columns(parameters: MixtureParameters) -> MixtureParameters:
@@ -386,7 +356,7 @@ def _without_empty_columns(parameters: MixtureParameters) -> MixtureParameters:
 def _badly_explained(
     problem: MixtureProblem, dead: DeadComponentError, rng: np.random.Generator
 ) -> tuple[Array, int]:
-    """A row (d,), its gaps filled, that the others explain badly, and the least bad of them.
+    """A row (d,), missing values imputed, that the others explain badly, and the best of them.
 
     Drawn with probability proportional to its squared distance beyond what the model expects, but
     no more than that again: a component on an outlier would only die again.
@@ -402,32 +372,20 @@ def _badly_explained(
 
 
 def _with_excess(rows: ObservedRows, parameters: MixtureParameters) -> Array:
-    """Excess of its squared distance, weight, nearest component, filled row, of all: (c, 3 + d)."""
+    """Excess of its squared distance, weight, nearest component, imputed row: (c, 3 + d)."""
     components = parameters.components
-    coefficients = [Coefficients.of(c.W, c.delta, c.psi) for c in components]
+    coefficients = [Coefficients(c.W, c.delta, c.psi) for c in components]
     result = np.ones((len(rows.order), 3 + rows.d))
-    for chunk in mixture_posteriors(rows, parameters.log_weights, coefficients):
-        nearest = np.argmax(chunk.resp, axis=0)  # (c,)
+    for chunk, parts, resp, _ in mixture_posteriors(rows, parameters.log_weights, coefficients):
+        nearest = np.argmax(resp, axis=0)  # (c,)
         each = np.arange(len(nearest))
-        observed = _observed(rows, chunk.parts[0].mask_rows)  # (c or 1, d)
-        distance = np.stack([part.distance for part in chunk.parts])[nearest, each]
-        means = [
-            part.Z.T @ c.W.T + c.delta for part, c in zip(chunk.parts, components, strict=True)
-        ]
-        R = rows.R[chunk.rows]
-        values = R if isinstance(R, np.ndarray) else R.toarray()
-        expected = rows.row_cells[chunk.rows]
+        distance = np.stack([part.distance for part in parts])[nearest, each]
+        means = [part.mean @ c.W.T + c.delta for part, c in zip(parts, components, strict=True)]
+        expected = chunk.row_cells
         result[chunk.rows, 0] = np.clip(distance - expected, 1e-12, expected + 1e-12)
         result[chunk.rows, 2] = nearest
-        result[chunk.rows, 3:] = np.where(observed, values, np.stack(means)[nearest, each])
+        imputed = np.stack(means)[nearest, each]
+        result[chunk.rows, 3:] = np.where(chunk.mask() > 0, chunk.values(), imputed)
     if rows.weight is not None:
         result[:, 1] = rows.weight
     return result
-
-
-def _observed(rows: ObservedRows, mask_rows: slice) -> NDArray[np.bool_]:
-    """Which cells were seen in these rows of the mask, all columns: (u, d)."""
-    mask = rows.M[mask_rows]
-    observed = np.ones((mask_rows.stop - mask_rows.start, rows.d), dtype=bool)
-    observed[:, rows.incomplete] = (mask if isinstance(mask, np.ndarray) else mask.toarray()) > 0
-    return observed

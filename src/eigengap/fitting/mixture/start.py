@@ -1,8 +1,8 @@
 """Where EM of a mixture starts: clusters of the posterior means under one model of all rows.
 
-One linear-Gaussian model, fitted loosely, fills the gaps and gives every row coordinates z; k-means
+One linear-Gaussian model, fitted loosely, gives every row, complete or not, coordinates z; k-means
 on them gives clusters. With zbar_k and V_k the mean and covariance of z in cluster k, the posterior
-spread included, component k starts as
+covariance included, component k starts as
 
     mu_k = mu + W zbar_k,   W_k W_k^T + Psi_k = W V_k W^T + Psi,
 
@@ -23,8 +23,8 @@ from eigengap.fitting.mixture.problem import MixtureProblem
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors
-from eigengap.statistics.expected.maximise import Parameters
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters
+from eigengap.statistics.expected.gaussian import Parameters
+from eigengap.statistics.expected.mixture import MixtureParameters
 
 # Least strength w^T Psi^-1 w of a column at the start: W = 0 along an axis is a saddle.
 LEAST_STRENGTH = 0.1
@@ -32,16 +32,8 @@ LEAST_STRENGTH = 0.1
 
 def single_start(problem: MixtureProblem, q: int) -> MixtureParameters:
     """One component of rank q for all rows."""
-    share = problem.observed_w / problem.sum_w
-    starts = spectral_start(
-        problem.rows,
-        q,
-        problem.variance,
-        share,
-        problem.sum_w,
-        problem.constraints(),
-        thorough=False,
-    )
+    how = problem.constraints()
+    starts = spectral_start(problem.rows, q, problem.units, how, thorough=False)
     return MixtureParameters(np.zeros(1), (starts.first,))
 
 
@@ -56,7 +48,7 @@ class Scores:
     @classmethod
     def of(cls, problem: MixtureProblem, single: Parameters) -> Scores:
         single = canonical(single)
-        coefficients = Coefficients.of(single.W, single.delta, single.psi)
+        coefficients = Coefficients(single.W, single.delta, single.psi)
         both = problem.rows.map(partial(_scores, coefficients=coefficients))
         # Sorted, so that what is drawn at random does not depend on the order of the rows.
         both = both[np.lexsort(both[:, -2::-1].T)]
@@ -76,7 +68,7 @@ def cluster_start(
     K = len(ranks)
     least = min(max(ranks) + 2.0, float(np.sum(w)) / (4 * K))
     labels = kmeans(Z if whiten else Z * length, w, K, rng, least)
-    missing = np.eye(Z.shape[1]) - _covariance(Z, w)  # the mean posterior spread, at the optimum
+    missing = np.eye(Z.shape[1]) - _covariance(Z, w)  # the mean posterior covariance
     log_weights, components = [], []
     for k in range(int(labels.max()) + 1):
         at = labels == k
@@ -121,8 +113,8 @@ def truncated(component: Parameters, q: int, least: float = LEAST_STRENGTH) -> P
 def _scores(rows: ObservedRows, coefficients: Coefficients) -> Array:
     """Posterior means and weights (c, q + 1), in the order of `rows.R`."""
     scores = np.ones((len(rows.order), coefficients.q + 1))
-    for part in row_posteriors(rows, coefficients):
-        scores[part.rows, :-1] = part.Z.T
+    for chunk, part in row_posteriors(rows, coefficients):
+        scores[chunk.rows, :-1] = part.mean
     if rows.weight is not None:
         scores[:, -1] = rows.weight
     return scores

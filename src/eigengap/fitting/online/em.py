@@ -1,59 +1,67 @@
-"""Online EM: parameters from rows that are gone, by what was expected of them when they went.
+"""Online EM: parameters from rows that are gone, by the statistics expected of them when they went.
 
-The M-step maximises the sum of three expected statistics: of complete rows, computed anew at each
-step from their moments; of the rows with gaps that are still there, computed anew too; and of those
-that are gone, which stay as they were. Steps repeat until they no longer move anything; each is a
-step of EM for the log-likelihood of the first two and the expected log-likelihood of the third.
-Parameter expansion (`statistics.expected.maximise.expand`) moves the latent axes, and the
-statistics of rows that are gone are moved with them.
+The M-step maximises the sum of three expected statistics: those of complete rows, computed anew at
+each step from their moments; of the incomplete rows that are still there, computed anew too; and of
+rows that are gone, which stay as they were (Cappe and Moulines 2009). Each step raises the
+log-likelihood of the first two plus the variational free energy of the third,
+
+    E_q[ln p(x, z)] + H(q),   q the posterior of z when the row went,
+
+which the loop guards. Parameter expansion (`statistics.expected.maximise.expand`) moves the latent
+axes, and the statistics of rows that are gone are moved with them.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import nan
+from functools import cached_property
+from math import inf, log, nan, pi
 
 import numpy as np
 
+from eigengap.fitting.gaussian.noise import LOST_IN_SUMS, Specification
 from eigengap.fitting.gaussian.problem import (
+    AT_FLOOR,
+    EMOptions,
     GaussianFit,
-    Noise,
-    column_units,
-    noise_floor,
+    Packing,
+    Units,
+    data_model,
     spectrum_of,
 )
-from eigengap.fitting.online.rows import Kept, equivalent_rows
-from eigengap.fitting.optimise.loop import Trace
+from eigengap.fitting.online.rows import Kept, equivalent_rows, rescaled
+from eigengap.fitting.optimise.em import fall, rounding_of
+from eigengap.fitting.optimise.loop import LoopState, Step, Trace, iterate
 from eigengap.linalg import Array
-from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.statistics.expected.changes import in_other_latents, in_other_units, times
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.maximise import Constraints, Parameters, maximise
+from eigengap.models.gaussian.row_posterior import Coefficients, times_packed
+from eigengap.statistics.expected.gaussian import (
+    Constraints,
+    Expected,
+    Parameters,
+    in_other_latents,
+    in_other_units,
+    log_prior,
+    maximise,
+    times,
+)
 from eigengap.statistics.moments import ColumnMoments, Moments
 
 STEPS = 10  # of EM, at most, with each chunk that is settled
-HASTE = (0.1, 1.2)  # a = 0.1 + 1.2 m^2 where a share m of the cells is unseen: docs/streaming.md
+HASTE = (0.1, 1.2)  # a = 0.1 + 1.2 m^2 where a share m of the cells is missing: docs/streaming.md
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The model asked for; noise_variance and loading_precision in units of the scaled columns."""
+class StreamSpec:
+    """The model to fit, in units of the scaled columns, and how."""
 
-    noise: Noise
-    noise_variance: float | None
-    fit_mean: bool
-    loading_precision: float
+    model: Specification
     scale: bool
-    tol: float
-    max_iter: int
+    options: EMOptions
 
 
 @dataclass(frozen=True, eq=False)
-class Units:
+class StreamUnits:
     """r = (x - shift) / (base common): base is the columns' own size where scale=True."""
 
     shift: Array  # (d,)
@@ -62,34 +70,27 @@ class Units:
     variance: Array  # (d,) of r
 
     @classmethod
-    def of(cls, columns: ColumnMoments, shift: Array, asked: Asked) -> Units:
+    def of(cls, columns: ColumnMoments, shift: Array, spec: StreamSpec) -> StreamUnits:
         own = np.where(columns.variance > 0, np.sqrt(columns.variance), 1.0)
-        base = own if asked.scale else np.ones(len(shift))
+        base = own if spec.scale else np.ones(len(shift))
         variance = (columns.variance + (columns.mean - shift) ** 2) / base**2
-        common = column_units(variance, asked.noise)
-        return cls(shift, base, common, variance / common**2)
+        units = Units.of(shift, variance, spec.model.noise, columns.sum_w, columns.n_rows)
+        return cls(shift, base, units.unit, units.variance)
 
     @property
     def unit(self) -> Array:
         return self.base * self.common
 
-    def constraints(self, asked: Asked) -> Constraints:
-        scaled = float(self.common[0]) if asked.noise == "isotropic" else 1.0
-        fixed = None if asked.noise_variance is None else asked.noise_variance / scaled**2
-        return Constraints(
-            noise=asked.noise,
-            floor=np.full(len(self.shift), noise_floor(self.variance, asked.noise)),
-            fixed_noise=fixed,
-            fit_mean=asked.fit_mean,
-            loading_precision=asked.loading_precision * scaled**2,
-        )
+    def scaled(self, observed_w: Array, sum_w: float) -> Units:
+        """As those of a fit to the scaled columns."""
+        return Units(self.shift / self.base, self.common, self.variance, observed_w, sum_w)
 
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    """Rows with gaps that are gone: what was expected of them, and the parameters by then."""
+    """Incomplete rows that are gone: what was expected of them, and the parameters by then."""
 
-    units: Units
+    units: StreamUnits
     parameters: Parameters
     expected: Expected
 
@@ -101,155 +102,186 @@ class Settled:
     def sum_w(self) -> float:
         return self.expected.sum_w
 
-    def in_units(self, units: Units) -> Settled:
-        """The same, measured anew."""
+    def in_units(self, units: StreamUnits) -> Settled:
+        """The same in other units."""
         a = self.units.unit / units.unit
         b = (self.units.shift - units.shift) / units.unit
         now = self.parameters
-        parameters = Parameters(W=now.W * a[:, None], delta=now.delta * a + b, psi=now.psi * a**2)
-        return replace(
-            self,
+        return Settled(
             units=units,
-            parameters=parameters,
+            parameters=Parameters(now.W * a[:, None], now.delta * a + b, now.psi * a**2),
             expected=in_other_units(self.expected, a, b),
         )
 
 
 @dataclass(frozen=True, eq=False)
-class There:
-    """Rows that are there: complete ones by their moments, those with gaps as they are."""
+class Present:
+    """Rows that are still there: complete ones by their moments, incomplete ones as they are."""
 
-    units: Units  # in which to measure them
+    units: StreamUnits  # in which to measure them
+    observed_w: Array  # (d,) of all rows so far, whether they are gone or not
     moments: Moments
     kept: Kept
 
 
-def settled_first(units: Units, kept: Kept, fit: GaussianFit, asked: Asked) -> Settled:
+def settled_first(units: StreamUnits, kept: Kept, fit: GaussianFit, spec: StreamSpec) -> Settled:
     """The first chunk: `fit`, in units of the data, is of these rows and complete ones."""
     model = fit.model.rescaled(1.0 / units.unit, -units.shift / units.unit)
-    how = units.constraints(asked)
-    first = Parameters(W=model.W, delta=model.mu, psi=np.maximum(model.psi, how.floor))
-    rows = _prepared(kept, units, fit.model.q)
-    expected = Expected.of(rows, _coefficients(first))
-    return Settled(units, first, expected)
+    floor = units.scaled(fit.observed_w, fit.sum_w).floor(spec.model.noise)
+    first = Parameters(W=model.W, delta=model.mu, psi=np.maximum(model.psi, floor))
+    rows = prepare_rows(kept.values, kept.weight, units.shift, units.unit, model.q)
+    return Settled(units, first, Expected.of(rows, _coefficients(first)))
 
 
-def settled_next(settled: Settled, there: There, asked: Asked) -> Settled:
+def settled_next(settled: Settled, present: Present, spec: StreamSpec) -> Settled:
     """A later chunk: the parameters after it, and its rows among those that are gone."""
-    run = _Run.of(settled, there, asked).repeated(asked.tol, STEPS)
-    assert run.chunk is not None
-    chunk = Expected.of(run.chunk, _coefficients(run.parameters))
-    return Settled(
-        units=run.units,
-        parameters=run.parameters,
-        expected=run.gone.merge(times(chunk, run.chunk_counts)),
-    )
+    problem = OnlineProblem.of(settled, present, spec)
+    state, _, _ = problem.run(replace(spec.options, max_iter=STEPS, watch=None))
+    at, gone = problem.parameters(state), problem.statistics(state)
+    assert problem.chunk is not None
+    chunk = Expected.of(problem.chunk, _coefficients(at))
+    return Settled(present.units, at, gone.merge(times(chunk, problem.chunk_counts)))
 
 
-def fit_settled(settled: Settled, there: There, observed_w: Array, asked: Asked) -> GaussianFit:
+def fit_settled(settled: Settled, present: Present, spec: StreamSpec) -> GaussianFit:
     """The model of all rows so far, in units of the scaled columns where scale=True.
 
     Its log-likelihood is not known: that of rows that are gone cannot be had from their statistics.
     """
-    run = _Run.of(settled, there, asked).repeated(asked.tol, asked.max_iter)
-    units, now, how = run.units, run.parameters, run.how
-    at_floor = np.flatnonzero(now.psi <= how.floor * (1 + 1e-3))
-    model = LinearGaussian(W=now.W, mu=now.delta, psi=now.psi)
-    if how.fixed_noise is not None:  # below the floor too
-        model, at_floor = replace(model, psi=np.full(model.d, how.fixed_noise)), at_floor[:0]
-    model = model.rescaled(units.common, units.shift / units.base).canonical()
-    sum_w = there.moments.sum_w + settled.sum_w + there.kept.sum_w
+    problem = OnlineProblem.of(settled, present, spec)
+    state, trace, converged = problem.run(spec.options)
+    model, at_floor = data_model(problem.parameters(state), problem.units, problem.constraints)
     return GaussianFit(
         model=model,
         axes=model.principal_axes()[0],
-        spectrum=spectrum_of(model, sum_w),
+        spectrum=spectrum_of(model, problem.units.sum_w),
         log_likelihood=nan,
-        observed_w=observed_w,
-        sum_w=sum_w,
-        converged=run.converged,
-        trace=run.trace,
-        at_floor=tuple(int(j) for j in at_floor),
+        observed_w=present.observed_w,
+        sum_w=problem.units.sum_w,
+        converged=converged,
+        trace=trace,
+        at_floor=at_floor,
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class OnlineState(LoopState):
+    """Where online EM stands."""
+
+    theta: Array  # (p,) the parameters, packed
+    A: Array  # statistics of the rows that are gone, by the current latent axes: see `Expected`
+    B: Array
+    latent: Array
+    log_det: float = 0.0  # of the change of the latent axes so far
+    value: float = -inf  # objective of the parameters before
+
+
+@dataclass(frozen=True, eq=False)
+class OnlineProblem:
     """EM with a part of the statistics held."""
 
-    units: Units
-    how: Constraints
-    parameters: Parameters
+    units: Units  # of the scaled columns
+    constraints: Constraints
+    start: Parameters
     gone: Expected  # rows that are gone, counted as they are to count
     complete: ObservedRows | None
     chunk: ObservedRows | None
     chunk_counts: float  # how often a row of the chunk counts
-    trace: Trace
-    converged: bool = False
+    log_jacobian: float  # of the rows that are present, as they count
 
     @classmethod
-    def of(cls, settled: Settled, there: There, asked: Asked) -> _Run:
-        units, q = there.units, settled.q
-        settled = settled.in_units(units)
-        before, now = settled.sum_w, there.kept.sum_w
+    def of(cls, settled: Settled, present: Present, spec: StreamSpec) -> OnlineProblem:
+        measured, q, moments = present.units, settled.q, present.moments
+        settled = settled.in_units(measured)
+        before, now = settled.sum_w, present.kept.sum_w
+        units = measured.scaled(present.observed_w, moments.sum_w + before + now)
+        how = spec.model.constraints(units)
         gamma = _gain(before, now, settled.expected)
-        how = units.constraints(asked)
-        start = settled.parameters
+        counts = gamma * (before + now) / now if now > 0.0 else 0.0
+        psi = settled.parameters.psi if how.fixed_noise is None else how.fixed_noise
+        kept, unit = present.kept, measured.unit
+        chunk = prepare_rows(kept.values, kept.weight, measured.shift, unit, q)
+        cells = counts * chunk.observed + moments.sum_w  # (d,)
+        complete = None
+        if moments.sum_w > 0.0:
+            rows = equivalent_rows(rescaled(moments, measured.shift, unit))
+            complete = prepare_rows(rows.values, rows.weight, np.zeros(units.d), None, q)
         return cls(
             units=units,
-            how=how,
-            parameters=replace(start, psi=_allowed(start.psi, how)),
+            constraints=how,
+            start=replace(settled.parameters, psi=np.maximum(psi, how.floor)),
             gone=times(settled.expected, (1.0 - gamma) * (before + now) / before),
-            complete=_complete(there.moments, units, q) if there.moments.sum_w > 0.0 else None,
-            chunk=_prepared(there.kept, units, q) if now > 0.0 else None,
-            chunk_counts=gamma * (before + now) / now if now > 0.0 else 0.0,
-            trace=Trace(),
+            complete=complete,
+            chunk=chunk if now > 0.0 else None,
+            chunk_counts=counts,
+            log_jacobian=float(cells @ np.log(unit)),
         )
 
-    def repeated(self, tol: float, most: int) -> _Run:
-        """Steps until none moves anything by more than tol."""
-        run = self
-        objective, change, seconds = [], [], []
-        began = time.perf_counter()
-        for _ in range(most):
-            run, value, moved = run._step()
-            objective.append(value)
-            change.append(moved)
-            seconds.append(time.perf_counter() - began)
-            if moved <= tol:
-                break
-        trace = Trace(np.array(objective), np.array(change), np.array(seconds))
-        return replace(run, trace=trace, converged=bool(change[-1] <= tol))
+    @cached_property
+    def packing(self) -> Packing:
+        return Packing(self.units, self.constraints, (self.gone.q,))
 
-    def _step(self) -> tuple[_Run, float, float]:
-        """One step, the log-likelihood before it, and how far it went."""
-        now = self.parameters
-        total = self.gone
-        parts = self._parts()
-        for part, counts in parts:
-            total = total.merge(times(part, counts))
-        updated = maximise(total, now, self.how)
+    def parameters(self, state: OnlineState) -> Parameters:
+        return self.packing.unpack(state.theta)[0][0]
+
+    def statistics(self, state: OnlineState) -> Expected:
+        """Those of the rows that are gone."""
+        return replace(self.gone, A=state.A, B=state.B, latent=state.latent)
+
+    def run(self, options: EMOptions) -> tuple[OnlineState, Trace, bool]:
+        """Plain EM until no parameter moves by more than tol."""
         gone = self.gone
-        if not self.how.has_prior:
-            gone = in_other_latents(gone, *_expansion(total, self.how))
-        run = replace(self, parameters=updated, gone=gone)
-        return run, self._sum(parts), _change(now, updated, self.units)
+        start = OnlineState(self.packing.pack([self.start]), gone.A, gone.B, gone.latent)
+        return iterate(
+            lambda state: self.step(state, options.tol),
+            start,
+            max_iter=options.max_iter,
+            watch=options.watch,
+            tol=options.tol,
+        )
 
-    def _parts(self) -> list[tuple[Expected, float]]:
-        """What is expected of the rows that are there, and how often each counts."""
-        coefficients = _coefficients(self.parameters)
-        there = ((self.complete, 1.0), (self.chunk, self.chunk_counts))
-        return [
-            (Expected.of(rows, coefficients, STEPS), counts)
-            for rows, counts in there
-            if rows is not None
-        ]
+    def step(self, state: OnlineState, tol: float) -> Step:
+        now, gone, how = self.parameters(state), self.statistics(state), self.constraints
+        coefficients = _coefficients(now)
+        total, value = gone, -self.log_jacobian + log_prior(now, how)
+        for rows, counts in ((self.complete, 1.0), (self.chunk, self.chunk_counts)):
+            if rows is not None:
+                part = times(Expected.of(rows, coefficients, STEPS), counts)
+                total, value = total.merge(part), value + part.log_likelihood
+        value += _free_energy(gone, now) - gone.sum_w * state.log_det
+        value -= _free_energy(self.gone, self.start)  # so that it begins with the present rows'
+        fell = value < state.value - rounding_of(state.value, total.cells)
+        if fell and not self._is_degenerate(now):
+            raise fall(state.value, value, total.cells)
+        updated, log_det = maximise(total, now, how), state.log_det
+        if not how.has_prior:
+            mean, root = _expansion(total, how)
+            gone = in_other_latents(gone, mean, root)
+            log_det += float(np.sum(np.log(np.diag(root))))
+        theta = self.packing.pack([updated])
+        change = float(np.max(np.abs(theta - state.theta), initial=0.0))
+        after = OnlineState(theta, gone.A, gone.B, gone.latent, log_det, value)
+        return Step(after, value, change, done=change <= tol)
 
-    def _sum(self, parts: list[tuple[Expected, float]]) -> float:
-        return float(sum(_in_data_units(part, self.units) for part, _ in parts))
+    def _is_degenerate(self, at: Parameters) -> bool:
+        """Whether the noise is so small that rounding may exceed what the guard allows."""
+        at_floor = at.psi <= self.constraints.floor * AT_FLOOR
+        return bool(np.any(at_floor) or np.any(np.sum(at.W**2, axis=1) > LOST_IN_SUMS * at.psi))
+
+
+def _free_energy(gone: Expected, at: Parameters) -> float:
+    """E[ln p(x, z)] of rows that are gone; their entropy changes with the latent axes alone."""
+    both = np.vstack([at.W.T, at.delta])  # (q + 1, d)
+    crossed = 2.0 * gone.B - times_packed(gone.A, both)
+    squares = gone.squares - np.einsum("kd,kd->d", both, crossed)
+    of_cells = float(gone.observed() @ np.log(2.0 * pi * at.psi) + np.sum(squares / at.psi))
+    diagonal = np.cumsum(np.arange(1, gone.q + 1)) - 1
+    of_latents = gone.q * gone.sum_w * log(2.0 * pi) + float(np.sum(gone.latent[diagonal]))
+    return -0.5 * (of_cells + of_latents)
 
 
 def _gain(before: float, now: float, gone: Expected) -> float:
-    """Weight of a chunk of `now` rows beside `before` others: (1 + a) / (t + a) of equal chunks.
+    """Weight of a chunk of `now` rows relative to `before` others: (1 + a) / (t + a) of chunks.
 
     The more is missing, the more the statistics of early rows owe to parameters that were poorer.
     """
@@ -260,32 +292,7 @@ def _gain(before: float, now: float, gone: Expected) -> float:
 
 
 def _coefficients(now: Parameters) -> Coefficients:
-    return Coefficients.of(now.W, now.delta, now.psi)
-
-
-def _prepared(kept: Kept, units: Units, q: int) -> ObservedRows:
-    return prepare_rows(kept.values, kept.weight, units.shift, units.unit, q)
-
-
-def _complete(moments: Moments, units: Units, q: int) -> ObservedRows:
-    measured = replace(
-        moments,
-        mean=(moments.mean - units.shift) / units.unit,
-        scatter=moments.scatter / units.unit / units.unit[:, None],
-    )
-    rows = equivalent_rows(measured)
-    return prepare_rows(rows.values, rows.weight, np.zeros(len(units.shift)), None, q)
-
-
-def _allowed(psi: Array, how: Constraints) -> Array:
-    if how.fixed_noise is not None:
-        psi = np.full(len(psi), how.fixed_noise)
-    return np.asarray(np.maximum(psi, how.floor))
-
-
-def _in_data_units(expected: Expected, units: Units) -> float:
-    """The log-likelihood of rows in these units, as one of the data."""
-    return expected.log_likelihood - float(expected.observed() @ np.log(units.unit))
+    return Coefficients(now.W, now.delta, now.psi)
 
 
 def _expansion(total: Expected, how: Constraints) -> tuple[Array, Array]:
@@ -294,14 +301,3 @@ def _expansion(total: Expected, how: Constraints) -> tuple[Array, Array]:
     if not how.fit_mean:
         mean, V = np.zeros_like(mean), V + np.outer(mean, mean)
     return mean, np.asarray(np.linalg.cholesky(V))
-
-
-def _change(now: Parameters, updated: Parameters, units: Units) -> float:
-    """Largest move of a parameter, in units of its column's standard deviation."""
-    size = np.where(units.variance > 0, np.sqrt(units.variance), 1.0)
-    moves: Sequence[Array] = (
-        (updated.W - now.W) / size[:, None],
-        (updated.delta - now.delta) / size,
-        np.log(updated.psi / now.psi),
-    )
-    return max(float(np.max(np.abs(move), initial=0.0)) for move in moves)

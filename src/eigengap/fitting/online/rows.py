@@ -1,4 +1,4 @@
-"""Rows that went by: complete ones known by their moments, a few with gaps kept as they are.
+"""Rows of a stream: complete ones by their moments, a few incomplete ones kept as they are.
 
 All that a fit asks of complete rows is at most quadratic in them: a covariance, its product with
 some vectors, the expected statistics of an E-step. Such a statistic is the same for any other rows
@@ -23,14 +23,14 @@ from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
 
 
 class RowsAreGoneError(ValueError):
-    """Something was asked that only the rows themselves could tell."""
+    """Something is needed that only the rows themselves have."""
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
     """Rows that are kept as they are."""
 
-    values: Array  # (k, d), NaN where unseen
+    values: Array  # (k, d), NaN where missing
     weight: Array  # (k,)
 
     @property
@@ -73,11 +73,7 @@ class StreamedRows(BlockedSource):
         """(x - shift) / unit in place of x."""
         moments, columns, extent, kept = self._moments, self._columns, self._extent, self._kept
         return StreamedRows(
-            replace(
-                moments,
-                mean=(moments.mean - shift) / unit,
-                scatter=moments.scatter / unit / unit[:, None],
-            ),
+            rescaled(moments, shift, unit),
             replace(columns, mean=(columns.mean - shift) / unit, m2=columns.m2 / unit**2),
             ColumnRange((extent.low - shift) / unit, (extent.high - shift) / unit),
             replace(kept, values=(kept.values - shift) / unit),
@@ -121,6 +117,15 @@ class StreamedRows(BlockedSource):
 
     def collect(self) -> Rows:
         raise _gone("the table itself")
+
+
+def rescaled(moments: Moments, shift: Array, unit: Array) -> Moments:
+    """The moments of (x - shift) / unit."""
+    return replace(
+        moments,
+        mean=(moments.mean - shift) / unit,
+        scatter=moments.scatter / unit / unit[:, None],
+    )
 
 
 def equivalent_rows(moments: Moments) -> Block:

@@ -3,7 +3,7 @@
 Complete rows leave their moments (`statistics.moments`, Chan's merge), which is all that a fit asks
 of them (`online_rows`): the model is that of all rows together, whatever the batches.
 
-Rows with gaps are kept as they are until there are `most_kept` of them. Until then a fit is that
+Incomplete rows are kept as they are until there are `most_kept` of them. Until then a fit is that
 of all rows, too. Then they are settled: replaced by the expected statistics of an E-step, which
 depend on the parameters at that time. This is online EM (Cappe and Moulines 2009, "On-line EM
 algorithm for latent data models"): after the t-th such chunk the statistics are
@@ -12,7 +12,7 @@ algorithm for latent data models"): after the t-th such chunk the statistics are
 
 and the parameters those that maximise s_t and the statistics of complete rows, which are computed
 anew at each step. a = 0 would count all rows alike; with a > 0 early chunks, whose statistics owe
-something to poorer parameters, count less. Chunks are cut by the number of rows with gaps, not by
+something to poorer parameters, count less. Chunks are cut by the number of incomplete rows, not by
 batches, so that only the order of the rows matters, never the size of the batches.
 """
 
@@ -27,10 +27,10 @@ import numpy as np
 from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.online.em import (
-    Asked,
+    Present,
     Settled,
-    There,
-    Units,
+    StreamSpec,
+    StreamUnits,
     fit_settled,
     settled_first,
     settled_next,
@@ -41,15 +41,15 @@ from eigengap.models.gaussian.information import Noise, ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.memory import require_memory
 from eigengap.sources.base import Block, ObservedCells, Rows
-from eigengap.sources.derived.drawn import Draw, Drawn
+from eigengap.sources.drawn import Draw, Drawn
 from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
 
-KEPT_ROWS = 2000  # with gaps, at most, or as many as there are columns
+KEPT_ROWS = 2000  # incomplete, at most, or as many as there are columns
 PATIENCE = 10  # times that many rows are kept while a column has had no value at all
 WAITING = 256  # rows of small batches that are taken in together
 LARGEST = 1e140  # of a cell that may wait: its square, many times, is no overflow
-PATTERNS = 500  # of gaps, a sample, that tell the uncertainty of the parameters
+PATTERNS = 500  # of missing values, a sample: they determine the uncertainty of the parameters
 MATRICES = 6  # of d x d numbers at a time: two moments that merge, their sum, an eigensolver
 
 # (rows, origin) -> their fit, measured from the origin too, in units of the data
@@ -66,11 +66,11 @@ class Stream:
     names: tuple[str, ...] | None
     origin: Array  # (d,) the first value of each column, 0 before it
     moments: Moments  # of complete rows
-    columns: ColumnMoments  # of the seen cells of all rows
+    columns: ColumnMoments  # of the observed cells of all rows
     extent: ColumnRange  # of the same
-    kept: Kept  # rows with gaps that are not settled
-    patterns: Drawn  # of gaps, and the weight of the row, of a sample of rows with gaps
-    n_incomplete: int = 0  # rows with gaps, settled or not
+    kept: Kept  # incomplete rows that are not settled
+    patterns: Drawn  # of missing values, and the weight of the row, of a sample
+    n_incomplete: int = 0  # incomplete rows, settled or not
     incomplete_w: float = 0.0  # their weight
     settled: Settled | None = None
     waiting: tuple[Block, ...] = ()  # small batches that are not yet in all of the above
@@ -78,7 +78,7 @@ class Stream:
 
     @classmethod
     def empty(cls, d: int, names: tuple[str, ...] | None) -> Stream:
-        """Before the first row; refuses as many columns as memory does not hold squared."""
+        """Before the first row; refuses more columns than memory has room for, squared."""
         require_memory(
             8.0 * MATRICES * d * d,
             f"partial_fit of {d} columns, which keeps their covariance,",
@@ -130,16 +130,19 @@ class Stream:
     def sum_w(self) -> float:
         return self.moments.sum_w + self.incomplete_w
 
-    def units(self, asked: Asked) -> Units:
+    def units(self, spec: StreamSpec) -> StreamUnits:
         """Those of online EM."""
-        zero = self.columns.mean if asked.fit_mean else -self.origin
-        return Units.of(self.columns, zero, asked)
+        zero = self.columns.mean if spec.model.fit_mean else -self.origin
+        return StreamUnits.of(self.columns, zero, spec)
 
-    def fit_settled(self, asked: Asked) -> GaussianFit:
+    def present(self, spec: StreamSpec) -> Present:
+        """The rows that are not settled, for online EM."""
+        return Present(self.units(spec), self.columns.sum_w, self.moments, self.kept)
+
+    def fit_settled(self, spec: StreamSpec) -> GaussianFit:
         """The model of all rows so far, from the origin, in units of scaled columns."""
         assert self.settled is not None
-        there = There(self.units(asked), self.moments, self.kept)
-        return fit_settled(self.settled, there, self.columns.sum_w, asked)
+        return fit_settled(self.settled, self.present(spec), spec)
 
     def rows(self) -> StreamedRows:
         """The rows before a fit."""
@@ -149,7 +152,7 @@ class Stream:
         )
 
     def evidence(self, noise: Noise, fits_mean: bool) -> ObservationPattern:
-        """Which cells were seen, of complete rows once and of a sample of the others."""
+        """Which cells were observed, of complete rows once and of a sample of the others."""
         observed_w = self.columns.sum_w
         if self.n_incomplete == 0:
             return ObservationPattern(
@@ -169,11 +172,11 @@ class Stream:
 
 
 def most_kept(d: int) -> int:
-    """Rows with gaps that are kept: no more memory than the covariance takes, or little."""
+    """Incomplete rows that are kept: no more memory than the covariance takes, or little."""
     return max(KEPT_ROWS, d)
 
 
-def taken_in(stream: Stream, block: Block, asked: Asked, first_fit: FirstFit) -> Stream:
+def taken_in(stream: Stream, block: Block, spec: StreamSpec, first_fit: FirstFit) -> Stream:
     """The stream with the rows of a block, all of positive weight.
 
     Small blocks wait for each other, because each that is taken in costs d^2 operations.
@@ -187,16 +190,16 @@ def taken_in(stream: Stream, block: Block, asked: Asked, first_fit: FirstFit) ->
             waiting=(*stream.waiting, replace(block, values=values)),
             n_waiting=stream.n_waiting + block.n_rows,
         )
-        return stream if stream.n_waiting < WAITING else complete(stream, asked, first_fit)
-    return _taken_in(complete(stream, asked, first_fit), block, asked, first_fit)
+        return stream if stream.n_waiting < WAITING else complete(stream, spec, first_fit)
+    return _taken_in(complete(stream, spec, first_fit), block, spec, first_fit)
 
 
-def complete(stream: Stream, asked: Asked, first_fit: FirstFit) -> Stream:
+def complete(stream: Stream, spec: StreamSpec, first_fit: FirstFit) -> Stream:
     """The stream with no rows waiting."""
     if not stream.waiting:
         return stream
     block = together(stream.waiting)
-    return _taken_in(replace(stream, waiting=(), n_waiting=0), block, asked, first_fit)
+    return _taken_in(replace(stream, waiting=(), n_waiting=0), block, spec, first_fit)
 
 
 def together(blocks: Sequence[Block]) -> Block:
@@ -214,12 +217,12 @@ def _is_harmless(values: Rows) -> bool:
     return largest <= LARGEST
 
 
-def _taken_in(stream: Stream, block: Block, asked: Asked, first_fit: FirstFit) -> Stream:
+def _taken_in(stream: Stream, block: Block, spec: StreamSpec, first_fit: FirstFit) -> Stream:
     stream = _with_origin(stream, block.values)
     for piece in _pieces(stream, block):
         stream = _with_piece(stream, piece)
         if len(stream.kept.values) >= most_kept(stream.d):
-            stream = _settled(stream, asked, first_fit)
+            stream = _settled(stream, spec, first_fit)
     return stream
 
 
@@ -237,7 +240,7 @@ def _with_origin(stream: Stream, values: Rows) -> Stream:
 
 
 def _pieces(stream: Stream, block: Block) -> Iterator[Block]:
-    """The block, cut where as many rows with gaps are kept as may be."""
+    """The block, cut where as many incomplete rows are kept as may be."""
     most = most_kept(stream.d)
     incomplete = np.flatnonzero(_has_missing(block.values))
     room = most - len(stream.kept.values)
@@ -252,13 +255,16 @@ def _pieces(stream: Stream, block: Block) -> Iterator[Block]:
 
 def _with_piece(stream: Stream, piece: Block) -> Stream:
     missing = _has_missing(piece.values)
-    piece = _measured(piece, stream.origin)
-    moments, columns = stream.moments, stream.columns
+    moments, columns, left = stream.moments, stream.columns, stream.origin
+    if isinstance(piece.values, np.ndarray):  # sparse rows stay so: their sums are moved instead
+        values = np.asarray(piece.values, dtype=np.float64)
+        piece, left = replace(piece, values=values - left), np.zeros(stream.d)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
-        extent = stream.extent.merge(_moved_range(ColumnRange.of(piece), piece, stream.origin))
+        found_range = ColumnRange.of(piece)
+        extent = stream.extent.merge(ColumnRange(found_range.low - left, found_range.high - left))
         if not missing.all():
-            whole = piece if not missing.any() else _some(piece, ~missing)
-            found = _moved(Moments.of(whole), piece, stream.origin)
+            found = Moments.of(piece if not missing.any() else _some(piece, ~missing))
+            found = replace(found, mean=found.mean - left)
             refuse_overflow(float(np.sum(found.scatter)))
             moments, columns = moments.merge(found), columns.merge(_columns(found))
         if missing.any():
@@ -295,28 +301,7 @@ def _columns(moments: Moments) -> ColumnMoments:
     )
 
 
-def _measured(piece: Block, origin: Array) -> Block:
-    """Rows from the origin, in float64; sparse ones as they are, for that would fill them."""
-    if not isinstance(piece.values, np.ndarray):
-        return piece
-    values = np.asarray(piece.values, dtype=np.float64)
-    return replace(piece, values=values - origin)
-
-
-def _moved(moments: Moments, piece: Block, origin: Array) -> Moments:
-    """What was taken of a sparse piece, from the origin."""
-    if isinstance(piece.values, np.ndarray):
-        return moments
-    return replace(moments, mean=moments.mean - origin)
-
-
-def _moved_range(extent: ColumnRange, piece: Block, origin: Array) -> ColumnRange:
-    if isinstance(piece.values, np.ndarray):
-        return extent
-    return ColumnRange(extent.low - origin, extent.high - origin)
-
-
-def _settled(stream: Stream, asked: Asked, first_fit: FirstFit) -> Stream:
+def _settled(stream: Stream, spec: StreamSpec, first_fit: FirstFit) -> Stream:
     """The stream with the kept rows in the expected statistics."""
     missing = np.flatnonzero(stream.columns.counts == 0)
     if len(missing):
@@ -328,15 +313,14 @@ def _settled(stream: Stream, asked: Asked, first_fit: FirstFit) -> Stream:
         )
     if stream.settled is None:
         first = first_fit(stream.rows(), stream.origin)
-        settled = settled_first(stream.units(asked), stream.kept, first, asked)
+        settled = settled_first(stream.units(spec), stream.kept, first, spec)
     else:
-        there = There(stream.units(asked), stream.moments, stream.kept)
-        settled = settled_next(stream.settled, there, asked)
+        settled = settled_next(stream.settled, stream.present(spec), spec)
     return replace(stream, settled=settled, kept=Kept.none(stream.d))
 
 
 def _has_missing(values: Rows) -> Any:
-    """(c,) whether a cell of the row is unseen."""
+    """(c,) whether a value of the row is missing."""
     if not isinstance(values, np.ndarray):
         return np.zeros(values.shape[0], dtype=bool)  # the zeros of a sparse table are zeros
     return np.isnan(values).any(axis=1)

@@ -1,7 +1,7 @@
 """Minimising a smooth function by L-BFGS (Byrd, Lu, Nocedal and Zhu 1995), as SciPy has it.
 
 With the trace, the progress and the stopping of every other iterative fit. A trial point at which
-the function is not finite is too far out, and the line search turns back.
+the function is not finite is too far out, and the line search comes back.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from scipy.optimize import OptimizeResult, minimize
 
 from eigengap.fitting.optimise.loop import Progress, Trace, Watch
 from eigengap.linalg import Array
-from eigengap.runtime.blas import one_blas_thread
+from eigengap.runtime.threads import one_blas_thread
 
 Function = Callable[[Array], tuple[float, Array]]  # x -> value, gradient
 
 MEMORY = 20  # pairs of steps and gradients
 SEARCH = 40  # evaluations along one direction
-TURN = 0.1  # of a step that led too far: what is tried next
+BACK = 0.1  # of a step that led too far: what is tried next
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Minimum:
     gradient: Array  # of x's shape
     trace: Trace  # objective: the values; change: the largest entries of the gradients
     converged: bool  # whether the gradient, or the last change of the value, is as small as asked
-    message: str  # the solver's own word
+    message: str  # the solver's own
 
     @property
     def n_iter(self) -> int:
@@ -59,9 +59,9 @@ def minimise(
     values: list[float] = []
     slopes: list[float] = []
     seconds: list[float] = []
-    last = [0.0]  # largest entry of the gradient that was computed last: SciPy does not tell it
+    last = [0.0]  # largest entry of the gradient that was computed last: SciPy does not report it
 
-    guarded = _TurningBack(function)
+    guarded = _Guarded(function)
 
     def noted(at: Array) -> tuple[float, Array]:
         value, slope = guarded(at)
@@ -105,12 +105,12 @@ def minimise(
     )
 
 
-class _TurningBack:
-    """A function whose line searches turn back where it is not finite.
+class _Guarded:
+    """A function whose line searches come back from where it is not finite.
 
     SciPy's search ends at the first NaN, wherever it is. In its place stands the quadratic function
     that agrees in value and slope with the lowest point so far, along the way from there, and whose
-    least value is a TURN of the way to the trial point: a step that interpolation then takes.
+    least value is BACK of the way to the trial point: a step that interpolation then takes.
     """
 
     def __init__(self, function: Function) -> None:
@@ -131,5 +131,5 @@ class _TurningBack:
         way = x - start
         across = max(float(way @ way), float(np.finfo(np.float64).tiny))
         fall = max(abs(float(slope @ way)), float(np.finfo(np.float64).eps) * max(1.0, abs(value)))
-        # value - fall t + fall t^2 / (2 TURN), and its derivative, at t = 1
-        return value + fall * (0.5 / TURN - 1.0), (fall * (1.0 / TURN - 1.0) / across) * way
+        # value - fall t + fall t^2 / (2 BACK), and its derivative, at t = 1
+        return value + fall * (0.5 / BACK - 1.0), (fall * (1.0 / BACK - 1.0) / across) * way

@@ -1,22 +1,23 @@
-"""The one loop of every iterative fit: trace, progress, keeping, stopping.
+"""The loop of every iterative fit: trace, progress, checkpoints, stopping.
 
-`iterate` knows nothing of likelihoods; `fitting.optimise.em` builds on it. The state is a flat dict
-of arrays, so that it can be written to a file and read back.
+`iterate` knows nothing of likelihoods; `fitting.optimise.em` builds on it. A state is a frozen
+dataclass (`LoopState`), or a dict, that turns into a flat dict of arrays, which a checkpoint writes
+to a file and reads back.
 
-A fit is a sequence of runs of this loop (several starts, stages, a run again after a component was
-removed) with work between them that follows from their results alone. So a fit that was interrupted
-needs no memory but that of its runs: it is begun again from the top, each run that had ended gives
-its result at once, the one that had not goes on from its last step. The watch that travels from the
-user to every run carries the keeper of that memory; `fitting` does not know where it writes.
+A fit is a sequence of runs of this loop (several starts, stages, another run after a component was
+removed). What happens between two runs follows from their results alone. So an interrupted fit
+needs no memory but that of its runs: it starts from the top, each run that had ended returns its
+result at once, and the one that had not continues from its last step. The callback that travels
+from the user to every run carries the checkpointer; `fitting` does not know where it writes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
 from math import nan
-from typing import Protocol
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +27,37 @@ from eigengap.linalg import Array
 State = dict[str, NDArray[np.generic]]
 
 
+@dataclass(frozen=True, eq=False)
+class LoopState:
+    """Base class of states: frozen dataclasses of arrays, numbers, None and other LoopStates.
+
+    Fields have the names of the arrays in checkpoint files; those that are None are left out.
+    """
+
+    def arrays(self) -> State:
+        """The state as a flat dict of arrays."""
+        arrays: State = {}
+        for name in (f.name for f in fields(self)):
+            value = getattr(self, name)
+            if isinstance(value, LoopState):
+                arrays |= value.arrays()
+            elif value is not None:
+                arrays[name] = np.asarray(value)
+        return arrays
+
+    def restored(self, arrays: State) -> Self:
+        """The state with the fields that a checkpoint has; the others stay."""
+        found = {f.name: arrays[f.name] for f in fields(self) if f.name in arrays}
+        values = {name: v.item() if v.ndim == 0 else v for name, v in found.items()}
+        return replace(self, **values)
+
+
+S = TypeVar("S", bound=State | LoopState)
+
+
 @dataclass(frozen=True)
 class Progress:
-    """One step, as a progress callback sees it."""
+    """One step, as a progress callback receives it."""
 
     iteration: int
     max_iter: int
@@ -38,7 +67,7 @@ class Progress:
     tol: float = nan  # change at which the loop ends, where it ends by that
 
 
-Watch = Callable[[Progress], None]  # one that has a `keeper` keeps the steps too: see `keeper_of`
+Watch = Callable[[Progress], None]  # may carry a checkpointer: see `checkpointer_of`
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +81,22 @@ class Trace:
     def __len__(self) -> int:
         return len(self.objective)
 
+    def then(self, later: Trace, delay: float | None = None) -> Trace:
+        """Both as one; `later` began `delay` seconds after this one, by default when it ended."""
+        if delay is None:
+            delay = float(self.seconds[-1]) if len(self) else 0.0
+        return Trace(
+            np.concatenate([self.objective, later.objective]),
+            np.concatenate([self.change, later.change]),
+            np.concatenate([self.seconds, later.seconds + delay]),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Step:
     """What one step did."""
 
-    state: State
+    state: Any  # of the type that the loop began with
     objective: float
     change: float
     done: bool
@@ -90,8 +129,8 @@ class Steps:
 
 
 @dataclass(frozen=True, eq=False)
-class Left:
-    """What an earlier fit has left of a run."""
+class ResumeState:
+    """The state from which a run of an earlier fit can be resumed."""
 
     state: State
     trace: Trace
@@ -99,24 +138,24 @@ class Left:
 
 
 class Checkpointer(Protocol):
-    """Remembers the runs of a fit, so that another can go on where it ended."""
+    """Remembers the runs of a fit, so that another can resume them."""
 
-    def begin(self, start: State) -> Left | None:
-        """The next run begins; what is left of it, if a fit before this one began it."""
+    def begin(self, start: State) -> ResumeState | None:
+        """The next run begins; where an earlier fit has begun it, the state to resume from."""
 
     def keep(self, state: State, steps: Steps, *, done: bool) -> None:
         """The run has taken a step, and has arrived here."""
 
 
 def checkpointer_of(watch: Watch | None) -> Checkpointer | None:
-    """The keeper that a watch carries, if it does."""
+    """The checkpointer that a callback carries, if it does."""
     checkpointer: Checkpointer | None = getattr(watch, "checkpointer", None)
     return checkpointer
 
 
 @dataclass(frozen=True, eq=False)
 class Silent:
-    """A watch that says nothing and keeps what is to be kept."""
+    """A callback that does nothing but carry a checkpointer."""
 
     checkpointer: Checkpointer
 
@@ -125,46 +164,52 @@ class Silent:
 
 
 def silenced(watch: Watch | None) -> Watch | None:
-    """The watch of a fit that only serves to compare: it is kept, but shows no progress."""
+    """The callback of a fit that only serves to compare: checkpoints, but no progress."""
     checkpointer = checkpointer_of(watch)
     return None if checkpointer is None else Silent(checkpointer)
 
 
 def iterate(
-    step: Callable[[State], Step],
-    state: Mapping[str, NDArray[np.generic]],
+    step: Callable[[S], Step],
+    state: S,
     *,
     max_iter: int,
     watch: Watch | None = None,
     tol: float = nan,
     outcome: Iterable[str] | None = None,
-) -> tuple[State, Trace, bool]:
-    """Repeat `step` until it says done or max_iter is reached: (state, trace, converged).
+) -> tuple[S, Trace, bool]:
+    """Repeat `step` until it is done or max_iter is reached: (state, trace, converged).
 
-    `tol` is only told to the watch. `outcome` names what the caller needs of the last state; of a
-    run that is done nothing else is kept.
+    `tol` is only passed on to the callback. `outcome` names what the caller needs of the last
+    state; of a run that is done a checkpoint keeps nothing else.
     """
-    current, steps, done = dict(state), Steps(), False
+    steps, done = Steps(), False
     checkpointer = checkpointer_of(watch)
-    left = checkpointer.begin(current) if checkpointer is not None else None
+    left = checkpointer.begin(_arrays(state)) if checkpointer is not None else None
     if left is not None:
-        current, steps, done = left.state, Steps(left.trace), left.done
-        # A watch may end a run by what it has seen: it has to see all of it.
-        for k in range(len(steps)):
-            _tell(watch, steps.progress(k, max_iter, tol))
+        state = _restored(state, left.state)
+        steps, done = Steps(left.trace), left.done
+        # A callback may end a run by its steps: it has to receive all of them.
+        for k in range(len(steps) if watch is not None else 0):
+            watch(steps.progress(k, max_iter, tol))  # type: ignore[misc]
     start = time.perf_counter() - (steps.seconds[-1] if len(steps) else 0.0)
     while not done and len(steps) < max_iter:
-        taken = step(current)
-        current, done = taken.state, taken.done
+        taken = step(state)
+        state, done = taken.state, taken.done
         steps.add(taken, time.perf_counter() - start)
         if checkpointer is not None:
-            ended = done and outcome is not None
-            kept = {name: current[name] for name in outcome or ()} if ended else current
-            checkpointer.keep(kept, steps, done=done)
-        _tell(watch, steps.progress(len(steps) - 1, max_iter, tol))
-    return current, steps.trace(), done
+            arrays = _arrays(state)
+            if done and outcome is not None:
+                arrays = {name: arrays[name] for name in outcome}
+            checkpointer.keep(arrays, steps, done=done)
+        if watch is not None:
+            watch(steps.progress(len(steps) - 1, max_iter, tol))
+    return state, steps.trace(), done
 
 
-def _tell(watch: Watch | None, progress: Progress) -> None:
-    if watch is not None:
-        watch(progress)
+def _arrays(state: State | LoopState) -> State:
+    return state.arrays() if isinstance(state, LoopState) else dict(state)
+
+
+def _restored(state: Any, arrays: State) -> Any:
+    return state.restored(arrays) if isinstance(state, LoopState) else arrays

@@ -34,8 +34,8 @@ from eigengap.fitting.sdp.problem import Problem, Variance
 from eigengap.fitting.sdp.sdp import Solution, solve, usual_multiplier
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.maps.graph import Graph, Ints
-from eigengap.runtime.blas import one_blas_thread
 from eigengap.runtime.memory import require_memory
+from eigengap.runtime.threads import one_blas_thread
 
 Constraint = Literal["equal", "at_most"]
 

@@ -1,8 +1,8 @@
-"""Before and after in one picture: panels side by side, each with its name below.
+"""Before and after in one image: panels side by side, each with its name below.
 
 Intensities of a panel are shown as they are where they are bytes, and otherwise by the range of the
-picture that the panels belong to; standard deviations from black (none) to white (the largest).
-Pixels of a tiny picture are shown as squares.
+image that the panels belong to; standard deviations from black (none) to white (the largest).
+Pixels of a tiny image are shown as squares.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TINY, WIDE, HIGH = 64, 120, 1200  # pixels: what is enlarged, to how much, and n
 GAP = 8  # pixels between panels
 LEADING = 3  # and between lines of a caption
 PAPER, INK = 255, 40
-MISSING = (255, 0, 200)  # a colour that pictures hardly have
+MISSING = (255, 0, 200)  # a colour that images hardly have
 
 
 def before_and_after(
@@ -38,7 +38,7 @@ def before_and_after(
     restored : Restored
         The outcome.
     original : array, default=None
-        The picture before it was damaged. Without it what was restored is shown "as it was".
+        The image before it was damaged. Without it what was restored is shown "as it was".
     mask : array of shape (h, w) or (h, w, c), default=None
         True where an entry was missing.
 
@@ -83,7 +83,7 @@ def shades(sd: NDArray[Any]) -> tuple[NDArray[np.uint8], float]:
 
 
 def side_by_side(panels: Sequence[tuple[str, NDArray[Any]]]) -> Bytes:
-    """Pictures of bytes, (h, w) or (h, w, 3), in a row, each with its caption below."""
+    """Images of bytes, (h, w) or (h, w, 3), in a row, each with its caption below."""
     Image, ImageDraw, ImageFont = _pillow()
     coloured = [_colour(np.asarray(one)) for _, one in panels]
     height = max(one.shape[0] for one in coloured)
@@ -109,8 +109,8 @@ def side_by_side(panels: Sequence[tuple[str, NDArray[Any]]]) -> Bytes:
 def _lines(caption: str, width: float, length: Callable[[str], float]) -> list[str]:
     """The caption in lines no longer than the panel is wide, broken at spaces where there are any.
 
-    >>> _lines("restored picture", 9, len), _lines("deviation", 4, len)
-    (['restored', 'picture'], ['devi', 'atio', 'n'])
+    >>> _lines("restored image", 9, len), _lines("deviation", 4, len)
+    (['restored', 'image'], ['devi', 'atio', 'n'])
     """
     lines = []
     while caption:
@@ -131,28 +131,28 @@ def _figure(number: float) -> str:
     return f"{number:.0f}" if 100 <= number < 1e6 else f"{number:.2g}"
 
 
-def _range(picture: NDArray[Any]) -> tuple[float, float]:
-    if picture.dtype.kind == "u":
-        return 0.0, float(np.iinfo(picture.dtype).max)
-    low, high = float(np.nanmin(picture)), float(np.nanmax(picture))
+def _range(image: NDArray[Any]) -> tuple[float, float]:
+    if image.dtype.kind == "u":
+        return 0.0, float(np.iinfo(image.dtype).max)
+    low, high = float(np.nanmin(image)), float(np.nanmax(image))
     if low >= 0.0 and 1.0 / 255.0 < high <= 1.0:  # of less, nothing would be seen
         return 0.0, 1.0
     return low, high if high > low else low + 1.0
 
 
-def _shown(picture: NDArray[Any], low: float, high: float) -> Bytes:
-    values = _without_opacity(picture).astype(np.float64)
+def _shown(image: NDArray[Any], low: float, high: float) -> Bytes:
+    values = _without_opacity(image).astype(np.float64)
     observed = np.nan_to_num(values, nan=low)
     scaled = np.clip((observed / 2 - low / 2) / (high / 2 - low / 2), 0.0, 1.0)  # half is finite
     return _colour(np.rint(255.0 * scaled).astype(np.uint8))
 
 
-def _with_missing(picture: NDArray[Any], mask: Any, low: float, high: float) -> tuple[Bytes, str]:
-    """The picture, its gaps in colour, and words for that."""
-    shown = _shown(picture, low, high).copy()
-    missing = _missing(_without_opacity(picture), mask)
+def _with_missing(image: NDArray[Any], mask: Any, low: float, high: float) -> tuple[Bytes, str]:
+    """The image, its gaps in colour, and words for that."""
+    shown = _shown(image, low, high).copy()
+    missing = _missing(_without_opacity(image), mask)
     whole = np.asarray(missing.all(axis=2, keepdims=True))  # (h, w, 1)
-    # A picture that is mostly gaps would be mostly magenta.
+    # An image that is mostly gaps would be mostly magenta.
     in_magenta = bool(whole.any() and missing.mean() < 0.5)
     shown[whole[..., 0]] = MISSING if in_magenta else (0, 0, 0)
     if missing.shape[2] == 3:
@@ -164,9 +164,9 @@ def _with_missing(picture: NDArray[Any], mask: Any, low: float, high: float) -> 
     return shown, f", missing in {'magenta' if in_magenta else 'black'}"
 
 
-def _missing(picture: NDArray[Any], mask: Any) -> NDArray[np.bool_]:
+def _missing(image: NDArray[Any], mask: Any) -> NDArray[np.bool_]:
     """(h, w, c) True where an entry is missing."""
-    plain = picture[..., None] if picture.ndim == 2 else picture
+    plain = image[..., None] if image.ndim == 2 else image
     missing = np.isnan(plain) if plain.dtype.kind == "f" else np.zeros(plain.shape, dtype=bool)
     if mask is None:
         return np.asarray(missing)
@@ -175,16 +175,16 @@ def _missing(picture: NDArray[Any], mask: Any) -> NDArray[np.bool_]:
     return np.asarray(missing | wide)
 
 
-def _without_opacity(picture: NDArray[Any]) -> NDArray[Any]:
-    if picture.ndim == 3 and picture.shape[2] in (2, 4):
-        return picture[..., :-1]
-    return picture
+def _without_opacity(image: NDArray[Any]) -> NDArray[Any]:
+    if image.ndim == 3 and image.shape[2] in (2, 4):
+        return image[..., :-1]
+    return image
 
 
-def _colour(picture: NDArray[Any]) -> Bytes:
-    if picture.ndim == 3 and picture.shape[2] >= 3:
-        return np.ascontiguousarray(picture[..., :3], dtype=np.uint8)
-    grey = picture if picture.ndim == 2 else picture[..., 0]
+def _colour(image: NDArray[Any]) -> Bytes:
+    if image.ndim == 3 and image.shape[2] >= 3:
+        return np.ascontiguousarray(image[..., :3], dtype=np.uint8)
+    grey = image if image.ndim == 2 else image[..., 0]
     return np.repeat(grey[..., None], 3, axis=2).astype(np.uint8)
 
 
@@ -192,5 +192,5 @@ def _pillow() -> tuple[Any, Any, Any]:
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError:
-        raise MissingExtraError("drawing pictures side by side", "pillow", "cli") from None
+        raise MissingExtraError("drawing images side by side", "pillow", "cli") from None
     return Image, ImageDraw, ImageFont

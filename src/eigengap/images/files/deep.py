@@ -24,9 +24,9 @@ PNG_COLOUR = {1: 0, 2: 4, 3: 2, 4: 6}  # channels: colour type
 
 
 def sixteen_bits(open_again: Any, rawmode: str) -> Pixels:
-    """(h, w, c) uint16 of a colour picture whose samples have 16 bits, whatever its compression.
+    """(h, w, c) uint16 of a colour image whose samples have 16 bits, whatever its compression.
 
-    `open_again()` gives the picture, not yet loaded; `rawmode` is how Pillow would read it. Colours
+    `open_again()` gives the image, not yet loaded; `rawmode` is how Pillow would read it. Colours
     that were multiplied by opacity, which it would divide byte by byte, stay as they are stored.
     """
     rawmode = rawmode.replace("RGBa", "RGBA")
@@ -41,16 +41,16 @@ def sixteen_bits(open_again: Any, rawmode: str) -> Pixels:
     return upper.astype(np.uint16) << 8 | lower
 
 
-def ppm_in_grey(data: bytes, picture: Any) -> bytes | None:
+def ppm_in_grey(data: bytes, image: Any) -> bytes | None:
     """The file as a grey one three times as wide, if it is a PPM in colour of more than 8 bits."""
-    magic, args = data[:2], picture.tile[0].args if picture.tile else ()
-    if picture.format != "PPM" or magic not in GREY_PPM or not isinstance(args, tuple):
+    magic, args = data[:2], image.tile[0].args if image.tile else ()
+    if image.format != "PPM" or magic not in GREY_PPM or not isinstance(args, tuple):
         return None
     most = args[-1]  # that a sample can be
     if most < 256:
         return None
-    w, h = picture.size
-    return b"%s %d %d %d\n" % (GREY_PPM[magic], 3 * w, h, most) + data[picture.tile[0].offset :]
+    w, h = image.size
+    return b"%s %d %d %d\n" % (GREY_PPM[magic], 3 * w, h, most) + data[image.tile[0].offset :]
 
 
 def with_opacity(pixels: Pixels, missing: Any) -> Pixels:
@@ -60,9 +60,9 @@ def with_opacity(pixels: Pixels, missing: Any) -> Pixels:
     return np.concatenate([deep, observed * np.uint16(TOP)], axis=2)
 
 
-def _loaded(picture: Any, rawmode: str) -> Pixels:
-    picture.tile = [_in_mode(tile, rawmode) for tile in picture.tile]
-    return np.asarray(picture)
+def _loaded(image: Any, rawmode: str) -> Pixels:
+    image.tile = [_in_mode(tile, rawmode) for tile in image.tile]
+    return np.asarray(image)
 
 
 def _in_mode(tile: Any, rawmode: str) -> Any:

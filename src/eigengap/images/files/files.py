@@ -1,4 +1,4 @@
-"""Pictures in files, to arrays and back: TIFF where it holds numbers, the rest through Pillow.
+"""Images in files, to arrays and back: TIFF where it holds numbers, the rest through Pillow.
 
 What is read keeps its depth: uint8, uint16, float32 or float64, (h, w) where grey, (h, w, 3) where
 in colour, (h, w, 2) and (h, w, 4) where the last channel is opacity. Palettes become the colours
@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from eigengap.exceptions import DoesNotFitError, MissingExtraError, UnreadableError
 from eigengap.images.files.deep import png_bytes, ppm_in_grey, sixteen_bits, with_opacity
 from eigengap.images.files.tiff import (
-    ELSEWHERE,
     EXTRA,
     PHOTOMETRIC,
     DamagedError,
     as_observed,
     count_pages,
+    elsewhere,
     is_tiff,
     opacity_is_last,
     read_tiff,
@@ -43,11 +43,12 @@ from eigengap.printable import bare, quoted
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.part_files import target_of
 from eigengap.runtime.warnings import warn
+from eigengap.wording import words
 
 READABLE = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
 SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".tif": "TIFF", ".tiff": "TIFF"}
 JPEG_QUALITY = 95
-NO_PICTURE = f"it is no picture that can be read here. Give a file of {', '.join(READABLE)}"
+NO_IMAGE = f"it is no image that can be read here. Give a file of {', '.join(READABLE)}"
 # What Pillow raises of files that are damaged; its documents do not tell.
 FAULTS = (OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError, struct.error)
 KEPT = ("L", "LA", "RGB", "RGBA")  # modes of Pillow that are arrays of bytes as they stand
@@ -65,7 +66,7 @@ class Read:
 
 
 def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """The picture in a file, as an array.
+    """The image in a file, as an array.
 
     Parameters
     ----------
@@ -83,7 +84,7 @@ def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
     Raises
     ------
     UnreadableError
-        The file is no picture, is damaged, or is of a kind that has no such array: the message
+        The file is no image, is damaged, or is of a kind that has no such array: the message
         says what is in it.
     FileNotFoundError, PermissionError, IsADirectoryError
         As opening any file.
@@ -92,7 +93,7 @@ def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 
 def read_file(path: str | os.PathLike[str]) -> Read:
-    """The first picture in a file, as `read_image`, and whether its last channel is opacity."""
+    """The first image in a file, as `read_image`, and whether its last channel is opacity."""
     _pillow()
     where = os.fsdecode(path)
     data = Path(os.path.expanduser(where)).read_bytes()
@@ -103,11 +104,11 @@ def read_file(path: str | os.PathLike[str]) -> Read:
     except DoesNotFitError:
         raise
     except MemoryError:
-        raise UnreadableError(where, "the picture in it needs more memory than there is") from None
+        raise UnreadableError(where, "the image in it needs more memory than there is") from None
     if found.inks:
         warn(f"the colours of {bare(where)} are CMYK, and are read as RGB", UserWarning)
     if found.pages > 1:
-        warn(f"{bare(where)} holds {found.pages} pictures; the first is read", UserWarning)
+        warn(f"{words().path(where)} holds {found.pages} images; the first is read", UserWarning)
     return found
 
 
@@ -123,35 +124,39 @@ def _read(data: bytes, where: str) -> Read:
             tiff.pages,
         )
     try:
-        with _in_silence(is_tiff(data)), _opened(data) as picture:
-            pages = _pages(picture, data)
-            picture.seek(0)
-            _require_memory(picture, where)
-            pixels = _array(picture, data, where)
+        with _in_silence(is_tiff(data)), _opened(data) as image:
+            pages = _pages(image, data)
+            image.seek(0)
+            _require_memory(image, where)
+            pixels = _array(image, data, where)
             # Pillow has turned a TIFF already by the time it is loaded, and taken the note away.
-            upright = _upright(pixels, picture.getexif().get(274, 1))
+            upright = _upright(pixels, image.getexif().get(274, 1))
             observed_through = pixels.ndim == 3 and pixels.shape[2] in (2, 4)
-            return Read(upright, observed_through, pages, inks=picture.mode == "CMYK")
+            return Read(upright, observed_through, pages, inks=image.mode == "CMYK")
     except (UnreadableError, DoesNotFitError):
         raise
     except Image.UnidentifiedImageError:
-        raise UnreadableError(where, trouble(data) or NO_PICTURE) from None
+        raise UnreadableError(where, trouble(data) or NO_IMAGE) from None
     except Image.DecompressionBombError as error:
         raise UnreadableError(
-            where, f"{error}. If you trust it raise PIL.Image.MAX_IMAGE_PIXELS"
+            where,
+            f"{error}. "
+            + words().either(
+                "If you trust it raise PIL.Image.MAX_IMAGE_PIXELS", "Make it smaller first"
+            ),
         ) from None
     except FAULTS as error:
-        raise UnreadableError(where, f"the picture in it is damaged ({error})") from error
+        raise UnreadableError(where, f"the image in it is damaged ({error})") from error
 
 
-def _require_memory(picture: Any, where: str) -> None:
-    """Refuse a picture that memory does not hold before it is unpacked: a small file may be one."""
-    w, h = picture.size
-    width = 1 if picture.mode in ("1", "L", "P", "LA", "RGB", "RGBA", "CMYK", "YCbCr") else 4
-    deep = 2 if ";16" in _rawmode(picture) else width
+def _require_memory(image: Any, where: str) -> None:
+    """Refuse an image that memory does not hold before it is unpacked: a small file may be one."""
+    w, h = image.size
+    width = 1 if image.mode in ("1", "L", "P", "LA", "RGB", "RGBA", "CMYK", "YCbCr") else 4
+    deep = 2 if ";16" in _rawmode(image) else width
     require_memory(
-        3.0 * deep * h * w * len(picture.getbands()),  # Pillow's pixels, ours, and those upright
-        f"reading the picture of {w} x {h} pixels in {quoted(where)}",
+        3.0 * deep * h * w * len(image.getbands()),  # Pillow's pixels, ours, and those upright
+        f"reading the image of {w} x {h} pixels in {quoted(where)}",
         "make it smaller with another program, or cut it into tiles",
     )
 
@@ -175,52 +180,52 @@ def _in_silence(silent: bool) -> Iterator[None]:
         yield
 
 
-def _pages(picture: Any, data: bytes) -> int:
-    if picture.format == "MPO":  # a camera's preview of itself is no page
+def _pages(image: Any, data: bytes) -> int:
+    if image.format == "MPO":  # a camera's preview of itself is no page
         return 1
-    return count_pages(data) if is_tiff(data) else getattr(picture, "n_frames", 1)
+    return count_pages(data) if is_tiff(data) else getattr(image, "n_frames", 1)
 
 
-def _array(picture: Any, data: bytes, where: str) -> NDArray[Any]:
+def _array(image: Any, data: bytes, where: str) -> NDArray[Any]:
     """The samples as they are stored."""
-    mode, rawmode = picture.mode, _rawmode(picture)
-    missing = picture.info.get("transparency")  # one colour, or the opacities of a palette
-    grey = ppm_in_grey(data, picture)
+    mode, rawmode = image.mode, _rawmode(image)
+    missing = image.info.get("transparency")  # one colour, or the opacities of a palette
+    grey = ppm_in_grey(data, image)
     if grey is not None:
         with _opened(grey) as wide:
-            return np.asarray(wide).astype(np.uint16).reshape(*picture.size[::-1], 3)
+            return np.asarray(wide).astype(np.uint16).reshape(*image.size[::-1], 3)
     if ";16" in rawmode and mode in ("RGB", "RGBA"):
         stored = sixteen_bits(lambda: _opened(data), rawmode)
     elif mode.startswith("I") or mode == "F":
-        stored = _kept(np.asarray(picture), where)
+        stored = _kept(np.asarray(image), where)
     else:
-        return _of_bytes(picture, missing, where)
-    deep = _of_tiff(stored, picture, where)
+        return _of_bytes(image, missing, where)
+    deep = _of_tiff(stored, image, where)
     return deep if missing is None else with_opacity(deep, missing)
 
 
-def _of_bytes(picture: Any, missing: Any, where: str) -> NDArray[Any]:
+def _of_bytes(image: Any, missing: Any, where: str) -> NDArray[Any]:
     """Of a mode of Pillow with 8 bits or fewer."""
-    mode = picture.mode
+    mode = image.mode
     if mode in ("P", "PA"):
         mode = "RGBA" if missing is not None or mode == "PA" else "RGB"
-        return np.array(picture.convert(mode))
+        return np.array(image.convert(mode))
     if mode == "1":
-        return np.array(picture.convert("L" if missing is None else "LA"))
+        return np.array(image.convert("L" if missing is None else "LA"))
     if mode in KEPT:
         if missing is not None:
-            return np.array(picture.convert("LA" if mode == "L" else "RGBA"))
-        return np.array(picture)
+            return np.array(image.convert("LA" if mode == "L" else "RGBA"))
+        return np.array(image)
     if mode in ("YCbCr", "CMYK", "RGBX", "RGBa", "La", "HSV"):
-        return np.array(picture.convert({"RGBa": "RGBA", "La": "LA"}.get(mode, "RGB")))
+        return np.array(image.convert({"RGBa": "RGBA", "La": "LA"}.get(mode, "RGB")))
     raise UnreadableError(where, f"its colours are {mode}; save it as grey or RGB first")
 
 
-def _of_tiff(samples: NDArray[Any], picture: Any, where: str) -> NDArray[Any]:
+def _of_tiff(samples: NDArray[Any], image: Any, where: str) -> NDArray[Any]:
     """What Pillow leaves as a TIFF has it: samples of more than 8 bits."""
-    if picture.format != "TIFF":
+    if image.format != "TIFF":
         return samples
-    tags = picture.tag_v2
+    tags = image.tag_v2
     return _as_observed(samples, tags.get(PHOTOMETRIC, 0), tags.get(EXTRA, ()), where)
 
 
@@ -230,18 +235,18 @@ def _as_observed(
     try:
         return as_observed(samples, photometric, extra)
     except ValueError as error:
-        raise UnreadableError(where, f"{error}; {ELSEWHERE}") from None
+        raise UnreadableError(where, f"{error}; {elsewhere()}") from None
 
 
-def _rawmode(picture: Any) -> str:
-    if not picture.tile:
+def _rawmode(image: Any) -> str:
+    if not image.tile:
         return ""
-    args = picture.tile[0].args
+    args = image.tile[0].args
     return str(args[0] if isinstance(args, tuple) else args)
 
 
 def _kept(samples: NDArray[Any], where: str) -> NDArray[Any]:
-    """Samples of the types that pictures have here: the narrowest that holds their kind."""
+    """Samples of the types that images have here: the narrowest that holds their kind."""
     if samples.dtype in (np.uint8, np.uint16, np.float32, np.float64):
         return samples
     if samples.dtype.kind == "f":
@@ -251,7 +256,7 @@ def _kept(samples: NDArray[Any], where: str) -> NDArray[Any]:
         raise UnreadableError(
             where,
             f"its samples run from {low} to {high}, and whole numbers are kept from 0 to 65535; "
-            f"{ELSEWHERE} as float64",
+            f"{elsewhere()}",
         )
     return samples.astype(np.uint16)
 
@@ -278,7 +283,7 @@ def write_image(
     force: bool = False,
     opacity: bool | None = None,
 ) -> None:
-    """Write an array as a picture; the suffix tells the format.
+    """Write an array as an image; the suffix tells the format.
 
     Parameters
     ----------
@@ -345,7 +350,7 @@ def pixels_for(
         pixels = pixels[..., 0]
     if pixels.ndim not in (2, 3):
         raise ValueError(
-            f"{where}: an array of shape {np.shape(array)} is no picture; give (h, w) or (h, w, c)"
+            f"{where}: an array of shape {np.shape(array)} is no image; give (h, w) or (h, w, c)"
         )
     if pixels.ndim == 3 and pixels.shape[2] > 4 and form != "TIFF":
         raise ValueError(
@@ -359,13 +364,13 @@ def pixels_for(
     pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
     if pixels.dtype not in (np.uint8, np.uint16, np.float32, np.float64):
         raise ValueError(
-            f"{where}: samples of type {pixels.dtype} have no place in a picture; "
+            f"{where}: samples of type {pixels.dtype} have no place in an image; "
             "give uint8, uint16 or (for TIFF) float32 or float64"
         )
     if pixels.dtype.kind == "f" and form != "TIFF":
         raise ValueError(
-            f"{where}: {form} holds whole numbers. Name a .tif file, which keeps floats, or scale "
-            "the array to 0 .. 255 and give uint8"
+            f"{where}: {form} holds whole numbers. Name a .tif file, which keeps floats"
+            + words().either(", or scale the array to 0 .. 255 and give uint8")
         )
     if form == "JPEG" and pixels.dtype != np.uint8:
         raise ValueError(f"{where}: JPEG holds 8 bits a sample. Name a .png or .tif file")
@@ -378,8 +383,8 @@ def pixels_for(
         )
     if form == "JPEG" and observed_through:
         raise ValueError(
-            f"{where}: JPEG has no place for the opacity channel. Name a .png or .tif file, or "
-            "give array[..., :-1]"
+            f"{where}: JPEG has no place for the opacity channel. Name a .png or .tif file"
+            + words().either(", or give array[..., :-1]")
         )
     return pixels, observed_through
 
@@ -404,11 +409,11 @@ def _encoded(pixels: NDArray[Any], form: str, opacity: bool) -> bytes:
     if pixels.dtype == np.uint16:
         return png_bytes(pixels)
     buffer = io.BytesIO()
-    picture = _pillow().fromarray(np.ascontiguousarray(pixels))
+    image = _pillow().fromarray(np.ascontiguousarray(pixels))
     if form == "JPEG":
-        picture.save(buffer, "JPEG", quality=JPEG_QUALITY, subsampling=0)
+        image.save(buffer, "JPEG", quality=JPEG_QUALITY, subsampling=0)
     else:
-        picture.save(buffer, "PNG", optimize=True)
+        image.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 
@@ -416,5 +421,5 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise MissingExtraError("reading and writing pictures", "pillow", "cli") from None
+        raise MissingExtraError("reading and writing images", "pillow", "cli") from None
     return Image

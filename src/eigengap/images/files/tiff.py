@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.wording import words
+
 Pixels = NDArray[Any]  # (h, w) or (h, w, c)
 
 WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, STRIPS, ORIENTATION, CHANNELS = (
@@ -53,8 +55,16 @@ LENGTHS = dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), 1)) | {16: 8, 
 VERSIONS = {42: ("H", "I", 4), 43: ("Q", "Q", 8)}  # types of counts and places; where the first is
 SMALLEST_PAGE = 18  # bytes of a directory with one entry
 SHARED = 4  # times the bytes of a file that all values together may have
-ELSEWHERE = "read it with another package, tifffile.imread for one, and give the array"
 FAULTS = (LookupError, ValueError, TypeError, OverflowError, struct.error, zlib.error)
+
+
+def elsewhere() -> str:
+    """The way out of a file that is not read here."""
+    return words().either(
+        "read it with another package, tifffile.imread for one, and give the array as float64",
+        "convert it with another program first, to PNG, or to TIFF of 8 or 16 bits or of floats "
+        "that is not compressed",
+    )
 
 
 class DamagedError(ValueError):
@@ -63,7 +73,7 @@ class DamagedError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Tiff:
-    """The first picture of a file, its samples as they are stored."""
+    """The first image of a file, its samples as they are stored."""
 
     pixels: Pixels
     pages: int
@@ -73,7 +83,7 @@ class Tiff:
 
 
 def read_tiff(data: bytes, most_pixels: int | None = None) -> Tiff | None:
-    """The first picture of a TIFF; None where it is no TIFF, or is one for Pillow.
+    """The first image of a TIFF; None where it is no TIFF, or is one for Pillow.
 
     One of more than `most_pixels` is left to Pillow as well, which refuses it.
     """
@@ -112,7 +122,7 @@ def trouble(data: bytes) -> str:
     try:
         _require_ours(fields)
     except FAULTS:
-        return f"it is {held}, which is not read here; {ELSEWHERE}"
+        return f"it is {held}, which is not read here; {elsewhere()}"
     return f"it is {held}, and damaged"
 
 
@@ -177,7 +187,7 @@ def _divided(samples: Pixels, extra: tuple[int, ...]) -> Pixels:
 
 @dataclass(frozen=True, eq=False)
 class Directory:
-    """What is known of a picture by tag, unpacked only where it is asked for."""
+    """What is known of an image by tag, unpacked only where it is asked for."""
 
     data: bytes
     order: str
@@ -208,7 +218,7 @@ class Directory:
 
 
 def count_pages(data: bytes) -> int:
-    """How many pictures a TIFF holds, as far as their directories follow one another."""
+    """How many images a TIFF holds, as far as their directories follow one another."""
     order, count_type, place_type, start = _head(data)
     inside = struct.calcsize(f"={place_type}")
     places: set[int] = set()
@@ -218,7 +228,7 @@ def count_pages(data: bytes) -> int:
             (count,) = struct.unpack_from(order + count_type, data, start)
             end = start + struct.calcsize(f"={count_type}") + count * (4 + 2 * inside)
             (start,) = struct.unpack_from(order + place_type, data, end)
-        except FAULTS:  # the first picture may be whole all the same
+        except FAULTS:  # the first image may be whole all the same
             break
     return len(places)
 
@@ -263,7 +273,7 @@ def _pixels(fields: Directory) -> Pixels:
     dtype = np.dtype(fields.order + kind)
     apart = fields.first(PLANAR, 1) == 2  # channels one after another
     planes, s = (c, 1) if apart else (1, c)
-    # A strip is a tile as wide as the picture, and the last one ends with it.
+    # A strip is a tile as wide as the image, and the last one ends with it.
     tiled = TILES in fields.entries
     tw = fields.first(TILE_WIDTH) if tiled else w
     th = fields.first(TILE_HEIGHT) if tiled else min(fields.first(ROWS, h), h)
@@ -292,7 +302,7 @@ def _pieces(fields: Directory, tiled: bool, n: int) -> NDArray[Any]:
     places = fields.numbers(TILES if tiled else STRIPS, n)
     lengths = fields.numbers(TILE_BYTES if tiled else STRIP_BYTES, n)
     if not len(places) == len(lengths) == n:
-        raise ValueError("not as many strips or tiles as the picture has")
+        raise ValueError("not as many strips or tiles as the image has")
     if float(np.sum(lengths.astype(np.float64))) > SHARED * len(fields.data):
         raise DamagedError("its strips or tiles are the same bytes again and again")
     return np.column_stack([places.astype(np.uint64), lengths.astype(np.uint64)])

@@ -16,9 +16,7 @@ import numpy as np
 from eigengap.exceptions import KernelOverflowError
 from eigengap.linalg import Array
 from eigengap.models.kernels.functions import Kernel, Rows
-from eigengap.runtime.blas import one_blas_thread
-from eigengap.runtime.columns import workers_for
-from eigengap.runtime.threads import in_threads
+from eigengap.runtime.threads import in_threads, one_blas_thread, workers_for
 
 PIECE_BYTES = 1 << 24  # of kernel values that are held at a time, in each thread
 

@@ -34,7 +34,7 @@ def biplot(
     scaling: Scaling = "rows",
     max_rows: int = MOST_ROWS,
 ) -> Chart:
-    """Rows and columns of a table in one picture, along two components.
+    """Rows and columns of a table in one chart, along two components.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def biplot(
     corners = np.vstack([found.points, found.arrows * factor * 1.05])
     known = score_names(estimator, q)
     titles = [_title(known[a], times) for a, times in zip(pair, found.factor, strict=True)]
-    drawn, shown, told = longest(np.sum(found.arrows**2, axis=1))
+    drawn, shown, note = longest(np.sum(found.arrows**2, axis=1))
     every = names_of(estimator, len(found.arrows))
     names, ends = [every[j] for j in drawn], found.arrows[drawn]
     plain = equal_frame(corners, titles, width=WIDTH, least=340, most=WIDTH)
@@ -103,8 +103,8 @@ def biplot(
         f"Biplot of {public_name(estimator)}",
         f'Scaling "{scaling}": {FORMULA[scaling]}.',
         f"Cells of {unit} are about point · arrow; arrows are drawn × {factor:g}.",
-        told,
-        upper(table.told()),
+        note,
+        upper(table.sampling()),
         upper(colour.note if colour is not None else ""),
         width=frame.width,
     )

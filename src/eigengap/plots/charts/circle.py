@@ -28,8 +28,8 @@ def correlation_circle(estimator: Any, X: Any = None, *, axes: Any = (1, 2)) -> 
     ----------
     estimator : fitted estimator
     X : table of shape (n_samples, n_features), default=None
-        Of complete rows the correlations are those of the sample. Under gaps, and without X, they
-        come from the model. Estimators that are not linear need X.
+        Of complete rows the correlations are those of the sample. With missing values, and without
+        X, they come from the model. Estimators that are not linear need X.
     axes : pair of int, default=(1, 2)
         Components, counted from 1.
 
@@ -60,7 +60,7 @@ def correlation_circle(estimator: Any, X: Any = None, *, axes: Any = (1, 2)) -> 
     names = names_of(estimator, len(r))
     ends = r[:, pair]
     titles = [found[a] for a in pair]
-    drawn, shown, told = longest(np.sum(ends**2, axis=1))
+    drawn, shown, note = longest(np.sum(ends**2, axis=1))
     ends, names = ends[drawn], [names[j] for j in drawn]
     reach = 1.08
     across = (f"correlation with {titles[0]}", f"correlation with {titles[1]}")
@@ -84,7 +84,7 @@ def correlation_circle(estimator: Any, X: Any = None, *, axes: Any = (1, 2)) -> 
         chart,
         f"Correlation circle of {public_name(estimator)}",
         how_known(table),
-        told,
+        note,
         width=SIDE,
     )
 
@@ -107,6 +107,6 @@ def how_known(table: Table | None) -> str:
     if table is None:
         return "Correlations by the model's covariance."
     if table.is_complete:
-        sampled = table.told()
+        sampled = table.sampling()
         return f"Correlations of {sampled or f'{table.n:,} rows'}."
-    return "Correlations by the model, from rows with gaps."
+    return "Correlations by the model, from incomplete rows."

@@ -1,4 +1,4 @@
-"""Filled cells with their intervals; and intervals of cells whose truth is known."""
+"""Imputed values with their intervals; and intervals of cells whose truth is known."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from eigengap.estimators.shared.plot import require_fitted
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, quantity, tips, upper, words
-from eigengap.plots.numbers.fills import Calibration, Fills, calibration, fills
+from eigengap.plots.numbers.imputations import Calibration, Imputations, calibration, imputations
 from eigengap.plots.numbers.names import names_of
 from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
-from eigengap.sources.checks import resolve_columns
+from eigengap.sources import resolve_columns
 
 MOST_CELLS = 120  # of a column
 MOST_COLUMNS = 6
@@ -31,21 +31,21 @@ def imputation(
     level: float = 0.95,
     max_rows: int = MOST_ROWS,
 ) -> Chart:
-    """Filled cells with their intervals, beside what was seen of their columns.
+    """Imputed values with their intervals, beside the observed values of their columns.
 
     Parameters
     ----------
     estimator : fitted estimator with `impute`
     X : table of shape (n_samples, n_features)
-        NaN marks a gap.
+        NaN marks a missing value.
     column : str or int, default=None
-        One column; None takes those with most gaps, up to six.
+        One column; None takes those with most missing values, up to six.
     truth : table of X's shape, default=None
         With it, or `held_out`, cells are drawn against their true values, with how often the
         intervals hold them: a calibration view.
     held_out : float in (0, 1), default=None
-        Share of the seen cells to hide and fill again. The model has seen them in its fit, so that
-        this flatters it a little; rows that were not in the fit do not.
+        Share of the observed values to hide and fill again. The model has seen them in its fit, so
+        that this flatters it a little; rows that were not in the fit do not.
     level : float in (0, 1), default=0.95
     max_rows : int, default=5000
 
@@ -62,7 +62,7 @@ def imputation(
     >>> X[::5, 2] = float("nan")
     >>> chart = imputation(PPCA(2).fit(X), X)
     >>> chart.to_dict()["title"]["subtitle"][0]
-    '30 filled cells with 95 % intervals, in the order of their values; at the'
+    '30 imputed values with 95 % intervals, in the order of their values; at the'
     """
     require_fitted(estimator)
     table = table_of(X, estimator, most=max_rows)
@@ -70,17 +70,20 @@ def imputation(
     chosen = None if column is None else _position(column, estimator, names)
     if truth is not None or held_out is not None:
         return _calibration(estimator, table, names, chosen, truth, held_out, level)
-    found = fills(estimator, table.X, level)
+    found = imputations(estimator, table.X, level)
     if len(found.value) == 0:
         raise ValueError(
-            "X has no gaps, so that nothing was filled; held_out=0.1 hides cells that were seen"
+            "X has no missing values, so that nothing is imputed; held_out=0.1 holds out observed "
+            "values"
         )
     count = np.bincount(found.column, minlength=len(names))
     if chosen is None:
         most = np.argsort(-count, kind="stable")[:MOST_COLUMNS]
         shown = [int(j) for j in most if count[j]]
     elif count[chosen] == 0:
-        raise ValueError(f"column {names[chosen]} has no gaps among the rows that are shown")
+        raise ValueError(
+            f"column {names[chosen]} has no missing values among the rows that are shown"
+        )
     else:
         shown = [chosen]
     panels = [_column(found, table.X[:, j], table, j, names[j]) for j in shown]
@@ -88,20 +91,20 @@ def imputation(
     incomplete = int(np.sum(count > 0))
     return finish(
         chart,
-        f"Cells filled by {public_name(estimator)}",
-        f"{len(found.value):,} filled cells with {100 * level:g} % intervals, in the order of "
-        "their values; at the left what was seen of the column.",
+        f"Values imputed by {public_name(estimator)}",
+        f"{len(found.value):,} imputed values with {100 * level:g} % intervals, in the order of "
+        "their values; at the left the observed values of the column.",
         ""
         if chosen is not None or len(shown) == incomplete
-        else (f"The {len(shown)} columns with most gaps of {incomplete}."),
+        else (f"The {len(shown)} columns with most missing values of {incomplete}."),
         _told(count[shown]),
-        upper(table.told()),
+        upper(table.sampling()),
         width=460,
     )
 
 
-def _column(found: Fills, observed: Array, table: Table, j: int, name: str) -> Any:
-    """Intervals of one column, and a histogram of what was seen of it at the left."""
+def _column(found: Imputations, observed: Array, table: Table, j: int, name: str) -> Any:
+    """Intervals of one column, and a histogram of the observed values of it at the left."""
     cells = np.flatnonzero(found.column == j)
     cells = cells[np.argsort(found.value[cells], kind="stable")]
     if len(cells) > MOST_CELLS:
@@ -122,11 +125,11 @@ def _column(found: Fills, observed: Array, table: Table, j: int, name: str) -> A
     x = alt.X(
         **quantity(
             "k",
-            "filled cell",
+            "imputed value",
             axis=alt.Axis(labels=False, ticks=False, grid=False, titlePadding=22),
         )
     )
-    tip = tips(row="#row", value="#filled with", low="#from", high="#to")
+    tip = tips(row="#row", value="#imputed", low="#from", high="#to")
     base = alt.Chart(bars).encode(x=x, tooltip=tip)
     bare_y = alt.Y(**quantity("low", None, scale=scale, axis=alt.Axis(labels=False, ticks=False)))
     intervals = alt.layer(
@@ -142,7 +145,7 @@ def _column(found: Fills, observed: Array, table: Table, j: int, name: str) -> A
         .encode(
             y=y,
             y2="top",
-            x=alt.X(**quantity("count", "seen", axis=alt.Axis(tickCount=2, grid=False))),
+            x=alt.X(**quantity("count", "observed", axis=alt.Axis(tickCount=2, grid=False))),
             x2=alt.datum(0),
             tooltip=tips(count="#cells", value="#from", top="#to"),
         )
@@ -191,13 +194,13 @@ def _calibration(
         f"{100 * found.coverage:.1f} % of {n:,} hidden cells lie in their {percent} intervals "
         f"({which}).{whose}",
         f"{MOST_POINTS:,} of the cells are drawn." if n > MOST_POINTS else "",
-        upper(table.told()),
+        upper(table.sampling()),
         width=600,
     )
 
 
 def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
-    f = found.fills
+    f = found.imputations
     kept = np.arange(len(f.value))
     if len(kept) > MOST_POINTS:
         kept = np.sort(np.random.default_rng(0).choice(kept, MOST_POINTS, replace=False))
@@ -228,8 +231,8 @@ def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
     x = alt.X(
         **quantity("truth", f"true value ({what})" if several else f"true {what}", scale=scale)
     )
-    filled = f"filled value ({what})" if several else f"filled {what}"
-    y = alt.Y(**quantity("value", filled, scale=scale))
+    imputed = f"imputed value ({what})" if several else f"imputed {what}"
+    y = alt.Y(**quantity("value", imputed, scale=scale))
     domain = ["within its interval", "outside"]
     shown = alt.Scale(domain=domain)
     base = alt.Chart(points)
@@ -237,7 +240,7 @@ def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
     return alt.layer(
         alt.Chart(diagonal).mark_line(style="eg-guide").encode(x=x, y=y),
         base.mark_rule(strokeWidth=0.8, opacity=0.22, clip=True, style="eg-main").encode(
-            x=x, y=alt.Y(**quantity("low", filled, scale=scale)), y2="high"
+            x=x, y=alt.Y(**quantity("low", imputed, scale=scale)), y2="high"
         ),
         base.mark_point(filled=True, size=26, opacity=0.75).encode(
             x=x,
@@ -251,7 +254,7 @@ def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
             ),
             shape=alt.Shape(field="where", type="nominal", title=None, scale=shown),
             tooltip=tips(
-                row="#row", column="", truth="#true", value="#filled", low="#from", high="#to"
+                row="#row", column="", truth="#true", value="#imputed", low="#from", high="#to"
             ),
         ),
     ).properties(width=310, height=310)
@@ -287,11 +290,13 @@ def _coverage(found: Calibration) -> Any:
 
 
 def _only(found: Calibration, j: int) -> Calibration:
-    f = found.fills
+    f = found.imputations
     at = np.flatnonzero(f.column == j)
     if len(at) == 0:
         raise ValueError("no cell of this column was hidden")
-    some = Fills(f.row[at], f.column[at], f.value[at], f.std[at], f.low[at], f.high[at], f.level)
+    some = Imputations(
+        f.row[at], f.column[at], f.value[at], f.std[at], f.low[at], f.high[at], f.level
+    )
     return Calibration(some, found.truth[at])
 
 

@@ -21,14 +21,14 @@ BARS = 110  # points of the longest bar
 def missingness(
     X: Any, *, missing_values: Any = nan, columns: Any = None, estimator: Any = None
 ) -> Chart:
-    """The pattern of gaps: which cells of a table are missing together.
+    """The pattern of missing values: which cells of a table are missing together.
 
     Parameters
     ----------
     X : table of shape (n_samples, n_features)
         Array, frame, file, source or Dask collection.
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell, besides NaN.
+        Values that mark a missing value, besides NaN.
     columns : list, default=None
         Columns to look at; None takes all.
     estimator : fitted estimator, default=None
@@ -68,7 +68,7 @@ def missingness(
     return finish(
         chart,
         "Missing cells",
-        *_notes(found, shown, incomplete, table.told()),
+        *_notes(found, shown, incomplete, table.sampling()),
         width=TILE * len(shown) + 260,
     )
 
@@ -106,7 +106,7 @@ def _panels(found: Missingness, shown: list[int], text: list[str]) -> Any:
         line=np.repeat(lines, len(text)).tolist(),
         share=shade.ravel(),
         rows=np.repeat(rows, len(text)),
-        state=["missing" if v == 1 else "seen" if v == 0 else "in part" for v in shade.ravel()],
+        state=["missing" if v == 1 else "observed" if v == 0 else "in part" for v in shade.ravel()],
     )
     base = alt.Chart(cells).encode(
         x=across, y=up, tooltip=tips(column="", state="", rows="#rows of this pattern")
@@ -195,7 +195,7 @@ def _notes(found: Missingness, shown: list[int], incomplete: int, sampled: str) 
         f"{int(np.sum(found.per_column > 0)):,} of {d:,} columns and {where}."
     ]
     if len(shown) < d:
-        notes.append(f"The {len(shown)} columns with most gaps of {d:,} are shown.")
+        notes.append(f"The {len(shown)} columns with most missing values of {d:,} are shown.")
     if found.others:
         notes.append(
             f"The {len(found.rows)} most frequent of {len(found.rows) + found.others:,} patterns."

@@ -85,7 +85,7 @@ def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_
         "the others are paler. Ellipses hold 95 % of a component.",
         "Axes show most of what the components explain and how they lie apart (share of that, "
         "noise aside).",
-        upper(table.told()),
+        upper(table.sampling()),
         width=480,
     )
 

@@ -1,4 +1,4 @@
-"""Odd rows: T² against SPE with their limits, and which columns make the oddest odd."""
+"""Outliers: T² against SPE with their limits, and the columns that make them improbable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eigengap.estimators.shared.plot import require_fitted
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, kind, quantity, tips, upper, words
 from eigengap.plots.numbers.names import names_of
-from eigengap.plots.numbers.odd_rows import OddRows, odd_rows
+from eigengap.plots.numbers.outliers import OutlierNumbers, outlier_numbers
 from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
 
 WIDTH, HEIGHT = 480, 300
@@ -19,23 +19,23 @@ MOST_SHARES = 15  # columns
 
 
 def novelty(estimator: Any, X: Any, *, most: int = 6, max_rows: int = MOST_ROWS) -> Chart:
-    """How odd rows are, along the components (T²) and away from them (SPE), and why.
+    """How improbable rows are, by T² (extreme scores) and SPE (poor fit), and why.
 
     Parameters
     ----------
     estimator : fitted NoveltyDetector, or PCA, PPCA, FactorAnalysis or BayesianPCA
     X : table of shape (n_samples, n_features)
     most : int, default=6
-        How many of the oddest rows to explain.
+        How many of the least probable rows to explain.
     max_rows : int, default=5000
 
     Returns
     -------
     altair chart
-        Dashed lines are limits that a share alpha of ordinary new rows exceeds. Rows with gaps have
-        limits of their own, so that where there are some the axes show values over limits. Flags
-        come from the p-value of D² = T² + SPE, not from the lines. Below, the columns'
-        contributions to D² of the oddest rows, in per cent.
+        Dashed lines are limits that a share alpha of ordinary new rows exceeds. Incomplete rows
+        have limits of their own, so that where there are some the axes show values over limits.
+        Flags come from the p-value of D² = T² + SPE, not from the lines. Below, the columns'
+        contributions to D² of the least probable rows, in per cent.
 
     Examples
     --------
@@ -49,10 +49,10 @@ def novelty(estimator: Any, X: Any, *, most: int = 6, max_rows: int = MOST_ROWS)
     """
     require_fitted(estimator)
     table = table_of(X, estimator, most=max_rows)
-    found = odd_rows(estimator, table.X, most=most)
+    found = outlier_numbers(estimator, table.X, most=most)
     over = not table.is_complete
     chart = _plane(found, table, over=over)
-    if len(found.oddest):
+    if len(found.least_probable):
         chart = alt.vconcat(chart, _shares(found, table, names_of(estimator)), spacing=20)
     flagged = int(found.flagged.sum())
     alpha = f"{100 * found.alpha:g} %"
@@ -64,24 +64,24 @@ def novelty(estimator: Any, X: Any, *, most: int = 6, max_rows: int = MOST_ROWS)
         "ordinary, or within both and be flagged.",
         f"Dashed: limits of T² and of SPE that {alpha} of ordinary new rows exceed"
         + (", by the cells that each shows." if over else "."),
-        upper(table.told()),
+        upper(table.sampling()),
         width=WIDTH,
     )
 
 
-def _plane(found: OddRows, table: Table, *, over: bool) -> Any:
+def _plane(found: OutlierNumbers, table: Table, *, over: bool) -> Any:
     t = found.T2 / np.where(found.T2_limit > 0, found.T2_limit, 1.0) if over else found.T2
     s = found.SPE / np.where(found.SPE_limit > 0, found.SPE_limit, 1.0) if over else found.SPE
     limits = (1.0, 1.0) if over else (float(found.T2_limit[0]), float(found.SPE_limit[0]))
     suffix = " over its limit" if over else ""
-    titles = [f"T²{suffix}: odd along the components", f"SPE{suffix}: odd away from them"]
+    titles = [f"T²{suffix}: extreme scores", f"SPE{suffix}: poor fit"]
     how = {
         "scale": alt.Scale(type="sqrt", domainMin=0, nice=True),
         "axis": alt.Axis(tickCount=5, grid=False),
     }
     x = alt.X(**quantity("t", titles[0], **how))
     y = alt.Y(**quantity("s", titles[1], **how))
-    rank = {int(i): k + 1 for k, i in enumerate(found.oddest)}
+    rank = {int(i): k + 1 for k, i in enumerate(found.least_probable)}
     points = data(
         t=t,
         s=s,
@@ -110,13 +110,13 @@ def _plane(found: OddRows, table: Table, *, over: bool) -> Any:
     ).properties(width=WIDTH, height=HEIGHT)
 
 
-def _shares(found: OddRows, table: Table, names: list[str]) -> Any:
+def _shares(found: OutlierNumbers, table: Table, names: list[str]) -> Any:
     total = found.shares.sum(axis=1, keepdims=True)
     percent = 100.0 * found.shares / np.where(total > 0, total, 1.0)
     size = np.abs(percent).max(axis=0)
     order = np.argsort(-size, kind="stable")[:MOST_SHARES]
-    k = len(found.oddest)
-    lines = [f"row {table.at[i]} (p = {found.p_value[i]:.1g})" for i in found.oddest]
+    k = len(found.least_probable)
+    lines = [f"row {table.at[i]} (p = {found.p_value[i]:.1g})" for i in found.least_probable]
     text = [names[j] for j in order]
     cells = data(
         line=np.repeat(lines, len(order)).tolist(),
@@ -150,7 +150,7 @@ def _shares(found: OddRows, table: Table, names: list[str]) -> Any:
         width=min(40 * len(order), WIDTH),
         height=22 * k,
         title=alt.TitleParams(
-            text=f"Share of D² of the oddest rows, %{note}",
+            text=f"Share of D² of the least probable rows, %{note}",
             fontSize=12,
             fontWeight="normal",
             offset=8,

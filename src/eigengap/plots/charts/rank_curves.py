@@ -71,7 +71,7 @@ def _made_by(estimator: Any) -> RankChoice:
     name, whose = public_name(estimator), public_name(model)
     way_out = "choose_rank(X) compares the criteria for a table"
     asked = getattr(estimator, "n_components", getattr(model, "n_components", None))
-    if "BayesianPCA" in {cls.__name__ for cls in type(model).__mro__}:
+    if hasattr(model, "bayesian_"):
         why = f"{whose} switches components off while it is fitted"
     elif asked is None or isinstance(asked, str):
         why = f"the number of components of {whose} was not chosen by these criteria"

@@ -60,8 +60,9 @@ def scores(
     color : str or array of shape (n_samples,), default=None
         A column of X, a feature or not; or labels or numbers.
     ellipses : bool or int, default=True
-        Whether to draw regions that hold the score of a row with gaps with probability 95 %, where
-        the estimator knows them, and of how many rows, those that are least sure; True draws 30.
+        Whether to draw regions that hold the score of an incomplete row with probability 95 %,
+        where the estimator knows them, and of how many rows, those that are least sure; True draws
+        30.
     max_rows : int, default=5000
         Most rows to draw; of more a sample, always the same one.
 
@@ -276,13 +277,13 @@ def _within(T: Array, regions: ScoreEllipses | None) -> Array:
 def _notes(
     table: Table, regions: ScoreEllipses | None, colour: Colour | None, *, alone: bool
 ) -> list[str]:
-    notes = [upper(table.told())]
+    notes = [upper(table.sampling())]
     if regions is not None:
         incomplete = int(np.isnan(table.X).any(axis=1).sum())
         what = "Intervals" if alone else "Ellipses"
-        which = "rows with gaps"
+        which = "incomplete rows"
         if len(regions.at) < incomplete:
-            which = f"the {len(regions.at)} least sure of {incomplete} rows with gaps"
+            which = f"the {len(regions.at)} least sure of {incomplete} incomplete rows"
         level = f"{100 * regions.level:g} %"
         notes.append(f"{what} hold the score with probability {level}: {which}.")
     if colour is not None:

@@ -39,12 +39,11 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     -------
     altair chart
 
-    Notes
-    -----
-    Filled points are the components that the estimator keeps. The gap is that of the criterion
-    "eigengap" of `choose_rank`, taken from `choice` where it is there: the largest ratio of an
-    eigenvalue to the next. Under gaps a model of q components knows q + 1 values, q eigenvalues and
-    the mean of all others; without a choice the gap is then the largest among these q.
+    Notes ----- Filled points are the components that the estimator keeps. The gap is that of the
+    criterion "eigengap" of `choose_rank`, taken from `choice` where it is there: the largest ratio
+    of an eigenvalue to the next. With missing values a model of q components knows q + 1 values, q
+    eigenvalues and the mean of all others; without a choice the gap is then the largest among these
+    q.
 
     Examples
     --------

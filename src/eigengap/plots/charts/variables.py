@@ -85,7 +85,7 @@ def contributions(
     ]
     chart = alt.hconcat(*panels, spacing=16)
     some = _some_of(len(order), len(share), of)
-    sampled = "" if table is None else upper(table.told())
+    sampled = "" if table is None else upper(table.sampling())
     return finish(
         chart,
         f"Contributions of the {of} to {public_name(estimator)}",
@@ -210,8 +210,8 @@ def _stack(names: list[str], quality: Array, titles: list[str]) -> Any:
         ),
         tooltip=tips(name="", component="component", cos2="#cos²"),
     )
-    told = quality.sum(axis=1)
-    sums = data(name=names, total=told, said=[f"{v:.2f}" for v in told])
+    totals = quality.sum(axis=1)
+    sums = data(name=names, total=totals, said=[f"{v:.2f}" for v in totals])
     ends = (
         alt.Chart(sums)
         .mark_text(style="eg-note", align="left", dx=4)
@@ -263,8 +263,9 @@ def _cos2_of_rows(estimator: Any, table: Table | None, axes: Any) -> Chart:
         "Quality of representation (cos²) of the rows",
         f"Share of each row's squared distance from the mean along {' and '.join(titles)}; "
         f"median {middle:.2f} (dashed).",
-        "What is not known of a row with gaps counts as not represented." * (not table.is_complete),
-        upper(table.told()),
+        "What is not known of an incomplete row counts as not represented."
+        * (not table.is_complete),
+        upper(table.sampling()),
         width=640,
     )
 

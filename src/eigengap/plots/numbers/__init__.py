@@ -3,12 +3,12 @@
 from eigengap.plots.numbers.biplot import biplot_numbers
 from eigengap.plots.numbers.clusters import mixture_numbers
 from eigengap.plots.numbers.eigenvalues import eigenvalues
-from eigengap.plots.numbers.fills import calibration, fills
+from eigengap.plots.numbers.imputations import calibration, imputations
 from eigengap.plots.numbers.linear import linear_view
 from eigengap.plots.numbers.marchenko_pastur import MarchenkoPastur, against_noise
 from eigengap.plots.numbers.missing import missingness_summary
 from eigengap.plots.numbers.names import label, labels, names_of
-from eigengap.plots.numbers.odd_rows import odd_rows
+from eigengap.plots.numbers.outliers import outlier_numbers
 from eigengap.plots.numbers.rows import Table, table_of
 from eigengap.plots.numbers.scores import score_ellipses, score_names, scores_of
 from eigengap.plots.numbers.steps import trace_numbers
@@ -28,14 +28,14 @@ __all__ = [
     "calibration",
     "correlations",
     "eigenvalues",
-    "fills",
+    "imputations",
     "label",
     "labels",
     "linear_view",
     "missingness_summary",
     "mixture_numbers",
     "names_of",
-    "odd_rows",
+    "outlier_numbers",
     "row_contributions",
     "row_cos2",
     "score_ellipses",

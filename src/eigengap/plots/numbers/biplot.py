@@ -1,4 +1,4 @@
-"""Rows and columns of a table in one picture (Gabriel 1971).
+"""Rows and columns of a table in one chart (Gabriel 1971).
 
 The part of the table that two components show is a product, G H^T: every cell, in units of the fit
 and about the mean, is about the inner product of the point of its row with the arrow of its column.

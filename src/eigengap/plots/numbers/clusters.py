@@ -2,7 +2,8 @@
 
 The axes are the leading left singular vectors of [sqrt(pi_k) W_k, sqrt(pi_k) (mu_k - mu)]: what the
 components explain within themselves and how far they lie apart, the noise left aside; in units of
-the fit. Rows are projected with their gaps at their expected values, components as Gaussians.
+the fit. Rows are projected with their missing values at their expected values, components as
+Gaussians.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ def mixture_numbers(
             f"{U.shape[1]} direction{'s' if U.shape[1] != 1 else ''}"
         )
     P = (U * sign_rule(U))[:, list(axes)]
-    filled = mixture.conditional_mean(X) / unit
+    imputed = mixture.conditional_mean(X) / unit
     centre = np.array([(m.mu - mu) @ P for m in models])
     cov = np.array([_projected(m, P) for m in models])
     which = np.arange(len(models))
     return Clusters(
-        points=(filled - mu) @ P,
+        points=(imputed - mu) @ P,
         resp=np.asarray(bare(estimator).predict_proba(X)),
         ellipses=ScoreEllipses(which, centre, cov, level),
         weights=weights,

@@ -14,7 +14,7 @@ from eigengap.plots.numbers.names import label, labels, listed
 from eigengap.plots.numbers.one_column import one_column
 from eigengap.plots.numbers.rows import Table
 
-MOST_CATEGORIES = 8  # colours and shapes that can be told apart
+MOST_CATEGORIES = 8  # colours and shapes that can be distinguished
 UNKNOWN = "missing"
 NO_NUMBERS = (str, bytes, bool, np.bool_, np.datetime64, np.timedelta64)
 
@@ -23,7 +23,7 @@ NO_NUMBERS = (str, bytes, bool, np.bool_, np.datetime64, np.timedelta64)
 class Colour:
     """A value for every row that is shown."""
 
-    values: list[Any]  # (m,) labels, or numbers with None where unseen
+    values: list[Any]  # (m,) labels, or numbers with None where missing
     title: str
     categories: list[str] | None  # in the order of the legend; None for numbers
     note: str = ""  # what was put together

@@ -1,7 +1,7 @@
 """The eigenvalues that an estimator knows, and the largest gap between them.
 
-Of complete tables all are known. Under gaps a model of q components knows q of them and the mean of
-the d - q others, its noise variance: q + 1 values.
+Of complete tables all are known. With missing values a model of q components knows q of them and
+the mean of the d - q others, its noise variance: q + 1 values.
 """
 
 from __future__ import annotations
@@ -14,15 +14,11 @@ import numpy as np
 from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import inner
+from eigengap.registry import names_with
 from eigengap.selection.rank.choice import DoesNotApplyError, RankChoice
 from eigengap.selection.rank.information import largest_rank
 from eigengap.selection.rank.spectral import largest_eigengap
 from eigengap.spectrum import Spectrum
-
-HAVE = (
-    "PCA, PPCA, FactorAnalysis, BayesianPCA, ClassicalMDS, KernelPCA, Isomap, LaplacianEigenmaps, "
-    "MaximumVarianceUnfolding and Whitener"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +97,8 @@ def _eigenvalues(estimator: Any, model: Any) -> Eigenvalues:
         if found is not None:
             return _of_pairs(model, np.asarray(found), None, what)
     raise AttributeError(
-        f"{public_name(estimator)} has no scree plot, for it knows no eigenvalues. {HAVE} do"
+        f"{public_name(estimator)} has no scree plot, for it knows no eigenvalues. "
+        f"{names_with('scree')} do"
     )
 
 

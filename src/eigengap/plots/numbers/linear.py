@@ -3,8 +3,8 @@
     t = A y,   y = (x - mean) / unit,   y ~ L t + the rest,   Cov(y) = W W^T + diag(psi)
 
 unit is 1, or the standard deviations of the columns where scale=True. PCA has A = U^T and L = U;
-PPCA and factor analysis have A = W^T C^-1, the posterior mean, and L = W (rotated). A row with gaps
-has the t of its conditional mean, for E[z | seen] = A E[y | seen].
+PPCA and factor analysis have A = W^T C^-1, the posterior mean, and L = W (rotated). An incomplete
+row has the t of its conditional mean, for E[z | observed] = A E[y | observed].
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap
 from eigengap.plots.numbers.rows import inner
+from eigengap.registry import names_with
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,6 @@ def require_linear(estimator: Any, chart: str) -> LinearView:
     if view is None:
         raise AttributeError(
             f"{public_name(estimator)} has no {chart}: its coordinates are no linear functions "
-            "of the columns. PCA, PPCA, FactorAnalysis, BayesianPCA and ICA have one"
+            f"of the columns. {names_with('biplot')} have one"
         )
     return view

@@ -1,4 +1,4 @@
-"""Which cells are missing together: patterns of gaps and how many rows have each."""
+"""Which cells are missing together: patterns of missing values and how many rows have each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Missingness:
     """Gaps of a table by column and by pattern, the most frequent patterns first."""
 
     n: int  # rows in all
-    per_column: NDArray[np.intp]  # (d,) unseen cells, of all rows
-    patterns: NDArray[np.bool_]  # (p, d) True where unseen
+    per_column: NDArray[np.intp]  # (d,) missing values, of all rows
+    patterns: NDArray[np.bool_]  # (p, d) True where missing
     rows: NDArray[np.intp]  # (p,) rows of each pattern, among those that were read
     read: int  # rows that were read
-    together: Array  # (d,) share of unseen cells in the rows of all patterns that are not listed
+    together: Array  # (d,) share of missing values in the rows of all patterns that are not listed
     others: int  # patterns that are not listed
     other_rows: int  # their rows
 
@@ -37,12 +37,12 @@ class Missingness:
 
     @property
     def complete_rows(self) -> int:
-        """Rows without a gap, among those that were read and listed."""
+        """Rows without a missing value, among those that were read and listed."""
         return int(np.sum(self.rows[~self.patterns.any(axis=1)]))
 
 
 def missingness_summary(X: Any, most: int = 20) -> Missingness:
-    """Count the patterns of gaps in a table; no more than `most` of them are listed."""
+    """Count the patterns of missing values in a table; no more than `most` of them are listed."""
     table = table_of(X, most=MOST_READ)
     missing = np.isnan(table.X)
     packed = np.packbits(missing, axis=1)

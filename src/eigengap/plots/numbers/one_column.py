@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from eigengap.exceptions import MissingExtraError
-from eigengap.sources import lies_elsewhere
-from eigengap.sources.base import Source
-from eigengap.sources.dask import is_dask
-from eigengap.sources.files.arrow_paths import native, packed_by
-from eigengap.sources.frames import library_of
-from eigengap.sources.wording import quote
+from eigengap.sources import (
+    Source,
+    arrow_path,
+    compression_of,
+    is_dask,
+    library_of,
+    lies_elsewhere,
+    quote,
+)
 
 HEAD = 1 << 18  # bytes that tell how a CSV file is written
 
@@ -53,7 +56,7 @@ def _of_source(X: Source, name: str) -> list[Any]:
 
 
 def _of_file(path: Any, name: str) -> list[Any]:
-    from eigengap.sources.files.formats import format_of
+    from eigengap.sources import format_of
 
     single = isinstance(path, str | Path) and Path(path).is_file()
     kind = format_of(Path(path)).name if single else "others"
@@ -61,7 +64,7 @@ def _of_file(path: Any, name: str) -> list[Any]:
         return _of_csv(str(path), name)
     if kind == "parquet":
         return _of_parquet(str(path), name)
-    from eigengap.sources.opening import open_source
+    from eigengap.sources import open_source
 
     return list(np.asarray(open_source(path, columns=[name]).collect(), dtype=float).ravel())
 
@@ -71,7 +74,7 @@ def _of_parquet(path: str, name: str) -> list[Any]:
         from pyarrow import parquet
     except ImportError as error:
         raise MissingExtraError("reading Parquet", "pyarrow", "files") from error
-    file = parquet.ParquetFile(native(path))
+    file = parquet.ParquetFile(arrow_path(path))
     names = file.schema_arrow.names
     if name not in names:
         raise _no_such(name, names, path)
@@ -84,17 +87,17 @@ def _of_csv(path: str, name: str) -> list[Any]:
         from pyarrow import csv
     except ImportError as error:
         raise MissingExtraError("reading CSV", "pyarrow", "files") from error
-    from eigengap.sources.files.csv.dialect import look_at
+    from eigengap.sources import find_dialect
 
-    with pa.input_stream(native(path), compression=packed_by(path)) as stream:
+    with pa.input_stream(arrow_path(path), compression=compression_of(path)) as stream:
         head = bytes(stream.read(HEAD))
     whole = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1]
-    dialect = look_at(path, whole, frozenset())
+    dialect = find_dialect(path, whole, frozenset())
     names = dialect.names or ()
     if names.count(name) != 1:
         raise _no_such(name, names, path)
     kept = str(names.index(name))
-    with pa.input_stream(native(path), compression=packed_by(path)) as stream:
+    with pa.input_stream(arrow_path(path), compression=compression_of(path)) as stream:
         stream.read(dialect.start)
         table = csv.read_csv(
             stream,

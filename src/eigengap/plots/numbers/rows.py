@@ -1,7 +1,7 @@
 """The rows that a chart shows: read in one pass from wherever they lie, never more than are drawn.
 
-The rows are drawn by hashes of their positions (`eigengap.sources.derived.drawn`), so that the same
-ones are drawn however the table is cut, and a smaller picture shows some of the rows of a larger
+The rows are drawn by hashes of their positions (`eigengap.sources.drawn`), so that the same
+ones are drawn however the table is cut, and a smaller chart shows some of the rows of a larger
 one.
 """
 
@@ -19,10 +19,17 @@ from numpy.typing import NDArray
 from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.counts import count_of
-from eigengap.sources import as_source, in_memory_table
-from eigengap.sources.base import Block, ObservedCells, Source
-from eigengap.sources.derived.drawn import Drawn, dense_rows, least_keys
-from eigengap.sources.frames import library_of
+from eigengap.sources import (
+    Block,
+    Drawn,
+    ObservedCells,
+    Source,
+    as_source,
+    dense_rows,
+    in_memory_table,
+    least_keys,
+    library_of,
+)
 
 MOST_ROWS = 5_000  # that a chart shows
 MOST_READ = 100_000  # that a statistic behind a chart is computed from
@@ -33,10 +40,10 @@ SEED = 0
 class Table:
     """Rows of a table, and what is known of all of them."""
 
-    X: Array  # (m, d) float64, NaN where unseen
+    X: Array  # (m, d) float64, NaN where missing
     at: NDArray[np.intp]  # (m,) positions in the table, ascending
     n: int  # rows in all
-    missing: NDArray[np.intp]  # (d,) unseen cells of each column, in all rows
+    missing: NDArray[np.intp]  # (d,) missing values of each column, in all rows
     names: tuple[str, ...] | None
 
     @property
@@ -48,7 +55,7 @@ class Table:
         """Whether every row that was read is."""
         return not bool(np.isnan(self.X).any())
 
-    def told(self) -> str:
+    def sampling(self) -> str:
         """Words on how many of the rows are shown; empty where all are."""
         return f"{len(self.at):,} of {self.n:,} rows, drawn at random" if self.is_sampled else ""
 

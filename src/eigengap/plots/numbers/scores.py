@@ -1,10 +1,10 @@
-"""Scores of rows, and how sure they are: 95 % regions of the scores of rows with gaps.
+"""Scores of rows, and how sure they are: 95 % regions of the scores of incomplete rows.
 
-PPCA, factor analysis and their kin have the posterior z | seen ~ N(m, S), and their scores are m.
-PCA's score of a row is t = U^T y, known but for the unseen cells u of the row, which given the seen
-ones have covariance W_u S W_u^T + diag(psi_u):
+PPCA, factor analysis and their kin have the posterior z | observed ~ N(m, S), and their scores are
+m. PCA's score of a row is t = U^T y, known but for the missing values u of the row, which given the
+seen ones have covariance W_u S W_u^T + diag(psi_u):
 
-    Cov(t | seen) = B S B^T + U_u^T diag(psi_u) U_u,   B = U_u^T W_u,
+    Cov(t | observed) = B S B^T + U_u^T diag(psi_u) U_u,   B = U_u^T W_u,
 
 so that a complete row has no uncertainty at all.
 """
@@ -89,7 +89,7 @@ def score_ellipses(
     level: float = 0.95,
     most: int = 200,
 ) -> ScoreEllipses | None:
-    """Regions of the scores of those rows of X (m, d) that have gaps; None where none is known.
+    """Regions of the scores of those rows of X (m, d) that are incomplete; None if unknown.
 
     Of more than `most` such rows those that are least sure are taken. `axes` are positions.
     """

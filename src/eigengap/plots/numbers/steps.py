@@ -10,18 +10,7 @@ import numpy as np
 from eigengap.estimators.shared.display import has_stopped_early, objective_of, public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import inner
-
-OBJECTIVES = {
-    "PCA": "log-likelihood",
-    "PPCA": "log-likelihood",
-    "FactorAnalysis": "log-likelihood",
-    "MixturePPCA": "log-likelihood",
-    "BayesianPCA": "evidence lower bound",
-    "ICA": "sum of the components' non-Gaussianity",
-    "GPLVM": "log-likelihood, or its bound",
-    "MaximumVarianceUnfolding": "variance of the embedding",
-    "Autoencoder": "loss",
-}
+from eigengap.registry import ESTIMATORS, entry_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +33,10 @@ def trace_numbers(estimator: Any) -> Steps:
     trace = getattr(model, "trace_", None)
     name = public_name(estimator)
     if trace is None:
+        *others, last = (entry.name for entry in ESTIMATORS if entry.objective)
         raise AttributeError(
             f"{name} has no trace, for it is not fitted step by step. "
-            f"{', '.join(list(OBJECTIVES)[:-1])} and {list(OBJECTIVES)[-1]} have one"
+            f"{', '.join(others)} and {last} have one"
         )
     if len(trace) == 0:
         raise ValueError(
@@ -63,8 +53,5 @@ def trace_numbers(estimator: Any) -> Steps:
         tol=float(tol) if tol else None,
         converged=None if has_stopped_early(estimator) else getattr(model, "converged_", None),
         seconds=float(trace.seconds[-1]),
-        what=next(
-            (OBJECTIVES[c.__name__] for c in type(model).__mro__ if c.__name__ in OBJECTIVES),
-            "objective",
-        ),
+        what=entry_of(model).objective or "objective",
     )

@@ -8,10 +8,10 @@ As in FactoMineR (Le, Josse and Husson 2008). With t_k the scores, u_k the axes 
     cos2          r_jk^2 of a variable: the share of its variance along the component; and
                   t_ik^2 / |y_i|^2 of a row: the share of its squared distance from the mean
 
-On complete rows correlations are those of the sample. Under gaps covariances with the scores are
-those of the model, which has seen what there was to see, and the variance of a column is the mean
-of E[(x_j - mu_j)^2 | seen]. An unseen cell counts in a row's distance with its conditional
-variance: what is not known of a row is not represented.
+On complete rows correlations are those of the sample. With missing values covariances with the
+scores are those of the model, which was fitted to all observed values, and the variance of a column
+is the mean of E[(x_j - mu_j)^2 | observed]. A missing value counts in a row's distance with its
+conditional variance: what is not known of a row is not represented.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ def _orthogonal_scores(estimator: Any, X: Any, what: str) -> tuple[Array, Array]
             f"{public_name(estimator)} has no {what}: that needs components which are "
             "orthogonal directions. PCA, PPCA and BayesianPCA have them"
         )
-    Y, unknown = _filled(view, all_rows(X, estimator).X)
+    Y, unknown = _imputed(view, all_rows(X, estimator).X)
     return Y @ U, np.sum(Y**2 + unknown, axis=1)
 
 
-def _filled(view: LinearView, X: Array) -> tuple[Array, Array]:
+def _imputed(view: LinearView, X: Array) -> tuple[Array, Array]:
     """Rows in units of the fit with gaps at their expected value, and variances there: (m, d)."""
     assert view.density is not None
     Y = (X - view.mean) / view.unit
@@ -109,7 +109,7 @@ def _sample_correlations(X: Array, T: Array) -> Array:
 
 
 def _pairwise_correlations(X: Array, T: Array) -> Array:
-    """Each column with the scores of the rows in which it was seen."""
+    """Each column with the scores of the rows in which it is observed."""
     found = np.zeros((X.shape[1], T.shape[1]))
     for j in range(X.shape[1]):
         observed = ~np.isnan(X[:, j])
@@ -132,7 +132,7 @@ def _variances(estimator: Any, view: LinearView, table: Table | None) -> Array:
     """(d,) of the columns, in units of the fit."""
     assert view.density is not None
     if table is not None:
-        Y, unknown = _filled(view, table.X)
+        Y, unknown = _imputed(view, table.X)
         return np.asarray(np.mean(Y**2 + unknown, axis=0))
     model = inner(estimator)
     if getattr(model, "scale_", None) is not None and getattr(model, "noise", "") != "student":

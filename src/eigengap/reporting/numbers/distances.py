@@ -24,11 +24,11 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.reference import Reference
 from eigengap.models.gaussian.student import StudentLinearGaussian
-from eigengap.plots.numbers.odd_rows import detector_for, odd_rows
+from eigengap.plots.numbers.outliers import detector_for, outlier_numbers
 from eigengap.reporting.numbers.look import Look
 from eigengap.reporting.numbers.subject import Subject
-from eigengap.sources.array import ArraySource
-from eigengap.statistics.expected.noise_ratio import NoiseRatio
+from eigengap.sources import ArraySource
+from eigengap.statistics.expected.fitted import NoiseRatio
 
 ALPHA = 0.05
 MOST_BLAMED = 12  # rows whose columns are looked at
@@ -36,14 +36,14 @@ MOST_BLAMED = 12  # rows whose columns are looked at
 
 @dataclass(frozen=True, eq=False)
 class RowDistances:
-    """Of the rows that are shown; NaN where nothing was seen of a row."""
+    """Of the rows that are shown; NaN for a row without observed values."""
 
     T2: Array  # (m,)
     SPE: Array  # (m,)
     T2_limit: Array  # (m,) that 5 % of ordinary new rows exceed
     SPE_limit: Array  # (m,)
     p: Array  # (m,) probability of a larger D2 = T2 + SPE in an ordinary new row
-    oddest: NDArray[np.intp]  # (k,) rows, the least probable first
+    least_probable: NDArray[np.intp]  # (k,) rows, the least probable first
     blamed: NDArray[np.intp]  # (k,) the column of each that the others lead one to expect least
     expected: Array  # (k,) what they lead one to expect there
     expected_sd: Array  # (k,)
@@ -66,8 +66,8 @@ def distances_of(subject: Subject, look: Look) -> RowDistances | str:
 
 def _of_gaussian(subject: Subject, look: Look) -> RowDistances:
     detector = _detector(subject, look)
-    found = odd_rows(detector, look.X, most=MOST_BLAMED, alpha=ALPHA)
-    blame = _blame([detector.core_] * len(found.oddest), look.X[found.oddest])
+    found = outlier_numbers(detector, look.X, most=MOST_BLAMED, alpha=ALPHA)
+    blame = _blame([detector.core_] * len(found.least_probable), look.X[found.least_probable])
     nothing = np.isnan(look.X).all(axis=1)
     return RowDistances(
         T2=np.where(nothing, np.nan, found.T2),
@@ -75,13 +75,13 @@ def _of_gaussian(subject: Subject, look: Look) -> RowDistances:
         T2_limit=found.T2_limit,
         SPE_limit=found.SPE_limit,
         p=np.where(nothing, np.nan, found.p_value),
-        oddest=found.oddest,
+        least_probable=found.least_probable,
         **blame,
     )
 
 
 def _blame(models: Sequence[LinearGaussian], X: Array) -> dict[str, Any]:
-    """Of each row (k, d) the cell farthest from what its other seen cells lead one to expect.
+    """Of each row (k, d) the cell farthest from what its other observed values lead one to expect.
 
     As `NoveltyDetector.explain` and `eigengap score` name it: a wild cell draws the components
     along, and the columns that correlate with it add much to D2 without being to blame.
@@ -139,13 +139,13 @@ def _of_mixture(model: MixtureOfLinearGaussians, X: Array) -> RowDistances:
         parts["b"][at] = special.chdtri(np.maximum(here.observed - here.rank, 1), ALPHA)
         parts["p"][at] = np.exp(law.log_p_D2(here.D2, here.observed))
     ranked = np.argsort(np.where(np.isfinite(parts["p"]), parts["p"], 2.0), kind="stable")
-    oddest = ranked[:MOST_BLAMED]
+    least_probable = ranked[:MOST_BLAMED]
     return RowDistances(
         T2=parts["T2"],
         SPE=parts["SPE"],
         T2_limit=parts["a"],
         SPE_limit=parts["b"],
         p=parts["p"],
-        oddest=oddest,
-        **_blame([model.models[part[i]] for i in oddest], X[oddest]),
+        least_probable=least_probable,
+        **_blame([model.models[part[i]] for i in least_probable], X[least_probable]),
     )

@@ -1,8 +1,8 @@
-"""How well gaps are filled, by cells that were seen and are hidden.
+"""How well missing values are imputed, by observed values that are held out.
 
-A tenth of the seen cells is hidden from a fit with the same parameters and number of components, on
-the rows that are shown, and asked for. Where a fit is too dear (networks, Gaussian processes) the
-given one is asked for cells that it has seen, which flatters it; `refitted` tells.
+A tenth of the observed values is hidden from a fit with the same parameters and number of
+components, on the rows that are shown, and asked for. Where a fit is too dear (networks, Gaussian
+processes) the given one is asked for cells that it has seen, which flatters it; `refitted` tells.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from eigengap.reporting.words import clean
 from eigengap.runtime.warnings import silence
 from eigengap.selection.imputation import HiddenError, rounds
 
-REFITTED = {"PCA", "PPCA", "FactorAnalysis", "BayesianPCA", "MixturePPCA"}
 MOST_CELLS = 300_000  # of the table that is fitted anew
 LEVEL = 0.95
 LONGEST = 240  # characters of an error that are shown
-FEWEST = 20  # hidden cells from which anything is said
+FEWEST = 20  # held-out values from which anything is reported
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Hidden cells, what they were, and what the model says of them."""
+    """Held-out values and their predictions."""
 
     refitted: bool
-    rows: int  # of the table in which cells were hidden
+    rows: int  # of the table from which values were held out
     column: NDArray[np.intp]  # (k,)
     truth: Array  # (k,)
-    filled: Array  # (k,)
+    imputed: Array  # (k,)
     std: Array  # (k,)
     error: Array  # (d,) root mean squared error over the column's sd; NaN where none was hidden
     mean_error: Array  # (d,) of the column's mean
@@ -51,7 +50,7 @@ class HeldOut:
     @property
     def covered(self) -> NDArray[np.bool_]:
         """(k,) whether the 95 % interval holds the truth."""
-        return np.abs(self.filled - self.truth) <= reach() * self.std
+        return np.abs(self.imputed - self.truth) <= reach() * self.std
 
     @property
     def coverage(self) -> float:
@@ -83,21 +82,21 @@ def reach() -> float:
 
 
 def held_out(subject: Subject, look: Look, seed: int) -> HeldOut | str:
-    """What hidden cells say; or, in a sentence, why nothing can be said."""
+    """How held-out values are predicted; or, in a sentence, why that is not known."""
     try:
         found = _held_out(subject, look, seed)
     except (ValueError, ArithmeticError, RuntimeError) as error:
         return (
-            "How well gaps are filled cannot be said here, for the model could not be fitted to "
-            f"the table with some of its seen cells hidden: {clean(error, LONGEST)}"
+            "The accuracy of imputations is not known: the model could not be fitted without some "
+            f"of the observed values: {clean(error, LONGEST)}"
         )
     if found is None or not np.isfinite(found.overall) or not np.isfinite(found.mean_overall):
-        return "Too few cells could be hidden to say how well gaps are filled."
+        return "Too few values could be held out to assess imputations."
     return found
 
 
 def _held_out(subject: Subject, look: Look, seed: int) -> HeldOut | None:
-    if not subject.fills_missing or look.n_columns < 2:
+    if not subject.imputes or look.n_columns < 2:
         return None
     X = look.X[: max(MOST_CELLS // look.n_columns, 50)]
     observed = ~np.isnan(X)
@@ -105,26 +104,26 @@ def _held_out(subject: Subject, look: Look, seed: int) -> HeldOut | None:
     masks = rounds(observed, seed)
     if sum(int(mask.sum()) for mask in masks) < FEWEST:
         return None
-    anew = subject.kind in REFITTED
+    anew = subject.entry.is_refitted
     made, plain, cells = [], [], []
     with silence():
         for mask in masks:
             left = np.where(mask, np.nan, X)
             model, is_new = _model(subject, left, seed) if anew else (subject.bare, False)
             anew = is_new
-            filled, std = _filled(model, left)
-            made.append(HiddenError.of(X, filled, mask, None))
+            imputed, std = _imputed(model, left)
+            made.append(HiddenError.of(X, imputed, mask, None))
             plain.append(HiddenError.of(X, _means(left), mask, None))
             columns = np.nonzero(mask)[1]
-            cells.append((columns, X[mask], filled[mask], std[mask]))
+            cells.append((columns, X[mask], imputed[mask], std[mask]))
     error, mean_error = (_merged(parts) for parts in (made, plain))
-    column, truth, filled, std = (np.concatenate([part[k] for part in cells]) for k in range(4))
+    column, truth, imputed, std = (np.concatenate([part[k] for part in cells]) for k in range(4))
     return HeldOut(
         refitted=anew,
         rows=len(X),
         column=column,
         truth=truth,
-        filled=filled,
+        imputed=imputed,
         std=std,
         error=_by_column(error, sd),
         mean_error=_by_column(mean_error, sd),
@@ -140,9 +139,9 @@ def _model(subject: Subject, X: Array, seed: int) -> tuple[Any, bool]:
         return subject.bare, False
 
 
-def _filled(model: Any, X: Array) -> tuple[Array, Array]:
-    filled, std = model.impute(X, return_std=True)
-    return np.asarray(filled, dtype=np.float64), np.asarray(std, dtype=np.float64)
+def _imputed(model: Any, X: Array) -> tuple[Array, Array]:
+    imputed, std = model.impute(X, return_std=True)
+    return np.asarray(imputed, dtype=np.float64), np.asarray(std, dtype=np.float64)
 
 
 def _means(X: Array) -> Array:

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, Source
-from eigengap.sources.derived.drawn import Drawn, dense_rows, least_keys
+from eigengap.sources import Block, Drawn, Source, dense_rows, least_keys
 from eigengap.statistics.moments import ColumnMoments
 
 
@@ -78,10 +77,10 @@ class _Pass:
 class Look:
     """All that the report knows of the table."""
 
-    X: Array  # (m, d) float64, NaN where unseen: the rows that are shown
+    X: Array  # (m, d) float64, NaN where missing: the rows that are shown
     at: NDArray[np.intp]  # (m,) their positions, ascending
     missing: Missing  # of all rows
-    mean: Array  # (d,) of the seen cells of all rows
+    mean: Array  # (d,) of the observed values of all rows
     sd: Array  # (d,) likewise
     first_row: int = 0  # what the first row of the table is called
 

@@ -13,15 +13,21 @@ from numpy.typing import NDArray
 from eigengap.plots.numbers.one_column import one_column
 from eigengap.reporting.numbers.look import Look, look_at, of_pairs
 from eigengap.reporting.numbers.subject import Subject
-from eigengap.sources import as_source, lies_elsewhere
-from eigengap.sources.base import Source
-from eigengap.sources.dask import is_dask
-from eigengap.sources.fields.places import is_field, is_field_path
-from eigengap.sources.files.csv.reader import CsvReader
-from eigengap.sources.files.parquet import ParquetReader
-from eigengap.sources.frames import _eager, _native_column, library_of
-from eigengap.sources.opening import open_source
-from eigengap.sources.wording import quote
+from eigengap.sources import (
+    CsvReader,
+    ParquetReader,
+    Source,
+    as_source,
+    eager_frame,
+    is_dask,
+    is_field,
+    is_field_path,
+    library_of,
+    lies_elsewhere,
+    native_column,
+    open_source,
+    quote,
+)
 
 MOST_LABELS = 20  # columns beside those of the fit
 MOST_FILE_LABELS = 8
@@ -82,7 +88,7 @@ def labels_of(subject: Subject, X: Any, look: Look, asked: str | None = None) ->
     if is_dask(X):
         return _of_dask(subject, X, look, asked)
     if library_of(X) is not None:
-        return _of_frame(subject, _eager(X), look.at, asked)
+        return _of_frame(subject, eager_frame(X), look.at, asked)
     if isinstance(X, str | PathLike) and subject.names is not None:
         return _of_file(subject, X, look, asked)
     return ()
@@ -131,7 +137,7 @@ def _of_frame(
         return _index(X, at)
     others = _few([name for name in names if name not in features], MOST_LABELS, asked)
     places = [j for j, name in enumerate(names) if name in set(others)]
-    columns = (Label(names[j], _taken(_native_column(X, j), at)) for j in places)
+    columns = (Label(names[j], _taken(native_column(X, j), at)) for j in places)
     return (*_index(X, at), *columns)
 
 

@@ -14,43 +14,38 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.plots.numbers.scores import component_names
+from eigengap.registry import Estimator, entry_of
 from eigengap.reporting.words import distinct
-
-# What stands for the fit inside another estimator.
-WRAPPERS = {
-    "LowRankImputer": "LowRankImputer chose {inner}, and it is that model which is shown here.",
-    "NoveltyDetector": "NoveltyDetector judges rows by {inner}, which is shown here.",
-}
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
     """An estimator that was fitted, and what it can be asked.
 
-    `bare` is a shallow copy that takes arrays without names and with NaN for every unseen cell.
+    `bare` is a shallow copy that takes arrays without names and with NaN for every missing value.
     """
 
     given: Any
     bare: Any
     wrapped: str  # a sentence where the model is that of an inner estimator
     names: tuple[str, ...] | None  # of the columns of the fit
-    codes: Any  # values that mark an unseen cell beside NaN
+    codes: Any  # values that mark a missing value beside NaN
 
     @classmethod
     def of(cls, estimator: Any) -> Subject:
         if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
             raise TypeError(f"a report needs a fitted estimator, and this is {estimator!r}")
-        kind = type(estimator).__name__
+        kind, shows = type(estimator).__name__, entry_of(estimator).shows
         if not hasattr(estimator, "n_features_in_"):
             raise ValueError(f"this {kind} is not fitted yet; call fit(X) before the report")
-        inner = getattr(estimator, "estimator_", None) if kind in WRAPPERS else None
+        inner = getattr(estimator, "estimator_", None) if shows else None
         shown = estimator if inner is None else inner
         if not (hasattr(shown, "transform") or hasattr(shown, "embedding_")):
             raise ValueError(
                 f"{kind} places rows nowhere (it has no transform), so that there is nothing to "
                 "draw; report the PPCA, PCA, ... that was fitted to the same rows"
             )
-        wrapped = "" if inner is None else WRAPPERS[kind].format(inner=_described(inner))
+        wrapped = "" if inner is None else shows.format(inner=_described(inner))
         names = getattr(estimator, "feature_names_in_", None)
         codes = getattr(estimator, "missing_values", nan)
         if inner is not None and _is_nan(codes):
@@ -67,6 +62,10 @@ class Subject:
     def kind(self) -> str:
         """The public name of the estimator's class."""
         return public_name(self.bare)
+
+    @property
+    def entry(self) -> Estimator:
+        return entry_of(self.bare)
 
     @property
     def converged(self) -> bool | None:
@@ -101,7 +100,7 @@ class Subject:
         return model if isinstance(model, MixtureOfLinearGaussians) else None
 
     @property
-    def fills_missing(self) -> bool:
+    def imputes(self) -> bool:
         return hasattr(self.bare, "impute")
 
     @property

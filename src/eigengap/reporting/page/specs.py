@@ -33,7 +33,7 @@ def axis(field: str, title: str, kind: str = "quantitative", **more: Any) -> Spe
 
 
 def records(*, digits: int = 5, **columns: Any) -> list[Spec]:
-    """Columns of equal length as records, numbers rounded to what a picture shows."""
+    """Columns of equal length as records, numbers rounded to what a chart shows."""
     names = list(columns)
     cells = [[plain(value, digits) for value in columns[name]] for name in names]
     return [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]

@@ -17,7 +17,6 @@ from eigengap.selection.rank.choice import RankChoice
 from eigengap.selection.rank.choose import choose_rank
 from eigengap.selection.rank.consensus import NAMES
 
-ASKED = ("PCA", "PPCA", "FactorAnalysis", "BayesianPCA")
 CHEAP = (
     "deflated_parallel_analysis",
     "parallel_analysis",
@@ -36,12 +35,12 @@ TITLE = "How many components"
 
 def rank_choice(subject: Subject, look: Look, seed: int) -> RankChoice | None:
     """What the criteria say of the rows that are shown; None where that means nothing."""
-    if subject.kind not in ASKED or look.n_columns < 2:
+    if not subject.entry.noise or look.n_columns < 2:
         return None
     criteria = tuple(name for name in CHEAP if name != "minka" or look.n_columns <= MOST_MINKA)
     if not look.missing.cells or look.X.size <= SMALL:
         criteria = (*criteria, *BY_FITS)
-    noise: Any = "diagonal" if subject.kind == "FactorAnalysis" else "isotropic"
+    noise: Any = subject.entry.noise
     scale = bool(getattr(subject.bare, "scale", False))
     observed = ~np.isnan(look.X)
     rows = look.X[observed.any(axis=1)][:, observed.any(axis=0)]

@@ -1,4 +1,4 @@
-"""At a glance: what was fitted to what, the verdict in words, and what to mind."""
+"""At a glance: what was fitted to what, the verdict in words, and cautions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eigengap.reporting.numbers.look import Look
 from eigengap.reporting.numbers.subject import Subject
 from eigengap.reporting.sections.section import Fact, Section, Warned
 from eigengap.reporting.words import count, listing, number, percent, whole
-from eigengap.runtime.warnings import Told
+from eigengap.runtime.warnings import CapturedWarning
 
 FEW_ROWS = 30
 FEW_PER_COMPONENT = 5  # rows for each component
@@ -26,7 +26,7 @@ def section(
     names: tuple[str, ...],
     distances: RowDistances | str,
     others: Sequence[Section],
-    told: Sequence[Told],
+    captured: Sequence[CapturedWarning],
 ) -> Section:
     """From the verdicts of the other sections."""
     words = [subject.wrapped] if subject.wrapped else []
@@ -36,7 +36,7 @@ def section(
         "At a glance",
         words=tuple(dict.fromkeys(words)),
         facts=_facts(subject, look, distances),
-        warnings=tuple(Warned(text) for text in _warnings(subject, look, names, told)),
+        warnings=tuple(Warned(text) for text in _warnings(subject, look, names, captured)),
     )
 
 
@@ -49,8 +49,8 @@ def _facts(subject: Subject, look: Look, distances: RowDistances | str) -> tuple
     facts.append(_components(subject))
     if not isinstance(distances, str):
         p = distances.p[np.isfinite(distances.p)]
-        odd = int(np.sum(p < ALPHA))
-        facts.append(Fact("odd rows", whole(odd), f"{percent(odd / max(len(p), 1))} with p < 0.05"))
+        low = int(np.sum(p < ALPHA))
+        facts.append(Fact("outliers", whole(low), f"{percent(low / max(len(p), 1))} with p < 0.05"))
     return tuple(facts)
 
 
@@ -81,7 +81,7 @@ def _sampled(look: Look) -> str:
 
 
 def _warnings(
-    subject: Subject, look: Look, names: tuple[str, ...], told: Sequence[Told]
+    subject: Subject, look: Look, names: tuple[str, ...], captured: Sequence[CapturedWarning]
 ) -> list[str]:
     found = []
     if subject.converged is False:
@@ -90,9 +90,9 @@ def _warnings(
         )
     if look.is_sampled:
         found.append(
-            f"Pictures and tables of rows show {whole(len(look.at))} of {whole(look.n_rows)} rows, "
-            "drawn at random. Counts of gaps, and the model, are of all rows; what is said of odd "
-            "rows and hidden cells is of the rows shown."
+            f"Charts and tables of rows show {whole(len(look.at))} of {whole(look.n_rows)} rows, "
+            "drawn at random. Counts of missing values, and the model, are of all rows; outliers "
+            "and held-out values are of the rows shown."
         )
     q = subject.n_components or 0
     if look.n_rows < FEW_ROWS:
@@ -111,16 +111,16 @@ def _warnings(
     if empty:
         found.append(
             f"More than half of the cells of {listing(empty)} {'is' if len(empty) == 1 else 'are'} "
-            "missing; what is filled there rests on few rows."
+            "missing; imputations there rest on few rows."
         )
     found += _on_units(subject, look, names)
-    found += [one.message[0].upper() + one.message[1:] + "." for one in told]
+    found += [one.message[0].upper() + one.message[1:] + "." for one in captured]
     return list(dict.fromkeys(found))
 
 
 def _on_units(subject: Subject, look: Look, names: tuple[str, ...]) -> list[str]:
     """Columns of very different size, which an unscaled PCA takes for importance."""
-    if subject.kind not in ("PCA", "PPCA", "BayesianPCA", "KernelPCA", "Isomap"):
+    if not subject.entry.depends_on_units:
         return []
     if getattr(subject.bare, "scale", False) or look.n_columns < 2:
         return []

@@ -1,4 +1,4 @@
-"""The section on filled gaps: error, coverage, and the cells of which least is known."""
+"""Imputation: error and coverage for held-out values, and the least certain imputations."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ MOST_CELLS = 12  # in the table of the least certain
 MOST_COLUMNS = 30
 MOST_POINTS = 400
 ALPHA = 0.05  # p-value below which coverage is said to differ from 95 %
-TITLE = "Filling gaps"
+TITLE = "Imputation"
 
 
 def section(
     subject: Subject, look: Look, names: tuple[str, ...], rows: list[str], seed: int
 ) -> Section:
-    """What hidden cells say of the fills, and the least certain of the real ones."""
-    if not subject.fills_missing:
-        why = f"{subject.kind} has no model of the cells, so that it fills no gaps."
-        return Section("filling", TITLE, left_out=why)
+    """How well held-out values are predicted, and the least certain imputations."""
+    if not subject.imputes:
+        why = f"{subject.kind} has no model of the values, so that it imputes none."
+        return Section("imputation", TITLE, left_out=why)
     found = held_out(subject, look, seed)
     grids = _least_certain(subject, look, names, rows)
     if isinstance(found, str):
-        return Section("filling", TITLE, words=(found,), grids=grids)
+        return Section("imputation", TITLE, words=(found,), grids=grids)
     words = [_on_error(found), _how(found, look)]
     figures = [_by_column(found, names)]
     if found.has_std:
         words.insert(1, _on_coverage(found))
         figures.append(_intervals(found, look, names))
     return Section(
-        "filling",
+        "imputation",
         TITLE,
         words=tuple(words),
         figures=tuple(figures),
@@ -48,13 +48,14 @@ def section(
 def _on_error(found: HeldOut) -> str:
     if found.gain < 0.02:
         return (
-            "Hidden cells are filled no better than by the mean of their column "
-            f"(error {number(found.overall, 2)} against {number(found.mean_overall, 2)} standard "
-            "deviations): the columns say little of each other."
+            "Held-out values are predicted no better than by the mean of their column "
+            f"(RMSE {number(found.overall, 2)} against {number(found.mean_overall, 2)} column "
+            "SDs): "
+            "the columns say little about each other."
         )
     return (
-        f"Hidden cells are missed by {number(found.overall, 2)} standard deviations of their "
-        f"column, {percent(found.gain)} less than by its mean ({number(found.mean_overall, 2)})."
+        f"Held-out values are predicted with an RMSE of {number(found.overall, 2)} column SDs, "
+        f"{percent(found.gain)} less than by the column means ({number(found.mean_overall, 2)})."
     )
 
 
@@ -63,11 +64,11 @@ def _on_coverage(found: HeldOut) -> str:
     known = f"95 % intervals cover {percent(found.coverage)} of them"
     if not found.refitted:
         return (
-            f"{known}; the model was fitted to these cells, so that new ones may be covered less."
+            f"{known}; the model was fitted to these values, so that new ones may be covered less."
         )
     test = f"(binomial test: {p_is(found.coverage_p)})"
     if found.coverage_p >= ALPHA:
-        few = f"; {whole(found.n_hidden)} cells are few for such a test"
+        few = f"; {whole(found.n_hidden)} values are few for such a test"
         return f"{known}, which is compatible with 95 % {test}{few if found.is_few else ''}."
     if found.coverage < LEVEL:
         return f"{known}, fewer than 95 % {test}: standard deviations are too small."
@@ -78,12 +79,13 @@ def _how(found: HeldOut, look: Look) -> str:
     rows = "all rows" if found.rows == look.n_rows else f"{count(found.rows, 'row')} of the sample"
     if found.refitted:
         return (
-            f"{count(found.n_hidden, 'seen cell')} of {rows} were hidden from a new fit with the "
-            "same number of components, and asked for."
+            f"{count(found.n_hidden, 'observed value')} of {rows} were held out from a new fit "
+            "with "
+            "the same number of components, and predicted."
         )
     return (
-        f"{count(found.n_hidden, 'seen cell')} of {rows} were hidden and asked for. The model had "
-        "seen them when it was fitted, so that it looks better than it is."
+        f"{count(found.n_hidden, 'observed value')} of {rows} were held out and predicted. The "
+        "model was fitted to them, so that it looks better than it is."
     )
 
 
@@ -120,9 +122,9 @@ def _by_column(found: HeldOut, names: tuple[str, ...]) -> Figure:
             },
             {
                 "transform": [
-                    {"fold": ["model", "mean"], "as": ["filled", "error"]},
+                    {"fold": ["model", "mean"], "as": ["imputed", "error"]},
                     {
-                        "calculate": "datum.filled === 'model' ? 'model' : 'mean of the column'",
+                        "calculate": "datum.imputed === 'model' ? 'model' : 'mean of the column'",
                         "as": "by",
                     },
                 ],
@@ -133,7 +135,7 @@ def _by_column(found: HeldOut, names: tuple[str, ...]) -> Figure:
                     "color": {
                         "field": "by",
                         "type": "nominal",
-                        "title": "filled by",
+                        "title": "imputed by",
                         "scale": {
                             "domain": ["model", "mean of the column"],
                             "range": [specs.MAIN, specs.OTHER],
@@ -148,8 +150,8 @@ def _by_column(found: HeldOut, names: tuple[str, ...]) -> Figure:
     better = int(np.sum(found.error[asked] < found.mean_error[asked]))
     best, worst = names[order[0]], names[order[-1]]
     return Figure(
-        "filling-error",
-        "Error of hidden cells by column",
+        "imputation-error",
+        "Error of held-out values by column",
         f"The model beats the mean in {whole(better)} of {count(len(asked), 'column')}; best in "
         f"{best} ({number(float(found.error[order[0]]), 2)}), worst in {worst} "
         f"({number(float(found.error[order[-1]]), 2)}).",
@@ -159,23 +161,23 @@ def _by_column(found: HeldOut, names: tuple[str, ...]) -> Figure:
 
 
 def _intervals(found: HeldOut, look: Look, names: tuple[str, ...]) -> Figure:
-    """Hidden cells in standard units of their columns, each with its interval."""
+    """Held-out values in standard units of their columns, each with its interval."""
     k = found.n_hidden
     shown = np.arange(k) if k <= MOST_POINTS else np.linspace(0, k - 1, MOST_POINTS).astype(int)
     j = found.column[shown]
     sd = np.where(look.sd[j] > 0, look.sd[j], 1.0)
     truth = (found.truth[shown] - look.mean[j]) / sd
-    filled = (found.filled[shown] - look.mean[j]) / sd
+    imputed = (found.imputed[shown] - look.mean[j]) / sd
     half = reach() * found.std[shown] / sd
     data = specs.records(
         column=[names[c] for c in j],
         truth=truth,
-        filled=filled,
-        low=filled - half,
-        high=filled + half,
+        imputed=imputed,
+        low=imputed - half,
+        high=imputed + half,
         inside=["inside" if hit else "outside" for hit in found.covered[shown]],
     )
-    ends = [float(min(truth.min(), filled.min())), float(max(truth.max(), filled.max()))]
+    ends = [float(min(truth.min(), imputed.min())), float(max(truth.max(), imputed.max()))]
     x = specs.axis("truth", "the truth, in standard deviations from the mean")
     colour = {
         "field": "inside",
@@ -199,7 +201,7 @@ def _intervals(found: HeldOut, look: Look, names: tuple[str, ...]) -> Figure:
                 "mark": {"type": "rule", "opacity": 0.35},
                 "encoding": {
                     "x": x,
-                    "y": specs.axis("low", "filled, with its 95 % interval"),
+                    "y": specs.axis("low", "imputed, with its 95 % interval"),
                     "y2": {"field": "high"},
                     "color": colour,
                 },
@@ -208,12 +210,12 @@ def _intervals(found: HeldOut, look: Look, names: tuple[str, ...]) -> Figure:
                 "mark": {"type": "point", "filled": True, "size": 22, "opacity": 0.8},
                 "encoding": {
                     "x": x,
-                    "y": specs.axis("filled", "filled, with its 95 % interval"),
+                    "y": specs.axis("imputed", "imputed, with its 95 % interval"),
                     "color": colour,
                     "tooltip": [
                         {"field": "column", "title": "column"},
                         {"field": "truth", "title": "truth", "format": ".2f"},
-                        {"field": "filled", "title": "filled", "format": ".2f"},
+                        {"field": "imputed", "title": "imputed", "format": ".2f"},
                         {"field": "low", "title": "from", "format": ".2f"},
                         {"field": "high", "title": "to", "format": ".2f"},
                     ],
@@ -225,12 +227,12 @@ def _intervals(found: HeldOut, look: Look, names: tuple[str, ...]) -> Figure:
     outside = found.n_hidden - int(found.covered.sum())
     test = f" (binomial test: {p_is(found.coverage_p)})" if found.refitted else ""
     return Figure(
-        "filling-intervals",
-        "Hidden cells and their intervals",
+        "imputation-intervals",
+        "Held-out values and their intervals",
         f"{whole(outside)} of {whole(k)} true values lie outside their interval; "
         f"{whole(round(0.05 * k))} are expected{test}.",
         spec,
-        "" if k <= MOST_POINTS else f"{MOST_POINTS} of {whole(k)} hidden cells are drawn.",
+        "" if k <= MOST_POINTS else f"{MOST_POINTS} of {whole(k)} held-out values are drawn.",
     )
 
 
@@ -242,7 +244,7 @@ def _least_certain(
     if not len(touched):
         return ()
     with silence():
-        filled, std = (
+        imputed, std = (
             np.asarray(part, dtype=np.float64)
             for part in subject.bare.impute(look.X[touched], return_std=True)
         )
@@ -254,7 +256,7 @@ def _least_certain(
         (
             rows[touched[i[c]]],
             names[j[c]],
-            number(float(filled[i[c], j[c]])),
+            number(float(imputed[i[c], j[c]])),
             number(float(std[i[c], j[c]]), 2),
             percent(float(share[c])),
         )
@@ -263,14 +265,14 @@ def _least_certain(
     note = ""
     if len(i) > MOST_CELLS:
         shown = "" if not look.is_sampled else " in the rows that are shown"
-        note = f"{MOST_CELLS} of {count(len(i), 'filled cell')}{shown}."
-    if subject.kind == "BayesianPCA":
-        note += " The uncertainty of the loadings is in it."
+        note = f"{MOST_CELLS} of {count(len(i), 'imputed value')}{shown}."
+    if hasattr(subject.bare, "bayesian_"):
+        note += " They include the uncertainty of the loadings."
     columns = listing([names[c] for c in np.unique(j)], 6)
     return (
         Grid(
-            f"Least certain of the filled cells ({columns})",
-            ("row", "column", "filled with", "standard deviation", "of the column’s own"),
+            f"Least certain imputations ({columns})",
+            ("row", "column", "imputed", "standard deviation", "relative to the column’s"),
             lines,
             (False, False, True, True, True),
             note=note.strip(),

@@ -1,4 +1,4 @@
-"""What was not seen: how much, where, and whether gaps come together."""
+"""Missing data: how much, where, and which columns are missing together."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from eigengap.reporting.words import count, listing, number, percent, whole
 
 MOST_COLUMNS = 40  # drawn
 MOST_PATTERNS = 12
-FEWEST_ROWS = 5  # with and without a gap, between which a mean is compared
+FEWEST_ROWS = 5  # with and without the missing value, whose means are compared
 APART = 0.5  # standard deviations between means that are worth a sentence
-BY_CHANCE = 0.01  # probability that gaps at random are said to come together
-TITLE = "What was not seen"
+BY_CHANCE = 0.01  # family-wise error rate of the test that columns are missing together
+TITLE = "Missing data"
 SURE = 4.0  # and standard errors: of very many comparisons hardly one is so by chance
 
 
 @dataclass(frozen=True)
-class Telling:
-    """A column that differs between rows in which another was seen and in which it was not."""
+class Difference:
+    """A column whose mean differs between rows in which another is missing and observed."""
 
-    gap: int  # the column with the gaps
-    by: int
-    difference: float  # mean where unseen less mean where seen, in standard deviations
+    incomplete: int  # the column with missing values
+    other: int
+    size: float  # mean where missing less mean where observed, in standard deviations
 
 
 def patterns(X: Array) -> list[tuple[tuple[int, ...], int]]:
@@ -43,8 +43,8 @@ def patterns(X: Array) -> list[tuple[tuple[int, ...], int]]:
 def together(X: Array) -> tuple[tuple[int, ...], int]:
     """Columns missing at once in more rows than chance explains, and the rows: (), 0 if none.
 
-    Were gaps of columns independent, the number of rows in which these (and perhaps others) are
-    missing would be binomial. Of g columns with gaps any set could have been found: after
+    Were columns missing independently, the number of rows in which these (and perhaps others) are
+    missing would be binomial. Of g incomplete columns any set could have been found: after
     Bonferroni the probability of a set of s is multiplied by C(g, s) 2^(s-1), whose inverses sum to
     less than 1 over all sets.
     """
@@ -63,19 +63,19 @@ def together(X: Array) -> tuple[tuple[int, ...], int]:
     return (), 0
 
 
-def tellings(X: Array) -> list[Telling]:
-    """Where gaps are not completely at random, the clearest first."""
+def differences(X: Array) -> list[Difference]:
+    """Evidence against values missing completely at random, the largest first."""
     observed = ~np.isnan(X)
-    filled = np.where(observed, X, 0.0)
+    zeroed = np.where(observed, X, 0.0)
     found = []
-    for gap in np.flatnonzero((~observed).any(axis=0)):
-        without, within = ~observed[:, gap], observed[:, gap]
+    for j_missing in np.flatnonzero((~observed).any(axis=0)):
+        without, within = ~observed[:, j_missing], observed[:, j_missing]
         counts = np.array([(observed & rows[:, None]).sum(axis=0) for rows in (without, within)])
         enough = np.all(counts >= FEWEST_ROWS, axis=0)
-        enough[gap] = False
+        enough[j_missing] = False
         if not enough.any():
             continue
-        sums = np.array([filled[rows].sum(axis=0) for rows in (without, within)])
+        sums = np.array([zeroed[rows].sum(axis=0) for rows in (without, within)])
         means = sums / np.maximum(counts, 1)
         squares = np.array(
             [
@@ -88,15 +88,17 @@ def tellings(X: Array) -> list[Telling]:
             apart = np.where(pooled > 0, (means[0] - means[1]) / pooled, 0.0)
             error = np.sqrt((1.0 / np.maximum(counts, 1)).sum(axis=0))
         clear = enough & (np.abs(apart) > APART) & (np.abs(apart) > SURE * error)
-        found += [Telling(int(gap), int(j), float(apart[j])) for j in np.flatnonzero(clear)]
-    return sorted(found, key=lambda telling: (-abs(telling.difference), telling.gap, telling.by))
+        found += [
+            Difference(int(j_missing), int(j), float(apart[j])) for j in np.flatnonzero(clear)
+        ]
+    return sorted(found, key=lambda one: (-abs(one.size), one.incomplete, one.other))
 
 
 def section(look: Look, names: tuple[str, ...]) -> Section:
     """The section, in few words where nothing is missing."""
     n, d, missing = look.n_rows, look.n_columns, look.missing
     if missing.cells == 0:
-        sentence = f"Every cell was seen: {count(n, 'row')} × {count(d, 'column')}, no gaps."
+        sentence = f"No value is missing: {count(n, 'row')} × {count(d, 'column')}."
         return Section("missing", TITLE, words=(sentence,), verdict=sentence)
     order = np.argsort(-missing.per_column, kind="stable")
     touched = [int(j) for j in order if missing.per_column[j]]
@@ -109,14 +111,14 @@ def section(look: Look, names: tuple[str, ...]) -> Section:
         f"{count(missing.cells, 'cell')} of {whole(n * d)} ({percent(missing.share)}) "
         f"{'is' if missing.cells == 1 else 'are'} missing, {where}; "
         f"{count(missing.incomplete_rows, 'row')} of {whole(n)} "
-        f"{'has' if missing.incomplete_rows == 1 else 'have'} a gap."
+        f"{'is' if missing.incomplete_rows == 1 else 'are'} incomplete."
     )
     words = [summary]
     if missing.empty_rows:
         words.append(
             f"Nothing was observed of {count(missing.empty_rows, 'row')}; they change no estimate."
         )
-    words += _on_patterns(look, names) + _on_tellings(look, names)
+    words += _on_patterns(look, names) + _on_differences(look, names)
     figures = (_per_column(look, names, touched),) if len(touched) > 1 else ()
     return Section(
         "missing",
@@ -136,27 +138,29 @@ def _on_patterns(look: Look, names: tuple[str, ...]) -> list[str]:
     shown = "rows" if not look.is_sampled else "rows that are shown"
     expected = len(look.X) * float(np.prod(np.isnan(look.X[:, columns]).mean(axis=0)))
     return [
-        f"Gaps come together: {listing([names[j] for j in columns])} are missing at once, with or "
+        f"Values are missing together: {listing([names[j] for j in columns])} are missing at "
+        "once, with or "
         f"without others, in {whole(rows)} of the {whole(len(look.X))} {shown}; chance would give "
         f"about {number(expected, 2)}."
     ]
 
 
-def _on_tellings(look: Look, names: tuple[str, ...]) -> list[str]:
-    found = tellings(look.X)
+def _on_differences(look: Look, names: tuple[str, ...]) -> list[str]:
+    found = differences(look.X)
     assumption = (
-        "The fit takes gaps to be missing at random: whether a cell was seen may depend on the "
-        "cells that were seen, not on its own value. No table can show that of itself."
+        "The fit assumes that values are missing at random: whether a value is observed may "
+        "depend on the observed values, not on itself. The data alone cannot test this assumption."
     )
     if not found:
         return [assumption]
     first = found[0]
-    side = "higher" if first.difference > 0 else "lower"
+    side = "higher" if first.size > 0 else "lower"
     return [
-        f"Gaps are not scattered blindly: where {names[first.gap]} is missing, {names[first.by]} "
-        f"is {abs(first.difference):.1f} standard deviations {side} on average. "
-        "Means over the seen cells alone would be off; a model of all columns takes it into "
-        "account.",
+        f"Values are not missing completely at random: where {names[first.incomplete]} is "
+        f"missing, {names[first.other]} "
+        f"is {abs(first.size):.1f} standard deviations {side} on average. "
+        "Means over the observed values alone would be biased; a model of all columns takes this "
+        "into account.",
         assumption,
     ]
 
@@ -170,7 +174,9 @@ def _per_column(look: Look, names: tuple[str, ...], touched: list[int]) -> Figur
         cells=[look.missing.per_column[j] for j in shown],
     )
     most = touched[0]
-    note = "" if len(shown) == len(touched) else f"The {len(shown)} columns with most gaps."
+    note = (
+        "" if len(shown) == len(touched) else f"The {len(shown)} columns with most missing values."
+    )
     spec = specs.chart(
         data,
         [
@@ -193,8 +199,8 @@ def _per_column(look: Look, names: tuple[str, ...], touched: list[int]) -> Figur
     )
     return Figure(
         "missing-columns",
-        "Gaps of each column",
-        f"{names[most]} has most gaps, {percent(float(share[most]))} of its cells; "
+        "Missing values by column",
+        f"{names[most]} has most missing values, {percent(float(share[most]))}; "
         f"{count(len(touched), 'column')} {'has' if len(touched) == 1 else 'have'} any.",
         spec,
         note,

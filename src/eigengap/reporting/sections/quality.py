@@ -1,4 +1,4 @@
-"""How well the model fits: the steps of the fit, odd rows, and the law that rows follow."""
+"""Model fit: iterations, outliers, and whether distances follow the predicted distribution."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOCAL_LEVELS = {
 NEAREST = 0.01  # of its limit at which a distance is drawn where it is smaller
 ROWS_PER_COLUMN = 5  # below which the rows of a fit look more ordinary than they are
 MOST_STEPS = 400  # drawn
-TITLE = "How well it fits"
+TITLE = "Model fit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ def section(
     rows: list[str],
     names: tuple[str, ...],
 ) -> Section:
-    """Trace, T2 and SPE, Q-Q plot, and the oddest rows."""
+    """Trace, T2 and SPE, Q-Q plot, and the least probable rows."""
     words, figures, grids = [], [], []
     steps = trace_figure(subject)
     words.append(_on_steps(subject))
@@ -94,10 +94,10 @@ def section(
     if isinstance(distances, str):
         words.append(distances)
     else:
-        verdict = _on_odd(distances, look)
+        verdict = _on_outliers(distances, look)
         words += [verdict, _on_law(distances.p, subject, look)]
         figures += [_t2_spe(distances, rows), _qq(distances.p)]
-        grids.append(_odd_rows(distances, look, rows, names))
+        grids.append(_least_probable(distances, look, rows, names))
     return Section(
         "quality",
         TITLE,
@@ -163,16 +163,16 @@ def trace_figure(subject: Subject) -> Figure | None:
     )
 
 
-def _on_odd(distances: RowDistances, look: Look) -> str:
+def _on_outliers(distances: RowDistances, look: Look) -> str:
     p = distances.p[np.isfinite(distances.p)]
-    odd, rare = int(np.sum(p < ALPHA)), int(np.sum(p < RARE))
+    low, rare = int(np.sum(p < ALPHA)), int(np.sum(p < RARE))
     of = f"the {whole(len(p))} rows shown" if look.is_sampled else count(len(p), "row")
-    words = f"{whole(odd)} of {of} ({percent(odd / len(p))}) are less probable than 1 in 20"
+    words = f"{whole(low)} of {of} ({percent(low / len(p))}) have p < {ALPHA:g}"
     expected = RARE * len(p)
     chance = float(bdtrc(rare - 1, len(p), RARE)) if rare else 1.0
     if chance < local_level(len(p)) / 2:  # so that points leave the band of the Q-Q plot as well
         return (
-            f"{words}, and {whole(rare)} less than 1 in 1000, where {number(expected, 2)} "
+            f"{words}, and {whole(rare)} p < {RARE:g}, where {number(expected, 2)} "
             f"would be expected (binomial test: {p_is(chance)}): there are outliers, or tails "
             "heavier than a Gaussian’s."
         )
@@ -181,8 +181,8 @@ def _on_odd(distances: RowDistances, look: Look) -> str:
 
 def tail_is_heavy(p: Array) -> bool:
     """Whether clearly more rows than expected are improbable, and more than chance explains."""
-    odd = int(np.sum(p < ALPHA))
-    return odd > 1.5 * ALPHA * len(p) and bool(bdtrc(odd - 1, len(p), ALPHA) < SURE)
+    low = int(np.sum(p < ALPHA))
+    return low > 1.5 * ALPHA * len(p) and bool(bdtrc(low - 1, len(p), ALPHA) < SURE)
 
 
 def follows_law(p: Array) -> bool:
@@ -198,9 +198,9 @@ def _on_law(p: Array, subject: Subject, look: Look) -> str:
             f"{whole(len(known))} lie inside a simultaneous 95 % band (Q–Q plot)."
         )
     if tail_is_heavy(known):
-        odd = int(np.sum(known < ALPHA))
+        low = int(np.sum(known < ALPHA))
         return (
-            f"Far rows are farther than the model predicts: {whole(odd)} rows have p < {ALPHA:g}, "
+            f"Far rows are farther than the model predicts: {whole(low)} rows have p < {ALPHA:g}, "
             f"where {number(ALPHA * len(known), 2)} would be expected. p-values and intervals are "
             f"approximate. {_on_student_noise(subject)}"
         )
@@ -208,28 +208,28 @@ def _on_law(p: Array, subject: Subject, look: Look) -> str:
     if closer and look.n_rows < ROWS_PER_COLUMN * look.n_columns:
         return (
             "The rows lie closer to the model than new ones would: with "
-            f"{count(look.n_rows, 'row')} for {count(look.n_columns, 'column')} the fit has bent "
-            "itself to them."
+            f"{count(look.n_rows, 'row')} for {count(look.n_columns, 'column')} the model "
+            "overfits them."
         )
-    unequal = "" if subject.kind == "FactorAnalysis" else "noise that differs between columns, "
+    unequal = "" if subject.entry.noise == "diagonal" else "noise that differs between columns, "
     if closer:
         return (
             "Distances depart from the distribution that the model predicts: most rows are closer "
             "to the model than Gaussian rows would be. Outliers that widen the noise, "
             f"{unequal}groups of rows, and values that are counts or rounded can each do that; "
-            "distances alone do not tell which."
+            "distances alone do not show which."
         )
     return (
         "Distances depart from the distribution that the model predicts: most rows are farther "
         f"from the model than Gaussian rows would be. Curved relations, {unequal}and groups of "
-        "rows can each do that; distances alone do not tell which."
+        "rows can each do that; distances alone do not show which."
     )
 
 
 def _on_student_noise(subject: Subject) -> str:
     if subject.student is not None:
         return "Its Student noise expects such rows, and they have moved the fit little."
-    whose = "" if subject.kind in ("PPCA", "FactorAnalysis") else "PPCA with "
+    whose = "" if subject.entry.has_student_noise else "PPCA with "
     return f'{whose}Student noise (noise="student") would keep such rows from moving the fit.'
 
 
@@ -294,7 +294,7 @@ def _t2_spe(distances: RowDistances, rows: list[str]) -> Figure:
     )
     return Figure(
         "t2-spe",
-        "Odd along the components, or away from them",
+        "T² (extreme scores) and SPE (poor fit)",
         f"{count(only_along, 'row')} exceed{'s' if only_along == 1 else ''} the limit of T² only: "
         f"extreme, but of the usual kind. {count(only_away, 'row')} "
         f"exceed{'s' if only_away == 1 else ''} that of SPE only: columns do not go together "
@@ -353,13 +353,15 @@ def _qq(p: Array) -> Figure:
         f"{which} the band. Where rows follow the model, it holds all points together with 95 % "
         "probability.",
         spec,
-        "Squared distances from the model, by their p-values, so that rows with gaps count too.",
+        "Squared distances from the model, by their p-values, so that incomplete rows count too.",
     )
 
 
-def _odd_rows(distances: RowDistances, look: Look, rows: list[str], names: tuple[str, ...]) -> Grid:
+def _least_probable(
+    distances: RowDistances, look: Look, rows: list[str], names: tuple[str, ...]
+) -> Grid:
     why = zip(
-        distances.oddest,
+        distances.least_probable,
         distances.blamed,
         distances.expected,
         distances.expected_sd,
@@ -384,8 +386,9 @@ def _odd_rows(distances: RowDistances, look: Look, rows: list[str], names: tuple
         lines,
         (False, True, True, True, False, True, True),
         note=(
-            "p: probability that an ordinary new row with the same gaps lies farther off. The cell "
-            "named is the one that the other cells of its row lead one to expect least; beside it "
-            "is what they do."
+            "p: probability that an ordinary new row with the same missing values lies "
+            "farther off. The "
+            "value named is the one that the other values of its row make least expected, shown "
+            "with what they predict."
         ),
     )

@@ -1,4 +1,4 @@
-"""What is needed to make the same report again."""
+"""Reproducibility: parameters, versions, and where the data came from."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def section(
     ]
     if not provenance:
         words.append(
-            "Nothing was said of where the data came from. A report that is made on the command "
-            "line, or with provenance=…, names the file and its SHA-256."
+            "The origin of the data is not known. A report made on the command line, or with "
+            "provenance=…, names the file and its SHA-256."
         )
     return Section(
         "reproduce",
-        "Make it again",
+        "Reproducibility",
         words=tuple(words),
         grids=(_facts(subject, look, X, provenance, how), _parameters(subject)),
     )
@@ -69,8 +69,8 @@ def _facts(
         "numpy": np.__version__,
     }
     if not shown & {"versions.eigengap", "eigengap", "eigengap_version"}:
-        told = ", ".join(f"{name} {version}" for name, version in versions.items())
-        lines.append(("versions", told))
+        listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+        lines.append(("versions", listed))
     drawn = f"max_rows={how['max_rows']}, random_state={how['random_state']}"
     lines.append(("report", drawn))
     return Grid("Where it came from", ("what", "value"), tuple(lines), (False, False))

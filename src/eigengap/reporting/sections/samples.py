@@ -16,8 +16,8 @@ from eigengap.reporting.page.payload import cells_shown, colours_of, payload
 from eigengap.reporting.sections.scores import Scores
 from eigengap.reporting.sections.section import Section
 from eigengap.reporting.words import clean, count, distinct, percent, whole
-from eigengap.sources.derived.hidden_cells import row_hashes
-from eigengap.sources.wording import quote
+from eigengap.runtime.hashing import row_hashes
+from eigengap.sources import quote
 
 ELLIPSES = 20  # of the least certain rows, where none are selected
 LONGEST = 24  # characters of a row's own name
@@ -140,7 +140,7 @@ def _note(scores: Scores) -> str:
         return "Each point is a row."
     return (
         f"Each point is a row. Ellipses are 95 % regions of the rows that are selected, or of "
-        f"those with gaps: at most {ELLIPSES}, of which least is known."
+        f"those that are incomplete: at most {ELLIPSES}, of which least is known."
     )
 
 

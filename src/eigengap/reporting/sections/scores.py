@@ -1,8 +1,8 @@
 """Where the rows lie, and how sure that is.
 
 PPCA, factor analysis and Bayesian PCA have a posterior: its mean is the place and its covariance
-the uncertainty. The scores of PCA are exact for a complete row, and vary with what the cells that
-were filled may be. A mixture has latents of its own for every component; its rows are shown on
+the uncertainty. The scores of PCA are exact for a complete row, and vary with the uncertainty of
+imputed values. A mixture has latents of its own for every component; its rows are shown on
 axes that all components share. Everything else is what `transform` says.
 """
 
@@ -47,8 +47,8 @@ def scores_of(subject: Subject, look: Look) -> Scores:
             np.asarray(posterior.mean[:, :r]),
             subject.axis_names(posterior.mean.shape[1])[:r],
             np.asarray(posterior.cov[:, :r, :r]),
-            "A point is the expected place of a row given the cells that were seen of it"
-            + ("; an ellipse holds the true place with a probability of 95 %." if r > 1 else "."),
+            "A point is the expected place of a row given its observed values"
+            + ("; an ellipse covers the true place with a probability of 95 %." if r > 1 else "."),
         )
     Z = _embedded(subject, look)
     r = min(Z.shape[1], MOST_AXES)
@@ -79,8 +79,8 @@ def _of_pca(subject: Subject, look: Look) -> Scores:
         cov = np.full((len(Z), r, r), np.nan)
         cov[regions.at] = regions.cov
         how += (
-            " Where cells were missing they were filled with what is expected of them, and an "
-            "ellipse holds the true place with a probability of 95 %."
+            " Missing values were imputed by their conditional expectation, and an ellipse covers "
+            "the true place with a probability of 95 %."
         )
     return Scores(Z[:, :r], subject.axis_names(q)[:r], cov, how)
 
@@ -93,7 +93,7 @@ def _of_mixture(subject: Subject, model: MixtureOfLinearGaussians, look: Look) -
         tuple(f"Axis {k + 1}" for k in range(r)),
         None,
         "A mixture has axes of its own in every component; here all rows lie on the axes that show "
-        "most of how the components differ, within and from each other, gaps filled with what is "
-        "expected of them.",
+        "most of how the components differ, within and from each other, missing "
+        "values imputed by their conditional expectation.",
         np.argmax(found.resp, axis=1),
     )

@@ -1,4 +1,4 @@
-"""Pictures of columns against components: circle, contributions, cos2."""
+"""Charts of columns against components: circle, contributions, cos2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the components are made of: correlations, contributions, cos2 of the columns."""
+"""Loadings and contributions: correlations, contributions, cos2 of the columns."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from eigengap.reporting.sections.variable_figures import circle, contributions, 
 from eigengap.reporting.words import count, fixed, listing, percent, whole
 
 MOST_LINES = 30  # of the table
-MOST_TOLD = 3  # components that words are made of
+MOST_DESCRIBED = 3  # components
 STRONG = 0.5  # correlation from which a column is named
 SOME = 0.3
-TITLE = "What the components are made of"
+TITLE = "Loadings and contributions"
 
 
 def weights(found: Variables | None, look: Look, subject: Subject) -> Array:
@@ -39,15 +39,15 @@ def section(
         why = "The model was fitted to pairs of rows; there are no columns to look at."
         return Section("variables", TITLE, left_out=why)
     if not np.any(found.r):
-        why = "No column varies along the components, so that there is nothing to tell of them."
+        why = "No column varies along the components, so that there is nothing to report."
         return Section("variables", TITLE, left_out=why)
     q = found.r.shape[1]
-    words = [_on_axis(found, k, names) for k in range(min(q, MOST_TOLD))]
+    words = [_on_axis(found, k, names) for k in range(min(q, MOST_DESCRIBED))]
     if found.contributions is None:
         words.insert(
             0,
             f"The coordinates of {subject.kind} are no linear functions of the columns; "
-            "correlations tell which columns go along with them.",
+            "correlations show which columns vary with them.",
         )
     words.append(_on_poor(found, names))
     figures = [circle(found, names) if q > 1 else line(found, names)]
@@ -78,9 +78,9 @@ def _on_axis(found: Variables, k: int, names: tuple[str, ...]) -> str:
     clear = np.abs(r) >= SOME
     same = clear.all() and len(r) > 2 and (np.sign(r) == np.sign(r[order[0]])).all()
     if same:
-        told = listing([f"{names[j]} ({fixed(float(r[j]))})" for j in strong[:3]])
+        most = listing([f"{names[j]} ({fixed(float(r[j]))})" for j in strong[:3]])
         return (
-            f"Along {axis} all {whole(len(r))} columns rise and fall together, most of all {told}."
+            f"Along {axis} all {whole(len(r))} columns rise and fall together, most of all {most}."
         )
     up = [j for j in strong if r[j] > 0]
     down = [j for j in strong if r[j] < 0]

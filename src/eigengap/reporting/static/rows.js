@@ -65,7 +65,7 @@ async function compare() {
 const PAGE = 15;
 const columns = [];
 
-// The rows at a glance: the same picture, small and still.
+// The rows at a glance: the same chart, small and still.
 async function drawGlance() {
   const spec = scoresSpec(data.scores.length < 2 ? 180 : 300);
   const places = spec.layer[1];
@@ -184,8 +184,8 @@ function table() {
     : rows.length < count ? `${whole(n)} of ${whole(count)} rows, the selected ones`
     : `${whole(count)} rows, ${whole(n)} of them ticked`;
   $("rows-caption").textContent = `${told}; rows are counted from ${data.first}`;
-  $("before").disabled = state.at === 0;
-  $("after").disabled = state.at >= last;
+  $("previous").disabled = state.at === 0;
+  $("next").disabled = state.at >= last;
 }
 
 function toggle(i, on) {

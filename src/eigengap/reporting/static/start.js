@@ -29,8 +29,8 @@ function controls() {
   }
   $("clear").addEventListener("click", unselect);
   $("only").addEventListener("change", () => { state.at = 0; table(); });
-  $("before").addEventListener("click", () => { state.at -= 1; table(); });
-  $("after").addEventListener("click", () => { state.at += 1; table(); });
+  $("previous").addEventListener("click", () => { state.at -= 1; table(); });
+  $("next").addEventListener("click", () => { state.at += 1; table(); });
 }
 
 // An axis against itself shows nothing: the one that was there goes to the other side.

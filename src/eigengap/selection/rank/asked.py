@@ -14,7 +14,8 @@ from eigengap.runtime.warnings import warn
 from eigengap.selection.rank.automatic import automatic_rank
 from eigengap.selection.rank.choice import RankChoice
 from eigengap.selection.rank.search import rank_for_fraction, reaching
-from eigengap.sources.base import Source
+from eigengap.sources import Source
+from eigengap.wording import words
 
 LOOSE = 1e-3  # tolerance of fits that only compare ranks: on, ranks hardly change place
 
@@ -63,7 +64,8 @@ def fit_reaching(share: float, q: int, source: Source, fit: Fit) -> GaussianFit:
     found = reaching(fit, explained, q, share, most_components(source))
     if explained(found) < share and found.spectrum.total > 0.0:
         warn(
-            f"n_components={share:g} of the variance is out of reach: {found.model.q} components, "
+            f"{words().parameter('n_components', f'{share:g}')} of the variance is out of "
+            f"reach: {found.model.q} components, "
             f"the most that rows and columns allow, explain {explained(found):.3g}",
             UserWarning,
         )
@@ -85,7 +87,8 @@ def require_rank(q: int, source: Source) -> None:
     most = most_components(source)
     if q > most:
         raise ValueError(
-            f"n_components={q} must be at most {most}, the smaller of the number of rows "
+            f"{words().parameter('n_components', q)} must be at most {most}, the smaller of "
+            "the number of rows "
             f"({source.observed().count:g}) and of columns ({source.n_features})"
         )
 
@@ -96,13 +99,15 @@ def require_components(q: int | float, source: Source, svd_solver: str) -> None:
     bound = f"min(n_samples, n_features)={most} with svd_solver="
     if svd_solver == "arpack" and q == most:
         raise ValueError(
-            f"n_components={q} must be strictly less than {bound}'arpack'; 'full' finds all"
+            f"{words().parameter('n_components', q)} must be strictly less than "
+            f"{bound}'arpack'; 'full' finds all"
         )
     least = 1 if svd_solver in ("arpack", "randomized") else 0
     if not least <= q <= most:
         named = "full" if svd_solver == "auto" else svd_solver
         raise ValueError(
-            f"n_components={q} must be between {least} and {bound}{named!r}: at most {most}, the "
+            f"{words().parameter('n_components', q)} must be between {least} and "
+            f"{bound}{named!r}: at most {most}, the "
             f"smaller of the number of rows ({source.observed().count:g}) and of columns "
             f"({source.n_features})"
         )

@@ -35,10 +35,7 @@ from eigengap.selection.rank.information import (
     ppca_parameters,
 )
 from eigengap.selection.rank.permutation import permuted_parallel_analysis
-from eigengap.sources import as_source
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.derived.rescaled import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Block, Rescaled, Source, as_source, require_frequencies, warn_of_codes
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.imputed_correlation import Standardised
 from eigengap.statistics.moments import ColumnMoments

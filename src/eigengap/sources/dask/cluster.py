@@ -22,11 +22,12 @@ from dask.delayed import Delayed, delayed
 from dask.utils import parse_timedelta
 
 from eigengap.exceptions import ClusterError
-from eigengap.runtime import blas
-from eigengap.runtime.memory import free_memory
-from eigengap.sources.dask.forest import Forest
+from eigengap.runtime.memory import cores, free_memory
+from eigengap.runtime.threads import at_most
 from eigengap.sources.dask.labels import Labels
+from eigengap.sources.dask.tasks import Forest
 
+BATCH_BYTES = 1 << 28  # of rows that are on their way from the workers at a time
 INLINE_BYTES = 1 << 20  # of functions that the tasks of a pass carry in all; more are sent once
 FAN_IN = 8  # forests that one task joins
 KEPT_SHARE = 0.25  # of the free memory of this machine that prepared blocks may fill
@@ -121,6 +122,20 @@ def stream(batches: Iterable[Sequence[Delayed]], labels: Labels) -> Iterator[lis
     with _told(client, labels):
         done = _gathered(client, running, labels)
     yield done
+
+
+def batches(made: Sequence[Delayed], sizes: Sequence[float]) -> Iterator[list[Delayed]]:
+    """Tasks in order, in batches of bounded size that keep every thread busy."""
+    least = 2 * threads()
+    batch: list[Delayed] = []
+    held = 0.0
+    for one, size in zip(made, sizes, strict=True):
+        if len(batch) >= least and held + size > BATCH_BYTES:
+            yield batch
+            batch, held = [], 0.0
+        batch.append(one)
+        held += size
+    yield batch
 
 
 def persist(tasks: Sequence[Delayed], labels: Labels) -> list[Delayed]:
@@ -346,10 +361,10 @@ def _share_of(tasks: int) -> AbstractContextManager[None]:
 
     A limit that is lower already (Dask's own OMP_NUM_THREADS=1 for workers of a nanny) stays.
     """
-    return blas.at_most(max(1, blas.cores() // max(1, tasks)))
+    return at_most(max(1, cores() // max(1, tasks)))
 
 
 def _local_workers() -> int:
     if dask.config.get("scheduler", None) in ("synchronous", "sync", "single-threaded"):
         return 1
-    return int(dask.config.get("num_workers", None) or blas.cores())
+    return int(dask.config.get("num_workers", None) or cores())

@@ -5,7 +5,7 @@ A partition is validated where it lies. Nothing here knows Dask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -17,7 +17,6 @@ from eigengap.linalg import Array
 from eigengap.sources.array import dense_to_float
 from eigengap.sources.base import Block, merge_tree, without_empty
 from eigengap.sources.checks import count_missing, with_missing_for
-from eigengap.sources.dask.forest import Forest
 from eigengap.sources.derived.blocked import merge_stream
 from eigengap.sources.derived.memo import Several
 from eigengap.sources.frames import frame_to_float, library_of, series_to_float
@@ -282,3 +281,43 @@ def _unless_unplaced(of: Callable[[Any], Any], block: Any) -> Any:
         return of(block)
     except NotPlaced:
         return None
+
+
+Node = tuple[int, int]  # height above the leaves, position among those of this height
+
+
+class Forest:
+    """The trees that some of `n` leaves have grown into."""
+
+    def __init__(self, n: int, trees: Mapping[Node, Any]) -> None:
+        self.n = n
+        self.trees: dict[Node, Any] = {}
+        for node, statistic in trees.items():
+            self.add(node, statistic)
+
+    @classmethod
+    def together(cls, forests: Iterable[Forest]) -> Forest:
+        first, *others = forests
+        for forest in others:
+            for node, statistic in forest.trees.items():
+                first.add(node, statistic)
+        return first
+
+    def add(self, node: Node, statistic: Any) -> None:
+        """Plant a tree, and join it with those beside it as far as that goes."""
+        height, at = node
+        while (width := -(-self.n >> height)) > 1:  # nodes of this height: n / 2^height, rounded up
+            beside = (height, at ^ 1)
+            if at ^ 1 < width:
+                if beside not in self.trees:
+                    break
+                other = self.trees.pop(beside)
+                left, right = (statistic, other) if at % 2 == 0 else (other, statistic)
+                statistic = left.merge(right)
+            height, at = height + 1, at // 2
+        self.trees[height, at] = statistic
+
+    def root(self) -> Any:
+        """The merge of all leaves."""
+        (root,) = self.trees.values()
+        return root

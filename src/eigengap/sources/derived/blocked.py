@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.runtime.blas import sharing
-from eigengap.runtime.side_by_side import closed_at_end, in_order
-from eigengap.sources.base import S, Source
-from eigengap.sources.derived.over import SourceOver
+from eigengap.linalg import Array
+from eigengap.runtime.threads import closed_at_end, in_order, sharing
+from eigengap.sources.base import ObservedCells, Rows, S, Source
 
 
 class BlockedSource(Source):
@@ -42,6 +41,47 @@ class BlockedSource(Source):
 
     def prepared(self, prepare: Callable[[Any], Any]) -> Source:
         return PreparedSource(self, prepare)
+
+
+class SourceOver(Source):
+    """A source over `_parent`, with its facts."""
+
+    _parent: Any
+
+    def __init__(self, parent: Any) -> None:
+        self._parent = parent
+        self.n_features, self.names = parent.n_features, parent.names
+        self.dtype, self.n_rows = parent.dtype, parent.n_rows
+        self.is_sparse, self.has_missing = parent.is_sparse, parent.has_missing
+        self.has_cell_sd, self.is_expensive = parent.has_cell_sd, parent.is_expensive
+
+    @property
+    def passes(self) -> int:
+        return int(self._parent.passes)
+
+    @passes.setter
+    def passes(self, count: int) -> None:
+        self._parent.passes = count
+
+    @property
+    def weight(self) -> Array | None:  # type: ignore[override]
+        weight: Array | None = self._parent.weight  # only now: on a cluster it takes a pass
+        return weight
+
+    @property
+    def fits_in_memory(self) -> bool:
+        return bool(self._parent.fits_in_memory)
+
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        rows: Array = self._parent.sample(k, rng)
+        return rows
+
+    def collect(self) -> Rows:
+        return self._parent.collect()
+
+    def observed(self) -> ObservedCells:
+        observed: ObservedCells = self._parent.observed()
+        return observed
 
 
 class PreparedSource(SourceOver, BlockedSource):

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.printable import quoted
 from eigengap.sources.fields.grid import listed
-from eigengap.sources.files.address import INSIDE, find
-from eigengap.sources.files.file import Stamp, require_stamp
-from eigengap.sources.files.hdf5_outside import require_self_contained
-from eigengap.sources.files.zarr_metadata import require_sound
+from eigengap.sources.files.hdf5 import require_self_contained
+from eigengap.sources.files.paths import INSIDE, find_files
+from eigengap.sources.files.zarr_reader import require_sound
+from eigengap.sources.reader import Stamp, require_stamp
 from eigengap.sources.wording import quote
 
 SUFFIXES = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
@@ -135,7 +135,7 @@ def is_field_path(X: Any) -> bool:
     if Path(text).suffix.lower() in SUFFIXES:
         return True
     try:
-        return _has_dimensions(find(X)[0].path)
+        return _has_dimensions(find_files(X)[0].path)
     except OSError:
         return False
 
@@ -153,7 +153,8 @@ def places_of(X: Any, variable: Hashable | None) -> list[Place]:
             f"group; got {type(X)}"
         )
     return [
-        FieldFile.at(at.path, variable if variable is not None else at.member) for at in find(X)
+        FieldFile.at(at.path, variable if variable is not None else at.member)
+        for at in find_files(X)
     ]
 
 

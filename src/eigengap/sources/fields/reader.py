@@ -21,6 +21,7 @@ from eigengap.sources.fields.grid import CellNames, Grid, listed, plain, text_of
 from eigengap.sources.fields.places import FieldFile, Place, xarray
 from eigengap.sources.reader import Reader
 from eigengap.sources.wording import quote
+from eigengap.wording import words
 
 LARGEST_CHUNK = 4  # blocks' worth of rows that are read at once to read no chunk twice
 KINDS = {"M": "dates", "m": "durations", "c": "complex numbers", "O": "objects"}
@@ -146,7 +147,7 @@ class FieldReader(Reader):
         ends = np.cumsum(layout.lengths)
         k = int(np.searchsorted(ends, row, side="right"))
         inside = row - int(ends[k]) + layout.lengths[k]
-        return f"{label}row {inside} of {quoted(self.places[k].where)}"
+        return f"{label}row {inside} of {words().path(self.places[k].where)}"
 
     @property
     def bytes_per_pass(self) -> int:

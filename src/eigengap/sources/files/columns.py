@@ -5,13 +5,19 @@ Blocks are in Fortran's order: products with them are as fast, and columns are c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import UnreadableError
+from eigengap.sources.cells import OFFERED
 from eigengap.sources.decimals import decimals_to_float
+from eigengap.sources.wording import quote, short
+from eigengap.wording import words
 
 Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]  # an array holds them as its rows
 
@@ -137,3 +143,60 @@ def foreign_kind(kind: Any) -> str | None:
     if types.is_nested(kind):
         return f"nested values, {kind}"
     return str(kind)
+
+
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+
+
+def arrow_path(path: str | os.PathLike[str]) -> Any:
+    """The path as text, or the file itself, opened, where its name is no UTF-8."""
+    text = os.fspath(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        import pyarrow as pa
+
+        return pa.OSFile(os.fsencode(text))
+    return text
+
+
+def compression_of(path: str) -> str | None:
+    """How a file is compressed, by its name."""
+    return PACKED.get(Path(path).suffix.lower())
+
+
+MOST_NAMED = 8  # columns that one message lists
+
+
+def not_numeric(
+    where: str,
+    refused: Sequence[tuple[str | int, str]],
+    numeric: Sequence[str | int],
+    hint: str = "",
+    code: str | None = None,
+) -> UnreadableError:
+    """The error for columns that are not numeric.
+
+    `refused` are these columns with what they hold, `numeric` the others, all by name or position;
+    `code` is text that may stand for missing values.
+    """
+    shown = [f"{quote(c) if isinstance(c, str) else c} ({kind})" for c, kind in refused]
+    more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
+    several = "columns that are" if len(shown) > 1 else "a column that is"
+    parts = [f"it has {several} not numeric: {', '.join(shown[:MOST_NAMED])}{more}"]
+    parts.append(
+        f"Choose the numeric ones: {choice(numeric)}" if numeric else "It has no numeric column"
+    )
+    if hint:
+        parts.append(hint)
+    if code is not None:
+        after = " after all" if hint else ""
+        way = words().parameter("missing_values", quote(code))
+        parts.append(f"If {quote(code)} stands for a missing cell{after}, pass {way}")
+    return UnreadableError(where, ". ".join(parts), in_cells=True, value=code)
+
+
+def choice(columns: Sequence[str | int]) -> str:
+    """A choice of these columns; of the first few if there are many."""
+    shown = [short(c) if isinstance(c, str) else c for c in columns[:OFFERED]]
+    return words().columns(shown, more=len(columns) > OFFERED)

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import UnreadableError
-from eigengap.printable import quoted
 from eigengap.sources.array import F4, F8
-from eigengap.sources.files.csv.many import agree_on_decimals
 from eigengap.sources.files.csv.reader import CsvReader
 from eigengap.sources.reader import Reader
 from eigengap.sources.wording import quote
+from eigengap.wording import words
 
 
 class ManyReader(Reader):
@@ -77,9 +76,10 @@ def _require_same_columns(first: Reader, other: Reader) -> None:
         return
     raise UnreadableError(
         other.where,
-        f"its columns are not those of {quoted(first.where)}: {_difference(first, other)}. Files "
-        "that are read as one table have the same columns in the same order; columns= chooses "
-        "those that all of them have",
+        f"its columns are not those of {words().path(first.where)}: "
+        f"{_difference(first, other)}. Files "
+        "that are read as one table have the same columns in the same order; "
+        f"{words().parameter('columns')} chooses those that all of them have",
     )
 
 
@@ -94,3 +94,26 @@ def _difference(first: Reader, other: Reader) -> str:
         if ours != theirs:
             return f"column {j} is {quote(theirs)} instead of {quote(ours)}"
     return f"{other.n_features} instead of {first.n_features}"
+
+
+def agree_on_decimals(readers: Sequence[CsvReader]) -> None:
+    """Refuse files whose decimal marks differ: 1.500 is a thousand and a half beside 1,5.
+
+    A file whose first rows show no mark, because all numbers are whole, follows the others.
+    """
+    marked = [reader for reader in readers if reader.dialect.mark is not None]
+    if not marked:
+        return
+    first, mark = marked[0], marked[0].dialect.mark
+    assert mark is not None
+    for other in marked[1:]:
+        if other.dialect.mark is not None and other.dialect.mark.decimal != mark.decimal:
+            raise UnreadableError(
+                other.where,
+                f"{other.dialect.mark}, and in {words().path(first.where)} {mark}. Files that are "
+                "read as one table have one decimal mark: write the numbers of all files in one "
+                "way, or read the files apart",
+            )
+    for reader in readers:
+        if reader.dialect.mark is None:
+            reader.follow(mark.decimal)

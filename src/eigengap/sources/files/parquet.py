@@ -18,10 +18,16 @@ from numpy.typing import NDArray
 from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.sources.array import F4, F8
 from eigengap.sources.checks import resolve_columns
-from eigengap.sources.files.arrow_paths import native
-from eigengap.sources.files.columns import Blocks, arrow_to_float, foreign_kind, write_across
-from eigengap.sources.files.file import FileReader
-from eigengap.sources.files.refusal import choice, refuse_columns
+from eigengap.sources.files.columns import (
+    Blocks,
+    arrow_path,
+    arrow_to_float,
+    choice,
+    foreign_kind,
+    not_numeric,
+    write_across,
+)
+from eigengap.sources.reader import FileReader
 from eigengap.sources.wording import first_repeated, quote
 
 # Bytes that are decoded together, and that are buffered between file and decoder for all columns:
@@ -62,7 +68,7 @@ class ParquetReader(FileReader):
             raise MissingExtraError("reading Parquet", "pyarrow", "files") from error
         try:
             return parquet.ParquetFile(
-                native(self._path),
+                arrow_path(self._path),
                 buffer_size=buffer,
                 pre_buffer=False,  # or the whole row group would be read before its first row
                 page_checksum_verification=True,
@@ -81,21 +87,21 @@ class ParquetReader(FileReader):
             else resolve_columns(columns, labels, len(labels))
         )
         foreign = {j: foreign_kind(schema.field(j).type) for j in range(len(labels))}
-        told = [f"{quote(labels[j])} ({foreign[j]})" for j in chosen if foreign[j]]
-        if told:
-            numeric = [labels[j] for j in chosen if not foreign[j]]
-            raise refuse_columns(self.where, told, numeric)
+        refused = [(labels[j], kind) for j in chosen if (kind := foreign[j])]
+        if refused:
+            raise not_numeric(self.where, refused, [labels[j] for j in chosen if not foreign[j]])
         return chosen
 
     def _unique(self, names: Sequence[str]) -> tuple[str, ...]:
         twice = first_repeated(names)
         if twice is not None:
             others = [name for name in dict.fromkeys(names) if names.count(name) == 1]
-            way_out = f", or choose others: columns={choice(others)}" if others else ""
+            way_out = f", or choose others: {choice(others)}" if others else ""
             raise UnreadableError(
                 self.where,
                 f"it has {names.count(twice)} columns named {quote(twice)}, and Parquet chooses "
                 f"by name. Rename them{way_out}",
+                name=twice,
             )
         return tuple(names)
 

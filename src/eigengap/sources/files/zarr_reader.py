@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import MissingExtraError, UnreadableError
-from eigengap.sources.checks import is_long, resolve_columns
-from eigengap.sources.files.claims import require_chunk
-from eigengap.sources.files.file import FileReader
-from eigengap.sources.files.members import choose_member, float_type, names_from
+from eigengap.sources.files.contents import (
+    ArrayReader,
+    choose_member,
+    float_type,
+    names_from,
+    require_chunk,
+    require_plausible,
+)
 from eigengap.sources.files.packed import CODES, Packing, decoded_fill_value
-from eigengap.sources.files.zarr_metadata import require_sound
+from eigengap.sources.reader import Stamp
+from eigengap.sources.wording import quote
 
 DIMENSIONS = "_ARRAY_DIMENSIONS"  # attribute with their names, in format 2
 MOST_BAND = 256 << 20  # bytes of chunks side by side that are read together
 
 
-class ZarrReader(FileReader):
-    """An array (n, d) of numbers; column names stand in its attribute "columns", where it has one.
+class ZarrReader(ArrayReader):
+    """An array (n, d) of numbers; its attribute "columns" may hold column names.
 
-    A chunk is decoded as a whole, so rows are read in multiples of its rows. Attributes by which
-    xarray packs numbers and declares missing values are followed.
+    A chunk is decoded as a whole, so rows are read in multiples of its rows. Attributes of xarray
+    that declare packed numbers and missing values are respected.
     """
 
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
@@ -40,22 +48,13 @@ class ZarrReader(FileReader):
             raise UnreadableError(self.where, "it is an array itself; leave out what follows ::")
         if self._member is not None:
             self.where = f"{path}::{self._member}"
-        self.dtype = float_type(self.where, np.dtype(node.dtype), node.shape)
-        self._packing = Packing.of(self.where, np.dtype(node.dtype), _attributes(node))
-        if self._packing is not None:
-            self.dtype = self._packing.dtype
-        is_scaled = self._packing is not None and self._packing.is_scaled
-        self.long = is_long(np.dtype(node.dtype)) and not is_scaled
-        self.n_rows, d = map(int, node.shape)
-        labels = names_from(dict(node.attrs).get("columns"), d)
-        self._chosen = None if columns is None else resolve_columns(columns, labels, d)
-        self.n_features = d if self._chosen is None else len(self._chosen)
-        self.names = labels
-        if labels is not None and self._chosen is not None:
-            self.names = tuple(labels[j] for j in self._chosen)
-        self._d = d
-        require_chunk(self.where, node.chunks, np.dtype(node.dtype).itemsize)
-        self._chunk_rows, self._row_bytes = int(node.chunks[0]), d * np.dtype(node.dtype).itemsize
+        dtype = np.dtype(node.dtype)
+        float_type(self.where, dtype, node.shape)
+        self._packing = Packing.of(self.where, dtype, _attributes(node))
+        labels = names_from(dict(node.attrs).get("columns"), int(node.shape[1]))
+        self._describe(dtype, node.shape, columns, labels, self._packing)
+        require_chunk(self.where, node.chunks, dtype.itemsize)
+        self._chunk_rows, self._row_bytes = int(node.chunks[0]), self._d * dtype.itemsize
 
     def _opened(self) -> Any:
         try:
@@ -133,3 +132,61 @@ def _shapes(group: Any, prefix: str = "") -> Iterator[tuple[str, tuple[int, ...]
         yield prefix + name, tuple(group[name].shape)
     for name in group.group_keys():
         yield from _shapes(group[name], f"{prefix}{name}/")
+
+
+FILES = frozenset({"zarr.json", ".zarray", ".zmetadata"})
+CHUNKS = ("chunks", "chunk_shape")  # in formats 2 and 3
+CODECS = ("id", "name")
+WIDEST = 8  # bytes of a number, at most
+
+
+def require_sound(path: Path) -> None:
+    """Refuse chunks without length, arrays that are not there, and codecs that run code."""
+    stored = Stamp.of(path).size
+    for file in _files(path):
+        where = str(file)
+        for part in _parts(_read(file)):
+            _require_chunks(part, where)
+            if any(str(part.get(key)).rpartition(".")[2] == "pickle" for key in CODECS):
+                raise UnreadableError(
+                    where,
+                    "its chunks are pickles, which can run any code when they are read. If you "
+                    "trust it, write it anew without that codec",
+                )
+            shape = part.get("shape")
+            if isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape):
+                require_plausible(str(path), prod(shape) * WIDEST, stored)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    for folder, _, names in os.walk(path):
+        yield from (Path(folder) / name for name in sorted(FILES.intersection(names)))
+
+
+def _read(file: Path) -> Any:
+    try:
+        return json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        raise UnreadableError(str(file), "it is no JSON of Zarr; copy the folder anew") from None
+
+
+def _parts(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object inside of a document, but for what its user has put there."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            yield found
+            waiting.extend(v for k, v in found.items() if not k.endswith(("attributes", ".zattrs")))
+        elif isinstance(found, list):
+            waiting.extend(found)
+
+
+def _require_chunks(part: dict[str, Any], where: str) -> None:
+    for key in CHUNKS:
+        lengths = part.get(key)
+        if isinstance(lengths, list) and any(type(n) is int and n < 1 for n in lengths):
+            raise UnreadableError(
+                where,
+                f"{quote(key)} is {lengths!s:.60}, and every chunk has a length; write it anew",
+            )

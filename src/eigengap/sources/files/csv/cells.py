@@ -8,13 +8,13 @@ from math import nan
 from typing import Any
 
 # The spellings of "missing" that pandas takes by default, and a cell with nothing in it.
-MISSING = frozenset(
+MISSING_TEXTS = frozenset(
     {
         *("", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "<NA>", "n/a", "NULL", "null", "None"),
         *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
     }
 )
-TRUTH = {"true": 1.0, "false": 0.0}
+TRUTH_VALUES = {"true": 1.0, "false": 0.0}
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
 _WITH_COMMA = re.compile(r"[+-]?\d*,\d+(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -24,7 +24,7 @@ _WITH_COMMA = re.compile(r"[+-]?\d*,\d+(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE
 class Cells:
     """How numbers and gaps are written in one file."""
 
-    missing: frozenset[str] = MISSING
+    missing: frozenset[str] = MISSING_TEXTS
     decimal: str = "."
 
     def number(self, text: str) -> float | None:
@@ -38,7 +38,7 @@ class Cells:
             return None
         if _NUMBER.fullmatch(text) or _INFINITE.fullmatch(text):
             return float(text)
-        return TRUTH.get(text.lower())
+        return TRUTH_VALUES.get(text.lower())
 
     def to_arrow(self, kinds: dict[str, Any]) -> Any:
         """The same to pyarrow, for columns of these types."""
@@ -59,7 +59,7 @@ class Cells:
     def is_odd(self, text: str) -> bool:
         """Whether a cell that is no text is one that pyarrow does not take for a number or gap."""
         bare = text.strip()
-        return text not in self.missing and (bare in self.missing or bare.lower() in TRUTH)
+        return text not in self.missing and (bare in self.missing or bare.lower() in TRUTH_VALUES)
 
 
 def has_decimal_comma(text: str) -> bool:

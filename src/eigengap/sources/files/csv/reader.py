@@ -6,7 +6,7 @@ The file is cut here and not by pyarrow, so that memory is bounded and an error 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,20 +17,17 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.sources.array import F8
-from eigengap.sources.checks import EXACT, resolve_columns, tell_of_rounded
-from eigengap.sources.files.arrow_paths import native
-from eigengap.sources.files.columns import Columns, in_blocks
-from eigengap.sources.files.csv.aside import NOTHING, Aside, Beside
-from eigengap.sources.files.csv.cells import MISSING
-from eigengap.sources.files.csv.dialect import Dialect, look_at, newline_of
+from eigengap.sources.checks import EXACT, resolve_columns, warn_rounded
+from eigengap.sources.files.columns import Columns, arrow_path, choice, in_blocks
+from eigengap.sources.files.csv.cells import MISSING_TEXTS
+from eigengap.sources.files.csv.dialect import Dialect, find_dialect, newline_of
 from eigengap.sources.files.csv.faults import first_fault, refuse_text_columns, require_even
-from eigengap.sources.files.csv.rows import QUOTE, chunks, count_rows
-from eigengap.sources.files.csv.wide import wide_rows
-from eigengap.sources.files.file import FileReader
-from eigengap.sources.files.refusal import choice
+from eigengap.sources.files.csv.rows import QUOTE, count_rows, outside_quotes, row_chunks
+from eigengap.sources.files.csv.skipped import SKIP_NOTHING, SkippedLines, SkippingStream
+from eigengap.sources.reader import FileReader
 from eigengap.sources.wording import column, first_repeated, quote
 
-HEAD = 1 << 18  # bytes that are looked at first
+HEAD_BYTES = 1 << 18  # bytes that are looked at first
 LONG = re.compile(rb"(?<![\d.eE])-?\d{16,309}(?![\d.eE])")  # whole numbers that may be rounded
 LEAST_CHUNK, MOST_CHUNK = 1 << 16, 4 << 20  # bytes that are parsed together
 PARSED = 1 << 20  # bytes of them that one thread parses
@@ -40,7 +37,7 @@ WIDE = 512  # columns from which on one long column is faster to parse than many
 class CsvReader(FileReader):
     """A table of numbers in text; the number of rows is known when they have been read."""
 
-    _told_of_rounded = False
+    _warned_of_rounding = False
 
     def __init__(
         self,
@@ -48,22 +45,20 @@ class CsvReader(FileReader):
         columns: Any = None,
         texts: frozenset[str] = frozenset(),
         compression: str | None = None,
-        aside: Aside = NOTHING,
+        skipped: SkippedLines = SKIP_NOTHING,
     ) -> None:
         super().__init__(path)
-        self._compression, self._aside = compression, aside
+        self._compression, self._skipped = compression, skipped
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
         head, is_whole = self._head()
-        self._dialect = look_at(self.where, head, MISSING | as_bytes, is_whole=is_whole)
+        self._dialect = find_dialect(self.where, head, MISSING_TEXTS | as_bytes, is_whole=is_whole)
         require_even(self.where, self._dialect)
         names, d = self._dialect.names, self._dialect.n_columns
         self._chosen = list(range(d)) if columns is None else resolve_columns(columns, names, d)
         self._require_names(columns)
         refuse_text_columns(self.where, self._dialect, self._chosen)
         self.names = None if names is None else tuple(names[j] for j in self._chosen)
-        self.n_rows = (
-            None if self._dialect.head else 0
-        )  # which reading will tell, or a header alone
+        self.n_rows = None if self._dialect.head else 0  # unknown, or a header alone
         self.n_features, self.dtype = len(self._chosen), F8
 
     @property
@@ -78,7 +73,7 @@ class CsvReader(FileReader):
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         with self._raw() as stream:
-            yield Beside(stream, self._aside) if self._aside else stream
+            yield SkippingStream(stream, self._skipped) if self._skipped else stream
 
     @contextmanager
     def _raw(self) -> Iterator[Any]:
@@ -88,7 +83,7 @@ class CsvReader(FileReader):
         except ImportError as error:
             raise MissingExtraError("reading CSV", "pyarrow", "files") from error
         try:
-            with pa.input_stream(native(self._path), compression=self._compression) as stream:
+            with pa.input_stream(arrow_path(self._path), compression=self._compression) as stream:
                 yield stream
         except (pa.ArrowException, OSError) as error:
             raise UnreadableError(self.where, f"it cannot be read to its end ({error})") from error
@@ -100,15 +95,15 @@ class CsvReader(FileReader):
         """
         head, is_whole = b"", True
         with self._opened() as stream:
-            first = bytes(stream.read(HEAD))
+            first = bytes(stream.read(HEAD_BYTES))
             newline = newline_of(first)
-            for chunk, _ in chunks(_after(first, stream.read), HEAD, newline, self.where):
+            for chunk, _ in row_chunks(_after(first, stream.read), HEAD_BYTES, newline, self.where):
                 head += chunk
-                if len(first) == HEAD and head.lstrip().count(newline) >= 3:
+                if len(first) == HEAD_BYTES and head.lstrip().count(newline) >= 3:
                     is_whole = False
                     break
-        if self._aside and not head.strip():
-            raise UnreadableError(self.where, f"no line is left besides those of {self._aside}")
+        if self._skipped and not head.strip():
+            raise UnreadableError(self.where, f"no line is left besides those of {self._skipped}")
         return head, is_whole
 
     def _require_names(self, columns: Any) -> None:
@@ -117,8 +112,8 @@ class CsvReader(FileReader):
             return
         chosen = [names[j] for j in self._chosen]
         if columns is None and "" in chosen:
-            others = [j for j in self._chosen if names[j]]
-            raise UnreadableError(self.where, self._nameless(names.index(""), choice(others)))
+            named = choice([j for j in self._chosen if names[j]])
+            raise self._nameless(names.index(""), named)
         twice = first_repeated(chosen)
         if twice is not None:
             at = [j for j in self._chosen if names[j] == twice]
@@ -127,26 +122,30 @@ class CsvReader(FileReader):
                 self.where,
                 f"line {self._dialect.first} names {len(at)} columns {quote(twice)} (positions "
                 f"{', '.join(map(str, at))}), and names must be unique. Rename them there, or "
-                f"choose by position: columns={choice(others)}",
+                f"choose by position: {choice(others)}",
+                line=self._dialect.first,
+                name=twice,
             )
 
-    def _nameless(self, j: int, others: str) -> str:
-        """What column j, the first without a name, probably is."""
-        bare = self._dialect.bare
+    def _nameless(self, j: int, others: str) -> UnreadableError:
+        """The error for column j, the first without a name."""
+        bare, line = self._dialect.bare, self._dialect.first
+        several = len(bare) > 1
         if j in bare:
-            several = len(bare) > 1
-            return (
+            message = (
                 f"lines end with {f'{len(bare)} separators' if several else 'a separator'}, and "
                 f"behind {'them' if several else 'it'} stands neither a name nor a cell. Leave the "
-                f"empty column{'s' if several else ''} out: columns={others}"
+                f"empty column{'s' if several else ''} out: {others}"
             )
-        may = "Leave it"
-        if j == 0:
-            may = "It may be the row numbers that pandas and R write along; leave them"
-        return (
-            f"column {j} has no name in line {self._dialect.first}. {may} out by position, "
-            f"columns={others}, or give the column a name"
-        )
+        else:
+            what = "Leave it"
+            if j == 0:
+                what = "It may be the row numbers that pandas and R write along; leave them"
+            message = (
+                f"column {j} has no name in line {line}. {what} out by position, {others}, or give "
+                "the column a name"
+            )
+        return UnreadableError(self.where, message, line=line, column=j)
 
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         size = min(MOST_CHUNK, max(LEAST_CHUNK, 8 * rows * self._dialect.n_columns))
@@ -157,16 +156,16 @@ class CsvReader(FileReader):
         slow: set[int] = set()  # columns with cells that pyarrow does not read as numbers
         with self._opened() as stream:
             stream.read(dialect.start)
-            found = chunks(stream.read, size, dialect.newline, self.where, dialect.line)
+            found = row_chunks(stream.read, size, dialect.newline, self.where, dialect.line)
             blank: int | None = None  # line, of a table of one column, on which nothing stands
             for chunk, line in found:
                 if dialect.n_columns == 1:
-                    aside = stream.comments if self._aside else set()
-                    blank = self._refuse_blank(chunk, line, blank, aside)
+                    skipped = stream.comments if self._skipped else set()
+                    blank = self._refuse_blank(chunk, line, blank, skipped)
                 yield from self._numbers(chunk, line, slow)
 
     def _refuse_blank(
-        self, chunk: bytes, line: int, blank: int | None, aside: set[int]
+        self, chunk: bytes, line: int, blank: int | None, skipped: set[int]
     ) -> int | None:
         """An empty line before others; the last one that is still followed by nothing."""
         for number, text in enumerate(chunk.split(self._dialect.newline)[:-1], line):
@@ -175,9 +174,10 @@ class CsvReader(FileReader):
                     raise UnreadableError(
                         self.where,
                         f"line {blank} is empty, and in a table of one column that may be a "
-                        "missing cell or nothing at all. Write NA there, or leave the line out",
+                        "missing value or nothing at all. Write NA there, or leave the line out",
+                        line=blank,
                     )
-            elif blank is None and number > self._aside.first and number not in aside:
+            elif blank is None and number > self._skipped.first and number not in skipped:
                 blank = number
         return blank
 
@@ -187,7 +187,7 @@ class CsvReader(FileReader):
         if self._dialect.n_columns >= WIDE and not slow:
             rows = wide_rows(chunk, self._dialect, self._chosen, PARSED)
             if rows is not None:
-                self._tell_of_rounded(chunk, rows.T)
+                self._warn_rounded(chunk, rows.T)
                 yield rows.T
                 return
         try:
@@ -207,12 +207,12 @@ class CsvReader(FileReader):
             columns = [self._column(batch.column(k)) for k in range(batch.num_columns)]
             if any(column is None for column in columns):
                 raise self._fault(chunk, line)
-            self._tell_of_rounded(chunk, columns)  # type: ignore[arg-type]
+            self._warn_rounded(chunk, columns)  # type: ignore[arg-type]
             yield columns  # type: ignore[misc]
 
-    def _tell_of_rounded(self, chunk: bytes, columns: Columns) -> None:
+    def _warn_rounded(self, chunk: bytes, columns: Columns) -> None:
         """Warn once of whole numbers, written out, that float64 does not have."""
-        if self._told_of_rounded:
+        if self._warned_of_rounding:
             return
         if isinstance(columns, np.ndarray) and np.fmax.reduce(np.abs(columns), axis=None) < EXACT:
             return
@@ -222,8 +222,8 @@ class CsvReader(FileReader):
             for text in LONG.findall(chunk):
                 value = float(text)
                 if int(text) != int(value) and np.any(cells == value):
-                    tell_of_rounded(column(self._dialect.names, j), quote(text.decode())[1:-1])
-                    self._told_of_rounded = True
+                    warn_rounded(column(self._dialect.names, j), quote(text.decode())[1:-1])
+                    self._warned_of_rounding = True
                     return
 
     def _parsed(self, chunk: bytes, as_text: set[int], in_one: bool = False) -> Any:
@@ -280,3 +280,83 @@ def _after(first: bytes, read: Any) -> Any:
         return waiting.pop() if waiting else bytes(read(size))
 
     return next_bytes
+
+
+NEWLINE = 10
+
+
+def wide_rows(
+    chunk: bytes, dialect: Dialect, chosen: Sequence[int], block_size: int
+) -> NDArray[Any] | None:
+    """The chosen columns of whole rows; None where a cell or a row is none that all rows share."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    lines = _plain_lines(chunk, dialect.newline)
+    if lines is None:
+        return None
+    letters = np.frombuffer(bytearray(lines), dtype=np.uint8)
+    ends = _cell_ends(letters, lines, dialect)
+    if ends is None:
+        return None
+    _blank_out(letters, ends, chosen)
+    letters[ends] = NEWLINE
+    quoted = QUOTE in lines
+    try:
+        table = csv.read_csv(
+            pa.py_buffer(letters),
+            read_options=csv.ReadOptions(
+                column_names=["cell"], block_size=len(letters) + 1 if quoted else block_size
+            ),
+            parse_options=csv.ParseOptions(
+                delimiter=dialect.separator, newlines_in_values=quoted, ignore_empty_lines=False
+            ),
+            convert_options=dialect.cells.to_arrow({"cell": pa.float64()}),
+        )
+    except pa.ArrowException:
+        return None
+    if table.num_rows != ends.size:
+        return None
+    cells: NDArray[Any] = table.column(0).to_numpy().reshape(ends.shape)
+    return cells if len(chosen) == ends.shape[1] and _ascend(chosen) else cells[:, list(chosen)]
+
+
+def _plain_lines(chunk: bytes, newline: bytes) -> bytes | None:
+    """Lines that all end with one newline, and none of them empty."""
+    lines = chunk.replace(b"\r\n", b"\n") if newline == b"\n" else chunk.replace(b"\r", b"\n")
+    if b"\r" in lines:
+        return None
+    if b"\n\n" in lines or lines.startswith(b"\n"):
+        if QUOTE in lines:
+            return None
+        lines = re.sub(rb"\n+", b"\n", lines).lstrip(b"\n")
+    return lines if lines.endswith(b"\n") or not lines else lines + b"\n"
+
+
+def _cell_ends(letters: NDArray[Any], lines: bytes, dialect: Dialect) -> NDArray[Any] | None:
+    """Where the cells end, (rows, columns); None where a row has more of them or fewer."""
+    separator = ord(dialect.separator)
+    ends: NDArray[Any] = np.flatnonzero((letters == separator) | (letters == NEWLINE))
+    if QUOTE in lines:
+        ends = outside_quotes(lines, ends)
+    if len(ends) % dialect.n_columns:
+        return None
+    ends = ends.reshape(-1, dialect.n_columns)
+    even = (letters[ends[:, :-1]] == separator).all() and (letters[ends[:, -1]] == NEWLINE).all()
+    return ends if even else None
+
+
+def _blank_out(letters: NDArray[Any], ends: NDArray[Any], chosen: Sequence[int]) -> None:
+    """Zeros over the cells of the other columns, which may hold text."""
+    other = np.setdiff1d(np.arange(ends.shape[1]), chosen)
+    if not len(other):
+        return
+    starts = np.append(0, ends.ravel()[:-1] + 1).reshape(ends.shape)
+    inside = np.zeros(len(letters), dtype=np.int8)  # +1 where such a cell begins, -1 at its end
+    inside[starts[:, other]] += 1
+    inside[ends[:, other]] -= 1  # an empty cell ends where it begins
+    letters[np.cumsum(inside, dtype=np.int8).view(bool)] = ord("0")
+
+
+def _ascend(chosen: Sequence[int]) -> bool:
+    return all(j == k for j, k in enumerate(chosen))

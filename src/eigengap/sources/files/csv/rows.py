@@ -13,7 +13,7 @@ LONGEST_ROW = 256 << 20  # bytes
 QUOTE, SEPARATORS = b'"', b",;\t|"
 
 
-def chunks(
+def row_chunks(
     read: Callable[[int], bytes], size: int, newline: bytes, where: str, line: int = 1
 ) -> Iterator[tuple[bytes, int]]:
     """Whole rows, some `size` bytes together, each with the number of its first line."""
