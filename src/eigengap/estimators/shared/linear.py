@@ -102,6 +102,7 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
     def _keep(self, source: Source, fit: Solved, unit: Array | None) -> None:
         spec = self._spec()
         found, _ = fit
+        self.__dict__.pop("_batches", None)  # of an earlier partial_fit
         self.is_float32_ = source.dtype == np.float32
         self.knows_cell_sd_ = source.has_cell_sd
         self._keep_fit(fit, unit)

@@ -191,10 +191,6 @@ class PartialFit(LinearGaussianEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in self.__dict__ or "_batches" in self.__dict__
 
-    def _fit(self, X: Any, sample_weight: Any, cell_sd: Any = None) -> None:
-        super()._fit(X, sample_weight, cell_sd)
-        self.__dict__.pop("_batches", None)
-
     # What may be streamed ------------------------------------------------------------------
 
     def _stream_spec(self) -> StreamSpec:
