@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from eigengap.inference.confidence import confidence_intervals as confidence_intervals
     from eigengap.inference.pooling import pool as pool
     from eigengap.matrices.approximation import low_rank as low_rank
+    from eigengap.matrices.decomposition import pinv as pinv
     from eigengap.matrices.decomposition import svd as svd
-    from eigengap.matrices.pseudo_inverse import pinv as pinv
     from eigengap.models.gaussian.linear_gaussian import LinearGaussian as LinearGaussian
     from eigengap.persistence.checkpoint import Checkpoint as Checkpoint
     from eigengap.persistence.model_file import load as load
@@ -60,7 +60,7 @@ _HOME = {entry.name: entry.home for entry in ESTIMATORS} | {
     "neighbour_recall": "eigengap.comparison.embedding",
     "open_sink": "eigengap.sources.sinks",
     "open_source": "eigengap.sources.opening",
-    "pinv": "eigengap.matrices.pseudo_inverse",
+    "pinv": "eigengap.matrices.decomposition",
     "pool": "eigengap.inference.pooling",
     "procrustes_distance": "eigengap.comparison.procrustes",
     "report": "eigengap.reporting",

@@ -68,7 +68,7 @@ def test_too_many_rows_are_refused_with_the_gigabytes_before_neighbours_are_look
     def never(*_):
         raise AssertionError("neighbours were looked for")
 
-    monkeypatch.setattr("eigengap.estimators._manifold.Neighbours.of", never)
+    monkeypatch.setattr("eigengap.estimators.shared.manifold.Neighbours.of", never)
     with pytest.raises(DoesNotFitError, match=r"100000 rows needs 88.0 GB.*landmarks"):
         Isomap().fit(rows_of(100_000, 2))
 
@@ -158,7 +158,7 @@ def test_negative_eigenvalues_have_no_coordinates():
 def test_uncertain_neighbours_are_told():
     X = rows_of(200, 4)
     X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
-    with pytest.warns(UncertainNeighboursWarning, match="rows with gaps were filled"):
+    with pytest.warns(UncertainNeighboursWarning, match="rows with missing values were imputed"):
         Isomap(n_neighbors=8).fit(X)
 
 

@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from eigengap.estimators._sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import (
     AcceptsMissing,
@@ -25,6 +24,7 @@ from eigengap.estimators.shared.base import (
 )
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.inner import CONSTRAINTS, density, warnings_about
+from eigengap.estimators.shared.sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.exceptions import (
     NoiseFloorWarning,
     SentinelWarning,

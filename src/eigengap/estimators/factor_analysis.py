@@ -12,8 +12,6 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._latents import decoded
-from eigengap.estimators._sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     CHECKPOINT_CONSTRAINTS,
@@ -23,6 +21,8 @@ from eigengap.estimators.shared.base import (
 )
 from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
 from eigengap.estimators.shared.partial import PartialFit
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.transformer import decoded
 from eigengap.exceptions import HeywoodWarning, UnitsWarning
 from eigengap.fitting.gaussian.factor import fit_factor_analysis
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit

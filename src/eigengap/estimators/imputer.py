@@ -15,14 +15,6 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import (
-    HasMethods,
-    StrOptions,
-    _check_feature_names_in,
-    _fit_context,
-    _get_output_config,
-)
-from eigengap.estimators._whole import whole_table
 from eigengap.estimators.bayesian_pca import BayesianPCA
 from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.estimators.ppca import PPCA
@@ -39,6 +31,14 @@ from eigengap.estimators.shared.base import (
 from eigengap.estimators.shared.density import warn_of_few
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.inner import ColumnMeans, StoppedFactorAnalysis
+from eigengap.estimators.shared.sklearn_compat import (
+    HasMethods,
+    StrOptions,
+    _check_feature_names_in,
+    _fit_context,
+    _get_output_config,
+)
+from eigengap.estimators.shared.transformer import whole_table
 from eigengap.exceptions import FewCellsWarning, NoiseFloorWarning, SentinelWarning
 from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.linalg import Array

@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _check_feature_names_in
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     CHECKPOINT_CONSTRAINTS,
@@ -27,6 +26,8 @@ from eigengap.estimators.shared.density import (
     warn_of_units,
     warn_of_unlinked,
 )
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _check_feature_names_in
 from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
 from eigengap.fitting.gaussian.problem import Noise
 from eigengap.fitting.mixture.fit import (
@@ -210,7 +211,7 @@ class MixturePPCA(DensityEstimator):
     def _fit_rows(self, rows: Source, checkpointer: FileCheckpointer | None) -> MixtureFit:
         ranks = self._ranks(rows)
         seed = self._seed(checkpointer)
-        with self._watched(checkpointer) as watch:
+        with progress_of(self, checkpointer) as watch:
             options = MixtureOptions(
                 tol=self.tol,
                 max_iter=self.max_iter,

@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._latents import decoded
-from eigengap.estimators._sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     CHECKPOINT_CONSTRAINTS,
@@ -19,6 +17,8 @@ from eigengap.estimators.shared.base import (
 )
 from eigengap.estimators.shared.linear import FitSpec
 from eigengap.estimators.shared.partial import PartialFit
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.transformer import decoded
 from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE
 from eigengap.fitting.gaussian.ppca import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit

@@ -7,7 +7,6 @@ from math import nan
 from numbers import Integral
 from typing import Any, ClassVar
 
-from eigengap.estimators._sklearn_compat import StrOptions
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     CHECKPOINT_CONSTRAINTS,
@@ -17,6 +16,7 @@ from eigengap.estimators.shared.base import (
 )
 from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
 from eigengap.estimators.shared.partial import PartialFit
+from eigengap.estimators.shared.sklearn_compat import StrOptions
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.plan import Method, has_closed_form
 from eigengap.fitting.gaussian.ppca import fit_ppca

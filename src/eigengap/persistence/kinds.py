@@ -60,7 +60,7 @@ _VALUES = {
     "Trial": "selection.imputation:Trial",
     "AffineMap": "models.maps.affine:AffineMap",
     "BayesianLinearGaussian": "models.gaussian.bayesian:BayesianLinearGaussian",
-    "ColumnMap": "models.maps.columns:ColumnMap",
+    "ColumnMap": "models.maps.affine:ColumnMap",
     "AdditiveConstant": "models.maps.distances:AdditiveConstant",
     "GowerMap": "models.maps.distances:GowerMap",
     "Eigenmap": "models.maps.eigenmap:Eigenmap",

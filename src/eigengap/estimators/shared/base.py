@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eigengap import __version__
-from eigengap.estimators._sklearn_compat import (
+from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     RealNotInt,
     StrOptions,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf, isfinite, log
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -189,6 +189,17 @@ def watch_for(
     if verbose:
         return (_shown_by.get() or ProgressLine)(label, checkpointer=checkpointer)
     return None if checkpointer is None else Silent(checkpointer)
+
+
+@contextmanager
+def progress_of(estimator: Any, checkpointer: Checkpointer | None = None) -> Iterator[Watch | None]:
+    """The callback of a fit's steps, as `verbose` asks; a line is closed whatever happens."""
+    watch = watch_for(estimator.verbose, type(estimator).__name__, checkpointer)
+    try:
+        yield watch
+    finally:
+        if isinstance(watch, ProgressLine):
+            watch.close()
 
 
 _shown_by: ContextVar[Callable[..., ProgressLine] | None] = ContextVar("shown_by", default=None)
