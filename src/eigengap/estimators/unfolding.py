@@ -276,9 +276,9 @@ default="auto"
         self.n_iter_ = found.steps
         self.trace_ = found.trace
         if not found.converged:
-            warn(self._not_converged(found), ConvergenceWarning)
+            warn(self.not_converged(found), ConvergenceWarning)
 
-    def _not_converged(self, found: Unfolding) -> str:
+    def not_converged(self, found: Unfolding) -> str:
         off = (
             f"squared distances of neighbours are off by up to {100 * found.worst:.2g} % "
             f"(root mean square {100 * found.rms:.2g} %)"
