@@ -16,20 +16,22 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
-from eigengap.estimators._transformer import (
-    Transformer,
-    as_latents,
-    decoded,
-    warn_of_empty_rows,
-    whole_table,
-)
 from eigengap.estimators.shared.base import (
     SHARED_CONSTRAINTS,
     as_fitted,
     check_features,
     keep_features,
+    keep_parameters,
     not_converged,
+)
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import (
+    Transformer,
+    as_latents,
+    decoded,
+    warn_of_empty_rows,
+    whole_table,
 )
 from eigengap.exceptions import NegativeEigenvaluesWarning
 from eigengap.fitting.eigen.signed_spectrum import SignedSpectrum
@@ -222,7 +224,7 @@ class ClassicalMDS(Transformer):
         max_iter: int = 1000,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -343,7 +345,7 @@ class ClassicalMDS(Transformer):
         asked = self._dimensions(source.observed().rows)
         most = min(source.observed().rows, source.n_features)
         known = "auto" if asked is None else min(asked, most) if isinstance(asked, int) else asked
-        with self._progress() as watch:
+        with progress_of(self) as watch:
             options = EMOptions(tol=self.tol, max_iter=self.max_iter, watch=watch)
             found, _ = fit_asked(source, options, fit_ppca, known)
         if not found.converged:

@@ -11,10 +11,15 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
-from eigengap.estimators._transformer import Transformer, as_latents, decoded, whole_table
-from eigengap.estimators.shared.base import as_fitted, check_features, keep_features
+from eigengap.estimators.shared.base import (
+    as_fitted,
+    check_features,
+    keep_features,
+    keep_parameters,
+)
 from eigengap.estimators.shared.inner import imputing_model
+from eigengap.estimators.shared.sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import Transformer, as_latents, decoded, whole_table
 from eigengap.exceptions import KernelWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
 from eigengap.fitting.kernel.bandwidth import held_out_gamma, median_gamma, some_rows
@@ -241,7 +246,7 @@ callable or Kernel, default="linear"
         preimage: str = "auto",
         missing_values: Any = nan,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 

@@ -10,16 +10,17 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import (
+from eigengap.estimators.shared.base import as_fitted, keep_features, keep_parameters, source_of_new
+from eigengap.estimators.shared.density import warn_of_unlinked
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     RealNotInt,
     StrOptions,
     _check_feature_names_in,
     _fit_context,
 )
-from eigengap.estimators._transformer import Transformer, as_latents, decoded
-from eigengap.estimators.shared.base import as_fitted, keep_features, source_of_new
-from eigengap.estimators.shared.density import warn_of_unlinked
+from eigengap.estimators.shared.transformer import Transformer, as_latents, decoded
 from eigengap.exceptions import RankDeficientWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.whitening import (
@@ -151,7 +152,7 @@ class Whitener(Transformer):
         missing_values: Any = nan,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -191,7 +192,7 @@ class Whitener(Transformer):
             return fit_columns(source, self.method, self.ddof)
         q = self._rank(source)
         unit = column_units(source, self.method)
-        with self._progress() as watch:
+        with progress_of(self) as watch:
             return fit_whitening(
                 source if unit is None else Rescaled(source, unit),
                 self.method,

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eigengap import __version__
-from eigengap.estimators._sklearn_compat import (
+from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     RealNotInt,
     StrOptions,
@@ -270,9 +270,9 @@ def not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
             f"{words().more_steps(max_iter)}"
         )
     return (
-        f"{name} gave up after {fit.n_iter} steps: the noise is so small beside the signal that "
-        "the likelihood cannot be computed well enough to climb further. Fewer components help, "
-        f"and {words().parameter('scale', True)} where columns differ much in size"
+        f"{name} gave up after {fit.n_iter} steps: the noise is so small relative to the signal "
+        "that the likelihood cannot be computed well enough to climb further. Fewer components "
+        f"help, and {words().parameter('scale', True)} where columns differ much in size"
     )
 
 

@@ -13,13 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.estimators._transformer import (
-    Transformer,
-    dense_rows,
-    warn_of_empty_rows,
-    whole_table,
-)
 from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import (
     as_fitted,
@@ -28,6 +21,13 @@ from eigengap.estimators.shared.base import (
     require_names,
 )
 from eigengap.estimators.shared.inner import imputing_model
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import (
+    Transformer,
+    dense_rows,
+    warn_of_empty_rows,
+    whole_table,
+)
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.fitting.graph.distances import METRICS
 from eigengap.fitting.graph.local_weights import local_weights
