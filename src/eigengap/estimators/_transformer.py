@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.utils import check_random_state
 from eigengap.estimators._component_names import NamedComponents
 from eigengap.estimators._notebook import Shown
 from eigengap.estimators._progress import ProgressLine, watch_for
+from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions
 from eigengap.exceptions import SampledWarning
 from eigengap.fitting.optimise.loop import Watch
 from eigengap.linalg import Array
@@ -21,6 +23,11 @@ from eigengap.runtime.memory import free_memory, require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.sources import ArraySource, Source, as_source
 from eigengap.wording import words
+
+# Constraints on parameters that several classes have, for scikit-learn's validation.
+COUNT = Interval(Integral, 1, None, closed="left")
+FRACTION = Interval(RealNotInt, 0, 1, closed="neither")
+COMPONENTS = [COUNT, FRACTION, StrOptions({"auto"}), None]
 
 SHARE = 0.1  # of the free memory that a sample of rows may take
 MOST_DRAWN = 20_000  # rows of a sample: methods of all pairs take no more

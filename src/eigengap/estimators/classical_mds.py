@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,8 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged
 from eigengap.estimators._features import as_fitted, check_features, keep_features
 from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
-from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
+from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators._transformer import (
+    COMPONENTS,
     Transformer,
     as_latents,
     decoded,
@@ -183,11 +185,7 @@ class ClassicalMDS(Transformer):
     _prefix = "MDS"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            StrOptions({"auto"}),
-        ],
+        "n_components": COMPONENTS[:-1],
         "metric": [StrOptions(set(METRICS) | set(PAIRS)), callable],
         "metric_params": [dict, None],
         "correction": [StrOptions({"cailliez", "lingoes"}), None],
@@ -579,9 +577,7 @@ class ClassicalMDS(Transformer):
         known = self.spectrum_.lam[: self.n_components_]
         return np.concatenate([known, np.zeros(self.n_components_ - len(known))])
 
-    @property
-    def negative_share_(self) -> float:
-        return self.spectrum_.negative_share
+    negative_share_ = property(attrgetter("spectrum_.negative_share"))
 
     @property
     def n_significant_(self) -> int | None:
