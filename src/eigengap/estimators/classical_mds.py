@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,8 +26,9 @@ from eigengap.estimators.shared.base import (
     not_converged,
 )
 from eigengap.estimators.shared.progress import progress_of
-from eigengap.estimators.shared.sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
+    COMPONENTS,
     Transformer,
     as_latents,
     decoded,
@@ -190,11 +192,7 @@ class ClassicalMDS(Transformer):
     _prefix = "MDS"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            StrOptions({"auto"}),
-        ],
+        "n_components": COMPONENTS[:-1],
         "metric": [StrOptions(set(METRICS) | set(PAIRS)), callable],
         "metric_params": [dict, None],
         "correction": [StrOptions({"cailliez", "lingoes"}), None],
@@ -584,9 +582,7 @@ class ClassicalMDS(Transformer):
         known = self.spectrum_.lam[: self.n_components_]
         return np.concatenate([known, np.zeros(self.n_components_ - len(known))])
 
-    @property
-    def negative_share_(self) -> float:
-        return self.spectrum_.negative_share
+    negative_share_ = property(attrgetter("spectrum_.negative_share"))
 
     @property
     def n_significant_(self) -> int | None:

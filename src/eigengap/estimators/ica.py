@@ -24,11 +24,16 @@ from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     Options,
-    RealNotInt,
     StrOptions,
     _fit_context,
 )
-from eigengap.estimators.shared.transformer import Transformer, as_latents, decoded
+from eigengap.estimators.shared.transformer import (
+    COMPONENTS,
+    COUNT,
+    Transformer,
+    as_latents,
+    decoded,
+)
 from eigengap.exceptions import GaussianComponentsWarning, NotWhiteWarning
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.ica.fit import ICAOptions, RotationFit, fit_rotation, in_order
@@ -152,12 +157,7 @@ class ICA(Transformer):
     _prefix = "IC"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            StrOptions({"auto"}),
-            None,
-        ],
+        "n_components": COMPONENTS,
         "algorithm": [StrOptions({"parallel", "deflation"})],
         "whiten": [
             StrOptions({"arbitrary-variance", "unit-variance"}),
@@ -165,7 +165,7 @@ class ICA(Transformer):
         ],
         "fun": [StrOptions({"logcosh", "exp", "cube"}), callable],
         "fun_args": [dict, None],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [COUNT],
         "tol": [Interval(Real, 0.0, None, closed="left")],
         "w_init": ["array-like", None],
         "whiten_solver": [StrOptions({"eigh", "svd"})],

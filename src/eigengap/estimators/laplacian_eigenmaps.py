@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from math import nan
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -545,17 +546,9 @@ callable, default="nearest_neighbors"
         np.fill_diagonal(W, self._diagonal)
         return W
 
-    @property
-    def eigenvalues_(self) -> Array:
-        return self._fit_.lam
-
-    @property
-    def residuals_(self) -> Array:
-        return self._fit_.residuals
-
-    @property
-    def solver_(self) -> str:
-        return self._fit_.solver
+    eigenvalues_ = property(attrgetter("_fit_.lam"))
+    residuals_ = property(attrgetter("_fit_.residuals"))
+    solver_ = property(attrgetter("_fit_.solver"))
 
 
 def _canonical(rows: Any, affinity: Any) -> Any:

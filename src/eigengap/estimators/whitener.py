@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import nan
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,12 +16,17 @@ from eigengap.estimators.shared.density import warn_of_unlinked
 from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import (
     Interval,
-    RealNotInt,
     StrOptions,
     _check_feature_names_in,
     _fit_context,
 )
-from eigengap.estimators.shared.transformer import Transformer, as_latents, decoded
+from eigengap.estimators.shared.transformer import (
+    COMPONENTS,
+    COUNT,
+    Transformer,
+    as_latents,
+    decoded,
+)
 from eigengap.exceptions import RankDeficientWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.whitening import (
@@ -123,17 +129,12 @@ class Whitener(Transformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            StrOptions({"auto"}),
-            None,
-        ],
+        "n_components": COMPONENTS,
         "method": [StrOptions(set(METHODS))],
         "ddof": [Interval(Integral, 0, None, closed="left")],
         "rank_tol": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [COUNT],
         "missing_values": [Real, "array-like"],
         "verbose": ["verbose"],
     }
@@ -303,38 +304,20 @@ class Whitener(Transformer):
 
     # Fitted attributes ---------------------------------------------------------------------
 
-    @property
-    def whitening_(self) -> Array:
-        return self.result_.map.A
-
-    @property
-    def coloring_(self) -> Array:
-        return self.result_.map.B
-
-    @property
-    def mean_(self) -> Array:
-        return self.result_.map.mean
-
-    @property
-    def scale_(self) -> Array:
-        return self.result_.unit
-
-    @property
-    def explained_variance_(self) -> Array:
-        return self.result_.variance
+    whitening_ = property(attrgetter("result_.map.A"))
+    coloring_ = property(attrgetter("result_.map.B"))
+    mean_ = property(attrgetter("result_.map.mean"))
+    scale_ = property(attrgetter("result_.unit"))
+    explained_variance_ = property(attrgetter("result_.variance"))
 
     @property
     def n_components_(self) -> int:
         return len(self.result_.variance)
 
-    @property
-    def rank_(self) -> int:
-        return self.result_.rank
+    rank_ = property(attrgetter("result_.rank"))
 
     @property
     def n_iter_(self) -> int:
         return max(self.result_.n_iter, 1)
 
-    @property
-    def converged_(self) -> bool:
-        return self.result_.converged
+    converged_ = property(attrgetter("result_.converged"))

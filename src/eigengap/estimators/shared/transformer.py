@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,18 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from eigengap.estimators.shared.base import NamedComponents, seed_of
 from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.sklearn_compat import Interval, RealNotInt, StrOptions
 from eigengap.exceptions import SampledWarning
 from eigengap.linalg import Array
 from eigengap.runtime.memory import free_memory, require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.sources import ArraySource, Source, as_source, in_memory
 from eigengap.wording import words
+
+# Constraints on parameters that several classes have, for scikit-learn's validation.
+COUNT = Interval(Integral, 1, None, closed="left")
+FRACTION = Interval(RealNotInt, 0, 1, closed="neither")
+COMPONENTS = [COUNT, FRACTION, StrOptions({"auto"}), None]
 
 SHARE = 0.1  # of the free memory that a sample of rows may take
 MOST_DRAWN = 20_000  # rows of a sample: methods of all pairs take no more

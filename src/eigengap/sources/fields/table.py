@@ -309,7 +309,7 @@ def field_source(
     >>> sst[:, 0, 0] = np.nan  # land
     >>> sst[::5, 1, 2] = np.nan  # clouds
     >>> source = field_source(sst)
-    >>> source.n_features, source.has_gaps
+    >>> source.n_features, source.has_missing
     (11, True)
     >>> model = PPCA(n_components=2).fit(source)
     >>> source.to_field(model.components_).sizes
