@@ -22,7 +22,7 @@ from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Block
 from eigengap.sources.conversion import as_source
 from eigengap.sources.dask import as_dask_source
-from eigengap.statistics.expected.expected import Expected
+from eigengap.statistics.expected.gaussian import Expected
 from eigengap.statistics.moments import Moments
 
 distributed = pytest.importorskip("distributed")
@@ -70,7 +70,7 @@ def prepare(block: Block) -> ObservedRows:
 
 def e_step(scale: float = 1.0) -> partial[Expected]:
     W = scale * np.random.default_rng(1).normal(size=(D, Q))
-    return partial(Expected.of, coefficients=Coefficients.of(W, np.zeros(D), np.ones(D)))
+    return partial(Expected.of, coefficients=Coefficients(W, np.zeros(D), np.ones(D)))
 
 
 FITS = {

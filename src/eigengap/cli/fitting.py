@@ -244,7 +244,7 @@ def tell_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> No
         told += f"; {share:.0f} % of the variance explained"
     narrator.say("Fit", told, **facts)
     if height == float("inf") and not is_warned:
-        from eigengap.estimators._base import ways_to_noise
+        from eigengap.estimators.shared.linear import ways_to_noise
 
         ways = ways_to_noise(facts.get("n_components") or 0, source.observed().sum_w)
         narrator.note(

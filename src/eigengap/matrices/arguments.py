@@ -17,8 +17,8 @@ def matrix_of(X: Any, name: str) -> tuple[Rows, Any]:
         row, j = _first_missing(source)
         raise ValueError(
             f"Input X contains NaN (row {row}, column {column(source.names, j)}): `{name}` needs "
-            "every cell. eigengap.low_rank(X, k) takes gaps and gives the factors of the completed "
-            "matrix"
+            "every cell. eigengap.low_rank(X, k) accepts missing values and gives the factors of "
+            "the completed matrix"
         )
     return source.collect(), source.dtype
 

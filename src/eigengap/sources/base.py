@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from typing import Any, Protocol, Self, TypeVar
 
@@ -38,6 +39,16 @@ class Block:
     @property
     def n_rows(self) -> int:
         return int(self.values.shape[0])
+
+    @cached_property
+    def observed(self) -> NDArray[np.bool_]:
+        """(c, d) where values are observed: the mask, computed once for each block.
+
+        A table in memory keeps its blocks, and with them their masks, through a fit.
+        """
+        if isinstance(self.values, np.ndarray):
+            return ~np.isnan(self.values)
+        return np.broadcast_to(np.True_, self.values.shape)
 
     @property
     def sum_w(self) -> float:
@@ -74,8 +85,8 @@ class ObservedCells:
         everywhere = np.full(d, rows, dtype=np.intp)
         if complete:
             return cls(rows, block.sum_w, everywhere)
-        missing = np.count_nonzero(np.isnan(values), axis=0)
-        return cls(rows, block.sum_w, everywhere - missing, len(empty_rows(values)))
+        counts = np.count_nonzero(block.observed[present], axis=0)
+        return cls(rows, block.sum_w, counts, len(empty_rows(values)))
 
     @property
     def count(self) -> float:

@@ -64,9 +64,9 @@ def count_missing(X: NDArray[Any], names: Sequence[str] | None, first: int | Non
     for chunk in _in_memory_order(X):
         not_finite = chunk.size - int(np.count_nonzero(np.isfinite(chunk)))
         if not_finite:
-            nans = int(np.count_nonzero(np.isnan(chunk)))
-            missing += nans
-            infinite += not_finite - nans
+            infinities = int(np.count_nonzero(np.isinf(chunk)))
+            missing += not_finite - infinities
+            infinite += infinities
     if infinite:
         _raise_infinite(X, names, infinite, first)
     return missing

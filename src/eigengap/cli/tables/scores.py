@@ -15,7 +15,7 @@ from eigengap.cli.narration import Narrator, beside, many, signed, with_spread
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, names_of
-from eigengap.estimators._summary import cautions
+from eigengap.estimators.shared.display import cautions
 from eigengap.registry import entry_of
 
 WORST = 5  # rows that are told

@@ -28,7 +28,7 @@ from eigengap.plots.numbers.outliers import detector_for, outlier_numbers
 from eigengap.reporting.numbers.look import Look
 from eigengap.reporting.numbers.subject import Subject
 from eigengap.sources import ArraySource
-from eigengap.statistics.expected.noise_ratio import NoiseRatio
+from eigengap.statistics.expected.fitted import NoiseRatio
 
 ALPHA = 0.05
 MOST_BLAMED = 12  # rows whose columns are looked at
@@ -75,7 +75,7 @@ def _of_gaussian(subject: Subject, look: Look) -> RowDistances:
         T2_limit=found.T2_limit,
         SPE_limit=found.SPE_limit,
         p=np.where(nothing, np.nan, found.p_value),
-        least_probable=found.oddest,
+        least_probable=found.least_probable,
         **blame,
     )
 
