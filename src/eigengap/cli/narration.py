@@ -1,4 +1,4 @@
-"""What a command tells its user, on standard error, so that data can have standard output."""
+"""What a command reports, on standard error, so that data can have standard output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Narrator:
         self.verbose = verbose
         self.facts: dict[str, Any] = {}
         self._as_json = as_json
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
         self._kinds: set[type[Warning]] = set()  # of warnings that became notes
 
     @property
@@ -46,17 +46,17 @@ class Narrator:
 
     @property
     def n_notes(self) -> int:
-        return len(self._told)
+        return len(self._noted)
 
     def note(self, sentence: str) -> None:
         """Something to mind, once."""
         from rich.text import Text
 
-        if sentence in self._told:
+        if sentence in self._noted:
             return
-        self._told.add(sentence)
+        self._noted.add(sentence)
         self.facts.setdefault("notes", []).append(sentence)
-        if len(self._told) <= MOST_NOTES:
+        if len(self._noted) <= MOST_NOTES:
             self.console.print(Text.assemble((f"{'Note':<{INDENT}}", "bold yellow"), sentence))
 
     def show_rows(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -77,13 +77,13 @@ class Narrator:
                 with captured() as heard:
                     yield
             finally:
-                for told in {told.category: told for told in reversed(heard)}.values():
-                    if told.category is RoundedWarning and told.category in self._kinds:
+                for warning in {one.category: one for one in reversed(heard)}.values():
+                    if warning.category is RoundedWarning and warning.category in self._kinds:
                         continue  # a later pass over the same table may name another cell
-                    if told.category is ConstantColumnWarning:
-                        continue  # `tell_constant` has named them, with the option
-                    self._kinds.add(told.category)
-                    self.note(told.message)
+                    if warning.category is ConstantColumnWarning:
+                        continue  # `report_constant` has named them, with the option
+                    self._kinds.add(warning.category)
+                    self.note(warning.message)
 
     def finish(self) -> None:
         """Print the facts as one JSON object, where that was asked for."""

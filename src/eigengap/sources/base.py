@@ -109,7 +109,7 @@ class ObservedCells:
                 f"{listed}: "
                 + words().either(
                     f"every cell is NaN. Drop {it} before fitting",
-                    f"no cell is seen. Leave {it} out",
+                    f"no value is observed. Leave {it} out",
                 )
             )
 

@@ -46,7 +46,7 @@ def command(output: str, report: str, no_report: bool, force: bool, **given: Any
         choice = Choice(ids=("id",), ignore=("diagnosis",))
         table = open_table(TABLE, str(path), choice)
         model = fitted(Wanted("ppca", "auto"), table, narrator)
-        write_filled(model, table, output, force, narrator, tells_std=True)
+        write_filled(model, table, output, force, narrator, prints_std=True)
         if not no_report:
             _report(model, table, report, given["opens"], narrator)
     narrator.say("Next", "the same on a table of your own: eigengap fit TABLE.csv")

@@ -114,11 +114,11 @@ def _print(found: dict[str, Any]) -> None:
     _line("packages", ", ".join(f"{n} {v or 'MISSING'}" for n, v in found["packages"].items()))
     for extra, names in found["extras"].items():
         lacking = [name for name, there in names.items() if there is None]
-        told = ", ".join(f"{name} {there}" for name, there in names.items() if there)
+        message = ", ".join(f"{name} {there}" for name, there in names.items() if there)
         if lacking:
-            told += f"{'; ' if told else ''}without {', '.join(lacking)}: "
-            told += f'pip install "eigengap[{extra}]"'
-        _line(f"[{extra}]", told)
+            message += f"{'; ' if message else ''}without {', '.join(lacking)}: "
+            message += f'pip install "eigengap[{extra}]"'
+        _line(f"[{extra}]", message)
     threads = "; ".join(
         f"{b['internal_api']} {b['version'] or ''}, {many(b['num_threads'] or 0, 'thread')}"
         for b in found["blas"]

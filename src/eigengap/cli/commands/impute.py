@@ -22,7 +22,7 @@ from eigengap.cli.models import NAMES
 @click.option("--std", is_flag=True, help="Add a column NAME_sd for each feature.")
 @click.option(
     "--draws", type=click.IntRange(1, 10_000), metavar="M",
-    help="Draw the gaps M times instead; a first column `draw` tells the tables apart.",
+    help="Draw the gaps M times instead; a first column `draw` numbers the tables.",
 )  # fmt: skip
 @options.columns
 @options.forcing
@@ -85,7 +85,7 @@ def _model(
         with as_file(model, "--model") as model_path:
             kept = load_kept(model_path)
         table = kept.table(data, path, Choice.of(given))
-        kept.tell_how(table, given["na"], narrator)
+        kept.report_columns(table, given["na"], narrator)
         return table, kept.estimator
     name = given["name"] or "ppca"
     if BY_COMMAND[name].target:

@@ -14,7 +14,7 @@ from eigengap.cli.errors import Unfittable, WrongUsage, shown
 from eigengap.cli.narration import Narrator, figure, listing, many, spread, with_spread
 from eigengap.cli.progress import counting_rows
 from eigengap.cli.tables.csv_lines import Manner
-from eigengap.cli.tables.mapped import tell_wrote, unique
+from eigengap.cli.tables.mapped import report_output, unique
 from eigengap.cli.tables.outputs import NUMBERS, TEXT, form_of, open_output
 from eigengap.cli.tables.pieces import Piece, pieces
 from eigengap.cli.tables.table import Table
@@ -22,7 +22,7 @@ from eigengap.cli.tables.views import given, source_for
 from eigengap.registry import BY_COMMAND, ESTIMATORS
 from eigengap.sources.wording import quote
 
-SHOWN = 5  # imputed values that are told as examples
+SHOWN = 5  # imputed values that are printed as examples
 SD = "_sd"
 
 Fill = Callable[[Piece], tuple[NDArray[Any], NDArray[Any] | None]]  # values and deviations (c, d)
@@ -59,11 +59,11 @@ def write_filled(
     narrator: Narrator,
     *,
     std: bool = False,
-    tells_std: bool = False,
+    prints_std: bool = False,
     draws: int | None = None,
     seed: int = 0,
 ) -> Filled:
-    """Fill, write, and tell what was done; `tells_std` tells deviations that are not written."""
+    """Impute, write, and report; `prints_std` if deviations are printed and not written."""
     layout = Layout(table, form_of(output), std, draws is not None)
     if layout.lost:
         narrator.note(
@@ -76,14 +76,14 @@ def write_filled(
         open_output(output, layout.names, force, _manner(table, output)) as sink,
         counting_rows(narrator, "Filling", rows and rows * (draws or 1)) as done,
     ):
-        for number, piece, values, sd in _filled(model, table, std or tells_std, draws, seed):
+        for number, piece, values, sd in _filled(model, table, std or prints_std, draws, seed):
             _require_numbers(piece, values, table)
             filled.add(piece, values, sd, count=number in (None, 1))
             sink.write(layout.of(piece, values, sd if std else None, number))
             done(piece.n_rows)
         written = sink.n_rows
-    filled.tell(narrator, draws)
-    tell_wrote(output, written, layout.n_columns, narrator)
+    filled.report(narrator, draws)
+    report_output(output, written, layout.n_columns, narrator)
     lost = sum(reader.n_lost for reader in table.readers)
     if lost:
         narrator.note(f"{many(lost, 'comment')} between rows cannot stand in {shown(output)}")
@@ -266,7 +266,7 @@ class Filled:
             own = None if sd is None else float(sd[i, k])
             self.examples.append((piece.start + int(i) + 1, name, float(values[i, k]), own))
 
-    def tell(self, narrator: Narrator, draws: int | None) -> None:
+    def report(self, narrator: Narrator, draws: int | None) -> None:
         total = int(self.counts.sum())
         facts = {"filled": total, "rows": self.rows, "draws": draws}
         if total == 0:
@@ -276,18 +276,18 @@ class Filled:
             self.table.name(j) for j, n in zip(self.table.features, self.counts, strict=True) if n
         ]
         where = listing(names) if len(names) <= 5 else f"{len(names)} columns"
-        told = f"{many(total, 'cell')} in {where}"
+        message = f"{many(total, 'cell')} in {where}"
         if len(names) == 1:  # several columns may have several units
-            told += f": values {figure(self.low)} to {figure(self.high)}"
+            message += f": values {figure(self.low)} to {figure(self.high)}"
             if self.sds:
-                told += (
+                message += (
                     f", typically ± {spread(float(np.median(self.sds)))} (one standard deviation)"
                 )
         if self.sds:
-            told += "; for example"
+            message += "; for example"
         if draws is not None:
-            told += f", {many(draws, 'draw')} each"
-        narrator.say("Filled", told, **facts)
+            message += f", {many(draws, 'draw')} each"
+        narrator.say("Filled", message, **facts)
         if self.sds:
             self._show(narrator)
         if self.empty_rows:

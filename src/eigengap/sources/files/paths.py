@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from eigengap.exceptions import UnreadableError
-from eigengap.sources.wording import quote
 from eigengap.wording import words
 
 INSIDE = "::"  # between a file and the array in it
@@ -86,7 +85,7 @@ def _beside(text: str) -> str:
     close = get_close_matches(name.lower(), list(by_case), n=3, cutoff=0.75)
     if not close:
         return ""
-    return f"; did you mean {' or '.join(quote(by_case[one]) for one in close)}?"
+    return f"; did you mean {' or '.join(words().path(by_case[one]) for one in close)}?"
 
 
 MAGIC = (
