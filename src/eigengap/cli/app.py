@@ -20,7 +20,7 @@ COMMANDS = {
     "denoise": ("denoise", "Take the noise out of an image."),
     "inpaint": ("inpaint", "Fill in what is missing of an image."),
     "inspect": ("inspect_model", "What is in a model file, without loading it."),
-    "demo": ("demo", "Fit, fill and report the shipped table with its 16 gaps."),
+    "demo": ("demo", "Fit, impute and report the shipped table with its 16 missing values."),
     "doctor": ("doctor", "Versions, extras, threads and memory, for a bug report."),
     "completion": ("completion", "Print the script that completes commands in your shell."),
 }

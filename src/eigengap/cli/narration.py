@@ -175,21 +175,21 @@ def figure(number: float, digits: int = 4) -> str:
     return text.replace("-", "−", 1) if text.startswith("-") else text
 
 
-def spread(sd: float) -> str:
+def sd_text(sd: float) -> str:
     """A standard deviation to two digits.
 
-    >>> spread(512.3), spread(0.0234), spread(1.0), spread(2.4e12)
+    >>> sd_text(512.3), sd_text(0.0234), sd_text(1.0), sd_text(2.4e12)
     ('510', '0.023', '1.0', '2.4e+12')
     """
     rounded = float(f"{sd:.2g}")
     return f"{rounded:.{_decimals(sd)}f}" if 1e-4 <= abs(rounded) < 1e9 else f"{sd:.2g}"
 
 
-def beside(value: float, sd: float) -> str:
+def rounded_by(value: float, sd: float) -> str:
     """A number as far as the two digits of its standard deviation go.
 
-    >>> beside(1018.468, 0.412), beside(1367.2, 512.3), beside(-0.001, 1.9), beside(2.684, 0.0)
-    ('1018.47', '1367', '0.0', '2.684')
+    >>> rounded_by(1018.468, 0.412), rounded_by(-0.001, 1.9), rounded_by(2.684, 0.0)
+    ('1018.47', '0.0', '2.684')
     """
     if not (isfinite(value) and isfinite(sd) and sd > 0.0):
         return figure(value)
@@ -210,12 +210,12 @@ def _power(number: float) -> int:
     return int(f"{number:.1e}".partition("e")[2])
 
 
-def with_spread(value: float, sd: float) -> str:
+def with_sd(value: float, sd: float) -> str:
     """
-    >>> with_spread(1367.2, 512.3), with_spread(1018.468, 0.412)
+    >>> with_sd(1367.2, 512.3), with_sd(1018.468, 0.412)
     ('1367 ± 510', '1018.47 ± 0.41')
     """
-    return f"{beside(value, sd)} ± {spread(sd)}"
+    return f"{rounded_by(value, sd)} ± {sd_text(sd)}"
 
 
 def many(count: int, what: str) -> str:

@@ -24,7 +24,7 @@ from eigengap.registry import ESTIMATORS
 @click.option("--folds", type=click.IntRange(2), default=5, show_default=True, help="Of the rows.")
 @click.option(
     "--holdout", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
-    help="Share of the cells of test rows that are hidden and have to be filled.",
+    help="Share of the cells of test rows that are held out and have to be imputed.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Random seed.")
 @options.columns

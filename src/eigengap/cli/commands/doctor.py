@@ -95,13 +95,13 @@ def _temporary() -> dict[str, Any]:
 
 def _compiled(package: str) -> dict[str, Any]:
     """Where numba keeps what it has compiled: it takes the first place that can be written."""
-    beside = Path(package).parent / "compiled" / "__pycache__"
+    cache = Path(package).parent / "compiled" / "__pycache__"
     own = os.environ.get("NUMBA_CACHE_DIR")
     if own is not None:
         found = sorted(Path(own).rglob("*.nbi"))
         return {"folder": own, "kernels": len(found)}
-    if os.access(beside if beside.exists() else beside.parent, os.W_OK):
-        return {"folder": str(beside), "kernels": len(list(beside.glob("*.nbi")))}
+    if os.access(cache if cache.exists() else cache.parent, os.W_OK):
+        return {"folder": str(cache), "kernels": len(list(cache.glob("*.nbi")))}
     return {"folder": "the cache of the user", "kernels": None}
 
 

@@ -93,7 +93,7 @@ def _print_next(model: Any, output: str, data: str, table: Any, narrator: Any) -
         "report": f"eigengap report {files} --open",
         "transform": f"eigengap transform {files} -o predicted.csv",
         "score": f"eigengap score {files}",
-        "impute": f"eigengap impute {quoted} -o filled.csv",
+        "impute": f"eigengap impute {quoted} -o imputed.csv",
     }[command]
     then += "".join(f" {option}" for option in _of_this_file(table))
     narrator.say("Next", then, next=then)

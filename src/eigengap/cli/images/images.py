@@ -165,9 +165,9 @@ class Plan:
         terminal_output(output or "", "an image")
         compare = given["compare"]
         if compare == BESIDE and output not in (None, DASH):
-            compare = beside(output, "compared")
+            compare = named_after(output, "compared")
         elif compare == BESIDE:
-            compare = beside(image, f"{word}.compared")
+            compare = named_after(image, f"{word}.compared")
         plan = cls(image, word, output, given["sd"], compare, force, given.get("mask"))
         plan._require_names()
         return plan
@@ -177,7 +177,7 @@ class Plan:
         plan = self
         if self.output is None:
             suffix = suffix_for(image.whole(image.pixels), image.has_opacity)
-            plan = replace(self, output=beside(self.image, self.word, suffix))
+            plan = replace(self, output=named_after(self.image, self.word, suffix))
             plan._require_names()
         plan._require_holds(image)
         return plan
@@ -237,9 +237,9 @@ class Plan:
             write_compared(self.compare, image, found, known, self.force, narrator)
 
 
-def beside(given: str, word: str, suffix: str = ".png") -> str:
+def named_after(given: str, word: str, suffix: str = ".png") -> str:
     """
-    >>> beside("images/photo.jpg", "denoised")
+    >>> named_after("images/photo.jpg", "denoised")
     'images/photo.denoised.png'
     """
     if given == DASH:

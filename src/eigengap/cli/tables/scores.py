@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from eigengap.cli.errors import WrongUsage
 from eigengap.cli.fitting import is_no_class
-from eigengap.cli.narration import Narrator, beside, many, signed, with_spread
+from eigengap.cli.narration import Narrator, many, rounded_by, signed, with_sd
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, names_of
@@ -228,13 +228,13 @@ def in_words(cell: Any) -> str:
     side = "above" if cell.deviation > 0 else "below"
     return (
         f"{_clean(cell.column)} = {_observed(cell)}, expected "
-        f"{with_spread(cell.expected, cell.std)} ({abs(cell.deviation):.1f} sd {side})"
+        f"{with_sd(cell.expected, cell.std)} ({abs(cell.deviation):.1f} sd {side})"
     )
 
 
 def _observed(cell: Any) -> str:
     """What was seen, as far as its standard deviation goes and without zeros at its end."""
-    text = beside(cell.value, cell.std)
+    text = rounded_by(cell.value, cell.std)
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 
