@@ -121,7 +121,7 @@ def _steps() -> list[Row]:
 
     from eigengap.models.gaussian.row_posterior import Coefficients
     from eigengap.sources.dask import as_dask_source
-    from eigengap.statistics.expected.expected import Expected
+    from eigengap.statistics.expected.gaussian import Expected
 
     rows = []
     with _client():
@@ -131,7 +131,7 @@ def _steps() -> list[Row]:
             ready = source.prepared(partial(_prepared, d=d, q=q))
             rng = np.random.default_rng(0)
             W = rng.standard_normal((d, q))
-            of = partial(Expected.of, coefficients=Coefficients.of(W, np.zeros(d), np.ones(d)))
+            of = partial(Expected.of, coefficients=Coefficients(W, np.zeros(d), np.ones(d)))
             for _ in range(3):
                 ready.reduce(of)
             steps = 20

@@ -87,8 +87,7 @@ def fit_gpy(n: int, q: int, M: int, seed: int, steps: int) -> dict[str, Any]:
 
     from eigengap.fitting.autodiff.bayesian_gplvm import UNCERTAIN
     from eigengap.fitting.autodiff.gp_kernels import start_of
-    from eigengap.fitting.gp.latent_fit import NOISE
-    from eigengap.fitting.gp.start import chosen_points, principal_start, standardise
+    from eigengap.fitting.gp.start import NOISE, chosen_points, principal_start, standardise
     from eigengap.models.gp.kernels import kernel_of
 
     flow = oil_flow(n, seed)

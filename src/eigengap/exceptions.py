@@ -7,6 +7,7 @@ package to install.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,39 +128,79 @@ class UnlinkedColumnsWarning(UserWarning):
 # Data -----------------------------------------------------------------------------------------
 
 
-class InfiniteCellError(ValueError):
-    """An infinite value, in `row`."""
+class DataError(ValueError):
+    """A table cannot be used as it is.
 
-    def __init__(self, message: str, row: int) -> None:
+    Attributes
+    ----------
+    row, line : int or None
+        Position in the table from 0, or number of the line of a text file from 1.
+    column, name : int and str, or None
+        Position and name of the column.
+    value : float, str or None
+        What the cell holds.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        row: int | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        name: str | None = None,
+        value: float | str | None = None,
+    ) -> None:
         super().__init__(message)
-        self.row = row
+        self.row, self.line, self.column, self.name, self.value = row, line, column, name, value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), self.args, self.__dict__)
 
 
-class OverflowingCellError(ValueError):
+def _remade(cls: type[DataError], args: tuple[Any, ...], fields: dict[str, Any]) -> DataError:
+    """An error that comes from another process."""
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(fields)
+    return error
+
+
+class InfiniteCellError(DataError):
+    """An infinite `value` at `row` and `column`."""
+
+    row: int
+
+
+class OverflowingCellError(DataError):
     """A `value` too large to be squared, at `row` and `column`."""
+
+    row: int
+    column: int
+    value: float
 
     def __init__(self, value: float, row: int, column: int) -> None:
         super().__init__(
-            f"{words().table} holds {value:g} at row {words().number(row)}, column {column}, "
-            "which is "
-            "too large to be squared. If it marks a missing value, pass "
-            f"{words().parameter('missing_values')} or set it to NaN"
+            f"{words().table} holds {value:g} at row {words().number(row)}, column {column}, which "
+            "is too large to be squared. If it marks a missing value, pass "
+            f"{words().parameter('missing_values')} or set it to NaN",
+            row=row,
+            column=column,
+            value=value,
         )
-        self.value, self.row, self.column = value, row, column
 
     def after(self, start: int) -> OverflowingCellError:
         """The same error where the rows that were checked begin at `start`."""
         return OverflowingCellError(self.value, self.row + start, self.column)
 
 
-class UnreadableError(ValueError):
+class UnreadableError(DataError):
     """A file that cannot be read as a table: which (`where`), what is wrong, and the way out.
 
     `in_cells` if the file is whole, and its cells are not finite numbers.
     """
 
-    def __init__(self, where: str, what: str, in_cells: bool = False) -> None:
-        super().__init__(f"{words().path(where)}: {what}")
+    def __init__(self, where: str, what: str, in_cells: bool = False, **fields: Any) -> None:
+        super().__init__(f"{words().path(where)}: {what}", **fields)
         self.where, self.in_cells = where, in_cells
 
 

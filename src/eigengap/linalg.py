@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import isqrt
 
 import numpy as np
 import scipy.linalg
@@ -28,6 +29,20 @@ def packed_indices(q: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return i, j
 
 
+@lru_cache(maxsize=128)
+def packed_diagonal(q: int) -> NDArray[np.intp]:
+    """Positions (q,) of the diagonal among the packed entries; read-only."""
+    diagonal = np.cumsum(np.arange(1, q + 1)) - 1
+    diagonal.flags.writeable = False
+    return diagonal
+
+
+def pack(matrices: Array) -> Array:
+    """Packed lower triangles (..., q (q + 1) / 2) of symmetric matrices (..., q, q)."""
+    i, j = packed_indices(matrices.shape[-1])
+    return np.asarray(matrices[..., i, j])
+
+
 def pack_outer(W: Array) -> Array:
     """Packed lower triangles of the outer products w_j w_j^T, (d, q) -> (d, q (q + 1) / 2)."""
     i, j = packed_indices(W.shape[1])
@@ -41,6 +56,14 @@ def unpack(packed: Array, q: int) -> Array:
     full[..., i, j] = packed
     full[..., j, i] = packed
     return full
+
+
+def twice_off_diagonal(packed: Array) -> Array:
+    """Packed matrices (..., K) such that a @ b of packed a and b becomes the trace of A B."""
+    doubled = 2.0 * packed
+    diagonal = packed_diagonal(isqrt(2 * packed.shape[-1]))  # K = q (q + 1) / 2
+    doubled[..., diagonal] = packed[..., diagonal]
+    return doubled
 
 
 def sign_rule(U: Array) -> Array:

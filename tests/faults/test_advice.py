@@ -18,7 +18,7 @@ from eigengap import (
     embedding_quality,
     residual_variance,
 )
-from eigengap.matrices.pseudo_inverse import pinv
+from eigengap.matrices.decomposition import pinv
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.standard_normal((40, 4))

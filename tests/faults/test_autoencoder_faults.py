@@ -179,7 +179,7 @@ def test_networks_that_memory_does_not_hold_are_refused_before(X):
 
 def test_steps_that_memory_does_not_hold_are_left_out(X, monkeypatch):
     """L-BFGS remembers forty copies of the weights: left out, or refused where it was asked for."""
-    from eigengap.fitting.autoencoder import memory as network_memory
+    from eigengap.fitting.autoencoder import fit as network_memory
     from eigengap.runtime import memory
 
     size = 4 * 8 + 8 * 2 + 2 * 8 + 8 * 4 + 8 + 2 + 8 + 4 + 4 * 2 + 2 * 4

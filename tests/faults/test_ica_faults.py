@@ -84,7 +84,9 @@ def test_one_gaussian_source_is_fine_and_two_are_told():
     S[:, 4] = rng.standard_normal(4000)
     ICA().fit(S @ A.T)
     S[:, 3] = rng.standard_normal(4000)
-    with pytest.warns(GaussianComponentsWarning, match="cannot be told from Gaussians") as told:
+    with pytest.warns(
+        GaussianComponentsWarning, match="cannot be distinguished from Gaussians"
+    ) as told:
         ica = ICA().fit(S @ A.T)
     weakest = np.argsort(np.abs(ica.non_gaussianity_))[:2]
     assert all(f"IC{k + 1}" in str(told[0].message) for k in weakest)
@@ -117,9 +119,9 @@ def test_components_cannot_be_chosen_without_whitening(X):
 def test_missing_need_whitening(X):
     ica = ICA(whiten=False).fit(ICA().fit_transform(X))
     X[0, 0] = np.nan
-    with pytest.raises(ValueError, match="a gap has no value"):
+    with pytest.raises(ValueError, match="impute missing values first"):
         ICA(whiten=False).fit(X)
-    with pytest.raises(ValueError, match="a gap has no value"):
+    with pytest.raises(ValueError, match="impute missing values first"):
         ica.transform(X)
 
 

@@ -158,7 +158,7 @@ def test_negative_eigenvalues_have_no_coordinates():
 def test_uncertain_neighbours_are_told():
     X = rows_of(200, 4)
     X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
-    with pytest.warns(UncertainNeighboursWarning, match="rows with gaps were filled"):
+    with pytest.warns(UncertainNeighboursWarning, match="rows with missing values were imputed"):
         Isomap(n_neighbors=8).fit(X)
 
 

@@ -285,7 +285,7 @@ def test_components_are_counted_in_a_warning(two_clusters, how):
 def test_more_components_than_coordinates():
     X = np.repeat(np.arange(6.0) * 100, 10)[:, None] + np.tile(np.arange(10.0), 6)[:, None]
     model = LaplacianEigenmaps(2, n_neighbors=4)
-    with pytest.warns(DisconnectedWarning, match="all coordinates of 2 only tell them apart"):
+    with pytest.warns(DisconnectedWarning, match="all coordinates of 2 only separate them"):
         model.fit(X)
     assert model.solver_ == "null space"
     assert np.all(model.eigenvalues_ == 0.0)

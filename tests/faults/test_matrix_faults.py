@@ -16,8 +16,7 @@ from eigengap.fitting.eigen import singular
 from eigengap.fitting.eigen.bidiagonal import TopTriplets
 from eigengap.fitting.gaussian.pca import NotCertified
 from eigengap.matrices.approximation import low_rank
-from eigengap.matrices.decomposition import svd
-from eigengap.matrices.pseudo_inverse import pinv
+from eigengap.matrices.decomposition import pinv, svd
 
 METHODS = ["pca", "zca", "cholesky", "pca-cor", "zca-cor", "normalise", "centre"]
 rng0 = np.random.default_rng(0)

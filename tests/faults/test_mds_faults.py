@@ -134,7 +134,13 @@ def test_pairs_left_out_of_a_sparse_matrix_are_not_zero_distances():
 
 def test_missing_in_rows_of_another_metric():
     X = with_cells(table(), np.nan, (6, 2))
-    refused(X, "row 6, column 2", 'metric="manhattan" takes no gaps', "PPCA", metric="manhattan")
+    refused(
+        X,
+        "row 6, column 2",
+        'metric="manhattan" does not accept missing values',
+        "PPCA",
+        metric="manhattan",
+    )
     refused(X, "row 6, column 2", metric=lambda x, y: abs(x[0] - y[0]))
     mds = ClassicalMDS(2, metric="cosine").fit(table())
     with pytest.raises(ValueError, match="row 6, column 2"):

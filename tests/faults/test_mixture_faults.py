@@ -14,8 +14,8 @@ from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
 from eigengap.fitting.mixture.fit import MixtureOptions, _Fitting
 from eigengap.fitting.mixture.problem import DeadComponentError, MixtureProblem
 from eigengap.sources.conversion import as_source
-from eigengap.statistics.expected.maximise import Parameters
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters
+from eigengap.statistics.expected.gaussian import Parameters
+from eigengap.statistics.expected.mixture import MixtureParameters
 from eigengap.statistics.moments import ColumnMoments
 
 

@@ -13,8 +13,7 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from eigengap.estimators.autoencoder import Autoencoder
-from eigengap.fitting.autoencoder.rows import HeldOut, TrainingBlocks, shuffled_batches
-from eigengap.fitting.autoencoder.standard import Standard
+from eigengap.fitting.autoencoder.rows import HeldOut, Standard, TrainingBlocks, shuffled_batches
 from eigengap.sources.conversion import as_source
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -9,7 +9,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import eigengap as eg
+from eigengap.estimators import ppca
 from eigengap.exceptions import CheckpointMismatchError, CheckpointWarning, CorruptFileError
+from eigengap.fitting.optimise.climb import Ascent, LineSearch
 from eigengap.fitting.optimise.loop import (
     Progress,
     Silent,
@@ -173,14 +175,13 @@ def test_a_seed_that_was_drawn_is_kept(monkeypatch, tmp_path):
     """random_state=None draws a new one at each fit; one that goes on has that of its beginning."""
     X, path = incomplete(60, 10, 1), tmp_path / "fit.egck"
     seeds = []
-    original = eg.PPCA._options
+    original = ppca.fit_ppca
 
-    def noted(self, *args, **kwargs):
-        options = original(self, *args, **kwargs)
+    def noted(*args, options, **kwargs):
         seeds.append(options.seed)
-        return options
+        return original(*args, options=options, **kwargs)
 
-    monkeypatch.setattr(eg.PPCA, "_options", noted)
+    monkeypatch.setattr(ppca, "fit_ppca", noted)
     interrupt = Interrupt(monkeypatch)
     interrupt.arm(20)
     with pytest.raises(KeyboardInterrupt):
@@ -373,6 +374,33 @@ class Memory:
 def halving(state):
     x = state["x"] / 2
     return Step({"x": x, "memory": x}, float(-x), float(x), done=bool(x < 1e-3))
+
+
+@pytest.mark.parametrize("searches", [False, True], ids=["EM", "climb"])
+def test_the_state_of_em_is_arrays_and_back(searches):
+    search = LineSearch(np.ones(2), np.ones(2), 0.5, np.ones(2), 1.0, 0.25) if searches else None
+    points = np.arange(6.0).reshape(3, 2)
+    vectors = dict(zip(("theta", "best", "image", "top"), np.eye(4, 2), strict=True))
+    state = Ascent(
+        **vectors,
+        points=points,
+        images=points + 1,
+        cells=8.0,
+        until_jump=3,
+        jump_wait=10,
+        value=-1.5,
+        climbs=searches,
+        search=search,
+    )
+    arrays = state.arrays()
+    assert all(isinstance(value, np.ndarray) for value in arrays.values())
+    assert ("direction" in arrays) == searches
+    start = Ascent(*np.zeros((3, 2)), points[:0], points[:0], np.zeros(2), 1.0, 10, 10)
+    back = start.restored(arrays)
+    assert type(back.climbs) is bool
+    assert type(back.until_jump) is int
+    for name, value in back.arrays().items():
+        np.testing.assert_array_equal(value, arrays[name])
 
 
 def test_the_loop_tells_its_checkpointer_every_step_and_at_the_end_only_the_outcome():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from tests import dense
 
-from eigengap import LinearGaussian
+from eigengap import PPCA, LinearGaussian
 from eigengap.exceptions import ObjectiveFellError
 from eigengap.fitting.gaussian.noise import MultivariateT, Specification, fit_by_em, problem_of
 from eigengap.fitting.gaussian.problem import EMOptions
@@ -21,9 +21,8 @@ from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.conversion import as_source
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.maximise import Parameters
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters
+from eigengap.statistics.expected.gaussian import Expected, Parameters
+from eigengap.statistics.expected.mixture import MixtureParameters
 from eigengap.statistics.moments import ColumnMoments
 
 seeds = st.integers(0, 2**32 - 1)
@@ -46,7 +45,7 @@ def incomplete(rng, n=80, d=6, q=2, missing=0.25, noise=0.5):
 def statistic(X, weight=None, seed=0):
     rng = np.random.default_rng(seed)
     d = X.shape[1]
-    c = Coefficients.of(rng.normal(size=(d, 2)), rng.normal(size=d), rng.uniform(0.5, 2, d))
+    c = Coefficients(rng.normal(size=(d, 2)), rng.normal(size=d), rng.uniform(0.5, 2, d))
     return Expected.of(prepare_rows(X, weight, np.zeros(d), None, 2), c)
 
 
@@ -97,7 +96,7 @@ def test_shared_patterns_and_lone_rows_give_the_same_sums():
     X = incomplete(rng, n=3000, d=40, q=2, missing=0.02)
     X[::2] = np.where(np.isnan(X[::2]), 0.0, X[::2])
     rows = prepare_rows(X, None, np.zeros(40), None, 2)
-    assert 0 < rows.n_lone < len(X)  # both routes are taken
+    assert 0 < rows.n_unique < len(X)  # both routes are taken
     assert len(rows.bounds) > 1
     whole = statistic(X)
     lone = [statistic(X[i : i + 1]) for i in range(len(X))]  # every row on its own
@@ -113,7 +112,7 @@ def test_sparse_route_equals_the_dense_one():
     X[:, 0] = rng.normal(size=400)
     rows = prepare_rows(X, None, np.zeros(200), None, 2)
     assert not isinstance(rows.R, np.ndarray)  # few enough cells for the sparse products
-    c = Coefficients.of(rng.normal(size=(200, 2)), rng.normal(size=200), rng.uniform(0.5, 2, 200))
+    c = Coefficients(rng.normal(size=(200, 2)), rng.normal(size=200), rng.uniform(0.5, 2, 200))
     sparse = Expected.of(rows, c)
     model = LinearGaussian(W=c.W, mu=c.delta, psi=c.psi)
     expected = sum(dense.log_likelihood(X, model.mu, model.covariance()))
@@ -133,7 +132,7 @@ def test_the_expected_log_likelihood_is_the_dense_one(noise):
     X = incomplete(rng, n=50, noise=noise)
     W, mu, psi = rng.normal(size=(6, 2)), np.nanmean(X, axis=0), np.full(6, noise)
     rows = prepare_rows(X, None, mu, None, 2)
-    got = Expected.of(rows, Coefficients.of(W, np.zeros(6), psi)).log_likelihood
+    got = Expected.of(rows, Coefficients(W, np.zeros(6), psi)).log_likelihood
     expected = dense.log_likelihood(X, mu, W @ W.T + np.diag(psi)).sum()
     np.testing.assert_allclose(got, expected, rtol=1e-8)
 
@@ -430,3 +429,18 @@ def test_factors_of_a_small_table_are_not_left_in_a_local_optimum():
         many = fit_by_em(as_source(X), 3, "diagonal", options=EMOptions(n_init=8, seed=1))
         one = fit_by_em(as_source(X), 3, "diagonal")
         assert one.log_likelihood >= many.log_likelihood - 1e-3 * len(X), seed
+
+
+def test_the_mask_of_a_table_is_computed_once(monkeypatch):
+    """Checks, moments, patterns and the E-step share it."""
+    X = incomplete(np.random.default_rng(5), n=700, d=12)
+    masks = []
+    isnan = np.isnan
+
+    def counting(values, *args, **kwargs):
+        masks.extend([1] if np.size(values) == X.size else [])
+        return isnan(values, *args, **kwargs)
+
+    monkeypatch.setattr(np, "isnan", counting)
+    PPCA(2).fit(X)
+    assert len(masks) == 1

@@ -12,8 +12,7 @@ from tests import tolerance
 
 from eigengap import PPCA
 from eigengap.matrices.approximation import low_rank
-from eigengap.matrices.decomposition import svd
-from eigengap.matrices.pseudo_inverse import pinv
+from eigengap.matrices.decomposition import pinv, svd
 
 seeds = st.integers(0, 2**32 - 1)
 

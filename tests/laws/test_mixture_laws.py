@@ -25,10 +25,14 @@ from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.array import ArraySource
 from eigengap.sources.conversion import as_source
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.maximise import Constraints, Parameters, anchored, maximise
-from eigengap.statistics.expected.mixture_expected import MixtureExpected
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters
+from eigengap.statistics.expected.gaussian import (
+    Constraints,
+    Expected,
+    Parameters,
+    maximise,
+    regularised,
+)
+from eigengap.statistics.expected.mixture import MixtureExpected, MixtureParameters
 from eigengap.statistics.moments import ColumnMoments
 
 seeds = st.integers(0, 2**32 - 1)
@@ -63,7 +67,7 @@ def parameters(rng, d=5, ranks=(1, 2, 0)):
 
 
 def e_step(X, theta, weight=None):
-    coefficients = [Coefficients.of(c.W, c.delta, c.psi) for c in theta.components]
+    coefficients = [Coefficients(c.W, c.delta, c.psi) for c in theta.components]
     rows = prepare_rows(X, weight, np.zeros(X.shape[1]), None, 2)
     return MixtureExpected.of(rows, theta.log_weights, coefficients)
 
@@ -105,7 +109,7 @@ def test_responsibilities_are_weights_into_the_statistics_of_one_model(seed):
     assert together.log_likelihood == pytest.approx(model.log_likelihood(X).sum(), rel=1e-10)
     for k, c in enumerate(theta.components):
         rows = prepare_rows(X, np.maximum(resp[:, k], 1e-300), np.zeros(5), None, 2)
-        alone = Expected.of(rows, Coefficients.of(c.W, c.delta, c.psi))
+        alone = Expected.of(rows, Coefficients(c.W, c.delta, c.psi))
         for name in ("A", "B", "squares", "latent", "cells"):
             x = np.asarray(getattr(together.components[k], name))
             y = np.asarray(getattr(alone, name))
@@ -120,20 +124,20 @@ def test_weights_of_rows_are_frequencies():
     assert_same(e_step(X, theta, w.astype(float)), e_step(np.repeat(X, w, axis=0), theta))
 
 
-def test_anchored_statistics_are_maximised_where_they_were_anchored():
+def test_regularised_statistics_are_maximised_where_they_were_regularised():
     """Rows that are as the current model has them pull towards it, and to nothing else."""
     rng = np.random.default_rng(2)
     X, _ = clusters(2, n=80)
     current = parameters(rng, ranks=(2,)).components[0]
     rows = prepare_rows(X, None, np.zeros(5), None, 2)
-    expected = Expected.of(rows, Coefficients.of(current.W, current.delta, current.psi))
+    expected = Expected.of(rows, Coefficients(current.W, current.delta, current.psi))
     # Under a prior there is no expansion, which would move W by itself.
     how = Constraints("diagonal", np.full(5, 1e-9), loading_precision=1e-12)
-    near = maximise(anchored(expected, current, 1e9), current, how)
+    near = maximise(regularised(expected, current, 1e9), current, how)
     np.testing.assert_allclose(near.W, current.W, atol=1e-5)
     np.testing.assert_allclose(near.delta, current.delta, atol=1e-5)
     np.testing.assert_allclose(near.psi, current.psi, rtol=1e-5)
-    far = maximise(anchored(expected, current, 1e-9), current, how)
+    far = maximise(regularised(expected, current, 1e-9), current, how)
     plain = maximise(expected, current, how)
     np.testing.assert_allclose(far.W, plain.W, atol=1e-7)
     np.testing.assert_allclose(far.psi, plain.psi, atol=1e-7)

@@ -11,12 +11,11 @@ from numpy.testing import assert_allclose
 from eigengap.fitting.gaussian.noise import MultivariateT, fit_by_em
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.optimise.em import ROUNDING
-from eigengap.models.gaussian.heteroscedastic import prepare_noisy_rows
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.conversion import as_source
+from eigengap.statistics.expected.gaussian import Parameters
 from eigengap.statistics.expected.heteroscedastic import NoisyExpected
-from eigengap.statistics.expected.maximise import Parameters
 from eigengap.statistics.expected.student import StudentExpected
 
 seeds = st.integers(0, 2**32 - 1)
@@ -80,11 +79,11 @@ def test_statistics_merge_and_weights_are_repetitions(seed):
     at = Parameters(rng.normal(size=(d, 2)), rng.normal(size=d), rng.uniform(0.5, 2, d), nu=3.0)
 
     def student(rows, w=None):
-        c = Coefficients.of(at.W, at.delta, at.psi)
+        c = Coefficients(at.W, at.delta, at.psi)
         return StudentExpected.of(prepare_rows(rows, w, np.zeros(d), None, 2), c, at.nu)
 
     def known(rows, w=None):
-        prepared = prepare_noisy_rows(rows[:, :d], rows[:, d:], w, np.zeros(d), None)
+        prepared = prepare_rows(rows[:, :d], w, np.zeros(d), None, 2, cell_sd=rows[:, d:])
         return NoisyExpected.of(prepared, at, learns_noise=True)
 
     times = rng.integers(0, 4, len(X))

@@ -2,6 +2,7 @@
 
 import pickle
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,13 +10,21 @@ import scipy.sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+import eigengap.fitting.online.em as online_em
 import eigengap.fitting.online.stream as online
 from eigengap import PCA, PPCA, FactorAnalysis
+from eigengap.exceptions import ObjectiveFellError
+from eigengap.fitting.optimise.em import ROUNDING
+from eigengap.fitting.optimise.loop import ResumeState
 from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.statistics.expected.changes import in_other_latents, in_other_units
-from eigengap.statistics.expected.expected import Expected
+from eigengap.statistics.expected.gaussian import (
+    Expected,
+    in_other_latents,
+    in_other_units,
+    maximise,
+)
 
 D = 6
 
@@ -284,6 +293,85 @@ def test_with_missing_the_size_of_batches_does_not_matter(kind, monkeypatch):
         assert_same(other, one, rtol=1e-9)
 
 
+def settled_stream(model, monkeypatch):
+    """The stream of a model whose incomplete rows have gone in chunks of 100, and what is asked."""
+    monkeypatch.setattr(online, "KEPT_ROWS", 100)
+    model = streamed(model, incomplete(450, 0.3), 60)
+    model.model_  # noqa: B018
+    stream = model._batches.stream
+    assert stream.settled is not None
+    return stream, model._stream_spec()
+
+
+ONLINE = {
+    "PPCA": PPCA(2, tol=1e-10),
+    "FactorAnalysis": FactorAnalysis(2, tol=1e-10),
+    "scaled": PPCA(2, scale=True, tol=1e-10),
+    "a prior": PPCA(2, loading_precision=1.0, tol=1e-10),
+    "no mean": PPCA(2, fit_mean=False, tol=1e-10),
+    "noise given": PPCA(2, noise_variance=0.5, tol=1e-10),
+}
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_online_em_never_lowers_its_objective(name, monkeypatch):
+    """The log-likelihood of rows that are there plus the free energy of those that are gone."""
+    stream, spec = settled_stream(clone(ONLINE[name]), monkeypatch)
+    objective = stream.fit_settled(spec).trace.objective
+    assert len(objective) > 3
+    assert np.all(np.diff(objective) >= -ROUNDING * np.abs(objective[0]))
+    assert objective[-1] > objective[0]
+
+
+def test_online_em_is_guarded(monkeypatch):
+    stream, spec = settled_stream(PPCA(2, tol=1e-10), monkeypatch)
+
+    def backwards(expected, current, how):
+        after = maximise(expected, current, how)
+        return replace(after, W=0.5 * after.W)
+
+    monkeypatch.setattr(online_em, "maximise", backwards)
+    with pytest.raises(ObjectiveFellError, match="fell from"):
+        stream.fit_settled(spec)
+
+
+def test_online_em_reports_progress_and_resumes(monkeypatch):
+    stream, spec = settled_stream(PPCA(2, tol=1e-10), monkeypatch)
+    whole = stream.fit_settled(spec)
+
+    class Interrupted:
+        """A callback that carries itself as checkpointer, and ends the first fit."""
+
+        kept, steps, resumes = None, [], False
+
+        @property
+        def checkpointer(self):
+            return self
+
+        def begin(self, start):
+            del start
+            return self.kept if self.resumes else None
+
+        def keep(self, state, steps, *, done):
+            self.kept = ResumeState(dict(state), steps.trace(), done)
+
+        def __call__(self, progress):
+            self.steps.append(progress)
+            if progress.iteration == 3 and not self.resumes:
+                raise KeyboardInterrupt
+
+    watch = Interrupted()
+    watched = replace(spec, options=replace(spec.options, watch=watch))
+    with pytest.raises(KeyboardInterrupt):
+        stream.fit_settled(watched)
+    assert {"theta", "A", "B", "latent"} <= set(watch.kept.state)
+    watch.resumes = True
+    resumed = stream.fit_settled(watched)
+    np.testing.assert_array_equal(resumed.trace.objective, whole.trace.objective)
+    np.testing.assert_array_equal(resumed.model.W, whole.model.W)
+    assert [p.objective for p in watch.steps[3:]] == whole.trace.objective.tolist()
+
+
 def test_offsets_do_not_matter_to_online_em(monkeypatch):
     monkeypatch.setattr(online, "KEPT_ROWS", 150)
     X = incomplete(1000, 0.2)
@@ -323,12 +411,10 @@ def test_expected_statistics_in_other_units():
     X, W, delta, psi = _statistics()
     rng = np.random.default_rng(6)
     a, b = rng.uniform(0.5, 2.0, D), rng.normal(size=D)
-    before = Expected.of(
-        prepare_rows(X, None, np.zeros(D), None, 2), Coefficients.of(W, delta, psi)
-    )
+    before = Expected.of(prepare_rows(X, None, np.zeros(D), None, 2), Coefficients(W, delta, psi))
     after = Expected.of(
         prepare_rows(X * a + b, None, np.zeros(D), None, 2),
-        Coefficients.of(W * a[:, None], delta * a + b, psi * a**2),
+        Coefficients(W * a[:, None], delta * a + b, psi * a**2),
     )
     moved = in_other_units(before, a, b)
     for name in ("A", "B", "squares", "latent"):
@@ -340,8 +426,8 @@ def test_expected_statistics_of_rotated_latents():
     X, W, delta, psi = _statistics()
     Q = np.linalg.qr(np.random.default_rng(7).normal(size=(2, 2)))[0]
     rows = prepare_rows(X, None, np.zeros(D), None, 2)
-    before = Expected.of(rows, Coefficients.of(W, delta, psi))
-    after = Expected.of(rows, Coefficients.of(W @ Q, delta, psi))
+    before = Expected.of(rows, Coefficients(W, delta, psi))
+    after = Expected.of(rows, Coefficients(W @ Q, delta, psi))
     moved = in_other_latents(before, np.zeros(2), Q)
     for name in ("A", "B", "latent"):
         np.testing.assert_allclose(getattr(moved, name), getattr(after, name), atol=1e-9)

@@ -5,8 +5,7 @@ import pytest
 from scipy.stats import norm
 from tests import dense
 
-from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
-from eigengap.models.gaussian.gamma import Gammas
+from eigengap.models.gaussian.bayesian import BayesianLinearGaussian, Gammas
 
 
 def value(d=3, q=2, seed=0, size=0.3, cells=200.0) -> BayesianLinearGaussian:

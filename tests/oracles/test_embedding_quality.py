@@ -416,7 +416,7 @@ def test_missing_that_cannot_be_compared(X):
     A[9, 3:] = np.nan
     with pytest.raises(ValueError, match="rows 3 and 9 of X have no cell in common"):
         trustworthiness(A, X[:, :2])
-    with pytest.raises(ValueError, match=r"row 3, column 0; metric=.cosine. takes no gaps"):
+    with pytest.raises(ValueError, match=r"row 3, column 0; metric=.cosine. does not accept"):
         trustworthiness(A, X[:, :2], metric="cosine")
 
 

@@ -14,13 +14,11 @@ from eigengap.estimators.gplvm import GPLVM
 from eigengap.fitting.autodiff import bayesian_bound, gp_kernels, gplvm, latent_rows, psi_statistics
 from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autodiff.gp_kernels import Form, logs_of
-from eigengap.fitting.autodiff.latents import to_unit_variance
+from eigengap.fitting.autodiff.gplvm import to_unit_variance
 from eigengap.fitting.gp.back_constraint import back_constraint
-from eigengap.fitting.gp.column_patterns import observed_columns
-from eigengap.fitting.gp.latent_fit import Start
 from eigengap.fitting.gp.latent_points import Look, none_of, predictions
 from eigengap.fitting.gp.latent_posterior import latent_posterior
-from eigengap.fitting.gp.start import principal_start
+from eigengap.fitting.gp.start import Start, observed_columns, principal_start
 from eigengap.models.gp import expected
 from eigengap.models.gp.gaussian_process import given_latents, given_uncertain_latents
 from eigengap.models.gp.kernels import RBF, LatentKernel, Linear, Matern32, Matern52, kernel_of

@@ -14,8 +14,7 @@ from sklearn.linear_model import Ridge
 from eigengap.fitting.eigen.bidiagonal import top_triplets
 from eigengap.fitting.eigen.singular import Matrix, singular_triplets
 from eigengap.matrices.approximation import low_rank
-from eigengap.matrices.decomposition import svd
-from eigengap.matrices.pseudo_inverse import pinv
+from eigengap.matrices.decomposition import pinv, svd
 
 SHAPES = [(5, 3), (3, 5), (80, 70), (400, 40), (40, 400), (700, 650), (650, 700)]
 

@@ -9,9 +9,9 @@ from scipy.stats import gamma, multivariate_normal, multivariate_t, norm
 from tests import dense
 
 from eigengap.linalg import packed_indices, unpack
-from eigengap.models.gaussian.gamma import Gammas
+from eigengap.models.gaussian.bayesian import Gammas
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.statistics.expected.expected import Expected
+from eigengap.statistics.expected.gaussian import Expected
 from eigengap.statistics.expected.variational import Beliefs, Prior, bound, improved, start
 
 PRIOR = Prior(

@@ -9,7 +9,7 @@ from tests.mixtures import amari, mixture, sources
 
 from eigengap.estimators.ica import ICA
 from eigengap.fitting.ica.fit import fit_rotation
-from eigengap.fitting.ica.pairs import turned_pairs
+from eigengap.fitting.ica.pairs import rotated_pairs
 from eigengap.fitting.ica.whitening import no_whitening, white_scores
 from eigengap.sources.conversion import as_source
 from eigengap.statistics.nonlinearity import LogCosh
@@ -104,10 +104,10 @@ def test_a_saddle_is_left():
 def test_pairs_are_turned_only_where_it_helps():
     S = sources("mixed", 2000, 6, seed=9)
     half = np.sqrt(0.5) * np.array([[1.0, 1.0], [1.0, -1.0]])
-    assert turned_pairs(ScoreBlock(S, None), np.eye(6), LogCosh()) is None
+    assert rotated_pairs(ScoreBlock(S, None), np.eye(6), LogCosh()) is None
     R = np.eye(6)
     R[np.ix_([1, 4], [1, 4])] = half
-    turned = turned_pairs(ScoreBlock(S, None), R, LogCosh())
+    turned = rotated_pairs(ScoreBlock(S, None), R, LogCosh())
     assert turned is not None
     assert amari(turned) < 1e-12
 

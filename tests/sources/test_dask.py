@@ -29,7 +29,7 @@ from eigengap.sources.base import Block, ObservedCells, merge_tree
 from eigengap.sources.conversion import as_source
 from eigengap.sources.dask import as_dask_source, is_dask
 from eigengap.sources.derived.changed import Rescaled
-from eigengap.statistics.expected.expected import Expected
+from eigengap.statistics.expected.gaussian import Expected
 from eigengap.statistics.moments import ColumnMoments, Moments
 
 dask = pytest.importorskip("dask")
@@ -542,7 +542,7 @@ def test_a_step_sends_what_the_documentation_says(d, q, parts, bundles):
 
     rng = np.random.default_rng(0)
     K = (q + 1) * (q + 2) // 2
-    coefficients = Coefficients.of(rng.normal(size=(d, q)), np.zeros(d), np.ones(d))
+    coefficients = Coefficients(rng.normal(size=(d, q)), np.zeros(d), np.ones(d))
     work = tasks.Statistics((partial(Expected.of, coefficients=coefficients),))
     parameters = len(cluster.Sent(work).payload)
     assert 0 < parameters - 8 * d * (K + 2 * q + 4) < 2000

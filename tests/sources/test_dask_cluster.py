@@ -22,7 +22,7 @@ from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Block
 from eigengap.sources.conversion import as_source
 from eigengap.sources.dask import as_dask_source
-from eigengap.statistics.expected.expected import Expected
+from eigengap.statistics.expected.gaussian import Expected
 from eigengap.statistics.moments import Moments
 
 distributed = pytest.importorskip("distributed")
@@ -70,7 +70,7 @@ def prepare(block: Block) -> ObservedRows:
 
 def e_step(scale: float = 1.0) -> partial[Expected]:
     W = scale * np.random.default_rng(1).normal(size=(D, Q))
-    return partial(Expected.of, coefficients=Coefficients.of(W, np.zeros(D), np.ones(D)))
+    return partial(Expected.of, coefficients=Coefficients(W, np.zeros(D), np.ones(D)))
 
 
 FITS = {
@@ -160,9 +160,9 @@ def test_what_was_kept_is_let_go(client: Any) -> None:
 
 
 def test_rows_in_order_in_pieces(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from eigengap.sources.dask import rows
+    from eigengap.sources.dask import cluster
 
-    monkeypatch.setattr(rows, "BATCH_BYTES", 1)
+    monkeypatch.setattr(cluster, "BATCH_BYTES", 1)
     X = table()
     source = as_dask_source(lazy(X, 20))
     np.testing.assert_array_equal(source.map(lambda block: block.values[:, :3]), X[:, :3])

@@ -427,7 +427,7 @@ def test_samples_drawn_at_random_are_those_of_the_table():
 
 def test_a_field_is_known_without_importing_xarray():
     code = (
-        "import sys, numpy; from eigengap.sources.fields.table import is_field, is_field_path;"
+        "import sys, numpy; from eigengap.sources import is_field, is_field_path;"
         "assert not is_field(numpy.ones(3)) and is_field_path('a.nc');"
         "assert 'xarray' not in sys.modules"
     )

@@ -274,7 +274,7 @@ def test_numbers_read_back_exactly(csv):
 
 
 def test_rows_much_longer_than_what_is_looked_at_first(csv, monkeypatch):
-    monkeypatch.setattr(csv_reader, "HEAD", 16)
+    monkeypatch.setattr(csv_reader, "HEAD_BYTES", 16)
     X = np.arange(300.0).reshape(3, 100)
     content = ",".join(f"column{j}" for j in range(100)) + "\n"
     content += "\n".join(",".join(map(str, row)) for row in X.tolist())

@@ -120,14 +120,14 @@ def test_large_indices_and_explicit_zeros():
 def test_sparse_has_no_missing():
     X = np.zeros((4, 3))
     X[2, 1] = nan
-    with pytest.raises(ValueError, match="row 2, column 1: sparse input has no gaps; densify"):
+    with pytest.raises(ValueError, match="row 2, column 1: sparse input has no missing"):
         as_source(sp.coo_array(X))
     X[2, 1], X[3, 0] = -inf, nan
     with pytest.raises(ValueError, match="Input X contains infinity: -inf at row 2, column 1"):
         as_source(sp.csc_array(X))
-    with pytest.raises(ValueError, match="sparse input has no gaps; densify"):
+    with pytest.raises(ValueError, match="sparse input has no missing values; densify"):
         as_source(sp.csr_array(np.eye(2)), missing_values=1)
-    with pytest.raises(ValueError, match="sparse input has no gaps; densify"):
+    with pytest.raises(ValueError, match="sparse input has no missing values; densify"):
         as_source(sp.csr_array(np.eye(2)), missing_values=0)
     np.testing.assert_array_equal(
         as_source(sp.csr_array(np.eye(2)), missing_values=-9).collect().toarray(), np.eye(2)

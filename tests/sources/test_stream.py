@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eigengap.exceptions import DoesNotFitError, UnreadableError
-from eigengap.sources import stream
+from eigengap.sources import streamed
 from eigengap.sources.base import ObservedCells
 from eigengap.sources.conversion import as_source
 from eigengap.sources.reader import Reader
-from eigengap.sources.stream import StreamSource, ahead, recut
+from eigengap.sources.streamed import StreamSource, ahead, recut
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.moments import ColumnMoments, Moments
 
@@ -98,7 +98,7 @@ def test_a_first_look_at_missing_has_no_scatter(X):
 
 def test_prepared_blocks_are_kept_while_they_are_small(X, monkeypatch):
     for share, reads in ((1.0, 1), (0.0, 4)):
-        monkeypatch.setattr(stream, "KEPT_SHARE", share)
+        monkeypatch.setattr(streamed, "KEPT_SHARE", share)
         reader = Rows(X)
         source = StreamSource(reader, block_rows=10)
         ready = source.prepared(lambda block: block)

@@ -50,8 +50,7 @@ def as_file(given: str, what: str) -> Iterator[str]:
 def require_inputs(data: str, model: str | None = None) -> None:
     """Refuse inputs that are not there, before anything is said of outputs."""
     from eigengap.cli.kept_models import require_model
-    from eigengap.sources.fields.places import is_field_path
-    from eigengap.sources.files.paths import find_files
+    from eigengap.sources import find_files, is_field_path
 
     if model is not None:
         require_one_stdin(data, model)

@@ -80,8 +80,7 @@ def _opened(table: Table, scheduler: str | None) -> Iterator[Any]:
 def loaded(table: Table) -> Any:
     """The features in memory where they are small beside it, else a source that reads them."""
     from eigengap.runtime.memory import free_memory
-    from eigengap.sources.array import ArraySource
-    from eigengap.sources.fields.table import FieldSource
+    from eigengap.sources import ArraySource, FieldSource
 
     source = table.source()
     if isinstance(source, FieldSource):
@@ -115,7 +114,7 @@ def target_of(table: Table, name: str) -> Any:
         cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell for cell in cells
     ]
     from eigengap.cli.errors import Unfittable
-    from eigengap.sources.wording import quote
+    from eigengap.sources import quote
 
     for k, label in enumerate(labels):
         if is_no_class(label, table.na):
@@ -136,7 +135,7 @@ def is_no_class(label: Any, na: Sequence[str]) -> bool:
         return label.strip() in {"", "NA", *na}
     if label is None or label != label:
         return True
-    from eigengap.sources.cells import is_number
+    from eigengap.sources import is_number
 
     return any(is_number(code) and float(code) == label for code in na)
 
@@ -180,7 +179,7 @@ def _require_observed(table: Table, n_missing: Any, rows: int) -> None:
     """Refuse columns without a single cell here, where options can be named."""
     from eigengap.cli.errors import Unfittable, shown
     from eigengap.cli.tables.text_columns import as_argument
-    from eigengap.sources.wording import quote
+    from eigengap.sources import quote
 
     missing = [j for k, j in enumerate(table.features) if rows and n_missing[k] == rows]
     if not missing:
@@ -246,7 +245,7 @@ def report_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> 
         message += f"; {share:.0f} % of the variance explained"
     narrator.say("Fit", message, **facts)
     if height == float("inf") and not is_warned:
-        from eigengap.estimators._base import ways_to_noise
+        from eigengap.estimators.shared.linear import ways_to_noise
 
         ways = ways_to_noise(facts.get("n_components") or 0, source.observed().sum_w)
         narrator.note(

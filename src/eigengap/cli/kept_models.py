@@ -113,7 +113,7 @@ def _codes_of(estimator: Any) -> tuple[str, ...]:
     """Its `missing_values`, taken over: cells are read by us, and reach it as NaN."""
     from math import nan
 
-    from eigengap.sources.opening import codes_of
+    from eigengap.sources import codes_of
 
     found: dict[str, None] = {}
     inner: Any = getattr(estimator, "estimator_", None)

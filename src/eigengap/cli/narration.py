@@ -142,7 +142,7 @@ def named(name: str) -> str:
     >>> named("age"), named("a b"), named("x\\ny")
     ('age', '"a b"', '"x\\\\ny"')
     """
-    from eigengap.sources.wording import quote
+    from eigengap.sources import quote
 
     plain_name = name.isprintable() and name and len(name) <= 60 and not set(name) & set(" ,;\"'")
     return name if plain_name else quote(name)

@@ -1,10 +1,10 @@
-"""Comparing models by what they say of rows and cells that they have not seen.
+"""Comparing models on rows and cells held out from their fits.
 
 `compare` fits every model on the same folds and measures, on the rows left out,
 
-- the log-likelihood per row (of what was seen of it), for models that are densities;
-- the error of filling cells that were hidden, in standard deviations of their columns, for models
-  that can fill; and how often their 95 % intervals hold the truth;
+- the log-likelihood per row (of what was observed of it), for models that are densities;
+- the error of imputing held-out cells, in standard deviations of their columns, for models
+  that can impute; and how often their 95 % intervals cover the truth;
 - the time of a fit.
 
 Differences from the best are paired: both models are asked for the same rows and the same cells.
@@ -23,17 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.comparison.fillers import covered, fill
+from eigengap.comparison.fillers import covered, fill, unfitted
 from eigengap.comparison.paired import RowMean
-from eigengap.comparison.unfitted import unfitted
 from eigengap.exceptions import SentinelWarning, SingularModelError
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import captured, warn
 from eigengap.selection.inner_fits import Names, fit_rows
-from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.changed import hidden_cells
-from eigengap.sources.frames import library_of, like, new_frame
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import as_source, hidden_cells, library_of, like, new_frame, warn_of_codes
 
 QUANTILE_95 = 1.959963984540054
 NO_NAN = "does not take NaN"
@@ -61,7 +57,7 @@ def compare(
         Anything with `fit`, and `score_samples` or `impute` or `transform`: models of this package,
         scikit-learn's GaussianMixture, KernelDensity, PCA, imputers. They are copied, not fitted.
     X : table of shape (n_samples, n_features)
-        NaN marks a gap. A sparse table is made dense.
+        NaN marks a missing value. A sparse table is made dense.
     y : array of shape (n_samples,), default=None
         Given to `fit` and to the splitter, where they need one.
     cv : int, splitter with a method `split`, or iterable of (train, test), default=5
@@ -69,9 +65,9 @@ def compare(
     sample_weight : array of shape (n_samples,), default=None
         Frequencies; all copies of a row fall into one fold.
     holdout : float in [0, 1), default=0.1
-        Share of the seen cells of the test rows that are hidden and have to be filled.
+        Share of the observed values of the test rows that are held out and have to be imputed.
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell, besides NaN.
+        Values that mark a missing value, besides NaN.
     random_state : int, Generator, RandomState or None, default=0
         Of the folds and of the cells that are hidden.
 
@@ -82,11 +78,11 @@ def compare(
     Notes
     -----
     A model that cannot be measured keeps its line and the reason: one that refuses NaN where X has
-    gaps (fitting it to complete rows only would compare it on other data), one without
+    missing values (fitting it to complete rows only would compare it on other data), one without
     `sample_weight` where weights are given, an outlier detector, whose `score_samples` is no
     log-density, a pipeline, whose density is of transformed columns, one whose fit fails.
 
-    A model with `impute` fills by it, an imputer by its `transform`; what only projects
+    A model with `impute` imputes by it, an imputer by its `transform`; what only projects
     (scikit-learn's PCA) by iterated projection from the column means.
 
     Standard errors are over rows, given the fits: they say whether the difference would stay with
@@ -123,10 +119,10 @@ class Measured:
 
     name: str
     log_likelihood: Array  # (n,) sum over tests; NaN throughout where there is no density
-    squared_error: Array  # (n,) sum over hidden cells, in units of their columns' variance
-    inside: Array  # (n,) hidden cells within their 95 % interval; NaN without intervals
+    squared_error: Array  # (n,) sum over held-out cells, in units of their columns' variance
+    inside: Array  # (n,) held-out cells within their 95 % interval; NaN without intervals
     tests: Array  # (n,) how often the row was tested
-    cells: Array  # (n,) hidden cells it had in all its tests
+    cells: Array  # (n,) held-out cells it had in all its tests
     fold_log_likelihood: list[float] = field(default_factory=list)
     fit_seconds: list[float] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
@@ -156,7 +152,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Models side by side on rows and cells that they had not seen.
+    """Models side by side on held-out rows and cells.
 
     Attributes
     ----------
@@ -166,12 +162,12 @@ class Comparison:
     log_likelihood_difference, log_likelihood_se : arrays (m,)
         From the best, and its standard error, paired over rows.
     rmse : array (m,)
-        Root mean squared error of hidden cells, in standard deviations of their columns: filling
+        Root mean squared error of held-out cells, in standard deviations of their columns: filling
         with the column mean gives about 1.
     rmse_difference, rmse_se : arrays (m,)
         From the best, and its standard error, paired over rows.
     coverage : array (m,)
-        Share of hidden cells within filled -+ 1.96 sd.
+        Share of held-out cells within filled -+ 1.96 sd.
     fit_seconds : array (m,), mean over the folds
     fold_log_likelihood : array (folds, m)
     reasons : dict of name -> why a figure is missing
@@ -249,7 +245,7 @@ class Comparison:
                 self.log_likelihood_difference, self.log_likelihood_se, "worse",
             ),
             _in_words(
-                "error of hidden cells (rmse in standard deviations)", self.names, self.rmse,
+                "error of held-out cells (rmse in standard deviations)", self.names, self.rmse,
                 self.rmse_difference, self.rmse_se, "worse",
             ),
         ]  # fmt: skip
@@ -258,7 +254,7 @@ class Comparison:
         rows = max(int(np.sum(one.tests > 0)) for one in self.measured)
         cells = max(int(np.sum(one.cells)) for one in self.measured)
         parts.append(
-            f"Over {self.n_folds} folds, {rows} test rows and {cells} hidden cells; standard "
+            f"Over {self.n_folds} folds, {rows} test rows and {cells} held-out cells; standard "
             "errors are paired over rows and do not hold the variability of the training rows"
         )
         return ". ".join(part for part in parts if part) + "." + self.constant_columns
@@ -332,12 +328,12 @@ class _Rows:
     """The table as the caller has it, and as numbers."""
 
     table: Any  # ndarray, or a frame with the caller's column names
-    values: Array  # (n, d), NaN where unseen
+    values: Array  # (n, d), NaN where missing
     names: Names  # of the columns, where the table itself does not have them
     y: Any
     weight: Array  # (n,)
     weighted: bool
-    unit: Array  # (d,) standard deviation of what was seen of each column
+    unit: Array  # (d,) standard deviation of what was observed of each column
     place: NDArray[np.intp]  # of each row of X among these; -1 if its weight is 0 or it is empty
 
     @classmethod
@@ -396,7 +392,7 @@ class _Rows:
 
 
 def _moments(X: Array, weight: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation (d,) of what was seen, each row as often as it counts."""
+    """Mean and standard deviation (d,) of what was observed, each row as often as it counts."""
     w = np.where(np.isnan(X), 0.0, weight[:, None])
     count = np.maximum(w.sum(axis=0), np.finfo(float).tiny)  # 0 for a column without any
     filled = np.where(w > 0, X, 0.0)
@@ -446,9 +442,9 @@ def _each_warning_once(name: str) -> Iterator[None]:
     """What a model warns of, once and under its name, however many folds it met it in."""
     with captured() as heard:
         yield
-    for told in dict.fromkeys(heard):
-        if not issubclass(told.category, SentinelWarning):  # told of the whole table
-            warn(f"{name}: {told.message}", told.category)
+    for caught in dict.fromkeys(heard):
+        if not issubclass(caught.category, SentinelWarning):  # given for the whole table
+            warn(f"{name}: {caught.message}", caught.category)
 
 
 def _fit(model: Any, rows: _Rows, train: NDArray[np.intp]) -> tuple[Any, float]:
@@ -558,7 +554,7 @@ def _names(models: list[Any]) -> list[str]:
 
 
 def _apart(names: list[str], more: list[str], join: Callable[[str, str], str]) -> list[str]:
-    """Names that occur more than once, with what may tell them apart."""
+    """Names that occur more than once, with what may distinguish them."""
     return [
         join(name, extra) if names.count(name) > 1 else name
         for name, extra in zip(names, more, strict=True)

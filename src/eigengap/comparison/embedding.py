@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.comparison.distance_moments import DistanceMoments
 from eigengap.comparison.embedding_arguments import (
     Sample,
     below_all,
@@ -36,11 +35,11 @@ from eigengap.comparison.embedding_arguments import (
     sampled,
     sizes,
 )
-from eigengap.comparison.embedding_spaces import Spaces, across, measure, over
+from eigengap.comparison.embedding_spaces import DistanceMoments, Spaces, across, measure, over
 from eigengap.comparison.neighbour_ranks import Kept
 from eigengap.comparison.pairwise import Ints, Metric
 from eigengap.linalg import Array
-from eigengap.sources.frames import new_frame
+from eigengap.sources import new_frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +145,7 @@ def embedding_quality(
     ----------
     X : table of shape (n, d)
         Rows, as they were before embedding; or for metric="precomputed" their distances (n, n).
-        Gaps are taken by metric="euclidean" only: over the cells that both rows have.
+        Missing values are accepted by metric="euclidean" only: over the cells that both rows have.
     Z : table of shape (n, q)
         Coordinates of the same points.
     n_neighbors : int or list of int, default=10
@@ -176,7 +175,7 @@ def embedding_quality(
     neighbour is one of several at its distance, figures are the mean over all choices: the order
     of the points does not matter.
 
-    It takes n m steps for m points, and memory for a few blocks of 4 MB beside X.
+    It takes n m steps for m points, and memory for a few blocks of 4 MB besides X.
 
     Examples
     --------

@@ -10,7 +10,7 @@ import numpy as np
 
 from eigengap.comparison.pairwise import Ints
 from eigengap.linalg import Array
-from eigengap.sources.conversion import as_source
+from eigengap.sources import as_source
 
 BLOCK_BYTES = 4 << 20  # of distances that are computed at a time, so that they stay in the cache
 AUTO_PAIRS = 10**8  # that sample="auto" looks at

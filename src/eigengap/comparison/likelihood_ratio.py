@@ -7,7 +7,7 @@ smaller model D tends to chi2 with d - 1 degrees of freedom. The rank (q against
 is not: under the smaller model the loadings of the additional component are 0, where its direction
 is not identified, and D tends to the largest of many variables, far above chi2. So the rank is
 tested by the parametric bootstrap (McLachlan 1987): D of tables drawn from the fitted smaller
-model, with the gaps of the true one.
+model, with the missing values of the true one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from eigengap.comparison.compare import _seed as seed_of
-from eigengap.comparison.unfitted import unfitted
+from eigengap.comparison.fillers import unfitted
 from eigengap.fitting.gaussian.factor import fit_factor_analysis
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
@@ -31,11 +31,7 @@ from eigengap.runtime.threads import in_threads
 from eigengap.runtime.warnings import silence
 from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.selection.rank import factor_parameters, ppca_parameters
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Block
-from eigengap.sources.checks import missing_codes
-from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.changed import Rescaled
+from eigengap.sources import ArraySource, Block, Rescaled, as_source, missing_codes
 
 Method = Literal["auto", "chi2", "bootstrap"]
 METHODS: tuple[Method, ...] = ("auto", "chi2", "bootstrap")
@@ -92,7 +88,7 @@ def likelihood_ratio_test(
         contain the smaller one: what it is given (noise_variance, fit_mean=False) and what marks a
         missing value must be given to the smaller one too.
     X : table of shape (n_samples, n_features)
-        NaN marks a gap.
+        NaN marks a missing value.
     method : {"auto", "chi2", "bootstrap"}, default="auto"
         "auto" is chi2 where the ranks are equal (regular) and the parametric bootstrap where they
         differ, because chi2 rejects a true rank far too often.
@@ -152,7 +148,7 @@ def likelihood_ratio_test(
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    values: Any  # (n, d), NaN where unseen
+    values: Any  # (n, d), NaN where missing
     weight: Array | None
     names: Names
 
@@ -208,7 +204,8 @@ class _Table:
     ) -> Array:
         """The statistic of n_boot tables of the fitted smaller model.
 
-        A row of weight w stands for w rows, and as many are drawn in its place, with its gaps.
+        A row of weight w stands for w rows, and as many are drawn in its place, with its missing
+        values.
         """
         if n_boot < 1:
             raise ValueError(f"n_boot must be at least 1, got {n_boot}")

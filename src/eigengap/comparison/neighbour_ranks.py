@@ -9,7 +9,7 @@ Only the ranks of these k points are needed, so that nothing is sorted in full: 
 each are counted.
 
 Points at equal distance (within rounding) share the best of their ranks: what the distances do not
-tell apart is no fault of an embedding. Where the k-th neighbour is one of several at its distance,
+separate is no fault of an embedding. Where the k-th neighbour is one of several at its distance,
 which of them are taken would be chance: each counts with the same share, so that figures are means
 over all choices, and the order of the points does not matter.
 """

@@ -1,7 +1,7 @@
 """Means over rows with standard errors, and differences paired by row.
 
 Rows are the independent unit: cells of one row are not. Each row i brings a sum a_i over c_i items
-(its log-likelihood, c_i = 1; its squared errors over c_i hidden cells) and counts w_i times. The
+(its log-likelihood, c_i = 1; its squared errors over c_i held-out cells) and counts w_i times. The
 mean is the ratio sum w a / sum w c, and what row i contributes to it is (a_i - mean c_i) / sum w c,
 so that standard errors of means, and of differences of functions of two means, follow from sums of
 squares of contributions (Cochran 1977, section 6.4, without the finite-population factor).

@@ -2,7 +2,7 @@
 
 Euclidean distances of many columns come from a matrix product, |x|^2 + |y|^2 - 2 x'y of centred
 rows, with a bound on what rounding did to them; rows whose neighbours are nearer than that bound
-can tell are computed again from their differences. Other metrics are SciPy's.
+can resolve are computed again from their differences. Other metrics are SciPy's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.spatial.distance import cdist
 
 from eigengap.fitting.graph.pairs import refuse_spread, rounding
 from eigengap.linalg import Array
-from eigengap.sources.wording import show
+from eigengap.sources import show
 
 Ints = NDArray[np.intp]
 Metric = str | Callable[[Array, Array], float]
@@ -133,7 +133,7 @@ class IncompletePairs:
             i, j = map(int, np.argwhere(both == 0)[0])
             raise ValueError(
                 f"rows {int(rows[i])} and {j} of X have no cell in common, so that nothing is "
-                "known of their distance; fill the gaps first (impute, LowRankImputer)"
+                "known of their distance; impute the missing values first (impute, LowRankImputer)"
             )
         return _without_self(total * (d / both), rows), Blur(np.zeros((len(rows), 1)))
 
@@ -208,9 +208,9 @@ def pairs_of(X: Array, metric: Metric) -> Pairs:
         if metric not in ("euclidean", "nan_euclidean"):
             i, j = map(int, np.argwhere(missing)[0])
             raise ValueError(
-                f"Input X contains NaN: row {i}, column {j}; metric={show(metric)} takes no gaps. "
-                'Use metric="euclidean", which compares the cells that both rows have, or fill '
-                "them first (impute, LowRankImputer)"
+                f"Input X contains NaN: row {i}, column {j}; metric={show(metric)} does not accept "
+                'missing values. Use metric="euclidean", which compares the cells that both rows '
+                "have, or impute them first (impute, LowRankImputer)"
             )
         refuse_spread(X)
         return IncompletePairs(X)

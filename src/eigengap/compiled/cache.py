@@ -18,8 +18,8 @@ OPTIONS: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy"}
 def compile_cached(function: Callable[..., Any], signature: Any) -> tuple[Any, Path | None]:
     """The compiled function and the index file of its cache, None where there is no cache.
 
-    numba itself looks for a writable place: NUMBA_CACHE_DIR, the __pycache__ beside the source, the
-    user's cache directory; it raises RuntimeError where it finds none. A cache that fails (full
+    numba itself looks for a writable place: NUMBA_CACHE_DIR, the __pycache__ next to the source,
+    the user's cache directory; it raises RuntimeError where it finds none. A cache that fails (full
     disk, damaged file) must not stop a fit either.
     """
     compiled = numba.njit(nogil=True, **OPTIONS)(function)
@@ -39,6 +39,6 @@ def _require_place(function: Callable[..., Any]) -> None:
     if os.path.expanduser("~") != "~" or {"XDG_CACHE_HOME", "NUMBA_CACHE_DIR"} & set(os.environ):
         return
     folder = Path(function.__code__.co_filename).parent
-    beside = folder / "__pycache__"
-    if not os.access(beside if beside.exists() else folder, os.W_OK | os.X_OK):
+    pycache = folder / "__pycache__"
+    if not os.access(pycache if pycache.exists() else folder, os.W_OK | os.X_OK):
         raise RuntimeError("there is no place for a cache")

@@ -120,7 +120,7 @@ def numba_version() -> str | None:
 
 
 def _leave_marker(index: Path, module: str = POSTERIOR) -> None:
-    """Beside numba's cache if possible; where nothing is writable the next process compiles."""
+    """Next to numba's cache if possible; where nothing is writable the next process compiles."""
     for marker in _markers(module):
         part = marker.with_suffix(f".{os.getpid()}")
         try:

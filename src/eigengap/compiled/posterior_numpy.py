@@ -18,7 +18,7 @@ SCRATCH = 1 << 18
 
 
 def factorise(P: Array, b: Array, z: Array, log_det: Array) -> int:
-    """P (K, c) <- inverses; fills z (q, c) and log_det (c,); the first bad column, or -1."""
+    """P (K, c) <- inverses; writes z (q, c) and log_det (c,); the first bad column, or -1."""
     q, c = b.shape
     step = max(16, SCRATCH // (8 * max(q * q, 1)))
     kernel = _sweep if q <= LARGEST_SWEEP else _lapack
@@ -76,7 +76,7 @@ def _cholesky_diagonals(A: Array) -> Array:
     """Diagonals (q, c) of the factors of A (c, q, q), NaN where there is none."""
     try:
         return np.diagonal(np.linalg.cholesky(A), axis1=1, axis2=2).T
-    except np.linalg.LinAlgError:  # says not which: one by one
+    except np.linalg.LinAlgError:  # which one is not known: one by one
         diagonals = np.full((A.shape[1], A.shape[0]), np.nan)
         for column, matrix in enumerate(A):
             try:

@@ -1,7 +1,7 @@
 """Gaussian conditioning of many rows that share one matrix, each on a set of its own.
 
 Given x_o - mu_o = b the rest of a Gaussian row has mean C[:, o] C[o, o]^-1 b and covariance
-C - C[:, o] C[o, o]^-1 C[o, :]; in the precision matrix L = C^-1 the unseen part u has covariance
+C - C[:, o] C[o, o]^-1 C[o, :]; in the precision matrix L = C^-1 the missing part u has covariance
 L[u, u]^-1 and mean -L[u, u]^-1 (L r)_u. Both are solutions with submatrices of one matrix: this is
 the single entry point, compiled where that pays.
 """
@@ -55,7 +55,7 @@ def forms(A: Array, B: Array, sets: Bools) -> tuple[Array, Array]:
 def solutions(
     A: Array, B: Array, sets: Bools, weight: Array | None = None, *, explained: bool = False
 ) -> tuple[Array, Array, Array]:
-    """A[o, o]^-1 b_o for every row, and what it says of spread.
+    """A[o, o]^-1 b_o for every row, and the variances that follow from it.
 
     Parameters
     ----------

@@ -1,41 +1,40 @@
-"""What the methods of neighbourhood graphs share as scikit-learn estimators: no mathematics here.
+"""The base of the methods that start from a neighbourhood graph.
 
-Rows are held in memory, in float64, their gaps filled by a PPCA density that is kept for new rows.
-Where filling is less sure than neighbours are near, that is told.
+Rows are held in memory, in float64. Missing values are imputed by a PPCA density, which is kept for
+new rows. Where imputed rows are less certain than their neighbours are near, there is a warning.
 """
 
 from __future__ import annotations
 
-from math import nan
 from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import (
+from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators._transformer import (
+    Transformer,
+    dense_rows,
+    warn_of_empty_rows,
+    whole_table,
+)
+from eigengap.estimators.ppca import PPCA
+from eigengap.estimators.shared.base import (
     as_fitted,
     check_features,
     keep_features,
     require_names,
 )
-from eigengap.estimators._imputing import imputing_model
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.estimators._whole import warn_of_empty_rows, whole_table
-from eigengap.estimators.ppca import PPCA
+from eigengap.estimators.shared.inner import imputing_model
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.fitting.graph.distances import METRICS
+from eigengap.fitting.graph.local_weights import local_weights
 from eigengap.fitting.graph.neighbourhood import (
-    Symmetry,
     bridged,
     copies_in_words,
+    furthest_neighbour,
     in_words,
     undirected,
 )
@@ -50,17 +49,12 @@ from eigengap.fitting.graph.pairs import (
 )
 from eigengap.linalg import Array
 from eigengap.models.maps.graph import Graph
-from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Source
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import ArraySource, Source, as_source, warn_of_codes
 
 Disconnected = Literal["bridge", "error"]
 
-FEW = 0.01  # share of rows that may be guesses without a word
-ROWS_WAY_OUT = "select fewer columns first (PCA)"
+FEW = 0.01  # share of rows whose neighbours may be uncertain without a warning
 
 # Constraints on the parameters that the graph methods share, for scikit-learn's validation.
 GRAPH_CONSTRAINTS: dict[str, list[Any]] = {
@@ -77,19 +71,19 @@ GRAPH_CONSTRAINTS: dict[str, list[Any]] = {
 }
 
 
-class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
+class GraphEstimator(Transformer):
     """Base class; subclasses give `_fit_rows(rows) -> (n, q)`, `_of_new(rows)` and `_prefix`.
 
-    `_fit_rows` leaves the fitted attributes behind and returns the coordinates of the rows. Rows
-    without any observed value take no part in the fit and are placed afterwards, like new ones.
+    `_fit_rows` sets the fitted attributes and returns the coordinates of the rows. Rows without any
+    observed value take no part in the fit and are placed afterwards, like new ones.
     """
 
     _prefix = "Z"
     _model_has_coordinates = False  # in float64, so that embedding_ may have the type of X
 
     embedding_: Array  # (n, q) coordinates of the rows of X
-    _filler: PPCA | None
-    _filled_sd: Array | None  # (n,) root of the sum of the variances of a row's filled cells
+    _filler: PPCA | None  # the model that imputes missing values
+    _filled_sd: Array | None  # (n,) root of the sum of the variances of a row's imputed cells
     _present: NDArray[np.intp] | None = None  # rows that have an observed value, None for all
 
     # Fitting -------------------------------------------------------------------------------
@@ -100,10 +94,10 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            Array, masked array, pandas, polars or pyarrow; NaN marks a gap. Where the metric is
-            "precomputed" the square matrix of distances. A row without any observed value takes
-            no part in the fit: graphs and distances do not count it, and `embedding_` has it where
-            `transform` would put it, or NaN where it cannot be placed.
+            Array, masked array, pandas, polars or pyarrow; NaN marks a missing value. Where the
+            metric is "precomputed" the square matrix of distances. A row without any observed
+            value takes no part in the fit; `embedding_` has it where `transform` would put it, or
+            NaN where it cannot be placed.
         y : ignored
 
         Returns
@@ -128,7 +122,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             `embedding_`, in float32 where X is.
         """
         require_names(X)
-        everything = whole_table(X, type(self).__name__, missing_values=self._missing)
+        everything = whole_table(X, type(self).__name__, missing_values=self.missing_values)
         before = dict(self.__dict__)
         try:
             self._filler, self._filled_sd = None, None
@@ -139,7 +133,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             rows = self._pairs(source) if self._is_pairwise else self._rows(source)
             found = self._fit_rows(rows)
             keep_features(self, X, source)
-        except BaseException:  # an earlier fit stays whole
+        except BaseException:  # an earlier fit stays as it was
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
@@ -180,10 +174,6 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     # Input ---------------------------------------------------------------------------------
 
     @property
-    def _missing(self) -> Any:
-        return getattr(self, "missing_values", nan)
-
-    @property
     def _is_pairwise(self) -> bool:
         """Whether X holds distances between points and not rows."""
         return isinstance(self.metric, str) and self.metric == "precomputed"
@@ -195,13 +185,17 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
 
     @property
     def _skips_missing(self) -> bool:
-        """Whether the metric itself leaves out cells that were not seen."""
+        """Whether the metric itself leaves out missing values."""
         return isinstance(self.metric, str) and self.metric == "nan_euclidean"
+
+    @property
+    def _accepts_missing(self) -> bool:
+        return not self._is_pairwise
 
     def _rows(self, source: Source) -> Array:
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        rows = self._dense(source)
+        rows = dense_rows(source)
         refuse_spread(rows)
         if not source.has_missing or self._skips_missing:
             return rows
@@ -210,31 +204,25 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         self._filled_sd = np.sqrt(np.einsum("ij,ij->i", sd, sd))
         return np.asarray(rows)
 
-    def _dense(self, source: Source) -> Array:
-        """All rows in float64, of our own."""
-        values = source.collect()
-        if not isinstance(values, np.ndarray):
-            n, d = values.shape
-            require_memory(8.0 * n * d, f"a dense copy of {n} sparse rows", ROWS_WAY_OUT)
-            values = values.toarray()
-        return np.array(values, dtype=np.float64)
-
     def _pairs(self, source: Source) -> Any:
         refuse_sparse_pairs(source)
-        values = self._dense(source)
-        return distance_matrix(values, Labels(source.names))
+        return distance_matrix(dense_rows(source), Labels(source.names))
 
     def _new_rows(self, source: Source) -> Any:
-        """New rows as `_of_new` takes them, gaps filled."""
+        """New rows as `_of_new` takes them, missing values imputed."""
         if self._is_pairwise:
             refuse_sparse_pairs(source)
-            return new_distances(self._dense(source))
-        rows = self._dense(source)
+            return new_distances(dense_rows(source))
+        rows = dense_rows(source)
         refuse_large(rows)
         if not source.has_missing or self._skips_missing:
             return rows
-        filler = self._filler or imputing_model(self._neighbours.rows, self)
-        return np.asarray(filler.impute(rows))
+        return self._imputed(rows, self._neighbours.rows)
+
+    def _imputed(self, rows: Array, fitted: Array) -> Array:
+        """New rows with their missing values imputed, by the model of the fitted rows."""
+        model = self._filler or imputing_model(fitted, self)
+        return np.asarray(model.impute(rows))
 
     # The graph -----------------------------------------------------------------------------
 
@@ -248,8 +236,11 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                 else f"Both n_neighbors and radius are provided: radius={radius:g} needs "
                 f"n_neighbors=None, got n_neighbors={k}"
             )
+        return self._search_for(k, radius)
+
+    def _search_for(self, n_neighbors: int | None, radius: float | None) -> Search:
         return Search(
-            n_neighbors=None if k is None else int(k),
+            n_neighbors=None if n_neighbors is None else int(n_neighbors),
             radius=None if radius is None else float(radius),
             metric=self.metric,
             p=getattr(self, "p", 2),
@@ -259,20 +250,15 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             seed=self._seed(),
         )
 
-    def _seed(self) -> int:
-        if getattr(self, "random_state", None) is None:
-            return 0
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-
-    def _neighbour_graph(self, rows: Array, symmetry: Symmetry = "union") -> Graph:
-        """The graph as asked for, in one piece or not; `_neighbours` is left behind."""
+    def _neighbour_graph(self, rows: Array) -> Graph:
+        """The graph as asked for, connected or not; sets `_neighbours`."""
         self._neighbours = Neighbours.of(self._search(), rows)
         nearest = self._neighbours.among()
-        self._tell_of_missing(nearest)
-        return undirected(nearest, symmetry)
+        self._warn_of_uncertain(nearest)
+        return undirected(nearest)
 
-    def _connected(self, graph: Graph, disconnected: Disconnected) -> Graph:
-        """The graph in one piece, bridged with a warning where it is not, or an error."""
+    def _connected(self, graph: Graph) -> Graph:
+        """The connected graph; one that is not is bridged with a warning, or an error."""
         self.n_connected_components_ = graph.components[0]
         if self.n_connected_components_ == 1:
             return graph
@@ -291,7 +277,7 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                 "each by itself, or give the distances of all pairs (a dense X), which lets them "
                 "be joined"
             )
-        if disconnected == "error":
+        if self.disconnected == "error":
             raise DisconnectedError(
                 f"{falls}, and distances between them are unknown: take {ways}, fit each by "
                 'itself, or let disconnected="bridge" join them by their nearest rows'
@@ -303,48 +289,54 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         )
         return bridged(graph, pairs)
 
-    def _tell_of_missing(self, nearest: Any) -> None:
-        """Warn of rows whose filled cells are less sure than their neighbours are near."""
+    def _warn_of_uncertain(self, nearest: Any) -> None:
+        """Warn of rows whose imputed cells are less certain than their neighbours are near."""
         if self._filled_sd is None:
             return
-        near = _typical(nearest)
-        unsure = self._filled_sd > near
-        if np.mean(unsure) > FEW:
-            count, incomplete = int(np.sum(unsure)), int(np.sum(self._filled_sd > 0.0))
+        uncertain = self._filled_sd > furthest_neighbour(nearest)
+        if np.mean(uncertain) > FEW:
+            count, incomplete = int(np.sum(uncertain)), int(np.sum(self._filled_sd > 0.0))
+            first = int(np.argmax(uncertain))
             warn(
-                f"{count} of {incomplete} rows with gaps were filled with a standard deviation "
-                "larger than the distance to their neighbours, so that their neighbours, and their "
-                "coordinates, are guesses (row "
-                f"{self._given_row(int(np.argmax(unsure)))} first)",
+                f"{count} of {incomplete} rows with missing values were imputed with a standard "
+                "deviation larger than the distance to their neighbours, so that their neighbours, "
+                "and their coordinates, are guesses (row "
+                f"{first if self._present is None else int(self._present[first])} first)",
                 UncertainNeighboursWarning,
             )
 
-    def _given_row(self, row: int) -> int:
-        """The number in X of a fitted row."""
-        return row if self._present is None else int(self._present[row])
+    def _locally_linear(self, rows: Any, way_out: str) -> Array:
+        """Coordinates of new rows as affine combinations of their neighbours."""
+        nearest = self._neighbours.of_new(rows)
+        alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
+        if len(alone):
+            raise ValueError(
+                f"row {int(alone[0])} has no fitted row within radius={self.radius:g}: it cannot "
+                f"be placed. Leave it out, or fit with a larger {way_out}"
+            )
+        return np.asarray(local_weights(self._neighbours, nearest, True) @ self._fitted)
 
     # Output --------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Array:
-        """Coordinates of new rows beside the fitted ones.
+        """Coordinates of new rows in the fitted embedding.
 
         Parameters
         ----------
         X : table of shape (n_new, n_features)
-            NaN marks a gap. Where the metric is "precomputed", distances (n_new, n_samples) to the
-            fitted points.
+            NaN marks a missing value. Where the metric is "precomputed", distances
+            (n_new, n_samples) to the fitted points.
 
         Returns
         -------
         array of shape (n_new, n_components)
         """
         check_is_fitted(self, "embedding_")
-        source = as_source(X, missing_values=self._missing)
+        source = as_source(X, missing_values=self.missing_values)
         if self._is_pairwise and source.has_missing and not source.is_sparse:
             refuse_missing(source.collect(), Labels(source.names), "distance")
         check_features(self, X, source)
-        found = self._of_source(source)
-        return found.astype(np.float32) if source.dtype == np.float32 else found
+        return as_fitted(self._of_source(source), source.dtype == np.float32)
 
     def _of_source(self, source: Source) -> Array:
         if isinstance(source, ArraySource):
@@ -355,30 +347,12 @@ class GraphEstimator(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     def n_components_(self) -> int:
         return int(self.embedding_.shape[1])
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = not self._is_pairwise
-        tags.input_tags.sparse = False
-        tags.input_tags.pairwise = self._is_pairwise
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
 
 def refuse_sparse_pairs(source: Source) -> None:
-    """Refuse distances of which a sparse matrix leaves some out, where all are needed."""
+    """Refuse a sparse matrix of distances where all of them are needed."""
     if source.is_sparse:
         raise ValueError(
             "X is sparse, and pairs that it leaves out would be at distance 0; if they are, "
             "densify it with X.toarray(). Isomap, and LaplacianEigenmaps with "
             "affinity='precomputed_nearest_neighbors', take a sparse graph of neighbours"
         )
-
-
-def _typical(nearest: Any) -> Array:
-    """(n,) distance to the furthest neighbour; the median of all where a row has none."""
-    n = nearest.shape[0]
-    far = np.full(n, np.nan)
-    counts = np.diff(nearest.indptr)
-    some = counts > 0
-    far[some] = np.maximum.reduceat(nearest.data, nearest.indptr[:-1][some])
-    return np.where(np.isnan(far), np.nanmedian(far) if some.any() else np.inf, far)

@@ -8,39 +8,28 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_random_state
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import check_features, keep_features, like_input
-from eigengap.estimators._latents import as_latents, decoded
-from eigengap.estimators._network import (
-    refuse_overflow,
-    refuse_sparse,
-    start_of,
-    tell_of_fit,
-    tell_of_many_codes,
-    widths,
-)
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.fitting.autoencoder.fit import AUTO_RATE, AutoencoderOptions
+from eigengap.estimators._transformer import Transformer, as_latents, decoded
+from eigengap.estimators.shared.base import as_fitted, check_features, keep_features, like_input
+from eigengap.fitting.autoencoder.fit import AUTO_RATE, AutoencoderFit, AutoencoderOptions
+from eigengap.fitting.optimise.loop import Watch
 from eigengap.linalg import Array
 from eigengap.models.network.autoencoder import ACTIVATIONS, Network
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Block, Source
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Block, Source, as_source, warn_of_codes
 from eigengap.statistics.moments import rows_are_equal
 
+NOTHING = 0.999  # loss, in units of that of the columns' means, from which on nothing is left
 
-class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
-    """Curved coordinates by a neural network that gives its rows back, gaps welcome.
+
+class Autoencoder(Transformer):
+    """Curved coordinates by a neural network that reproduces its rows; accepts missing values.
 
     An encoder takes a row to a few codes, a decoder takes the codes back to the row; both are
-    fitted so that the seen cells come back as they were. With hidden=() it finds the subspace of
+    fitted so that the observed values come back. With hidden=() it finds the subspace of
     PCA; hidden layers bend it. Needs JAX (the extra "autodiff") to fit, and NumPy alone afterwards.
 
     Parameters
@@ -52,7 +41,7 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         whatever the activation.
     activation : {"gelu", "tanh", "relu", "softplus", "elu", "linear"}, default="gelu"
     shortcut : bool, default=True
-        Whether a linear path runs beside the hidden layers, from the row to the codes and from
+        Whether a linear path runs parallel to the hidden layers, from the row to the codes and from
         the codes to the row. False is the classical network.
     init : {"auto", "pca", "random"}, default="auto"
         Where the weights start: "pca" at principal component analysis, in the linear path (or in
@@ -60,8 +49,8 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         "auto" is "pca" wherever there is a place for it.
     denoising : float in [0, 1), default=0.0
         Share of the cells that are hidden at every step and have to be given back nevertheless
-        (Vincent et al. 2008). 0.2 fills gaps far better, also where the table has gaps itself;
-        0 gives seen cells back best.
+        (Vincent et al. 2008). 0.2 imputes far better, also where values are missing anyway; 0 gives
+        observed values back best.
     weight_decay : float, default=0.0
         Times half the sum of the squared weights, biases left out, added to the mean squared error
         in standardised units: a true L2 penalty, not the decoupled one of AdamW. A linear network
@@ -99,12 +88,12 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     model_ : Network
         Encoder and decoder as a value of NumPy arrays.
     loss_ : float
-        Mean squared error of the seen training cells, in standardised units.
+        Mean squared error of the observed training values, in standardised units.
     reconstruction_error_ : float
         Mean squared distance of a training row to its reconstruction, in the units of the fit:
         what `PCA.reconstruction_error` gives for PCA.
     noise_std_ : array of shape (n_features,)
-        Standard deviation of cells that the network did not see, in data units: see `impute`.
+        Standard deviation of imputed values, in data units: see `impute`.
     trace_ : Trace
         Training loss of each pass, then of each step of L-BFGS, weight decay included.
     validation_curve_ : array
@@ -121,9 +110,8 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    A cell that was not seen is the mean of its column as an input, and does not count in the loss.
-    Where the table has gaps, or denoising hides cells, the network is told by further inputs which
-    cells it sees.
+    A missing value is the mean of its column as an input, and does not count in the loss. Where
+    values are missing, or denoising hides cells, further inputs mark the cells that are observed.
 
     Codes have mean 0, unit variances and no correlation over the training rows, and come in the
     order of how far they move reconstructions: of a linear network they are whitened principal
@@ -152,6 +140,7 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     """
 
     _prefix = "AE"
+    _accepts_sparse = False
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -200,36 +189,18 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         random_state: Any = None,
         verbose: bool | int = False,
     ) -> None:
-        self.n_components = n_components
-        self.hidden = hidden
-        self.activation = activation
-        self.shortcut = shortcut
-        self.init = init
-        self.denoising = denoising
-        self.weight_decay = weight_decay
-        self.scale = scale
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.max_iter = max_iter
-        self.tol = tol
-        self.polish = polish
-        self.missing_values = missing_values
-        self.random_state = random_state
-        self.verbose = verbose
+        self._set(locals())
 
     # Fitting -------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit encoder and decoder to the seen cells of X.
+        """Fit encoder and decoder to the observed values of X.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            Array, masked array, pandas, polars or pyarrow; NaN marks a gap.
+            Array, masked array, pandas, polars or pyarrow; NaN marks a missing value.
         y : ignored
 
         Returns
@@ -238,17 +209,19 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         """
         from eigengap.fitting.autodiff.autoencoder import fit_autoencoder
 
+        q = int(self.n_components)
         source = as_source(X, missing_values=self.missing_values).present()
-        refuse_sparse(source)
+        _refuse_sparse(source)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        tell_of_many_codes(int(self.n_components), source.n_features, self.denoising)
-        options = self._options()
-        try:
-            found = fit_autoencoder(source, int(self.n_components), options)
-        finally:
-            if isinstance(options.watch, ProgressLine):
-                options.watch.close()
+        if q > source.n_features and self.denoising == 0.0:
+            warn(
+                f"n_components={q} codes are more than the {source.n_features} columns, so that a "
+                "network which copies its input loses nothing: take fewer, or denoising",
+                UserWarning,
+            )
+        with self._progress() as watch:
+            found = fit_autoencoder(source, q, self._options(watch))
         keep_features(self, X, source)  # only now: a fit may fail
         self.model_ = found.network
         self.loss_ = found.loss
@@ -265,29 +238,56 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                 "all rows are equal, so that there is nothing for the codes to describe",
                 UserWarning,
             )
-        tell_of_fit(found, options)
+        self._warn(found)
         return self
 
-    def _options(self) -> AutoencoderOptions:
-        hidden = widths(self.hidden)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+    def _warn(self, found: AutoencoderFit) -> None:
+        """Warn of passes that diverged or were too few, and of weights that decayed to nothing."""
+        if found.diverged:
+            rate = self._rate
+            warn(
+                f"the loss exploded in {found.epochs} passes at learning_rate={rate:g}, and the "
+                f"best weights before were kept: take a smaller one, say learning_rate="
+                f"{rate / 10:g}",
+                ConvergenceWarning,
+            )
+        elif not found.converged:
+            warn(
+                f"Autoencoder did not converge in {found.epochs} passes and "
+                f"{len(found.trace) - found.epochs} further steps (loss {found.loss:.4g}); raise "
+                f"max_iter={self.max_iter} or tol",
+                ConvergenceWarning,
+            )
+        if self.weight_decay > 0.0 and found.loss > NOTHING:
+            warn(
+                f"weight_decay={self.weight_decay:g} leaves next to nothing of the rows but the "
+                f"means of their columns (loss {found.loss:.4g}, theirs is 1): take a smaller one",
+                UserWarning,
+            )
+
+    @property
+    def _rate(self) -> float:
+        return AUTO_RATE if self.learning_rate == "auto" else float(self.learning_rate)
+
+    def _options(self, watch: Watch | None = None) -> AutoencoderOptions:
+        hidden = _widths(self.hidden)
         return AutoencoderOptions(
             hidden=hidden,
             activation=self.activation,
             shortcut=bool(self.shortcut),
-            init=start_of(self.init, bool(self.shortcut) or not hidden),
+            init=_start(self.init, bool(self.shortcut) or not hidden),
             denoising=float(self.denoising),
             weight_decay=float(self.weight_decay),
             scale=bool(self.scale),
             batch_size=None if self.batch_size == "auto" else int(self.batch_size),
-            learning_rate=AUTO_RATE if self.learning_rate == "auto" else float(self.learning_rate),
+            learning_rate=self._rate,
             validation_fraction=float(self.validation_fraction) if self.early_stopping else 0.0,
             patience=int(self.patience),
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             polish=None if self.polish == "auto" else bool(self.polish),
-            seed=seed,
-            watch=watch_for(self.verbose, type(self).__name__),
+            seed=self._seed(fixed=False),
+            watch=watch,
         )
 
     # Output --------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap.
+            NaN marks a missing value.
 
         Returns
         -------
@@ -324,12 +324,12 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         return decoded(np.where(np.isnan(Z), Z.dtype.type(0.0), Z), self.model_.decode)
 
     def reconstruct(self, X: Any) -> Any:
-        """Rows as the network gives them back, their gaps too.
+        """Rows as the network gives them back, missing values included.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap.
+            NaN marks a missing value.
 
         Returns
         -------
@@ -339,56 +339,57 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         return like_input(self, X, self._map(X, self.model_.reconstruct))
 
     def impute(self, X: Any, return_std: bool = False) -> Any:
-        """Fill every gap with what the network makes of the rest of its row.
+        """Impute every missing value by what the network makes of the rest of its row.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap.
+            NaN marks a missing value.
         return_std : bool, default=False
             Whether to return standard deviations too.
 
         Returns
         -------
-        filled : table of X's type
-            Seen cells are as they were.
+        imputed : table of X's type
+            Observed values are unchanged.
         std : table of X's type
-            `noise_std_` of the column for each filled cell, 0 for seen cells. Only if return_std.
+            `noise_std_` of the column for each imputed value, 0 for observed ones. Only if
+            return_std.
 
         Notes
         -----
         The standard deviation of a column is that of its cells in the rows held out, each hidden
         from the network once; a little more than their root mean squared error where those rows
         are few. It is the same for all rows. Where no rows are held out the training rows take
-        their place, and it is too small by as much as the network has learned them by heart.
-        `denoising` makes filling better, and does not change this.
+        their place, and it is too small by as much as the network overfits them. `denoising`
+        improves the imputations, and does not change this.
         """
         check_is_fitted(self, "model_")
-        filled = like_input(self, X, self._map(X, self.model_.impute))
+        imputed = like_input(self, X, self._map(X, self.model_.impute))
         if not return_std:
-            return filled
+            return imputed
         std = self._map(X, lambda rows: np.where(np.isnan(rows), self.noise_std_, 0.0))
-        return filled, like_input(self, X, std)
+        return imputed, like_input(self, X, std)
 
     def score_samples(self, X: Any) -> Array:
-        """Minus the mean squared error of the seen cells of each row, in standardised units.
+        """Minus the mean squared error of the observed values of each row, in standardised units.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap.
+            NaN marks a missing value.
 
         Returns
         -------
         array of shape (n_samples,)
-            0 is best, and what a row without any seen cell has, as the log-likelihood of nothing
-            elsewhere. It is no log-likelihood itself: an autoencoder is no density.
+            0 is best, and the score of a row without any observed value. It is no log-likelihood:
+            an autoencoder is no density.
         """
         check_is_fitted(self, "model_")
         return self._scores(self._source(X))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples` over the rows that show any cell.
+        """Mean of `score_samples` over the rows that have an observed value.
 
         Parameters
         ----------
@@ -398,26 +399,25 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         Returns
         -------
         float
-            0 where no row does.
+            0 where no row has one.
         """
         check_is_fitted(self, "model_")
         source = self._source(X)
-        shown = source.map(lambda block: ~np.isnan(block.values).all(axis=1))
-        return float(np.mean(self._scores(source)[shown])) if shown.any() else 0.0
+        present = source.map(lambda block: ~np.isnan(block.values).all(axis=1))
+        return float(np.mean(self._scores(source)[present])) if present.any() else 0.0
 
     def _scores(self, source: Source) -> Array:
         return _applied(source, lambda rows: 0.0 - self.model_.squared_error(rows))
 
     def _source(self, X: Any) -> Source:
         source = as_source(X, missing_values=self.missing_values)
-        refuse_sparse(source)
+        _refuse_sparse(source)
         check_features(self, X, source)
         return source
 
     def _map(self, X: Any, fn: Callable[[Any], Array]) -> Array:
         source = self._source(X)
-        rows = _applied(source, fn)
-        return rows.astype(np.float32) if source.dtype == np.float32 else rows
+        return as_fitted(_applied(source, fn), source.dtype == np.float32)
 
     # Fitted attributes ---------------------------------------------------------------------
 
@@ -430,21 +430,52 @@ class Autoencoder(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         unit = 1.0 if self.scale else float(self.model_.unit[0])
         return self.loss_ * self.model_.d * unit * unit  # 0 or inf where squares leave the range
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = False
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+
+def _widths(hidden: Any) -> tuple[int, ...]:
+    """Widths of layers, as the user gives them."""
+    if isinstance(hidden, Integral):
+        raise ValueError(
+            "hidden must be a sequence of widths, one for each layer: for one layer write "
+            f"hidden=({int(hidden)},)"
+        )
+    for width in hidden:
+        if not isinstance(width, Integral) or isinstance(width, bool) or width < 1:
+            raise ValueError(
+                f"hidden must hold positive integers, the widths of layers, got {width!r}"
+            )
+    return tuple(int(width) for width in hidden)
+
+
+def _start(init: str, has_linear_path: bool) -> str:
+    if init == "pca" and not has_linear_path:
+        raise ValueError(
+            'init="pca" needs a linear path to start in: use shortcut=True, hidden=(), or '
+            'init="random"'
+        )
+    return init if init != "auto" else "pca" if has_linear_path else "random"
+
+
+def _refuse_sparse(source: Source) -> None:
+    if source.is_sparse:
+        raise ValueError(
+            "X is sparse, and the layers of a network are not; densify it with X.toarray(), or "
+            "reduce it first (PCA takes sparse tables)"
+        )
 
 
 def _applied(source: Source, fn: Callable[[Any], Array]) -> Array:
-    """fn of the rows of every block; numbers that it makes too large are refused."""
+    """fn of the rows of every block; a row for which it overflows is an error."""
 
     def of(block: Block) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             found = fn(block.values)
-        refuse_overflow(found, block.start, "cells")
+        if not np.isfinite(np.sum(found)):
+            bad = ~np.isfinite(found.reshape(len(found), -1)).all(axis=1)
+            if bad.any():
+                raise ValueError(
+                    f"row {block.start + int(np.argmax(bad))} has cells so large that what the "
+                    "network makes of it overflows: leave it out"
+                )
         return found
 
     return source.map(of)

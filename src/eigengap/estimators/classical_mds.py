@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
@@ -12,25 +12,30 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import check_features, keep_features
-from eigengap.estimators._latents import as_latents, decoded
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._progress import ProgressLine, watch_for
-from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
 from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
-from eigengap.estimators._whole import warn_of_empty_rows, whole_table
+from eigengap.estimators._transformer import (
+    Transformer,
+    as_latents,
+    decoded,
+    warn_of_empty_rows,
+    whole_table,
+)
+from eigengap.estimators.shared.base import (
+    SHARED_CONSTRAINTS,
+    as_fitted,
+    check_features,
+    keep_features,
+    not_converged,
+)
 from eigengap.exceptions import NegativeEigenvaluesWarning
 from eigengap.fitting.eigen.signed_spectrum import SignedSpectrum
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
-from eigengap.fitting.graph.distances import BLOCK_BYTES, METRICS, Metric, RowDistances, as_rows
+from eigengap.fitting.graph.distances import METRICS, Metric, RowDistances, as_rows
 from eigengap.fitting.graph.mds import (
     Dimensions,
     ScalingFit,
@@ -60,21 +65,25 @@ from eigengap.models.maps.distances import (
     inner_products,
 )
 from eigengap.runtime.warnings import warn
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.wording import column
+from eigengap.selection.rank.asked import fit_asked
+from eigengap.sources import (
+    Block,
+    Source,
+    as_source,
+    column,
+    require_frequencies,
+    warn_of_codes,
+)
 from eigengap.wording import words
 
 PAIRS = ("precomputed", "gram")
-FEW_DIGITS = 0.01  # bound on the error of an eigenvalue, relative to it, from which on it is told
-TOO_NEGATIVE = 0.05  # share of the eigenvalues' moduli from which on it is told
+FEW_DIGITS = 0.01  # bound on the relative error of an eigenvalue that is worth a warning
+TOO_NEGATIVE = 0.05  # share of the eigenvalues' moduli that is worth a warning
 
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """What a fit leaves behind."""
+    """The result of a fit, by whichever route."""
 
     fit: ScalingFit
     density: LinearGaussian | None = None  # of Euclidean rows
@@ -90,15 +99,15 @@ def _is_euclidean(metric: Metric, params: dict[str, Any] | None) -> bool:
     return metric in ("euclidean", "l2")
 
 
-class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
+class ClassicalMDS(Transformer):
     """Classical multidimensional scaling, also called principal coordinates analysis.
 
     Finds points whose distances are, as nearly as their number of coordinates allows, those between
     the rows of a table, or those of a given matrix: coordinates are eigenvectors of the doubly
     centred matrix of inner products, each as long as the root of its eigenvalue (Torgerson 1952,
     Gower 1966). Of Euclidean distances they are the principal component scores, and computed as
-    such, without the matrix of all pairs; gaps are then welcome. New points are added by Gower's
-    (1968) formula.
+    such, without the matrix of all pairs; missing values are then accepted. New points are added
+    by Gower's (1968) formula.
 
     Parameters
     ----------
@@ -106,7 +115,7 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         Number of coordinates; the share of the positive eigenvalues that they must hold; or as many
         as there are significant eigenvalues: those above rounding and above the modulus of every
         negative one. Of noisy rows all are significant (`choose_rank` separates them from noise);
-        where rows have gaps "auto" is PCA's.
+        where values are missing "auto" is PCA's.
     metric : str or callable, default="euclidean"
         A metric of scikit-learn's or SciPy's `pairwise_distances`, by name, or a function of two
         rows; "precomputed" where X is the square matrix of distances, "gram" where it is that of
@@ -118,13 +127,13 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         them that makes them so (Cailliez 1983, R's cmdscale(add=TRUE)); or take sqrt(d^2 + 2 c)
         with the smallest such c (Lingoes 1971).
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell, besides NaN.
+        Values that mark a missing value, besides NaN.
     tol : float, default=1e-6
-        Tolerance of the fit under gaps.
+        Tolerance of the fit with missing values.
     max_iter : int, default=1000
-        Most EM steps under gaps.
+        Most EM steps with missing values.
     verbose : bool or int, default=False
-        Whether to show the progress of a fit under gaps.
+        Whether to show the progress of a fit with missing values.
 
     Attributes
     ----------
@@ -152,9 +161,9 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     spectrum_ : SignedSpectrum
         The known eigenvalues and the sums of all.
     density_ : LinearGaussian
-        Of Euclidean rows: the PPCA density that fills their gaps.
+        Of Euclidean rows: the PPCA density that imputes missing values.
     n_iter_, converged_
-        Of the fit under gaps.
+        Of the fit with missing values.
 
     Notes
     -----
@@ -213,14 +222,7 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         max_iter: int = 1000,
         verbose: bool | int = False,
     ) -> None:
-        self.n_components = n_components
-        self.metric = metric
-        self.metric_params = metric_params
-        self.correction = correction
-        self.missing_values = missing_values
-        self.tol = tol
-        self.max_iter = max_iter
-        self.verbose = verbose
+        self._set(locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -230,8 +232,8 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features), or square matrix of all pairs
-            Array, masked array, sparse matrix, pandas, polars or pyarrow. NaN marks a gap, which
-            metric="euclidean" (through PPCA) and "nan_euclidean" take.
+            Array, masked array, sparse matrix, pandas, polars or pyarrow. NaN marks a missing
+            value, which metric="euclidean" (through PPCA) and "nan_euclidean" accept.
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
             Frequency of each row: an integer weight equals repeating the row.
@@ -261,10 +263,11 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         everyone = whole_table(
             X, "ClassicalMDS", sample_weight=sample_weight, missing_values=self.missing_values
         )
-        weight = everyone.map(_weight_of)
-        if self.metric not in PAIRS:
-            weight = _without_weight_of_empty(weight, everyone)
-        _require_frequencies_of(weight)
+        weight = np.ones(everyone.n_rows) if everyone.weight is None else everyone.weight
+        if self.metric not in PAIRS and (present := everyone.is_present()).any():
+            weight = np.where(present, weight, 0.0)
+        if not np.all(weight == 1.0):
+            require_frequencies(float(np.sum(weight)))
         if self.metric in PAIRS:
             found = self._fit_pairs(everyone, weight)
         elif self._from_rows:
@@ -276,12 +279,11 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         self._keep(found)
         if self.present_ is not None:
             self.embedding_ = self._of_everyone(everyone)
-        self._tell(found.fit)
-        return _as_given(self.embedding_, everyone)
+        self._warn(found.fit)
+        return as_fitted(self.embedding_, everyone.dtype == np.float32)
 
     def _keep(self, found: _Found) -> None:
-        for name in ("density_", "distances_"):  # of an earlier fit by another metric
-            self.__dict__.pop(name, None)
+        self._forget("density_", "distances_")
         fit = found.fit
         self.embedding_, self.model_ = fit.Z, fit.model
         self.spectrum_, self.constant_ = fit.spectrum, fit.constant
@@ -301,8 +303,8 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         values = source.collect()
         used = values[:, self.present_] if self.metric in PAIRS else values
         missing = np.isnan(used)
-        known = ~(missing.all(axis=1) if self._takes_missing else missing.any(axis=1))
-        rows = values[known] if self._takes_missing else np.nan_to_num(values[known])
+        known = ~(missing.all(axis=1) if self._accepts_missing else missing.any(axis=1))
+        rows = values[known] if self._accepts_missing else np.nan_to_num(values[known])
         found = self._coordinates(as_source(rows))
         Z = np.full((len(values), found.shape[1]), np.nan)
         Z[known] = found
@@ -315,16 +317,16 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         return _is_euclidean(self.metric, self.metric_params)
 
     def _checked(self, everyone: Source) -> Source:
-        """The rows of positive weight that have an observed value, looked at."""
+        """The rows of positive weight that have an observed value, checked."""
         source = everyone.present()
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        if source.has_missing and not self._takes_missing:
+        if source.has_missing and not self._accepts_missing:
             _refuse_missing(source, self.metric)
         return source
 
     @property
-    def _takes_missing(self) -> bool:
+    def _accepts_missing(self) -> bool:
         return self._from_rows or self.metric == "nan_euclidean"
 
     def _fit_rows(self, source: Source) -> _Found:
@@ -339,20 +341,13 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
 
     def _fit_missing(self, source: Source) -> _Found:
         asked = self._dimensions(source.observed().rows)
-        options = EMOptions(
-            tol=self.tol, max_iter=self.max_iter, watch=watch_for(self.verbose, "ClassicalMDS")
-        )
-        loose = replace(options, tol=max(self.tol, LOOSE), watch=None)
         most = min(source.observed().rows, source.n_features)
         known = "auto" if asked is None else min(asked, most) if isinstance(asked, int) else asked
-        q, _ = rank_from_fits(known, source, lambda q: fit_ppca(source, q, options=loose))
-        try:
-            found = fit_reaching(known, q, source, lambda q: fit_ppca(source, q, options=options))
-        finally:
-            if isinstance(options.watch, ProgressLine):
-                options.watch.close()
+        with self._progress() as watch:
+            options = EMOptions(tol=self.tol, max_iter=self.max_iter, watch=watch)
+            found, _ = fit_asked(source, options, fit_ppca, known)
         if not found.converged:
-            warn(_not_converged("ClassicalMDS", found, self.max_iter), ConvergenceWarning)
+            warn(not_converged("ClassicalMDS", found, self.max_iter), ConvergenceWarning)
         dimensions = asked if isinstance(asked, int) else found.model.q
         fit = of_components(source, found, dimensions, "ppca")
         return _Found(fit, found.model, n_iter=max(found.n_iter, 1), converged=found.converged)
@@ -379,21 +374,24 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             values = values[np.ix_(present, present)]
         labels = Labels(everyone.names, present)
         w = _weights(weight[weight > 0.0])
-        if self.metric == "gram":
-            G = gram_matrix(values, labels)
-            _require_points(n, weight)
-            return _Found(fit_gram(G, self._dimensions(n), w))
-        D = distance_matrix(values, labels)
-        _require_points(n, weight)
-        return _Found(fit_distances(D, self._dimensions(n), w, self.correction))
+        is_gram = self.metric == "gram"
+        pairs = (gram_matrix if is_gram else distance_matrix)(values, labels)
+        if n < 2 and float(np.sum(weight)) < 2:
+            raise ValueError(
+                f"Found array with {n} sample(s) (n_samples={n}); at least 2 points are needed to "
+                "fit"
+            )
+        if is_gram:
+            return _Found(fit_gram(pairs, self._dimensions(n), w))
+        return _Found(fit_distances(pairs, self._dimensions(n), w, self.correction))
 
     def _refuse_for_pairs(self, everyone: Source) -> None:
         if self.metric_params:
             raise ValueError(f'metric="{self.metric}" takes no metric_params')
         if self.metric == "gram" and self.correction is not None:
             raise ValueError(
-                f'correction="{self.correction}" is of distances, and inner products do not tell '
-                'how far new points are; pass distances with metric="precomputed"'
+                f'correction="{self.correction}" is of distances, and inner products do not '
+                'determine how far new points are; pass distances with metric="precomputed"'
             )
         if self.metric == "precomputed" and everyone.is_sparse:
             raise ValueError(
@@ -408,14 +406,14 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             return None
         if not isinstance(asked, Integral):
             return float(asked)
-        if asked > n:
+        if int(asked) > n:
             raise ValueError(
                 f"{words().parameter('n_components', asked)} must be at most {n}, the number "
                 f"of points (n_samples={n})"
             )
         return int(asked)
 
-    def _tell(self, fit: ScalingFit) -> None:
+    def _warn(self, fit: ScalingFit) -> None:
         """Warn of what the coordinates do not show."""
         q, spectrum = fit.Z.shape[1], fit.spectrum
         if spectrum.positive + spectrum.negative <= 0.0:
@@ -468,7 +466,7 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     # Output --------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Array:
-        """Coordinates of new points beside the fitted ones (Gower 1968).
+        """Coordinates of new points among the fitted ones (Gower 1968).
 
         Parameters
         ----------
@@ -482,12 +480,12 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             Of a fitted point its own coordinates.
         """
         source = self._source(X)
-        return _as_given(self._coordinates(source), source)
+        return as_fitted(self._coordinates(source), source.dtype == np.float32)
 
     def _source(self, X: Any) -> Source:
         check_is_fitted(self, "model_")
         source = as_source(X, missing_values=self.missing_values)
-        if source.has_missing and not self._takes_missing:
+        if source.has_missing and not self._accepts_missing:
             _refuse_missing(source, self.metric)
         check_features(self, X, source)
         if self.metric == "precomputed" and source.is_sparse:
@@ -519,8 +517,7 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             found: Any = [self._of_fitted(D)]
         else:
             found = self.distances_.to(block.values, block.start)
-        for D in found:
-            yield D if self.constant_ is None else self.constant_.corrected(D)
+        yield from map(self._correct, found)
 
     def _of_fitted(self, G: NDArray[Any]) -> NDArray[Any]:
         """Columns of the points that were fitted, among those that were given."""
@@ -550,34 +547,26 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             matrix.
         """
         source = self._source(X)
-        return stress(self._pairs(source, self._coordinates(source)))
+        return stress(self._far_from(source), self._coordinates(source))
 
-    def _pairs(self, source: Source, Z: Array) -> Iterator[tuple[Array, Array]]:
-        """Distances and those of the coordinates Z, some points at a time."""
-        step = max(1, BLOCK_BYTES // (8 * len(Z)))
-        far = self._far_from(source, Z)
-        for start in range(0, len(Z), step):
-            rows = slice(start, start + step)
-            yield far(rows), cdist(Z[rows], Z)
-
-    def _far_from(self, source: Source, Z: Array) -> Any:
-        """slice of points -> their distances to all."""
+    def _far_from(self, source: Source) -> Callable[[slice], Array]:
+        """A function from some points to their distances to all."""
         values = _dense(source.collect())
         if isinstance(self.model_, AffineMap):
-            filled = self.density_.conditional_mean(values) if source.has_missing else values
-            centred = filled - self.model_.mean
-            return lambda rows: cdist(centred[rows], centred)
+            rows = self.density_.conditional_mean(values) if source.has_missing else values
+            centred = rows - self.model_.mean
+            return lambda some: cdist(centred[some], centred)
         if self.metric not in PAIRS:
             among = replace(self.distances_, rows=as_rows(values, self.metric))
-            return lambda rows: self._correct(np.concatenate(list(among.to(values[rows]))))
+            return lambda some: self._correct(np.concatenate(list(among.to(values[some]))))
         if values.shape[0] != values.shape[1]:
             raise ValueError(
                 f"stress needs the square matrix that was given to fit, got shape {values.shape}"
             )
         if self.metric == "precomputed":
-            return lambda rows: self._correct(new_distances(values[rows], Labels(start=rows.start)))
+            return lambda some: self._correct(new_distances(values[some], Labels(start=some.start)))
         size = values.diagonal().astype(np.float64)
-        return lambda rows: gram_distances(values[rows], size[rows], size)
+        return lambda some: gram_distances(values[some], size[some], size)
 
     def _correct(self, D: Array) -> Array:
         return D if self.constant_ is None else self.constant_.corrected(D)
@@ -609,28 +598,21 @@ class ClassicalMDS(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     def additive_constant_(self) -> float:
         return 0.0 if self.constant_ is None else self.constant_.c
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.metric in PAIRS
-        tags.input_tags.positive_only = self.metric == "precomputed"
-        tags.input_tags.allow_nan = self._takes_missing
-        tags.input_tags.sparse = self.metric != "precomputed"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    @property
+    def _accepts_sparse(self) -> bool:
+        return bool(self.metric != "precomputed")
+
+    @property
+    def _is_pairwise(self) -> bool:
+        return self.metric in PAIRS
+
+    @property
+    def _is_positive(self) -> bool:
+        return bool(self.metric == "precomputed")
 
 
 def _dense(values: Any) -> NDArray[Any]:
     return values if isinstance(values, np.ndarray) else values.toarray()
-
-
-def _weight_of(block: Block) -> Array:
-    return np.ones(block.n_rows) if block.weight is None else block.weight
-
-
-def _without_weight_of_empty(weight: Array, source: ArraySource) -> Array:
-    """Weights (n,) that are 0 where a row has no observed value."""
-    present = source.is_present()
-    return np.where(present, weight, 0.0) if present.any() else weight
 
 
 def _present(weight: Array) -> NDArray[np.intp] | None:
@@ -640,18 +622,6 @@ def _present(weight: Array) -> NDArray[np.intp] | None:
 
 def _weights(weight: Array) -> Array | None:
     return None if np.all(weight == 1.0) else weight
-
-
-def _require_frequencies_of(weight: Array) -> None:
-    if not np.all(weight == 1.0):
-        require_frequencies(float(np.sum(weight)))
-
-
-def _require_points(n: int, weight: Array) -> None:
-    if n < 2 and float(np.sum(weight)) < 2:
-        raise ValueError(
-            f"Found array with {n} sample(s) (n_samples={n}); at least 2 points are needed to fit"
-        )
 
 
 def _refuse_missing(source: Source, metric: Metric) -> None:
@@ -666,11 +636,7 @@ def _refuse_missing(source: Source, metric: Metric) -> None:
     i, j = map(int, source.map(first)[0])
     named = f'metric="{metric}"' if isinstance(metric, str) else "a metric of your own"
     raise ValueError(
-        f"Input X contains NaN: row {i}, column {column(source.names, j)}; {named} takes no gaps. "
-        'Use metric="euclidean", which fills them by their expected value under PPCA, or '
-        '"nan_euclidean", or fill them first (LowRankImputer)'
+        f"Input X contains NaN: row {i}, column {column(source.names, j)}; {named} does not "
+        'accept missing values. Use metric="euclidean", which imputes them by their expected value '
+        'under PPCA, or "nan_euclidean", or impute them first (LowRankImputer)'
     )
-
-
-def _as_given(Z: Array, source: Source) -> Array:
-    return Z.astype(np.float32) if source.dtype == np.float32 else Z

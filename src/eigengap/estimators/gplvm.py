@@ -9,54 +9,74 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._features import keep_features
-from eigengap.estimators._gplvm_rows import PlacesRows, dense
-from eigengap.estimators._imputing import imputing_model
-from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.estimators._whole import whole_table
+from eigengap.estimators._transformer import (
+    Transformer,
+    as_latents,
+    decoded,
+    dense_rows,
+    whole_table,
+)
+from eigengap.estimators.ppca import PPCA
+from eigengap.estimators.shared.base import as_fitted, keep_features, source_of_new
+from eigengap.estimators.shared.inner import imputing_model
 from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
-from eigengap.fitting.gp.back_constraint import Kind, back_constraint
+from eigengap.fitting.gp.back_constraint import BackMap, Kind, back_constraint
 from eigengap.fitting.gp.cell_noise import noise_of_cells
-from eigengap.fitting.gp.column_patterns import ObservedColumns, observed_columns
 from eigengap.fitting.gp.dual_ppca import fit_linear
-from eigengap.fitting.gp.latent_fit import LatentFit, Start
+from eigengap.fitting.gp.rows import FittedLatents
 from eigengap.fitting.gp.start import (
+    LatentFit,
+    ObservedColumns,
     Standard,
+    Start,
     chosen_points,
+    observed_columns,
     perturbed,
     principal_start,
     standardise,
     to_unit_variance,
 )
-from eigengap.fitting.graph.duplicate_rows import distinct
+from eigengap.fitting.graph.duplicate_rows import Rows, distinct
 from eigengap.linalg import Array
+from eigengap.models.gaussian.posterior import Posterior
 from eigengap.models.gp.expected import has_expectations
+from eigengap.models.gp.gaussian_process import GaussianProcesses
 from eigengap.models.gp.kernels import LatentKernel, Linear, kernel_of
 from eigengap.runtime.memory import require_memory, require_pairs
 from eigengap.runtime.warnings import warn
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Source, column, like, warn_of_codes
 from eigengap.wording import words
 
 EXACT_ROWS = 500  # up to which method="auto" takes all pairs
-EXACT_WORK = 8.0 * EXACT_ROWS**3  # of rows^3 times patterns of gaps
+EXACT_WORK = 8.0 * EXACT_ROWS**3  # of rows^3 times patterns of missing values
 RELEVANT = 0.01  # of the largest relevance
 COPIES = 10.0  # n x n matrices that an exact fit holds
+LARGEST = 1e100  # standard deviations from the mean, whose squares stay within float64
+
+
+# Attributes that only one of the two methods has, and what the other has in their place.
+_ONLY = {
+    "embedding_sd_": ("bayesian", "posterior(X).std has those of any rows"),
+    "inducing_": ("bayesian", "the exact fit has all rows in their place"),
+    "bound_": ("bayesian", "the exact fit has log_likelihood_"),
+    "log_likelihood_": ("exact", "the Bayesian fit has a lower bound on it, bound_"),
+}
 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Which rows of a table show a value."""
+    """Which rows of a table have an observed value."""
 
     present: Any  # indices
     count: int  # of all rows
 
 
-class GPLVM(PlacesRows):
-    """Gaussian process latent variable model, exact or Bayesian, gaps welcome.
+class GPLVM(Transformer):
+    """Gaussian process latent variable model, exact or Bayesian; accepts missing values.
 
     Every column is a smooth function of a few latents plus noise, x_j = f_j(z) + e, with Gaussian
     processes for the functions: probabilistic PCA with curved axes (Lawrence 2005). Needs JAX,
@@ -75,7 +95,7 @@ class GPLVM(PlacesRows):
         "exact" finds the latents of highest likelihood from all pairs of rows; "bayesian" a
         Gaussian for each latent, through inducing points, by a bound on the evidence (Titsias and
         Lawrence 2010), for kernels "rbf", "linear" and their sum. "auto" is exact up to 500 rows
-        (fewer where gaps make every column a matrix of its own), and for Matern kernels.
+        (fewer where missing values give columns matrices of their own), and for Matern kernels.
     n_inducing : int, default=50
         Inducing points of method="bayesian": its cost grows with n_samples times their square.
     init : {"ppca", "isomap"} or array of shape (n_samples, n_components), default="ppca"
@@ -88,15 +108,15 @@ class GPLVM(PlacesRows):
     scale : bool, default=False
         Divide every column by its standard deviation before the fit, undone in every output in
         data units. `kernel_` and `noise_variance_` are in standardised units then. A column that
-        shows one value only has the median of the others' standard deviations for its own.
+        has one value only has the median of the others' standard deviations for its own.
     n_init : int, default=1
         Number of starts; the first is `init`, the others are perturbed, the best is kept.
     tol : float, default=1e-6
-        The fit stops where twenty steps together gain less than this, in nats per seen cell.
+        The fit stops where twenty steps together gain less than this, in nats per observed value.
     max_iter : int, default=1000
         Most steps of L-BFGS.
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell, besides NaN.
+        Values that mark a missing value, besides NaN.
     random_state : int, RandomState or None, default=None
         Of inducing points, the perceptron and further starts. None is a seed of 0, so that two
         fits agree.
@@ -118,9 +138,9 @@ class GPLVM(PlacesRows):
     noise_variance_ : float
         In data units; of standardised columns where scale=True.
     cell_noise_variance_ : float
-        That of cells in predictions. The exact fit spends cells on its latents, which the
-        maximum of the likelihood does not know of: `noise_variance_` times the number of seen
-        cells over that of those left. Of the Bayesian fit the same as `noise_variance_`.
+        That of cells in predictions. The exact fit spends degrees of freedom on its latents, which
+        the maximum of the likelihood does not account for: `noise_variance_` times the number of
+        observed values over the number that is left. Of the Bayesian fit `noise_variance_`.
     inducing_ : array of shape (n_inducing, n_components)
         Only of the Bayesian fit.
     log_likelihood_ : float
@@ -172,6 +192,20 @@ class GPLVM(PlacesRows):
         "verbose": ["verbose"],
     }
 
+    _prefix = "GP"
+
+    model_: GaussianProcesses
+    embedding_: Array
+    method_: str
+    _only: dict[str, Any]  # attributes that one of the methods has
+    _predictive: GaussianProcesses  # the same with the noise of new cells
+    _scaled: bool
+    _back: BackMap | None
+    _order: Any  # of the latent coordinates
+    _standard: Standard  # with the rows that were fitted
+    _present: Rows  # which rows of the table these are
+    _filler: PPCA | None  # imputes rows that a back constraint maps
+
     def __init__(
         self,
         n_components: int = 2,
@@ -189,19 +223,7 @@ class GPLVM(PlacesRows):
         random_state: Any = None,
         verbose: bool | int = False,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.method = method
-        self.n_inducing = n_inducing
-        self.init = init
-        self.back_constraint = back_constraint
-        self.scale = scale
-        self.n_init = n_init
-        self.tol = tol
-        self.max_iter = max_iter
-        self.missing_values = missing_values
-        self.random_state = random_state
-        self.verbose = verbose
+        self._set(locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -211,7 +233,7 @@ class GPLVM(PlacesRows):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            Array, masked array, pandas, polars or pyarrow; NaN marks a gap.
+            Array, masked array, pandas, polars or pyarrow; NaN marks a missing value.
         y : ignored
 
         Returns
@@ -242,7 +264,7 @@ class GPLVM(PlacesRows):
         warn_of_codes(source)
         if self.method == "exact" and not self._maybe_linear(kernel):
             self._require_pairs(source.observed().rows)
-        values = dense(source)
+        values = dense_rows(source)
         present = np.flatnonzero(~np.all(np.isnan(values), axis=1))
         n = len(present)
         self._require(n)
@@ -250,32 +272,30 @@ class GPLVM(PlacesRows):
         refuse_out_of_range(source, standard.total, True)
         columns = observed_columns(standard.Y)
         method = self._method(kernel, columns)
-        filler = imputing_model(source) if np.isnan(standard.Y).any() else None
-        filled = standard.Y
-        if filler is not None:
-            filled = standard.of(np.asarray(filler.impute(values[present]), dtype=np.float64))
+        imputer = imputing_model(source) if np.isnan(standard.Y).any() else None
+        complete = standard.Y
+        if imputer is not None:
+            complete = standard.of(np.asarray(imputer.impute(values[present]), dtype=np.float64))
         rows = _Rows(present, len(values))
         given = self._given_latents(rows)
-        fit = self._fit_table(method, kernel, standard, columns, filled, given)
+        fit = self._fit_table(method, kernel, standard, columns, complete, given)
         keep_features(self, X, source)  # only now: a fit may fail
         self._keep(fit, method, standard, columns, rows)
-        self._filler = filler
-        self._tell(fit, standard)
-        found = self.embedding_
-        return found.astype(np.float32) if source.dtype == np.float32 else found
+        self._filler = imputer
+        self._warn(fit, standard)
+        return as_fitted(self.embedding_, source.dtype == np.float32)
 
     def _require(self, n: int) -> None:
         q = int(self.n_components)
         if n < 2:
             raise ValueError(
-                f"Found array with {n} sample(s) (n_samples={n}) that show a value; at least 2 "
-                "rows are needed to fit"
+                f"Found array with {n} sample(s) (n_samples={n}) with an observed value; at least "
+                "2 rows are needed to fit"
             )
         if q >= n:
             raise ValueError(
                 f"{words().parameter('n_components', q)} must be less than the number of rows "
-                f"that show a value, {n} "
-                f"(n_samples={n})"
+                f"with an observed value, {n} (n_samples={n})"
             )
 
     @staticmethod
@@ -321,7 +341,7 @@ class GPLVM(PlacesRows):
         kernel: LatentKernel,
         standard: Standard,
         columns: ObservedColumns,
-        filled: Array,
+        complete: Array,
         given: Array | None,
     ) -> LatentFit:
         if method == "exact" and _is_linear(kernel, columns, self.back_constraint):
@@ -332,27 +352,21 @@ class GPLVM(PlacesRows):
         from eigengap.fitting.autodiff.gplvm import fit_exact
 
         rng = np.random.default_rng(self._seed())
-        Z, spread = self._first_latents(filled, given, rng)
+        Z, shares = self._first_latents(complete, given, rng)
         of_row = distinct(standard.Y)
         best: LatentFit | None = None
         for k in range(int(self.n_init)):
             at = Z if k == 0 else perturbed(Z, rng)
             back = None
             if self.back_constraint is not None:
-                back = back_constraint(self.back_constraint, filled, at, rng)
-            start = Start(at, spread, kernel, of_row, back=back)
-            watch = watch_for(self.verbose, "GPLVM")
-            options: dict[str, Any] = {
-                "tol": float(self.tol), "max_iter": int(self.max_iter), "watch": watch
-            }  # fmt: skip
-            try:
+                back = back_constraint(self.back_constraint, complete, at, rng)
+            start = Start(at, shares, kernel, of_row, back=back)
+            with self._progress() as watch:
+                how: Any = {"tol": float(self.tol), "max_iter": int(self.max_iter), "watch": watch}
                 if method == "exact":
-                    fit = fit_exact(columns, start, **options)
+                    fit = fit_exact(columns, start, **how)
                 else:
-                    fit = fit_bayesian(columns, start, self._points(kernel, at, rng), **options)
-            finally:
-                if isinstance(watch, ProgressLine):
-                    watch.close()
+                    fit = fit_bayesian(columns, start, self._points(kernel, at, rng), **how)
             if best is None or fit.objective > best.objective:
                 best = fit
         assert best is not None
@@ -365,7 +379,7 @@ class GPLVM(PlacesRows):
         return chosen_points(Z, int(self.n_inducing), rng)
 
     def _given_latents(self, rows: _Rows) -> Array | None:
-        """(n, q) of the rows that show a value, where init is an array."""
+        """(n, q) of the rows with an observed value, where init is an array."""
         if isinstance(self.init, str):
             return None
         q = int(self.n_components)
@@ -381,7 +395,7 @@ class GPLVM(PlacesRows):
         return given[rows.present]
 
     def _first_latents(
-        self, filled: Array, given: Array | None, rng: np.random.Generator
+        self, complete: Array, given: Array | None, rng: np.random.Generator
     ) -> tuple[Array, Array]:
         """(n, q) of unit variance, and the share of the variance along each (q,)."""
         q = int(self.n_components)
@@ -390,13 +404,8 @@ class GPLVM(PlacesRows):
         if self.init == "isomap":
             from eigengap.estimators.isomap import Isomap
 
-            return to_unit_variance(np.asarray(Isomap(n_components=q).fit_transform(filled)), rng)
-        return principal_start(filled, q, rng)
-
-    def _seed(self) -> int:
-        if self.random_state is None:
-            return 0
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+            return to_unit_variance(np.asarray(Isomap(n_components=q).fit_transform(complete)), rng)
+        return principal_start(complete, q, rng)
 
     def _keep(
         self,
@@ -419,7 +428,7 @@ class GPLVM(PlacesRows):
         if fit.s is None:
             noise = noise_of_cells(self.model_, fit.Z[:, order], columns.observed)
         self._predictive = replace(self.model_, noise_variance=noise)
-        # A row without any seen cell is where the prior has it.
+        # A row without any observed value is where the prior has it.
         self.embedding_ = np.zeros((rows.count, q))
         self.embedding_[rows.present] = fit.Z[:, order]
         objective = fit.objective - float(np.sum(columns.observed, axis=0) @ np.log(standard.unit))
@@ -435,14 +444,14 @@ class GPLVM(PlacesRows):
         self._standard = standard
         self._present = rows.present
 
-    def _tell(self, fit: LatentFit, standard: Standard) -> None:
+    def _warn(self, fit: LatentFit, standard: Standard) -> None:
         if standard.total <= 0.0:
-            warn("all rows are equal, so that there is nothing for latents to tell", UserWarning)
+            warn("all rows are equal, so that there is nothing to describe", UserWarning)
         elif fit.at_floor:
             warn(
                 "the noise variance fell to its floor, so that standard deviations mean little: "
-                "there are more latent dimensions than the seen cells determine, or the data have "
-                "no noise",
+                "there are more latent dimensions than the observed values determine, or the data "
+                "have no noise",
                 NoiseFloorWarning,
             )
         if not fit.converged:
@@ -451,6 +460,235 @@ class GPLVM(PlacesRows):
                 f"{words().more_steps(self.max_iter)}",
                 ConvergenceWarning,
             )
+
+    # Latents of rows -----------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Array:
+        """Latents of rows: (n_samples, n_components).
+
+        A row that was in the fit, cell for cell, has its own. The latent of a new row is found by
+        optimisation from the fitted ones at which it is most probable: the most probable one, or
+        the mean of the best Gaussian (Bayesian); or it is the back constraint's function of the
+        row. Where a row may belong to several places `posterior` has the mean over them all.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a missing value; a row without any observed value is at 0, the prior mean.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+        """
+        source, Y = self._new_rows(X)
+        Z = self._mapped(source, Y)
+        if Z is None:
+            Z = self._fitted.latents(Y)
+        return as_fitted(Z, source.dtype == np.float32)
+
+    def posterior(self, X: Any) -> Posterior:
+        """Mean and covariance of the latent of every row given its observed values.
+
+        Over all the places where the row may be: where these are several, the mean lies between
+        them and the covariance spans them, and `transform` has the best of them alone. For a row
+        of a Bayesian fit the Gaussian that the fit found for it; for one of an exact fit the
+        other rows are what it is placed by. With a back constraint the mean is its function of
+        the row, and the covariance is about that.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a missing value.
+
+        Returns
+        -------
+        Posterior
+            `mean` (n_samples, n_components), `cov`, `std`.
+        """
+        source, Y = self._new_rows(X)
+        return Posterior(*self._fitted.moments(Y, self._mapped(source, Y)), np.arange(len(Y)))
+
+    def score_samples(self, X: Any) -> Array:
+        """ln p(x) of every row, its latent integrated out: (n_samples,), in nats.
+
+        By importance sampling, with the functions as the fit left them. A row of an exact fit is
+        judged by the other rows. Missing values are left out.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a missing value.
+        """
+        _, Y = self._new_rows(X)
+        density = self._fitted.posterior(Y).log_density
+        return np.asarray(density - (~np.isnan(Y)) @ np.log(self.model_.unit))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of `score_samples` over the rows that have an observed value; 0 where none has.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+        y : ignored
+        """
+        scores = self.score_samples(X)
+        observed = ~np.isnan(self._new_rows(X)[1]).all(axis=1)
+        return float(np.mean(scores[observed])) if observed.any() else 0.0
+
+    def _new_rows(self, X: Any) -> tuple[Source, Array]:
+        check_is_fitted(self, "model_")
+        source = source_of_new(self, X, missing_values=self.missing_values)
+        with np.errstate(over="ignore"):
+            Y = self.model_.standardised(dense_rows(source))
+        far = np.abs(Y) > LARGEST
+        if far.any():
+            row, j = np.argwhere(far)[0]
+            raise ValueError(
+                f"row {row} is more than {LARGEST:.0e} standard deviations from the fitted rows in "
+                f"column {column(source.names, int(j))}, and the square of that overflows: look "
+                "for a code for missing values, or for other units"
+            )
+        return source, Y
+
+    @property
+    def _fitted(self) -> FittedLatents:
+        sd = self._only.get("embedding_sd_")
+        return FittedLatents(
+            self.model_,
+            self._predictive,
+            self.model_.standardised(self._standard.given),
+            self.embedding_[self._present],
+            None if sd is None else sd[self._present],
+        )
+
+    def _mapped(self, source: Source, Y: Array) -> Array | None:
+        """The back constraint's latents of rows, missing values imputed; None without one."""
+        if self._back is None:
+            return None
+        values = dense_rows(source)
+        if np.isnan(values).any():
+            model = self._filler or imputing_model(self._standard.given, self)
+            values = np.asarray(model.impute(values), dtype=np.float64)
+        Z = self._back.forward(self._standard.of(values))[:, self._order]
+        Z[np.all(np.isnan(Y), axis=1)] = 0.0
+        return np.asarray(Z)
+
+    # Back to data --------------------------------------------------------------------------
+
+    def inverse_transform(self, X: Any, return_std: bool = False) -> Any:
+        """Rows at the latents X: (n_samples, n_features).
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_components)
+        return_std : bool, default=False
+            Whether to return the standard deviations of cells there too: of the functions and the
+            noise.
+
+        Returns
+        -------
+        rows : array of shape (n_samples, n_features)
+        std : array of the same shape
+            Only if return_std.
+        """
+        check_is_fitted(self, "model_")
+        Z = as_latents(X, self.model_.q, "latent dimensions", allow_nan=False)
+        found = decoded(Z, self._mean_and_std)
+        d = self.n_features_in_
+        return (found[:, :d], found[:, d:]) if return_std else found[:, :d]
+
+    def _mean_and_std(self, Z: Array) -> Array:
+        """(n, 2 d) at the latents Z: expected cells, then their standard deviations."""
+        mean, variance = self._predictive.predict(Z.astype(np.float64))
+        return np.hstack([mean, np.sqrt(variance)])
+
+    def impute(self, X: Any, return_std: bool = False) -> Any:
+        """Impute every missing value by its expected value given the rest of its row.
+
+        Over all the places in latent space where the row may be.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a missing value.
+        return_std : bool, default=False
+            Whether to return the standard deviations too.
+
+        Returns
+        -------
+        imputed : table of X's type
+            Observed values are unchanged.
+        std : table of X's type
+            Standard deviation of each imputed value, 0 for observed ones: of the latent, the
+            functions and the noise together. Only if return_std.
+        """
+        source, Y = self._new_rows(X)
+        values = dense_rows(source)
+        std = np.zeros_like(values)
+        rows = np.flatnonzero(np.isnan(values).any(axis=1))
+        if len(rows):
+            mean, variance = self._fitted.cells(Y[rows])
+            missing = np.isnan(values[rows])
+            values[rows] = np.where(missing, mean, values[rows])
+            std[rows] = np.where(missing, np.sqrt(variance), 0.0)
+        float32 = source.dtype == np.float32
+        imputed = like(X, as_fitted(values, float32))
+        return (imputed, like(X, as_fitted(std, float32))) if return_std else imputed
+
+    # Fitted attributes ---------------------------------------------------------------------
+
+    @property
+    def n_components_(self) -> int:
+        return self.model_.q
+
+    @property
+    def kernel_(self) -> LatentKernel:
+        return self.model_.kernel.times(self._unit_variance)
+
+    @property
+    def noise_variance_(self) -> float:
+        return self.model_.noise_variance * self._unit_variance
+
+    @property
+    def cell_noise_variance_(self) -> float:
+        return self._predictive.noise_variance * self._unit_variance
+
+    @property
+    def _unit_variance(self) -> float:
+        """Of data units, where all columns share one and figures are given in it."""
+        return 1.0 if self._scaled else float(self.model_.unit[0]) ** 2
+
+    @property
+    def mean_(self) -> Array:
+        return self.model_.mean
+
+    @property
+    def embedding_sd_(self) -> Array:
+        return self._of_one_method("embedding_sd_")
+
+    @property
+    def inducing_(self) -> Array:
+        return self._of_one_method("inducing_")
+
+    @property
+    def bound_(self) -> float:
+        return self._of_one_method("bound_")
+
+    @property
+    def log_likelihood_(self) -> float:
+        return self._of_one_method("log_likelihood_")
+
+    def _of_one_method(self, name: str) -> Any:
+        only = self.__dict__.get("_only")
+        if only is None:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: fit has {name}")
+        if name not in only:
+            method, way_out = _ONLY[name]
+            raise AttributeError(
+                f'{name} is of method="{method}", and this fit was by method="{self.method_}": '
+                f"{way_out}"
+            )
+        return only[name]
 
 
 def _is_linear(kernel: LatentKernel, columns: ObservedColumns, back: str | None) -> bool:

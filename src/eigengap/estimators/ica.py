@@ -8,17 +8,10 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import warn_of_unlinked
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import as_fitted, keep_features, source_of_new
-from eigengap.estimators._latents import as_latents, decoded
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import (
     Interval,
     Options,
@@ -26,7 +19,10 @@ from eigengap.estimators._sklearn_compat import (
     StrOptions,
     _fit_context,
 )
+from eigengap.estimators._transformer import Transformer, as_latents, decoded
 from eigengap.estimators.pca import PCA
+from eigengap.estimators.shared.base import as_fitted, keep_features, source_of_new
+from eigengap.estimators.shared.density import warn_of_unlinked
 from eigengap.exceptions import GaussianComponentsWarning, NotWhiteWarning
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.ica.fit import ICAOptions, RotationFit, fit_rotation, in_order
@@ -42,27 +38,25 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Block, Source, as_source, require_frequencies, warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.statistics.nonlinearity import Cube, Gauss, Given, LogCosh, Nonlinearity
 from eigengap.statistics.score_moments import SecondMoment
 from eigengap.wording import words
 
-GAPS_AS_THEY_ARE = (
-    "whiten=False takes rows as they are, and a gap has no value: fill the gaps first (PPCA and "
-    "LowRankImputer do), or leave whiten out"
+NO_MISSING = (
+    "whiten=False takes rows as they are: impute missing values first (PPCA and LowRankImputer "
+    "do), or leave whiten out"
 )
 WHITE_ENOUGH = 0.1  # largest deviation of a covariance from I that still passes for white
 
 
-class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
-    """Independent component analysis of sub- and super-Gaussian sources, gaps welcome.
+class ICA(Transformer):
+    """Independent component analysis of sub- and super-Gaussian sources; accepts missing values.
 
     x = mean + B s with independent sources s of unit variance. Rows are whitened through PCA
-    (where cells are missing, through the density of PPCA, so that a row with gaps enters by its
-    expected scores), and the rotation that makes the components most non-Gaussian is found by
+    (where values are missing, through the density of PPCA, so that a row enters by its expected
+    scores), and the rotation that makes the components most non-Gaussian is found by
     FastICA's fixed point, then by L-BFGS where that is slow. Takes the parameters of
     scikit-learn's FastICA under their names.
 
@@ -70,7 +64,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     ----------
     n_components : int, float in (0, 1), "auto" or None, default=None
         Number of components, of which there are no more than directions that vary; the share of
-        the variance that they must explain; as many as stand out of noise (docs/rank.md); None
+        the variance that they must explain; as many as exceed the noise level (docs/rank.md); None
         takes every direction that varies.
     algorithm : {"parallel", "deflation"}, default="parallel"
         Both give the components that are best jointly. Deflation, one after the other, has the
@@ -126,13 +120,13 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         gradient's largest entry, `seconds`.
     model_ : AffineMap
     density_ : LinearGaussian or None
-        By which gaps are filled.
+        By which missing values are imputed.
 
     Notes
     -----
-    The optimum is that of FastICA and of Picard with ortho=True and extended=True. Warnings tell
-    of components that cannot be told from Gaussians where there is more than one: any rotation of
-    those is as good. docs/ica.md has what was measured.
+    The optimum is that of FastICA and of Picard with ortho=True and extended=True. If more than one
+    component cannot be distinguished from a Gaussian, there is a warning: any rotation of those is
+    as good. docs/ica.md has measurements.
 
     Examples
     --------
@@ -198,19 +192,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         missing_values: Any = nan,
         verbose: bool | int = False,
     ) -> None:
-        self.n_components = n_components
-        self.algorithm = algorithm
-        self.whiten = whiten
-        self.fun = fun
-        self.fun_args = fun_args
-        self.max_iter = max_iter
-        self.tol = tol
-        self.w_init = w_init
-        self.whiten_solver = whiten_solver
-        self.random_state = random_state
-        self.noise = noise
-        self.missing_values = missing_values
-        self.verbose = verbose
+        self._set(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -219,7 +201,8 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a gap.
+            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a missing
+            value.
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
             Frequency of each row: an integer weight equals repeating the row.
@@ -243,11 +226,11 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         keep_features(self, X, source)  # only now: a fit may fail
         self.is_float32_ = source.dtype == np.float32
         self._keep(whitening, found, sum_w)
-        self._tell(found)
+        self._warn(found)
         return self
 
     def transform(self, X: Any) -> Array:
-        """Sources components_ (x - mean_) of rows, gaps filled by their expected value.
+        """Sources components_ (x - mean_) of rows, missing values imputed by their expected value.
 
         Parameters
         ----------
@@ -260,7 +243,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         source = source_of_new(self, X, missing_values=self.missing_values)
         S = source.map(partial(_sources_of, model=self.model_, density=self.density_))
-        return S.astype(np.float32) if source.dtype == np.float32 else S
+        return as_fitted(S, source.dtype == np.float32)
 
     def inverse_transform(self, X: Any) -> Array:
         """Rows mean_ + mixing_ s at the sources X: (n_samples, n_features)."""
@@ -284,13 +267,6 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     def n_components_(self) -> int:
         return len(self.model_.A)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
     # Parameters, made precise ----------------------------------------------------------------
 
     def _nonlinearity(self, weighted: bool) -> Nonlinearity:
@@ -311,12 +287,12 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         return Gauss() if self.fun == "exp" else Cube()
 
     def _whitening(self, source: Source) -> Whitening:
-        self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
+        self._forget("rank_choice_")
         if self.whiten is False:
             return self._as_they_are(source)
         most = int(min(source.observed().count, source.n_features))
         asked = self.n_components
-        if isinstance(asked, Integral) and asked > most:
+        if isinstance(asked, Integral) and int(asked) > most:
             warn(
                 f"{words().parameter('n_components', asked)} is more than the smaller of the "
                 "number of rows and of "
@@ -332,8 +308,8 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         whitening = pca_whitening(fit, q, precision)
         if fit.at_floor and whitening.q < q and not isinstance(asked, Integral):
             warn(
-                f"only {whitening.q} of {q} directions vary by more than the least noise that rows "
-                "with gaps can tell: as many components are found",
+                f"only {whitening.q} of {q} directions vary by more than the least noise that "
+                "incomplete rows can resolve: as many components are found",
                 UserWarning,
             )
         directions = min(source.observed().rows - 1, source.n_features)
@@ -343,7 +319,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                 f"{directions} directions, and as many components are found",
                 UserWarning,
             )
-        if isinstance(asked, Integral) and whitening.q < asked:
+        if isinstance(asked, Integral) and whitening.q < int(asked):
             warn(
                 f"{words().parameter('n_components', asked)}, but the rows vary in "
                 f"{whitening.q} directions only: "
@@ -356,7 +332,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         if self.noise is not None:
             raise ValueError('noise="ppca" is learned with the whitening: whiten must not be False')
         if source.has_missing:
-            raise ValueError(GAPS_AS_THEY_ARE)
+            raise ValueError(NO_MISSING)
         if self.n_components is not None:
             warn("Ignoring n_components with whiten=False.", UserWarning)
         whitening = no_whitening(source.n_features)
@@ -372,24 +348,24 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         return whitening
 
     def _gaussian_fit(self, source: Source, asked: Any) -> GaussianFit:
-        """Axes and variances by PCA; under gaps the density of PPCA."""
+        """Axes and variances by PCA; with missing values the density of PPCA."""
         d = source.n_features
         if source.has_missing and isinstance(asked, Integral) and asked == d > 1:
             asked = d - 1  # which leaves the Gaussian free already
         pca = PCA(asked, verbose=self.verbose)
-        fit = pca._fit_model(source)
-        if hasattr(pca, "rank_choice_"):
-            self.rank_choice_ = pca.rank_choice_
+        fit, choice = pca._fit_rows(source)
+        if choice is not None:
+            self.rank_choice_ = choice
         if not fit.converged:
             warn(
-                "the density that fills the gaps did not converge; impute them first, e.g. by "
-                "PPCA(max_iter=...).impute",
+                "the density that imputes missing values did not converge; impute them first, e.g. "
+                "by PPCA(max_iter=...).impute",
                 ConvergenceWarning,
             )
         return fit
 
     def _wanted(self, source: Source, asked: Any, fit: GaussianFit) -> int:
-        """Components of the whitening: all d where gaps let the density have d - 1."""
+        """Components of the whitening: all d where missing values limit the density to d - 1."""
         d = source.n_features
         all_of_them = asked is None or asked == d
         return d if source.has_missing and all_of_them and fit.model.q == d - 1 else fit.model.q
@@ -411,27 +387,23 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     def _rotation(
         self, scores: Source, whitening: Whitening, fun: Nonlinearity, start: Array | None
     ) -> RotationFit:
-        watch = watch_for(self.verbose, type(self).__name__)
-        options = ICAOptions(
-            fun=fun,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            start=start,
-            on_samples=self.w_init is None,
-            watch=watch,
-        )
-        try:
+        with self._progress() as watch:
+            options = ICAOptions(
+                fun=fun,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                start=start,
+                on_samples=self.w_init is None,
+                watch=watch,
+            )
             return fit_rotation(scores, whitening.q, noise=whitening.noise, options=options)
-        finally:
-            if isinstance(watch, ProgressLine):
-                watch.close()
 
     def _keep(self, whitening: Whitening, found: RotationFit, sum_w: float) -> None:
         unmixing = in_order(found.R, whitening.map.B, found.kappa)
-        spread = np.sqrt(sum_w) if self.whiten == "arbitrary-variance" else 1.0
+        sd = np.sqrt(sum_w) if self.whiten == "arbitrary-variance" else 1.0  # of the sources
         self.model_ = AffineMap(
-            A=unmixing.R @ whitening.estimate.A / spread,
-            B=unmixing.mixing * spread,
+            A=unmixing.R @ whitening.estimate.A / sd,
+            B=unmixing.mixing * sd,
             mean=whitening.map.mean,
         )
         self.density_ = whitening.density
@@ -444,7 +416,7 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         self.n_iter_ = max(len(found.trace), 1)
         self.trace_ = found.trace
 
-    def _tell(self, found: RotationFit) -> None:
+    def _warn(self, found: RotationFit) -> None:
         if not found.converged:
             warn(
                 f"ICA did not converge in {self.max_iter} steps (gradient {found.gradient:.1e}); "
@@ -457,18 +429,18 @@ class ICA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             named = ", ".join(f"IC{k + 1}" for k in unsure[:5])
             more = f" and {len(unsure) - 5} more" if len(unsure) > 5 else ""
             warn(
-                f"{named}{more} cannot be told from Gaussians by these rows: among themselves they "
-                "are not identified, any rotation of them is as good. Ask for fewer components, or "
-                "bring more rows",
+                f"{named}{more} cannot be distinguished from Gaussians by these rows: among "
+                "themselves they are not identified, any rotation of them is as good. Ask for "
+                "fewer components, or bring more rows",
                 GaussianComponentsWarning,
             )
 
 
 def _sources_of(block: Block, model: AffineMap, density: LinearGaussian | None) -> Array:
-    """Of the rows of a block, which alone can tell whether they have gaps: a file is not known."""
+    """Sources of the rows of a block, missing values imputed."""
     values = block.values
     if isinstance(values, np.ndarray) and np.isnan(values).any():
         if density is None:
-            raise ValueError(GAPS_AS_THEY_ARE)
+            raise ValueError(NO_MISSING)
         values = density.conditional_mean(values)
     return model.forward(values)

@@ -1,11 +1,11 @@
-"""Filling gaps in a pipeline, by whichever low-rank model predicts hidden cells best."""
+"""Imputation in a pipeline, by whichever low-rank model predicts held-out values best."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
 from math import nan
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,42 +13,59 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._auto_models import AutoModels
-from eigengap.estimators._base import require_count, warn_of_few
-from eigengap.estimators._features import keep_features, source_of_new
-from eigengap.estimators._notebook import Shown
 from eigengap.estimators._sklearn_compat import (
     HasMethods,
-    Interval,
     StrOptions,
     _check_feature_names_in,
     _fit_context,
     _get_output_config,
 )
-from eigengap.estimators._whole import whole_table
+from eigengap.estimators._transformer import whole_table
+from eigengap.estimators.bayesian_pca import BayesianPCA
+from eigengap.estimators.mixture_ppca import MixturePPCA
+from eigengap.estimators.ppca import PPCA
+from eigengap.estimators.shared.base import (
+    AT_LEAST_ONE,
+    NOT_NEGATIVE,
+    AcceptsMissing,
+    keep_features,
+    keep_parameters,
+    require_count,
+    seed_of,
+    source_of_new,
+)
+from eigengap.estimators.shared.density import warn_of_few
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.inner import ColumnMeans, StoppedFactorAnalysis
 from eigengap.exceptions import FewCellsWarning, NoiseFloorWarning, SentinelWarning
 from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import without
-from eigengap.selection.held_out import HeldOut, Search
-from eigengap.selection.imputation import ImputationChoice, Trial
+from eigengap.selection.imputation import HeldOut, ImputationChoice, Search, Trial
 from eigengap.selection.inner_fits import Names, fit_rows
-from eigengap.sources.base import Source
-from eigengap.sources.checks import resolve_columns
-from eigengap.sources.frames import library_of, like
-from eigengap.sources.sentinels import warn_of_codes
-from eigengap.sources.typed import boolean_columns, typed_like, whole_columns, with_new_columns
-from eigengap.sources.wording import column
+from eigengap.selection.model_search import Candidates, try_all
+from eigengap.sources import (
+    Source,
+    boolean_columns,
+    column,
+    library_of,
+    like,
+    resolve_columns,
+    typed_like,
+    warn_of_codes,
+    whole_columns,
+    with_new_columns,
+)
 from eigengap.statistics.moments import ColumnMoments
 
-PIECE_CELLS = 1 << 17  # of fills that are rounded and clipped together
-CARE = 4  # times as many cells are hidden where the search is to be thorough
+PIECE_CELLS = 1 << 17  # of imputed values that are rounded and clipped together
+CARE = 4  # times as many values are held out where the search is to be thorough
+MIXTURE_STEPS = 5  # times as many steps for mixtures: rows have to find their clusters first
 
 
-class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
+class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     """Fill gaps by a low-rank model, chosen by how well it predicts hidden cells.
 
     Every gap is filled with its expected value given what was seen of its row. Which model and how
@@ -126,14 +143,14 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [StrOptions({"auto", "thorough"}), HasMethods(["fit", "impute"]), list, tuple],
-        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "n_components": [*AT_LEAST_ONE, StrOptions({"auto"})],
         "scale": ["boolean", StrOptions({"auto"})],
         "integers": [StrOptions({"keep"}), "array-like", None],
         "bounds": [StrOptions({"data"}), tuple, list, Mapping, None],
         "add_indicator": ["boolean"],
         "missing_values": [Real, "array-like"],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": NOT_NEGATIVE,
+        "max_iter": AT_LEAST_ONE,
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -153,17 +170,7 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
         random_state: Any = 0,
         verbose: bool | int = False,
     ) -> None:
-        self.estimator = estimator
-        self.n_components = n_components
-        self.scale = scale
-        self.integers = integers
-        self.bounds = bounds
-        self.add_indicator = add_indicator
-        self.missing_values = missing_values
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -195,7 +202,7 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
         bounds = self._bounds(X, source, values)
         _require_whole_numbers(whole, bounds, source)
         choice, best, std_factors = self._chosen(values, weight, source.names)
-        # A model of our own is chosen with open eyes and stopped early; codes were told above.
+        # A model of our own is stopped early on purpose; codes are looked for above.
         early = (NoiseFloorWarning, ConvergenceWarning) if isinstance(self.estimator, str) else ()
         with without(SentinelWarning, FewCellsWarning, *early):
             fitted = fit_rows(best, values, source.names, weight=weight)
@@ -213,19 +220,32 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
         given = [] if isinstance(self.estimator, str) else self._given()
         if len(given) == 1 and not _leaves_rank_open(given[0][1]):
             return None, given[0][1], np.ones(values.shape[1])
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         care = CARE if self.estimator == "thorough" else 1
-        search = Search(HeldOut.of(values, weight, seed, care, names), self._say)
+        held_out = HeldOut.of(values, weight, seed_of(self.random_state), care, names)
+        search = Search(held_out, clone, self._report)
         if isinstance(self.estimator, str):
-            how = {"tol": self.tol, "max_iter": self.max_iter}
-            auto = AutoModels(self.scale, how, with_mixtures=self.estimator == "thorough")
-            auto.run(search, None if self.n_components == "auto" else int(self.n_components))
+            q = None if self.n_components == "auto" else int(self.n_components)
+            try_all(search, self._candidates(), self.scale, q)
         for label, estimator in given:
             if _leaves_rank_open(estimator):
                 search.ranks(label, estimator)
             else:
                 search.once(label, estimator)
         return search.chosen()
+
+    def _candidates(self) -> Candidates:
+        how = {"tol": self.tol, "max_iter": self.max_iter}
+        mixture = None
+        if self.estimator == "thorough":
+            more = {**how, "max_iter": MIXTURE_STEPS * self.max_iter}
+            mixture = MixturePPCA(n_init=1, split_merge=0, random_state=0, **more)
+        return Candidates(
+            ppca=PPCA(**how),
+            bayesian=BayesianPCA(**how),
+            factors=StoppedFactorAnalysis(**how),
+            column_means=ColumnMeans(),
+            mixture=mixture,
+        )
 
     def _given(self) -> list[tuple[str, Any]]:
         """Copies of the given estimators with what this imputer says of rank and scale."""
@@ -249,7 +269,7 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
             estimator.set_params(n_components=self.n_components)
         return estimator
 
-    def _say(self, trial: Trial) -> None:
+    def _report(self, trial: Trial) -> None:
         if self.verbose:
             print(f"{trial}: error {trial.error:.4f}", file=sys.stderr, flush=True)
 
@@ -423,13 +443,6 @@ class LowRankImputer(Shown, TransformerMixin, BaseEstimator):
     @property
     def n_iter_(self) -> int:
         return int(getattr(self.estimator_, "n_iter_", 1))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 def _dense(source: Source) -> Array:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from math import isfinite, nan
+from math import nan
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._features import as_fitted
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.base import as_fitted
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.graph.distances import Metric
 from eigengap.fitting.graph.duplicate_rows import found_among, row_hashes
@@ -23,6 +22,7 @@ from eigengap.fitting.graph.geodesics import (
     geodesics,
     paths_to,
     require_geodesics,
+    require_lengths,
     require_paths,
     spread_out,
 )
@@ -33,17 +33,22 @@ from eigengap.fitting.graph.isomap import (
     residual_variances,
 )
 from eigengap.fitting.graph.neighbours import scikit_learn_search
-from eigengap.fitting.graph.pairs import LARGEST, refuse_range
-from eigengap.fitting.graph.stored import stored_distances
+from eigengap.fitting.graph.pairs import refuse_range
+from eigengap.fitting.graph.stored import (
+    is_sparse,
+    row_of_entries,
+    square_distances,
+    stored_distances,
+    with_entries,
+)
 from eigengap.linalg import Array
 from eigengap.models.maps.geodesic import GeodesicMap
 from eigengap.models.maps.graph import Graph
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
-MANY = 5_000  # rows beyond which landmarks="auto" takes landmarks
-AUTO = 100  # of them, and
-FOR_EACH = 20  # for each component at least
+MANY = 5_000  # rows beyond which landmarks="auto" takes landmarks: all pairs take a minute
+AUTO, FOR_EACH = 100, 20  # landmarks, and for each component at least
 
 
 class Isomap(GraphEstimator):
@@ -53,7 +58,7 @@ class Isomap(GraphEstimator):
     classical multidimensional scaling (Tenenbaum, de Silva and Langford 2000). With landmarks the
     distances to some rows are enough (de Silva and Tenenbaum 2003), for any number of rows. New
     rows are joined to the graph by their nearest fitted rows; a fitted row gets its own
-    coordinates back. Gaps are filled by a PPCA density first.
+    coordinates back. Missing values are imputed by a PPCA density first.
 
     Parameters
     ----------
@@ -79,8 +84,8 @@ class Isomap(GraphEstimator):
     metric : str or callable, default="minkowski"
         A metric of scikit-learn's, or a function of two rows; "precomputed" where X is the square
         matrix of distances, or, sparse, a graph that stores those to neighbours
-        (KNeighborsTransformer(mode="distance")); "nan_euclidean" leaves gaps out instead of
-        filling them.
+        (KNeighborsTransformer(mode="distance")); "nan_euclidean" leaves missing
+        values out instead of imputing them.
     p : float, default=2
         Of the Minkowski metric.
     metric_params : dict, default=None
@@ -93,7 +98,7 @@ class Isomap(GraphEstimator):
         What to do where the graph falls into components: join each two by their nearest rows, with
         a warning, or raise DisconnectedError.
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell, besides NaN.
+        Values that mark a missing value, besides NaN.
     random_state : int, RandomState or None, default=None
         Of landmarks and of the approximate search; None is always the same.
 
@@ -183,61 +188,47 @@ class Isomap(GraphEstimator):
         missing_values: Any = nan,
         random_state: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.radius = radius
-        self.eigen_solver = eigen_solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.path_method = path_method
-        self.neighbors_algorithm = neighbors_algorithm
-        self.n_jobs = n_jobs
-        self.metric = metric
-        self.p = p
-        self.metric_params = metric_params
-        self.landmarks = landmarks
-        self.disconnected = disconnected
-        self.missing_values = missing_values
-        self.random_state = random_state
+        self._set(locals())
 
     # Fitting -------------------------------------------------------------------------------
 
     def _fit_rows(self, rows: Any) -> Array:
-        n = rows.shape[0]
-        q = self._components(n)
+        n, q = rows.shape[0], int(self.n_components)
+        if q > n:
+            raise ValueError(
+                f"n_components={q} must be at most {n}, the number of rows (n_samples={n})"
+            )
         m = self._n_landmarks(n, q)
         if m is None:
             require_geodesics(n)
         else:
             require_paths(n, m)
-        graph = self._connected(self._neighbour_graph(rows), self.disconnected)
-        _require_finite(graph)
+        graph = self._connected(self._neighbour_graph(rows))
+        require_lengths(graph)
         fit = self._fit_graph(graph, q, m)
         self.graph_, self.model_, self.landmarks_ = graph, fit.map, fit.landmarks
         self.eigenvalues_, self._error, self._passes = fit.lam, fit.error, fit.passes
-        self._tell(fit)
-        return fit.Z.copy()  # whatever becomes of it, the map keeps its own
+        if fit.dimensions == 0:
+            warn("all rows coincide, so that their coordinates are 0", UserWarning)
+        elif fit.dimensions < q:
+            warn(
+                f"only {fit.dimensions} of the {q} leading eigenvalues are positive: the other "
+                "coordinates are 0",
+                UserWarning,
+            )
+        return fit.Z.copy()  # the map keeps its own
 
     def _fit_graph(self, graph: Graph, q: int, m: int | None) -> IsomapFit:
         if m is None:
             D = geodesics(graph, self.path_method, self.n_jobs)
             return fit_pairs(D, q, self.eigen_solver == "dense", self.n_jobs)
-        rng = np.random.default_rng(self._seed())
-        chosen = spread_out(graph, m, rng)
+        chosen = spread_out(graph, m, np.random.default_rng(self._seed()))
         if len(chosen) <= q:
             raise ValueError(
                 f"only {len(chosen)} rows differ, too few landmarks for n_components={q}: take "
                 "landmarks=None"
             )
         return fit_on_landmarks(paths_to(graph, chosen, self.n_jobs), chosen, q)
-
-    def _components(self, n: int) -> int:
-        if self.n_components > n:
-            raise ValueError(
-                f"n_components={self.n_components} must be at most {n}, the number of rows "
-                f"(n_samples={n})"
-            )
-        return int(self.n_components)
 
     def _n_landmarks(self, n: int, q: int) -> int | None:
         """How many, None where all pairs are taken."""
@@ -253,29 +244,10 @@ class Isomap(GraphEstimator):
             )
         return min(int(asked), n)
 
-    def _tell(self, fit: IsomapFit) -> None:
-        """Warn of coordinates that are 0."""
-        q = fit.Z.shape[1]
-        if fit.dimensions == 0:
-            warn("all rows coincide, so that their coordinates are 0", UserWarning)
-        elif fit.dimensions < q:
-            warn(
-                f"only {fit.dimensions} of the {q} leading eigenvalues are positive: the other "
-                "coordinates are 0",
-                UserWarning,
-            )
-
     def _pairs(self, source: Source) -> Any:
         if not source.is_sparse:
             return super()._pairs(source)
-        X = source.collect()
-        n, m = X.shape
-        if n != m:
-            raise ValueError(
-                "Precomputed matrix must be a square matrix of distances to neighbours, got shape "
-                f"{n} x {m}"
-            )
-        X = stored_distances(X)
+        X = stored_distances(square_distances(source.collect()))
         refuse_range(float(np.max(X.data, initial=0.0)))
         return X
 
@@ -292,10 +264,9 @@ class Isomap(GraphEstimator):
         if len(alone):
             nearest = self._joined(nearest, rows, alone)
         if not np.all(np.isfinite(nearest.data)):
-            row = int(np.argmax(~np.isfinite(nearest.data)))
-            row = int(np.searchsorted(nearest.indptr, row, side="right")) - 1
+            row = int(row_of_entries(nearest)[np.argmax(~np.isfinite(nearest.data))])
             raise ValueError(f"row {row} has no finite distance to some of its neighbours")
-        with np.errstate(over="ignore", invalid="ignore"):  # told below
+        with np.errstate(over="ignore", invalid="ignore"):  # an error below
             Z = self.model_.forward(nearest)
         far = np.flatnonzero(~np.all(np.isfinite(Z), axis=1))
         if len(far):
@@ -311,23 +282,12 @@ class Isomap(GraphEstimator):
         """(c, n) with the nearest fitted row for new rows that have none within the radius."""
         many = f"{len(alone)} of {rows.shape[0]} new rows have no fitted row within radius="
         many += f"{self.radius:g} (row {int(alone[0])} first)"
-        if scipy.sparse.issparse(rows):
+        if is_sparse(rows):
             raise DisconnectedError(f"{many}, and of pairs that X leaves out nothing is known")
         if self.disconnected == "error":
             raise DisconnectedError(f'{many}; disconnected="bridge" joins them to their nearest')
         warn(f"{many}, and were joined to their nearest", DisconnectedWarning)
-        lengths, columns = self._neighbours.nearest_of_new(rows[alone])
-        at = nearest.indptr[alone]  # where they go; a sum would lose the stored zeros
-        counts = np.diff(nearest.indptr)
-        counts[alone] = 1
-        return scipy.sparse.csr_array(
-            (
-                np.insert(nearest.data, at, lengths),
-                np.insert(nearest.indices, at, columns),
-                np.concatenate([[0], np.cumsum(counts)]),
-            ),
-            shape=nearest.shape,
-        )
+        return with_entries(nearest, alone, *self._neighbours.nearest_of_new(rows[alone]))
 
     # How good it is ------------------------------------------------------------------------
 
@@ -402,23 +362,6 @@ class Isomap(GraphEstimator):
         """Products with the matrix of squared distances; 1 where LAPACK took it as a whole."""
         return self._passes
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.positive_only = self._is_pairwise
-        return tags
-
-
-def _require_finite(graph: Graph) -> None:
-    """Refuse lengths that a metric has no value for, and those whose sums or squares overflow."""
-    largest = float(np.max(graph.lengths, initial=0.0))
-    if largest <= LARGEST:
-        return
-    low, high, lengths = graph.edges
-    if isfinite(largest):
-        refuse_range(largest, "distances to neighbours")
-    at = int(np.argmax(~np.isfinite(lengths)))
-    raise ValueError(
-        f"the distance of rows {int(low[at])} and {int(high[at])} is {lengths[at]}: the metric has "
-        "no value there. Leave out one of the two, or use another metric"
-    )
+    @property
+    def _is_positive(self) -> bool:
+        return self._is_pairwise

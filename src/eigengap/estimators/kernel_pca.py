@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from math import nan
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import as_fitted, check_features, keep_features
-from eigengap.estimators._imputing import imputing_model
-from eigengap.estimators._latents import as_latents, decoded
-from eigengap.estimators._notebook import Shown
 from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
-from eigengap.estimators._whole import whole_table
+from eigengap.estimators._transformer import Transformer, as_latents, decoded, whole_table
+from eigengap.estimators.shared.base import as_fitted, check_features, keep_features
+from eigengap.estimators.shared.inner import imputing_model
 from eigengap.exceptions import KernelWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
-from eigengap.fitting.kernel.bandwidth import ROWS, held_out_gamma, median_gamma
+from eigengap.fitting.kernel.bandwidth import held_out_gamma, median_gamma, some_rows
 from eigengap.fitting.kernel.fit import (
     Convention,
     KernelFit,
@@ -43,6 +37,7 @@ from eigengap.fitting.kernel.landmarks import (
 )
 from eigengap.fitting.kernel.preimage import (
     RidgePreimage,
+    complete_map,
     fit_ridge,
     fit_ridge_on_landmarks,
     fixed_points,
@@ -56,10 +51,7 @@ from eigengap.models.kernels.functions import Kernel, dense
 from eigengap.models.maps.landmark import LandmarkMap
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank.spectral import largest_eigengap
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Source
-from eigengap.sources.conversion import as_source
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import ArraySource, Source, as_source, warn_of_codes
 from eigengap.spectrum import Spectrum
 
 NAMES = {"linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", "precomputed"}
@@ -68,15 +60,15 @@ MOST_FEATURES = 2000  # columns up to which kernels with explicit features go by
 EXACT_ROWS = 10_000  # up to which landmarks="auto" takes all pairs
 AUTO_LANDMARKS = 1000
 AUTO_COMPONENTS = 50  # most that n_components="auto" takes
-ISOLATED = 1e-3  # sum of a row's kernel with all others, below which rows do not see each other
+ISOLATED = 1e-3  # sum of a row's kernel with all others, below which no row is near another
 
 
-class KernelPCA(NamedComponents, Shown, TransformerMixin, BaseEstimator):
+class KernelPCA(Transformer):
     """Kernel principal component analysis, exact or on landmarks.
 
-    Principal components in the feature space of a kernel (Schoelkopf, Smola and Mueller 1998; 000
-    section 4.2), of data with gaps too for the linear and the Gaussian kernel. Takes scikit-learn's
-    parameters under their names.
+    Principal components in the feature space of a kernel (Schoelkopf, Smola and Mueller 1998). The
+    linear and the Gaussian kernel accept missing values. Takes scikit-learn's parameters under
+    their names.
 
     Parameters
     ----------
@@ -91,8 +83,8 @@ callable or Kernel, default="linear"
     gamma : float, "median", "auto", "cv" or None, default=None
         Of rbf, laplacian, poly and sigmoid; None is 1 / n_features. For rbf and laplacian "median"
         (and "auto", the same) takes the median distance for the kernel's length; "cv" (rbf only)
-        chooses by how well pre-images fill cells that were hidden: for denoising, not for telling
-        groups apart. It needs n_components to be an int.
+        chooses by how well pre-images predict held-out cells: for denoising, not for separating
+        groups. It needs n_components to be an int.
     degree : float, default=3
     coef0 : float, default=1
         Of poly and sigmoid.
@@ -117,12 +109,12 @@ callable or Kernel, default="linear"
     n_jobs : int, default=None
         Threads; None is as many as BLAS may use.
     center : bool, default=True
-        Whether to centre in feature space. 003 does not.
+        Whether to centre in feature space.
     scaling : {"pca", "eigenvalue"}, default="pca"
         "pca" gives the axes unit length, so that scores of the linear kernel are those of PCA;
-        "eigenvalue" is 003's: its scores are sqrt(eigenvalue) times as large.
+        "eigenvalue" does not: its scores are sqrt(eigenvalue) times as large.
     b, c : float, default=1.0, None
-        The kernel b exp(-|x - x'|^2 / c) of 003: rbf with gamma = 1 / c, times b.
+        The kernel b exp(-|x - x'|^2 / c): rbf with gamma = 1 / c, times b.
     landmarks : int, "auto" or None, default=None
         None takes all pairs of rows, and refuses where memory does not hold them. A number takes
         the Nystroem approximation on so many rows, in one pass and bounded memory; "auto" does
@@ -144,7 +136,7 @@ callable or Kernel, default="linear"
         is no share of a variance, and may sum to more than 1.
     gamma_ : float
     gamma_curve_ : tuple of two arrays
-        Values of gamma that "cv" tried and the mean squared error of hidden cells. Only if
+        Values of gamma that "cv" tried and the mean squared error of held-out cells. Only if
         gamma="cv".
     X_fit_ : rows of the fit; not on landmarks.
     landmarks_ : array of shape (n_landmarks, n_features)
@@ -160,11 +152,9 @@ callable or Kernel, default="linear"
 
     Notes
     -----
-    A row with gaps (NaN) stands for all its completions under a PPCA density fitted to the table:
-    kernels are expected values over them (docs/kernel-pca.md). Other kernels than linear and rbf
-    take no gaps: put a LowRankImputer before.
-
-    Numbers such as 003 name the texts listed in docs/errata.md.
+    A row with missing values (NaN) stands for all its completions under a PPCA density fitted to
+    the table: kernels are expected values over them (docs/kernel-pca.md). Kernels other than linear
+    and rbf do not accept missing values: put a LowRankImputer before.
 
     Examples
     --------
@@ -251,30 +241,7 @@ callable or Kernel, default="linear"
         preimage: str = "auto",
         missing_values: Any = nan,
     ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.alpha = alpha
-        self.fit_inverse_transform = fit_inverse_transform
-        self.eigen_solver = eigen_solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.iterated_power = iterated_power
-        self.remove_zero_eig = remove_zero_eig
-        self.random_state = random_state
-        self.copy_X = copy_X
-        self.n_jobs = n_jobs
-        self.center = center
-        self.scaling = scaling
-        self.b = b
-        self.c = c
-        self.landmarks = landmarks
-        self.landmark_method = landmark_method
-        self.preimage = preimage
-        self.missing_values = missing_values
+        self._set(locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -286,7 +253,8 @@ callable or Kernel, default="linear"
         ----------
         X : table of shape (n_samples, n_features)
             Array, sparse matrix, pandas, polars or pyarrow; with kernel="precomputed" the kernel
-            matrix (n_samples, n_samples). NaN marks a gap, for the linear and the rbf kernel.
+            matrix (n_samples, n_samples). NaN marks a missing value, for the linear and the rbf
+            kernel.
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
             Frequency of each row: an integer weight equals repeating the row.
@@ -307,11 +275,11 @@ callable or Kernel, default="linear"
             return self.transform(X)
         scores = self._fit_.scores
         if scores is None:
-            scores = V * self._spread()
+            scores = V * (np.sqrt(self._fit_.lam) if self.scaling == "pca" else self._fit_.lam)
         if len(scores) != everything.n_rows:  # rows without any observed value were left out
             fitted, scores = scores, np.array(self.transform(X), dtype=np.float64)
             scores[everything.is_present()] = fitted
-        return scores.astype(np.float32) if everything.dtype == np.float32 else scores
+        return as_fitted(scores, everything.dtype == np.float32)
 
     def _fit(self, X: Any, sample_weight: Any) -> ArraySource:
         everything = whole_table(
@@ -325,22 +293,24 @@ callable or Kernel, default="linear"
             source = source.present()
             source.require_fit(min_rows=2)
             warn_of_codes(source)
-        for name in ("gamma_curve_", "_ridge"):
-            self.__dict__.pop(name, None)  # of an earlier fit
+        self._forget("gamma_curve_", "_ridge")
         gap_model = self._model_of_missing(source) if source.has_missing else None
         kernel = self._kernel(source, gap_model)
         fit = self._solve(source, kernel, gap_model)
         if self.kernel == "linear":
             refuse_out_of_range(source, fit.total, bool(self.center))
         if self.n_components == "auto":
-            fit = fit.truncated(_before_largest_gap(fit, source))
+            fit = fit.truncated(_before_eigengap(fit, source))
         if self.remove_zero_eig:
             fit = fit.truncated(fit.rank)
         keep_features(self, X, source)  # only now: a fit may fail
         self._fit_, self.model_, self.kernel_, self._gap_model = fit, fit.map, kernel, gap_model
         self.is_float32_ = source.dtype == np.float32
-        self._keep_rows(source)
-        self._tell(fit)
+        self._forget("X_fit_")
+        if fit.V is not None:
+            of_pairs = self.model_.m == len(fit.V)  # not of explicit features
+            self.X_fit_ = self.model_.landmarks if of_pairs else self._own(source)
+        self._warn(fit)
         if self._regresses():
             self._ridge = self._regression(source)
         return everything
@@ -386,7 +356,9 @@ callable or Kernel, default="linear"
             kernel = kernels.Function(self.kernel, self.kernel_params or {})
         else:
             self.gamma_ = self._gamma(source, gap_model)
-            kernel = self._named(self.gamma_)
+            kernel = kernels.named(
+                self.kernel, self.gamma_, float(self.degree), float(self.coef0), float(self.b)
+            )
         if gap_model is None:
             return kernel
         if isinstance(kernel, kernels.Linear):
@@ -394,19 +366,6 @@ callable or Kernel, default="linear"
         elif not isinstance(kernel, kernels.RBF):
             raise ValueError(_no_missing(self.kernel, source))
         return ExpectedKernel(kernel, gap_model)
-
-    def _named(self, gamma: float) -> Kernel:
-        degree, coef0 = float(self.degree), float(self.coef0)
-        makers: dict[str, Any] = {
-            "linear": kernels.Linear,
-            "cosine": kernels.Cosine,
-            "precomputed": kernels.Precomputed,
-            "poly": partial(kernels.Polynomial, gamma, degree, coef0),
-            "sigmoid": partial(kernels.Sigmoid, gamma, coef0),
-            "rbf": partial(kernels.RBF, gamma, float(self.b)),
-            "laplacian": partial(kernels.Laplacian, gamma, float(self.b)),
-        }
-        return makers[self.kernel]()
 
     def _gamma(self, source: Source, gap_model: LinearGaussian | None) -> float:
         if self.c is not None:
@@ -416,7 +375,7 @@ callable or Kernel, default="linear"
         if not isinstance(self.gamma, str):
             return float(self.gamma)
         rng = self._generator()
-        rows, w = _some_rows(source, rng)
+        rows, w = some_rows(source, rng)
         if gap_model is not None:
             rows = gap_model.conditional_mean(rows)
         if self.gamma != "cv":
@@ -432,48 +391,52 @@ callable or Kernel, default="linear"
         if gamma in (grid[0], grid[-1]):
             end = "smallest" if gamma == grid[0] else "largest"
             warn(
-                f"gamma='cv' chose the {end} value that it tried, {gamma:.3g}: pre-images fill "
-                "hidden cells no better for a kernel of any width, so that this is no choice. "
-                "Where groups are to be told apart, choose gamma by that (GridSearchCV)",
+                f"gamma='cv' chose the {end} value that it tried, {gamma:.3g}: pre-images predict "
+                "held-out cells no better for a kernel of any width, so that this is no choice. "
+                "Where groups are to be separated, choose gamma by that (GridSearchCV)",
                 KernelWarning,
             )
         return gamma
 
     def _model_of_missing(self, source: Source) -> LinearGaussian:
-        if not (self.kernel in ("rbf", "linear") or _is_smooth(self.kernel)):
+        if not (self.kernel in ("rbf", "linear") or _has_expectation(self.kernel)):
             raise ValueError(_no_missing(self.kernel, source))
         return imputing_model(source).model_
 
     # The axes ------------------------------------------------------------------------------
 
     def _solve(self, source: Source, kernel: Kernel, gap_model: LinearGaussian | None) -> KernelFit:
-        wanted = self._wanted()
+        """By explicit features, on landmarks, or from all pairs."""
+        wanted, n_jobs = self._wanted(), self.n_jobs
         convention = Convention(bool(self.center), self.scaling)
         d, n = source.n_features, source.observed().rows
         landmarks = self._number_of_landmarks(n)
         if kernel.features(d) is not None and d <= min(n, MOST_FEATURES):
             found = fit_in_feature_space(
-                source, kernel, wanted, convention=convention, n_jobs=self.n_jobs
+                source, kernel, wanted, convention=convention, n_jobs=n_jobs
             )
-            return with_eigenvectors(found, source, self.n_jobs)
+            return with_eigenvectors(found, source, n_jobs)
         if landmarks is not None and landmarks < n:
-            filled = None if gap_model is None else gap_model.conditional_mean
-            plain = kernel.kernel if isinstance(kernel, ExpectedKernel) else kernel
             chosen = choose_landmarks(
-                source, plain, landmarks, self.landmark_method, self._generator(), filled
+                source,
+                kernel.kernel if isinstance(kernel, ExpectedKernel) else kernel,
+                landmarks,
+                self.landmark_method,
+                self._generator(),
+                None if gap_model is None else gap_model.conditional_mean,
             )
             return fit_on_landmarks(
-                source, kernel, chosen, wanted, convention=convention, n_jobs=self.n_jobs
+                source, kernel, chosen, wanted, convention=convention, n_jobs=n_jobs
             )
         rows = self._own(source)
         return fit_kernel_pca(
-            _shifted(kernel, rows) if self.center else kernel,
+            kernels.about_mean(kernel, rows) if self.center else kernel,
             rows.astype(np.float64, copy=False),
             wanted,
             w=source.weight,
             convention=convention,
             solver="dense" if self.eigen_solver == "dense" else "auto",
-            n_jobs=self.n_jobs,
+            n_jobs=n_jobs,
         )
 
     def _own(self, source: Source) -> Any:
@@ -492,13 +455,7 @@ callable or Kernel, default="linear"
             return AUTO_LANDMARKS if n > EXACT_ROWS else None
         return None if self.landmarks is None else int(self.landmarks)
 
-    def _keep_rows(self, source: Source) -> None:
-        self.__dict__.pop("X_fit_", None)
-        if self._fit_.V is not None:
-            of_pairs = self.model_.m == len(self._fit_.V)  # not of explicit features
-            self.X_fit_ = self.model_.landmarks if of_pairs else self._own(source)
-
-    def _tell(self, fit: KernelFit) -> None:
+    def _warn(self, fit: KernelFit) -> None:
         if fit.rank == 0 and fit.lowest >= 0.0:
             warn(
                 "all rows are the same in feature space, so that there is no variance to explain",
@@ -517,11 +474,11 @@ callable or Kernel, default="linear"
                 "Components are those of its positive part",
                 KernelWarning,
             )
-        observed = neighbours(fit)
-        if observed is not None and observed < ISOLATED:
+        near = neighbours(fit)
+        if near is not None and near < ISOLATED:
             warn(
                 f"gamma={self.gamma_:.3g} is so large that hardly a row is near another one (their "
-                f"kernels with all others sum to {observed:.1e} on average): components mean "
+                f"kernels with all others sum to {near:.1e} on average): components mean "
                 "nothing. gamma='median' chooses one",
                 KernelWarning,
             )
@@ -529,27 +486,28 @@ callable or Kernel, default="linear"
     # Out and back --------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Array:
-        """Scores of rows (000, Eq. 17): (n_samples, n_components).
+        """Scores of rows: (n_samples, n_components).
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap, for the linear and the rbf kernel. With kernel="precomputed" the kernel
-            of new rows with those of the fit, (n_samples, n_samples of the fit).
+            NaN marks a missing value, for the linear and the rbf kernel. With
+            kernel="precomputed" the kernel of new rows with those of the fit, (n_samples,
+            n_samples of the fit).
         """
         check_is_fitted(self, "model_")
         source = as_source(X, missing_values=self.missing_values)
         if source.has_missing and self.kernel == "precomputed":
             require_no_missing(source.collect())
         check_features(self, X, source)
-        if source.has_missing and not (self._gap_model or _is_smooth(self.model_.kernel)):
+        if source.has_missing and not (self._gap_model or _has_expectation(self.model_.kernel)):
             raise ValueError(_no_missing(self.kernel, source))
         at = self._map_of_expectations() if source.has_missing else self.model_
         scores = source.map(lambda block: at.forward(block.values, self.n_jobs))
-        return scores.astype(np.float32) if source.dtype == np.float32 else scores
+        return as_fitted(scores, source.dtype == np.float32)
 
     def _map_of_expectations(self) -> LandmarkMap:
-        """The map with expected kernels, for rows with gaps."""
+        """The map with expected kernels, for rows with missing values."""
         kernel = self.model_.kernel
         if isinstance(kernel, ExpectedKernel):
             return self.model_
@@ -567,31 +525,20 @@ callable or Kernel, default="linear"
         check_is_fitted(self, "model_")
         if self.preimage == "auto" and not self.fit_inverse_transform:
             raise NotFittedError(
-                "fit_inverse_transform=True was not asked for, so that there is no inverse "
-                "transform: fit with it (ridge regression), or set preimage='fixed_point', which "
-                "needs no fit (kernel='rbf' and 'linear')"
+                "there is no inverse transform without fit_inverse_transform=True: fit with it "
+                "(ridge regression), or set preimage='fixed_point', which needs no fit "
+                "(kernel='rbf' and 'linear')"
             )
-        Z = as_latents(X, self.n_components_, "components")
-        if not np.all(np.isfinite(Z)):
-            row, k = np.argwhere(~np.isfinite(Z))[0]
-            raise ValueError(f"inverse_transform got {Z[row, k]} at row {row}, column {k}")
+        Z = as_latents(X, self.n_components_, "components", allow_nan=False)
         if self._regresses():
             return decoded(Z, lambda Z: self._ridge.backward(Z.astype(np.float64)))
-        at = self._complete_map()
+        at = complete_map(self.model_)
         if not has_fixed_point(at.kernel):
             raise NotFittedError(
                 f"kernel={self.kernel!r} has no pre-image by fixed point: fit with "
                 "fit_inverse_transform=True to have one by ridge regression"
             )
         return decoded(Z, lambda Z: fixed_points(at, Z.astype(np.float64)))
-
-    def _complete_map(self) -> LandmarkMap:
-        """The map with landmarks at their expected values and the kernel itself."""
-        at = self.model_
-        if not isinstance(at.kernel, ExpectedKernel):
-            return at
-        filled = at.kernel.model.conditional_mean(at.landmarks)
-        return replace(at, landmarks=filled, kernel=at.kernel.kernel)
 
     def _regresses(self) -> bool:
         if self.preimage == "auto":
@@ -604,7 +551,9 @@ callable or Kernel, default="linear"
         kernel = kernel.kernel if isinstance(kernel, ExpectedKernel) else kernel
         kernel = kernels.Linear() if isinstance(kernel, kernels.Linear) else kernel
         if self._fit_.V is None:
-            return fit_ridge_on_landmarks(source, self._complete_map(), kernel, float(self.alpha))
+            return fit_ridge_on_landmarks(
+                source, complete_map(self.model_), kernel, float(self.alpha)
+            )
         rows = source.collect()
         if self._gap_model is not None:
             rows = self._gap_model.conditional_mean(rows)
@@ -612,14 +561,8 @@ callable or Kernel, default="linear"
         scores = self.model_.forward(source.collect(), self.n_jobs)
         return fit_ridge(rows, scores, kernel, float(self.alpha), source.weight)
 
-    def _spread(self) -> Array:
-        """By which eigenvectors become scores."""
-        lam = self._fit_.lam
-        return np.sqrt(lam) if self.scaling == "pca" else lam
-
     def _generator(self) -> np.random.Generator:
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        return np.random.default_rng(seed)
+        return np.random.default_rng(self._seed(fixed=False))
 
     # Fitted attributes ---------------------------------------------------------------------
 
@@ -666,31 +609,18 @@ callable or Kernel, default="linear"
     def X_transformed_fit_(self) -> Array:
         return as_fitted(self._ridge.points, self.is_float32_)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.kernel in ("rbf", "linear")
-        tags.input_tags.sparse = True
-        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    @property
+    def _accepts_missing(self) -> bool:
+        return self.kernel in ("rbf", "linear")
+
+    @property
+    def _is_pairwise(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
 
-def _some_rows(source: Source, rng: np.random.Generator) -> tuple[Array, Array | None]:
-    """Rows that tell the bandwidth, and their weights: all of a small table, a sample of others."""
-    if source.observed().rows > ROWS:
-        return source.sample(ROWS, rng), None  # drawn by their weights
-    return dense(source.collect()), source.weight
-
-
-def _is_smooth(kernel: Any) -> bool:
+def _has_expectation(kernel: Any) -> bool:
+    """Whether the expected kernel of rows with missing values has a closed form."""
     return isinstance(kernel, kernels.RBF | kernels.Linear)
-
-
-def _shifted(kernel: Kernel, rows: Any) -> Kernel:
-    """The linear kernel about the mean: the same once centred, and free of an offset's rounding."""
-    if isinstance(kernel, kernels.Linear) and isinstance(rows, np.ndarray):
-        return kernels.Linear(np.mean(rows, axis=0, dtype=np.float64))
-    return kernel
 
 
 def _no_missing(kernel: Any, source: Source) -> str:
@@ -698,12 +628,12 @@ def _no_missing(kernel: Any, source: Source) -> str:
     shown = repr(kernel) if isinstance(kernel, str) else getattr(kernel, "__name__", "given")
     return (
         f"Input X contains NaN ({missing} cells), and kernel {shown} has no expected value for "
-        "rows with gaps: fill them first, make_pipeline(LowRankImputer(), KernelPCA(...)), or use "
-        "kernel='rbf' or 'linear'"
+        "rows with missing values: impute them first, make_pipeline(LowRankImputer(), "
+        "KernelPCA(...)), or use kernel='rbf' or 'linear'"
     )
 
 
-def _before_largest_gap(fit: KernelFit, source: Source) -> int:
+def _before_eigengap(fit: KernelFit, source: Source) -> int:
     sum_w = source.observed().sum_w
     spectrum = Spectrum(fit.lam, fit.total, sum_w, max(len(fit.lam), 1), complete=False)
     if fit.rank < 2:

@@ -13,20 +13,22 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from eigengap.estimators._imputing import imputing_model
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators._transformer import dense_rows
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.eigen.smallest import ANGLE
 from eigengap.fitting.graph.duplicate_rows import as_imputed_before, found_among, row_hashes
 from eigengap.fitting.graph.neighbourhood import as_graph, copies_in_words, in_words, joined
-from eigengap.fitting.graph.neighbours import Neighbours, Search
+from eigengap.fitting.graph.neighbours import Neighbours
 from eigengap.fitting.graph.pairs import new_distances, refuse_large
 from eigengap.fitting.graph.stored import (
     coinciding,
+    is_sparse,
     nearest_stored,
     require_finite,
     selected,
+    square_distances,
     stored_distances,
     without_diagonal,
 )
@@ -45,6 +47,7 @@ from eigengap.fitting.laplacian.weights import (
     affinity_matrix,
     kernel_shares,
     new_affinities,
+    require_weights,
     shares_of,
 )
 from eigengap.linalg import Array
@@ -52,8 +55,7 @@ from eigengap.models.kernels.functions import RBF
 from eigengap.models.maps.eigenmap import Eigenmap
 from eigengap.runtime.memory import require_memory, require_pairs
 from eigengap.runtime.warnings import warn
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Source
+from eigengap.sources import ArraySource, Source
 from eigengap.statistics.moments import rows_are_equal
 
 GIVEN = ("precomputed", "precomputed_nearest_neighbors")
@@ -156,15 +158,15 @@ callable, default="nearest_neighbors"
     -----
     `transform` gives new rows (Nystroem) the weighted mean of their neighbours' coordinates over
     1 - lam. A row that coincides with a fitted one is that row, and has its coordinates: its own
-    edges count, not those of a row beside it (the first of several that are equal). With
+    edges count, not those of a row near it (the first of several that are equal). With
     affinity="precomputed" new rows are given by their affinities to the fitted ones, (n_new,
     n_samples), and a row of X itself is recognised by its cells.
 
-    Weights of a heat kernel count by their shares, so that a row far from all others has
-    coordinates too: in the limit those of its nearest row over 1 - lam. They say which row that
+    Weights of a heat kernel count relative to their sum, so that a row far from all others has
+    coordinates too: in the limit those of its nearest row over 1 - lam. They show which row that
     is, not how far away it is.
 
-    A row with gaps (NaN) is filled by its expected value under PPCA before neighbours are sought.
+    Missing values (NaN) are imputed by their expected values under PPCA before the search.
 
     Examples
     --------
@@ -186,15 +188,12 @@ callable, default="nearest_neighbors"
     _model_has_coordinates = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": GRAPH_CONSTRAINTS["n_components"],
+        **{name: kinds for name, kinds in GRAPH_CONSTRAINTS.items() if name != "p"},
         "affinity": [StrOptions({"rbf", *GIVEN, *OF_NEIGHBOURS}), callable],
         "gamma": [Interval(Real, 0, None, closed="left"), None],
-        "random_state": GRAPH_CONSTRAINTS["random_state"],
         "eigen_solver": [StrOptions({"arpack", "lobpcg", "amg", "dense"}), None],
         "eigen_tol": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "n_neighbors": [Interval(Integral, 2, None, closed="left"), None],
-        "n_jobs": GRAPH_CONSTRAINTS["n_jobs"],
-        "radius": GRAPH_CONSTRAINTS["radius"],
         "graph": [StrOptions({"average", "union", "mutual"})],
         "weights": [StrOptions({"connectivity", "heat"})],
         "bandwidth": [
@@ -203,11 +202,7 @@ callable, default="nearest_neighbors"
         ],
         "normalized": ["boolean"],
         "drop_first": ["boolean"],
-        "metric": GRAPH_CONSTRAINTS["metric"],
-        "metric_params": GRAPH_CONSTRAINTS["metric_params"],
-        "neighbors_algorithm": GRAPH_CONSTRAINTS["neighbors_algorithm"],
         "disconnected": [StrOptions({"keep", "bridge", "error"})],
-        "missing_values": GRAPH_CONSTRAINTS["missing_values"],
     }
 
     model_: Eigenmap
@@ -237,32 +232,18 @@ callable, default="nearest_neighbors"
         disconnected: str = "keep",
         missing_values: Any = nan,
     ) -> None:
-        self.n_components = n_components
-        self.affinity = affinity
-        self.gamma = gamma
-        self.random_state = random_state
-        self.eigen_solver = eigen_solver
-        self.eigen_tol = eigen_tol
-        self.n_neighbors = n_neighbors
-        self.n_jobs = n_jobs
-        self.radius = radius
-        self.graph = graph
-        self.weights = weights
-        self.bandwidth = bandwidth
-        self.normalized = normalized
-        self.drop_first = drop_first
-        self.metric = metric
-        self.metric_params = metric_params
-        self.neighbors_algorithm = neighbors_algorithm
-        self.disconnected = disconnected
-        self.missing_values = missing_values
+        self._set(locals())
 
     # Input ---------------------------------------------------------------------------------
 
     @property
     def _is_pairwise(self) -> bool:
-        given = isinstance(self.affinity, str) and self.affinity in GIVEN
-        return given or self._has_distances
+        return self._is_given or self._has_distances
+
+    @property
+    def _is_given(self) -> bool:
+        """Whether X is the graph."""
+        return isinstance(self.affinity, str) and self.affinity in GIVEN
 
     @property
     def _has_distances(self) -> bool:
@@ -276,7 +257,7 @@ callable, default="nearest_neighbors"
 
     def _pairs(self, source: Source) -> Any:
         """X where it holds affinities, or distances."""
-        if not isinstance(self.affinity, str) or self.affinity not in GIVEN:
+        if not self._is_given:
             return super()._pairs(source)
         if source.has_missing:
             _refuse_missing(source)
@@ -289,12 +270,11 @@ callable, default="nearest_neighbors"
                 _refuse_missing(source)
             values = source.collect()
             return new_distances(values) if self.affinity == "nearest_neighbors" else values
-        rows = self._dense(source)
+        rows = dense_rows(source)
         refuse_large(rows)
         if not source.has_missing or self._skips_missing:
             return rows
-        filler = self._filler or imputing_model(self._rows_, self)
-        return as_imputed_before(np.asarray(filler.impute(rows)), np.isnan(rows), self._rows_)
+        return as_imputed_before(self._imputed(rows, self._rows_), np.isnan(rows), self._rows_)
 
     def _refuse_contradictions(self) -> None:
         of_neighbours = isinstance(self.affinity, str) and self.affinity in OF_NEIGHBOURS
@@ -326,11 +306,11 @@ callable, default="nearest_neighbors"
         if self.disconnected == "bridge" and self.affinity != "nearest_neighbors":
             raise ValueError(
                 f"disconnected='bridge' looks for the nearest rows, which affinity={named} does "
-                "not tell: use 'keep' or 'error'"
+                "not know: use 'keep' or 'error'"
             )
 
     def _refuse_others(self, named: str, **plain: Any) -> None:
-        """Refuse parameters of the search for neighbours that are not as they are by default."""
+        """Refuse parameters of the search for neighbours that differ from their defaults."""
         for name, default in plain.items():
             value = getattr(self, name)
             if value != default and not (default is None and value == {}):
@@ -342,14 +322,13 @@ callable, default="nearest_neighbors"
 
     def _fit_rows(self, rows: Any) -> Array:
         self._refuse_contradictions()
-        for name in ("n_neighbors_", "gamma_", "_neighbours", "_weights", "_rows_"):
-            self.__dict__.pop(name, None)  # of an earlier fit
+        self._forget("n_neighbors_", "gamma_", "_neighbours", "_weights", "_rows_")
         W, diagonal = self._affinities(rows)
         laplacian = Laplacian(W, bool(self.normalized))
         self.n_connected_components_ = laplacian.components[0]
         if self.n_connected_components_ > 1:
             laplacian = self._of_components(laplacian)
-        self._nearest = None  # of no use any more
+        self._nearest = None  # no longer needed
         fit = fit_laplacian(
             laplacian,
             int(self.n_components),
@@ -359,11 +338,11 @@ callable, default="nearest_neighbors"
             seed=self._seed(),
         )
         self._W, self._diagonal, self._fit_ = laplacian.W, diagonal, fit
-        self._prints = row_hashes(self._as_told(rows))
+        self._prints = row_hashes(_canonical(rows, self.affinity))
         self.model_ = Eigenmap(fit.Y, fit.lam, bool(self.normalized))
         if hasattr(self, "_rows_") and rows_are_equal(ArraySource(rows)):
             warn(
-                "all rows coincide, so that their graph says nothing: any coordinates are as good",
+                "all rows coincide, so that their graph is arbitrary: any coordinates are as good",
                 UserWarning,
             )
         if not fit.certified:
@@ -375,16 +354,6 @@ callable, default="nearest_neighbors"
                 ConvergenceWarning,
             )
         return fit.Y.copy()  # the model keeps its own
-
-    def _as_told(self, rows: Any) -> Any:
-        """Rows, or rows of a given graph, as fitted ones are recognised by."""
-        if not scipy.sparse.issparse(rows):
-            return rows
-        told = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
-        told.sum_duplicates()
-        if self.affinity == "precomputed":  # where a stored 0 is none; a distance of 0 is one
-            told.eliminate_zeros()
-        return told
 
     def _affinities(self, rows: Any) -> tuple[Any, Array]:
         """W (n, n) without its diagonal, and that."""
@@ -401,40 +370,28 @@ callable, default="nearest_neighbors"
             self.gamma_ = 1.0 / rows.shape[1] if self.gamma is None else float(self.gamma)
             W = pair_matrix(RBF(self.gamma_, 1.0), rows, self.n_jobs)
             np.fill_diagonal(W, 0.0)
-            _require_weights(W)
+            require_weights(W)
             return W, np.ones(n)
-        nearest = self._stored(rows) if self.affinity in GIVEN else self._found(rows)
-        self._nearest = nearest
-        heat = self.weights == "heat"
+        self._nearest = self._stored(rows) if self._is_given else self._found(rows)
         self._weights = EdgeWeights.of(
-            nearest,
+            self._nearest,
             self.graph,
-            self.bandwidth if heat else None,
+            self.bandwidth if self.weights == "heat" else None,
             within_radius=self.radius is not None,
         )
-        return self._weights.among(nearest), np.ones(n)
-
-    def _search(self) -> Search:
-        return Search(
-            n_neighbors=None if self.radius is not None else self.n_neighbors_ - 1,
-            radius=None if self.radius is None else float(self.radius),
-            metric=self.metric,
-            metric_params=self.metric_params,
-            algorithm=self.neighbors_algorithm,
-            n_jobs=self.n_jobs,
-            seed=self._seed(),
-        )
+        return self._weights.among(self._nearest), np.ones(n)
 
     def _found(self, rows: Array) -> scipy.sparse.csr_array:
         """Distances to the neighbours that a search over the rows finds."""
-        n = rows.shape[0]
+        others = None
         if self.radius is None:
-            self.n_neighbors_ = self._number_of_neighbours(n)
-        self._neighbours = Neighbours.of(self._search(), rows)
+            self.n_neighbors_ = self._number_of_neighbours(rows.shape[0])
+            others = self.n_neighbors_ - 1
+        self._neighbours = Neighbours.of(self._search_for(others, self.radius), rows)
         self._rows_ = rows
         nearest = self._neighbours.among()
         require_finite(nearest, "X")
-        self._tell_of_missing(nearest)
+        self._warn_of_uncertain(nearest)
         return nearest
 
     def _number_of_neighbours(self, n: int) -> int:
@@ -456,16 +413,11 @@ callable, default="nearest_neighbors"
 
         A matrix that is not sparse stores all of them.
         """
-        n, m = X.shape
-        if n != m:
-            raise ValueError(
-                "Precomputed matrix must be a square matrix of distances to neighbours, got shape "
-                f"{n} x {m}"
-            )
+        stored = stored_distances(square_distances(X))
         if self.radius is None and self.n_neighbors is not None:
             self.n_neighbors_ = int(self.n_neighbors)
         count = None if self.n_neighbors is None else int(self.n_neighbors)
-        nearest = without_diagonal(self._within_reach(stored_distances(X), count))
+        nearest = without_diagonal(self._within_reach(stored, count))
         self._others = int(np.max(np.diff(nearest.indptr)))  # itself need not be stored
         return nearest
 
@@ -480,20 +432,17 @@ callable, default="nearest_neighbors"
         graph = as_graph(W)
         falls = f"the graph falls into {in_words(graph)}"
         if self._nearest is not None and self.radius is None:
-            pairs = None if self.affinity in GIVEN else self._neighbours.pairs
+            pairs = None if self._is_given else self._neighbours.pairs
             copies = copies_in_words(graph.components[1], self._nearest, pairs, itself=1)
             falls += f" ({copies})" if copies else ""
-        more = {
-            "nearest_neighbors": "a larger n_neighbors"
-            if self.radius is None
-            else "a larger radius",
-            "rbf": "a smaller gamma",
-        }
-        ways = more.get(str(self.affinity), "more edges")
+        larger = "a larger n_neighbors" if self.radius is None else "a larger radius"
+        ways = {"nearest_neighbors": larger, "rbf": "a smaller gamma"}.get(
+            str(self.affinity), "more edges"
+        )
         if self.disconnected == "error":
             raise DisconnectedError(
-                f"{falls}: take {ways}, fit each by itself, or let disconnected='keep' tell them "
-                "apart"
+                f"{falls}: take {ways}, fit each by itself, or use disconnected='keep', which "
+                "separates them"
             )
         if self.disconnected == "bridge":
             warn(
@@ -507,7 +456,7 @@ callable, default="nearest_neighbors"
         taken = min(count, int(self.n_components))
         which = "all coordinates" if taken == self.n_components else f"the first {taken}"
         warn(
-            f"{falls}: {which} of {self.n_components} only tell them apart, and are constant on "
+            f"{falls}: {which} of {self.n_components} only separate them, and are constant on "
             f"each. {ways.capitalize()} may join them; or fit each by itself"
             + (
                 "; or disconnected='bridge' joins them by their nearest rows"
@@ -521,19 +470,21 @@ callable, default="nearest_neighbors"
     # New rows ------------------------------------------------------------------------------
 
     def _of_new(self, rows: Any) -> Array:
-        fitted = found_among(row_hashes(self._as_told(rows)), self._prints)
+        fitted = found_among(row_hashes(_canonical(rows, self.affinity)), self._prints)
         if not isinstance(self.affinity, str):
             return self._by_function(rows, fitted)
         if self.affinity == "precomputed":
             return self._placed(*shares_of(new_affinities(rows), fitted), fitted)
         if self.affinity == "rbf":
             step = max(1, PIECE_BYTES // (8 * len(self._rows_)))
-            pieces = [
-                self._by_kernel(rows[start : start + step], fitted[start : start + step])
-                for start in range(0, len(rows), step)
-            ]
-            return np.concatenate(pieces)
-        if self.affinity in GIVEN:
+            pieces = [slice(start, start + step) for start in range(0, len(rows), step)]
+            return np.concatenate(
+                [
+                    self._placed(*kernel_shares(rows[at], self._rows_, self.gamma_), fitted[at])
+                    for at in pieces
+                ]
+            )
+        if self._is_given:
             stored = stored_distances(rows)
             fitted = np.where(fitted < 0, coinciding(stored), fitted)
             of_row = None if self.n_neighbors is None else self._others
@@ -543,7 +494,13 @@ callable, default="nearest_neighbors"
             require_finite(nearest, "X")
             if self._has_distances:
                 fitted = np.where(fitted < 0, coinciding(nearest), fitted)
-        self._require_neighbours(nearest)
+        alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
+        if len(alone):
+            raise ValueError(
+                f"row {int(alone[0])} has no fitted row for neighbour"
+                f"{'' if self.radius is None else f' within radius={self.radius:g}'}, so that "
+                "nothing is known of its coordinates: leave it out, or fit with n_neighbors"
+            )
         return self._placed(*self._weights.of_new(nearest), fitted)
 
     def _placed(self, shares: Any, degrees: Array, fitted: NDArray[np.int64]) -> Array:
@@ -561,14 +518,11 @@ callable, default="nearest_neighbors"
             )
         return Z
 
-    def _by_kernel(self, rows: Array, fitted: NDArray[np.int64]) -> Array:
-        return self._placed(*kernel_shares(rows, self._rows_, self.gamma_), fitted)
-
     def _by_function(self, rows: Array, fitted: NDArray[np.int64]) -> Array:
         if not _takes_two(self.affinity):
             raise ValueError(
-                "affinity takes one table, so that it tells nothing of new rows and fitted ones: "
-                "for transform it has to take two, affinity(X_new, X_fitted) -> (n_new, n_samples)"
+                "affinity takes one table, and does not compare new rows with fitted ones: for "
+                "transform it has to take two, affinity(X_new, X_fitted) -> (n_new, n_samples)"
             )
         W = new_affinities(_as_matrix(self.affinity(rows, self._rows_), len(rows)))
         if W.shape[1] != len(self._rows_):
@@ -578,21 +532,12 @@ callable, default="nearest_neighbors"
             )
         return self._placed(*shares_of(W, fitted), fitted)
 
-    def _require_neighbours(self, nearest: scipy.sparse.csr_array) -> None:
-        alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
-        if len(alone):
-            raise ValueError(
-                f"row {int(alone[0])} has no fitted row for neighbour"
-                f"{'' if self.radius is None else f' within radius={self.radius:g}'}, so that "
-                "nothing is known of its coordinates: leave it out, or fit with n_neighbors"
-            )
-
     # Fitted attributes ---------------------------------------------------------------------
 
     @property
     def affinity_matrix_(self) -> Any:
         kind = self.embedding_.dtype
-        if scipy.sparse.issparse(self._W):
+        if is_sparse(self._W):
             W = self._W + scipy.sparse.diags_array(self._diagonal)
             return scipy.sparse.csr_array(W).astype(kind, copy=False)
         W = self._W.astype(kind)
@@ -611,28 +556,24 @@ callable, default="nearest_neighbors"
     def solver_(self) -> str:
         return self._fit_.solver
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+
+def _canonical(rows: Any, affinity: Any) -> Any:
+    """Rows, or rows of a sparse graph, in the one form by which fitted rows are recognised."""
+    if not is_sparse(rows):
+        return rows
+    found = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
+    found.sum_duplicates()
+    if affinity == "precomputed":  # a stored 0 is no edge; a distance of 0 is one
+        found.eliminate_zeros()
+    return found
 
 
 def _as_matrix(found: Any, rows: int) -> Any:
     """What a function of rows returned, as a matrix."""
-    W = found if scipy.sparse.issparse(found) else np.asarray(found)
+    W = found if is_sparse(found) else np.asarray(found)
     if W.ndim != 2 or W.shape[0] != rows:
         raise ValueError(f"affinity returned shape {W.shape} for {rows} rows")
     return W
-
-
-def _require_weights(W: Array) -> None:
-    """Refuse weights that are none, of rows too large for their squares."""
-    if not np.all(np.isfinite(W)):
-        i, j = map(int, np.argwhere(~np.isfinite(W))[0])
-        raise ValueError(
-            f"the rbf affinity of rows {i} and {j} is {W[i, j]}: their squares overflow. Divide "
-            "the columns by their scale"
-        )
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:
@@ -648,6 +589,6 @@ def _takes_two(function: Callable[..., Any]) -> bool:
 def _refuse_missing(source: Source) -> None:
     missing = int(np.sum(source.missing_per_column()))
     raise ValueError(
-        f"Input X contains NaN ({missing} cells), and a given graph has no gaps: an affinity that "
-        "is not known is best left 0, a distance out of the sparse matrix"
+        f"Input X contains NaN ({missing} cells), and a graph takes no missing values: leave an "
+        "unknown affinity 0, and an unknown distance out of the sparse matrix"
     )

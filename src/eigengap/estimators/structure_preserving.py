@@ -12,29 +12,28 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
-from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import StructureWarning
-from eigengap.fitting.graph.local_weights import local_weights
 from eigengap.fitting.graph.neighbours import Search
 from eigengap.fitting.sdp.structure import (
     Embedding,
     Kind,
     Structure,
-    embed,
     read_back,
     require_structure,
     shares,
 )
-from eigengap.fitting.sdp.structure_adjacency import adjacency, looks_like_adjacency
-from eigengap.fitting.sdp.structure_gain import graph_gain, rows_gain
-from eigengap.fitting.sdp.structure_start import starts
-from eigengap.linalg import Array, sign_rule
-from eigengap.runtime.threads import one_blas_thread
+from eigengap.fitting.sdp.structure_start import (
+    adjacency,
+    embed_from_starts,
+    graph_gain,
+    looks_like_adjacency,
+    rows_gain,
+)
+from eigengap.fitting.sdp.unfolding import principal
+from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
-from eigengap.sources.base import Source
-
-HOPELESS = 0.9  # of the graph, that none of the starts from rows reached
+from eigengap.sources import Source
 
 
 def _of_rows(estimator: StructurePreservingEmbedding) -> bool:
@@ -92,7 +91,7 @@ default="auto"
     n_jobs : int, default=None
         Threads of the search for neighbours.
     missing_values : float or list of float, default=nan
-        Of rows: gaps are filled under a PPCA density first. A graph has none.
+        Of rows: missing values are imputed under a PPCA density first. A graph has none.
     verbose : bool or int, default=False
 
     Attributes
@@ -118,7 +117,8 @@ default="auto"
     Notes
     -----
     Not every graph fits q dimensions: a star with seven leaves has no such coordinates in the
-    plane. What came back is told, and a warning says so where it is not all.
+    plane. `edges_recovered_` and `false_edges_` say what came back; a warning does where it is not
+    all.
 
     New rows are placed by the affine combination of their neighbours among the fitted rows that
     comes nearest to them; a fitted row keeps its coordinates exactly. Equal rows may have different
@@ -186,25 +186,7 @@ default="auto"
         missing_values: Any = nan,
         verbose: bool | int = False,
     ) -> None:
-        self.n_components = n_components
-        self.graph = graph
-        self.n_neighbors = n_neighbors
-        self.radius = radius
-        self.affinity = affinity
-        self.directed = directed
-        self.margin = margin
-        self.C = C
-        self.n_init = n_init
-        self.metric = metric
-        self.p = p
-        self.metric_params = metric_params
-        self.neighbors_algorithm = neighbors_algorithm
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.missing_values = missing_values
-        self.verbose = verbose
+        self._set(locals())
 
     # Input ---------------------------------------------------------------------------------
 
@@ -247,16 +229,7 @@ default="auto"
             raise ValueError(
                 f"radius={radius:g} belongs to graph='threshold', not to 'nearest_neighbors'"
             )
-        return Search(
-            n_neighbors=None if by_radius or count is None else int(count),
-            radius=float(radius) if by_radius and radius is not None else None,
-            metric=self.metric,
-            p=self.p,
-            metric_params=self.metric_params,
-            algorithm=self.neighbors_algorithm,
-            n_jobs=self.n_jobs,
-            seed=self._seed(),
-        )
+        return self._search_for(None if by_radius else count, radius if by_radius else None)
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -273,50 +246,25 @@ default="auto"
         else:
             scaled = graph_gain(rows, self.graph, self.margin)
         self.n_connected_components_ = scaled.components
-        best = self._best(scaled, q, rng)
-        found = self._principal(best.Y) * scaled.unit
-        self._tell(scaled.structure, best, scaled.unit)
+        with self._progress() as watch:
+            best = embed_from_starts(
+                scaled,
+                q,
+                n_init=int(self.n_init),
+                C=float(self.C),
+                tol=float(self.tol),
+                max_rounds=int(self.max_iter),
+                rng=rng,
+                watch=watch,
+            )
+        self._keep(scaled.structure, best, scaled.unit)
+        found = np.zeros((n, q))
+        Z = principal(best.Y)[0]
+        found[:, : Z.shape[1]] = Z * scaled.unit
         return found
 
-    def _best(self, scaled: Any, q: int, rng: np.random.Generator) -> Embedding:
-        """The best of some starts; the first that gives the whole graph back."""
-        watch = watch_for(self.verbose, type(self).__name__)
-        best: Embedding | None = None
-        choices = starts(scaled.pattern, q, rng, scaled.size, scaled.given)
-        try:
-            with one_blas_thread():
-                for count in range(int(self.n_init)):
-                    if best is not None and best.quality < HOPELESS and count == len(scaled.given):
-                        break  # better starts than those from the rows are not to be had
-                    Y = next(choices)
-                    structure = scaled.priced(Y, float(self.C))
-                    now = embed(
-                        structure,
-                        scaled.gain,
-                        Y,
-                        total=scaled.total,
-                        tol=float(self.tol),
-                        max_rounds=int(self.max_iter),
-                        watch=watch,
-                    )
-                    if best is None or now.quality > best.quality:
-                        best = now
-                    if best.quality >= 1.0:
-                        break
-        finally:
-            if isinstance(watch, ProgressLine):
-                watch.close()
-        assert best is not None
-        return best
-
-    def _principal(self, Y: Array) -> Array:
-        U, s, _ = np.linalg.svd(Y - np.mean(Y, axis=0), full_matrices=False)
-        found = np.zeros((len(Y), int(self.n_components)))
-        found[:, : U.shape[1]] = U * (sign_rule(U) * s)
-        return found
-
-    def _tell(self, structure: Structure, best: Embedding, unit: float) -> None:
-        self.__dict__.pop("threshold_", None)  # of an earlier fit
+    def _keep(self, structure: Structure, best: Embedding, unit: float) -> None:
+        self._forget("threshold_")
         self._structure, self._unit = structure, unit
         self.graph_ = self._both_ways(structure.neighbours)
         self.recovered_graph_ = self._both_ways(best.recovered)
@@ -352,13 +300,13 @@ default="auto"
         return self._both_ways(read_back(self._structure, self._fitted / self._unit))
 
     def transform(self, X: Any) -> Array:
-        """Coordinates of new rows beside the fitted ones; a bare graph has none.
+        """Coordinates of new rows in the fitted embedding; a bare graph has none.
 
         Parameters
         ----------
         X : table of shape (n_new, n_features)
-            NaN marks a gap. Where the metric is "precomputed", distances (n_new, n_samples) to the
-            fitted points.
+            NaN marks a missing value. Where the metric is "precomputed", distances
+            (n_new, n_samples) to the fitted points.
 
         Returns
         -------
@@ -367,14 +315,7 @@ default="auto"
         return super().transform(X)
 
     def _of_new(self, rows: Array) -> Array:
-        nearest = self._neighbours.of_new(rows)
-        alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
-        if len(alone):
-            raise ValueError(
-                f"row {int(alone[0])} has no fitted row within radius={self.radius:g}: it cannot "
-                "be placed. Leave it out, or fit with a larger radius"
-            )
-        return np.asarray(local_weights(self._neighbours, nearest, True) @ self._fitted)
+        return self._locally_linear(rows, "radius")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

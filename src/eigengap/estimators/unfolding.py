@@ -10,17 +10,17 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
-from eigengap.estimators._progress import ProgressLine, watch_for
 from eigengap.estimators._sklearn_compat import Interval, StrOptions
-from eigengap.fitting.graph.local_weights import around, local_weights
+from eigengap.fitting.graph.local_weights import local_weights
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.fitting.sdp.unfolding import (
-    MOST_COLUMNS,
-    SPARE,
     Constraint,
     Unfolding,
+    first_columns,
     require_unfolding,
     unfold,
+    with_angles,
+    with_equal_rows,
 )
 from eigengap.fitting.sdp.unfolding_landmarks import (
     choose_landmarks,
@@ -29,22 +29,19 @@ from eigengap.fitting.sdp.unfolding_landmarks import (
 )
 from eigengap.linalg import Array
 from eigengap.models.maps.graph import Graph
-from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 
 EXACT_ROWS = 20_000  # up to which landmarks="auto" places every row by itself
 AUTO_LANDMARKS = 300
-PAIR_BYTES = 150.0  # of an edge while edges are sorted
-ANGLES_OUT = "take fewer neighbours, or preserve_angles=False"
 
 
 class MaximumVarianceUnfolding(GraphEstimator):
     """Maximum variance unfolding: rows pulled apart, neighbours keeping their distances.
 
     The Gram matrix K of largest trace in which neighbours are as far apart as they were
-    (Weinberger and Saul 2006), and its principal coordinates. Peers take hours where they solve
-    the semidefinite program as such; here it is solved for a low-rank factor, without any n x n
-    matrix, and a bound from its multipliers tells how far from the optimum the result is at most.
+    (Weinberger and Saul 2006), and its principal coordinates. The semidefinite program is solved
+    for a low-rank factor, without any n x n matrix, and a bound from its multipliers says how far
+    from the optimum the result is at most.
 
     Parameters
     ----------
@@ -132,7 +129,7 @@ default="auto"
     new row near a surface that neighbours sample at distances h is off by the order of h^2 times
     its curvature, and by its own distance from the surface.
 
-    Rows with gaps are filled under a PPCA density first.
+    Missing values are imputed under a PPCA density first.
 
     As soon as d + 2 neighbours are each other's in d columns, equal distances hold them rigid, K
     has no positive definite choice, and no finite multipliers are optimal: `duality_gap_` is then
@@ -198,45 +195,34 @@ default="auto"
         missing_values: Any = nan,
         verbose: bool | int = False,
     ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.radius = radius
-        self.constraint = constraint
-        self.preserve_angles = preserve_angles
-        self.landmarks = landmarks
-        self.metric = metric
-        self.p = p
-        self.metric_params = metric_params
-        self.neighbors_algorithm = neighbors_algorithm
-        self.disconnected = disconnected
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.missing_values = missing_values
-        self.verbose = verbose
+        self._set(locals())
 
     # Fitting -------------------------------------------------------------------------------
 
     def _fit_rows(self, rows: Array) -> Array:
-        parts = self._graph(rows)
-        columns = self._columns(rows)
+        parts = self._neighbour_graph(rows)
+        nearest = self._neighbours.among()
+        parts = with_equal_rows(parts, nearest, rows)
+        if self.preserve_angles:
+            parts = with_angles(parts, self._neighbours, nearest)
+        columns = first_columns(
+            int(self.n_components), None if self._is_pairwise else rows.shape[1], self.constraint
+        )
         rng = np.random.default_rng(self._seed())
         chosen = self._chosen(parts, columns, rng)
-        graph = self._connected(parts, self.disconnected)
-        self.__dict__.pop("landmarks_", None)  # of an earlier fit
+        graph = self._connected(parts)
+        self._forget("landmarks_")
         require_unfolding(graph.n, graph.m, columns)
         basis = None
         if chosen is not None:
             self.landmarks_ = chosen
-            nearest = self._neighbours.among()
             basis = reconstruction_basis(local_weights(self._neighbours, nearest, False), chosen)
         found = self._unfolded(graph, columns, basis, rng)
         self._keep(graph, found)
         return self._coordinates(found)
 
     def _coordinates(self, found: Unfolding) -> Array:
-        """The leading n_components of K, of zeros where it has fewer."""
+        """The leading n_components principal coordinates; 0 where K has fewer."""
         q = int(self.n_components)
         embedding = np.zeros((len(found.Z), q))
         kept = min(q, found.dimensions)
@@ -246,40 +232,6 @@ default="auto"
         elif kept < q:
             warn(f"only {kept} of the {q} coordinates have variance: the others are 0", UserWarning)
         return embedding
-
-    def _graph(self, rows: Array) -> Graph:
-        graph = self._neighbour_graph(rows)
-        nearest = self._neighbours.among()
-        graph = self._with_equal_rows(graph, nearest, rows)
-        if not self.preserve_angles:
-            return graph
-        counts = np.diff(nearest.indptr).astype(np.float64)
-        pairs = float(np.sum(counts * (counts - 1.0)) / 2.0)
-        require_memory(PAIR_BYTES * pairs, f"{pairs:.3g} pairs of neighbours of a row", ANGLES_OUT)
-        parts = [graph.edges]
-        for _, nodes, _, among in around(self._neighbours, nearest):
-            a, b = np.triu_indices(nodes.shape[1], 1)
-            parts.append((nodes[:, a].ravel(), nodes[:, b].ravel(), among[:, a, b].ravel()))
-        i, j, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return Graph.of_edges(graph.n, i, j, lengths)
-
-    def _with_equal_rows(self, graph: Graph, nearest: Any, rows: Array) -> Graph:
-        """With edges of length 0 among equal rows that are more than their neighbours."""
-        counts = np.diff(nearest.indptr)
-        own = np.repeat(np.arange(graph.n), counts)
-        apart = np.bincount(own, weights=nearest.data > 0.0, minlength=graph.n)
-        crowded = np.flatnonzero((apart == 0) & (counts > 0))
-        if len(crowded) == 0:
-            return graph
-        place = np.unique(rows[crowded], axis=0, return_inverse=True)[1].ravel()
-        first = crowded[np.unique(place, return_index=True)[1]]
-        return graph.with_edges(crowded, first[place], np.zeros(len(crowded)))
-
-    def _columns(self, rows: Array) -> int:
-        """Of the factor to start with: as many as keep all lengths, where those are few."""
-        q, d = int(self.n_components), rows.shape[1]
-        own = MOST_COLUMNS if self._is_pairwise else min(d + 1, MOST_COLUMNS)
-        return max(q + SPARE, own) if self.constraint == "equal" else q + SPARE
 
     def _chosen(self, parts: Graph, columns: int, rng: np.random.Generator) -> Any:
         """Landmarks, in order; None where every row is placed by itself."""
@@ -295,9 +247,8 @@ default="auto"
     def _unfolded(
         self, graph: Graph, columns: int, basis: Array | None, rng: np.random.Generator
     ) -> Unfolding:
-        watch = watch_for(self.verbose, type(self).__name__)
         tol = float(self.tol)
-        try:
+        with self._progress() as watch:
             if basis is not None:
                 return unfold_on_landmarks(
                     graph, basis, self.constraint, columns=columns, tol=tol, rng=rng, watch=watch
@@ -311,9 +262,6 @@ default="auto"
                 rng=rng,
                 watch=watch,
             )
-        finally:
-            if isinstance(watch, ProgressLine):
-                watch.close()
 
     def _keep(self, graph: Graph, found: Unfolding) -> None:
         self.graph_ = graph
@@ -326,9 +274,9 @@ default="auto"
         self.n_iter_ = found.steps
         self.trace_ = found.trace
         if not found.converged:
-            warn(self._not_converged(found), ConvergenceWarning)
+            warn(self.not_converged(found), ConvergenceWarning)
 
-    def _not_converged(self, found: Unfolding) -> str:
+    def not_converged(self, found: Unfolding) -> str:
         off = (
             f"squared distances of neighbours are off by up to {100 * found.worst:.2g} % "
             f"(root mean square {100 * found.rms:.2g} %)"
@@ -348,16 +296,8 @@ default="auto"
     # New rows ------------------------------------------------------------------------------
 
     def _of_new(self, rows: Array) -> Array:
-        nearest = self._neighbours.of_new(rows)
-        alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
-        if len(alone):
-            raise ValueError(
-                f"row {int(alone[0])} has no fitted row within radius={self.radius:g}: it cannot "
-                "be placed. Leave it out, or fit with a larger radius or n_neighbors"
-            )
-        return np.asarray(local_weights(self._neighbours, nearest, True) @ self._fitted)
+        return self._locally_linear(rows, "radius or n_neighbors")
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = not self._is_pairwise
-        return tags
+    @property
+    def _accepts_sparse(self) -> bool:
+        return not self._is_pairwise

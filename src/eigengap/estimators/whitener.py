@@ -7,17 +7,9 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import warn_of_unlinked
-from eigengap.estimators._component_names import NamedComponents
-from eigengap.estimators._features import keep_features, source_of_new
-from eigengap.estimators._latents import as_latents, decoded
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._progress import ProgressLine, watch_for
-from eigengap.estimators._rank import require_rank
 from eigengap.estimators._sklearn_compat import (
     Interval,
     RealNotInt,
@@ -25,6 +17,9 @@ from eigengap.estimators._sklearn_compat import (
     _check_feature_names_in,
     _fit_context,
 )
+from eigengap.estimators._transformer import Transformer, as_latents, decoded
+from eigengap.estimators.shared.base import as_fitted, keep_features, source_of_new
+from eigengap.estimators.shared.density import warn_of_unlinked
 from eigengap.exceptions import RankDeficientWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.whitening import (
@@ -42,16 +37,14 @@ from eigengap.linalg import Array
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank
-from eigengap.sources.base import Block, Source
-from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.changed import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.selection.rank.asked import require_rank
+from eigengap.sources import Block, Rescaled, Source, as_source, warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.wording import words
 
 
-class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
-    """Centre, normalise or whiten a table, gaps welcome (000 section 3.3).
+class Whitener(Transformer):
+    """Centre, normalise or whiten a table; accepts missing values.
 
     Whitened columns have variance 1 and no correlation in the training data, with divisor
     n_samples - ddof. The family is that of Kessy, Lewin and Strimmer (2018).
@@ -60,8 +53,8 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     ----------
     n_components : int, float in (0, 1), "auto" or None, default=None
         Axes to keep, for "pca" and "zca" and their "-cor"; the share of the variance that they must
-        hold; as many as stand out of noise (docs/rank.md). None keeps every direction that varies.
-        "zca" gives all columns back, whitened within the span of the axes.
+        hold; as many as exceed the noise level (docs/rank.md). None keeps every direction that
+        varies. "zca" gives all columns back, whitened within the span of the axes.
     method : str, default="pca"
         - "pca": principal components divided by their standard deviations; equals
           `PCA(whiten=True)`.
@@ -80,7 +73,7 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         are stored (float32 cells, or far from zero, hold less).
     tol : float, default=1e-6
     max_iter : int, default=1000
-        Of the EM fit under gaps.
+        Of the EM fit with missing values.
     missing_values : float or list of float, default=nan
     verbose : bool or int, default=False
 
@@ -104,11 +97,11 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Gaps. "normalise" and "centre" take the seen cells of each column, and a gap stays NaN. The
-    others find mean and covariance of maximum likelihood given the seen cells (EM for a Gaussian
-    without structure, up to 200 columns; "pca" with a number of components: PPCA of that rank, of
-    any width), and `transform` gives A (E[x | seen cells] - mean), the expected whitened row: it
-    varies less than a complete row's would.
+    Missing values. "normalise" and "centre" take the observed values of each column, and NaN stays
+    NaN. The others find mean and covariance of maximum likelihood given the observed values (EM for
+    a Gaussian without structure, up to 200 columns; "pca" with a number of components: PPCA of that
+    rank, of any width), and `transform` gives A (E[x | observed values] - mean), the expected
+    whitened row: it varies less than a complete row would.
 
     Rank. Where the rows vary in fewer directions than there are columns, a warning says the rank
     and only those directions are whitened ("pca" gives fewer columns, "zca" columns of covariance
@@ -158,23 +151,16 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         missing_values: Any = nan,
         verbose: bool | int = False,
     ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.ddof = ddof
-        self.rank_tol = rank_tol
-        self.tol = tol
-        self.max_iter = max_iter
-        self.missing_values = missing_values
-        self.verbose = verbose
+        self._set(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Find mean, variances and the whitening map of the seen cells of X.
+        """Find mean, variances and the whitening map of the observed values of X.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap.
+            NaN marks a missing value.
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
             Frequency of each row: an integer weight equals repeating the row.
@@ -197,7 +183,7 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
         result = self._fitted(source)
         keep_features(self, X, source)  # only now: a fit may fail
         self.result_ = result
-        self._tell(source)
+        self._warn(source)
         return self
 
     def _fitted(self, source: Source) -> Whitening:
@@ -205,8 +191,7 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             return fit_columns(source, self.method, self.ddof)
         q = self._rank(source)
         unit = column_units(source, self.method)
-        watch = watch_for(self.verbose, type(self).__name__)
-        try:
+        with self._progress() as watch:
             return fit_whitening(
                 source if unit is None else Rescaled(source, unit),
                 self.method,
@@ -217,13 +202,10 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                 rank_tol=None if self.rank_tol == "auto" else float(self.rank_tol),
                 options=EMOptions(tol=self.tol, max_iter=self.max_iter, watch=watch),
             )
-        finally:
-            if isinstance(watch, ProgressLine):
-                watch.close()
 
     def _rank(self, source: Source) -> int | float | None:
         asked = self.n_components
-        self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
+        self._forget("rank_choice_")
         if asked == "auto":
             self.rank_choice_ = automatic_rank(source)
             return self.rank_choice_.n_components
@@ -240,7 +222,7 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                 "of rows, or use ddof=0"
             )
 
-    def _tell(self, source: Source) -> None:
+    def _warn(self, source: Source) -> None:
         fit = self.result_
         if self.method not in ("centre", "normalise"):
             warn_of_unlinked(source)
@@ -251,7 +233,7 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
                 "pca": "only those directions are whitened, one column for each",
                 "pca-cor": "only those directions are whitened, one column for each",
             }.get(self.method, "only those directions are whitened")
-            sure = "" if fit.converged else ", as far as cells with gaps tell (nearly collinear)"
+            sure = "" if fit.converged else ", as far as incomplete rows show (nearly collinear)"
             warn(
                 f"the {source.n_features} columns of X have rank {fit.rank}{which}{sure}: {done}",
                 RankDeficientWarning,
@@ -261,8 +243,8 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             warn(
                 f"{type(self).__name__} did not converge in {fit.n_iter} steps"
                 + (
-                    ": columns are so nearly collinear that the likelihood of the seen cells "
-                    "cannot be computed well enough to climb further. Leave one of such columns "
+                    ": columns are so nearly collinear that the likelihood of the observed values "
+                    "cannot be computed well enough to rise further. Leave one of such columns "
                     "out, or use n_components"
                     if stuck
                     else f"; {words().more_steps(self.max_iter)}. Nearly collinear columns slow "
@@ -272,16 +254,13 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
             )
 
     def transform(self, X: Any) -> Array:
-        """Whitened rows, of gaps their expected value: (n_samples, n_outputs)."""
+        """Whitened rows, their expected value where some are missing: (n_samples, n_outputs)."""
         check_is_fitted(self, "result_")
         source = source_of_new(self, X, missing_values=self.missing_values)
         if source.is_sparse and source.n_rows is not None:
-            outputs = self._n_outputs
-            require_memory(
-                8.0 * source.n_rows * outputs, "the whitened table, which is dense", "fewer rows"
-            )
-        rows = source.map(self._whitened)
-        return rows.astype(np.float32) if source.dtype == np.float32 else rows
+            needed = 8.0 * source.n_rows * self._n_outputs
+            require_memory(needed, "the whitened table, which is dense", "fewer rows")
+        return as_fitted(source.map(self._whitened), source.dtype == np.float32)
 
     def _whitened(self, block: Block) -> Array:
         values, fit = block.values, self.result_
@@ -358,10 +337,3 @@ class Whitener(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     @property
     def converged_(self) -> bool:
         return self.result_.converged
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

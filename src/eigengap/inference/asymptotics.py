@@ -33,9 +33,8 @@ from eigengap.linalg import Array, unpack
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.sources.base import Block, Source
-from eigengap.sources.wording import column
-from eigengap.statistics.expected.expected import Expected
+from eigengap.sources import Block, Source, column
+from eigengap.statistics.expected.gaussian import Expected
 
 STEP = 1e-4  # of a difference, in units of each parameter's size: error of order STEP^2
 SINGULAR = 1e-10  # squared pivot of the scaled information below which nothing identifies a value
@@ -78,7 +77,7 @@ class Layout:
         learned[loadings + self.d :] = fit_noise
         return learned
 
-    def turns(self, W: Array) -> Array:
+    def rotations(self, W: Array) -> Array:
         """The null directions dW = W A, A skew: (size, q (q - 1) / 2)."""
         pairs = [(k, l) for k in range(self.q) for l in range(k)]
         G = np.zeros((self.size, len(pairs)))
@@ -110,7 +109,7 @@ def standard_errors(
         information = source.observed().sum_w * expected_information(model, layout)
     free = layout.free(fit_mean, fit_noise)
     J = jacobian(readings, model, layout)[:, free]
-    return _delta_method(J, information[np.ix_(free, free)], layout.turns(model.W)[free])
+    return _delta_method(J, information[np.ix_(free, free)], layout.rotations(model.W)[free])
 
 
 def _refuse(
@@ -159,7 +158,7 @@ def expected_information(model: LinearGaussian, layout: Layout) -> Array:
 
 
 def observed_information(source: Source, model: LinearGaussian, layout: Layout) -> Array:
-    """Minus the second derivatives of the log-likelihood of the seen cells: (size, size)."""
+    """Minus the second derivatives of the log-likelihood of the observed values: (size, size)."""
     rows = source.prepared(partial(_prepare, shift=model.mu, q=model.q))
     theta = layout.pack(model)
     H = np.empty((layout.size, layout.size))
@@ -175,7 +174,7 @@ def observed_information(source: Source, model: LinearGaussian, layout: Layout) 
 def score(rows: Source, theta: Array, shift: Array, layout: Layout) -> Array:
     """Derivatives of the log-likelihood by theta (size,), from one E-step (Fisher's identity)."""
     model = layout.unpack(theta)
-    coefficients = Coefficients.of(model.W, model.mu - shift, model.psi)
+    coefficients = Coefficients(model.W, model.mu - shift, model.psi)
     expected = rows.reduce(partial(Expected.of, coefficients=coefficients))
     A = unpack(np.ascontiguousarray(expected.A.T), layout.q + 1)  # (d, q + 1, q + 1)
     w = np.hstack([model.W, (model.mu - shift)[:, None]])  # (d, q + 1)
@@ -203,13 +202,13 @@ def jacobian(
     return np.stack(columns, axis=1)
 
 
-def _delta_method(J: Array, information: Array, turns: Array) -> Array:
+def _delta_method(J: Array, information: Array, rotations: Array) -> Array:
     """Square roots of the diagonal of J (I + G G^T)^-1 J^T, in units that make I's diagonal 1."""
     diagonal = np.diag(information)
     if np.any(diagonal <= 0.0):
         raise ValueError(_UNIDENTIFIED)
     unit = 1.0 / np.sqrt(diagonal)
-    G = np.linalg.qr(turns / unit[:, None])[0]
+    G = np.linalg.qr(rotations / unit[:, None])[0]
     try:
         L = np.linalg.cholesky(unit[:, None] * information * unit + G @ G.T)
     except np.linalg.LinAlgError:
@@ -221,11 +220,11 @@ def _delta_method(J: Array, information: Array, turns: Array) -> Array:
 
 
 _UNIDENTIFIED = (
-    "the information matrix is singular: the seen cells do not determine all parameters, or the "
-    "fit has not reached its maximum. Fit fewer components or lower tol; "
+    "the information matrix is singular: the observed values do not determine all parameters, or "
+    "the fit has not reached its maximum. Fit fewer components or lower tol; "
     'method="bootstrap" shows how far the values move'
 )
 
 
 def _prepare(block: Block, shift: Array, q: int) -> ObservedRows:
-    return prepare_rows(block.values, block.weight, shift, None, q)
+    return prepare_rows(block.values, block.weight, shift, None, q, observed=block.observed)

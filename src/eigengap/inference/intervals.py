@@ -22,7 +22,7 @@ import numpy as np
 import scipy.special
 
 from eigengap.linalg import Array
-from eigengap.sources.frames import new_frame
+from eigengap.sources import new_frame
 
 
 @dataclass(frozen=True, eq=False)

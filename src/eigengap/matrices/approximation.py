@@ -22,11 +22,7 @@ from eigengap.matrices.completion import (
 )
 from eigengap.models.gaussian.predictive import Predictive
 from eigengap.selection.rank import RankChoice, automatic_rank
-from eigengap.sources.base import Source
-from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.changed import Rescaled
-from eigengap.sources.frames import like
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Rescaled, Source, as_source, like, warn_of_codes
 from eigengap.statistics.moments import ColumnMoments
 
 CANCELS = 1e-8  # ||X||^2 - sum of s^2, relative to ||X||^2, below which it is summed anew
@@ -51,19 +47,19 @@ class LowRank:
     mean : array of shape (d,)
         Zeros unless center=True.
     error : float
-        Root mean squared difference to the seen cells of X. Of a complete matrix it is
+        Root mean squared difference to the observed values of X. Of a complete matrix it is
         sqrt(sum of the discarded s^2 / (n d)) (Eckart and Young 1936).
     relative_error : float
         The same, relative to X - 1 mean' itself: its square is the share of the squares that is
         left out.
     gap_error : float
-        Expected root mean squared error of the filled cells under the fitted density, its
-        uncertainty included; NaN where X had no gaps. It is right if k is, and no means to choose
-        k: for that ask `choose_rank` or `LowRankImputer`.
+        Expected root mean squared error of the imputed values under the fitted density, its
+        uncertainty included; NaN where X had no missing values. It is right if k is, and no means
+        to choose k: for that ask `choose_rank` or `LowRankImputer`.
     compression : float
         Numbers in X for each number in the factors.
     n_iter, converged
-        Of the fit under gaps.
+        Of the fit with missing values.
     rank_choice : RankChoice or None
         Why k="auto" chose its number.
     """
@@ -78,8 +74,8 @@ class LowRank:
     n_iter: int = 0
     converged: bool = True
     rank_choice: RankChoice | None = None
-    predictive: Predictive | None = None  # of the rows; None where X had no gaps
-    missing_values: Any = nan  # what marks a gap, besides NaN
+    predictive: Predictive | None = None  # of the rows; None where X had no missing values
+    missing_values: Any = nan  # what marks a missing value, besides NaN
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -106,15 +102,15 @@ class LowRank:
         return self.to_array().astype(dtype or np.float64, copy=False)
 
     def fill(self, X: Any, return_std: bool = False) -> Any:
-        """X with its gaps filled by their expected value given the seen cells of their row.
+        """X with its missing values imputed by their expected value given the rest of the row.
 
         Parameters
         ----------
         X : matrix of shape (m, d)
             The matrix that was approximated, or other rows of the same kind.
         return_std : bool, default=False
-            Whether to return the standard deviation of each filled cell too (0 where seen); the
-            uncertainty of the parameters is in it.
+            Whether to return the standard deviation of each imputed value too (0 where observed);
+            the uncertainty of the parameters is in it.
 
         Returns
         -------
@@ -128,8 +124,8 @@ class LowRank:
             return (like(X, filled), like(X, zeros)) if return_std else like(X, filled)
         if self.predictive is None:
             raise ValueError(
-                "this approximation is of a matrix without gaps, so that no density was fitted to "
-                "fill others from; use eigengap.PPCA(n_components).fit(X).impute"
+                "this approximation is of a matrix without missing values, so that no density was "
+                "fitted to impute others from; use eigengap.PPCA(n_components).fit(X).impute"
             )
         if source.n_features != len(self.mean):
             raise ValueError(f"X has {source.n_features} columns, expected {len(self.mean)}")
@@ -164,37 +160,39 @@ def low_rank(
     n_init: int = 1,
     random_state: int | np.random.Generator | np.random.RandomState | None = 0,
 ) -> LowRank:
-    """The matrix of rank k nearest to X (000 section 3.1, use U2); NaN cells are filled.
+    """The matrix of rank k nearest to X; NaN cells are filled.
 
-    Without gaps it minimises the Frobenius norm ||X - L||_F over all L of rank k (with center=True
-    over all L = 1 m' + rank k): the k leading singular triplets (Eckart and Young 1936).
+    Without missing values it minimises the Frobenius norm ||X - L||_F over all L of rank k (with
+    center=True over all L = 1 m' + rank k): the k leading singular triplets (Eckart and Young
+    1936).
 
-    With gaps, missing at random, the seen cells are described by probabilistic PCA of k components:
-    their exact likelihood is maximised, and row i of L is E[W z + mu | seen cells of row i], that
-    is W z_i + mu with
+    With missing values, missing at random, the observed values are described by probabilistic PCA
+    of k components: their exact likelihood is maximised, and row i of L is E[W z + mu | observed
+    values of row i], that is W z_i + mu with
 
-        z_i = argmin  sum over seen j of (x_ij - mu_j - w_j'z)^2 + sigma2 ||z||^2,
+        z_i = argmin  sum over observed j of (x_ij - mu_j - w_j'z)^2 + sigma2 ||z||^2,
 
-    least squares over the seen cells with a ridge that is learned, without which a row with few
-    seen cells would be drawn through its noise. The ridge also draws seen cells towards the mean,
-    by a share sigma2 / lam of each component. In gaps L is the best guess of the cell, and `fill`
-    puts those guesses into X.
+    least squares over the observed values with a ridge that is learned, without which a row with
+    few observed values would be drawn through its noise. The ridge also draws observed values
+    towards the mean, by a share sigma2 / lam of each component. Where values are missing L is
+    the best guess, and `fill` puts those guesses into X.
 
     Parameters
     ----------
     X : matrix of shape (n, d)
-        Array, scipy.sparse matrix or frame. NaN marks a gap; the zeros of a sparse matrix are
-        zeros.
+        Array, scipy.sparse matrix or frame. NaN marks a missing value; the zeros of a sparse matrix
+        are zeros.
     k : int, float in (0, 1) or "auto", default="auto"
         The rank; the share of the squares of X (about the mean where center=True) that must be
-        kept; or the number of components that stand out of noise (docs/rank.md).
+        kept; or the number of components that exceed the noise level (docs/rank.md).
     center : bool, default=False
-        Take the mean of each column out first, and keep it beside the k triplets: the
-        reconstruction of PCA. With gaps in a table whose columns have different means, use it.
+        Take the mean of each column out first, and keep it with the k triplets: the
+        reconstruction of PCA. With missing values in a table whose columns have different means,
+        use it.
     missing_values : float or list of float, default=nan
-        Values that mark a gap, besides NaN.
+        Values that mark a missing value, besides NaN.
     tol, max_iter, n_init, random_state
-        Of the fit under gaps: see `PPCA`.
+        Of the fit with missing values: see `PPCA`.
 
     Returns
     -------

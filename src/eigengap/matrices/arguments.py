@@ -7,9 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from eigengap.sources.base import Rows, Source
-from eigengap.sources.conversion import as_source
-from eigengap.sources.wording import column
+from eigengap.sources import Rows, Source, as_source, column
 
 
 def matrix_of(X: Any, name: str) -> tuple[Rows, Any]:
@@ -19,8 +17,8 @@ def matrix_of(X: Any, name: str) -> tuple[Rows, Any]:
         row, j = _first_missing(source)
         raise ValueError(
             f"Input X contains NaN (row {row}, column {column(source.names, j)}): `{name}` needs "
-            "every cell. eigengap.low_rank(X, k) takes gaps and gives the factors of the completed "
-            "matrix"
+            "every cell. eigengap.low_rank(X, k) accepts missing values and gives the factors of "
+            "the completed matrix"
         )
     return source.collect(), source.dtype
 

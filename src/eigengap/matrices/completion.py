@@ -1,8 +1,8 @@
-"""Matrix completion through probabilistic PCA: a low-rank matrix from the seen cells alone.
+"""Matrix completion through probabilistic PCA: a low-rank matrix from the observed values alone.
 
 Ilin and Raiko (2010), "Practical approaches to principal component analysis in the presence of
 missing values", compare it with least squares, which overfits. The fit is `fitting.gaussian.ppca`;
-here its expected rows W E[z | x] + mu are put into factors, and their errors are told.
+here its expected rows W E[z | x] + mu are put into factors, with their errors.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.predictive import Predictive
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
-from eigengap.sources.base import Block, Source
+from eigengap.sources import Block, Source
 
-MANY_LOADINGS = 0.2  # a seen cell, of a wide matrix, from which on intervals are too narrow
+MANY_LOADINGS = 0.2  # an observed value, of a wide matrix, from which on intervals are too narrow
 LOOSE = 1e-3  # tolerance of the fits that only compare ranks
 
 
@@ -35,9 +35,9 @@ class Completion:
     U: Array  # (n, k)
     s: Array  # (k,)
     Vt: Array  # (k, d)
-    error: float  # root mean squared, seen cells
-    relative_error: float  # beside the seen cells about mu
-    gap_error: float  # root mean squared, expected of the gaps
+    error: float  # root mean squared, observed values
+    relative_error: float  # relative to the observed values about mu
+    gap_error: float  # root mean squared, expected of the missing values
     n_iter: int
     converged: bool
     rank_choice: RankChoice | None
@@ -47,11 +47,11 @@ class Completion:
 def complete_matrix(
     source: Source, asked: int | float | str, center: bool, options: EMOptions
 ) -> Completion:
-    """Fit the seen cells of a source with gaps; `asked` as `k` of `low_rank`."""
+    """Fit the observed values of a source with missing values; `asked` as `k` of `low_rank`."""
     rows = source.present()
     k, choice = _rank(rows, asked, center, options)
     fit = _fit(rows, asked, k, center, options)
-    _tell(rows, fit, fit.model.q, options)
+    _warn(rows, fit, fit.model.q, options)
     predictive = Predictive.of(fit.model, pattern_of(rows, fit, "isotropic", center))
     U, s, Vt = _factors(_scores(source, fit.model), fit.model.W)
     errors = _errors(source, fit.model, predictive)
@@ -73,15 +73,15 @@ def complete_matrix(
 class CellErrors:
     """Sums of squares over cells."""
 
-    left: float  # x - E[W z + mu | x] over seen cells
-    size: float  # x - mu over seen cells
+    left: float  # x - E[W z + mu | x] over observed values
+    size: float  # x - mu over observed values
     observed: int
-    expected: float  # variance given the seen cells, over gaps; 0 where it is not asked for
+    expected: float  # variance of the missing values given the observed; 0 if not asked for
     missing: int
 
     @property
     def left_out(self) -> float:
-        """Share of the squares of the seen cells, about mu, that the completed matrix leaves."""
+        """Share of the observed squares, about mu, that the completed matrix leaves."""
         return self.left / self.size if self.size > 0.0 else 0.0
 
     @classmethod
@@ -114,9 +114,10 @@ class CellErrors:
 def empty_rows_of_complete(
     source: Source, rows: Source, k: int, center: bool, options: EMOptions
 ) -> tuple[NDArray[np.bool_], Predictive, float]:
-    """Where every row is complete or empty: which rows are not empty, and how to fill the others.
+    """Where every row is complete or empty: which rows are not empty, and how to impute the others.
 
-    `rows` are the complete ones. Returns too the root mean squared error expected of the gaps.
+    `rows` are the complete ones. Returns too the root mean squared error expected of the missing
+    values.
     """
     fit = fit_ppca(rows, k, fit_mean=center, options=options)
     predictive = Predictive.of(fit.model, pattern_of(rows, fit, "isotropic", center))
@@ -192,8 +193,8 @@ def _errors(
     return source.reduce(of)
 
 
-def _tell(source: Source, fit: GaussianFit, k: int, options: EMOptions) -> None:
-    """Warn of a fit that did not end, and of one that the seen cells do not determine."""
+def _warn(source: Source, fit: GaussianFit, k: int, options: EMOptions) -> None:
+    """Warn of a fit that did not end, and of one that the observed values do not determine."""
     if not fit.converged:
         warn(
             f"low_rank did not converge in {fit.n_iter} steps (last change "
@@ -204,15 +205,15 @@ def _tell(source: Source, fit: GaussianFit, k: int, options: EMOptions) -> None:
     cells, d = int(np.sum(observed.per_column)), source.n_features
     if d > observed.rows and d * k > MANY_LOADINGS * cells:
         warn(
-            f"{d} columns with {k} loadings each are learned from {cells} seen cells: gap_error "
-            "and the standard deviations of filled cells come out too small. Complete the "
-            "transpose, low_rank(X.T, k), or use a smaller k",
+            f"{d} columns with {k} loadings each are learned from {cells} observed values: "
+            "gap_error and the standard deviations of imputed values come out too small. Complete "
+            "the transpose, low_rank(X.T, k), or use a smaller k",
             UserWarning,
         )
     free = k * (observed.rows + d - k)  # numbers in a matrix of rank k
     if fit.at_floor and free >= cells:
         warn(
-            f"a matrix of rank {k} has {free} free numbers, and only {cells} cells are seen: they "
-            "are fitted without error, and the filled cells mean little. Use a smaller k",
+            f"a matrix of rank {k} has {free} free numbers, and only {cells} are observed: they "
+            "are fitted without error, and the imputed values mean little. Use a smaller k",
             UserWarning,
         )

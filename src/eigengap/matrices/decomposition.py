@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Integral
+from math import isfinite
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 from eigengap.fitting.eigen.singular import Matrix, Triplets, numerical_rank, singular_triplets
 from eigengap.linalg import Array
 from eigengap.matrices.arguments import matrix_of, relative_tolerance
-from eigengap.matrices.inverse_values import inverse_values
+from eigengap.runtime.memory import require_memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +106,8 @@ def svd(
         Array, scipy.sparse matrix or frame, without NaN.
     k : int, "rank" or None, default=None
         Number of triplets, the largest first. None gives all min(n, d), as
-        `numpy.linalg.svd(X, full_matrices=False)`; "rank" those above the tolerance (004 section
-        2.2). Few of a large or sparse matrix are found without the others.
+        `numpy.linalg.svd(X, full_matrices=False)`; "rank" those above the tolerance. Few of a large
+        or sparse matrix are found without the others.
     rank_tol : float or "auto", default="auto"
         Singular values at or below rank_tol s[0] count as zero. "auto" is max(n, d) eps, eps that
         of X's type (float32 or float64), as in `numpy.linalg.matrix_rank`.
@@ -171,3 +172,63 @@ def _checked_k(k: int | str | None, shape: tuple[int, int]) -> int | None:
             f"smaller side of this {shape[0]} x {shape[1]} matrix"
         )
     return int(k)
+
+
+def inverse_values(s: Array, ridge: float = 0.0) -> Array:
+    """1 / (s + ridge / s) of positive s (k,), which neither over- nor underflows in the middle."""
+    if not isinstance(ridge, Real) or not (isfinite(ridge) and ridge >= 0.0):
+        raise ValueError(f"ridge is {ridge!r}; it has to be a number, 0 or larger")
+    with np.errstate(over="ignore", divide="ignore"):
+        inverse = 1.0 / (s + ridge / s)
+    if not np.all(np.isfinite(inverse)):
+        raise ValueError(
+            f"the pseudo-inverse overflows: a singular value is {s[-1]:.3g}; rescale the matrix, "
+            "for instance X * 1e20, whose pseudo-inverse is 1e20 times smaller"
+        )
+    return np.asarray(inverse)
+
+
+def pinv(
+    X: Any,
+    k: int | None = None,
+    *,
+    ridge: float = 0.0,
+    rank_tol: float | Literal["auto"] = "auto",
+) -> Array:
+    """Pseudo-inverse V diag(1 / s) U' of a complete matrix.
+
+    pinv(X) @ y solves the normal equations X'X w = X'y of maximum likelihood: the shortest w of
+    least squared error, whatever the rank of X. With a ridge it is V diag(s / (s^2 + ridge)) U' =
+    (X'X + ridge I)^-1 X', and pinv(X, ridge=sigma2 / tau2) @ y is the MAP estimate of w under
+    y ~ N(X w, sigma2 I) and w ~ N(0, tau2 I).
+
+    Parameters
+    ----------
+    X : matrix of shape (n, d)
+        Array, scipy.sparse matrix or frame, without NaN.
+    k : int or None, default=None
+        Invert the best approximation of rank k only (principal component regression).
+    ridge : float, default=0.0
+        Precision of the prior relative to that of the noise. For many ridges take `svd(X).solve(y,
+        ridge)`, which decomposes X once.
+    rank_tol : float or "auto", default="auto"
+        Singular values at or below rank_tol times the largest count as zero: see `svd`.
+
+    Returns
+    -------
+    array of shape (d, n)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigengap import pinv
+    >>> X = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]])  # rank 1
+    >>> pinv(X) @ np.array([1.0, 2.0, 3.0])
+    array([1., 1.])
+    >>> pinv(X, ridge=6.0) @ np.array([1.0, 2.0, 3.0])
+    array([0.5, 0.5])
+    """
+    found = svd(X, k, rank_tol=rank_tol)
+    n, d = len(found.U), found.Vt.shape[1]
+    require_memory(8.0 * n * d, f"the pseudo-inverse ({d} x {n})", "use svd(X, k).solve(y)")
+    return found.pinv(ridge)

@@ -1,7 +1,7 @@
-"""Files that are there completely or not at all.
+"""Files that are written completely or not at all.
 
-The bytes go to a temporary file in the same folder, to the disk (fsync), and under their name by
-one rename: whoever looks, and whenever the power fails, sees the old file or the new one.
+The bytes go to a temporary file in the same folder, to the disk (fsync), and get their name by one
+rename: at any time, and after a power failure, there is either the old file or the new one.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from pathlib import Path
 
 from eigengap.printable import bare
 from eigengap.runtime import part_files
-from eigengap.runtime.part_files import Part, target_of
+from eigengap.runtime.part_files import Part, sync_folder, target_of
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Put `data` under `path`, or leave what is there as it was and raise OSError."""
+    """Write `data` to `path`, or leave what is there unchanged and raise OSError."""
     target = target_of(path)
     part = Part(target)
     try:
         _write_through(part, data, _mode_of(target))
         part.publish()
-    except OSError as error:  # which names the part, or nothing where the disk is full
+    except OSError as error:  # which names the part, or no file where the disk is full
         raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
     finally:
         with suppress(OSError):
-            part.remove()  # unless it has its name by now
+            part.remove()  # unless it was renamed
         part.release()
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def require_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that nothing can be written to, before work is done for it."""
+    """Refuse a path that cannot be written to, before work is done for it."""
     try:
         target = target_of(path)
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file")
-        target.exists()  # whether the name is one at all
+        target.exists()  # whether the name is valid
         part = Part(target)
         try:
             _write_through(part, b"\0", None)
@@ -54,7 +54,7 @@ def require_writable(path: str | os.PathLike[str]) -> None:
 
 
 def sweep(path: str | os.PathLike[str]) -> None:
-    """Remove what a process that was killed in the middle of writing has left beside `path`."""
+    """Remove the parts of `path` that killed processes left behind."""
     with suppress(OSError):
         part_files.sweep(target_of(path))
 
@@ -67,20 +67,10 @@ def _mode_of(target: Path) -> int | None:
 
 
 def _write_through(part: Part, data: bytes, mode: int | None) -> None:
-    """Write to the disk; the mode is that of the umask, or the one given."""
+    """Write to the disk, with the given mode or that of the umask."""
     with os.fdopen(part.number, "wb", closefd=False) as file:
         if mode is not None and hasattr(os, "fchmod"):
             os.fchmod(file.fileno(), mode)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename last; where folders cannot be synchronised the system does it in time."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

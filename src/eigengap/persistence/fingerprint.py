@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.runtime.hashing import mixed
-from eigengap.sources.base import Block, Source
+from eigengap.sources import Block, Source
 
 PIECE_CELLS = 1 << 16  # that are looked at together, so that they stay in the cache
 MODULUS = 1 << 64

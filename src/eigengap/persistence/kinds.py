@@ -46,10 +46,10 @@ class Kind:
 def _estimators() -> list[Kind]:
     kinds = [Kind(entry.name, entry.home, entry.name) for entry in registry.ESTIMATORS]
     # Models that LowRankImputer tries, and no one else.
-    within = {"_auto_models": "StoppedFactorAnalysis", "_column_means": "ColumnMeans"}
+    within = ("StoppedFactorAnalysis", "ColumnMeans")
     return [
         *kinds,
-        *(Kind(name, f"eigengap.estimators.{home}", name) for home, name in within.items()),
+        *(Kind(name, "eigengap.estimators.shared.inner", name) for name in within),
     ]
 
 
@@ -60,12 +60,12 @@ _VALUES = {
     "Trial": "selection.imputation:Trial",
     "AffineMap": "models.maps.affine:AffineMap",
     "BayesianLinearGaussian": "models.gaussian.bayesian:BayesianLinearGaussian",
-    "ColumnMap": "models.maps.columns:ColumnMap",
+    "ColumnMap": "models.maps.affine:ColumnMap",
     "AdditiveConstant": "models.maps.distances:AdditiveConstant",
     "GowerMap": "models.maps.distances:GowerMap",
     "Eigenmap": "models.maps.eigenmap:Eigenmap",
     "ExpectedKernel": "models.kernels.expected:ExpectedKernel",
-    "Gammas": "models.gaussian.gamma:Gammas",
+    "Gammas": "models.gaussian.bayesian:Gammas",
     "GaussianProcesses": "models.gp.gaussian_process:GaussianProcesses",
     "GeodesicMap": "models.maps.geodesic:GeodesicMap",
     "gp_kernel.Linear": "models.gp.kernels:Linear",
@@ -92,8 +92,8 @@ _VALUES = {
     "StudentLinearGaussian": "models.gaussian.student:StudentLinearGaussian",
     "Curve": "selection.rank.choice:Curve",
     "RankChoice": "selection.rank.choice:RankChoice",
-    "ExpectedStatistics": "statistics.expected.expected:Expected",
-    "Parameters": "statistics.expected.maximise:Parameters",
+    "ExpectedStatistics": "statistics.expected.gaussian:Expected",
+    "Parameters": "statistics.expected.gaussian:Parameters",
     "ColumnMoments": "statistics.moments:ColumnMoments",
     "ColumnRange": "statistics.moments:ColumnRange",
     "Moments": "statistics.moments:Moments",
@@ -115,7 +115,7 @@ _VALUES = {
     "Whitening": "fitting.gaussian.whitening:Whitening",
     "RowDistances": "fitting.graph.distances:RowDistances",
     "NeighbourSearch": "fitting.graph.neighbours:Search",
-    "Batches": "estimators._partial:_Batches",
+    "Batches": "estimators.shared.partial:_Batches",
 }
 
 # Files of format 1 named a value by module and class: "linear_gaussian.LinearGaussian". The class

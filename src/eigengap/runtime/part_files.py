@@ -1,9 +1,9 @@
-"""Files on their way to a name: under another one in the same folder until they are complete.
+"""Part files: a file has a temporary name in the same folder until it is complete.
 
 A process that is killed leaves its part behind. The next one that writes to the same name removes
-it, if nobody can be writing to it: a writer holds a lock (flock) on its part for as long as it
-lives, and the system releases it. Some network file systems keep locks to one machine, so a part
-of another machine has to be a day old besides.
+it, unless another process is writing to it: a writer holds a lock (flock) on its part, which the
+system releases when the process ends. Some network file systems keep locks to one machine, so a
+part of another machine must also be a day old.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ except ImportError:  # Windows, which removes no file that is open
     fcntl = None  # type: ignore[assignment]
 
 SUFFIX = ".part"
-LONGEST = 50  # letters of a file's name in that of its part, for names have a largest length
-STALE = 86_400.0  # seconds after which another machine's part is taken for debris
+LONGEST = 50  # letters of a file's name in that of its part: names have a maximal length
+STALE = 86_400.0  # seconds after which another machine's part counts as abandoned
 
 
 def target_of(path: str | os.PathLike[str]) -> Path:
     """The file itself where `path` is a link to it: a rename would replace the link."""
     target = os.path.realpath(path)
-    if os.path.islink(target):  # links that lead to one another, and to no file
+    if os.path.islink(target):  # links that lead to one another
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
     return Path(target)
 
 
 class Part:
-    """A new file, or folder, beside `target`, which is this process's until it is released."""
+    """A new file or folder next to `target`, locked by this process until it is released."""
 
     def __init__(self, target: Path, *, is_folder: bool = False) -> None:
-        self.number = -1  # of the open file; -1 where folders cannot be opened
+        self.number = -1  # file descriptor; -1 where folders cannot be opened
         self._target = target
         sweep(target)
-        while not self._create(is_folder):  # else somebody has swept it before it was locked
+        while not self._create(is_folder):  # else it was removed before it was locked
             self.release()
 
     def _create(self, is_folder: bool) -> bool:
@@ -61,7 +61,7 @@ class Part:
             self.number = os.open(self.path, flags, 0o666)
         if self.number < 0 or fcntl is None:
             return True
-        with suppress(OSError):  # there are no locks on this file system
+        with suppress(OSError):  # the file system has no locks
             fcntl.flock(self.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self.number))
@@ -69,17 +69,17 @@ class Part:
             return False
 
     def publish(self) -> None:
-        """Give it the name of the target, in one step."""
-        if fcntl is None:  # where no open file can be renamed either
+        """Rename it to the target, in one step."""
+        if fcntl is None:  # Windows, where no open file can be renamed
             self.release()
         os.replace(self.path, self._target)
 
     def remove(self) -> None:
-        """Remove it from the disk, if it is there."""
+        """Remove it from the disk, if it exists."""
         _remove(self.path)
 
     def release(self) -> None:
-        """Let go of the lock; the part is published by now, or removed."""
+        """Release the lock, once the part is published or removed."""
         number, self.number = self.number, -1
         if number >= 0:
             os.close(number)
@@ -89,7 +89,7 @@ class Part:
 
 
 def sweep(target: Path) -> None:
-    """Remove what processes that were killed have left beside `target`, and nothing else."""
+    """Remove the parts of `target` that killed processes left behind, and nothing else."""
     name = re.escape(f".{target.name[:LONGEST]}.")
     pattern = re.compile(rf"{name}(?:([0-9a-f]+)-)?[0-9a-f]+{re.escape(SUFFIX)}", re.DOTALL)
     with suppress(OSError):
@@ -101,7 +101,7 @@ def sweep(target: Path) -> None:
 
 
 def _remove_dead(part: Path, is_ours: bool) -> None:
-    """Remove a part that no process holds; OSError where one does, or nobody knows."""
+    """Remove a part that no process holds; OSError where one does, or may."""
     number = os.open(part, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     try:
         status = os.fstat(number)
@@ -124,9 +124,19 @@ def _remove(part: Path) -> None:
         part.unlink(missing_ok=True)
 
 
+def sync_folder(folder: Path) -> None:
+    """Make a rename permanent, as far as the system can."""
+    with suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
 @cache
 def _machine() -> str:
-    """This machine since it was started: locks of its own processes are known to it."""
+    """An identifier of this machine since its start, whose locks are visible to us."""
     try:
         known = Path("/proc/sys/kernel/random/boot_id").read_text()
     except OSError:

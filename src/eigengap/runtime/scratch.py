@@ -1,9 +1,9 @@
-"""Memory that is used again and again, for sums that do not outlive the step.
+"""Memory that is reused, for sums that do not outlive a step.
 
-The system gives fresh memory page by page, each cleared at its first use: for arrays that are gone
-through once or twice this costs as much as the arithmetic. The allocator saves it where it may keep
-what was freed; workers of Dask tell theirs to give all of it back at once
-(MALLOC_TRIM_THRESHOLD_=65536), and a step of EM took half as long again.
+The system provides fresh memory page by page and clears each page at its first use: for arrays that
+are read once or twice this costs as much as the arithmetic. The allocator avoids it by keeping
+freed memory, but Dask workers return all of it at once (MALLOC_TRIM_THRESHOLD_=65536), which made
+an EM step half as long again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ LARGEST = 16 << 20  # bytes of one array that are kept
 
 
 class Scratch(threading.local):
-    """Arrays by name, of each Python thread its own, undefined until written to."""
+    """Arrays by name, separate for each Python thread, with undefined contents."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Array] = {}
 
     def __reduce__(self) -> tuple[type[Scratch], tuple[()]]:
-        """Nothing of it is sent to a worker, which begins with its own."""
+        """Send nothing to a worker, which begins with its own."""
         return Scratch, ()
 
     def array(self, name: str, shape: tuple[int, ...]) -> Array:

@@ -1,4 +1,4 @@
-"""Where this user's programs keep what they can make again."""
+"""The folder for files that can be made again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def user_cache() -> Path | None:
-    """Our folder there; None where the user has no home. EIGENGAP_CACHE_DIR rules."""
+    """eigengap's cache folder (EIGENGAP_CACHE_DIR, or the user's); None without a home folder."""
     given = os.environ.get("EIGENGAP_CACHE_DIR")
     if given:
         return Path(given)
@@ -17,7 +17,7 @@ def user_cache() -> Path | None:
         return Path(base) / "eigengap"
     try:
         home = Path.home()
-    except RuntimeError:  # neither HOME nor an entry in the system's list of users: a container
+    except RuntimeError:  # a container without HOME and without an entry for the user
         return None
     parts = {"win32": ("AppData", "Local"), "darwin": ("Library", "Caches")}
     return home.joinpath(*parts.get(sys.platform, (".cache",)), "eigengap")

@@ -29,6 +29,10 @@ class CapturedWarning:
     message: str
     category: type[Warning]
 
+    def reissue(self) -> None:
+        """Give the warning again, to whoever captures or shows it now."""
+        warn(self.message, self.category)
+
 
 _capture: ContextVar[list[CapturedWarning] | None] = ContextVar("capture", default=None)
 
@@ -70,7 +74,7 @@ def without(*categories: type[Warning]) -> Iterator[None]:
         yield
     for one in caught:
         if not issubclass(one.category, categories):
-            warn(one.message, one.category)
+            one.reissue()
 
 
 def _package(names: dict[str, object]) -> str:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from eigengap.linalg import Array
-from eigengap.sources.array import ArraySource
-from eigengap.sources.base import Rows
+from eigengap.sources import ArraySource, Rows
 
 Names = tuple[str, ...] | None
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, ObservedCells, Rows, empty_rows
+from eigengap.sources.base import Block, ObservedCells, Rows, Source, empty_rows
 from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
 from eigengap.sources.checks import (
     EXACT,
@@ -21,8 +21,8 @@ from eigengap.sources.checks import (
     count_missing,
     is_long,
     resolve_columns,
-    tell_of_rounded,
     warn_of_rounded,
+    warn_rounded,
 )
 from eigengap.sources.derived.blocked import BlockedSource, merge_stream
 from eigengap.sources.drawn import dense_rows, least_keys, seed_of
@@ -69,10 +69,15 @@ class ArraySource(BlockedSource):
             missing = count_missing(values, names)
         self.has_missing: bool = missing > 0
         self._observed: ObservedCells | None = None
+        self._kept: tuple[Block, ...] | None = None
         self.rows_per_block = _rows_per_block(values, block_bytes, block_rows)
 
-    def _blocks(self) -> Iterator[Block]:
-        return self._cut(self.rows_per_block)
+    def _blocks(self) -> Iterable[Block]:
+        if not self.has_missing:
+            return self._cut(self.rows_per_block)
+        if self._kept is None:  # views of the table; what is kept are their masks
+            self._kept = tuple(self._cut(self.rows_per_block))
+        return self._kept
 
     def _row_blocks(self) -> Iterator[Block]:
         most = max(1, ROW_BLOCK_BYTES // (F8.itemsize * self.n_features))
@@ -197,7 +202,7 @@ def sparse_to_float(X: Any, positions: list[int] | None = None) -> Any:
     if was_long and np.max(np.abs(csr.data), initial=0.0) >= EXACT:
         at = int(np.argmax(np.abs(csr.data) >= EXACT))
         row = int(np.searchsorted(csr.indptr, at, side="right")) - 1
-        tell_of_rounded(str(int(csr.indices[at])), f"{csr.data[at]:.17g}", row)
+        warn_rounded(str(int(csr.indices[at])), f"{csr.data[at]:.17g}", row)
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
@@ -292,3 +297,12 @@ def _rows_per_block(values: Rows, block_bytes: int, block_rows: int | None) -> i
         size = values.data.nbytes + values.indices.nbytes + values.indptr.nbytes
     blocks = min(n, max(1, -(-size // max(1, block_bytes))))
     return -(-n // blocks)  # blocks of nearly equal size
+
+
+def in_memory(source: Source) -> ArraySource:
+    """The source with all rows in memory; too many of them are refused."""
+    if isinstance(source, ArraySource):
+        return source
+    # A row of weight 0 is not read, and its weight is not wanted either.
+    weight = None if source.weight is None else source.weight[source.weight > 0]
+    return ArraySource(source.collect(), weight=weight, names=source.names)

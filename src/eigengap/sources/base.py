@@ -9,12 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.exceptions import DataError
 from eigengap.linalg import Array
 from eigengap.sources.wording import column, first_repeated, quote
 from eigengap.wording import words
@@ -37,6 +39,16 @@ class Block:
     @property
     def n_rows(self) -> int:
         return int(self.values.shape[0])
+
+    @cached_property
+    def observed(self) -> NDArray[np.bool_]:
+        """(c, d) where values are observed: the mask, computed once for each block.
+
+        A table in memory keeps its blocks, and with them their masks, through a fit.
+        """
+        if isinstance(self.values, np.ndarray):
+            return ~np.isnan(self.values)
+        return np.broadcast_to(np.True_, self.values.shape)
 
     @property
     def sum_w(self) -> float:
@@ -73,8 +85,8 @@ class ObservedCells:
         everywhere = np.full(d, rows, dtype=np.intp)
         if complete:
             return cls(rows, block.sum_w, everywhere)
-        missing = np.count_nonzero(np.isnan(values), axis=0)
-        return cls(rows, block.sum_w, everywhere - missing, len(empty_rows(values)))
+        counts = np.count_nonzero(block.observed[present], axis=0)
+        return cls(rows, block.sum_w, counts, len(empty_rows(values)))
 
     @property
     def count(self) -> float:
@@ -94,23 +106,22 @@ class ObservedCells:
         # A row of integer weight w stands for w rows.
         if self.rows < min_rows and self.sum_w < min_rows:
             rows = f"the table has {self.rows} row{'' if self.rows == 1 else 's'}"
-            raise ValueError(
-                words().either(
-                    f"Found array with {self.rows} sample(s) (n_samples={self.rows})", rows
-                )
-                + f"; at least {min_rows} rows are needed to fit"
-            )
-        missing = np.flatnonzero(self.per_column == 0)
-        if len(missing):
-            listed = ", ".join(column(names, int(j)) for j in missing)
-            it = "them" if len(missing) > 1 else "it"
-            raise ValueError(
-                f"{words().table} has no value in column{'s' if len(missing) > 1 else ''} "
-                f"{listed}: "
+            found = f"Found array with {self.rows} sample(s) (n_samples={self.rows})"
+            least = f"; at least {min_rows} rows are needed to fit"
+            raise DataError(words().either(found, rows) + least)
+        missing = [int(j) for j in np.flatnonzero(self.per_column == 0)]
+        if missing:
+            several = len(missing) > 1
+            it = "them" if several else "it"
+            raise DataError(
+                f"{words().table} has no value in column{'s' if several else ''} "
+                f"{', '.join(column(names, j) for j in missing)}: "
                 + words().either(
                     f"every cell is NaN. Drop {it} before fitting",
                     f"no value is observed. Leave {it} out",
-                )
+                ),
+                column=missing[0],
+                name=None if names is None else names[missing[0]],
             )
 
 
@@ -128,7 +139,7 @@ class Source(ABC):
     has_cell_sd : whether cells come with standard deviations of their own
     passes : how often the whole table has been read so far; the unit of cost
     weight : (n,) weights of its rows, None where every one is 1
-    is_dear : whether a pass costs more than what is done with it, so that it pays to `gather`
+    is_expensive : whether a pass costs more than what is done with it, so that it pays to `gather`
     """
 
     n_features: int
@@ -140,7 +151,7 @@ class Source(ABC):
     has_cell_sd: bool = False
     passes: int
     weight: Array | None = None
-    is_dear: bool = False
+    is_expensive: bool = False
 
     @abstractmethod
     def reduce(self, of: Callable[[Any], S]) -> S:
@@ -239,16 +250,18 @@ def without_empty(values: NDArray[Any], weight: Array | None) -> tuple[NDArray[A
 def require_frequencies(sum_w: float) -> None:
     """Refuse weights of rows that count once or less in all, or more often than can be summed."""
     if sum_w > LARGEST_SUM:
-        raise ValueError(
+        raise DataError(
             f"sample_weight sums to {sum_w:g}, so that sums of squares overflow. Weights are "
-            "frequencies: scale them to sum to the number of rows, e.g. "
-            "sample_weight / sample_weight.mean()"
+            "frequencies: scale them to sum to the number of rows"
+            + words().either(", e.g. sample_weight / sample_weight.mean()"),
+            value=sum_w,
         )
     if sum_w <= 1.0:
-        raise ValueError(
+        raise DataError(
             f"sample_weight sums to {sum_w:g}, but weights are frequencies: rows that count once "
-            "or less in all have no variance. Scale the weights to sum to the number of rows, e.g. "
-            "sample_weight * len(sample_weight) / sample_weight.sum()"
+            "or less in all have no variance. Scale the weights to sum to the number of rows"
+            + words().either(", e.g. sample_weight * len(sample_weight) / sample_weight.sum()"),
+            value=sum_w,
         )
 
 
@@ -258,10 +271,11 @@ def require_unique(names: tuple[str, ...] | None) -> None:
     if names is None or name is None:
         return
     positions = [str(j) for j, other in enumerate(names) if other == name]
-    raise ValueError(
+    raise DataError(
         f"{words().table} has {len(positions)} columns named {quote(name)} (positions "
         f"{', '.join(positions)}); names must be unique. Rename them"
-        + words().either(", or pass the values without names, e.g. X.to_numpy()")
+        + words().either(", or pass the values without names, e.g. X.to_numpy()"),
+        name=name,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.checks import EXACT, tell_of_rounded
+from eigengap.sources.checks import EXACT, warn_rounded
 from eigengap.sources.wording import show
 from eigengap.wording import words
 
@@ -86,7 +86,7 @@ def objects_to_float(cells: NDArray[Any], label: str) -> Array | Refused:
             beyond = np.flatnonzero(np.abs(floats) >= EXACT)
         lost = next((i for i in beyond if cells[i] != int(floats[i])), None)
         if lost is not None:
-            tell_of_rounded(label, str(cells[lost]), int(lost))
+            warn_rounded(label, str(cells[lost]), int(lost))
     return floats
 
 

@@ -16,21 +16,21 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import InfiniteCellError, RoundedWarning
+from eigengap.exceptions import DataError, InfiniteCellError, RoundedWarning
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.sources.wording import column, quote, show
 from eigengap.wording import words
 
-CHUNK = 1 << 20  # bytes looked at together, so that temporaries stay in cache
+CHUNK = 1 << 20  # bytes processed together, so that temporaries stay in cache
 RESHAPE = (
     "Reshape your data either using array.reshape(-1, 1) if your data has a single feature or "
     "array.reshape(1, -1) if it contains a single sample."
 )
 
 
-EXACT = 2.0**53  # whole numbers below this are themselves in float64
-LIMIT = 2.0**63  # of int64, which marks missing cells more often than it counts anything
+EXACT = 2.0**53  # float64 represents every integer below this
+LIMIT = 2.0**63  # of int64: more often a code for missing values than a number
 
 
 def check_two_dimensional(X: NDArray[Any]) -> None:
@@ -47,16 +47,14 @@ def check_not_empty(shape: tuple[int, ...]) -> None:
         if count == 0:
             python = f"Found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum of 1 is "
             terminal = f"the table has no {'rows' if what == 'sample' else 'columns'}"
-            raise ValueError(words().either(f"{python}required.", terminal))
+            raise DataError(words().either(f"{python}required.", terminal))
 
 
 def count_missing(X: NDArray[Any], names: Sequence[str] | None, first: int | None = None) -> int:
-    """Number of NaN cells in X (n, d); infinity is an error.
+    """Number of NaN cells in X (n, d), a whole table or its rows from `first` on.
 
-    X is a whole table, or some rows of one, from `first` on.
-
-    A finite sum proves that every cell is finite, and costs one read; only where it is not finite
-    (NaN, infinity, or finite cells whose sum overflows) are cells looked at one by one.
+    Infinity is an error. A finite sum proves that every cell is finite, and costs one read; cells
+    are inspected one by one only where the sum is not finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         total = float(np.add.reduce(X, axis=None))
@@ -66,9 +64,9 @@ def count_missing(X: NDArray[Any], names: Sequence[str] | None, first: int | Non
     for chunk in _in_memory_order(X):
         not_finite = chunk.size - int(np.count_nonzero(np.isfinite(chunk)))
         if not_finite:
-            nans = int(np.count_nonzero(np.isnan(chunk)))
-            missing += nans
-            infinite += not_finite - nans
+            infinities = int(np.count_nonzero(np.isinf(chunk)))
+            missing += not_finite - infinities
+            infinite += infinities
     if infinite:
         _raise_infinite(X, names, infinite, first)
     return missing
@@ -82,9 +80,9 @@ def is_long(dtype: Any) -> bool:
 def warn_of_rounded(
     values: NDArray[Any], long: Any, names: Sequence[str] | None, first: int = 0
 ) -> bool:
-    """Warn of whole numbers in float64 values (n, d) that rounding may have changed, and say so.
+    """Warn of integers in float64 values (n, d) that may be rounded; whether there were any.
 
-    `long`, a truth value or (d,), says which columns were stored as integers of 64 bits.
+    `long`, a truth value or (d,), says which columns were stored as 64-bit integers.
     """
     if not np.any(long) or values.size == 0:
         return False
@@ -97,12 +95,12 @@ def warn_of_rounded(
     if len(beyond) == 0:
         return False
     row, j = (int(k) for k in beyond[0])
-    tell_of_rounded(column(names, j), f"{values[row, j]:.17g}", first + row)
+    warn_rounded(column(names, j), f"{values[row, j]:.17g}", first + row)
     return True
 
 
-def tell_of_rounded(label: str, value: str, row: int | None = None) -> None:
-    """Warn of one whole number that is rounded."""
+def warn_rounded(label: str, value: str, row: int | None = None) -> None:
+    """Warn of one integer that is rounded."""
     where = "" if row is None else f" (at row {words().number(row)}, {value})"
     warn(
         f"column {label} holds whole numbers beyond 2^53{where or f', e.g. {value}'}: float64 has "
@@ -113,7 +111,7 @@ def tell_of_rounded(label: str, value: str, row: int | None = None) -> None:
 
 
 def check_sparse_finite(X: Any) -> None:
-    """CSR X (n, d) must hold finite values: NaN would be a gap, and sparse tables have none."""
+    """Refuse a CSR X (n, d) with infinite or missing values: sparse tables have none."""
     bad = np.flatnonzero(~np.isfinite(X.data))
     if not len(bad):
         return
@@ -121,10 +119,12 @@ def check_sparse_finite(X: Any) -> None:
     at = int(infinite[0] if len(infinite) else bad[0])
     row, j = int(np.searchsorted(X.indptr, at, side="right")) - 1, int(X.indices[at])
     if len(infinite):
-        raise ValueError(_infinite(float(X.data[at]), row, str(j), len(infinite)))
-    raise ValueError(
-        f"NaN at row {row}, column {j}: sparse input has no gaps; densify it with X.toarray() to "
-        "have NaN treated as missing"
+        raise _infinite(float(X.data[at]), row, j, None, len(infinite))
+    raise DataError(
+        f"NaN at row {row}, column {j}: sparse input has no missing values; densify it with "
+        "X.toarray() to have NaN treated as missing",
+        row=row,
+        column=j,
     )
 
 
@@ -176,13 +176,13 @@ def as_weight(sample_weight: Any, n: int) -> Array | None:
             f"{weight.shape}; expected shape ({n},)"
         )
     if len(weight) != n:
-        raise ValueError(f"sample_weight has {len(weight)} entries but X has {n} rows")
+        raise DataError(f"sample_weight has {len(weight)} entries but X has {n} rows")
     with np.errstate(over="ignore", invalid="ignore"):
         total = float(np.sum(weight))
     if not (isfinite(total) and weight.min() >= 0):
         _raise_bad_weight(weight)
     if not weight.any():
-        raise ValueError("sample_weight is zero in every row: no row is left to learn from")
+        raise DataError("sample_weight is zero in every row: no row is left to learn from")
     return weight
 
 
@@ -191,9 +191,8 @@ def resolve_columns(columns: Any, names: Sequence[Any] | None, d: int) -> list[i
     chosen = [columns] if isinstance(columns, str) else list(columns)
     if chosen and all(isinstance(c, bool | np.bool_) for c in chosen):
         if len(chosen) != d:
-            raise ValueError(
-                f"{words().parameter('columns')} has {len(chosen)} truth values but "
-                f"{words().X} has {d} columns"
+            raise DataError(
+                f"{_columns()} has {len(chosen)} truth values but {words().X} has {d} columns"
             )
         return [int(j) for j in np.flatnonzero(chosen)]
     places: dict[Any, list[int]] = {}
@@ -203,7 +202,7 @@ def resolve_columns(columns: Any, names: Sequence[Any] | None, d: int) -> list[i
     twice = next((j for j, count in Counter(found).items() if count > 1), None)
     if twice is not None:
         label = names[twice] if names is not None else twice
-        raise ValueError(f"{words().parameter('columns')} chooses {show(label)} more than once")
+        raise DataError(f"{_columns()} chooses {show(label)} more than once", value=label)
     return found
 
 
@@ -213,22 +212,22 @@ def _position(
     if isinstance(choice, int | np.integer):
         j = operator.index(choice)
         if not -d <= j < d:
-            raise ValueError(
-                f"{words().parameter('columns')} chooses position {j} but {words().X} has {d} "
-                "columns"
+            raise DataError(
+                f"{_columns()} chooses position {j} but {words().X} has {d} columns", value=j
             )
         return j % d
     if names is None:
-        raise ValueError(
-            f"{words().parameter('columns')} chooses {show(choice)} but {words().X} has no column "
-            "names; use integer positions"
+        raise DataError(
+            f"{_columns()} chooses {show(choice)} but {words().X} has no column names; use integer "
+            "positions",
+            value=choice,
         )
     matches = places.get(choice, []) if isinstance(choice, Hashable) else []
     if len(matches) > 1:
-        raise ValueError(
-            f"{words().parameter('columns')} chooses {show(choice)}, which names "
-            f"{len(matches)} columns (positions "
-            f"{', '.join(map(str, matches))}); use positions"
+        raise DataError(
+            f"{_columns()} chooses {show(choice)}, which names {len(matches)} columns (positions "
+            f"{', '.join(map(str, matches))}); use positions",
+            value=choice,
         )
     if not matches:
         _raise_unknown(choice, names)
@@ -243,7 +242,11 @@ def _raise_unknown(choice: Any, names: Sequence[Any]) -> NoReturn:
         if close
         else f"the columns are {', '.join(map(show, names[:10]))}{', ...' * (len(names) > 10)}"
     )
-    raise ValueError(f"{words().X} has no column {show(choice)}; {hint}")
+    raise DataError(f"{words().X} has no column {show(choice)}; {hint}", value=choice)
+
+
+def _columns() -> str:
+    return words().parameter("columns")
 
 
 def _in_memory_order(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
@@ -262,31 +265,37 @@ def _raise_infinite(
         cells = np.argwhere(np.isinf(X[start : start + step]))
         if len(cells):
             row, j = start + int(cells[0, 0]), int(cells[0, 1])
-            at = row + (first or 0)
-            least = "at least " if first is not None else ""  # other rows were not looked at
-            told = _infinite(float(X[row, j]), at, column(names, j), count, least)
-            raise InfiniteCellError(told, at)
+            least = "at least " if first is not None else ""  # other rows were not read yet
+            raise _infinite(float(X[row, j]), row + (first or 0), j, names, count, least)
     raise AssertionError("counted infinite cells but found none")
 
 
-def _infinite(value: float, row: int, label: str, count: int, least: str = "") -> str:
+def _infinite(
+    value: float, row: int, j: int, names: Sequence[str] | None, count: int, least: str = ""
+) -> InfiniteCellError:
     more = f" (and {least}{count - 1} more cell{'s' if count > 2 else ''})" if count > 1 else ""
-    return (
+    return InfiniteCellError(
         f"{words().table} contains infinity: {value} at row {words().number(row)}, column "
-        f"{label}{more}. "
+        f"{column(names, j)}{more}. "
         + words().either(
             "Set such cells to NaN to have them treated as missing", "Leave such cells empty"
         )
-        + ", or correct them"
+        + ", or correct them",
+        row=row,
+        column=j,
+        name=None if names is None else names[j],
+        value=value,
     )
 
 
 def _raise_bad_weight(weight: Array) -> NoReturn:
     bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
     if not len(bad):
-        raise ValueError("the sum of sample_weight is too large for float64; rescale the weights")
+        raise DataError("the sum of sample_weight is too large for float64; rescale the weights")
     row = int(bad[0])
     more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-    raise ValueError(
-        f"sample_weight must be finite and not negative: {float(weight[row])} at row {row}{more}"
+    raise DataError(
+        f"sample_weight must be finite and not negative: {float(weight[row])} at row {row}{more}",
+        row=row,
+        value=float(weight[row]),
     )

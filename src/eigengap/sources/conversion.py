@@ -135,8 +135,8 @@ def _without_codes(values: Rows, codes: tuple[float, ...]) -> Rows:
         return with_missing_for(values, codes)
     if 0.0 in codes or np.isin(values.data, codes).any():
         raise ValueError(
-            f"missing_values={list(codes)} occurs in X, but sparse input has no gaps; densify it "
-            "with X.toarray()"
+            f"missing_values={list(codes)} occurs in X, but sparse input has no missing values; "
+            "densify it with X.toarray()"
         )
     return values
 

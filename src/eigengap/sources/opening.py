@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
@@ -17,16 +17,27 @@ from eigengap.sources.base import Source
 from eigengap.sources.cells import is_number
 from eigengap.sources.checks import as_weight, check_not_empty, missing_codes
 from eigengap.sources.fields.places import is_field, is_field_path
+from eigengap.sources.files.csv.reader import CsvReader
 from eigengap.sources.files.csv.skipped import SkippedLines
+from eigengap.sources.files.hdf5 import Hdf5Reader
+from eigengap.sources.files.many import ManyReader
+from eigengap.sources.files.npy import NpyReader, NpzReader
+from eigengap.sources.files.parquet import ParquetReader
 from eigengap.sources.files.paths import KNOWN, Address, find_files, format_of
+from eigengap.sources.files.zarr_reader import ZarrReader
 from eigengap.sources.reader import Reader
-from eigengap.sources.stream import StreamSource
+from eigengap.sources.streamed import StreamSource
 from eigengap.sources.wording import quote
 from eigengap.wording import words
 
-__all__ = ["open_source"]
-
 TEXTS = (".csv", ".csv.gz", ".tsv", ".txt")
+READERS: dict[str, Any] = {
+    "parquet": ParquetReader,
+    "hdf5": Hdf5Reader,
+    "zarr": ZarrReader,
+    "npz": NpzReader,
+    "npy": NpyReader,
+}
 
 
 def open_source(
@@ -57,8 +68,8 @@ def open_source(
         The columns to use, in this order; strings are names, integers positions. In Parquet only
         these are read.
     missing_values : NaN, number, str or list of them, default=nan
-        What stands for an unseen cell besides NaN and null. In CSV empty cells and the spellings
-        that pandas takes (NA, NaN, null, n/a, ...) are unseen; text such as "?" can be added.
+        What stands for a missing value besides NaN and null. In CSV, empty cells and the spellings
+        that pandas takes (NA, NaN, null, n/a, ...) are missing; text such as "?" can be added.
     skip_rows : int, default=0
         Of CSV: lines above the header, or above the first row, that are none.
     comment : str, default=None
@@ -81,7 +92,7 @@ def open_source(
     source : Source
         For `fit`, `transform` and whatever takes a table; a `FieldSource` for a field. Nothing but
         the first rows of a CSV file and the headers of the others has been read; a field is read
-        once, to tell land from gaps, unless `columns` are given.
+        once, to distinguish land from missing values, unless `columns` are given.
 
     Raises
     ------
@@ -89,8 +100,8 @@ def open_source(
         Where nothing is there; names that are close to the path are offered.
     UnreadableError
         A ValueError with the path: a column that holds no numbers, a damaged file, files that
-        differ in their columns. What is wrong further on in the file is told while it is read,
-        with the line or row.
+        differ in their columns. What is wrong further on in the file is reported while it is
+        read, with the line or row.
 
     Examples
     --------
@@ -132,14 +143,18 @@ def open_source(
         )
     texts, codes = codes_of(missing_values)
     how = _How(columns, texts, skipped)
-    readers = [r for address in find_files(path) for r in _readers(address, how)]
+    readers = [_reader(part, how) for address in find_files(path) for part in _files_of(address)]
     if len(readers) == 1:
         reader = readers[0]
-        _require_rows(reader)
+        if reader.n_rows == 0:  # one of many files may be empty, but not the table
+            try:
+                check_not_empty((0, reader.n_features))
+            except ValueError as error:
+                raise UnreadableError(reader.where, str(error)) from None
     else:
-        from eigengap.sources.files.many import ManyReader
-
-        reader = ManyReader(readers, _together(path, readers))
+        several = isinstance(path, list | tuple)
+        where = f"{readers[0].where} and {len(readers) - 1} more files" if several else str(path)
+        reader = ManyReader(readers, where)
     return StreamSource(
         reader,
         weight=_weight(sample_weight, reader),
@@ -154,15 +169,13 @@ class _How:
     """How every file is read."""
 
     columns: Any
-    texts: frozenset[str]  # that stand for a missing cell
+    texts: frozenset[str]  # that stand for a missing value
     skipped: SkippedLines
 
 
-def _readers(address: Address, how: _How) -> Iterable[Reader]:
-    kind = format_of(address.path)
-    if kind.name == "folder":
-        return [_reader(part, how) for part in parquet_parts(address)]
-    return [_reader(address, how)]
+def _files_of(address: Address) -> list[Address]:
+    is_folder = format_of(address.path).name == "folder"
+    return parquet_parts(address) if is_folder else [address]
 
 
 def _reader(address: Address, how: _How) -> Reader:
@@ -179,49 +192,18 @@ def _reader(address: Address, how: _How) -> Reader:
             "holds numbers; text is looked for in CSV files",
         )
     try:
-        reader = _of_kind(kind.name, kind.compression, address, how)
+        if kind.name == "csv":
+            reader: Reader = CsvReader(path, how.columns, how.texts, kind.compression, how.skipped)
+        elif member is None:
+            reader = READERS[kind.name](path, how.columns)
+        else:
+            reader = READERS[kind.name](path, how.columns, member)
         check_not_empty((1, reader.n_features))
     except (UnreadableError, MemoryError):
         raise
-    except ValueError as error:  # a column that is not there
+    except ValueError as error:  # a column that does not exist
         raise UnreadableError(str(path), str(error)) from None
     return reader
-
-
-def _require_rows(reader: Reader) -> None:
-    """One of many files may be empty; a table may not."""
-    if reader.n_rows == 0:
-        try:
-            check_not_empty((0, reader.n_features))
-        except ValueError as error:
-            raise UnreadableError(reader.where, str(error)) from None
-
-
-def _of_kind(kind: str, compression: str | None, address: Address, how: _How) -> Reader:
-    path, member, columns = address.path, address.member, how.columns
-    if kind == "csv":
-        from eigengap.sources.files.csv.reader import CsvReader
-
-        return CsvReader(path, columns, how.texts, compression, how.skipped)
-    if kind == "parquet":
-        from eigengap.sources.files.parquet import ParquetReader
-
-        return ParquetReader(path, columns)
-    if kind == "hdf5":
-        from eigengap.sources.files.hdf5 import Hdf5Reader
-
-        return Hdf5Reader(path, columns, member)
-    if kind == "zarr":
-        from eigengap.sources.files.zarr_reader import ZarrReader
-
-        return ZarrReader(path, columns, member)
-    if kind == "npz":
-        from eigengap.sources.files.npy import NpzReader
-
-        return NpzReader(path, columns, member)
-    from eigengap.sources.files.npy import NpyReader
-
-    return NpyReader(path, columns)
 
 
 def parquet_parts(address: Address) -> list[Address]:
@@ -245,12 +227,12 @@ def parquet_parts(address: Address) -> list[Address]:
             f"it holds Parquet files and others, such as {quote(others[0])}, and which are the "
             f"table? Give a glob: {words().path(str(folder / '*.parquet'))}",
         )
-    _tell_of_partitions(folder, found)
+    _warn_of_partitions(folder, found)
     return [Address(path) for path in found]
 
 
-def _tell_of_partitions(folder: Path, found: list[Path]) -> None:
-    """Columns that stand in the names of folders, as Hive and Spark write them."""
+def _warn_of_partitions(folder: Path, found: list[Path]) -> None:
+    """Warn of columns that are encoded in the names of folders, as Hive and Spark write them."""
     inside = {part for path in found for part in path.relative_to(folder).parts[:-1]}
     keys = sorted({part.partition("=")[0] for part in inside if "=" in part})
     if keys:
@@ -262,14 +244,8 @@ def _tell_of_partitions(folder: Path, found: list[Path]) -> None:
         )
 
 
-def _together(path: Any, readers: list[Reader]) -> str:
-    if isinstance(path, list | tuple):
-        return f"{readers[0].where} and {len(readers) - 1} more files"
-    return str(path)
-
-
 def codes_of(missing_values: Any) -> tuple[frozenset[str], tuple[float, ...]]:
-    """Text and numbers that stand for a missing cell."""
+    """Texts and numbers that stand for a missing value."""
     given = missing_values
     if isinstance(given, str) or not isinstance(given, list | tuple | set | frozenset):
         given = [given]
@@ -286,8 +262,8 @@ def _weight(sample_weight: Any, reader: Reader) -> Array | None:
         return None
     if np.ndim(sample_weight) == 0 and reader.n_rows is None:
         raise ValueError(
-            f"sample_weight={sample_weight} is one number, and {reader.where} tells its number of "
-            "rows only when it has been read; give a weight for each row"
+            f"sample_weight={sample_weight} is one number, and the number of rows of "
+            f"{reader.where} is known only when it has been read; give a weight for each row"
         )
     n = len(sample_weight) if reader.n_rows is None else reader.n_rows
     return as_weight(sample_weight, n)

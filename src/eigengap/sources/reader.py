@@ -1,7 +1,10 @@
-"""A table that is read from its first row to its last, as often as asked: a file, or many.
+"""Tables that are read from the first row to the last, as often as needed: a file, or many.
 
-A new format is a new file in `sources/files` that implements `Reader`; cutting into blocks,
-validating, counting and reading ahead are `sources.stream`'s.
+A new format is a new file in `sources/files` that implements `Reader`; `sources.streamed` cuts into
+blocks, validates, counts and reads ahead.
+
+A fit reads a file many times, and every pass must find the same table. So size and time of writing
+are compared before and after each pass, and before results of an earlier pass are used again.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ class Reader(ABC):
     n_features : number of columns that are read
     names : their names, or None where the table has none
     dtype : float32 or float64, what the pieces hold
-    n_rows : number of rows, None where only reading tells
-    long : whether columns, all or each (d,), are stored as integers of 64 bits
+    n_rows : number of rows, None where they have to be read to be counted
+    long : whether columns, all or each (d,), are stored as 64-bit integers
     """
 
     where: str
@@ -42,19 +45,18 @@ class Reader(ABC):
 
     @abstractmethod
     def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Consecutive rows (c, d), c at most about `rows` where the format allows; NaN is a gap.
+        """Consecutive rows (c, d), c about `rows` at most where the format allows; NaN is missing.
 
-        What is yielded is the caller's to keep; it must not be overwritten later. Closing the
-        iterator closes the file. A cell that cannot be read raises `UnreadableError` with the row
-        (0-based, in this table) and the column's name.
+        The caller keeps what is yielded: it must not be overwritten later. Closing the iterator
+        closes the file. A cell that cannot be read raises `UnreadableError`.
         """
 
     def require_unchanged(self) -> None:  # noqa: B027, a medium may be unable to change
-        """Raise `UnreadableError` where the medium is not what it was when it was opened."""
+        """Raise `UnreadableError` where the medium has changed since it was opened."""
 
     def place(self, row: int) -> str:
         """How messages name a row of the table: for many files, the file and the row in it."""
-        return f"row {row} of {words().path(self.where)}"
+        return f"row {words().number(row)} of {words().path(self.where)}"
 
     @property
     def bytes_per_pass(self) -> int | None:
@@ -64,30 +66,25 @@ class Reader(ABC):
 
 @dataclass(frozen=True)
 class Stamp:
-    """What changes when a file is written to."""
+    """Facts that change when a file or folder is written to."""
 
     size: int  # bytes
     written: int  # nanoseconds
-    number: int  # of the file itself: another one may have come under the same name
-    parts: int = 1  # files, where it is a folder
+    number: int  # inode: another file may have got the same name
+    parts: int = 1  # files in a folder
 
     @classmethod
     def of(cls, path: Path) -> Stamp:
         status = path.stat()
-        if S_ISDIR(status.st_mode):
-            return cls._of_folder(path, status.st_ino)
-        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
-
-    @classmethod
-    def _of_folder(cls, path: Path, number: int) -> Stamp:
-        """Of a store of chunks: all files in it together."""
+        if not S_ISDIR(status.st_mode):
+            return cls(status.st_size, status.st_mtime_ns, status.st_ino)
         found = [part.stat() for part in path.rglob("*") if part.is_file()]
-        written = max((status.st_mtime_ns for status in found), default=0)
-        return cls(sum(status.st_size for status in found), written, number, len(found))
+        written = max((part.st_mtime_ns for part in found), default=0)
+        return cls(sum(part.st_size for part in found), written, status.st_ino, len(found))
 
 
 def require_stamp(path: Path, stamp: Stamp, where: str) -> None:
-    """Refuse a file, or a folder, that is not what it was when it had this stamp."""
+    """Refuse a file or folder that has changed since it had this stamp."""
     try:
         now = Stamp.of(path)
     except FileNotFoundError:
@@ -106,7 +103,7 @@ def require_stamp(path: Path, stamp: Stamp, where: str) -> None:
 
 
 class FileReader(Reader):
-    """A table in one file. Nothing is held open between passes."""
+    """A table in one file, which is closed between passes."""
 
     def __init__(self, path: Path) -> None:
         self.where = str(path)
@@ -115,7 +112,7 @@ class FileReader(Reader):
 
     @abstractmethod
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
-        """What `pieces` yields, of a file that is known to be unchanged."""
+        """The rows of `pieces`, from a file that is known to be unchanged."""
 
     def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         self.require_unchanged()

@@ -147,10 +147,10 @@ class _Edges:
 
 
 def _message(found: list[tuple[int, float, int]], edges: _Edges, source: Source) -> str:
-    told = []
+    columns = []
     for j, code, count in found[:MOST_NAMED]:
         k = edges.suspects.index((j, code))
-        told.append(
+        columns.append(
             f"column {column(source.names, j)} holds {code:g} in {count} of {edges.observed[k]} "
             f"cells, apart from all others ({edges.low[k]:g} to {edges.high[k]:g})"
         )
@@ -159,4 +159,4 @@ def _message(found: list[tuple[int, float, int]], edges: _Edges, source: Source)
     digits = 7 if source.dtype == np.float32 else 15
     shown = words().missing_values([f"{code:.{digits}g}" for code in codes])
     it = "it marks" if len(codes) == 1 else "they mark"
-    return f"{'; '.join(told)}{more}. If {it} missing cells, pass {shown}; nothing was changed"
+    return f"{'; '.join(columns)}{more}. If {it} missing cells, pass {shown}; nothing was changed"

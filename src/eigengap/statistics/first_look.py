@@ -1,8 +1,8 @@
-"""What nearly every fit asks first, in one pass over a table that is dear to read.
+"""What nearly every fit asks first, in one pass over a table that is expensive to read.
 
-Which cells are seen, a sample of the rows, and the moments: of complete rows with their scatter,
-else of each column by itself. Where a part of the rows is complete its column moments are the
-diagonal of its moments, so that nothing is computed twice.
+Which values are observed, a sample of the rows, and the moments: of complete rows with their
+scatter, else of each column by itself. Where a part of the rows is complete its column moments are
+the diagonal of its moments, so that nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def look_first(source: Source, *, scatter: bool) -> Source:
     """The rows that are present; one pass in a file or on a cluster, and `reduce` has the answers.
 
     `scatter` is whether the d x d scatter of complete rows will be asked for. Where rows of a file
-    or a cluster turn out to be without any value, a second pass looks at the others.
+    or a cluster have no value at all, a second pass reads the others.
     """
-    if not source.is_dear:
+    if not source.is_expensive:
         return source.present()
     _gather(source, scatter)
     present = source.present()
@@ -62,7 +62,7 @@ class FirstMoments:
         found = Moments.of(block)
         if found.n_missing:
             return cls(ObservedCells.of(block), None, ColumnMoments.of(block))
-        # Moments have looked at every cell: counting those that are seen needs no other look.
+        # Moments have looked at every cell: counting those that are observed needs no other look.
         counts = np.full(len(found.mean), found.n_rows, dtype=np.intp)
         return cls(ObservedCells(found.n_rows, found.sum_w, counts), found, None)
 

@@ -1,9 +1,9 @@
-"""Correlations of a table whose gaps are filled with the column means, and their spectrum.
+"""Correlations of a table imputed by its column means, and their spectrum.
 
-With y = (x - mean) / unit on the seen cells and 0 elsewhere, unit chosen so that every column of y
-has mean square 1, R = sum_i w_i y_i y_i^T / sum_w is the correlation matrix where nothing is
+With y = (x - mean) / unit on the observed values and 0 elsewhere, unit chosen so that every column
+of y has mean square 1, R = sum_i w_i y_i y_i^T / sum_w is the correlation matrix where nothing is
 missing. Where cells are missing at random, columns that are not related still give independent
-entries of mean 0 and variance 1, so that noise has the spectrum that it has without gaps.
+entries of mean 0 and variance 1, so that noise has the spectrum that it has without missing values.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ImputedScatter:
         total = np.zeros((d, d))
         root = None if block.weight is None else np.sqrt(block.weight)[:, None]
         for rows in _slices(n, d):
-            y = filled(block.values[rows], shift, unit)
+            y = standardised(block.values[rows], shift, unit)
             y = y if root is None else y * root[rows]
             total += y.T @ y
         return cls(total)
@@ -46,8 +46,8 @@ class ImputedScatter:
         return ImputedScatter(self.value + other.value)
 
 
-def filled(values: Rows, shift: Array, unit: Array) -> Array:
-    """y (c, d): standardised seen cells, 0 in gaps."""
+def standardised(values: Rows, shift: Array, unit: Array) -> Array:
+    """y (c, d): standardised observed values, 0 where missing."""
     dense: NDArray[Any] = values if isinstance(values, np.ndarray) else values.toarray()
     y = (dense - shift) / unit
     return np.nan_to_num(y, copy=False, nan=0.0)
@@ -55,7 +55,7 @@ def filled(values: Rows, shift: Array, unit: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Standardised:
-    """A mean-filled, standardised table, by its correlations or, where it is wide, its rows.
+    """A mean-imputed, standardised table, by its correlations or, where it is wide, its rows.
 
     Columns without variance are left out: they have no correlation. So are those whose squares
     overflow, which fits refuse.
@@ -86,7 +86,7 @@ class Standardised:
             scatter = source.reduce(partial(ImputedScatter.of, shift=shift, unit=unit)).value
             return cls(int(varies.sum()), sum_w, scatter[np.ix_(varies, varies)] / sum_w, None)
         root = source.map(_root_weights)[:, None] / np.sqrt(sum_w)
-        Y = filled(source.collect(), shift, unit)[:, varies] * root
+        Y = standardised(source.collect(), shift, unit)[:, varies] * root
         return cls(int(varies.sum()), sum_w, None, Y)
 
     def eigenvalues(self) -> Array:

@@ -1,7 +1,7 @@
 """Weighted mean and scatter of rows, as values that merge.
 
 Two statistics: `Moments` of complete rows with the d x d scatter, `ColumnMoments` of each column
-by itself, which skips unseen cells. Both merge by Chan, Golub and LeVeque (1983), "Algorithms for
+by itself, which skips missing values. Both merge by Chan, Golub and LeVeque (1983), "Algorithms for
 computing the sample variance", Eqs. 2.1. X'X - n mu mu' loses as many digits as mean^2 / variance
 has, so it is used only where that ratio is small; else the rows are shifted first.
 """
@@ -29,7 +29,7 @@ _SMALL = 1 << 17  # cells below which float32 rows are simply taken as float64
 class Moments:
     """Mean and centred scatter of weighted complete rows.
 
-    Where a cell is unseen (`n_missing` > 0) or a sum is infinite, `mean` and `scatter` are not
+    Where a value is missing (`n_missing` > 0) or a sum is infinite, `mean` and `scatter` are not
     finite: the table has no scatter then, and the product is not even formed.
     """
 
@@ -37,7 +37,7 @@ class Moments:
     mean: Array  # (d,)
     scatter: Array  # (d, d) sum of w (x - mean)(x - mean)'
     n_rows: int  # rows of positive weight
-    n_missing: int = 0  # unseen cells
+    n_missing: int = 0  # missing values
     tail: Array | None = None  # (d,) what rounding took from `mean`; None is 0
 
     @classmethod
@@ -79,11 +79,11 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class ColumnMoments:
-    """Mean and sum of squares of the seen cells of each column."""
+    """Mean and sum of squares of the observed values of each column."""
 
-    counts: NDArray[np.int64]  # (d,) seen cells
+    counts: NDArray[np.int64]  # (d,) observed values
     sum_w: Array  # (d,) their weights
-    mean: Array  # (d,) 0 where nothing is seen
+    mean: Array  # (d,) 0 where nothing is observed
     m2: Array  # (d,) sum of w (x - mean)^2
     n_rows: int  # rows of positive weight
     tail: Array | None = None  # (d,) what rounding took from `mean`; None is 0
@@ -95,10 +95,7 @@ class ColumnMoments:
         if not isinstance(values, np.ndarray):
             return cls._of_sparse(block)
         d = values.shape[1]
-        parts = [
-            cls._of_piece(values[rows], None if block.weight is None else block.weight[rows])
-            for rows in _pieces(values.shape[0], 8 * d)
-        ]
+        parts = [cls._of_rows(block, rows) for rows in _pieces(values.shape[0], 8 * d)]
         if not parts:
             return cls(np.zeros(d, np.int64), np.zeros(d), np.zeros(d), np.zeros(d), 0)
         total = parts[0]
@@ -107,8 +104,9 @@ class ColumnMoments:
         return total
 
     @classmethod
-    def _of_piece(cls, values: NDArray[Any], weight: Array | None) -> Self:
-        values = np.asarray(values, dtype=np.float64)
+    def _of_rows(cls, block: Block, rows: slice) -> Self:
+        values = np.asarray(block.values[rows], dtype=np.float64)
+        weight = None if block.weight is None else block.weight[rows]
         c, d = values.shape
         w = np.ones(c) if weight is None else weight
         sums = w @ values
@@ -118,13 +116,13 @@ class ColumnMoments:
             shift = _near_first(sums / max(sum_w[0], np.finfo(float).tiny), values[0])
             R = values - shift
         else:
-            observed = ~np.isnan(values)
+            observed = block.observed[rows]
             counts = observed.sum(axis=0)
             sum_w = w @ observed
-            filled = np.where(observed, values, 0.0)
-            first = filled[np.argmax(observed, axis=0), np.arange(d)]
-            shift = _near_first((w @ filled) / np.where(sum_w > 0.0, sum_w, 1.0), first)
-            R = np.where(observed, filled - shift, 0.0)
+            zeroed = np.where(observed, values, 0.0)
+            first = zeroed[np.argmax(observed, axis=0), np.arange(d)]
+            shift = _near_first((w @ zeroed) / np.where(sum_w > 0.0, sum_w, 1.0), first)
+            R = np.where(observed, zeroed - shift, 0.0)
         rest = (w @ R) / np.where(sum_w > 0.0, sum_w, 1.0)  # what rounding left of the mean
         with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses what overflows
             np.multiply(R, R, out=R)
@@ -157,13 +155,13 @@ class ColumnMoments:
 
     @property
     def variance(self) -> Array:
-        """Variance of each column at divisor sum_w; 0 where nothing is seen."""
+        """Variance of each column at divisor sum_w; 0 where nothing is observed."""
         return self.m2 / np.where(self.sum_w > 0.0, self.sum_w, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnRange:
-    """Smallest and largest seen value of each column; NaN where nothing is seen."""
+    """Smallest and largest observed value of each column; NaN where nothing is observed."""
 
     low: Array  # (d,)
     high: Array  # (d,)
@@ -297,7 +295,7 @@ def _in_range(values: NDArray[Any], mean: Array, scatter: Array, sum_w: float) -
     """Whether no square of a float32 cell over- or underflowed."""
     variance = scatter.diagonal() / sum_w
     if not np.isfinite(variance).all():
-        return not isfinite(mean.sum())  # gaps, which float64 would not mend
+        return not isfinite(mean.sum())  # missing values, which float64 would not mend
     tiny = variance < 1e-25
     return not tiny.any() or bool(np.all(values[:, tiny] == values[0, tiny]))
 

@@ -35,7 +35,7 @@ class PairCounts:
             among = M.T @ (M if np.all(times == 1.0) else M * times[:, None])
         else:
             among = (rows.M.T @ rows.M.multiply(times[:, None]).tocsr()).toarray()
-        everywhere, at = rows.everywhere(), rows.incomplete
+        everywhere, at = rows.complete_columns(), rows.incomplete
         value = np.full((rows.d, rows.d), float(np.sum(times)))
         value[at] = rows.observed[at, None]
         value[:, at] = rows.observed[at]
@@ -65,7 +65,7 @@ class Linked:
     def of_block(cls, block: Block) -> Linked:
         if not isinstance(block.values, np.ndarray):  # sparse rows are complete
             return cls(np.zeros(block.values.shape[1], dtype=np.intp))
-        return cls(_linked_by((~np.isnan(block.values)).astype(np.float32)))
+        return cls(_linked_by(block.observed.astype(np.float32)))
 
     def merge(self, other: Linked) -> Linked:
         at = np.tile(np.arange(len(self.labels)), 2)
@@ -115,4 +115,4 @@ def _times(rows: ObservedRows) -> Array:
     """(u,) weight of each row of the mask: a shared pattern stands for several rows."""
     weight = np.ones(len(rows.order)) if rows.weight is None else rows.weight
     shared = [np.sum(weight[a:b]) for a, b in zip(rows.bounds[:-1], rows.bounds[1:], strict=True)]
-    return np.concatenate([weight[: rows.n_lone], np.array(shared)])
+    return np.concatenate([weight[: rows.n_unique], np.array(shared)])

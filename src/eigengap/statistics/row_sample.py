@@ -16,7 +16,7 @@ from eigengap.sources.base import Block
 class RowSample:
     """Rows picked by a hash of their number: no generator, hence no order of blocks."""
 
-    values: Array  # (k, d), NaN where unseen
+    values: Array  # (k, d), NaN where missing
     cell_sd: Array | None  # (k, d)
     weight: Array | None  # (k,)
 

@@ -1,7 +1,7 @@
-"""Second moments with gaps filled by zero: where an EM fit starts.
+"""Second moments with missing values at zero: where an EM fit starts.
 
-With cells missing at random, a product r_j r_k of centred cells is seen with probability p_j p_k
-(p_j on the diagonal), so the zero-filled scatter over that probability estimates the covariance
+With cells missing at random, a product r_j r_k of centred cells is observed with probability p_j
+p_k (p_j on the diagonal), so the zero-filled scatter over that probability estimates the covariance
 (Lounici 2014). Its leading eigenvectors are close enough for EM to finish in tens of steps.
 """
 

@@ -74,7 +74,7 @@ def write_report(estimator: Any, table: Any, output: str, narrator: Any, **how: 
     from eigengap.cli.progress import waiting
     from eigengap.cli.tables.table import _position
     from eigengap.reporting import report
-    from eigengap.sources.base import Source
+    from eigengap.sources import Source
 
     shown_rows = how.pop("rows", 2000)
     if how.get("title") is None:
@@ -188,7 +188,7 @@ def _require_rows_have_places(estimator: Any) -> None:
 def _require_color(table: Any, color: str | None) -> None:
     from eigengap.cli.errors import WrongUsage
     from eigengap.cli.tables.table import _all_names, _hint
-    from eigengap.sources.wording import quote
+    from eigengap.sources import quote
 
     if color is not None and color not in _all_names(table):
         raise WrongUsage(f"--color {quote(color)}: there is no such column. {_hint(table, color)}")

@@ -34,7 +34,7 @@ def on_cluster(address: str, table: Table) -> Iterator[Any]:
 
 
 def _source(table: Table, frames: Any) -> Any:
-    from eigengap.sources.conversion import as_source
+    from eigengap.sources import as_source
 
     if table.names is None or table.kind not in ("csv", "parquet"):
         raise WrongUsage("--scheduler reads CSV and Parquet files with column names")

@@ -10,7 +10,7 @@ import numpy as np
 
 from eigengap.cli.narration import Narrator, listing
 from eigengap.cli.tables.table import Table
-from eigengap.sources.checks import EXACT
+from eigengap.sources import EXACT
 
 DIGITS = 15  # of which float64 keeps all
 

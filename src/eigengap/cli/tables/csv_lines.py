@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eigengap.sources.files.csv.dialect import BOM
-from eigengap.sources.sinks.csv_sink import csv_header
+from eigengap.sources import BOM, csv_header
 
 
 @dataclass(frozen=True)

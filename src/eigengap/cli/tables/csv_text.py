@@ -14,22 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import UnreadableError
-from eigengap.sources.array import F8
-from eigengap.sources.files.columns import Columns, write_columns
-from eigengap.sources.files.csv.cells import MISSING_TEXTS
-from eigengap.sources.files.csv.dialect import (
+from eigengap.sources import (
     BOM,
+    F8,
+    HEAD_BYTES,
+    MISSING_TEXTS,
+    SKIP_NOTHING,
+    Columns,
+    CsvReader,
+    FileReader,
+    SkippedLines,
     find_dialect,
     newline_of,
+    require_even,
+    row_chunks,
+    write_columns,
 )
-from eigengap.sources.files.csv.faults import require_even
-from eigengap.sources.files.csv.reader import HEAD_BYTES, CsvReader
-from eigengap.sources.files.csv.rows import row_chunks
-from eigengap.sources.files.csv.skipped import (
-    SKIP_NOTHING,
-    SkippedLines,
-)
-from eigengap.sources.reader import FileReader
 
 CHUNK = 8 << 20  # bytes that are parsed together
 

@@ -20,7 +20,7 @@ from eigengap.cli.tables.pieces import Piece, pieces
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, source_for
 from eigengap.registry import BY_COMMAND, ESTIMATORS
-from eigengap.sources.wording import quote
+from eigengap.sources import quote
 
 SHOWN = 5  # imputed values that are printed as examples
 SD = "_sd"

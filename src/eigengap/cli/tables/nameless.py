@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eigengap.sources.files.csv.dialect import BOM
-from eigengap.sources.wording import quote
+from eigengap.sources import BOM, quote
 
 if TYPE_CHECKING:
     from eigengap.cli.tables.table import Table

@@ -19,8 +19,7 @@ import numpy as np
 from eigengap.cli.errors import FileTrouble, WrongUsage, shown
 from eigengap.cli.files import DASH, write_to_stdout
 from eigengap.cli.tables.csv_lines import Lines, Manner
-from eigengap.sources.sinks.base import FileSink
-from eigengap.sources.sinks.csv_sink import TextSink
+from eigengap.sources import FileSink, TextSink
 
 TEXT, COLUMNS, NUMBERS = "text", "columns", "numbers"
 SUFFIXES = {
@@ -119,9 +118,9 @@ class _TableSink(FileSink):
         if self.dtype is None:
             self.dtype = np.dtype(np.float64)  # something has been appended
             self._first = table
-            with self._told():
+            with self._named_errors():
                 self._begin()
-        with self._told():
+        with self._named_errors():
             self._write_table(table)
         self.n_rows += table.num_rows
 
@@ -186,7 +185,7 @@ class NumbersOutput:
     """.npy, .h5 and .zarr by the library's sinks."""
 
     def __init__(self, path: Path, names: Sequence[str] | None, force: bool) -> None:
-        from eigengap.sources.sinks import open_sink
+        from eigengap.sources import open_sink
 
         self._sink = open_sink(path, names, force=force)
 

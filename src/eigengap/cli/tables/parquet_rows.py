@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import UnreadableError
-from eigengap.sources.files.columns import arrow_path, arrow_to_float
+from eigengap.sources import arrow_path, arrow_to_float
 
 BATCH = 8 << 20  # bytes of float64
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from eigengap.cli.tables.table import Table
 from eigengap.exceptions import UnreadableError
-from eigengap.sources.checks import count_missing, missing_codes, with_missing_for
+from eigengap.sources import count_missing, missing_codes, with_missing_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Piece:
 
     def table(self, names: tuple[str, ...] | None) -> Any:
         """The features as what an estimator takes."""
-        from eigengap.sources.array import ArraySource
+        from eigengap.sources import ArraySource
 
         return ArraySource(self.values, names=names)
 

@@ -15,7 +15,7 @@ from eigengap.cli.narration import Narrator, many, rounded_by, signed, with_sd
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, names_of
-from eigengap.estimators._summary import cautions
+from eigengap.estimators.shared.display import cautions
 from eigengap.registry import entry_of
 
 WORST = 5  # rows that are printed
@@ -129,7 +129,7 @@ class Scores:
         self._print_worst(narrator)
 
     def _print_worst(self, narrator: Narrator) -> None:
-        from eigengap.sources.array import ArraySource
+        from eigengap.sources import ArraySource
 
         worst = sorted(self._worst, key=lambda entry: entry[:2], reverse=True)[: self._outliers]
         if not worst:
@@ -194,8 +194,7 @@ def targets(column: Any, table: Table) -> NDArray[Any]:
     """What is to be predicted, read as the fit reads it; NaN where there is none."""
     import pyarrow as pa
 
-    from eigengap.sources.checks import missing_codes, with_missing_for
-    from eigengap.sources.files.columns import arrow_to_float, foreign_kind
+    from eigengap.sources import arrow_to_float, foreign_kind, missing_codes, with_missing_for
 
     if pa.types.is_binary(column.type):
         of = table.readers[0].dialect.cells.number
@@ -272,6 +271,6 @@ def detector_of(model: Any, alpha: float | None) -> Any:
 
 
 def _clean(text: Any) -> str:
-    from eigengap.sources.wording import quote
+    from eigengap.sources import quote
 
     return quote("" if text is None else str(text))[1:-1]

@@ -15,11 +15,7 @@ from typing import Any
 from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
 from eigengap.cli.narration import listing, many
 from eigengap.cli.tables.nameless import on_names
-from eigengap.sources.files.csv.skipped import (
-    SKIP_NOTHING,
-    SkippedLines,
-)
-from eigengap.sources.wording import quote
+from eigengap.sources import SKIP_NOTHING, SkippedLines, quote
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ class Table:
 
     def source(self, positions: Sequence[int] | None = None) -> Any:
         """The features as `open_source` reads them."""
-        from eigengap.sources.opening import open_source
+        from eigengap.sources import open_source
 
         positions = self.features if positions is None else positions
         counts = Counter(self.names or ())
@@ -93,7 +89,7 @@ class Table:
         """What --na says, as `open_source` takes it; text is looked for in CSV files only."""
         from math import nan
 
-        from eigengap.sources.cells import is_number
+        from eigengap.sources import is_number
 
         numbers = [float(code) for code in self.na if is_number(code)]
         texts = list(self.na) if self.kind == "csv" else []
@@ -215,8 +211,7 @@ def _of_model(table: Table, features: Sequence[str]) -> list[int]:
 
 
 def _looked_at(given: str, path: str, choice: Choice) -> Table:
-    from eigengap.sources.fields.places import is_field_path
-    from eigengap.sources.files.paths import find_files, format_of
+    from eigengap.sources import find_files, format_of, is_field_path
 
     na = choice.na
     if is_field_path(path):
@@ -235,8 +230,7 @@ def _looked_at(given: str, path: str, choice: Choice) -> Table:
 
 def _parts(address: Any) -> list[Any]:
     """The Parquet files of a folder; anything else is itself."""
-    from eigengap.sources.files.paths import format_of
-    from eigengap.sources.opening import parquet_parts
+    from eigengap.sources import format_of, parquet_parts
 
     is_folder = address.path.is_dir() and format_of(address.path).name == "folder"
     return parquet_parts(address) if is_folder else [address]
@@ -244,8 +238,7 @@ def _parts(address: Any) -> list[Any]:
 
 def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
     from eigengap.cli.tables.csv_text import CsvText
-    from eigengap.sources.files.many import agree_on_decimals
-    from eigengap.sources.files.paths import format_of
+    from eigengap.sources import agree_on_decimals, format_of
 
     texts, na = frozenset(code.strip() for code in choice.na), choice.na
     readers = tuple(
@@ -285,7 +278,7 @@ def _parquet(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
 
 
 def _numbers(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
-    from eigengap.sources.opening import open_source
+    from eigengap.sources import open_source
 
     source = open_source(paths[0] if len(paths) == 1 else list(paths))
     return Table(given, paths, "numbers", source.names, source.n_features, na)
@@ -301,7 +294,7 @@ def _index(table: Table) -> list[int]:
     if table.kind != "parquet" or table.names is None:
         return []
     from eigengap.cli.tables.parquet_rows import schema_of
-    from eigengap.sources.files.parquet import index_columns
+    from eigengap.sources import index_columns
 
     index = index_columns(schema_of(table.paths[0]))
     return [j for j, name in enumerate(table.names) if name in index]
@@ -326,7 +319,7 @@ def _left_out(table: Table, bare: Sequence[int]) -> str:
 def _truths(table: Table) -> list[str]:
     """Features that hold true or false: in the first rows of CSV, or by their type in Parquet."""
     if table.kind == "csv":
-        from eigengap.sources.files.csv.cells import TRUTH_VALUES
+        from eigengap.sources import TRUTH_VALUES
 
         rows = [row.cells for reader in table.readers for row in reader.dialect.head]
         found = [

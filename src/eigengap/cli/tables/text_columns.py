@@ -9,15 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eigengap.cli.narration import listing
-from eigengap.sources.files.csv.faults import (
-    describe_label_rows,
-    label_rows,
-)
-from eigengap.sources.files.csv.likeness import (
-    Likeness,
-    likeness_of,
-)
-from eigengap.sources.wording import quote
+from eigengap.sources import Likeness, describe_label_rows, label_rows, likeness_of, quote
 
 if TYPE_CHECKING:
     from eigengap.cli.tables.table import Table
@@ -68,7 +60,7 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
 
 def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
     from eigengap.cli.tables.parquet_rows import schema_of
-    from eigengap.sources.files.columns import foreign_kind
+    from eigengap.sources import foreign_kind
 
     schema = schema_of(table.paths[0])
     kinds = {j: foreign_kind(schema.field(j).type) for j in table.features}

@@ -57,7 +57,7 @@ def given(model: Any, piece: Piece) -> Any:
 
 def source_for(model: Any, table: Table) -> Any:
     """All rows as the model wants them."""
-    from eigengap.sources.array import ArraySource
+    from eigengap.sources import ArraySource
 
     source, names = table.source(), names_of(model)
     if names is None or source.names is None or tuple(source.names) == names:

@@ -1,6 +1,7 @@
-"""Fitting an autoencoder (Rumelhart, Hinton and Williams 1986) to the seen cells of a table.
+"""Fitting an autoencoder (Rumelhart, Hinton and Williams 1986) to the observed values of a table.
 
-    loss = sum over seen cells of (x - x^)^2 / number of seen cells + decay/2 sum of squared weights
+    loss = sum over observed values of (x - x^)^2 / number of observed values + decay/2 sum of
+    squared weights
 
 in standardised units. Mini-batches go through Adam, one pass over the rows a step; the rate is
 halved where the monitored rows (held out, if any) get no better, and after some more passes the
@@ -8,7 +9,7 @@ best weights are kept. Where the rows lie in memory L-BFGS then goes on from the
 at once, until the monitored rows get worse: Adam comes near a minimum, but not to it.
 
 A denoising autoencoder (Vincent et al. 2008) does not see a random share of the cells, another at
-every step, and has to give them back nevertheless: what filling gaps asks for.
+every step, and has to give them back nevertheless: what filling missing values asks for.
 
 A linear network has no minimum but the principal subspace (Baldi and Hornik 1989), all other
 stationary points being saddles.
@@ -25,14 +26,26 @@ from typing import Any
 import numpy as np
 
 from eigengap.exceptions import MissingExtraError
-from eigengap.fitting.autodiff.adam import Adam
 from eigengap.fitting.autodiff.engine import double_precision
-from eigengap.fitting.autoencoder.fit import AutoencoderFit, AutoencoderOptions
-from eigengap.fitting.autoencoder.memory import polish_fits, require_network
-from eigengap.fitting.autoencoder.moments import CodeMoments, InputMoments, ObservedWeight, White
-from eigengap.fitting.autoencoder.monitor import Monitor
+from eigengap.fitting.autoencoder.fit import (
+    AutoencoderFit,
+    AutoencoderOptions,
+    polish_fits,
+    principal_axes,
+    principal_weights,
+    random_weights,
+    require_network,
+)
+from eigengap.fitting.autoencoder.monitor import (
+    CodeMoments,
+    InputMoments,
+    Monitor,
+    ObservedWeight,
+    White,
+)
 from eigengap.fitting.autoencoder.rows import (
     HeldOut,
+    Standard,
     StandardBlock,
     TrainingBlocks,
     filled_up,
@@ -41,8 +54,6 @@ from eigengap.fitting.autoencoder.rows import (
     shown_cells,
     shuffled_batches,
 )
-from eigengap.fitting.autoencoder.standard import Standard
-from eigengap.fitting.autoencoder.start import principal_axes, principal_weights, random_weights
 from eigengap.fitting.optimise.lbfgs import minimise
 from eigengap.fitting.optimise.loop import Progress, State, Step, Trace, iterate
 from eigengap.linalg import Array
@@ -69,10 +80,11 @@ EXPLODED = 1e3  # times the loss at the start, that ends the passes at once
 RISEN = 2.0  # times the loss at the start and that of the columns' means, after the last pass
 CODES = 2000  # at which the directions of the codes are compared
 STAYED = 1e-12  # smallest gradient that a linear network is followed to
+BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
 
 
 def fit_autoencoder(source: Source, q: int, options: AutoencoderOptions) -> AutoencoderFit:
-    """The network of q codes that gives the seen cells of the table back best."""
+    """The network of q codes that gives the observed values of the table back best."""
     # JAX has threads of its own; those of BLAS only wait for each other in the steps of L-BFGS.
     # In turn: a step of Adam goes on from the block before, and JAX's precision is a thread's own.
     with double_precision(), one_blas_thread(), in_turn():
@@ -85,8 +97,8 @@ def fit_autoencoder(source: Source, q: int, options: AutoencoderOptions) -> Auto
 @partial(jax.jit, static_argnames=("arch",))
 def _value_and_gradient(
     theta: jax.Array,
-    x: jax.Array,  # (c, d) standardised, 0 where not seen
-    observed: jax.Array,  # (c, d) 1 where seen
+    x: jax.Array,  # (c, d) standardised, 0 where missing
+    observed: jax.Array,  # (c, d) 1 where observed
     shown: jax.Array,  # (c, d) 1 where the network may look
     weight: jax.Array,  # (c,)
     cells: float,  # what the sum is divided by
@@ -427,3 +439,28 @@ def _joined(a: Trace, b: Trace) -> Trace:
         change=np.concatenate([a.change, b.change]),
         seconds=np.concatenate([a.seconds, last + b.seconds]),
     )
+
+
+# Adam ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Adam:
+    """Parameters and what Adam remembers of their gradients."""
+
+    x: Array
+    first: Array  # m, of x's shape
+    second: Array  # v
+    count: int  # t, steps taken
+
+    @classmethod
+    def at(cls, x: Array) -> Adam:
+        return cls(x, np.zeros_like(x), np.zeros_like(x), 0)
+
+    def step(self, gradient: Array, rate: float) -> Adam:
+        t = self.count + 1
+        first = BETA1 * self.first + (1 - BETA1) * gradient
+        second = BETA2 * self.second + (1 - BETA2) * (gradient * gradient)
+        size = rate / (1 - BETA1**t)
+        x = self.x - size * first / (np.sqrt(second / (1 - BETA2**t)) + EPS)
+        return Adam(x, first, second, t)

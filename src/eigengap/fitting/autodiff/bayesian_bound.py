@@ -8,7 +8,7 @@ q(z_n) = N(mu_n, diag(s_n)) against the prior N(0, I). With beta = 1 / sigma2 an
           - beta/2 y_j'y_j + beta^2/2 v_j' A^-1 v_j
         - sum_n KL(q(z_n) | N(0, I)),            A = Kmm + beta Psi2,   v_j = Psi1'y_j
 
-where the sums psi0, v_j and Psi2 run over the n_j rows in which column j was seen. The gradient
+where the sums psi0, v_j and Psi2 run over the n_j rows in which column j was observed. The gradient
 with respect to the M x M matrices is written out, for it needs nothing but the inverses that the
 value has already formed; JAX derives what lies below them.
 """
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from eigengap.fitting.autodiff.gp_kernels import Form, Logs, matrix
 from eigengap.fitting.autodiff.psi_statistics import sums
-from eigengap.fitting.gp.latent_fit import FLOOR
+from eigengap.fitting.gp.start import FLOOR
 from eigengap.models.gp.gaussian_process import JITTER
 
 

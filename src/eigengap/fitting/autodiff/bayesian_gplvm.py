@@ -17,10 +17,8 @@ from eigengap.fitting.autodiff.bayesian_bound import Table, bound, divergence
 from eigengap.fitting.autodiff.descent import minimise_named
 from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autodiff.gp_kernels import Form, kernel_from, start_of
-from eigengap.fitting.autodiff.gplvm import risen, shared_weights, table_of
-from eigengap.fitting.autodiff.latents import latents
-from eigengap.fitting.gp.column_patterns import ObservedColumns
-from eigengap.fitting.gp.latent_fit import FLOOR, LatentFit, Start
+from eigengap.fitting.autodiff.gplvm import latents, risen, shared_weights, table_of
+from eigengap.fitting.gp.start import FLOOR, LatentFit, ObservedColumns, Start
 from eigengap.fitting.optimise.loop import Watch
 from eigengap.linalg import Array
 from eigengap.models.gp.gaussian_process import given_uncertain_latents
@@ -41,7 +39,7 @@ def fit_bayesian(
     form = Form.of(start.kernel)
     back = start.back
     kind = None if back is None else back.kind
-    parameters = start_of(start.kernel, start.spread)
+    parameters = start_of(start.kernel, start.shares)
     parameters["noise"] = np.log(max(start.noise_variance - FLOOR, FLOOR))
     parameters["U"] = inducing
     parameters["s"] = np.full(start.shared.shape, np.log(UNCERTAIN))
@@ -97,7 +95,7 @@ def _value_and_slopes(
     features: jax.Array,
     of_row: jax.Array,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """-F per seen cell, and its derivatives."""
+    """-F per observed value, and its derivatives."""
 
     def objective(p: dict[str, jax.Array]) -> jax.Array:
         mu, s = latents(back, p, features), jnp.exp(p["s"])[of_row]

@@ -62,15 +62,15 @@ class Form:
         return all(name == "rbf" for name in self.stationary)
 
 
-def start_of(kernel: LatentKernel, spread: Array) -> dict[str, Array]:
+def start_of(kernel: LatentKernel, shares: Array) -> dict[str, Array]:
     """Where a fit begins: what the kernel says, else what suits latents of unit variance.
 
-    spread (q,) holds the share of the data's variance along each starting coordinate: those with
+    shares (q,) holds the share of the data's variance along each starting coordinate: those with
     little start with long length scales. Variances share the unit among the parts.
     """
-    q, form = len(spread), Form.of(kernel)
+    q, form = len(shares), Form.of(kernel)
     share = 1.0 / form.n_parts
-    wide = np.sqrt(q * np.clip(spread[0] / np.maximum(spread, 1e-12), 1.0, 100.0))
+    wide = np.sqrt(q * np.clip(shares[0] / np.maximum(shares, 1e-12), 1.0, 100.0))
     found: dict[str, Array] = {}
     parts = [part for part in kernel.parts if isinstance(part, Stationary)]
     if parts:
@@ -79,7 +79,7 @@ def start_of(kernel: LatentKernel, spread: Array) -> dict[str, Array]:
         found["variances"] = np.log(np.array(given, dtype=np.float64))
         found["lengths"] = np.log(np.array(lengths))
     if form.linear:
-        chosen = share * np.maximum(spread, 1e-3 * np.max(spread)) / np.sum(spread)
+        chosen = share * np.maximum(shares, 1e-3 * np.max(shares)) / np.sum(shares)
         slopes = [
             chosen if part.variances is None else part.variances_of(q)
             for part in kernel.parts

@@ -5,7 +5,7 @@ Every column of the standardised table is a Gaussian process of the latents,
     ln p(Y | Z) = sum_j -n_j/2 ln 2 pi - 1/2 ln |K_j| - 1/2 y_j' K_j^-1 y_j
     K = k(Z, Z) + sigma2 I
 
-with K_j the part of K that belongs to the n_j rows in which column j was seen. It is maximised
+with K_j the part of K that belongs to the n_j rows in which column j was observed. It is maximised
 over latents, kernel and noise. The prior z ~ N(0, I) has no maximum together with free length
 scales: latents and length scales that shrink together leave the likelihood as it is, while the
 prior rises. Latents are therefore held to the prior's own mean 0 and mean square 1, coordinate by
@@ -24,11 +24,11 @@ from eigengap.fitting.autodiff.bayesian_bound import Table, noise_of
 from eigengap.fitting.autodiff.descent import minimise_named
 from eigengap.fitting.autodiff.engine import double_precision
 from eigengap.fitting.autodiff.gp_kernels import Form, kernel_from, matrix, start_of
-from eigengap.fitting.autodiff.latents import latents, to_unit_variance
-from eigengap.fitting.gp.column_patterns import ObservedColumns
-from eigengap.fitting.gp.latent_fit import FLOOR, LatentFit, Start
+from eigengap.fitting.gp.start import FLOOR, LatentFit, ObservedColumns, Start
 from eigengap.fitting.optimise.loop import Trace, Watch
 from eigengap.models.gp.gaussian_process import given_latents
+
+TINY = 1e-12  # variance of a coordinate that is the same for all rows
 
 
 def fit_exact(
@@ -43,7 +43,7 @@ def fit_exact(
     form = Form.of(start.kernel)
     back = start.back
     kind = None if back is None else back.kind
-    parameters = start_of(start.kernel, start.spread)
+    parameters = start_of(start.kernel, start.shares)
     parameters["noise"] = np.log(max(start.noise_variance - FLOOR, FLOOR))
     parameters.update({"Z": start.shared} if back is None else back.start)
     cells = columns.cells
@@ -102,7 +102,7 @@ def _value_and_slopes(
     table: Table,
     features: jax.Array,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """-ln p(Y | Z) per seen cell, and its derivatives."""
+    """-ln p(Y | Z) per observed value, and its derivatives."""
 
     def objective(p: dict[str, jax.Array]) -> jax.Array:
         Z = to_unit_variance(latents(back, p, features))[0]
@@ -132,9 +132,9 @@ def negative_log_likelihood(
 def _negative_log_density(
     C: jax.Array, observed: jax.Array, Y: jax.Array, count: jax.Array
 ) -> jax.Array:
-    """Of `count` columns with covariance C on the seen rows; Y (n, k) is 0 in the others.
+    """Of `count` columns with covariance C on the observed rows; Y (n, k) is 0 in the others.
 
-    C (n, n), seen (n,) of 0 and 1. The others get a variance of 1, which adds nothing.
+    C (n, n), observed (n,) of 0 and 1. The others get a variance of 1, which adds nothing.
     """
     return _density(C, observed, Y, count)[0]
 
@@ -155,10 +155,33 @@ def _density(
 def _density_slopes(
     kept: tuple[jax.Array, ...], slope: jax.Array
 ) -> tuple[jax.Array, None, None, None]:
-    """d/dC = (count C^-1 - C^-1 Y Y' C^-1) / 2 on the seen rows."""
+    """d/dC = (count C^-1 - C^-1 Y Y' C^-1) / 2 on the observed rows."""
     R, half, both, count = kept
     A = R.T @ half
     return 0.5 * slope * both * (count * (R.T @ R) - A @ A.T), None, None, None
 
 
 _negative_log_density.defvjp(_density, _density_slopes)
+
+
+# Latents ---------------------------------------------------------------------------------------
+
+
+def latents(back: str | None, parameters: dict[str, jax.Array], features: jax.Array) -> jax.Array:
+    """(n, q): the back constraint's function of the features.
+
+    Where there is none the features (n,) say which row of the parameter Z is the row's latent.
+    """
+    if back is None:
+        return parameters["Z"][features]
+    if back == "kernel":
+        return features @ parameters["A"]
+    hidden = jnp.tanh(features @ parameters["W1"] + parameters["b1"])
+    return features @ parameters["W0"] + hidden @ parameters["W2"] + parameters["b2"]
+
+
+def to_unit_variance(Z: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Z with every coordinate of mean 0 and mean square 1; the mean and the root mean square."""
+    shift = jnp.mean(Z, axis=0)
+    stretch = jnp.sqrt(jnp.mean((Z - shift) ** 2, axis=0) + TINY)
+    return (Z - shift) / stretch, shift, stretch

@@ -2,7 +2,7 @@
 
 With q(u) of the inducing outputs held as the fit left it, the bound of one row is
 
-    sum over seen j of -1/2 ln 2 pi sigma2
+    sum over observed j of -1/2 ln 2 pi sigma2
         - (x_j^2 - 2 x_j psi1'w_j + <Psi2, w_j w_j' - B_j> + psi0) / 2 sigma2
     - KL(q(z) | N(0, I))
 
@@ -56,7 +56,7 @@ class UncertainLatents:
 
 
 def most_probable(model: GaussianProcesses, Y: Array, mu: Array, s: Array) -> UncertainLatents:
-    """Of standardised rows Y (n, d) with gaps, from starts mu and s (n, k, q); the best is kept."""
+    """Of standardised rows Y (n, d), from starts mu and s (n, k, q), of which the best is kept."""
     n, k, q = mu.shape
     theta = np.concatenate([mu, np.log(s)], axis=2).reshape(n * k, 2 * q)
     with double_precision():
@@ -74,10 +74,10 @@ class _Rows:
     """What the bound of a row needs of it."""
 
     model: GaussianProcesses
-    pull: Array  # (n, M) sum over seen j of x_j w_j
-    squares: Array  # (n,) sum over seen j of x_j^2
-    count: Array  # (n,) seen cells
-    missing: NDArray[np.bool_]  # (r, d) distinct patterns of seen cells
+    pull: Array  # (n, M) sum over observed j of x_j w_j
+    squares: Array  # (n,) sum over observed j of x_j^2
+    count: Array  # (n,) observed values
+    missing: NDArray[np.bool_]  # (r, d) distinct patterns of observed values
     pattern: NDArray[np.intp]  # (n,) index into these
 
     @classmethod
@@ -116,7 +116,7 @@ class _Rows:
         return value, slope, bend
 
     def _products(self, observed: NDArray[np.bool_]) -> Array:
-        """sum over seen j of w_j w_j' - B_j: (M, M)."""
+        """sum over observed j of w_j w_j' - B_j: (M, M)."""
         model = self.model
         w = model.weights[:, observed]
         counts = np.bincount(model.pattern[observed], minlength=len(model.reductions))
@@ -125,7 +125,7 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class _Chunk:
-    """Rows that are worked on together; `products` are those of their patterns of gaps."""
+    """Rows that are worked on together; `products` are those of their missing patterns."""
 
     model: GaussianProcesses
     pull: Array  # (c, M)
@@ -177,10 +177,10 @@ def _look(
         theta: jax.Array, pull: jax.Array, squares: jax.Array, count: jax.Array, kind: jax.Array
     ) -> jax.Array:
         mu, s = theta[:q], jnp.exp(theta[q:])
-        at, spread = mu[None, :], s[None, :]
-        left = squares - 2.0 * of_one(form, logs, at, spread, U)[0] @ pull
+        at, variance = mu[None, :], s[None, :]
+        left = squares - 2.0 * of_one(form, logs, at, variance, U)[0] @ pull
         left += weighted_smooth_products(form, logs, mu, s, U, products[kind])
-        left += count * of_itself(form, logs, at, spread)[0]
+        left += count * of_itself(form, logs, at, variance)[0]
         constant = 0.5 * count * jnp.log(2.0 * jnp.pi * sigma2)
         return constant + 0.5 * left / sigma2 + divergence(mu, s)
 

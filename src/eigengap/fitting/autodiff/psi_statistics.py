@@ -89,10 +89,10 @@ def weighted_smooth_products(
     which the linear kernel is, which are sums over M points; `pair_terms` has those over pairs."""
     total = jnp.zeros(())
     if form.linear:
-        at, spread, one = mu[None, :], s[None, :], jnp.ones((1, 1))
-        total += jnp.sum(W * _linear_sums(logs, at, spread, U, one)[0])
+        at, variance, one = mu[None, :], s[None, :], jnp.ones((1, 1))
+        total += jnp.sum(W * _linear_sums(logs, at, variance, U, one)[0])
         for i in range(len(form.stationary)):
-            total += 2.0 * jnp.sum(W * _crossed_sums(logs, i, at, spread, U, one)[0])
+            total += 2.0 * jnp.sum(W * _crossed_sums(logs, i, at, variance, U, one)[0])
     return total
 
 
@@ -255,7 +255,7 @@ def _crossed_sums(
     psi1 = _of_rbf(logs, i, mu, s, U)
     pulled = jnp.concatenate([mu * l2 / (l2 + s), s / (l2 + s)], axis=1)  # (N, 2 q)
     P, (n, q) = groups.shape[0], mu.shape
-    spread = (groups.T[:, :, None] * pulled[:, None, :]).reshape(n, -1)
-    weighted = jnp.moveaxis((psi1.T @ spread).reshape(-1, P, 2 * q), 0, 1)  # (P, M, 2 q)
+    weights = (groups.T[:, :, None] * pulled[:, None, :]).reshape(n, -1)
+    weighted = jnp.moveaxis((psi1.T @ weights).reshape(-1, P, 2 * q), 0, 1)  # (P, M, 2 q)
     means = weighted[:, :, :q] + weighted[:, :, q:] * U
     return means @ (U * jnp.exp(logs["slopes"])).T

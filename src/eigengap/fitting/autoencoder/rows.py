@@ -1,24 +1,28 @@
-"""What the training of a network reads: standardised blocks, batches of them, rows held out.
+"""The units that a network sees its columns in, whatever those of the table: 1e-200 or 1e200.
 
-Nothing here depends on how a table is cut into blocks, but for one thing that cannot be helped:
-rows are shuffled within their block, for a table larger than memory cannot be shuffled in full.
+Sums of squares leave the range of floating point long before the numbers themselves do. Where they
+do, columns are shifted and divided by a power of two near their range first, which rounds nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.autoencoder.standard import Standard
+from eigengap.fitting.eigen.range import SMALLEST_VARIANCE
 from eigengap.linalg import Array
 from eigengap.runtime.hashing import cell_uniforms
 from eigengap.runtime.memory import free_memory
 from eigengap.sources.base import Block, S, Source
+from eigengap.sources.wording import column
+from eigengap.statistics.moments import ColumnMoments, ColumnRange
+from eigengap.wording import words
 
+NARROWEST, WIDEST = 1e-290, 1e300  # ranges of columns whose numbers have all their digits
 KEPT = 0.4  # share of free memory that standardised rows may take
 MOST_MONITORED = 10_000  # rows that are looked at after every pass
 FEWEST_HELD_OUT = 5  # rows; fewer say too little
@@ -27,11 +31,76 @@ _ROWS, _CELLS = 0x5EED, 0xCE11  # which choice a seed is used for
 
 
 @dataclass(frozen=True, eq=False)
+class Standard:
+    """How columns are standardised: (x - mean) / unit."""
+
+    mean: Array  # (d,)
+    unit: Array  # (d,) standard deviations, or one number for all; 1 where there is none
+    varies: NDArray[np.bool_]  # (d,)
+    has_missing: bool
+
+    @classmethod
+    def of(cls, source: Source, scale: bool) -> Standard:
+        """By the observed values: one pass, and two more where squares are out of range."""
+        moments = source.reduce(ColumnMoments.of)
+        mean, variance = moments.mean, moments.variance
+        sd = np.sqrt(variance)
+        doubtful = ~((variance >= SMALLEST_VARIANCE) & np.isfinite(variance) & np.isfinite(mean))
+        if doubtful.any():
+            extent = source.reduce(ColumnRange.of)
+            if np.any(extent.high[doubtful] > extent.low[doubtful]):
+                mean, sd = _by_range(source, extent)
+        unit = sd if scale else np.full(len(sd), _root_mean_square(sd))
+        observed = source.observed()
+        missing = bool(np.any(observed.per_column < observed.rows))
+        return cls(mean, np.where(unit > 0.0, unit, 1.0), sd > 0.0, missing)
+
+
+def _by_range(source: Source, extent: ColumnRange) -> tuple[Array, Array]:
+    """Means and standard deviations (d,) of columns brought to a range of about 1."""
+    _refuse_range(source, extent)
+    span = np.where(extent.high > extent.low, extent.high - extent.low, 1.0)
+    step = np.exp2(np.floor(np.log2(span)))
+
+    def of(block: Block) -> ColumnMoments:
+        values = (np.asarray(block.values, dtype=np.float64) - extent.low) / step
+        return ColumnMoments.of(replace(block, values=values))
+
+    moments = source.reduce(of)
+    return extent.low + step * moments.mean, step * np.sqrt(moments.variance)
+
+
+def _refuse_range(source: Source, extent: ColumnRange) -> None:
+    """Refuse columns whose differences overflow, or have lost digits to underflow."""
+    half = extent.high / 2.0 - extent.low / 2.0
+    bad = np.flatnonzero((half > WIDEST / 2.0) | ((half > 0.0) & (half < NARROWEST / 2.0)))
+    if len(bad):
+        j = int(bad[0])
+        large = half[j] > 1.0
+        raise ValueError(
+            f"column {column(source.names, j)} varies by {'more' if large else 'less'} than "
+            f"{WIDEST if large else NARROWEST:g}, at the end of the range of floating point; "
+            + words().either(
+                f"rescale the data, for instance X {'/' if large else '*'} 1e200",
+                f"{'divide' if large else 'multiply'} them by 1e200 first",
+            )
+        )
+
+
+def _root_mean_square(sd: Array) -> float:
+    largest = float(np.max(sd))
+    return largest * float(np.sqrt(np.mean((sd / largest) ** 2))) if largest > 0.0 else 0.0
+
+
+# Rows ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
 class StandardBlock:
     """Standardised rows to train on."""
 
-    x: Array  # (c, d), 0 where not seen
-    observed: Array  # (c, d) 1 where seen, else 0
+    x: Array  # (c, d), 0 where missing
+    observed: Array  # (c, d) 1 where observed, else 0
     weight: Array  # (c,)
     start: int  # first row of the block it comes from
 
@@ -66,7 +135,7 @@ class HeldOut:
 class Monitored:
     """Rows that are looked at after every pass: those held out, or some of the others."""
 
-    values: Array  # (m, d) in data units, NaN where not seen
+    values: Array  # (m, d) in data units, NaN where missing
     weight: Array  # (m,)
 
     @classmethod
@@ -152,12 +221,12 @@ def filled_up(block: StandardBlock, rows: slice, size: int) -> tuple[Array, Arra
 
 
 def shown_cells(observed: Array, share: float, rng: np.random.Generator) -> Array:
-    """The seen cells (c, d) without about that share of them: 1 where the network may look."""
+    """The observed values (c, d) without about that share of them: 1 where the network may look."""
     return observed if share == 0.0 else observed * (rng.random(observed.shape) >= share)
 
 
 def hidden_for_good(values: Array, share: float, seed: int) -> NDArray[np.bool_]:
-    """Seen cells (m, d) to hide from monitored rows, the same whenever they are looked at."""
+    """Observed values (m, d) to hide from monitored rows, the same whenever they are looked at."""
     return ~np.isnan(values) & (hiding_numbers(values, seed) < share)
 
 

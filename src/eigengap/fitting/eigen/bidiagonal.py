@@ -49,8 +49,8 @@ def top_triplets(
 ) -> TopTriplets:
     """The k leading singular triplets of X (n, d), d <= n.
 
-    They are certified when every residual is at most tol s_1, and small enough beside the gap to
-    the neighbouring singular values that the vectors are told apart (`krylov.shortfall`).
+    They are certified when every residual is at most tol s_1, and small relative to the gap
+    to the neighbouring singular values, so that the vectors are separated (`krylov.shortfall`).
     """
     n, d = shape
     width = min(block_width(k), d)

@@ -6,7 +6,7 @@ and takes the whole spectrum, of which an embedding needs but the first few. In 
 
 * a small matrix is diagonalised;
 * else a pivoted Cholesky factorisation that comes to an end (Higham 2002, section 10.3) proves that
-  there is no negative eigenvalue, and tells the rank;
+  there is no negative eigenvalue, and gives the rank;
 * else up to `EXACT` points the eigenvalues are computed without their vectors;
 * beyond, the sum of the negative ones is estimated by stochastic Lanczos quadrature (Ubaru, Chen
   and Saad 2017): tr f(G) for f(x) = max(-x, 0), from random probes.

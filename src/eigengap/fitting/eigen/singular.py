@@ -1,6 +1,6 @@
 """Singular triplets of a matrix by the cheapest route that keeps their digits.
 
-X = U diag(s) V' (000 section 3.1, 004 section 2.2). Three routes: LAPACK's decomposition of X;
+X = U diag(s) V' (Golub and Van Loan 2013). Three routes: LAPACK's decomposition of X;
 eigenvectors of the smaller of X'X and XX', turned into triplets by a QR of X V (Rayleigh-Ritz), for
 a few triplets of a tall or wide matrix; Golub-Kahan-Lanczos (`bidiagonal`) where both sides are
 large or X is sparse. Whatever the route, the residuals
@@ -54,7 +54,7 @@ class Triplets:
 class Matrix:
     """X - 1 mean', dense or sparse, as what the routes need of it; a sparse X stays sparse."""
 
-    X: Rows  # (n, d) float64, all cells seen
+    X: Rows  # (n, d) float64, all cells observed
     mean: Array | None = None  # (d,) of a sparse X; a dense one is centred beforehand
 
     @classmethod
@@ -130,7 +130,7 @@ class Matrix:
 def singular_triplets(X: Matrix, k: int | None = None) -> Triplets:
     """The k leading singular triplets of X, all min(n, d) of them where k is None.
 
-    Raises `NotCertified` where a large matrix has no k triplets that can be told apart from the
+    Raises `NotCertified` where a large matrix has no k triplets that can be separated from the
     following ones.
     """
     largest = X.largest()
@@ -186,7 +186,7 @@ def _by_gram(X: Matrix, k: int) -> Triplets | None:
     far, near = Q @ left, basis @ right.T
     U, V = (far, near) if d <= n else (near, far)
     found = _certified(X, U, s, V, "gram")
-    # Of values near rounding the residual must be small beside themselves too.
+    # Of values near rounding the residual must be small relative to themselves too.
     rounding = max(X.shape) * float(np.finfo(np.float64).eps) * s[0]
     enough = np.where(s > rounding, np.minimum(TOLERANCE * s[0], DIGITS * s), TOLERANCE * s[0])
     return found if np.all(found.residual <= enough) else None
@@ -205,7 +205,7 @@ def _by_bidiagonal(X: Matrix, k: int) -> Triplets:
     if min(n, d) > LARGEST_DENSE:
         raise NotCertified(
             f"the {k} leading singular vectors of this {n} x {d} matrix lie too close to the next "
-            "ones to be told apart, and its smaller side is too large for an exact solution; ask "
+            "ones to be separated, and its smaller side is too large for an exact solution; ask "
             "for another k"
         )
     exact = _by_gram(X, k) or _by_lapack(X, k)

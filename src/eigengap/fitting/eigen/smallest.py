@@ -31,7 +31,7 @@ from eigengap.linalg import Array
 ANGLE = 1e-9  # sine of the angle between an eigenvector and the exact one
 ORTHOGONAL = 1e-13  # product of two columns of a basis that counts as 0
 FLOOR = 2e-14  # residual, relative to the largest eigenvalue, that rounding leaves
-KNOWN = 1e-3  # residual, relative to an eigenvalue, up to which that is told from rounding
+KNOWN = 1e-3  # residual, relative to an eigenvalue, up to which that exceeds rounding
 SMOOTH = 1e-5  # the same, up to which a certificate of the inverse is believed
 ENOUGH = 1e-8  # residual of linear equations, relative to their right side
 ROUNDS = 6  # of Lanczos on the inverse, each without what was found before
@@ -175,7 +175,7 @@ def width(k: int, most: int) -> int:
 
 def are_fine(lam: Array, residual: Array, angle: float, bound: float, complete: bool) -> Any:
     """(m,) whether each Ritz pair of M, ascending, is within the angle of an eigenvector, or as
-    near as rounding lets it come, and its eigenvalue is told from 0.
+    near as rounding lets it come, and its eigenvalue exceeds rounding.
 
     sin(angle) <= residual / gap (Parlett 1998, theorem 11.7.1). Nothing is known of what lies above
     the last one, unless they are all there are.

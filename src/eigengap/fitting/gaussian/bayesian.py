@@ -35,13 +35,11 @@ from eigengap.fitting.gaussian.start import spectral_start
 from eigengap.fitting.optimise.em import Mapped
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array, sign_rule, unpack
-from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
-from eigengap.models.gaussian.gamma import Gammas
+from eigengap.models.gaussian.bayesian import BayesianLinearGaussian, Gammas
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Source
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.maximise import Constraints
+from eigengap.statistics.expected.gaussian import Constraints, Expected
 from eigengap.statistics.expected.variational import Beliefs, Prior, bound, improved, start
 
 BROAD = Prior(
@@ -251,7 +249,7 @@ class _Problem(Problem[Beliefs]):
         bayesian = self._value(run.parameters)
         at_floor = bayesian.noise_variance() <= 2.0 * self.constraints.floor
         predictive = bayesian.predictive()
-        coefficients = Coefficients.of(predictive.W, predictive.mu, predictive.psi)
+        coefficients = Coefficients(predictive.W, predictive.mu, predictive.psi)
         log_likelihood = self._expected(coefficients).log_likelihood
         bayesian = bayesian.rescaled(units.unit, units.shift)
         means = bayesian.at_means()

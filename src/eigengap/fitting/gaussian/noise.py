@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -42,26 +42,25 @@ from eigengap.fitting.optimise.climb import Bounds, Slope
 from eigengap.fitting.optimise.em import Mapped
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array
-from eigengap.models.gaussian.heteroscedastic import prepare_noisy_rows
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.sources.base import Block, Source
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.heteroscedastic import (
-    NoisyExpected,
-    known_noise_gradient,
-    maximise_known_noise,
-)
-from eigengap.statistics.expected.known_variances import KnownVariances
-from eigengap.statistics.expected.log_likelihood import LogLikelihood
-from eigengap.statistics.expected.maximise import (
+from eigengap.statistics.expected.fitted import LogLikelihood
+from eigengap.statistics.expected.gaussian import (
     Constraints,
+    Expected,
     Parameters,
     gradient,
     log_prior,
     maximise,
+)
+from eigengap.statistics.expected.heteroscedastic import (
+    KnownVariances,
+    NoisyExpected,
+    known_noise_gradient,
+    maximise_known_noise,
 )
 from eigengap.statistics.expected.student import (
     LARGEST_NU,
@@ -84,7 +83,12 @@ BRIEF_STEPS = 25  # of those from other optima of the covariance
 CHEAP_STARTS, CHEAP_CELLS = 5, 4000
 FIRST_NU = 8.0  # where learned degrees of freedom start
 
-MStep = Callable[[Any, Parameters, Constraints], Parameters]
+
+class MStep(NamedTuple):
+    """The M-step, and the derivatives of the objective by each parameter, from the statistics."""
+
+    maximise: Callable[[Any, Parameters, Constraints], Parameters]
+    gradient: Callable[[Any, Parameters, Constraints], Parameters]
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,7 @@ class GaussianProblem(Problem[Parameters]):
 
     @classmethod
     def of(cls, source: Source, columns: ColumnMoments, q: int, spec: Specification) -> Self:
-        centre, variance = cls.columns(source, columns)
+        centre, variance = cls.location(source, columns)
         shift = centre if spec.fit_mean else np.zeros(len(centre))
         variance = variance + (centre - shift) ** 2
         sum_w = source.observed().sum_w
@@ -182,9 +186,9 @@ class GaussianProblem(Problem[Parameters]):
     # The noise model ------------------------------------------------------------------------
 
     @staticmethod
-    def columns(source: Source, moments: ColumnMoments) -> tuple[Array, Array]:
+    def location(source: Source, columns: ColumnMoments) -> tuple[Array, Array]:
         """Location (d,) and variance (d,) of each column, by which the fit has its units."""
-        return moments.mean, moments.variance
+        return columns.mean, columns.variance
 
     @staticmethod
     def prepare(block: Block, units: Units, q: int) -> Any:
@@ -196,12 +200,10 @@ class GaussianProblem(Problem[Parameters]):
 
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
         """The E-step as a function from prepared rows to expected statistics, which merge."""
-        coefficients = Coefficients.of(current.W, current.delta, current.psi)
+        coefficients = Coefficients(current.W, current.delta, current.psi)
         return partial(Expected.of, coefficients=coefficients, passes=passes)
 
-    # (statistic, current, constraints) -> parameters, and the derivatives of the objective by them
-    m_step: ClassVar[MStep] = staticmethod(maximise)
-    gradient: ClassVar[MStep] = staticmethod(gradient)
+    m_step: ClassVar[MStep] = MStep(maximise, gradient)
 
     @staticmethod
     def log_likelihood(statistic: Any) -> float:
@@ -224,11 +226,11 @@ class GaussianProblem(Problem[Parameters]):
         rotation = graded_axes(current.W, current.psi + self.known)
         current = replace(current, W=current.W @ rotation)
         statistic = self.rows.reduce(self.e_step(current, passes))
-        updated = self.m_step(statistic, current, self.constraints)
+        updated = self.m_step.maximise(statistic, current, self.constraints)
         updated = replace(updated, W=updated.W @ rotation.T)
 
         def slope() -> Slope:
-            by = self.gradient(statistic, current, self.constraints)
+            by = self.m_step.gradient(statistic, current, self.constraints)
             by = replace(by, W=by.W @ rotation.T)
             observed = self.units.observed_w[None, :]
             return self.packing.slope([current], [by], observed, known=self.known)
@@ -395,7 +397,7 @@ class MultivariateTProblem(GaussianProblem):
         packing = Packing(units, how, (q,), learns_nu=how.fixed_nu is None)
         return replace(plain, constraints=how, packing=packing)
 
-    columns = staticmethod(typical_columns)
+    location = staticmethod(typical_columns)
 
     def starts(self) -> Starts:
         units, how = self.units, self.constraints
@@ -416,11 +418,10 @@ class MultivariateTProblem(GaussianProblem):
         return shapes.map(sized)
 
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
-        coefficients = Coefficients.of(current.W, current.delta, current.psi)
+        coefficients = Coefficients(current.W, current.delta, current.psi)
         return partial(StudentExpected.of, coefficients=coefficients, nu=current.nu, passes=passes)
 
-    m_step = staticmethod(maximise_student)
-    gradient = staticmethod(student_gradient)
+    m_step = MStep(maximise_student, student_gradient)
 
     @staticmethod
     def log_likelihood(statistic: Any) -> float:
@@ -452,13 +453,21 @@ class MeasurementErrorProblem(GaussianProblem):
         packing = Packing(units, how, (q,), least_known=variances.least)
         return replace(plain, constraints=how, packing=packing, variances=variances)
 
-    columns = staticmethod(typical_columns)
+    location = staticmethod(typical_columns)
 
     @staticmethod
     def prepare(block: Block, units: Units, q: int) -> Any:
         values, cell_sd = dense(block), block.cell_sd
         cell_sd = np.zeros(values.shape) if cell_sd is None else cell_sd
-        return prepare_noisy_rows(values, cell_sd, block.weight, units.shift, units.unit)
+        return prepare_rows(
+            values,
+            block.weight,
+            units.shift,
+            units.unit,
+            q,
+            cell_sd=cell_sd,
+            observed=block.observed,
+        )
 
     def starts(self) -> Starts:
         units = self.units
@@ -471,8 +480,7 @@ class MeasurementErrorProblem(GaussianProblem):
         learns_noise = self.constraints.fixed_noise is None
         return partial(NoisyExpected.of, current=current, learns_noise=learns_noise, passes=passes)
 
-    m_step = staticmethod(maximise_known_noise)
-    gradient = staticmethod(known_noise_gradient)
+    m_step = MStep(maximise_known_noise, known_noise_gradient)
 
     @staticmethod
     def log_likelihood(statistic: Any) -> float:
@@ -496,8 +504,7 @@ class _SphereSums:
 
     @classmethod
     def of(cls, rows: ObservedRows) -> _SphereSums:
-        sum_w = float(len(rows.order) if rows.weight is None else np.sum(rows.weight))
-        return cls(rows.observed, rows.squares, sum_w)
+        return cls(rows.observed, rows.squares, rows.sum_w)
 
     def merge(self, other: _SphereSums) -> _SphereSums:
         return _SphereSums(
@@ -518,7 +525,7 @@ class _ShrunkSums:
     def of(cls, block: Block, units: Units) -> _ShrunkSums:
         values = dense(block)
         R = (values - units.shift) / units.unit
-        a = np.where(np.isnan(values), 0.0, _signal_share(block, units))
+        a = np.where(block.observed, _signal_share(block, units), 0.0)
         s = 0.0 if block.cell_sd is None else block.cell_sd / units.unit
         w = np.ones(block.n_rows) if block.weight is None else block.weight
         squares = w @ np.nan_to_num(a * R) ** 2
@@ -541,18 +548,18 @@ def _on_sphere(block: Block, units: Units, q: int) -> ObservedRows:
     """Rows weighted by their observed cells over their squared length."""
     values = dense(block)
     R = (values - units.shift) / units.unit
-    observed = np.count_nonzero(~np.isnan(values), axis=1)
+    observed = np.count_nonzero(block.observed, axis=1)
     length = np.nansum(R**2, axis=1)
     near = 0.01 * float(np.mean(units.variance)) * observed  # a row at the centre has no direction
     w = np.ones(len(values)) if block.weight is None else block.weight
     w = np.where(observed > 0, w * observed / np.where(observed > 0, length + near, 1.0), 0.0)
-    return prepare_rows(values, w, units.shift, units.unit, q)
+    return prepare_rows(values, w, units.shift, units.unit, q, observed=block.observed)
 
 
 def _shrunk(block: Block, units: Units, q: int) -> ObservedRows:
     """Cells drawn towards the centre, so that those of large measurement error weigh little."""
     drawn = units.shift + (dense(block) - units.shift) * _signal_share(block, units)
-    return prepare_rows(drawn, block.weight, units.shift, units.unit, q)
+    return prepare_rows(drawn, block.weight, units.shift, units.unit, q, observed=block.observed)
 
 
 def _signal_share(block: Block, units: Units) -> Array:

@@ -34,8 +34,8 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.sources.base import Block, Source
 from eigengap.spectrum import Spectrum
-from eigengap.statistics.expected.known_variances import KnownVariances
-from eigengap.statistics.expected.maximise import Constraints, Parameters
+from eigengap.statistics.expected.gaussian import Constraints, Parameters
+from eigengap.statistics.expected.heteroscedastic import KnownVariances
 from eigengap.statistics.expected.student import LARGEST_NU
 from eigengap.statistics.moments import ColumnMoments
 
@@ -167,7 +167,8 @@ class Units:
 
     def prepare(self, block: Block, q: int) -> ObservedRows:
         """The rows of a block as an E-step of rank q takes them."""
-        return prepare_rows(dense(block), block.weight, self.shift, self.unit, q)
+        values, weight = dense(block), block.weight
+        return prepare_rows(values, weight, self.shift, self.unit, q, observed=block.observed)
 
     def in_data(self, trace: Trace) -> Trace:
         """The trace of a log-likelihood in these units as one in units of the data."""
@@ -498,8 +499,8 @@ class _Patterns:
 
     @classmethod
     def of(cls, block: Block) -> _Patterns:
-        observed = ~np.isnan(block.values)
-        return cls(observed, np.ones(len(observed)) if block.weight is None else block.weight)
+        weight = np.ones(block.n_rows) if block.weight is None else block.weight
+        return cls(block.observed, weight)
 
     def merge(self, other: Self) -> _Patterns:
         return _Patterns(

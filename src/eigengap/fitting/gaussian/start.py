@@ -14,7 +14,7 @@ from eigengap.fitting.gaussian.problem import Units
 from eigengap.linalg import Array, procrustes, sign_rule
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.sources.base import Source
-from eigengap.statistics.expected.maximise import Constraints, Parameters
+from eigengap.statistics.expected.gaussian import Constraints, Parameters
 from eigengap.statistics.observed_together import Linked, PairCounts, linked
 from eigengap.statistics.zero_filled import ZeroFilledProduct
 

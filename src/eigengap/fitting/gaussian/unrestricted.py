@@ -98,11 +98,10 @@ class ScoreSums:
         i, j = packed_indices(d)
         packed = C[i, j]
         sums = cls(np.zeros(d), np.zeros((d, d)), np.zeros(len(packed)), 0.0)
-        for at, patterns in rows.chunks(d):
-            R = rows.R[at] if isinstance(rows.R, np.ndarray) else rows.R[at].toarray()
-            mask = _mask(rows, patterns)  # (u, d), u = 1 where the rows share their pattern
-            w = np.ones(len(R)) if rows.weight is None else rows.weight[at]
-            b = np.ascontiguousarray((mask * (R - delta)).T)  # (d, c)
+        for chunk in rows.chunks(d):
+            mask = chunk.mask()  # (u, d), u = 1 where the rows share their pattern
+            w = np.ones(len(chunk.at)) if chunk.weight is None else chunk.weight
+            b = np.ascontiguousarray((mask * (chunk.values() - delta)).T)  # (d, c)
             sums = sums.merge(cls._of_chunk(packed, mask, b, w))
         return sums
 
@@ -132,14 +131,6 @@ class ScoreSums:
             self.K + other.K,
             self.log_likelihood + other.log_likelihood,
         )
-
-
-def _mask(rows: ObservedRows, patterns: slice) -> Array:
-    """1 where observed, (u, d)."""
-    M = rows.M[patterns] if isinstance(rows.M, np.ndarray) else rows.M[patterns].toarray()
-    full = np.ones((len(M), rows.d))
-    full[:, rows.incomplete] = M
-    return full
 
 
 class NormalParameters(NamedTuple):

@@ -28,8 +28,7 @@ from eigengap.fitting.gaussian.problem import DEFAULT, EMOptions
 from eigengap.fitting.gaussian.unrestricted import fit_unrestricted
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.maps.affine import AffineMap
-from eigengap.models.maps.columns import ColumnMap
+from eigengap.models.maps.affine import AffineMap, ColumnMap
 from eigengap.runtime.memory import require_memory
 from eigengap.sources.base import Source
 from eigengap.sources.wording import column

@@ -5,7 +5,7 @@ constraints": in place of free latents the parameters of a function z = g(x) are
 rows that are near each other have latents near each other, and a new row has its latent at once.
 
     kernel   g(x) = A'k(x, rows), an RBF kernel of the median width
-    mlp      one hidden layer of hyperbolic tangents beside a linear map
+    mlp      one hidden layer of hyperbolic tangents plus a linear map
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Back:
 
 
 def back_constraint(kind: Kind, rows: Array, Z: Array, rng: np.random.Generator) -> Back:
-    """A function of the standardised, filled rows (n, d) that starts near the latents Z (n, q)."""
+    """A function of the standardised, imputed rows (n, d) that starts near the latents Z (n, q)."""
     return _by_kernel(rows, Z) if kind == "kernel" else _by_perceptron(rows, Z, rng)
 
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eigengap.fitting.gp.column_patterns import ObservedColumns
-from eigengap.fitting.gp.latent_fit import FLOOR, LatentFit
+from eigengap.fitting.gp.start import FLOOR, LatentFit, ObservedColumns
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.gp.gaussian_process import GaussianProcesses

@@ -1,8 +1,8 @@
 """Latents of rows under Gaussian processes at known latents, by Fisher scoring.
 
-For each row by itself the most probable z given what was seen of x,
+For each row by itself the most probable z given what was observed of x,
 
-    -ln p(x | z) - ln p(z) = sum over seen j of 1/2 ln 2 pi v_j(z) + (x_j - m_j(z))^2 / 2 v_j(z)
+    -ln p(x | z) - ln p(z) = sum over observed j of 1/2 ln 2 pi v_j(z) + (x_j - m_j(z))^2 / 2 v_j(z)
                              + |z|^2 / 2 + const.
 
 m and v are the predictions of the processes, noise in v. Steps are those of Fisher scoring,
@@ -44,7 +44,7 @@ PIECE = 1 << 21  # numbers that are held at a time
 
 
 def most_probable(model: GaussianProcesses, Y: Array, starts: Array) -> Array:
-    """(n, q) of standardised new rows Y (n, d) with gaps (NaN), from starts (n, k, q)."""
+    """(n, q) of standardised new rows Y (n, d) with missing values (NaN), from starts (n, k, q)."""
     n, k, q = starts.shape
     found = np.empty((n, q))
     for rows in pieces(n, k * width(model)):
@@ -144,7 +144,7 @@ def cost(Y: Array, Z: Array, mean: Array, variance: Array) -> Array:
 
 
 def _taken_out(kB: Array, B: Array, own: Own) -> tuple[NDArray[np.intp], Array, Array]:
-    """Rows that are among the support with these columns seen, their c(z) and their b."""
+    """Rows that are among the support with these columns observed, their c(z) and their b."""
     rows = np.flatnonzero(own >= 0)
     b = B[own[rows], own[rows]]
     rows, b = rows[b > 0.0], b[b > 0.0]
@@ -240,7 +240,7 @@ def _descended(
 
 
 def fisher_step(model: GaussianProcesses, information: Array, slope: Array) -> Array:
-    """information^-1 slope (..., q), no longer than functions can be told from their slopes."""
+    """information^-1 slope (..., q), no longer than slopes describe the functions."""
     step = np.linalg.solve(information, slope[..., None])[..., 0]
     most = LONGEST * np.maximum(model.kernel.reach(model.q), 1.0)
     return np.asarray(step / np.maximum(np.max(np.abs(step) / most, axis=-1, keepdims=True), 1.0))

@@ -1,8 +1,8 @@
 """The posterior of the latent of each row, several modes and curved ridges included.
 
 p(z | x) of a row is proportional to p(x | z) N(z; 0, I). A sheet that comes near itself has rows
-which may belong to either of two folds, and a row of which little was seen may lie anywhere along a
-ridge: no single Gaussian stands for that. Points z_s with weights do:
+which may belong to either of two folds, and a row of which little was observed may lie anywhere
+along a ridge: no single Gaussian stands for that. Points z_s with weights do:
 
     w_s = p(x | z_s) N(z_s; 0, I) / g(z_s),      p(x) ~ mean of the w_s
 
@@ -62,8 +62,8 @@ class LatentPosterior:
 
     mean: Array  # (n, q)
     cov: Array  # (n, q, q)
-    log_density: Array  # (n,) ln p(x), of the seen cells
-    cells: Array  # (n, d) expected cells, seen or not
+    log_density: Array  # (n,) ln p(x), of the observed values
+    cells: Array  # (n, d) expected cells, observed or not
     variance: Array  # (n, d) of cells, noise included
     effective: Array  # (n,) number of points that the weights are worth
 
@@ -75,7 +75,7 @@ class LatentPosterior:
 def latent_posterior(
     model: GaussianProcesses, Y: Array, candidates: Array, own: Own
 ) -> LatentPosterior:
-    """Of standardised rows Y (n, d) with gaps, modes sought from the candidates (N, q).
+    """Of standardised rows Y (n, d) with missing values, modes sought from the candidates (N, q).
 
     own (n,) says which point of the support is the row itself, to be left out, or -1.
     """
@@ -238,13 +238,13 @@ def _drawn(
     normal = _deviates(K * EACH, q).reshape(EACH, K, q).swapaxes(0, 1)
     # P = L L', so that L'^-1 e has covariance P^-1.
     try:
-        spread = np.linalg.inv(np.linalg.cholesky(precision))
+        root = np.linalg.inv(np.linalg.cholesky(precision))
     except np.linalg.LinAlgError:
         raise ValueError(
-            "the latents of a row cannot be told apart in float64: their precision is not positive "
+            "the latents of a row cannot be separated in float64: their precision is not positive "
             "definite. The rows, or the model, are out of all range; fit with scale=True"
         ) from None
-    Z = (centres[:, :, None] + normal @ spread).reshape(n, K * EACH, q)
+    Z = (centres[:, :, None] + normal @ root).reshape(n, K * EACH, q)
     mean, variance = predictions(model, Z.reshape(-1, q), np.repeat(own, K * EACH))
     mean, variance = mean.reshape(n, -1, d), variance.reshape(n, -1, d)
     costs = cost(Y[:, None, :], Z, mean, variance)
@@ -263,7 +263,7 @@ def _resampled(Z: Array, w: Array) -> Array:
 
 
 def _deviates(count: int, q: int) -> Array:
-    """(count, q) standard normal, evenly spread."""
+    """(count, q) standard normal, evenly spaced."""
     golden = 2.0
     for _ in range(60):
         golden = (1.0 + golden) ** (1.0 / (q + 1.0))

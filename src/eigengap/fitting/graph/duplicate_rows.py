@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from eigengap.fitting.graph.stored import is_sparse
 from eigengap.linalg import Array
 from eigengap.runtime.hashing import mixed
 
@@ -37,7 +37,7 @@ def _sums(rows: Any, seed: np.uint64) -> NDArray[np.uint64]:
     def columns(at: NDArray[Any]) -> NDArray[np.uint64]:
         return mixed((at.astype(np.uint64) << np.uint64(8)) + seed)
 
-    if scipy.sparse.issparse(rows):
+    if is_sparse(rows):
         cells = mixed(_bits(rows.data) ^ columns(rows.indices))
         total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(cells, dtype=np.uint64)])
         return np.asarray(total[rows.indptr[1:]] - total[rows.indptr[:-1]])

@@ -6,6 +6,7 @@ The length of the shortest path stands for the distance along the surface that t
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import dijkstra, floyd_warshall
 
 from eigengap.compiled import geodesics as compiled
+from eigengap.fitting.graph.pairs import LARGEST, refuse_range
 from eigengap.linalg import Array
 from eigengap.models.maps.graph import Graph
 from eigengap.runtime.memory import require_memory, require_pairs
@@ -34,6 +36,21 @@ def require_paths(n: int, m: int) -> None:
     """Refuse distances of n rows to m landmarks that memory does not hold, twice."""
     what = f"the geodesic distances of {n} rows to {m} landmarks"
     require_memory(2 * 8.0 * n * m, what, "take fewer landmarks")
+
+
+def require_lengths(graph: Graph) -> None:
+    """Refuse lengths that a metric has no value for, and those whose sums or squares overflow."""
+    largest = float(np.max(graph.lengths, initial=0.0))
+    if largest <= LARGEST:
+        return
+    if isfinite(largest):
+        refuse_range(largest, "distances to neighbours")
+    low, high, lengths = graph.edges
+    at = int(np.argmax(~np.isfinite(lengths)))
+    raise ValueError(
+        f"the distance of rows {int(low[at])} and {int(high[at])} is {lengths[at]}: the metric has "
+        "no value there. Leave out one of the two, or use another metric"
+    )
 
 
 def geodesics(graph: Graph, method: Method = "auto", n_jobs: int | None = None) -> Array:

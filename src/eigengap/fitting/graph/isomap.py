@@ -10,7 +10,7 @@ rows are squared while they are in the cache, so that D is the only n x n matrix
 
 De Silva and Tenenbaum (2003), "Global versus local methods in nonlinear dimensionality reduction":
 m landmarks are scaled, and every row is triangulated from its distances to them; then all are
-turned to the principal axes of the whole, about their mean.
+rotated to the principal axes of the whole, about their mean.
 
 All is done in units of a power of two near the largest distance, which costs no digit: squares of
 squares of distances would leave float64 long before the distances do, and what counts as zero is
@@ -140,8 +140,8 @@ class _Squares:
         grand = float(np.mean(self.means))
         # |B|^2 = sum g^2 - 2 n sum m_i^2 + n^2 grand^2, about the mean to keep digits
         off = self.means - grand
-        spread = 0.25 * float(np.sum(fourth)) - (n * grand) ** 2
-        self.size = max(spread - 2.0 * n * float(off @ off), 0.0)
+        variation = 0.25 * float(np.sum(fourth)) - (n * grand) ** 2
+        self.size = max(variation - 2.0 * n * float(off @ off), 0.0)
 
     def apply(self, V: Array) -> Array:
         """B V for a block of vectors V (n, k)."""
@@ -206,8 +206,8 @@ def _fit_on_landmarks(paths: Array, landmarks: NDArray[np.int64], q: int) -> Iso
     scaling = fit_distances(between, q)
     assert isinstance(scaling.model, GowerMap)
     plain = _triangulated(paths, unit, scaling.model)
-    Z, turn, shift, lam = _principal_axes(plain, scaling.dimensions)
-    gower = GowerMap(scaling.model.A @ turn, scaling.model.means)
+    Z, rotation, shift, lam = _principal_axes(plain, scaling.dimensions)
+    gower = GowerMap(scaling.model.A @ rotation, scaling.model.means)
     model = GeodesicMap(paths, gower, shift * unit, Z * unit, unit)
     B = double_centred(inner_products(between))[0]
     error = _error(float(np.sum(B * B)), scaling.spectrum.lam[:q], len(B)) * unit * unit
@@ -225,10 +225,10 @@ def _triangulated(paths: Array, unit: float, gower: GowerMap) -> Array:
 
 
 def _principal_axes(Z: Array, dimensions: int) -> tuple[Array, Array, Array, Array]:
-    """Z about its mean and turned so that its columns are uncorrelated, largest first.
+    """Z about its mean and rotated so that its columns are uncorrelated, largest first.
 
-    Axes of eigenvalues that are not positive stay 0. Also the turn (q, q), what is added after it
-    (q,), and the sums of squares of the columns (q,).
+    Axes of eigenvalues that are not positive stay 0. Also the rotation (q, q), what is added after
+    it (q,), and the sums of squares of the columns (q,).
     """
     q = Z.shape[1]
     mean = np.mean(Z, axis=0)
@@ -236,12 +236,17 @@ def _principal_axes(Z: Array, dimensions: int) -> tuple[Array, Array, Array, Arr
     kept = slice(0, dimensions)
     lam, R = np.linalg.eigh(Z[:, kept].T @ Z[:, kept])
     lam, R = lam[::-1], R[:, ::-1]
-    turn = np.zeros((q, q))
-    turn[kept, kept] = R
-    Z = Z @ turn
+    rotation = np.zeros((q, q))
+    rotation[kept, kept] = R
+    Z = Z @ rotation
     signs = sign_rule(Z)
-    Z, turn = Z * signs, turn * signs
-    return Z, turn, -(mean @ turn), np.concatenate([np.maximum(lam, 0.0), np.zeros(q - dimensions)])
+    Z, rotation = Z * signs, rotation * signs
+    return (
+        Z,
+        rotation,
+        -(mean @ rotation),
+        np.concatenate([np.maximum(lam, 0.0), np.zeros(q - dimensions)]),
+    )
 
 
 # How good it is -----------------------------------------------------------------------------

@@ -6,14 +6,14 @@ of n points, or -D^2 / 2 of their distances, and H = I - 1 w' / sum w,
     B = H G H',   w^1/2 B w^1/2 = V diag(lam) V',   Z = w^-1/2 V_q diag(lam_q)^1/2,
 
 w standing for diag(w) in the last two. Weights are frequencies: a point of weight 2 is two points.
-Of Euclidean distances between rows the same Z is the principal component scores, Z = X U (000
-section 3.2: U'X = D V'), so that rows never need the n x n matrix: `fitting.gaussian.plan` chooses
+Of Euclidean distances between rows the same Z is the principal component scores, Z = X U, so
+that rows never need the n x n matrix: `fitting.gaussian.plan` chooses
 between their covariance and their Gram matrix by shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
@@ -21,12 +21,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from eigengap.fitting.eigen.signed_spectrum import EPS, SignedSpectrum, signed_eigenpairs
 from eigengap.fitting.eigen.symmetric import double_centred
 from eigengap.fitting.gaussian.ppca import closed_form, fit_exact_spectrum
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.graph.additive_constant import additive_constant, correct
+from eigengap.fitting.graph.distances import BLOCK_BYTES
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap
@@ -135,7 +137,7 @@ def fit_rows(source: Source, q: Dimensions) -> tuple[ScalingFit, LinearGaussian]
 def of_components(source: Source, fit: GaussianFit, q: int, route: str) -> ScalingFit:
     """Scaling through principal components: Z = (X - mu) U, and 0 beyond the rank.
 
-    Gaps are filled by their conditional mean.
+    Missing values are imputed by their conditional mean.
     """
     spectrum = SignedSpectrum.of_rows(fit.spectrum)
     kept = min(fit.axes.shape[1], fit.spectrum.rank())
@@ -149,7 +151,7 @@ def of_components(source: Source, fit: GaussianFit, q: int, route: str) -> Scali
 
 
 def coordinates(block: Block, model: AffineMap, density: LinearGaussian) -> NDArray[Any]:
-    """Coordinates (c, q) of rows, gaps filled by the density's conditional mean."""
+    """Coordinates (c, q) of rows, missing values imputed by the density's conditional mean."""
     values = block.values
     if isinstance(values, np.ndarray) and np.isnan(np.sum(values)):
         values = density.conditional_mean(values)
@@ -159,13 +161,16 @@ def coordinates(block: Block, model: AffineMap, density: LinearGaussian) -> NDAr
 # How good it is ------------------------------------------------------------------------------
 
 
-def stress(pairs: Iterable[tuple[Array, Array]]) -> float:
-    """Kruskal's (1964) stress-1 of distances and distances in the embedding, given in parts.
+def stress(far: Callable[[slice], Array], Z: Array) -> float:
+    """Kruskal's (1964) stress-1 of the coordinates Z (n, q); `far` gives distances (c, n) of some.
 
-    sqrt(sum (d - d_hat)^2 / sum d^2); 0 where all d are.
+    sqrt(sum (d - d_hat)^2 / sum d^2); 0 where all d are. No n x n matrix is formed.
     """
     apart = whole = 0.0
-    for d, fitted in pairs:
-        apart += float(np.sum((d - fitted) ** 2))
+    step = max(1, BLOCK_BYTES // (8 * len(Z)))
+    for start in range(0, len(Z), step):
+        some = slice(start, start + step)
+        d = far(some)
+        apart += float(np.sum((d - cdist(Z[some], Z)) ** 2))
         whole += float(np.sum(d * d))
     return sqrt(apart / whole) if whole > 0.0 else 0.0

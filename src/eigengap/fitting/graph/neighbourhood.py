@@ -83,6 +83,14 @@ def copies_in_words(
     )
 
 
+def furthest_neighbour(nearest: scipy.sparse.csr_array) -> Array:
+    """(n,) distance of each row to its furthest neighbour; the median of all where it has none."""
+    far = np.full(nearest.shape[0], np.nan)
+    some = np.diff(nearest.indptr) > 0
+    far[some] = np.maximum.reduceat(nearest.data, nearest.indptr[:-1][some])
+    return np.where(np.isnan(far), np.nanmedian(far) if some.any() else np.inf, far)
+
+
 def bridged(graph: Graph, distances: Pairs) -> Graph:
     """The graph with an edge between the nearest two nodes of every pair of components.
 

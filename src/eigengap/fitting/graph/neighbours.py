@@ -23,6 +23,7 @@ from eigengap.exceptions import MissingExtraError
 from eigengap.fitting.graph.distances import CheckedMetric, estimated, naming_rows, nan_euclidean
 from eigengap.fitting.graph.stored import (
     csr_of,
+    is_sparse,
     nearest_stored,
     selected,
     stored_distances,
@@ -130,7 +131,7 @@ class Neighbours:
     def of(cls, search: Search, rows: Any) -> Neighbours:
         search.require_rows(rows.shape[0])
         search = search.completed(rows)
-        if search.metric == "precomputed" and scipy.sparse.issparse(rows):
+        if search.metric == "precomputed" and is_sparse(rows):
             return cls(search, rows, None)
         if search.has_tree(rows):
             return cls(search, rows, cKDTree(rows))
@@ -166,7 +167,7 @@ class Neighbours:
 
     def of_new(self, X: Any) -> scipy.sparse.csr_array:
         """Row i stores the distances (c, n) of the new row i to its neighbours among the fitted."""
-        sparse = self.search.metric == "precomputed" and scipy.sparse.issparse(X)
+        sparse = self.search.metric == "precomputed" and is_sparse(X)
         if self.index is None or sparse:
             return self._of_stored(stored_distances(X))
         return self._found(X)
@@ -261,7 +262,7 @@ class Neighbours:
         )
 
     def _sharpened(self, X: Any, lengths: Any, nearest: Any) -> tuple[Array, Any]:
-        """Lengths from differences; rows that products cannot tell apart are searched again."""
+        """Lengths from differences; rows that products cannot separate are searched again."""
         rows = self.rows if X is None else X
         lengths = self._exact(rows, nearest, lengths)
         blurred = self._blurred(rows, lengths[:, -1]) if self._by_products else ()

@@ -1,6 +1,6 @@
 """Matrices of all pairs of points, as users give them: square, symmetric, without holes.
 
-What is wrong is told with the cell. Asymmetry of the size of rounding is averaged away.
+An error names the cell. Asymmetry of the size of rounding is averaged away.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def refuse_missing(X: NDArray[Any], labels: Labels, what: str) -> None:
         f"Input contains NaN: the {what} of the pair at {labels.cell(i, j)} is not "
         f"known{more}, and classical scaling needs all of them. Drop "
         "one of the two points, fill the cell (for a distance the shortest way through a third "
-        'point bounds it), or fit the data themselves: metric="euclidean" takes gaps'
+        'point bounds it), or fit the data themselves: metric="euclidean" accepts missing values'
     )
 
 

@@ -9,6 +9,11 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 
+def is_sparse(X: Any) -> bool:
+    """`scipy.sparse.issparse`, which would narrow the type of X."""
+    return bool(scipy.sparse.issparse(X))
+
+
 def csr_of(data: Any, columns: Any, counts: Any, n: int) -> scipy.sparse.csr_array:
     """A CSR array of n columns from its entries in order and the number (c,) in each row."""
     starts = np.concatenate([[0], np.cumsum(counts)])
@@ -26,13 +31,23 @@ def selected(A: scipy.sparse.csr_array, which: NDArray[np.bool_]) -> scipy.spars
     return csr_of(A.data[which], A.indices[which], counts, A.shape[1])
 
 
+def with_entries(
+    A: scipy.sparse.csr_array, rows: Any, data: Any, columns: Any
+) -> scipy.sparse.csr_array:
+    """A with one entry in each of some empty rows; a sum would lose stored zeros."""
+    at, counts = A.indptr[rows], np.diff(A.indptr)
+    counts[rows] = 1
+    merged = np.insert(A.data, at, data), np.insert(A.indices, at, columns)
+    return csr_of(*merged, counts, A.shape[1])
+
+
 def without_diagonal(A: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
     return selected(A, row_of_entries(A) != A.indices)
 
 
 def stored_distances(X: Any) -> scipy.sparse.csr_array:
     """Distances as a CSR array; of a dense matrix every cell is stored."""
-    if scipy.sparse.issparse(X):
+    if is_sparse(X):
         found = scipy.sparse.csr_array(X, dtype=np.float64)
     else:
         n, m = X.shape
@@ -46,6 +61,17 @@ def stored_distances(X: Any) -> scipy.sparse.csr_array:
             f"Negative values in data: a distance is {value:.6g} at row {row}, column {column}"
         )
     return found
+
+
+def square_distances(X: Any) -> Any:
+    """X, refused where it is not square."""
+    n, m = X.shape
+    if n != m:
+        raise ValueError(
+            "Precomputed matrix must be a square matrix of distances to neighbours, got shape "
+            f"{n} x {m}"
+        )
+    return X
 
 
 def nearest_stored(distances: scipy.sparse.csr_array, k: int | None) -> scipy.sparse.csr_array:

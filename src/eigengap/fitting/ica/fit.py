@@ -5,8 +5,8 @@ found by two methods in turn, because neither serves alone (docs/ica.md has the 
 FastICA's symmetric fixed point, which is all but Newton's method where sources are independent
 and which finds the better optimum from afar; then, once a step no longer gains a factor of three,
 L-BFGS on rotations preconditioned by the measured curvature of every pair, because on real
-signals the fixed point crawls or circles. First steps are taken on samples of the rows and in
-float32; the last ones, and the rule that ends them, on all rows in float64.
+signals the fixed point converges slowly or cycles. First steps are taken on samples of the rows and
+in float32; the last ones, and the rule that ends them, on all rows in float64.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.ica.pairs import ROWS, turned_pairs
+from eigengap.fitting.ica.pairs import ROWS, rotated_pairs
 from eigengap.fitting.ica.steps import (
     LARGEST_ANGLE,
     Slope,
@@ -43,22 +43,22 @@ from eigengap.statistics.score_moments import (
     ScoreSample,
 )
 
-ROWS_A_COMPONENT = 400  # of the first sample: fewer do not tell the angles of all pairs
+ROWS_A_COMPONENT = 400  # of the first sample: fewer do not determine the angles of all pairs
 FIRST_SAMPLE = 4000  # rows of it at least
-GROWTH = 6  # rows of one sample beside the one before
+GROWTH = 6  # rows of one sample, times those of the one before
 SHARE = 0.5  # of all rows that a sample has at most
 SEEK = 20  # fixed-point steps on the first level before L-BFGS may take over
-SLOW = 0.3  # gradient beside the one before at which the fixed point is left
+SLOW = 0.3  # gradient relative to the one before at which the fixed point is left
 SAMPLE_TOL = 0.5  # gradient on k rows that is enough, in units of 1 / sqrt(k)
 SINGLE_ENOUGH = 1e-6  # gradient down to which float32 scores are trusted
 SMALL = 1 << 17  # scores below which float32 gains nothing
 HALVINGS = 6  # of a step of L-BFGS that goes too far
-OVERSHOOT = 0.5  # slope at the end of a step, beside that at its start, that is too far
+OVERSHOOT = 0.5  # slope at the end of a step, relative to that at its start, that is too far
 SAMPLE_STEPS = 200  # most steps on a sample
 SMALL_WORK = 1e6  # rows times components squared up to which other starts are tried
 OTHER_STARTS = 4
 CLEARLY = 1e-6  # relative gain of contrast by which another optimum is another
-ESCAPES = 3  # how often pairs are turned out of a saddle
+ESCAPES = 3  # how often pairs are rotated out of a saddle
 GAUSSIAN = 3.0  # standard errors within which a discrepancy is none, besides those of the choice
 
 
@@ -84,7 +84,7 @@ class RotationFit:
     gradient: float  # largest entry of the relative gradient, on all rows in float64
     converged: bool
     trace: Trace  # `objective` is sum |kappa|, `change` the gradient's largest entry
-    escapes: int  # how often pairs were turned out of a saddle
+    escapes: int  # how often pairs were rotated out of a saddle
 
 
 def fit_rotation(
@@ -214,10 +214,10 @@ class _Problem:
             sample = self.scores.reduce(partial(ScoreSample.of, share=self._share(ROWS)))
         if len(sample.Z) < ROWS // 2:
             sample = self.scores.reduce(partial(ScoreSample.of, share=1.0))
-        turned = turned_pairs(sample.first(ROWS), best.R, self.how.fun)
-        if turned is None:
+        rotated = rotated_pairs(sample.first(ROWS), best.R, self.how.fun)
+        if rotated is None:
             return None
-        found = walk.run(turned, self.how.max_iter, self.how.watch)
+        found = walk.run(rotated, self.how.max_iter, self.how.watch)
         gained = self._contrast(found.R) > self._contrast(best.R) * (1.0 + 1e-9)
         return found if gained else None
 
@@ -270,7 +270,7 @@ class _Found:
 
     R: Array
     at: Slope
-    sum_w: float  # weight of the rows, less where gaps leave them in doubt
+    sum_w: float  # weight of the rows, less where missing values leave them in doubt
     by_fixed_point: bool
     converged: bool
     trace: Trace

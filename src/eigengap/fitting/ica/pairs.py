@@ -1,8 +1,8 @@
-"""Leaving saddles of the ICA contrast: pairs of components that a turn of 45 degrees improves.
+"""Leaving saddles of the ICA contrast: pairs of components that a rotation of 45 degrees improves.
 
 Tichavsky, Koldovsky and Oja (2006), "Performance analysis of the FastICA algorithm and Cramer-Rao
 bounds", section V: where a search ends short of independence, it is mostly because two sources lie
-mixed half and half in two components, and turning these by 45 degrees shows it. All pairs are
+mixed half and half in two components, and rotating these by 45 degrees shows it. All pairs are
 tried, on a sample of the rows.
 """
 
@@ -16,14 +16,14 @@ from eigengap.statistics.nonlinearity import Nonlinearity, gaussian_reference
 from eigengap.statistics.score_moments import ScoreBlock
 
 ROWS = 2048  # on which pairs are judged
-ERRORS = 3.0  # standard errors by which a turn must improve
+ERRORS = 3.0  # standard errors by which a rotation must improve
 HALF = np.sqrt(0.5)
 
 
-def turned_pairs(block: ScoreBlock, R: Array, fun: Nonlinearity) -> Array | None:
-    """R with its improvable pairs turned, or None where there are none.
+def rotated_pairs(block: ScoreBlock, R: Array, fun: Nonlinearity) -> Array | None:
+    """R with its improvable pairs rotated, or None where there are none.
 
-    A component takes part in one turn at most, the most promising ones first.
+    A component takes part in one rotation at most, the most promising ones first.
     """
     Y = np.asarray(block.Z @ R.T, dtype=np.float32)
     w = np.ones(len(Y)) if block.weight is None else block.weight
@@ -40,23 +40,23 @@ def turned_pairs(block: ScoreBlock, R: Array, fun: Nonlinearity) -> Array | None
     ]
     if not found:
         return None
-    turn, free = np.eye(len(R)), np.ones(len(R), dtype=bool)
+    rotation, free = np.eye(len(R)), np.ones(len(R), dtype=bool)
     for _, i, j in sorted(found, key=lambda pair: (-pair[0], pair[1:])):
         if free[i] and free[j]:
             free[i] = free[j] = False
-            turn[np.ix_([i, j], [i, j])] = HALF * np.array([[1.0, 1.0], [1.0, -1.0]])
-    return turn @ R
+            rotation[np.ix_([i, j], [i, j])] = HALF * np.array([[1.0, 1.0], [1.0, -1.0]])
+    return rotation @ R
 
 
 def _promising(
     Y: NDArray[np.float32], i: int, share: NDArray[np.float32], fun: Nonlinearity, centre: float
 ) -> list[int]:
-    """Later components whose turn with i improves the contrast of these rows."""
+    """Later components whose rotation with i improves the contrast of these rows."""
     one, others = Y[:, i : i + 1], Y[:, i + 1 :]
-    turned = _distance((one + others) * np.float32(HALF), share, fun, centre)
-    turned += _distance((one - others) * np.float32(HALF), share, fun, centre)
+    rotated = _distance((one + others) * np.float32(HALF), share, fun, centre)
+    rotated += _distance((one - others) * np.float32(HALF), share, fun, centre)
     before = _distance(Y[:, i:], share, fun, centre)
-    return [i + 1 + int(k) for k in np.flatnonzero(turned > before[0] + before[1:])]
+    return [i + 1 + int(k) for k in np.flatnonzero(rotated > before[0] + before[1:])]
 
 
 def _distance(
@@ -71,15 +71,15 @@ def _distance(
 def _gain(
     pair: NDArray[np.float32], w: Array, fun: Nonlinearity, centre: float
 ) -> tuple[float, float]:
-    """What turning a pair (k, 2) gains, and its standard error.
+    """What rotating a pair (k, 2) gains, and its standard error.
 
     Over all rows the pair is white. So what the gain has in common with squares and product of
     the pair is no chance of the sample: it is regressed out.
     """
     y = pair.astype(np.float64)
-    turned = y @ (HALF * np.array([[1.0, 1.0], [1.0, -1.0]]))
+    rotated = y @ (HALF * np.array([[1.0, 1.0], [1.0, -1.0]]))
     terms = np.zeros(len(y))
-    for Y, side in ((turned, 1.0), (y, -1.0)):
+    for Y, side in ((rotated, 1.0), (y, -1.0)):
         F = fun.potential(Y)
         assert F is not None
         mean = w @ F / np.sum(w)

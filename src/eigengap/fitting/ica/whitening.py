@@ -6,11 +6,11 @@ be white: z = (Lam - sigma2 I)^-1/2 U'(x - mean) has covariance I + N, where
 N = sigma2 (Lam - sigma2 I)^-1 is that of the noise in it (quasi-whitening; Hyvarinen 1999,
 "Gaussian moments for noisy independent component analysis").
 
-Gaps are filled by their expected values under the Gaussian density of the rows, so that a row
-enters by its expected scores. Those are drawn towards 0 where cells are missing, which looks like
-heavy tails; so the row counts for exp(-DOUBT t), t the variance that its gaps leave open, in units
-of one white direction. Where components are as many as columns a gap costs one direction (t = 1)
-and complete rows decide; where columns are many it costs little.
+Missing values are imputed by their expected values under the Gaussian density of the rows, so that
+a row enters by its expected scores. Those are drawn towards 0 where cells are missing, which looks
+like heavy tails; so the row counts for exp(-DOUBT t), t the variance that its missing values leave
+open, in units of one white direction. Where components are as many as columns a missing value costs
+one direction (t = 1) and complete rows decide; where columns are many it costs little.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ from eigengap.exceptions import NoSignalError
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.ica.fit import sample_sizes
 from eigengap.fitting.ica.pairs import ROWS
-from eigengap.linalg import Array, sign_rule, unpack
+from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap
 from eigengap.sources.base import Block, Source
 from eigengap.spectrum import rounding_along
 from eigengap.statistics.score_moments import ScoreBlock, SecondMoment, places
 
-PIECE_BYTES = 1 << 24  # of products for rows with gaps at a time
-DOUBT = 4.0  # how fast a row loses its weight with what its gaps leave open
-ABOVE_FLOOR = 4.0  # times the least noise variance that a direction under gaps must have
-LEAST_WHITE = 1e-2  # variance of one direction beside another's, of scores that should be white
-LEAST_SIGNAL = 1e-3  # variance of a direction beyond that of the noise, beside the noise
+PIECE_BYTES = 1 << 24  # of products for rows with missing values at a time
+DOUBT = 4.0  # how fast a row loses its weight with what its missing values leave open
+ABOVE_FLOOR = 4.0  # times the least noise variance that a direction with missing values must have
+LEAST_WHITE = (
+    1e-2  # variance of one direction relative to another's, of scores that should be white
+)
+LEAST_SIGNAL = 1e-3  # variance of a direction beyond that of the noise, relative to it
 
 
 class NoVarianceError(ValueError):
@@ -51,7 +53,7 @@ class Whitening:
     map: AffineMap  # to scores (q,), and back
     estimate: AffineMap  # to the best linear estimate of the scores without noise; `map` if none
     noise: Array | None  # (q, q) covariance of the noise in the scores
-    density: LinearGaussian | None  # by which gaps are filled
+    density: LinearGaussian | None  # by which missing values are imputed
 
     @property
     def q(self) -> int:
@@ -62,7 +64,7 @@ class Whitening:
         if not isinstance(values, np.ndarray) or not np.isnan(values).any():
             return self.map.forward(values), None
         if self.density is None:
-            raise ValueError("rows with gaps need a density that fills them")
+            raise ValueError("rows with missing values need a density that imputes them")
         Z = self.map.forward(self.density.conditional_mean(values))
         return Z, np.exp(-np.minimum(DOUBT * open_variance(self.density, self.map.A, values), 60.0))
 
@@ -77,8 +79,8 @@ def pca_whitening(fit: GaussianFit, q: int, precision: float) -> Whitening:
     """Lam^-1/2 U' of the first q axes that have variance.
 
     precision : machine epsilon of the cells. Directions that vary by no more than their rounding
-    are left out. Where q = d and gaps let PPCA have d - 1 components at most, which is a density
-    without restriction, the last axis is the one that the others leave.
+    are left out. Where q = d and missing values let PPCA have d - 1 components at most, which is a
+    density without restriction, the last axis is the one that the others leave.
     """
     U, lam = _axes(fit, q)
     U, lam = _above_rounding(U, lam, fit, precision)
@@ -113,9 +115,9 @@ def ppca_whitening(fit: GaussianFit, precision: float) -> Whitening:
 def white_scores(source: Source, whitening: Whitening) -> tuple[Source, Whitening]:
     """The source's rows as `ScoreBlock`s, computed once, and the whitening that they are of.
 
-    Rows with gaps, which count for less, and rows in float32 leave the scores not quite white.
-    The rotation takes what is left of their correlations for dependence, so it is removed: the
-    error of ICA is smallest where the very rows that it sees are white.
+    Rows with missing values, which count for less, and rows in float32 leave the scores not quite
+    white. The rotation takes what is left of their correlations for dependence, so it is removed:
+    the error of ICA is smallest where the very rows that it sees are white.
     """
     n = source.n_rows
     drawn = n is not None and (n > ROWS or len(sample_sizes(n, whitening.q)) > 0)
@@ -124,7 +126,7 @@ def white_scores(source: Source, whitening: Whitening) -> tuple[Source, Whitenin
     if exact or whitening.noise is not None or whitening.density is None:
         return scores, whitening
     lam, V = np.linalg.eigh(scores.reduce(SecondMoment.of).mean)
-    if lam[0] < LEAST_WHITE * lam[-1]:  # gaps leave too little to go by
+    if lam[0] < LEAST_WHITE * lam[-1]:  # missing values leave too little to go by
         return scores, whitening
     root = np.sqrt(lam)
     forward = AffineMap(
@@ -132,11 +134,11 @@ def white_scores(source: Source, whitening: Whitening) -> tuple[Source, Whitenin
         B=whitening.map.B @ (V * root) @ V.T,
         mean=whitening.map.mean,
     )
-    again = partial(_turned, M=(V / root) @ V.T)
+    again = partial(_rotated, M=(V / root) @ V.T)
     return scores.prepared(again), replace(whitening, map=forward, estimate=forward)
 
 
-def _turned(block: ScoreBlock, M: Array) -> ScoreBlock:
+def _rotated(block: ScoreBlock, M: Array) -> ScoreBlock:
     return replace(block, Z=block.Z @ M)
 
 
@@ -150,23 +152,21 @@ def _scored(block: Block, whitening: Whitening, drawn: bool) -> ScoreBlock:
 
 
 def open_variance(model: LinearGaussian, A: Array, X: NDArray[Any]) -> Array:
-    """(n,) trace of the covariance of A x given the seen cells of each row, A (q, d).
+    """(n,) trace of the covariance of A x given the observed values of each row, A (q, d).
 
-    Of the gaps m, x_m has covariance W_m S W_m' + Psi_m, with S the posterior covariance of the
-    latent variables.
+    Of the missing values m, x_m has covariance W_m S W_m' + Psi_m, with S the posterior covariance
+    of the latent variables.
     """
     q = model.q
     products = np.einsum("sj,jl->jsl", A, model.W).reshape(model.d, -1)  # a_j w_j' of every column
     own = np.sum(A**2, axis=0) * model.psi
     result = np.empty(len(X))
     step = max(1, PIECE_BYTES // (8 * products.shape[1]))
-    for at, _, S in model.latents(X):
-        for start in range(0, len(at), step):
-            some = slice(start, start + step)
-            missing = np.isnan(X[at[some]]).astype(np.float64)
+    for part in model.row_posteriors(X):
+        for some in part.pieces(step):
+            missing = np.isnan(X[some.at]).astype(np.float64)
             B = (missing @ products).reshape(len(missing), len(A), q)
-            cov = unpack((S if S.shape[1] == 1 else S[:, some]).T, q)
-            result[at[some]] = np.sum(B * (B @ cov), axis=(1, 2)) + missing @ own
+            result[some.at] = np.sum(B * (B @ some.covariances()), axis=(1, 2)) + missing @ own
     return result
 
 
@@ -185,7 +185,7 @@ def _above_rounding(
 ) -> tuple[Array, Array]:
     squares = fit.model.mu**2 + fit.model.variances()
     kept = lam > np.maximum(fit.spectrum.rounding, rounding_along(U, squares, precision))
-    if fit.at_floor:  # of the fit under gaps: what lies there was not told from noise
+    if fit.at_floor:  # of the fit with missing values: what lies there is not separated from noise
         kept &= lam > ABOVE_FLOOR * float(fit.model.psi[0])
     if not kept.any():
         raise NoVarianceError(

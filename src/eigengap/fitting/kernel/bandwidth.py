@@ -1,11 +1,11 @@
 """How wide a kernel should be, from the rows alone.
 
-The median heuristic takes the typical distance for the kernel's length. Cells that were hidden can
-do better: kernel PCA of some rows sees others with a part of their cells at the mean, and
-pre-images fill that part. How far they are from what was hidden is measured in units of the data,
-so that bandwidths can be compared. Neither of the simpler measures would do: errors in feature
-space come in units that the bandwidth itself sets, so that the widest kernel leaves the least; and
-rows that are reconstructed from all their cells reward a kernel for keeping their noise.
+The median heuristic takes the typical distance for the kernel's length. Held-out cells can do
+better: kernel PCA of some rows is given others with a part of their cells at the mean, and
+pre-images impute that part. The error is in units of the data, so that bandwidths can be compared.
+Simpler measures fail: errors in feature space come in units that the bandwidth itself sets, so that
+the widest kernel leaves the least; and rows that are reconstructed from all their cells reward a
+kernel for keeping their noise.
 """
 
 from __future__ import annotations
@@ -19,18 +19,26 @@ from numpy.typing import NDArray
 from eigengap.fitting.kernel.fit import fit_kernel_pca
 from eigengap.fitting.kernel.preimage import fixed_points
 from eigengap.linalg import Array
-from eigengap.models.kernels.functions import RBF
+from eigengap.models.kernels.functions import RBF, dense
 from eigengap.models.maps.landmark import LandmarkMap
+from eigengap.sources.base import Source
 
 Metric = Literal["sqeuclidean", "cityblock"]
 
 ROWS = 1000  # of a sample that are enough for a median
 CV_ROWS = 500  # and to compare bandwidths
-FOLDS, GROUPS = 2, 3  # of rows, and of cells that are hidden together
-FILLS = 2  # times that hidden cells are filled
+FOLDS, GROUPS = 2, 3  # of rows, and of cells that are held out together
+IMPUTATIONS = 2  # of held-out cells, each from the one before
 FACTORS = np.logspace(-2.0, 2.0, 9)  # of the median's gamma that are compared
 ROUGHLY = 1e-2  # step at which a fixed point is near enough to compare
 HALFWAY = 10.0**0.25  # to its neighbours, that the best of them is compared with
+
+
+def some_rows(source: Source, rng: np.random.Generator) -> tuple[Array, Array | None]:
+    """Rows for the choice of a bandwidth, and their weights: all of few, a sample of many."""
+    if source.observed().rows > ROWS:
+        return source.sample(ROWS, rng), None  # drawn by their weights
+    return dense(source.collect()), source.weight
 
 
 def median_gamma(X: Array, w: Array | None = None, metric: Metric = "sqeuclidean") -> float:
@@ -51,9 +59,9 @@ def median_gamma(X: Array, w: Array | None = None, metric: Metric = "sqeuclidean
 
 
 def held_out_gamma(X: Array, q: int, rng: np.random.Generator) -> tuple[float, Array, Array]:
-    """The gamma whose pre-images fill hidden cells best; all that were tried, their errors.
+    """The gamma whose pre-images impute held-out cells best; all that were tried, their errors.
 
-    Errors are mean squares of a hidden cell less its pre-image, in the units of X.
+    Errors are mean squares of a held-out cell less its pre-image, in the units of X.
     """
     X = X[:CV_ROWS]
     if len(X) < 2 * FOLDS:
@@ -65,32 +73,32 @@ def held_out_gamma(X: Array, q: int, rng: np.random.Generator) -> tuple[float, A
     group = rng.permuted(np.tile(np.arange(X.shape[1]) % GROUPS, (len(X), 1)), axis=1)
     middle = median_gamma(X)
     tried = {
-        factor: _hidden_error(X, q, middle * factor, fold, group) for factor in FACTORS.tolist()
+        factor: _held_out_error(X, q, middle * factor, fold, group) for factor in FACTORS.tolist()
     }
     best = min(tried, key=tried.__getitem__)
     for factor in (best / HALFWAY, best * HALFWAY):
-        tried[factor] = _hidden_error(X, q, middle * factor, fold, group)
+        tried[factor] = _held_out_error(X, q, middle * factor, fold, group)
     factors = np.array(sorted(tried))
     errors = np.array([tried[factor] for factor in factors])
     return middle * float(factors[np.argmin(errors)]), middle * factors, errors
 
 
-def _hidden_error(
+def _held_out_error(
     X: Array, q: int, gamma: float, fold: NDArray[np.intp], group: NDArray[np.intp]
 ) -> float:
-    """Mean square of hidden cells less their pre-images, every cell hidden once."""
+    """Mean square of held-out cells less their pre-images, every cell held out once."""
     total = 0.0
     for f in range(FOLDS):
         kept, held = X[fold != f], X[fold == f]
         at = fit_kernel_pca(RBF(gamma), kept, min(q, len(kept) - 1)).map
         for hidden in range(GROUPS):
-            total += _fill_error(at, held, group[fold == f] == hidden)
+            total += _imputation_error(at, held, group[fold == f] == hidden)
     return total / X.size
 
 
-def _fill_error(at: LandmarkMap, X: Array, hidden: NDArray[np.bool_]) -> float:
-    """Sum of squares of hidden cells less what the pre-images of the rows without them say."""
-    filled = np.where(hidden, np.mean(at.landmarks, axis=0), X)
-    for _ in range(FILLS):
-        filled = np.where(hidden, fixed_points(at, at.forward(filled), ROUGHLY), X)
-    return float(np.sum((filled - X) ** 2))
+def _imputation_error(at: LandmarkMap, X: Array, hidden: NDArray[np.bool_]) -> float:
+    """Sum of squares of held-out cells less the pre-images of the rows without them."""
+    imputed = np.where(hidden, np.mean(at.landmarks, axis=0), X)
+    for _ in range(IMPUTATIONS):
+        imputed = np.where(hidden, fixed_points(at, at.forward(imputed), ROUGHLY), X)
+    return float(np.sum((imputed - X) ** 2))

@@ -1,13 +1,13 @@
 """Kernel PCA: principal axes in feature space from the matrix of all pairs of rows.
 
-Schoelkopf, Smola and Mueller (1998); 000 section 4.2. With K_ij = k(x_i, x_j) and
-H = I - 1 s', s the shares of the rows,
+Schoelkopf, Smola and Mueller (1998). With K_ij = k(x_i, x_j) and H = I - 1 s', s the shares of the
+rows,
 
     (H K H') a = lam a,   axis = sum_i a_i (phi(x_i) - mean) / sqrt(lam),   scores = sqrt(lam) a,
 
-and a new row is projected by its kernel with the rows (000, Eq. 17). Row weights w are
-frequencies: the matrix is then D H K H' D with D = diag(w)^1/2. 003 neither centres nor gives its
-axes unit length: its scores are sqrt(lam) times these.
+and a new row is projected by its kernel with the rows. Row weights w are frequencies:
+the matrix is then D H K H' D with D = diag(w)^1/2. Without unit length of the axes, scores are
+sqrt(lam) times these.
 
 The matrix is built in place, half of it computed and half mirrored. It is never centred: Lanczos
 applies H before and after its product, which takes n q operations instead of three passes over
@@ -49,7 +49,7 @@ class Convention:
     """Which of the conventions in use."""
 
     centred: bool = True  # in feature space
-    scaling: Scaling = "pca"  # axes of unit length, or of length sqrt(lam) as in 003
+    scaling: Scaling = "pca"  # axes of unit length, or of length sqrt(lam)
 
 
 PCA_LIKE = Convention()
@@ -177,7 +177,7 @@ def pair_matrix(kernel: Kernel, X: Rows, n_jobs: int | None = None) -> Array:
     n = X.shape[0]
     if isinstance(kernel, Precomputed):
         return np.array(rows_dense(X))
-    if isinstance(kernel, ExpectedKernel):  # patterns of gaps, not strips, are its unit of work
+    if isinstance(kernel, ExpectedKernel):  # works by missing pattern, not by strip
         K = kernel.matrix(X, X)
     else:
         K = np.empty((n, n))
@@ -219,12 +219,12 @@ def require_no_missing(K: Rows) -> None:
         raise ValueError(
             f"Input X contains NaN: the kernel of rows {i} and {j} is missing (row {i}, column {j})"
             f"{f' and {len(missing) - 1} more' if len(missing) > 1 else ''}. A kernel matrix has "
-            "no gaps; compute it from filled rows"
+            "no missing values; compute it from imputed rows"
         )
 
 
 def require_kernel_matrix(K: Rows, centred: bool = True) -> None:
-    """Refuse what is no kernel matrix: not square, with gaps, not symmetric; by cell.
+    """Refuse what is no kernel matrix: not square, with missing values, not symmetric; by cell.
 
     A number for each row and one for each column may be added where the matrix is centred, which
     takes them away: K_ij - K_ji = u_i - u_j is no asymmetry then.
@@ -241,7 +241,7 @@ def require_kernel_matrix(K: Rows, centred: bool = True) -> None:
     rounding = 1e-5 if K.dtype == np.float32 else 1e-9
     cell = _asymmetric_cell(K, np.zeros(n), rounding * largest)
     if cell is not None and centred:
-        # Medians, so that a single wrong cell is told by its place.
+        # Medians, so that a single wrong cell is named.
         u = [np.median(K[rows] - K[:, rows].T, axis=1) for rows in _strips(n)]
         cell = _asymmetric_cell(K, np.concatenate(u), rounding * largest)
     if cell is not None:
@@ -333,8 +333,8 @@ def _solve(
     lam = pairs.lam
     complete = q >= n or not np.any(lam[q:] > ROUNDING * max(lam[0], 0.0))
     # A positive kernel has no negative eigenvalue but what rounding makes of 0.
-    told = 0.0 if positive or -lowest <= 1e-10 * max(float(lam[0]), 0.0) else lowest
-    return Eigenpairs(lam[:q].copy(), pairs.V[:, :q].copy(), complete), told, 1
+    negative = 0.0 if positive or -lowest <= 1e-10 * max(float(lam[0]), 0.0) else lowest
+    return Eigenpairs(lam[:q].copy(), pairs.V[:, :q].copy(), complete), negative, 1
 
 
 def _leading(

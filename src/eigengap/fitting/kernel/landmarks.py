@@ -41,7 +41,7 @@ Choice = Literal["kmeans++", "kmeans", "leverage", "uniform"]
 
 SAMPLE_ROWS = 10_000  # from which landmarks are chosen, and at least:
 ROWS_PER_LANDMARK = 5
-NEGATIVE = 1e-8  # beside the largest eigenvalue: more than rounding leaves
+NEGATIVE = 1e-8  # relative to the largest eigenvalue: more than rounding leaves
 SAMPLE_BYTES = 1 << 28
 
 
@@ -54,7 +54,7 @@ def fit_on_landmarks(
     convention: Convention = PCA_LIKE,
     n_jobs: int | None = None,
 ) -> KernelFit:
-    """Kernel PCA of all rows of the source, seen through their kernel with landmarks (m, d)."""
+    """Kernel PCA of all rows of the source, by their kernel with landmarks (m, d)."""
     return _fit(source, whitened(kernel, landmarks), wanted, convention, n_jobs)
 
 
@@ -77,8 +77,8 @@ def whitened(kernel: Kernel, landmarks: Rows) -> LandmarkFeatures:
     s, Q = np.linalg.eigh(kernel.matrix(landmarks, landmarks))
     if s[0] < -NEGATIVE * max(float(s[-1]), 0.0):
         raise ValueError(
-            f"the kernel matrix of the landmarks has negative eigenvalues ({s[0]:.3g} beside "
-            f"{s[-1]:.3g}), and an approximation by landmarks is of positive kernels only: use "
+            f"the kernel matrix of the landmarks has negative eigenvalues ({s[0]:.3g}, the largest "
+            f"is {s[-1]:.3g}), and an approximation by landmarks is of positive kernels only: use "
             "another kernel, or landmarks=None on a sample of the rows"
         )
     kept = s > max(ROUNDING, len(s) * np.finfo(np.float64).eps) * max(float(s[-1]), 0.0)
@@ -136,7 +136,7 @@ def _fit(
 def with_eigenvectors(fit: KernelFit, source: Source, n_jobs: int | None = None) -> KernelFit:
     """The fit with the eigenvectors (n, q) of its rows, and signs by theirs: one more pass.
 
-    As they come from the matrix of all pairs, so that the route cannot be told from the signs.
+    As they come from the matrix of all pairs, so that the signs do not depend on the route.
     """
     scores = source.map(lambda block: fit.map.forward(block.values, n_jobs))
     lengths = np.sqrt(np.einsum("ij,ij->j", scores, scores))
@@ -144,8 +144,8 @@ def with_eigenvectors(fit: KernelFit, source: Source, n_jobs: int | None = None)
     sign = sign_rule(V)
     at = fit.map
     directions = None if at.directions is None else at.directions * sign
-    turned = replace(at, coefficients=at.coefficients * sign, directions=directions)
-    return replace(fit, map=turned, V=V * sign)
+    flipped = replace(at, coefficients=at.coefficients * sign, directions=directions)
+    return replace(fit, map=flipped, V=V * sign)
 
 
 # Choosing landmarks -------------------------------------------------------------------------
@@ -157,18 +157,18 @@ def choose_landmarks(
     m: int,
     how: Choice,
     rng: np.random.Generator,
-    filled: Callable[[Array], Array] | None = None,
+    impute: Callable[[Array], Array] | None = None,
 ) -> Array:
     """m landmarks (m, d) for the rows of the source; fewer where fewer rows differ.
 
-    `filled` completes rows with gaps, so that landmarks have none.
+    `impute` completes rows with missing values, so that landmarks have none.
     """
     n = source.observed().rows
     fits = max(SAMPLE_BYTES // (8 * source.n_features), 2 * m)
     rows = m if how == "uniform" else min(max(SAMPLE_ROWS, ROWS_PER_LANDMARK * m), fits)
     sample = source.sample(min(n, rows), rng)
-    if filled is not None:
-        sample = filled(sample)
+    if impute is not None:
+        sample = impute(sample)
     if len(sample) <= m:
         return sample
     if how == "kmeans":

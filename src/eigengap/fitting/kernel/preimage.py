@@ -13,7 +13,7 @@ the mean of the rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import KernelOverflowError
 from eigengap.linalg import Array
+from eigengap.models.kernels.expected import ExpectedKernel
 from eigengap.models.kernels.functions import RBF, Kernel, Linear, dense
 from eigengap.models.maps.landmark import LandmarkMap, row_pieces
 from eigengap.runtime.memory import require_pairs
@@ -37,6 +38,14 @@ NEIGHBOURS = 10  # landmarks nearest in coordinates, whose mean is where a fixed
 def has_fixed_point(kernel: Kernel) -> bool:
     """Whether `fixed_points` knows how to go back from this kernel."""
     return isinstance(kernel, RBF | Linear)
+
+
+def complete_map(at: LandmarkMap) -> LandmarkMap:
+    """The map with landmarks at their expected values, and the kernel itself."""
+    if not isinstance(at.kernel, ExpectedKernel):
+        return at
+    landmarks = at.kernel.model.conditional_mean(at.landmarks)
+    return replace(at, landmarks=landmarks, kernel=at.kernel.kernel)
 
 
 def fixed_points(at: LandmarkMap, Z: Array, tolerance: float = TOLERANCE) -> Array:

@@ -5,8 +5,8 @@ L = D - W is singular: 1 on a component solves L x = 0. With one node of every c
 Elimination in order of minimum degree fills in little on graphs of one or two dimensions, and
 nearly everything on neighbours in many.
 
-What a factor would hold is told by small ones: those of connected pieces of the graph, one twice as
-large as the other, and the power law through them.
+The size of a factor is extrapolated from small ones: those of connected pieces of the graph, one
+twice as large as the other, and the power law through them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eigengap.linalg import Array
 
 PIECE = 32  # the larger piece is twice one part in so many
 DOUBT = 8.0  # times by which the estimate may be off where parts of a graph differ
-LEAST_PIECE = 300  # nodes below which a piece tells nothing
+LEAST_PIECE = 300  # nodes below which a piece says nothing
 ENTRY_BYTES = 42.0  # of an entry of the factor: both triangles, indices, work space, pivots
 TINY = 1e-13  # of a degree, added where weights so differ in size that elimination breaks down
 
@@ -56,7 +56,7 @@ def cost_of_factor(W: scipy.sparse.csr_array, degrees: Array, limit: float = 0.0
 
 
 def _extrapolated(W: scipy.sparse.csr_array, degrees: Array, small: int) -> Cost:
-    """The geometric mean of what two places of the graph tell."""
+    """The geometric mean of the estimates at two places of the graph."""
     n = W.shape[0]
     if 2 * small >= n:
         return _cost_of_piece(W, degrees, np.arange(n))
@@ -119,18 +119,27 @@ def _factored(W: Any, degrees: Array, nodes: NDArray[Any]) -> SuperLU | None:
         factor = _superlu(W[nodes][:, nodes], degrees[nodes])
     except RuntimeError:  # exactly singular
         return None
-    in_place = np.array_equal(factor.perm_r, factor.perm_c)
-    return factor if in_place and np.min(factor.U.diagonal(), initial=1.0) > 0.0 else None
+    return factor if is_positive(factor) else None
 
 
 def _superlu(W: Any, diagonal: Array) -> SuperLU:
-    L = scipy.sparse.csc_array(scipy.sparse.diags_array(diagonal) - W)
+    return symmetric_lu(scipy.sparse.diags_array(diagonal) - W)
+
+
+def symmetric_lu(M: Any) -> SuperLU:
+    """SuperLU of a sparse symmetric matrix in order of minimum degree, without pivoting."""
     return splu(
-        L,
+        scipy.sparse.csc_array(M),
         permc_spec="MMD_AT_PLUS_A",
         diag_pivot_thresh=0.0,
         options={"SymmetricMode": True},
     )
+
+
+def is_positive(factor: SuperLU) -> bool:
+    """Whether all pivots are positive, and stand on the diagonal."""
+    in_place = np.array_equal(factor.perm_r, factor.perm_c)
+    return in_place and float(np.min(factor.U.diagonal(), initial=1.0)) > 0.0
 
 
 def _cost_of_piece(W: Any, degrees: Array, nodes: NDArray[Any]) -> Cost:

@@ -9,7 +9,7 @@ L = D - W,
 minimise sum_ij W_ij (y_i - y_j)^2 / 2 = y' L y = lam. The normalised problem is that of the
 symmetric matrix I - D^-1/2 W D^-1/2 with x = D^1/2 y, whose eigenvalues lie in [0, 2]; x are also
 the leading eigenvectors of D^-1/2 W D^-1/2, a kernel matrix without centring: the constant y,
-which centring would take away, is the first of them and is left out (003 names the link).
+which centring would take away, is the first of them and is left out.
 
 lam = 0 has as many eigenvectors as the graph has components: those that are constant on each. They
 are known without any solver and kept out of it, so that rounding cannot mix them with others; the
@@ -60,8 +60,8 @@ def fit_laplacian(
     if q + drop_first > n:
         raise ValueError(
             f"{words().parameter('n_components', q)} is too many for {n} rows (n_samples={n}): "
-            "their graph has "
-            f"{n - drop_first} eigenvectors{' beside the constant one' if drop_first else ''}"
+            f"their graph has {n - drop_first} eigenvectors"
+            f"{' besides the constant one' if drop_first else ''}"
         )
     graph, power = in_range(graph)
     null = null_vectors(graph, drop_first, q)

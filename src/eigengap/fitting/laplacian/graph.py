@@ -11,6 +11,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+from eigengap.fitting.graph.stored import is_sparse
 from eigengap.linalg import Array
 
 IN_RANGE = 60  # powers of 2 by which the largest weight may be off 1
@@ -63,7 +64,7 @@ class Laplacian:
     @cached_property
     def components(self) -> tuple[int, NDArray[np.int32]]:
         """Number of connected components, and the component (n,) of each node."""
-        pattern = self.W if scipy.sparse.issparse(self.W) else scipy.sparse.csr_array(self.W > 0.0)
+        pattern = self.W if is_sparse(self.W) else scipy.sparse.csr_array(self.W > 0.0)
         count, labels = connected_components(pattern, directed=False)
         return int(count), labels
 
@@ -87,7 +88,7 @@ class Laplacian:
         if not self.normalized and self.masses is None:
             return self.W
         inverse = 1.0 / self.root[:, 0]
-        if not scipy.sparse.issparse(self.W):
+        if not is_sparse(self.W):
             return self.W * inverse * inverse[:, None]
         scaled = self.W.copy()
         scaled.data *= inverse[scaled.indices]
@@ -100,7 +101,7 @@ class Laplacian:
         return np.asarray(diagonal[:, None] * V - self.symmetric @ V)
 
     def deflated(self, V: Array) -> Array:
-        """V (n, b) without its part in the null space, and what is known beside it, in place."""
+        """V (n, b) without its part in the null space, and the known eigenvectors, in place."""
         V -= self.members.T @ (self.members @ V)
         if self.known is not None:
             V -= self.known @ (self.known.T @ V)
@@ -112,7 +113,7 @@ class Laplacian:
         Sums of squares: they lose no digits where y' D y and y' W y would cancel.
         """
         energy = np.empty(Y.shape[1])
-        if scipy.sparse.issparse(self.W):
+        if is_sparse(self.W):
             rows = np.repeat(np.arange(self.n), np.diff(self.W.indptr))
             for k, y in enumerate(Y.T):
                 energy[k] = 0.5 * float(self.W.data @ (y[rows] - y[self.W.indices]) ** 2)
@@ -135,7 +136,7 @@ def in_range(graph: Laplacian) -> tuple[Laplacian, int]:
     if largest <= 0.0 or abs(power) <= IN_RANGE:
         return graph, 0
     power += power % 2
-    if not scipy.sparse.issparse(graph.W):
+    if not is_sparse(graph.W):
         return replace(graph, W=np.ldexp(graph.W, -power)), power
     W = graph.W.copy()
     W.data = np.ldexp(W.data, -power)

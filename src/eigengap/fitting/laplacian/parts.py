@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dgejsv
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
-from eigengap.fitting.graph.stored import row_of_entries, selected
+from eigengap.fitting.graph.stored import is_sparse, row_of_entries, selected
 from eigengap.linalg import Array
 
 WEAK = 1e-10  # ratio below which rounding leaves too few digits of an eigenvalue
@@ -72,7 +72,7 @@ class Merges:
 def merges(W: Any, mass: Array, bound: float) -> Merges | None:
     """How the graph W (n, n) comes together; None where even all its mass makes no join weak."""
     n = W.shape[0]
-    data = W.data if scipy.sparse.issparse(W) else W
+    data = W.data if is_sparse(W) else W
     least = float(np.min(data, where=data > 0.0, initial=np.inf))
     if not np.isfinite(least) or least >= WEAK * bound * 0.5 * float(np.sum(mass)):
         return None
@@ -85,7 +85,7 @@ def merges(W: Any, mass: Array, bound: float) -> Merges | None:
 
 def _spanning_forest(W: Any) -> tuple[NDArray[Any], NDArray[Any], Array]:
     """Ends and weights of the edges of a maximum spanning forest."""
-    if not scipy.sparse.issparse(W):
+    if not is_sparse(W):
         return _grown(W)
     rank = np.empty(W.nnz)  # 1 for the heaviest: scipy takes 0 for no edge
     rank[np.argsort(-W.data, kind="stable")] = np.arange(1, W.nnz + 1)
@@ -135,7 +135,7 @@ def _smaller_sides(n: int, low: NDArray[Any], high: NDArray[Any], mass: Array) -
 
 def within_and_across(W: Any, labels: NDArray[Any]) -> tuple[Any, Any]:
     """Weights within parts, and between them."""
-    if not scipy.sparse.issparse(W):
+    if not is_sparse(W):
         same = labels[:, None] == labels
         return np.where(same, W, 0.0), np.where(same, 0.0, W)
     same = labels[row_of_entries(W)] == labels[W.indices]

@@ -27,6 +27,7 @@ from eigengap.fitting.eigen.smallest import (
     conjugate_gradients,
 )
 from eigengap.fitting.eigen.symmetric import FEW, SMALL, leading_eigenpairs
+from eigengap.fitting.graph.stored import is_sparse
 from eigengap.fitting.laplacian.factor import cost_of_factor, grounded_solver
 from eigengap.fitting.laplacian.graph import Laplacian
 from eigengap.fitting.laplacian.parts import (
@@ -46,7 +47,7 @@ Solver = Literal["auto", "dense", "factorised", "filtered"]
 
 FEW_PRODUCTS, BLOCK = 2500, 6  # with a block of columns, as many as a cheap factorisation is worth
 RESCUED = 3000  # nodes up to which LAPACK takes over from an iteration that gets nowhere
-BESIDE = 3  # functions more than are wanted, which the wanted ones may mix with
+EXTRA = 3  # functions more than are wanted, which the wanted ones may mix with
 OVERHEAD = 100_000  # multiplications that a product costs at least
 NEIGHBOURS = 'affinity="nearest_neighbors" needs a few neighbours of every row only'
 
@@ -83,7 +84,7 @@ def _directly(
 
 def _is_dense(graph: Laplacian, k: int, solver: Solver) -> bool:
     """Whether the matrix of all pairs is formed: a small one, or many eigenvectors of it."""
-    given = not scipy.sparse.issparse(graph.W)
+    given = not is_sparse(graph.W)
     return solver == "dense" or given or graph.n <= SMALL or FEW * block_width(k) > graph.n
 
 
@@ -106,7 +107,7 @@ def _sparse(
         budget = min(budget, int(2.0 * graph.n**3 / product) + 1)
     if chosen == "filtered":
         found = by_filter(ordered, k, angle, seed, most, longest=budget)
-        if not found.certified and can_factor:  # as dear already, and no end in sight
+        if not found.certified and can_factor:  # as expensive already, and not converging
             chosen = "factorised"
     if chosen == "factorised":
         found = by_inverse(ordered, _inverse(ordered), k, angle, seed, most)
@@ -119,7 +120,7 @@ def _dense(graph: Laplacian, k: int, angle: float) -> Smallest:
     bound, G = _all_pairs(graph)
     G *= -1.0
     G[np.diag_indices(graph.n)] += bound
-    pairs = leading_eigenpairs(G, min(k + 1, most), angle)  # one more tells the last one's gap
+    pairs = leading_eigenpairs(G, min(k + 1, most), angle)  # one more, for the gap of the last
     V = graph.deflated(pairs.V.copy())
     V /= np.linalg.norm(V, axis=0)
     lam = graph.quotients(V / graph.root)
@@ -135,7 +136,7 @@ def _all_pairs(graph: Laplacian) -> tuple[float, Array]:
     """The bound of M, and M (n, n) with its null space at 3/2 of that."""
     require_pairs(graph.n, "the Laplacian of all pairs", NEIGHBOURS, copies=3.0)
     bound = max(graph.bound, np.finfo(np.float64).tiny)
-    G = -(graph.symmetric.toarray() if scipy.sparse.issparse(graph.W) else graph.symmetric)
+    G = -(graph.symmetric.toarray() if is_sparse(graph.W) else graph.symmetric)
     G[np.diag_indices(graph.n)] += graph.degrees / graph.mass
     members = graph.members
     for c in range(members.shape[0]):
@@ -148,7 +149,7 @@ def _all_pairs(graph: Laplacian) -> tuple[float, Array]:
 
 
 def _by_elimination(graph: Laplacian, k: int) -> Smallest:
-    W = graph.W.toarray() if scipy.sparse.issparse(graph.W) else graph.W
+    W = graph.W.toarray() if is_sparse(graph.W) else graph.W
     lam, V = eigenpairs_by_elimination(W, graph.mass)
     return Smallest(lam[:k], V[:, :k], 1, certified=True)
 
@@ -196,7 +197,7 @@ def _between(
     scale = float(2.0 ** np.frexp(outer.bound)[1])
     scaled = Laplacian(outer.W, graph.normalized, mass * scale)  # its eigenvalues are of order 1
     most = count - graph.components[0]
-    more = min(k + BESIDE, most)
+    more = min(k + EXTRA, most)
     found, _ = beyond_null(scaled, more, "auto", angle, seed)
     X, lam = graph.root * (found.V / outer.root)[labels], found.lam * scale
     R = Laplacian(across, graph.normalized, graph.mass).apply(X) - X * lam
@@ -240,7 +241,7 @@ def _leakage(lam: Array, shift: Array, k: int) -> float:
 
 def _within(inner: Laplacian, solver: Solver) -> Callable[[Array], tuple[Array, bool]]:
     """R -> M^+ R of the graph within parts, and whether it was reached."""
-    if not scipy.sparse.issparse(inner.W) or inner.n <= SMALL:
+    if not is_sparse(inner.W) or inner.n <= SMALL:
         factor = scipy.linalg.cho_factor(_all_pairs(inner)[1], overwrite_a=True)
         return lambda R: (inner.deflated(scipy.linalg.cho_solve(factor, R)), True)
     cost = cost_of_factor(inner.W, inner.degrees)

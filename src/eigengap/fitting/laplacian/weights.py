@@ -20,7 +20,12 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from eigengap.fitting.graph.pairs import ROWS, rounding
-from eigengap.fitting.graph.stored import nearest_stored, row_of_entries, without_diagonal
+from eigengap.fitting.graph.stored import (
+    is_sparse,
+    nearest_stored,
+    row_of_entries,
+    without_diagonal,
+)
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 
@@ -171,6 +176,16 @@ def kernel_shares(X: Array, fitted: Array, gamma: float) -> tuple[Array, Array]:
     return relative, totals * np.exp(-gamma * least)
 
 
+def require_weights(W: Array) -> None:
+    """Refuse weights that are not finite, of rows too large for their squares."""
+    if not np.all(np.isfinite(W)):
+        i, j = map(int, np.argwhere(~np.isfinite(W))[0])
+        raise ValueError(
+            f"the rbf affinity of rows {i} and {j} is {W[i, j]}: their squares overflow. Divide "
+            "the columns by their scale"
+        )
+
+
 # Affinities that are given -------------------------------------------------------------------
 
 
@@ -187,7 +202,7 @@ def affinity_matrix(X: Any, whose: str) -> tuple[Any, Array]:
             f"{whose} is of shape {n} x {m}. Rows of data want another affinity, and new rows go "
             "to transform"
         )
-    if scipy.sparse.issparse(X):
+    if is_sparse(X):
         W: Any = scipy.sparse.csr_array(X, dtype=np.float64, copy=True)
         W.sum_duplicates()
     else:
@@ -196,7 +211,7 @@ def affinity_matrix(X: Any, whose: str) -> tuple[Any, Array]:
     slack = rounding(np.dtype(X.dtype)) * float(W.max()) if n else 0.0
     W = _symmetric(W, slack, whose)
     diagonal = np.array(W.diagonal())
-    if scipy.sparse.issparse(W):
+    if is_sparse(W):
         W = without_diagonal(W)
         W.eliminate_zeros()
         W.sort_indices()
@@ -207,7 +222,7 @@ def affinity_matrix(X: Any, whose: str) -> tuple[Any, Array]:
 
 def new_affinities(X: Any) -> Any:
     """Affinities (c, n) of new rows to the fitted ones, float64, dense or CSR."""
-    sparse = scipy.sparse.issparse(X)
+    sparse = is_sparse(X)
     W: Any = (scipy.sparse.csr_array if sparse else np.asarray)(X, dtype=np.float64)
     _refuse_values(W, "X")
     return W
@@ -226,7 +241,7 @@ def shares_of(W: Any, fitted: NDArray[np.int64]) -> tuple[Any, Array]:
             "its coordinates: leave it out"
         )
     degrees = np.where(degrees > 0.0, degrees, 1.0)
-    if scipy.sparse.issparse(W):
+    if is_sparse(W):
         W = W.copy()
         W.data = W.data / np.repeat(degrees, np.diff(W.indptr))
         return W, degrees
@@ -234,11 +249,11 @@ def shares_of(W: Any, fitted: NDArray[np.int64]) -> tuple[Any, Array]:
 
 
 def _refuse_values(W: Any, whose: str) -> None:
-    data = W.data if scipy.sparse.issparse(W) else W
+    data = W.data if is_sparse(W) else W
     bad = ~np.isfinite(data) | (data < 0.0)
     if not bad.any():
         return
-    if scipy.sparse.issparse(W):
+    if is_sparse(W):
         at = int(np.argmax(bad))
         i, j = int(np.searchsorted(W.indptr, at, side="right")) - 1, int(W.indices[at])
         value = float(data[at])
@@ -259,7 +274,7 @@ def _refuse_values(W: Any, whose: str) -> None:
 
 
 def _symmetric(W: Any, slack: float, whose: str) -> Any:
-    if scipy.sparse.issparse(W):
+    if is_sparse(W):
         apart = float(abs(W - W.T).max()) if W.nnz else 0.0
         found = W if apart == 0.0 else scipy.sparse.csr_array(0.5 * (W + W.T))
     else:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigengap.fitting.gaussian.problem import (
     EMOptions,
@@ -36,12 +35,11 @@ from eigengap.fitting.optimise.loop import Checkpointer, Progress, Trace, checkp
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
-from eigengap.models.gaussian.mixture_posterior import mixture_posteriors
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, mixture_posteriors
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Source
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters
+from eigengap.statistics.expected.mixture import MixtureParameters
 
 LOOSE = 1e-3  # tolerance at which starts, moves and ranks are compared
 LOOSE_STEPS = 100  # most EM steps of each
@@ -158,7 +156,10 @@ class _Fitting:
     options: MixtureOptions
 
     def fit(self, K: int, ranks: Sequence[int] | None, largest: int) -> MixtureFit:
-        single = self._single(largest) if ranks is None else self._loose(self._one(K, ranks))
+        if ranks is None:  # one model of all rows, whose rank ARD finds
+            single = self._pruned(self._loose(single_start(self.problem, largest)))
+        else:
+            single = self._loose(self._one(K, ranks))
         if K == 1:
             return self._finish(single)
         if ranks is None:
@@ -194,10 +195,6 @@ class _Fitting:
         most = max(min(units.d - 1, int(units.sum_w) - 1), 1)
         return single_start(self.problem, max(max(ranks), min(max(ranks) + K - 1, most)))
 
-    def _single(self, q: int) -> _Settled:
-        """A model of all rows whose rank ARD has found."""
-        return self._pruned(self._loose(single_start(self.problem, q)))
-
     def _improved(self, best: _Settled) -> _Settled:
         """Split-and-merge moves for as long as one of the candidates is a gain."""
         most, K = self.options.split_merge, best.parameters.K
@@ -228,7 +225,8 @@ class _Fitting:
 
     def _pruned(self, settled: _Settled) -> _Settled:
         """ARD from there, the columns that it empties taken out, and loose EM without it."""
-        start = _canonical(settled.parameters)
+        components = tuple(canonical(c) for c in settled.parameters.components)
+        start = replace(settled.parameters, components=components)
         cautious = replace(_with_cautious_floor(self.problem, start), ard=True)
         shrunk = replace(self, problem=cautious)._loose(start, settled)
         return self._loose(_without_empty_columns(shrunk.parameters), shrunk)
@@ -344,10 +342,6 @@ def _with_cautious_floor(problem: MixtureProblem, start: MixtureParameters) -> M
     return replace(problem, floor=np.maximum(problem.floor, CAUTIOUS * np.mean(typical)))
 
 
-def _canonical(parameters: MixtureParameters) -> MixtureParameters:
-    return replace(parameters, components=tuple(canonical(c) for c in parameters.components))
-
-
 def _without_empty_columns(parameters: MixtureParameters) -> MixtureParameters:
     """Columns of W that ARD has emptied taken out, down to the longest."""
     components = []
@@ -380,30 +374,18 @@ def _badly_explained(
 def _with_excess(rows: ObservedRows, parameters: MixtureParameters) -> Array:
     """Excess of its squared distance, weight, nearest component, imputed row: (c, 3 + d)."""
     components = parameters.components
-    coefficients = [Coefficients.of(c.W, c.delta, c.psi) for c in components]
+    coefficients = [Coefficients(c.W, c.delta, c.psi) for c in components]
     result = np.ones((len(rows.order), 3 + rows.d))
-    for chunk in mixture_posteriors(rows, parameters.log_weights, coefficients):
-        nearest = np.argmax(chunk.resp, axis=0)  # (c,)
+    for chunk, parts, resp, _ in mixture_posteriors(rows, parameters.log_weights, coefficients):
+        nearest = np.argmax(resp, axis=0)  # (c,)
         each = np.arange(len(nearest))
-        observed = _observed(rows, chunk.parts[0].mask_rows)  # (c or 1, d)
-        distance = np.stack([part.distance for part in chunk.parts])[nearest, each]
-        means = [
-            part.Z.T @ c.W.T + c.delta for part, c in zip(chunk.parts, components, strict=True)
-        ]
-        R = rows.R[chunk.rows]
-        values = R if isinstance(R, np.ndarray) else R.toarray()
-        expected = rows.row_cells[chunk.rows]
+        distance = np.stack([part.distance for part in parts])[nearest, each]
+        means = [part.mean @ c.W.T + c.delta for part, c in zip(parts, components, strict=True)]
+        expected = chunk.row_cells
         result[chunk.rows, 0] = np.clip(distance - expected, 1e-12, expected + 1e-12)
         result[chunk.rows, 2] = nearest
-        result[chunk.rows, 3:] = np.where(observed, values, np.stack(means)[nearest, each])
+        imputed = np.stack(means)[nearest, each]
+        result[chunk.rows, 3:] = np.where(chunk.mask() > 0, chunk.values(), imputed)
     if rows.weight is not None:
         result[:, 1] = rows.weight
     return result
-
-
-def _observed(rows: ObservedRows, mask_rows: slice) -> NDArray[np.bool_]:
-    """Which cells are observed in these rows of the mask, all columns: (u, d)."""
-    mask = rows.M[mask_rows]
-    observed = np.ones((mask_rows.stop - mask_rows.start, rows.d), dtype=bool)
-    observed[:, rows.incomplete] = (mask if isinstance(mask, np.ndarray) else mask.toarray()) > 0
-    return observed

@@ -15,9 +15,8 @@ import scipy.optimize
 
 from eigengap.fitting.mixture.start import canonical, truncated
 from eigengap.linalg import Array
-from eigengap.statistics.expected.maximise import Parameters
-from eigengap.statistics.expected.mixture_expected import MixtureExpected
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters
+from eigengap.statistics.expected.gaussian import Parameters
+from eigengap.statistics.expected.mixture import MixtureExpected, MixtureParameters
 
 APART = 0.8  # of a standard deviation: where the halves of a split component go
 

@@ -42,9 +42,12 @@ from eigengap.fitting.optimise.loop import Progress, Trace, Watch, checkpointer_
 from eigengap.linalg import Array
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Source
-from eigengap.statistics.expected.maximise import Constraints, Parameters, gradient
-from eigengap.statistics.expected.mixture_expected import MixtureExpected
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters, maximise_mixture
+from eigengap.statistics.expected.gaussian import Constraints, Parameters, gradient
+from eigengap.statistics.expected.mixture import (
+    MixtureExpected,
+    MixtureParameters,
+    maximise_mixture,
+)
 from eigengap.statistics.moments import ColumnMoments
 
 # Fewer rows than this, by responsibility, are no component; nor are q + 1 rows and half a one whose
@@ -133,7 +136,7 @@ class MixtureProblem(Problem[MixtureParameters]):
 
     def expected(self, parameters: MixtureParameters, passes: int = 1) -> MixtureExpected:
         """The E-step: one pass over the rows."""
-        coefficients = [Coefficients.of(c.W, c.delta, c.psi) for c in parameters.components]
+        coefficients = [Coefficients(c.W, c.delta, c.psi) for c in parameters.components]
         return self.rows.reduce(
             partial(
                 MixtureExpected.of,

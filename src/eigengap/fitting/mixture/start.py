@@ -23,8 +23,8 @@ from eigengap.fitting.mixture.problem import MixtureProblem
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors
-from eigengap.statistics.expected.maximise import Parameters
-from eigengap.statistics.expected.mixture_maximise import MixtureParameters
+from eigengap.statistics.expected.gaussian import Parameters
+from eigengap.statistics.expected.mixture import MixtureParameters
 
 # Least strength w^T Psi^-1 w of a column at the start: W = 0 along an axis is a saddle.
 LEAST_STRENGTH = 0.1
@@ -48,7 +48,7 @@ class Scores:
     @classmethod
     def of(cls, problem: MixtureProblem, single: Parameters) -> Scores:
         single = canonical(single)
-        coefficients = Coefficients.of(single.W, single.delta, single.psi)
+        coefficients = Coefficients(single.W, single.delta, single.psi)
         both = problem.rows.map(partial(_scores, coefficients=coefficients))
         # Sorted, so that what is drawn at random does not depend on the order of the rows.
         both = both[np.lexsort(both[:, -2::-1].T)]
@@ -113,8 +113,8 @@ def truncated(component: Parameters, q: int, least: float = LEAST_STRENGTH) -> P
 def _scores(rows: ObservedRows, coefficients: Coefficients) -> Array:
     """Posterior means and weights (c, q + 1), in the order of `rows.R`."""
     scores = np.ones((len(rows.order), coefficients.q + 1))
-    for part in row_posteriors(rows, coefficients):
-        scores[part.rows, :-1] = part.Z.T
+    for chunk, part in row_posteriors(rows, coefficients):
+        scores[chunk.rows, :-1] = part.mean
     if rows.weight is not None:
         scores[:, -1] = rows.weight
     return scores

@@ -29,15 +29,22 @@ from eigengap.fitting.gaussian.problem import (
     data_model,
     spectrum_of,
 )
-from eigengap.fitting.online.rows import Kept, equivalent_rows
+from eigengap.fitting.online.rows import Kept, equivalent_rows, rescaled
 from eigengap.fitting.optimise.em import fall, rounding_of
 from eigengap.fitting.optimise.loop import LoopState, Step, Trace, iterate
 from eigengap.linalg import Array
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients, times_packed
-from eigengap.statistics.expected.changes import in_other_latents, in_other_units, times
-from eigengap.statistics.expected.expected import Expected
-from eigengap.statistics.expected.maximise import Constraints, Parameters, log_prior, maximise
+from eigengap.statistics.expected.gaussian import (
+    Constraints,
+    Expected,
+    Parameters,
+    in_other_latents,
+    in_other_units,
+    log_prior,
+    maximise,
+    times,
+)
 from eigengap.statistics.moments import ColumnMoments, Moments
 
 STEPS = 10  # of EM, at most, with each chunk that is settled
@@ -195,12 +202,16 @@ class OnlineProblem:
         kept, unit = present.kept, measured.unit
         chunk = prepare_rows(kept.values, kept.weight, measured.shift, unit, q)
         cells = counts * chunk.observed + moments.sum_w  # (d,)
+        complete = None
+        if moments.sum_w > 0.0:
+            rows = equivalent_rows(rescaled(moments, measured.shift, unit))
+            complete = prepare_rows(rows.values, rows.weight, np.zeros(units.d), None, q)
         return cls(
             units=units,
             constraints=how,
             start=replace(settled.parameters, psi=np.maximum(psi, how.floor)),
             gone=times(settled.expected, (1.0 - gamma) * (before + now) / before),
-            complete=_complete(moments, measured, q) if moments.sum_w > 0.0 else None,
+            complete=complete,
             chunk=chunk if now > 0.0 else None,
             chunk_counts=counts,
             log_jacobian=float(cells @ np.log(unit)),
@@ -239,9 +250,8 @@ class OnlineProblem:
                 total, value = total.merge(part), value + part.log_likelihood
         value += _free_energy(gone, now) - gone.sum_w * state.log_det
         value -= _free_energy(self.gone, self.start)  # so that it begins with the present rows'
-        if value < state.value - rounding_of(state.value, total.cells) and not self._degenerate(
-            now
-        ):
+        fell = value < state.value - rounding_of(state.value, total.cells)
+        if fell and not self._is_degenerate(now):
             raise fall(state.value, value, total.cells)
         updated, log_det = maximise(total, now, how), state.log_det
         if not how.has_prior:
@@ -282,17 +292,7 @@ def _gain(before: float, now: float, gone: Expected) -> float:
 
 
 def _coefficients(now: Parameters) -> Coefficients:
-    return Coefficients.of(now.W, now.delta, now.psi)
-
-
-def _complete(moments: Moments, units: StreamUnits, q: int) -> ObservedRows:
-    measured = replace(
-        moments,
-        mean=(moments.mean - units.shift) / units.unit,
-        scatter=moments.scatter / units.unit / units.unit[:, None],
-    )
-    rows = equivalent_rows(measured)
-    return prepare_rows(rows.values, rows.weight, np.zeros(len(units.shift)), None, q)
+    return Coefficients(now.W, now.delta, now.psi)
 
 
 def _expansion(total: Expected, how: Constraints) -> tuple[Array, Array]:

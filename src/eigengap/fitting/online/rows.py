@@ -73,11 +73,7 @@ class StreamedRows(BlockedSource):
         """(x - shift) / unit in place of x."""
         moments, columns, extent, kept = self._moments, self._columns, self._extent, self._kept
         return StreamedRows(
-            replace(
-                moments,
-                mean=(moments.mean - shift) / unit,
-                scatter=moments.scatter / unit / unit[:, None],
-            ),
+            rescaled(moments, shift, unit),
             replace(columns, mean=(columns.mean - shift) / unit, m2=columns.m2 / unit**2),
             ColumnRange((extent.low - shift) / unit, (extent.high - shift) / unit),
             replace(kept, values=(kept.values - shift) / unit),
@@ -121,6 +117,15 @@ class StreamedRows(BlockedSource):
 
     def collect(self) -> Rows:
         raise _gone("the table itself")
+
+
+def rescaled(moments: Moments, shift: Array, unit: Array) -> Moments:
+    """The moments of (x - shift) / unit."""
+    return replace(
+        moments,
+        mean=(moments.mean - shift) / unit,
+        scatter=moments.scatter / unit / unit[:, None],
+    )
 
 
 def equivalent_rows(moments: Moments) -> Block:

@@ -255,13 +255,16 @@ def _pieces(stream: Stream, block: Block) -> Iterator[Block]:
 
 def _with_piece(stream: Stream, piece: Block) -> Stream:
     missing = _has_missing(piece.values)
-    piece = _measured(piece, stream.origin)
-    moments, columns = stream.moments, stream.columns
+    moments, columns, left = stream.moments, stream.columns, stream.origin
+    if isinstance(piece.values, np.ndarray):  # sparse rows stay so: their sums are moved instead
+        values = np.asarray(piece.values, dtype=np.float64)
+        piece, left = replace(piece, values=values - left), np.zeros(stream.d)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
-        extent = stream.extent.merge(_moved_range(ColumnRange.of(piece), piece, stream.origin))
+        found_range = ColumnRange.of(piece)
+        extent = stream.extent.merge(ColumnRange(found_range.low - left, found_range.high - left))
         if not missing.all():
-            whole = piece if not missing.any() else _some(piece, ~missing)
-            found = _moved(Moments.of(whole), piece, stream.origin)
+            found = Moments.of(piece if not missing.any() else _some(piece, ~missing))
+            found = replace(found, mean=found.mean - left)
             refuse_overflow(float(np.sum(found.scatter)))
             moments, columns = moments.merge(found), columns.merge(_columns(found))
         if missing.any():
@@ -296,27 +299,6 @@ def _columns(moments: Moments) -> ColumnMoments:
         m2=np.maximum(np.diag(moments.scatter), 0.0),
         n_rows=moments.n_rows,
     )
-
-
-def _measured(piece: Block, origin: Array) -> Block:
-    """Rows from the origin, in float64; sparse ones as they are, to keep them sparse."""
-    if not isinstance(piece.values, np.ndarray):
-        return piece
-    values = np.asarray(piece.values, dtype=np.float64)
-    return replace(piece, values=values - origin)
-
-
-def _moved(moments: Moments, piece: Block, origin: Array) -> Moments:
-    """What was taken of a sparse piece, from the origin."""
-    if isinstance(piece.values, np.ndarray):
-        return moments
-    return replace(moments, mean=moments.mean - origin)
-
-
-def _moved_range(extent: ColumnRange, piece: Block, origin: Array) -> ColumnRange:
-    if isinstance(piece.values, np.ndarray):
-        return extent
-    return ColumnRange(extent.low - origin, extent.high - origin)
 
 
 def _settled(stream: Stream, spec: StreamSpec, first_fit: FirstFit) -> Stream:

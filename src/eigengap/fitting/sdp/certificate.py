@@ -5,12 +5,12 @@ For maximising <C, K> subject to constraints on squared distances the dual is
     minimise  t'b   subject to   L(B't) - C psd,
 
 b the upper bounds where t > 0 and the lower ones where t < 0. L(B't) is linear in t, so that any t
-is made feasible by dividing it by mu, the smallest eigenvalue of L(B't) relative to C beside the
-constant vector: t'b / mu bounds the variance of every feasible K from above. At the optimum mu = 1,
-with the columns of Y for eigenvectors. mu < 1 has eigenvectors along which variance is still to be
-gained, outside the columns of Y (Journee, Bach, Absil and Sepulchre 2010): the rank was too low.
-(Of unfolding with upper bounds only, the dual looks for the fastest mixing Markov process on the
-graph: Sun, Boyd, Xiao and Diaconis 2006.)
+is made feasible by dividing it by mu, the smallest eigenvalue of L(B't) relative to C apart from
+the constant vector: t'b / mu bounds the variance of every feasible K from above. At the optimum mu
+= 1, with the columns of Y for eigenvectors. mu < 1 has eigenvectors along which variance is still
+to be gained, outside the columns of Y (Journee, Bach, Absil and Sepulchre 2010): the rank was too
+low. (Of unfolding with upper bounds only, the dual looks for the fastest mixing Markov process on
+the graph: Sun, Boyd, Xiao and Diaconis 2006.)
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 import scipy.sparse
-from scipy.sparse.linalg import ArpackNoConvergence, SuperLU, eigsh, splu
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
+from eigengap.fitting.laplacian.factor import is_positive, symmetric_lu
 from eigengap.fitting.sdp.metric import MOST_ENTRIES, MOST_OPERATIONS, factor_cost
 from eigengap.fitting.sdp.problem import Problem, Variance
 from eigengap.linalg import Array
@@ -71,9 +72,9 @@ def _smallest(problem: Problem, w: Array, k: int) -> tuple[Array, Array] | None:
     if found is None:
         return None
     lam, V = found
-    beside = V - np.outer(null, null @ V)
-    kept = np.linalg.norm(beside, axis=0) > 0.5  # all but the constant vector
-    return lam[kept], beside[:, kept] / root[:, None]
+    rest = V - np.outer(null, null @ V)
+    kept = np.linalg.norm(rest, axis=0) > 0.5  # all but the constant vector
+    return lam[kept], rest[:, kept] / root[:, None]
 
 
 def _relative(L: Array, C: Array, k: int) -> tuple[Array, Array]:
@@ -109,17 +110,12 @@ def _of_sparse(problem: Problem, M: scipy.sparse.csr_array, k: int) -> tuple[Arr
     except ArpackNoConvergence:
         pass  # no eigenvalue that stands out below
     try:
-        factor = splu(
-            scipy.sparse.csc_array(M + NEGATIVE * scipy.sparse.eye_array(problem.n)),
-            permc_spec="MMD_AT_PLUS_A",
-            diag_pivot_thresh=0.0,
-            options={"SymmetricMode": True},
-        )
+        factor = symmetric_lu(M + NEGATIVE * scipy.sparse.eye_array(problem.n))
     except RuntimeError:  # -NEGATIVE is an eigenvalue
         return None
     inverse = scipy.sparse.linalg.LinearOperator(M.shape, matvec=factor.solve, dtype=np.float64)
     try:
-        if not _positive(factor):
+        if not is_positive(factor):
             nu, V = eigsh(inverse, 1, which="SA", v0=start, tol=1e-3)
             return (1.0 / nu - NEGATIVE, V) if nu[0] < 0.0 else None
         lam, V = eigsh(M, k, sigma=-NEGATIVE, OPinv=inverse, v0=start, tol=1e-9)
@@ -127,9 +123,3 @@ def _of_sparse(problem: Problem, M: scipy.sparse.csr_array, k: int) -> tuple[Arr
         return None
     order = np.argsort(lam)
     return lam[order], V[:, order]
-
-
-def _positive(factor: SuperLU) -> bool:
-    """Whether all pivots are, and stand on the diagonal."""
-    in_place = np.array_equal(factor.perm_r, factor.perm_c)
-    return in_place and float(np.min(factor.U.diagonal())) > 0.0

@@ -14,18 +14,17 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import scipy.linalg
 import scipy.sparse
-from scipy.sparse.linalg import splu
 
-from eigengap.fitting.laplacian.factor import Cost, cost_of_factor
+from eigengap.fitting.laplacian.factor import Cost, cost_of_factor, symmetric_lu
 from eigengap.fitting.sdp.problem import Penalty, Problem, Variance
 from eigengap.linalg import Array
 
 MOST_OPERATIONS = 3e9  # multiplications of a factorisation
 MOST_ENTRIES = 5e7  # of a factor
 MOST_REDUCED = 2000  # unknowns of points that are combinations of others: a dense matrix
-SAMPLED = 4  # pairs for each of those that tell the stiffness
+SAMPLED = 4  # pairs for each of those, to estimate the stiffness
 ROUNDING = 1e-12  # of the stiffest entry, added where elimination breaks down
-DAMPING = 2.0  # beside the gain's own curvature of -2, which is left out
+DAMPING = 2.0  # in place of the gain's own curvature of -2, which is left out
 
 Kind = Literal["blocks", "shared", "diagonal"]
 
@@ -103,7 +102,7 @@ def _weights(problem: Problem) -> Array:
 
 
 def _participation(E: Array) -> float:
-    """How many directions the differences spread over."""
+    """In how many directions the differences lie."""
     lam = np.linalg.eigvalsh(E.T @ E)
     return float(np.sum(lam) ** 2 / max(np.sum(lam**2), np.finfo(np.float64).tiny))
 
@@ -180,9 +179,9 @@ def _sparse_factor(M: Any) -> Any:
     """SuperLU without pivoting, as a positive definite matrix allows."""
     M = scipy.sparse.csc_array(M).astype(np.float64)
     try:
-        return _superlu(M)
+        return symmetric_lu(M)
     except RuntimeError:  # springs so differ in stiffness that rounding leaves a pivot of 0
-        return _superlu(M + _rounding_of(M) * scipy.sparse.eye_array(M.shape[0]))
+        return symmetric_lu(M + _rounding_of(M) * scipy.sparse.eye_array(M.shape[0]))
 
 
 def _dense_factor(M: Array) -> Any:
@@ -195,12 +194,3 @@ def _dense_factor(M: Array) -> Any:
 
 def _rounding_of(M: Any) -> float:
     return ROUNDING * float(np.max(M.diagonal()))
-
-
-def _superlu(M: Any) -> Any:
-    return splu(
-        scipy.sparse.csc_array(M),
-        permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": True},
-    )

@@ -21,12 +21,14 @@ constraints, on a path of growing penalties.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
 from scipy.sparse.csgraph import connected_components, dijkstra
 
+from eigengap.fitting.graph.local_weights import around
+from eigengap.fitting.graph.neighbours import Neighbours
 from eigengap.fitting.optimise.loop import Trace, Watch
 from eigengap.fitting.sdp.certificate import Certificate, certify
 from eigengap.fitting.sdp.descent import MEMORY
@@ -48,8 +50,10 @@ FEW = 500  # nodes up to which the multipliers of all subproblems are looked at
 UNUSED = 1e-4  # root mean square of a column, in the same units, that is as good as none
 SOFTER = {"equal": 100.0, "at_most": 1.0}  # by which the penalty is eased to leave a saddle
 GAP = 1e-3  # relative, above which the rank is raised
-ANCHORS = 200  # nodes whose geodesic distances give the start
+LANDMARKS = 200  # nodes whose geodesic distances give the start
+PAIR_BYTES = 150.0  # of an edge while edges are sorted
 STEPS = {"equal": 50, "at_most": 300}  # of a subproblem
+ANGLES_OUT = "take fewer neighbours, or preserve_angles=False"
 WAY_OUT = "landmarks=300 needs the coordinates of these alone; or fit a sample of the rows"
 
 
@@ -113,6 +117,38 @@ def unfold(
         steps=steps,
         trace=best.trace,
     )
+
+
+def with_equal_rows(graph: Graph, nearest: Any, rows: Array) -> Graph:
+    """The graph with edges of length 0 among rows that have only equal rows for neighbours."""
+    counts = np.diff(nearest.indptr)
+    own = np.repeat(np.arange(graph.n), counts)
+    apart = np.bincount(own, weights=nearest.data > 0.0, minlength=graph.n)
+    crowded = np.flatnonzero((apart == 0) & (counts > 0))
+    if len(crowded) == 0:
+        return graph
+    place = np.unique(rows[crowded], axis=0, return_inverse=True)[1].ravel()
+    first = crowded[np.unique(place, return_index=True)[1]]
+    return graph.with_edges(crowded, first[place], np.zeros(len(crowded)))
+
+
+def with_angles(graph: Graph, neighbours: Neighbours, nearest: Any) -> Graph:
+    """The graph with edges among the neighbours of each row, which keep its angles."""
+    counts = np.diff(nearest.indptr).astype(np.float64)
+    pairs = float(np.sum(counts * (counts - 1.0)) / 2.0)
+    require_memory(PAIR_BYTES * pairs, f"{pairs:.3g} pairs of neighbours of a row", ANGLES_OUT)
+    parts = [graph.edges]
+    for _, nodes, _, among in around(neighbours, nearest):
+        a, b = np.triu_indices(nodes.shape[1], 1)
+        parts.append((nodes[:, a].ravel(), nodes[:, b].ravel(), among[:, a, b].ravel()))
+    i, j, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Graph.of_edges(graph.n, i, j, lengths)
+
+
+def first_columns(q: int, d: int | None, constraint: Constraint) -> int:
+    """Columns of the factor to start with: as many as keep all lengths of d columns, if few."""
+    own = MOST_COLUMNS if d is None else min(d + 1, MOST_COLUMNS)
+    return max(q + SPARE, own) if constraint == "equal" else q + SPARE
 
 
 def require_unfolding(n: int, m: int, r: int) -> None:
@@ -201,7 +237,7 @@ def _climb(
 
 
 def _columns_in_use(V: Array) -> Array:
-    """V turned to its principal axes, without those along which all points coincide."""
+    """V rotated to its principal axes, without those along which all points coincide."""
     _, s, Wt = np.linalg.svd(V - np.mean(V, axis=0), full_matrices=False)
     used = s > UNUSED * np.sqrt(len(V))
     return np.asarray(V @ Wt[used].T)
@@ -262,17 +298,23 @@ def geodesic_start(graph: Graph, r: int, weights: Array, rng: np.random.Generato
 
     Only a start: its distances are too long where the graph is sparse, as variance wants them.
     """
-    n = graph.n
-    anchors = np.sort(rng.choice(n, min(n, ANCHORS), replace=False))
-    D = dijkstra(graph.csr(), directed=False, indices=anchors) ** 2  # (a, n)
-    among = D[:, anchors]
-    means = np.mean(among, axis=0)
-    G = -0.5 * (among - means - means[:, None] + np.mean(means))
-    lam, V = np.linalg.eigh(G)
-    lam, V = lam[::-1][:r], V[:, ::-1][:, :r]
-    kept = lam > 1e-9 * lam[0]
-    Y = -0.5 * (D.T - means) @ (V[:, kept] / np.sqrt(lam[kept]))
+    landmarks = np.sort(rng.choice(graph.n, min(graph.n, LANDMARKS), replace=False))
+    D = dijkstra(graph.csr(), directed=False, indices=landmarks) ** 2
+    Y = landmark_scaling(D, landmarks, r)
     return np.asarray(Y - (weights @ Y) / np.sum(weights))
+
+
+def landmark_scaling(D: Array, landmarks: Ints, r: int) -> Array:
+    """(n, at most r) coordinates from squared distances D (a, n) to the nodes `landmarks` (a,).
+
+    Columns of eigenvalues that are not positive are left out.
+    """
+    among = D[:, landmarks]
+    means = np.mean(among, axis=0)
+    lam, V = np.linalg.eigh(-0.5 * (among - means - means[:, None] + np.mean(means)))
+    lam, V = lam[::-1][:r], V[:, ::-1][:, :r]
+    kept = lam > 1e-9 * max(float(lam[0]), np.finfo(np.float64).tiny)
+    return np.asarray(-0.5 * (D.T - means) @ (V[:, kept] / np.sqrt(lam[kept])))
 
 
 def principal(Y: Array) -> tuple[Array, Array]:
@@ -282,7 +324,7 @@ def principal(Y: Array) -> tuple[Array, Array]:
 
 
 def one_of_each(Z: Array, place: Ints) -> Array:
-    """Z (n, r) with rows of the same place (n,) the same: rounding could tell them apart."""
+    """Z (n, r) with rows of the same place (n,) the same: rounding could separate them."""
     first = np.unique(place, return_index=True)[1]
     return np.asarray(Z[first[place]])
 

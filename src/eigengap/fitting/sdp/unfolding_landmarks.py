@@ -26,9 +26,8 @@ import time
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from scipy.sparse.linalg import splu
 
-from eigengap.fitting.laplacian.factor import cost_of_factor
+from eigengap.fitting.laplacian.factor import cost_of_factor, symmetric_lu
 from eigengap.fitting.optimise.loop import Progress, Trace, Watch
 from eigengap.fitting.sdp.certificate import certify
 from eigengap.fitting.sdp.descent import descend
@@ -157,7 +156,7 @@ def choose_landmarks(
 def reconstruction_basis(W: scipy.sparse.csr_array, landmarks: Ints) -> Array:
     """Q (n, p) for affine weights W (n, n) of rows upon their neighbours."""
     n, p = W.shape[0], len(landmarks)
-    require_memory(16.0 * n * p, f"{n} rows seen from {p} landmarks", "take fewer landmarks")
+    require_memory(16.0 * n * p, f"{n} rows by {p} landmarks", "take fewer landmarks")
     residual = scipy.sparse.csr_array(scipy.sparse.eye_array(n) - W)
     F = scipy.sparse.csc_array(residual.T @ residual)
     others = np.setdiff1d(np.arange(n), landmarks)
@@ -168,12 +167,7 @@ def reconstruction_basis(W: scipy.sparse.csr_array, landmarks: Ints) -> Array:
     cost = cost_of_factor(scipy.sparse.csr_array(scipy.sparse.diags_array(degrees) - F_uu), degrees)
     require_memory(cost.bytes + 16.0 * n * p, f"{n} rows as combinations of landmarks", WAY_OUT)
     ridge = RIDGE * float(np.mean(degrees))
-    factor = splu(
-        scipy.sparse.csc_array(F_uu + ridge * scipy.sparse.eye_array(len(others))),
-        permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": True},
-    )
+    factor = symmetric_lu(F_uu + ridge * scipy.sparse.eye_array(len(others)))
     Q = np.zeros((n, p))
     Q[landmarks, np.arange(p)] = 1.0
     for start in range(0, p, STEP):

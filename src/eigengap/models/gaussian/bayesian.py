@@ -16,8 +16,8 @@ from which all that follows is made:
   20 to 200 x 50) its held-out density equals that of a mixture over 200 draws of the parameters;
 - z given a row is its posterior under that Gaussian: a feature counts less in it the less is known
   of its loadings;
-- moments of unseen cells are the exact ones of x_j | z over that posterior of z: the uncertainty of
-  the loadings counts more in rows far from the centre.
+- moments of missing values are the exact ones of x_j | z over that posterior of z: the uncertainty
+  of the loadings counts more in rows far from the centre.
 
 Mean-field posteriors are too narrow, because cov_j takes the rows' z for known and the z take W for
 known. The second half is mended by the noise above: intervals of 95 % cover 94.5 to 95.5 % at 50 x
@@ -30,11 +30,46 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import digamma, gammaln
 
-from eigengap.linalg import Array, pack_outer, packed_indices
-from eigengap.models.gaussian.gamma import Gammas
+from eigengap.linalg import Array, pack, pack_outer, packed_size, twice_off_diagonal
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class Gammas:
+    """What variational Bayes knows of k precisions: independent Gamma variables.
+
+    Their density is b^a x^(a - 1) exp(-b x) / Gamma(a).
+    """
+
+    shape: Array  # (k,) a
+    rate: Array  # (k,) b
+
+    def __len__(self) -> int:
+        return len(self.rate)
+
+    def mean(self) -> Array:
+        return np.asarray(self.shape / self.rate)
+
+    def mean_log(self) -> Array:
+        return np.asarray(digamma(self.shape) - np.log(self.rate))
+
+    def divergence(self, shape: float, rate: float) -> float:
+        """Sum of the Kullback-Leibler divergences from Gamma(shape, rate)."""
+        terms = (
+            (self.shape - shape) * digamma(self.shape)
+            - gammaln(self.shape)
+            + gammaln(shape)
+            + shape * (np.log(self.rate) - np.log(rate))
+            + (rate - self.rate) * self.mean()
+        )
+        return float(np.sum(terms))
+
+    def sample_inverse(self, n: int, rng: np.random.Generator) -> Array:
+        """Draws of 1 / x, (n, k); 0 for a rate of 0, a precision without bounds."""
+        return np.asarray(self.rate / rng.gamma(self.shape, size=(n, len(self))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +92,7 @@ class BayesianLinearGaussian:
     Examples
     --------
     >>> import numpy as np
-    >>> from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
-    >>> from eigengap.models.gaussian.gamma import Gammas
+    >>> from eigengap.models.gaussian.bayesian import BayesianLinearGaussian, Gammas
     >>> model = BayesianLinearGaussian(
     ...     W=[[2.0], [1.0]], mu=[0.0, 0.0], cov=0.1 * np.stack([np.eye(2)] * 2),
     ...     noise=Gammas(np.array([11.0]), np.array([10.0])),
@@ -106,7 +140,7 @@ class BayesianLinearGaussian:
     def noise_variance(self) -> Array:
         """(d,) E[1 / tau_j] = b / (a - 1).
 
-        A feature seen in hardly a row has a <= 1 and no such mean: b / (a / 2) stands for it there.
+        A feature observed in hardly a row has a <= 1 and no such mean: there b / (a / 2) is taken.
         """
         a, b = self.noise.shape, self.noise.rate
         return np.array(np.broadcast_to(b / np.maximum(a - 1.0, 0.5 * a), (self.d,)))
@@ -119,8 +153,8 @@ class BayesianLinearGaussian:
         cov(x) = E[W W^T] + diag(E[1 / tau] + var mu), and features are independent of each other
         given z, so that E[W W^T] - W W^T is diagonal.
         """
-        spread: Array = np.einsum("jaa->j", self.cov)
-        return LinearGaussian(W=self.W, mu=self.mu, psi=self.noise_variance() + spread)
+        of_parameters: Array = np.einsum("jaa->j", self.cov)
+        return LinearGaussian(W=self.W, mu=self.mu, psi=self.noise_variance() + of_parameters)
 
     def at_means(self) -> LinearGaussian:
         """The model at the posterior means, as if they were known."""
@@ -131,40 +165,37 @@ class BayesianLinearGaussian:
         return self.predictive().posterior(X, cell_sd)
 
     def log_likelihood(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
-        """ln p(seen part of x) under the predictive density, for every row: (n,)."""
+        """ln p(observed part of x) under the predictive density, for every row: (n,)."""
         return self.predictive().log_likelihood(X, cell_sd)
 
-    # What the seen cells say about the others ----------------------------------------------
+    # The missing values given the observed ones -------------------------------------------
 
     def conditional(self, X: ArrayLike, cell_sd: Array | None = None) -> tuple[Array, Array]:
-        """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
+        """Mean and variance of every value given the observed values of its row: (n, d), (n, d).
 
         var x_j = E[1 / tau_j] + w_j^T S w_j + tr(cov_j E[z~ z~^T]): the noise, what is not known
-        of z, and what is not known of the feature. Seen cells are returned as they are, with
+        of z, and what is not known of the feature. Observed values are returned as they are, with
         variance 0.
         """
         X = np.asarray(X)
         given = self.posterior(X, cell_sd)
-        i, j = packed_indices(self.q + 1)
-        twice = np.where(i == j, 1.0, 2.0)
-        uncertain = self.cov[:, i, j] * twice  # (d, K~)
+        uncertain = twice_off_diagonal(pack(self.cov))  # (d, K~)
         z = np.column_stack([given.mean, np.ones(len(given))])
-        a, b = packed_indices(self.q)
-        by_pattern = pack_outer(self.W) * twice[: len(a)] + uncertain[:, : len(a)]  # (d, K)
-        variance = (given.pattern_cov[:, a, b] @ by_pattern.T)[given.pattern]
+        of_z = twice_off_diagonal(pack_outer(self.W)) + uncertain[:, : packed_size(self.q)]
+        variance = (pack(given.pattern_cov) @ of_z.T)[given.pattern]
         variance += pack_outer(z) @ uncertain.T + self.noise_variance()
         observed = ~np.isnan(X)
         variance[observed] = 0.0
         return np.where(observed, X, given.mean @ self.W.T + self.mu), variance
 
     def conditional_mean(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
-        """E[x | seen cells]: (n, d), seen cells as they are."""
+        """E[x | observed values]: (n, d), observed values as they are."""
         return self.predictive().conditional_mean(X, cell_sd)
 
     def sample_conditional(
         self, X: ArrayLike, rng: np.random.Generator, cell_sd: Array | None = None
     ) -> Array:
-        """One draw of the unseen cells given the seen ones: (n, d), seen cells as they are.
+        """One draw of the missing values given the observed ones: (n, d), these as they are.
 
         The parameters are drawn once, for all rows, as multiple imputation asks.
         """
@@ -184,9 +215,8 @@ class BayesianLinearGaussian:
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """n independent rows, each with parameters of its own: (n, d)."""
         z = np.column_stack([rng.standard_normal((n, self.q)), np.ones(n)])
-        i, j = packed_indices(self.q + 1)
-        spread = pack_outer(z) @ (self.cov[:, i, j] * np.where(i == j, 1.0, 2.0)).T
-        variance = spread + self.noise.sample_inverse(n, rng)
+        of_parameters = pack_outer(z) @ twice_off_diagonal(pack(self.cov)).T
+        variance = of_parameters + self.noise.sample_inverse(n, rng)
         return np.asarray(
             z[:, :-1] @ self.W.T + self.mu + rng.standard_normal((n, self.d)) * np.sqrt(variance)
         )

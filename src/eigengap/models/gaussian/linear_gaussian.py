@@ -3,8 +3,8 @@
     x = W z + mu + e,   z ~ N(0, I_q),   e ~ N(0, diag(psi))
 
 Probabilistic PCA is psi = sigma2 (1, ..., 1) (Tipping and Bishop 1999), factor analysis any
-psi >= 0. A value does not know how it was fitted. NaN marks an unseen cell; every method takes
-rows with gaps and marginalises over them exactly. No method but `covariance` and `precision`
+psi >= 0. A value does not know how it was fitted. NaN marks an missing value; every method takes
+incomplete rows and marginalises over them exactly. No method but `covariance` and `precision`
 forms a d x d matrix. psi may hold zeros (PCA's limit sigma2 -> 0, Heywood cases): everything is
 then the limit in which all of them vanish at one rate, psi_j = epsilon noise_unit_j^2
 (`near_exact`). Without any noise W E[z | x] is the orthogonal projection. Densities exist as long
@@ -23,19 +23,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from eigengap.exceptions import SingularModelError
-from eigengap.linalg import Array, packed_size, sign_rule, unpack
+from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian import noiseless as near_exact
-from eigengap.models.gaussian.heteroscedastic import noisy_posteriors, prepare_noisy_rows
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.models.gaussian.posterior import Posterior
+from eigengap.models.gaussian.posterior import Posterior, RowPosteriors, square_roots
 from eigengap.models.gaussian.row_posterior import (
     Coefficients,
-    RowPosteriors,
     projected_variance,
     row_posteriors,
 )
 from eigengap.models.maps.affine import AffineMap
-from eigengap.wording import words
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,38 +107,22 @@ class LinearGaussian:
         """The Gaussian of this location and scatter: itself, unless it has other tails."""
         return self
 
-    # What a row says about z ---------------------------------------------------------------
+    # Posteriors and densities ---------------------------------------------------------------
     #
-    # `cell_sd` (n, d) is the known standard deviation of each seen cell, beside psi; 0 where there
-    # is none.
+    # `cell_sd` (n, d) holds the known standard deviations of observed values, in addition to psi; 0
+    # where there is none.
 
     def posterior(self, X: ArrayLike, cell_sd: Array | None = None) -> Posterior:
-        """z | x for every row (n, d): T&B 1999, Eq. 6, over the seen cells."""
+        """z | x for every row (n, d): T&B 1999, Eq. 6, over the observed values."""
         X = self._rows(X)
-        mean = np.empty((len(X), self.q))
-        pattern = np.empty(len(X), dtype=np.intp)
-        packed, count = [], 0
-        factor: Array | None = None
-        for part in self._parts(X, cell_sd):
-            inflation = self._inflation(part, X)
-            if inflation is not None:
-                factor = np.empty(len(X)) if factor is None else factor
-                factor[part.at] = inflation
-            mean[part.at] = part.Z
-            u = part.S.shape[1]
-            pattern[part.at] = count + (np.arange(u) if u == len(part.at) else 0)
-            packed.append(part.S.T)
-            count += u
-        covs = np.concatenate(packed) if packed else np.empty((0, packed_size(self.q)))
-        cov = unpack(covs, self.q)
-        return Posterior(mean=mean, pattern_cov=cov, pattern=pattern, factor=factor)
+        return Posterior.of(self.row_posteriors(X, cell_sd), len(X), self.q)
 
     def posterior_mean(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
         """E[z | x] for every row: (n, q)."""
         X = self._rows(X)
         mean = np.empty((len(X), self.q))
-        for part in self._parts(X, cell_sd):
-            mean[part.at] = part.Z
+        for part in self.row_posteriors(X, cell_sd):
+            mean[part.at] = part.mean
         return mean
 
     def log_likelihood(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
@@ -151,9 +132,9 @@ class LinearGaussian:
         """
         X = self._rows(X)
         result = np.empty(len(X))
-        for part in self._parts(X, cell_sd):
-            self._require_density(part)
-            result[part.at] = self._log_density(part, X)
+        for part in self.row_posteriors(X, cell_sd):
+            part.require_density()
+            result[part.at] = part.log_density
         return result
 
     def log_likelihood_limit(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
@@ -163,28 +144,28 @@ class LinearGaussian:
         """
         X = self._rows(X)
         result = np.empty(len(X))
-        for part in self._parts(X, cell_sd):
+        for part in self.row_posteriors(X, cell_sd):
             if part.has_density:
-                result[part.at] = self._log_density(part, X)
+                result[part.at] = part.log_density
             else:
                 result[part.at] = np.where(np.isinf(part.distance), -inf, inf)
         return result
 
-    # What the seen cells say about the others ----------------------------------------------
+    # The missing values given the observed ones -------------------------------------------
 
     def conditional(self, X: ArrayLike, cell_sd: Array | None = None) -> tuple[Array, Array]:
-        """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
+        """Mean and variance of every value given the observed values of its row: (n, d), (n, d).
 
-        Seen cells are returned as they are, with variance 0.
+        Observed values are returned as they are, with variance 0.
         """
         X = self._rows(X)
         mean, variance = np.empty(X.shape), np.empty(X.shape)
-        for part in self._parts(X, cell_sd):
-            mean[part.at] = part.Z @ self.W.T + self.mu
+        for part in self.row_posteriors(X, cell_sd):
+            mean[part.at] = part.mean @ self.W.T + self.mu
             variance[part.at] = projected_variance(self.W, part.S).T + self.psi
-            inflation = self._inflation(part, X)
-            if inflation is not None:
-                variance[part.at] *= inflation[:, None]
+            factor = part.variance_factor
+            if factor is not None:
+                variance[part.at] *= factor[:, None]
         observed = ~np.isnan(X)
         np.copyto(mean, X, where=observed)
         variance[observed] = 0.0
@@ -200,34 +181,30 @@ class LinearGaussian:
         return self._cells().nearest(self.conditional_mean(X) - self.mu) + self.mu
 
     def conditional_mean(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
-        """E[x | seen cells]: (n, d), seen cells as they are."""
+        """E[x | observed values]: (n, d), observed values as they are."""
         X = self._rows(X)
         return np.where(np.isnan(X), self.posterior_mean(X, cell_sd) @ self.W.T + self.mu, X)
 
     def sample_conditional(
         self, X: ArrayLike, rng: np.random.Generator, cell_sd: Array | None = None
     ) -> Array:
-        """One draw of the unseen cells given the seen ones: (n, d), seen cells as they are."""
+        """One draw of the missing values given the observed ones: (n, d), these as they are."""
         X = self._rows(X)
         drawn = np.empty(X.shape)
-        for part in self._parts(X, cell_sd):
-            roots = square_roots(unpack(part.S.T, self.q))  # (u, q, q)
-            noise = rng.standard_normal((len(part.at), self.q, 1))
-            z = part.Z + (roots @ noise)[:, :, 0]
-            drawn[part.at] = z @ self.W.T + self.mu
-            drawn[part.at] += rng.standard_normal((len(part.at), self.d)) * np.sqrt(self.psi)
+        for part in self.row_posteriors(X, cell_sd):
+            errors = part.draw_errors(self.W, self.psi, rng)
+            drawn[part.at] = part.mean @ self.W.T + self.mu + errors
         return np.where(np.isnan(X), drawn, X)
 
     def given(self, x: ArrayLike) -> LinearGaussian:
-        """The model of the unseen cells of one row given its seen ones: a model again."""
+        """The model of the missing values of one row given its observed ones: a model again."""
         row = self._rows(np.asarray(x, dtype=np.float64)[None, :])
-        ((_, Z, S),) = self.latents(row)
+        (part,) = self.row_posteriors(row)
         missing = np.isnan(row[0])
         W = self.W[missing]
-        root = square_roots(unpack(S.T, self.q))[0]
         return LinearGaussian(
-            W=W @ root,
-            mu=self.mu[missing] + W @ Z[0],
+            W=W @ square_roots(part.covariances())[0],
+            mu=self.mu[missing] + W @ part.mean[0],
             psi=self.psi[missing],
             noise_unit=self._unit_at(missing),
         )
@@ -321,55 +298,26 @@ class LinearGaussian:
             raise ValueError(f"expected rows of {self.d} features, got shape {rows.shape}")
         return rows
 
-    def row_inflation(self, X: ArrayLike) -> Array | None:
-        """(n,) variances given a row beside the Gaussian's; None where they are those."""
+    def variance_factors(self, X: ArrayLike) -> Array | None:
+        """(n,) `RowPosteriors.variance_factor` of every row; None where it is 1."""
         return None
 
-    def latents(
+    def row_posteriors(
         self, X: NDArray[Any], cell_sd: Array | None = None
-    ) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
-        """(positions (c,), means (c, q), packed covariances (K, c or 1)) of all rows, in parts."""
-        for part in self._parts(X, cell_sd):
-            yield part.at, part.Z, part.S
-
-    def _parts(self, X: NDArray[Any], cell_sd: Array | None = None) -> Iterator[Part]:
-        """Posteriors of all rows, by the route that keeps the digits."""
-        least = self.psi if cell_sd is None else self.psi + _least_known(X, cell_sd)
+    ) -> Iterator[RowPosteriors]:
+        """Posteriors of all rows, in parts, by the route that keeps the digits."""
+        least = self.psi
+        if cell_sd is not None:  # at least so much noise has each column's observed values
+            least = least + np.min(cell_sd, axis=0, where=~np.isnan(X), initial=inf) ** 2
         if near_exact.is_nearly_exact(self.W, least):
-            i, j = np.tril_indices(self.q)
             known = None if cell_sd is None else cell_sd**2
-            for exact in near_exact.pattern_posteriors(
+            yield from near_exact.noiseless_posteriors(
                 X, self.W, self.mu, self.psi, self.unit, known
-            ):
-                S, norm = exact.S[i, j][:, None], np.array([exact.log_norm])
-                yield Part(exact.rows, exact.Z, S, norm, exact.distance)
-            return
-        delta = np.zeros(self.d)
-        if cell_sd is not None:
-            noisy = prepare_noisy_rows(X, cell_sd, None, self.mu, None)
-            for chunk in noisy_posteriors(noisy, self.W, delta, self.psi):
-                yield Part.of(chunk.part, noisy.order)
-            return
-        rows = prepare_rows(X, None, self.mu, None, self.q)
-        for part in row_posteriors(rows, Coefficients.of(self.W, delta, self.psi)):
-            yield Part.of(part, rows.order)
-
-    def _log_density(self, part: Part, X: NDArray[Any]) -> Array:
-        """(c,) ln p of rows that have a density."""
-        return np.asarray(-0.5 * (part.log_norm + part.distance))
-
-    def _inflation(self, part: Part, X: NDArray[Any]) -> Array | None:
-        """(c,) variances of these rows beside what their gaps alone say; None where they agree."""
-        return None
-
-    def _require_density(self, part: Part) -> None:
-        if not part.has_density:
-            raise SingularModelError(
-                "the model has no density: its noise variance is zero where its "
-                f"{self.q} components leave directions without variance (row "
-                f"{words().number(int(part.at[0]))}). Fit fewer components, or give "
-                f"{words().model('PPCA')} a {words().parameter('noise_variance')} above 0"
             )
+            return
+        rows = prepare_rows(X, None, self.mu, None, self.q, cell_sd=cell_sd)
+        for _, part in row_posteriors(rows, Coefficients(self.W, np.zeros(self.d), self.psi)):
+            yield part
 
     def _diagonal(self) -> Array:
         """(d,) of W W^T + diag(psi)."""
@@ -417,43 +365,9 @@ class LinearGaussian:
         return np.asarray((U / lam) @ U.T / np.outer(size, size))
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Posteriors of some rows, by whichever route they came about. u is c, or 1 where shared."""
-
-    at: NDArray[np.intp]  # (c,) positions
-    Z: Array  # (c, q)
-    S: Array  # (K, u) packed
-    log_norm: Array  # (u,) ln |2 pi C_oo|
-    distance: Array  # (c,) r^T C_oo^-1 r; inf where C_oo is singular and r not in its range
-
-    @property
-    def has_density(self) -> bool:
-        """Whether C_oo is regular."""
-        return bool(np.all(self.log_norm > -inf))
-
-    @classmethod
-    def of(cls, part: RowPosteriors, order: NDArray[np.intp]) -> Part:
-        return cls(order[part.rows], part.Z.T, part.S, part.log_norm, part.distance)
-
-
-def _least_known(X: NDArray[Any], cell_sd: Array) -> Array:
-    """(d,) smallest known variance among the seen cells of each column."""
-    return np.asarray(np.min(cell_sd, axis=0, where=~np.isnan(X), initial=np.inf) ** 2)
-
-
 def right_singular_vectors(A: Array) -> Array:
     """(q, q) of A (d, q), by falling singular value; where q > d those of no length too."""
     if 0 in A.shape:
         return np.eye(A.shape[1])
     Vt = np.linalg.svd(A, full_matrices=A.shape[0] < A.shape[1])[2]
     return np.asarray(Vt.T)
-
-
-def square_roots(S: Array) -> Array:
-    """Matrices L with L L^T = S for a stack of covariances (u, q, q), singular ones included."""
-    try:
-        return np.asarray(np.linalg.cholesky(S), dtype=np.float64)
-    except np.linalg.LinAlgError:  # a zero variance, in the limit of no noise
-        lam, U = np.linalg.eigh(S)
-        return np.asarray(U * np.sqrt(np.maximum(lam, 0.0))[:, None, :])

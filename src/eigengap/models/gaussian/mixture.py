@@ -4,30 +4,36 @@
 
 Mixtures of probabilistic PCA have psi_k = sigma2_k (1, ..., 1) (Tipping and Bishop 1999), mixtures
 of factor analysers any psi_k (Ghahramani and Hinton 1996). Components may differ in rank. NaN marks
-an unseen cell; every method marginalises over it exactly, under each component.
+an missing value; every method marginalises over it exactly, under each component.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigengap.linalg import Array
+from eigengap.linalg import Array, packed_size
 from eigengap.models.gaussian import noiseless as near_exact
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.mixture_posterior import mixture_posteriors, normalised
-from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.models.gaussian.posterior import Posterior
-from eigengap.models.gaussian.row_posterior import Coefficients, projected_variance
+from eigengap.models.gaussian.observed_rows import Chunk, ObservedRows, prepare_rows
+from eigengap.models.gaussian.posterior import Posterior, RowPosteriors
+from eigengap.models.gaussian.row_posterior import (
+    BlockCoefficients,
+    Coefficients,
+    projected_variance,
+)
+
+Posteriors = tuple[RowPosteriors, ...]  # (K,) of the same rows, under each component
 
 
 @dataclass(frozen=True, eq=False)
 class MixturePosterior:
-    """What the rows say about their component and, given that, about z.
+    """Posterior of the component of each row and, given that, of z.
 
     Attributes
     ----------
@@ -40,24 +46,6 @@ class MixturePosterior:
 
     def __len__(self) -> int:
         return len(self.resp)
-
-
-@dataclass(frozen=True, eq=False)
-class _Latents:
-    """z of some rows under one component."""
-
-    Z: Array  # (c, q) means
-    S: Array  # (q (q + 1) / 2, c or 1) packed covariances
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Some rows under all components."""
-
-    at: NDArray[np.intp]  # (c,) positions
-    latents: list[_Latents]  # (K,)
-    resp: Array  # (K, c)
-    log_likelihood: Array  # (c,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,19 +117,19 @@ class MixtureOfLinearGaussians:
     # Which component a row is of, and where in it -------------------------------------------
 
     def log_likelihood(self, X: ArrayLike) -> Array:
-        """ln p(seen part of x) for every row: (n,); 0 for a row in which nothing was seen."""
+        """ln p(observed part of x) for every row: (n,); 0 for a row without observed values."""
         X = self._rows(X)
         result = np.empty(len(X))
-        for rows in self._under_all(X):
-            result[rows.at] = rows.log_likelihood
+        for parts, _, log_likelihood in self._posteriors(X):
+            result[parts[0].at] = log_likelihood
         return result
 
     def responsibilities(self, X: ArrayLike) -> Array:
-        """p(k | seen part of x) for every row and component: (n, K)."""
+        """p(k | observed part of x) for every row and component: (n, K)."""
         X = self._rows(X)
         resp = np.empty((len(X), self.K))
-        for rows in self._under_all(X):
-            resp[rows.at] = rows.resp.T
+        for parts, of_part, _ in self._posteriors(X):
+            resp[parts[0].at] = of_part.T
         return resp
 
     def posterior(self, X: ArrayLike) -> MixturePosterior:
@@ -161,45 +149,44 @@ class MixtureOfLinearGaussians:
         X = self._rows(X)
         ends = np.cumsum((0, *self.ranks))
         coordinates = np.empty((len(X), ends[-1]))
-        for rows in self._under_all(X):
-            for k, latents in enumerate(rows.latents):
-                block = slice(ends[k], ends[k + 1])
-                coordinates[rows.at, block] = latents.Z * rows.resp[k][:, None]
+        for parts, resp, _ in self._posteriors(X):
+            for k, part in enumerate(parts):
+                coordinates[part.at, ends[k] : ends[k + 1]] = part.mean * resp[k][:, None]
         return coordinates
 
-    # What the seen cells say about the others -----------------------------------------------
+    # The missing values given the observed ones -------------------------------------------
 
     def conditional(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
+        """Mean and variance of every value given the observed values of its row: (n, d), (n, d).
 
         By the law of total variance: the mean over the components of their variances plus the
-        variance of their means. Seen cells are returned as they are, with variance 0.
+        variance of their means. Observed values are returned as they are, with variance 0.
         """
         X = self._rows(X)
         mean, variance = np.empty(X.shape), np.empty(X.shape)
-        for rows in self._under_all(X):
-            means = self._means(rows)  # (K, c, d)
-            total = np.einsum("kc,kcd->cd", rows.resp, means)
-            spread = np.einsum("kc,kcd->cd", rows.resp, (means - total) ** 2)
-            for model, latents, resp in zip(self.models, rows.latents, rows.resp, strict=True):
-                spread += resp[:, None] * (projected_variance(model.W, latents.S).T + model.psi)
-            mean[rows.at], variance[rows.at] = total, spread
+        for parts, resp, _ in self._posteriors(X):
+            at, means = parts[0].at, self._means(parts)  # (K, c, d)
+            mean[at] = np.einsum("kc,kcd->cd", resp, means)
+            variance[at] = np.einsum("kc,kcd->cd", resp, (means - mean[at]) ** 2)
+            for model, part, r in zip(self.models, parts, resp, strict=True):
+                within = projected_variance(model.W, part.S).T + model.psi
+                variance[at] += r[:, None] * within
         observed = ~np.isnan(X)
         np.copyto(mean, X, where=observed)
         variance[observed] = 0.0
         return mean, variance
 
     def conditional_mean(self, X: ArrayLike) -> Array:
-        """E[x | seen cells]: (n, d), seen cells as they are."""
+        """E[x | observed values]: (n, d), observed values as they are."""
         X = self._rows(X)
         return np.where(np.isnan(X), self.denoised(X), X)
 
     def denoised(self, X: ArrayLike) -> Array:
-        """E[W z + mu | seen cells], over components and z: (n, d)."""
+        """E[W z + mu | observed values], over components and z: (n, d)."""
         X = self._rows(X)
         mean = np.empty(X.shape)
-        for rows in self._under_all(X):
-            mean[rows.at] = np.einsum("kc,kcd->cd", rows.resp, self._means(rows))
+        for parts, resp, _ in self._posteriors(X):
+            mean[parts[0].at] = np.einsum("kc,kcd->cd", resp, self._means(parts))
         return mean
 
     def project(self, X: ArrayLike) -> Array:
@@ -207,13 +194,13 @@ class MixtureOfLinearGaussians:
         return self._by_component(X, lambda model, rows: model.project(rows))
 
     def sample_conditional(self, X: ArrayLike, rng: np.random.Generator) -> Array:
-        """One draw of the unseen cells given the seen ones: (n, d), seen cells as they are."""
+        """One draw of the missing values given the observed ones: (n, d), these as they are."""
         X = self._rows(X)
         labels = _draw(self.responsibilities(X), rng)
         return self._by_component(X, lambda m, rows: m.sample_conditional(rows, rng), labels)
 
     def given(self, x: ArrayLike) -> MixtureOfLinearGaussians:
-        """The mixture of the unseen cells of one row given its seen ones: a mixture again."""
+        """The mixture of the missing values of one row given its observed ones: a mixture again."""
         row = self._rows(np.asarray(x, dtype=np.float64)[None, :])
         log_joint = self.log_weights + np.array([m.log_likelihood(row)[0] for m in self.models])
         return MixtureOfLinearGaussians(log_joint, [model.given(row[0]) for model in self.models])
@@ -263,10 +250,10 @@ class MixtureOfLinearGaussians:
     def _rows(self, X: ArrayLike) -> NDArray[Any]:
         return self.models[0]._rows(X)
 
-    def _means(self, rows: _Rows) -> Array:
-        """E[x | seen cells, k], seen ones as if they were not: (K, c, d)."""
-        both = zip(self.models, rows.latents, strict=True)
-        return np.stack([latents.Z @ model.W.T + model.mu for model, latents in both])
+    def _means(self, parts: Posteriors) -> Array:
+        """E[x | observed values, k], of the observed values too: (K, c, d)."""
+        both = zip(self.models, parts, strict=True)
+        return np.stack([part.mean @ model.W.T + model.mu for model, part in both])
 
     def _by_component(
         self,
@@ -274,7 +261,7 @@ class MixtureOfLinearGaussians:
         fn: Callable[[LinearGaussian, Array], Array],
         labels: NDArray[np.intp] | None = None,
     ) -> Array:
-        """fn(component, its rows); rows go to the most responsible one unless labels say."""
+        """fn(component, its rows); rows go to the most responsible one unless labels are given."""
         X = self._rows(X)
         if labels is None:
             labels = np.argmax(self.responsibilities(X), axis=1)
@@ -285,27 +272,52 @@ class MixtureOfLinearGaussians:
                 result[at] = fn(model, X[at])
         return result
 
-    def _under_all(self, X: NDArray[Any]) -> Iterator[_Rows]:
-        """All rows under all components, in parts."""
+    def _posteriors(self, X: NDArray[Any]) -> Iterator[tuple[Posteriors, Array, Array]]:
+        """All rows under all components, in parts: see `mixture_posteriors`."""
+        if len(X) == 0:
+            return
         if any(near_exact.is_nearly_exact(model.W, model.psi) for model in self.models):
-            yield self._one_by_one(X)
+            # Where a component has (almost) no noise: each takes care of its own limits.
+            parts = tuple(RowPosteriors.joined([*m.row_posteriors(X)]) for m in self.models)
+            for part in parts:
+                part.require_density()
+            yield parts, *_responsibilities(self.log_weights, parts)
             return
         shift = self.mean()
         rows = prepare_rows(X, None, shift, None, max(self.ranks))
-        coefficients = [Coefficients.of(m.W, m.mu - shift, m.psi) for m in self.models]
-        for chunk in mixture_posteriors(rows, self.log_weights, coefficients):
-            latents = [_Latents(part.Z.T, part.S) for part in chunk.parts]
-            yield _Rows(rows.order[chunk.rows], latents, chunk.resp, chunk.log_likelihood)
+        coefficients = [Coefficients(m.W, m.mu - shift, m.psi) for m in self.models]
+        found = mixture_posteriors(rows, self.log_weights, coefficients)
+        yield from ((parts, resp, log_likelihood) for _, parts, resp, log_likelihood in found)
 
-    def _one_by_one(self, X: NDArray[Any]) -> _Rows:
-        """Where a component has (almost) no noise: each takes care of its own limits."""
-        log_joint = self.log_weights[:, None] + np.stack([m.log_likelihood(X) for m in self.models])
-        latents = []
-        for model in self.models:
-            posterior = model.posterior(X)
-            i, j = np.tril_indices(model.q)
-            latents.append(_Latents(posterior.mean, posterior.cov[:, i, j].T))
-        return _Rows(np.arange(len(X)), latents, *normalised(log_joint))
+
+def mixture_posteriors(
+    rows: ObservedRows, log_weights: Array, coefficients: Sequence[Coefficients], passes: int = 1
+) -> Iterator[tuple[Chunk, Posteriors, Array, Array]]:
+    """Posteriors of all rows of a block under every component of a mixture, chunk by chunk.
+
+    Yields the c rows of a chunk, their K posteriors, their responsibilities (K, c),
+
+        resp_ik = pi_k p_k(x_i) / sum_l pi_l p_l(x_i)
+
+    (Tipping and Bishop 1999, "Mixtures of probabilistic principal component analysers", Eq. 21),
+    and their log-likelihoods (c,).
+    """
+    blocks = [BlockCoefficients.of(rows, c) for c in coefficients]
+    # Rank of one model whose packed precisions take as much room as those of all components.
+    joint_rank = isqrt(2 * sum(packed_size(c.q) for c in coefficients)) + 1
+    for chunk in rows.chunks(joint_rank):
+        parts = tuple(block.posteriors(chunk, passes) for block in blocks)
+        yield chunk, parts, *_responsibilities(log_weights, parts)
+
+
+def _responsibilities(log_weights: Array, parts: Posteriors) -> tuple[Array, Array]:
+    """Responsibilities (K, c) and log-likelihoods (c,)."""
+    log_joint = log_weights[:, None] + np.stack([part.log_density for part in parts])
+    largest = log_joint.max(axis=0)
+    resp = np.exp(log_joint - largest)
+    total = resp.sum(axis=0)
+    resp /= total
+    return resp, largest + np.log(total)
 
 
 def _draw(resp: Array, rng: np.random.Generator) -> NDArray[np.intp]:

@@ -32,7 +32,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from eigengap.linalg import Array
+from eigengap.linalg import Array, pack
+from eigengap.models.gaussian.posterior import RowPosteriors
 
 # w^T w / psi beyond which the products lose more than about half of the digits.
 NEARLY_EXACT = 1e7
@@ -43,20 +44,6 @@ VANISHING = 1e-20
 
 # A few units of rounding for each of the operations behind a number (Higham 2002, Lemma 19.3).
 ROUNDING = 8 * np.finfo(np.float64).eps
-
-
-@dataclass(frozen=True, eq=False)
-class PatternPosterior:
-    """Posterior of all rows that share a pattern of observed cells.
-
-    Where C_oo is singular `log_norm` is -inf, and `distance` inf for rows off the model's plane.
-    """
-
-    rows: NDArray[np.intp]  # (c,) positions
-    S: Array  # (q, q)
-    Z: Array  # (c, q)
-    log_norm: float  # ln |2 pi C_oo|
-    distance: Array  # (c,) r^T C_oo^-1 r
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,18 +61,19 @@ def is_nearly_exact(W: Array, psi: Array) -> bool:
     return bool(np.any(signal > NEARLY_EXACT * psi) or np.any(psi <= 0.0))
 
 
-def pattern_posteriors(
+def noiseless_posteriors(
     X: Array,  # (n, d)
     W: Array,
     mu: Array,
     psi: Array,
     unit: Array,
     known: Array | None = None,
-) -> Iterator[PatternPosterior]:
+) -> Iterator[RowPosteriors]:
     """Posteriors of the rows of X, one pattern of observed cells at a time.
 
     `unit` (d,) are the units u in which zero noise is approached. `known` (n, d) are variances of
-    cells beside psi; with them every row has its own pattern.
+    values in addition to psi; with them every row has its own pattern. Where C_oo is singular
+    `log_norm` is -inf, and `distance` inf for rows off the model's plane.
     """
     observed = ~np.isnan(X)
     if known is not None:
@@ -223,7 +211,7 @@ def _rank(Q: NDArray[Any], T: NDArray[Any], size: Array, rounding: float) -> int
     return int(np.count_nonzero((left > rounding**2).any(axis=0)))
 
 
-def _posterior(rows: NDArray[np.intp], X: Array, mu: Array, cells: Cells) -> PatternPosterior:
+def _posterior(rows: NDArray[np.intp], X: Array, mu: Array, cells: Cells) -> RowPosteriors:
     R = X - mu
     Z, S, log_det = cells.posterior(R)
     misfit = R - Z @ cells.W.T
@@ -237,6 +225,11 @@ def _posterior(rows: NDArray[np.intp], X: Array, mu: Array, cells: Cells) -> Pat
     distance = np.einsum("iq,iq->i", Z, Z) + np.einsum("ij,ij->i", noise, noise)
     if fixed.log_det == -inf:
         distance[np.any(misfit[:, exact] != 0.0, axis=1)] = inf
-    return PatternPosterior(
-        rows=rows, S=S, Z=Z, log_norm=len(mu) * log(2 * pi) + log_det, distance=distance
+    return RowPosteriors(
+        at=rows,
+        Z=Z.T,
+        S=pack(S)[:, None],
+        log_norm=np.array([len(mu) * log(2 * pi) + log_det]),
+        distance=distance,
+        row_cells=np.full(len(rows), len(mu)),
     )

@@ -8,9 +8,9 @@ tables. Three corrections, each of order (parameters / cells):
   like Student's t with nu degrees of freedom, whose variance is larger by nu / (nu - 2);
 - w_j and mu_j of the cell to be predicted are uncertain with covariance V_j, the inverse of the
   information about them (`information`): E[z~^T V_j z~] is added, z~ = (z, 1);
-- so are those of the seen cells from which z was inferred. The error dw~_j^T z~ in feature j acts
-  as noise of variance E[z~^T V_j z~] and moves z by S w_j / psi_j times itself; an error of psi_j
-  moves it by its relative size times the residual.
+- so are those of the observed values from which z was inferred. The error dw~_j^T z~ in feature j
+  acts as noise of variance E[z~^T V_j z~] and moves z by S w_j / psi_j times itself; an error of
+  psi_j moves it by its relative size times the residual.
 
 Loadings that are mostly error make z look better known than it is: the information is computed at
 loadings shrunk by what their own uncertainty explains of them.
@@ -21,21 +21,23 @@ without latent variables). Means are those of the model itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eigengap.linalg import Array, pack_outer, packed_indices, packed_size, unpack
+from eigengap.linalg import Array, pack, pack_outer, packed_size, twice_off_diagonal, unpack
 from eigengap.models.gaussian import noiseless as near_exact
 from eigengap.models.gaussian.information import Information, Noise, ObservationPattern, information
-from eigengap.models.gaussian.linear_gaussian import LinearGaussian, square_roots
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
+from eigengap.models.gaussian.posterior import RowPosteriors, square_roots
 from eigengap.models.gaussian.row_posterior import projected_variance
 
 # Least share of the cells (or of a column's) that is left as degrees of freedom, however many
 # parameters there are, and least degrees of freedom of a noise variance: beyond these bounds the
-# expansion says nothing, and intervals are wide anyway.
+# expansion is not valid, and intervals are wide anyway.
 LEAST_LEFT = 0.1
 LEAST_DEGREES = 3.0
 
@@ -59,36 +61,37 @@ class Predictive:
     model: LinearGaussian
     noise: Array  # (d,) expected noise variance, larger than psi
     degrees: Array  # (d,) of freedom of each noise variance
-    spread: Array  # ((q + 1)(q + 2) / 2, d) packed covariance of (w_j, mu_j)
+    covariances: Array  # ((q + 1)(q + 2) / 2, d) packed covariance of (w_j, mu_j)
     kind: Noise
 
     @classmethod
-    def of(cls, model: LinearGaussian, evidence: ObservationPattern) -> Predictive:
-        """The uncertainty of a maximum likelihood fit to `evidence`.
+    def of(cls, model: LinearGaussian, pattern: ObservationPattern) -> Predictive:
+        """The uncertainty of a maximum likelihood fit to `pattern`.
 
         Where there is no noise, `knows_uncertainty` is False: parameters are taken for known.
         """
-        if evidence.noise == "isotropic":
+        if pattern.noise == "isotropic":
             model = _with_noise_of_its_own(model)
-        if np.any(model.psi + evidence.known <= 0.0):
+        if np.any(model.psi + pattern.known <= 0.0):
             certain = np.zeros((packed_size(model.q + 1), model.d))
-            return cls(model, model.psi, np.full(model.d, np.inf), certain, evidence.noise)
-        left = _share_left(evidence, model.q)
-        degrees = _degrees(information(model, evidence), left, evidence.noise)
-        noise = _with_few_told_by_others(model, evidence, model.psi / left)
+            return cls(model, model.psi, np.full(model.d, np.inf), certain, pattern.noise)
+        left = _share_left(pattern, model.q)
+        degrees = _degrees(information(model, pattern), left, pattern.noise)
+        noise = _shrunk_noise(model, pattern, model.psi / left)
         noise = noise / (1.0 - 2.0 / degrees)
         wider = LinearGaussian(W=model.W, mu=model.mu, psi=noise)
-        total = noise + evidence.known
+        total = noise + pattern.known
         prior = _prior_precision(wider, total)
-        spread = _spread(wider, evidence, prior)
+        covariances = _parameter_covariances(wider, pattern, prior)
         for _ in range(SHRINKAGES):
-            spread = _spread(_shrunk(wider, spread, total), evidence, prior)
-        return cls(model, noise, degrees, spread, evidence.noise)
+            shrunk = _shrunk(wider, covariances, total)
+            covariances = _parameter_covariances(shrunk, pattern, prior)
+        return cls(model, noise, degrees, covariances, pattern.noise)
 
     def conditional(self, X: ArrayLike, cell_sd: Array | None = None) -> tuple[Array, Array]:
-        """Mean and variance of every cell given the seen cells of its row: (n, d), (n, d).
+        """Mean and variance of every value given the observed values of its row: (n, d), (n, d).
 
-        Seen cells are returned as they are, with variance 0.
+        Observed values are returned as they are, with variance 0.
         """
         rows = np.asarray(X)
         if not self.knows_uncertainty:
@@ -103,21 +106,21 @@ class Predictive:
             )
         others = np.flatnonzero(incomplete & ~exact)
         deviations = np.zeros(rows.shape) if cell_sd is None else cell_sd
-        for at, Z, S in self._latents(rows[others], None if cell_sd is None else cell_sd[others]):
-            part = others[at]
-            variance[part] = self._variance(rows[part], Z, S, deviations[part])
-        inflation = self.model.row_inflation(rows[incomplete])
-        if inflation is not None:
-            variance[incomplete] *= inflation[:, None]
+        for part in self._posteriors(rows[others], None if cell_sd is None else cell_sd[others]):
+            at = others[part.at]
+            variance[at] = self._variance(rows[at], part, deviations[at])
+        factors = self.model.variance_factors(rows[incomplete])
+        if factors is not None:
+            variance[incomplete] *= factors[:, None]
         variance[~np.isnan(rows)] = 0.0
         return mean, variance
 
     def draw(self, rng: np.random.Generator) -> LinearGaussian:
         """A model whose parameters are drawn from their distribution around the estimate."""
         model = self.model
-        if not np.any(self.spread):
+        if not np.any(self.covariances):
             return model
-        root = square_roots(unpack(self.spread.T, model.q + 1))
+        root = square_roots(unpack(self.covariances.T, model.q + 1))
         error = (root @ rng.standard_normal((model.d, model.q + 1, 1)))[:, :, 0]
         psi = self.noise
         if self.kind != "given":  # a scaled inverse chi-square of mean `noise`
@@ -132,7 +135,7 @@ class Predictive:
         Not where the fit leaves no residual to judge it by, nor where noise is given and there are
         no loadings.
         """
-        return bool(np.any(self.spread) or not np.array_equal(self.noise, self.model.psi))
+        return bool(np.any(self.covariances) or not np.array_equal(self.noise, self.model.psi))
 
     # ---------------------------------------------------------------------------------------
 
@@ -153,9 +156,8 @@ class Predictive:
         cells = near_exact.Cells(W[o], noise, self.model.unit[o])
         K_transposed, S, _ = cells.posterior(np.eye(len(noise)))
         z = (x[o] - self.model.mu[o]) @ K_transposed
-        i, j = packed_indices(self.model.q)
-        moments = _second_moments(z[None], S[i, j][:, None])
-        from_parameters = (_twice_off_diagonal(self.spread.T) @ moments)[:, 0]
+        moments = _second_moments(z[None], pack(S)[:, None])
+        from_parameters = (twice_off_diagonal(self.covariances.T) @ moments)[:, 0]
         learned = np.divide(self.noise[o], noise, out=np.zeros(len(noise)), where=noise > 0)
         residual = (x[o] - self.model.mu[o] - W[o] @ z) * learned
         acting = from_parameters[o] + residual**2 * (2.0 / self.degrees[o])
@@ -163,24 +165,21 @@ class Predictive:
         from_z = np.einsum("ja,ab,jb->j", W, wider, W)
         return np.asarray(from_z + from_parameters + self.noise)
 
-    def _latents(
+    def _posteriors(
         self, X: NDArray[np.floating], cell_sd: Array | None
-    ) -> Iterator[tuple[NDArray[np.intp], Array, Array]]:
+    ) -> Iterator[RowPosteriors]:
         """Posteriors under the wider noise, in parts small enough for (rows, features) tables."""
         wider = LinearGaussian(W=self.model.W, mu=self.model.mu, psi=self.noise)
-        step = max(64, CHUNK_CELLS // max(self.model.d, 1))
-        for at, Z, S in wider.latents(X, cell_sd):
-            for start in range(0, len(at), step):
-                part = slice(start, start + step)
-                yield at[part], Z[part], S if S.shape[1] == 1 else S[:, part]
+        for part in wider.row_posteriors(X, cell_sd):
+            yield from part.pieces(max(64, CHUNK_CELLS // max(self.model.d, 1)))
 
-    def _variance(self, X: NDArray[np.floating], Z: Array, S: Array, cell_sd: Array) -> Array:
-        """(c, d) for rows X (c, d) with posterior means Z (c, q), packed covariances S (K, u)."""
+    def _variance(self, X: NDArray[np.floating], part: RowPosteriors, cell_sd: Array) -> Array:
+        """(c, d) for rows X (c, d) and their posteriors."""
         W, q = self.model.W, self.model.q
-        S = np.broadcast_to(S, (len(S), len(Z)))
+        S = np.broadcast_to(part.S, (len(part.S), len(X)))
         observed = ~np.isnan(X).T  # (d, c)
-        from_parameters = _twice_off_diagonal(self.spread.T) @ _second_moments(Z, S)  # (d, c)
-        residual = np.where(observed, X.T - self.model.mu[:, None] - W @ Z.T, 0.0)
+        from_parameters = twice_off_diagonal(self.covariances.T) @ _second_moments(part.mean, S)
+        residual = np.where(observed, X.T - self.model.mu[:, None] - W @ part.Z, 0.0)
         noise = self.noise[:, None] + cell_sd.T**2  # what is known of it is not uncertain
         noise = np.where(observed, noise, 1.0)  # which may be 0 where nothing is observed
         of_weights = (residual / noise * (self.noise[:, None] / noise)) ** 2
@@ -188,9 +187,49 @@ class Predictive:
         acting = np.where(observed, from_parameters / noise / noise + of_weights, 0.0)
         G = unpack((pack_outer(W).T @ acting).T, q)  # (c, q, q)
         full = unpack(S.T, q)
-        i, j = packed_indices(q)
-        wider = S + (full @ G @ full)[:, i, j].T
+        wider = S + pack(full @ G @ full).T
         return np.asarray((projected_variance(W, wider) + from_parameters).T + self.noise)
+
+
+@dataclass(frozen=True, eq=False)
+class MixturePredictive:
+    """A mixture and how uncertain the parameters of its components are.
+
+    Given the responsibilities, each component is a linear-Gaussian model that was fitted to its own
+    share of the rows. The weights are drawn from their posterior under a flat prior, a Dirichlet
+    distribution; the responsibilities themselves are taken for known.
+    """
+
+    model: MixtureOfLinearGaussians
+    components: tuple[Predictive, ...]  # (K,)
+    sum_w: Array  # (K,) rows of each component, by weight and responsibility
+
+    @classmethod
+    def of(
+        cls, model: MixtureOfLinearGaussians, patterns: Sequence[ObservationPattern], sum_w: Array
+    ) -> MixturePredictive:
+        """The uncertainty of a maximum likelihood fit, component by component."""
+        components = map(Predictive.of, model.models, patterns)
+        return cls(model=model, components=tuple(components), sum_w=sum_w)
+
+    def conditional(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Mean and variance of every value given the observed values of its row: (n, d), (n, d).
+
+        By the law of total variance over the components. Observed values are returned as they are,
+        with variance 0.
+        """
+        resp = self.model.responsibilities(X).T[:, :, None]  # (K, n, 1)
+        parts = [component.conditional(X) for component in self.components]
+        mean = sum(r * m for r, (m, _) in zip(resp, parts, strict=True))
+        variance = sum(r * (v + (m - mean) ** 2) for r, (m, v) in zip(resp, parts, strict=True))
+        observed = ~np.isnan(np.asarray(X))
+        return np.where(observed, X, mean), np.where(observed, 0.0, variance)
+
+    def draw(self, rng: np.random.Generator) -> MixtureOfLinearGaussians:
+        """A mixture whose parameters are drawn from their distribution around the estimate."""
+        weights = rng.dirichlet(self.sum_w + 1.0)
+        models = [component.draw(rng) for component in self.components]
+        return MixtureOfLinearGaussians(np.log(np.maximum(weights, 1e-300)), models)
 
 
 def _with_noise_of_its_own(model: LinearGaussian) -> LinearGaussian:
@@ -208,30 +247,27 @@ def _with_noise_of_its_own(model: LinearGaussian) -> LinearGaussian:
     return replace(model, W=W * model.unit[:, None], psi=(s[-1] * model.unit) ** 2)
 
 
-def _share_left(evidence: ObservationPattern, q: int) -> Array:
-    """(d,) degrees of freedom left for the noise, beside the number of seen cells."""
-    observed_w, d = evidence.observed_w, len(evidence.observed_w)
-    means = 1 if evidence.fits_mean else 0
-    if evidence.noise == "given":
+def _share_left(pattern: ObservationPattern, q: int) -> Array:
+    """(d,) degrees of freedom left for the noise, relative to the number of observed values."""
+    observed_w, d = pattern.observed_w, len(pattern.observed_w)
+    means = 1 if pattern.fits_mean else 0
+    if pattern.noise == "given":
         return np.ones(d)
-    if evidence.noise == "diagonal":
+    if pattern.noise == "diagonal":
         return np.asarray(np.maximum(1.0 - (q + means) / observed_w, LEAST_LEFT))
     parameters = d * q - q * (q - 1) / 2 + d * means
     return np.full(d, max(1.0 - parameters / float(np.sum(observed_w)), LEAST_LEFT))
 
 
-def _with_few_told_by_others(
-    model: LinearGaussian, evidence: ObservationPattern, noise: Array
-) -> Array:
-    """(d,) noise variances, where each column has its own, with those of columns seen in few rows
-    drawn towards the share that noise typically has of a column.
+def _shrunk_noise(model: LinearGaussian, pattern: ObservationPattern, noise: Array) -> Array:
+    """(d,) noise variances, those of columns with few observed values shrunk to a typical share.
 
-    w_j, mu_j and psi_j fit q + 1 cells exactly, whatever the noise was, so that psi_j says nothing
-    by itself where hardly more were seen.
+    w_j, mu_j and psi_j fit q + 1 values exactly, whatever the noise was, so that psi_j alone is no
+    estimate where hardly more were observed.
     """
-    if evidence.noise != "diagonal":
+    if pattern.noise != "diagonal":
         return noise
-    residuals = evidence.observed_w - model.q - (1 if evidence.fits_mean else 0)
+    residuals = pattern.observed_w - model.q - (1 if pattern.fits_mean else 0)
     few = residuals < FEW_RESIDUALS
     if not few.any() or few.all():
         return noise
@@ -251,9 +287,9 @@ def _degrees(known: Information, left: Array, kind: Noise) -> Array:
 
 
 def _prior_precision(model: LinearGaussian, noise: Array) -> Array:
-    """(d, q + 1, q + 1) of (w_j, mu_j), as little as keeps what the data do not tell in bounds.
+    """(d, q + 1, q + 1) of (w_j, mu_j), as little as bounds what the data do not determine.
 
-    A component of which they say nothing is held to load a feature, in units of its noise, as it
+    A component that they do not determine is held to load a feature, in units of its noise, as it
     loads features on average (the prior of automatic relevance determination); a mean to lie
     within the feature's own standard deviation. Loadings that are all zero are infinitely well
     known by this.
@@ -270,19 +306,20 @@ def _prior_precision(model: LinearGaussian, noise: Array) -> Array:
     return prior
 
 
-def _spread(model: LinearGaussian, evidence: ObservationPattern, prior: Array) -> Array:
+def _parameter_covariances(
+    model: LinearGaussian, pattern: ObservationPattern, prior: Array
+) -> Array:
     """Packed covariance ((q + 1)(q + 2) / 2, d) of each (w_j, mu_j)."""
     q = model.q
-    known = information(model, evidence).loadings + prior
+    known = information(model, pattern).loadings + prior
     covariance = np.zeros_like(known)
     first = 0 if np.all(np.isfinite(prior)) else q
-    learned = slice(first, q + 1 if evidence.fits_mean else q)
+    learned = slice(first, q + 1 if pattern.fits_mean else q)
     covariance[:, learned, learned] = np.linalg.inv(known[:, learned, learned])
-    i, j = packed_indices(q + 1)
-    return np.ascontiguousarray(covariance[:, i, j].T)
+    return np.ascontiguousarray(pack(covariance).T)
 
 
-def _shrunk(model: LinearGaussian, spread: Array, noise: Array) -> LinearGaussian:
+def _shrunk(model: LinearGaussian, covariances: Array, noise: Array) -> LinearGaussian:
     """The model with each component as strong as its loadings are without their errors.
 
     E[w w^T] = E[w] E[w]^T + V: loadings that are mostly error look like signal, and like a
@@ -290,7 +327,7 @@ def _shrunk(model: LinearGaussian, spread: Array, noise: Array) -> LinearGaussia
     the strength that V explains is taken off.
     """
     q = model.q
-    V = unpack(spread.T, q + 1)[:, :q, :q]
+    V = unpack(covariances.T, q + 1)[:, :q, :q]
     strength, T = np.linalg.eigh(model.W.T @ (model.W / noise[:, None]))
     along = np.einsum("ak,jab,bk->jk", T, V, T)  # (d, q) variance of w_j^T t_k
     by_chance = (1.0 / noise) @ along
@@ -303,13 +340,4 @@ def _shrunk(model: LinearGaussian, spread: Array, noise: Array) -> LinearGaussia
 
 def _second_moments(Z: Array, S: Array) -> Array:
     """Packed E[z~ z~^T] ((q + 1)(q + 2) / 2, c) with z~ = (z, 1)."""
-    i, j = packed_indices(Z.shape[1])
-    products = S + (Z[:, i] * Z[:, j]).T
-    return np.concatenate([products, Z.T, np.ones((1, len(Z)))])
-
-
-def _twice_off_diagonal(packed: Array) -> Array:
-    """Packed matrices (d, K~) such that a product with packed ones is the trace of theirs."""
-    q = round((np.sqrt(8 * packed.shape[1] + 1) - 1) / 2)
-    i, j = packed_indices(q)
-    return np.asarray(packed * np.where(i == j, 1.0, 2.0))
+    return np.concatenate([S + pack_outer(Z).T, Z.T, np.ones((1, len(Z)))])

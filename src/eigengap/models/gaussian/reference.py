@@ -7,13 +7,14 @@ follow the model have a chi-squared p-value below 5 %. The classical answer is a
     T2  ~ rank (n + 1) / (n - q) F(rank, n - q)                           Hotelling 1931
     SPE ~ k c F(k, nu_k),   c = (1 + h) / (1 - h),   k = p - rank
 
-from n rows. Column j was seen in n_j of them, and its 1 + q parameters are those of a regression on
-latents that have to be inferred from the other columns, with residual variance rho_j psi_j, where
-rho_j = Var(x_j | the others) / psi_j: they take up h_j = (1 + q) rho_j / n_j of what is known of
-its noise. h is the mean of h_j; 1 + h is what errors of the parameters add to a new residual, 1 - h
-what fitting them took away from the estimated noise. nu_1 = mean n_j (1 - h_j) degrees of freedom
-determine one column's noise. A variance common to all columns has nu_k = (d - q) nu_1; a sum of k
-terms F(1, nu_1), one variance each, has the spread of k F(k, nu_k) with nu_k = (k + 2) nu_1 / 3.
+from n rows. Column j was observed in n_j of them, and its 1 + q parameters are those of a
+regression on latents that have to be inferred from the other columns, with residual variance rho_j
+psi_j, where rho_j = Var(x_j | the others) / psi_j: they take up h_j = (1 + q) rho_j / n_j of what
+is known of its noise. h is the mean of h_j; 1 + h is what errors of the parameters add to a new
+residual, 1 - h what fitting them took away from the estimated noise. nu_1 = mean n_j (1 - h_j)
+degrees of freedom determine one column's noise. A variance common to all columns has nu_k = (d - q)
+nu_1; a sum of k terms F(1, nu_1), one variance each, has the variance of k F(k, nu_k) with nu_k =
+(k + 2) nu_1 / 3.
 
 The mean of T2 + SPE is no larger than that of D2 for the unrestricted Gaussian, which has more
 parameters than any model here: p (n + 1) / (n - p - 2). D2 follows the F law that has the mean and
@@ -56,7 +57,7 @@ class Reference:
 
     @classmethod
     def of(cls, model: LinearGaussian, n: float, observed: Array, rho: Array) -> Reference:
-        """After a fit to n rows, `seen` (d,) of them per column, with ratios rho (d,)."""
+        """After a fit to n rows with `observed` (d,) values per column and ratios rho (d,)."""
         h = np.minimum((1 + model.q) * rho / np.maximum(observed, 1.0), MOST_FITTED)
         return cls(
             n=n,
@@ -130,7 +131,7 @@ def _moments(dof: Counts, scale: Array | float, dof2: Array | float) -> tuple[Ar
 def _matched(dof: Counts, mean: Array, variance: Array) -> tuple[Array, Array]:
     """Scale and dof2 such that dof scale F(dof, dof2) has this mean and variance."""
     a = np.maximum(np.asarray(dof, float), 1.0)
-    mean = np.where(mean > 0, mean, a)  # nothing seen, nothing to match
+    mean = np.where(mean > 0, mean, a)  # no observed value, nothing to match
     # For chi-squared variance = 2 mean^2 / a; F has more, by (a + b - 2) / (b - 4).
     excess = np.maximum(variance * a / (2.0 * mean**2), 1.0 + 1e-9)
     dof2 = np.maximum((a - 2.0 + 4.0 * excess) / (excess - 1.0), LEAST_DOF)

@@ -1,164 +1,173 @@
-"""Posterior of the latent variables of many rows at once, by matrix products.
+"""Posterior of the latent variables of many rows at once, by matrix products: the E-step.
 
-For a row with seen set o and residual r = x_o - mu_o (Tipping and Bishop 1999, Eq. 6, with a
-noise variance per feature and the gaps left out):
+For a row with observed values o and residual r = x_o - mu_o (Tipping and Bishop 1999, Eq. 6, with a
+noise variance per feature and the missing values left out):
 
     P = I + W_o^T Psi_o^-1 W_o,   S = P^-1,   z = S W_o^T Psi_o^-1 r
     -2 ln p(x_o) = sum_o (ln 2 pi psi_j + r_j^2 / psi_j) + ln|P| - z^T P z
 
 Each sum over o is linear in per-feature coefficients; one product with the mask and one with the
 values give them for all rows. Another noise model supplies other coefficients to the same code.
+
+Where value (i, j) has a known measurement error s_ij, its noise variance is v_ij = psi_j + s_ij^2:
+the precisions V_ij = 1 / v_ij, 0 where missing, take the place of the mask over psi. They change
+with psi, hence are computed in each pass, for a chunk at a time that stays in the cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import log, pi
 from typing import Any
 
 import numpy as np
 
 from eigengap.compiled import factorise
-from eigengap.linalg import Array, pack_outer, packed_size, unpack
-from eigengap.models.gaussian.observed_rows import ObservedRows
+from eigengap.linalg import (
+    Array,
+    pack_outer,
+    packed_diagonal,
+    packed_size,
+    twice_off_diagonal,
+    unpack,
+)
+from eigengap.models.gaussian.observed_rows import Chunk, ObservedRows
+from eigengap.models.gaussian.posterior import RowPosteriors
 from eigengap.runtime.scratch import Scratch
 
-# Signal to noise beyond which r^T Psi^-1 r - z^T P z, a small difference of large numbers, is
-# computed from the residuals instead, and z refined by them: a few more products of size n d q.
-CANCELS = 1e3
+# Beyond this signal to noise, or this distance of the mean from the rows' shift in units of the
+# noise, r^T Psi^-1 r - z^T P z is a small difference of large numbers. It is then computed from the
+# residuals, and z refined by them: a few more products of size n d q.
+CANCELS, FAR = 1e3, 1e3
 REFINEMENTS = 5  # at most; each gains a factor of about 1 / (eps snr^2)
+
+LOG_RANGE = 600.0  # |ln| of a product of variances that neither over- nor underflows
 
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """What each feature contributes to the posterior of a row in which it was seen."""
+    """What each feature adds to the posterior of a row in which it is observed.
 
-    on_mask: Array  # (d, K + q + 2): w~ w~^T / psi packed, w~ = (w, delta) | ln 2 pi psi
-    on_values: Array  # (d, q + 1): w / psi | delta / psi
+    The model is x = W z + delta + noise(psi), x measured from the rows' shift; w~ = (w, delta).
+    Where (w_j, delta_j) are uncertain, E[w~ w~^T] takes the place of w~ w~^T (Bishop 1999,
+    variational PCA).
+    """
+
     W: Array  # (d, q)
     delta: Array  # (d,)
     psi: Array  # (d,)
-    is_certain: bool  # whether W and delta are points, not distributions
+    covariances: Array | None = None  # (K + q + 1, d) packed, of each (w_j, delta_j)
 
     @property
     def q(self) -> int:
         return int(self.W.shape[1])
 
-    @classmethod
-    def of(cls, W: Array, delta: Array, psi: Array, spread: Array | None = None) -> Coefficients:
-        """Coefficients of x = W z + delta + noise(psi), x measured from the rows' shift.
-
-        `spread` (K + q + 1, d) holds the packed covariance of each (w_j, delta_j) where they are
-        uncertain: E[w~ w~^T] takes the place of w~ w~^T (Bishop 1999, variational PCA).
-        """
-        inv = 1.0 / psi
-        augmented = np.column_stack([W, delta])
-        i, j = np.tril_indices(W.shape[1] + 1)
-        products = augmented[:, i] * augmented[:, j]  # packed w~ w~^T: w w^T | w delta | delta^2
-        if spread is not None:
-            products += spread.T
-        on_mask = np.column_stack([products * inv[:, None], np.log(psi) + log(2 * pi)])
-        return cls(
-            on_mask=on_mask,
-            on_values=augmented * inv[:, None],
-            W=W,
-            delta=delta,
-            psi=psi,
-            is_certain=spread is None,
-        )
-
-    def signal_to_noise(self) -> float:
-        """Largest w_j^T w_j / psi_j."""
-        return float(np.max(np.einsum("jq,jq->j", self.W, self.W) / self.psi, initial=0.0))
-
-
-@dataclass(frozen=True, eq=False)
-class RowPosteriors:
-    """Posteriors of one chunk of rows, rows innermost. c rows, u = c or, where shared, 1."""
-
-    rows: slice  # of SeenRows.R
-    mask_rows: slice  # of SeenRows.M
-    S: Array  # (K, u) packed covariances, the first K rows of `work`
-    work: Array  # (K + q + 1, u); whoever needs it may overwrite it, S included
-    Z: Array  # (q, c) means
-    log_norm: Array  # (u,) ln |2 pi C_oo|, which depends on what was seen alone
-    distance: Array  # (c,) r^T C_oo^-1 r, Mahalanobis' squared
-
     @property
-    def energy(self) -> Array:
-        """(c,) -2 ln p(x_o)."""
-        return np.asarray(self.log_norm + self.distance)
+    def augmented(self) -> Array:
+        """(d, q + 1) w~."""
+        return np.column_stack([self.W, self.delta])
+
+    @cached_property
+    def on_values(self) -> Array:
+        """(d, q + 1) w~ / psi."""
+        return self.augmented / self.psi[:, None]
+
+    @cached_property
+    def on_mask(self) -> Array:
+        """(d, K + q + 2): w~ w~^T / psi packed, which is w w^T | w delta | delta^2; ln 2 pi psi."""
+        products = pack_outer(self.augmented)
+        if self.covariances is not None:
+            products += self.covariances.T
+        return np.column_stack([products / self.psi[:, None], np.log(2 * pi * self.psi)])
 
 
 def row_posteriors(
     rows: ObservedRows, coefficients: Coefficients, passes: int = 1, scratch: Scratch | None = None
-) -> Iterator[RowPosteriors]:
+) -> Iterator[tuple[Chunk, RowPosteriors]]:
     """Posteriors of all rows of a block, chunk by chunk.
 
     `passes` is how often the caller expects to do this: it decides whether compiling pays.
-    With `scratch` a chunk's `S` and `work` are valid until the next one is asked for.
+    With `scratch` the covariances of a chunk are valid until the next one is asked for.
     """
-    prepared = BlockCoefficients.of(rows, coefficients)
-    for in_rows, in_mask in rows.chunks(coefficients.q):
-        yield chunk_posteriors(rows, in_rows, in_mask, prepared, passes, scratch)
+    block = BlockCoefficients.of(rows, coefficients)
+    for chunk in rows.chunks(coefficients.q):
+        yield chunk, block.posteriors(chunk, passes, scratch)
 
 
 @dataclass(frozen=True, eq=False)
 class BlockCoefficients:
-    """A model's coefficients as one block of rows uses them."""
+    """A model's coefficients as the rows of one block use them."""
 
-    all: Coefficients
-    on_incomplete: Array  # (g, K + q + 2) of the columns with a gap in the block
-    everywhere: Array | None  # (K + q + 2,) summed over the others; None where there are none
+    model: Coefficients
+    on_incomplete: Array  # (g, K + q + 2) of the columns with missing values in the block
+    on_complete: Array  # (K + q + 2,) summed over the others
     cancels: bool  # whether distances must come from residuals
+    together: int  # variances that can be multiplied before a logarithm is taken
 
     @classmethod
-    def of(cls, rows: ObservedRows, coefficients: Coefficients) -> BlockCoefficients:
-        complete = rows.everywhere()
-        return cls(
-            all=coefficients,
-            on_incomplete=coefficients.on_mask[rows.incomplete],
-            everywhere=coefficients.on_mask[complete].sum(axis=0) if complete.any() else None,
-            cancels=coefficients.is_certain and coefficients.signal_to_noise() > CANCELS,
-        )
+    def of(cls, rows: ObservedRows, model: Coefficients) -> BlockCoefficients:
+        least = model.psi + rows.least_known
+        signal = np.einsum("jq,jq->j", model.W, model.W)
+        small = (signal / CANCELS > least) | (np.abs(model.delta) / FAR > np.sqrt(least))
+        cancels = model.covariances is None and bool(np.any(small))
+        if rows.known is not None:
+            largest = rows.largest_known + float(np.max(model.psi, initial=0.0))
+            log_size = max(-log(np.min(least, initial=1.0)), log(largest), 1e-9)
+            together = max(1, min(16, rows.d, int(LOG_RANGE / log_size)))
+            return cls(model, np.empty((0, 0)), np.empty(0), cancels, together)
+        on_incomplete = model.on_mask[rows.incomplete]
+        on_complete = model.on_mask[rows.complete_columns()].sum(axis=0)
+        return cls(model, on_incomplete, on_complete, cancels, together=1)
 
+    def posteriors(
+        self, chunk: Chunk, passes: int = 1, scratch: Scratch | None = None
+    ) -> RowPosteriors:
+        """Posteriors of one of the chunks of the block."""
+        model = self.model
+        if chunk.known is None:
+            V = None
+            sums = self._sums(chunk, scratch)
+            projected = product(model.on_values, chunk.R)  # (q + 1, c)
+            log_noise, squares = sums[-1], _row_squares(chunk, model.psi)
+        else:
+            V, log_noise = self._precisions(chunk)
+            VR = V * chunk.R
+            sums = product(pack_outer(model.augmented), V)
+            projected = product(model.augmented, VR)
+            squares = np.einsum("ij,ij->i", VR, chunk.R)
+        Z, log_det, distance = solve(sums, projected, passes)
+        distance += squares
+        S = sums[: packed_size(model.q)]
+        if self.cancels:
+            inverse_noise = chunk.mask() / model.psi if V is None else V
+            residuals = chunk.values() - model.delta
+            Z, distance = from_residuals(residuals, inverse_noise, model.W, S, Z)
+        log_norm = log_det + log_noise
+        return RowPosteriors(chunk.at, Z, S, log_norm, distance, chunk.row_cells, V)
 
-def chunk_posteriors(
-    rows: ObservedRows,
-    in_rows: slice,
-    in_mask: slice,
-    block: BlockCoefficients,
-    passes: int = 1,
-    scratch: Scratch | None = None,
-) -> RowPosteriors:
-    """Posteriors of one of `rows.chunks`."""
-    coefficients = block.all
-    out = None
-    if scratch is not None:
-        out = scratch.array("sums", (block.on_incomplete.shape[1], in_mask.stop - in_mask.start))
-    sums = product(block.on_incomplete, rows.M[in_mask], out)  # (K + q + 2, u)
-    if block.everywhere is not None:
-        sums += block.everywhere[:, None]
-    projected = product(coefficients.on_values, rows.R[in_rows])  # (q + 1, c)
-    Z, log_det, distance = solve(sums, projected, passes)
-    if block.cancels:
-        R = rows.R[in_rows]
-        values = (R if isinstance(R, np.ndarray) else R.toarray()) - coefficients.delta
-        inverse_noise = _observed(rows, in_mask) / coefficients.psi
-        S = sums[: packed_size(coefficients.q)]
-        Z, distance = from_residuals(values, inverse_noise, coefficients.W, S, Z)
-    else:
-        distance += _row_squares(rows, in_rows, coefficients.psi)
-    return RowPosteriors(
-        rows=in_rows,
-        mask_rows=in_mask,
-        S=sums[: packed_size(coefficients.q)],
-        work=sums[:-1],
-        Z=Z,
-        log_norm=log_det + sums[-1],
-        distance=distance,
-    )
+    def _sums(self, chunk: Chunk, scratch: Scratch | None) -> Array:
+        """(K + q + 2, u) sums of the coefficients over the observed values of each row."""
+        shape = self.on_incomplete.shape[1], chunk.M.shape[0]
+        out = None if scratch is None else scratch.array("sums", shape)
+        sums = product(self.on_incomplete, chunk.M, out)
+        sums += self.on_complete[:, None]
+        return sums
+
+    def _precisions(self, chunk: Chunk) -> tuple[Array, Array]:
+        """V (c, d), and the sums of ln 2 pi v over the observed values of each row (c,)."""
+        v = chunk.M * self.model.psi
+        v += chunk.known
+        # Logarithms are expensive: variances are multiplied first. v is 1 where missing.
+        width = v.shape[1] // self.together
+        slab = v[:, :width].copy()
+        for k in range(1, self.together):
+            slab *= v[:, k * width : (k + 1) * width]
+        rest = v[:, self.together * width :]
+        log_noise = np.log(slab).sum(axis=1) + np.log(rest).sum(axis=1)
+        log_noise += chunk.row_cells * log(2 * pi)
+        return np.divide(chunk.M, v, out=v), log_noise
 
 
 def solve(sums: Array, projected: Array, passes: int) -> tuple[Array, Array, Array]:
@@ -170,7 +179,7 @@ def solve(sums: Array, projected: Array, passes: int) -> tuple[Array, Array, Arr
     q = len(projected) - 1
     K = packed_size(q)
     S = sums[:K]
-    S[np.cumsum(np.arange(1, q + 1)) - 1] += 1.0  # the diagonal
+    S[packed_diagonal(q)] += 1.0
     b = projected[:q] - sums[K : K + q]
     if S.shape[1] == b.shape[1]:
         Z, log_det = factorise(S, b, passes=passes)
@@ -178,14 +187,6 @@ def solve(sums: Array, projected: Array, passes: int) -> tuple[Array, Array, Arr
         _, log_det = factorise(S, np.zeros((q, 1)), passes=passes)
         Z = unpack(S[:, 0], q) @ b
     return Z, log_det, sums[K + q] - 2.0 * projected[q] - np.einsum("qc,qc->c", b, Z)
-
-
-def _observed(rows: ObservedRows, in_mask: slice) -> Array:
-    """(u, d) 1 where seen."""
-    observed = np.ones((in_mask.stop - in_mask.start, rows.d))
-    mask = rows.M[in_mask]
-    observed[:, rows.incomplete] = mask if isinstance(mask, np.ndarray) else mask.toarray()
-    return observed
 
 
 def product(coefficients: Array, rows: Any, out: Array | None = None) -> Array:
@@ -198,14 +199,13 @@ def product(coefficients: Array, rows: Any, out: Array | None = None) -> Array:
     return np.ascontiguousarray((rows @ coefficients).T)
 
 
-def _row_squares(rows: ObservedRows, part: slice, psi: Array) -> Array:
+def _row_squares(chunk: Chunk, psi: Array) -> Array:
     """(c,) sum_j R_ij^2 / psi_j."""
     if np.all(psi == psi[0]):
-        return np.asarray(rows.row_squares[part] / psi[0])
-    R = rows.R[part]
-    if isinstance(R, np.ndarray):
-        return np.asarray(np.einsum("ij,ij,j->i", R, R, 1.0 / psi, dtype=np.float64))
-    return np.asarray(R.power(2) @ (1.0 / psi))
+        return np.asarray(chunk.row_squares / psi[0])
+    if isinstance(chunk.R, np.ndarray):
+        return np.asarray(np.einsum("ij,ij,j->i", chunk.R, chunk.R, 1.0 / psi, dtype=np.float64))
+    return np.asarray(chunk.R.power(2) @ (1.0 / psi))
 
 
 def from_residuals(
@@ -213,7 +213,7 @@ def from_residuals(
 ) -> tuple[Array, Array]:
     """Refined means (q, c), and (c,) sum_o (r - w^T z)^2 / psi, plus |z|^2.
 
-    `values` (c, d) are r; `inverse_noise` (c or 1, d) is 1 / psi where seen, else 0.
+    `values` (c, d) are r; `inverse_noise` (c or 1, d) is 1 / psi where observed, else 0.
     The solution of P z = b carries the rounding of b, which is of the size of the signal over the
     noise. The gradient W^T Psi^-1 (r - W z) - z, from residuals, is small and so is its rounding:
     Newton steps with it (iterative refinement) recover the lost digits.
@@ -224,8 +224,7 @@ def from_residuals(
         Z = Z + step
         if np.max(np.abs(step), initial=0.0) <= 1e-11 * np.max(np.abs(Z), initial=1.0):
             break
-    residual = values - Z.T @ W.T
-    terms = residual**2 * inverse_noise
+    terms = (values - Z.T @ W.T) ** 2 * inverse_noise
     return Z, np.asarray(terms.sum(axis=1) + np.einsum("qc,qc->c", Z, Z))
 
 
@@ -244,5 +243,4 @@ def times_packed(S: Array, B: Array) -> Array:
 
 def projected_variance(W: Array, S: Array) -> Array:
     """w_j^T S_i w_j for all features and packed covariances: (d, q), (K, u) -> (d, u)."""
-    i, j = np.tril_indices(W.shape[1])
-    return np.asarray((pack_outer(W) * np.where(i == j, 1.0, 2.0)) @ S)
+    return np.asarray(twice_off_diagonal(pack_outer(W)) @ S)

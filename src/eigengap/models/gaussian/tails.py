@@ -1,7 +1,7 @@
 """Logarithms of chi-squared and F tail probabilities, also where the probabilities underflow.
 
 SciPy's `logsf` of both is the logarithm of `sf`, -inf from about 1 500 on. An outlier of D2 = 5 000
-and one of 50 000 must still be told apart, so beyond 1e-280 the tail comes from the continued
+and one of 50 000 must still differ, so beyond 1e-280 the tail comes from the continued
 fraction of the incomplete gamma and beta functions (Lentz's method; DLMF 8.9.2 and 8.17.22), which
 converges fastest there.
 """
@@ -27,7 +27,7 @@ Fractions = Callable[[int], tuple[Array, Array]]
 def log_tail(x: Array, dof: Array, dof2: Array) -> Array:
     """ln P(dof F > x), F of dof and dof2 degrees of freedom; dof2 = inf is chi-squared of dof.
 
-    0 where there is no degree of freedom: nothing was seen that could be odd.
+    0 where there is no degree of freedom: nothing was observed that could be unusual.
     """
     x, dof, dof2 = (np.array(a, dtype=np.float64) for a in np.broadcast_arrays(x, dof, dof2))
     result = np.zeros(x.shape)

@@ -8,7 +8,7 @@ was learned of f_j is a Gaussian process again:
     var f_j(z) = k(z, z) - k(z, U) B_j k(U, z)
 
 Exact: U are the latents of the rows, B_j = (K + sigma2 I)^-1 on the rows in which column j was
-seen and 0 elsewhere, w_j = B_j y_j. With inducing points U (Titsias 2009; Titsias and Lawrence
+observed and 0 elsewhere, w_j = B_j y_j. With inducing points U (Titsias 2009; Titsias and Lawrence
 2010): B_j = Kmm^-1 - A_j^-1, w_j = A_j^-1 Psi1'y_j / sigma2, A_j = Kmm + Psi2 / sigma2.
 """
 
@@ -90,10 +90,10 @@ class GaussianProcesses:
         mean, variance = np.empty((len(mu), self.d)), np.empty((len(mu), self.d))
         products = self._products_of_weights()
         for rows in self._pieces(len(mu), len(self.support) ** 2):
-            at, spread = mu[rows], s[rows]
-            mean[rows] = expected_matrix(self.kernel, at, spread, self.support) @ self.weights
-            pairs = expected_products(self.kernel, at, spread, self.support)
-            prior = expected_diagonal(self.kernel, at, spread)[:, None]
+            at, variance = mu[rows], s[rows]
+            mean[rows] = expected_matrix(self.kernel, at, variance, self.support) @ self.weights
+            pairs = expected_products(self.kernel, at, variance, self.support)
+            prior = expected_diagonal(self.kernel, at, variance)[:, None]
             second = pairs.reshape(len(at), -1) @ products
             left = np.maximum(prior + second - mean[rows] ** 2, 0.0)
             variance[rows] = left + self.noise_variance
@@ -134,9 +134,9 @@ def given_latents(
     groups: Array,
     of_column: NDArray[np.intp],
 ) -> GaussianProcesses:
-    """Condition on the seen cells of standardised Y (n, d) at known latents Z (n, q).
+    """Condition on the observed values of standardised Y (n, d) at known latents Z (n, q).
 
-    groups (P, n) is 1 where the columns of a group were seen, of_column (d,) their group.
+    groups (P, n) is 1 where the columns of a group were observed, of_column (d,) their group.
     """
     n, d = Y.shape
     K = kernel.matrix(Z, Z)

@@ -12,6 +12,8 @@ from eigengap.models.kernels.functions import (
     Polynomial,
     Precomputed,
     Sigmoid,
+    about_mean,
+    named,
 )
 
 __all__ = [
@@ -26,4 +28,6 @@ __all__ = [
     "Polynomial",
     "Precomputed",
     "Sigmoid",
+    "about_mean",
+    "named",
 ]

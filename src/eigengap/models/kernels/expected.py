@@ -1,7 +1,7 @@
-"""Kernels of rows with gaps: the expectation of k(x, y) given what was seen of x and of y.
+"""Kernels of rows with missing values: E[k(x, y)] given what was observed of x and of y.
 
-Under a linear-Gaussian model the unseen cells of a row are Gaussian given its seen ones, with mean
-a and covariance A (0 on seen cells). For two independent rows and the Gaussian kernel
+Under a linear-Gaussian model the missing values of a row are Gaussian given its observed ones, with
+mean a and covariance A (0 on observed values). For two independent rows and the Gaussian kernel
 
     E[b exp(-gamma |x - y|^2)] = b |M|^-1/2 exp(-gamma (a_x - a_y)' M^-1 (a_x - a_y)),
     M = I + 2 gamma (A_x + A_y)
@@ -10,7 +10,7 @@ a and covariance A (0 on seen cells). For two independent rows and the Gaussian 
 Gaussian processes). For the linear kernel it is a_x' a_y. A row with itself is no pair of
 independent rows: E k(x, x) = b, and |a|^2 + tr A. The matrix of all pairs is an average of kernel
 matrices of completed tables, hence positive. M is d x d and there is one for each pair of patterns
-of gaps: `work` says how much that is, and `MOST_WORK` is the limit.
+of missing values: `work` says how much that is, and `MOST_WORK` is the limit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STACK_BYTES = 1 << 24  # of d x d matrices that are held at a time
 
 @dataclass(frozen=True, eq=False)
 class ExpectedKernel(Kernel):
-    """E[k(x, y) | seen cells] of rows with gaps (NaN), k Gaussian or linear."""
+    """E[k(x, y) | observed values] of rows with missing values (NaN), k Gaussian or linear."""
 
     kernel: RBF | Linear
     model: LinearGaussian
@@ -76,10 +76,10 @@ class ExpectedKernel(Kernel):
         work = self.work(X, Y)
         if work > MOST_WORK:
             raise ValueError(
-                f"the expected kernel of rows with so many patterns of gaps takes {work:.1e} "
+                f"the expected kernel of rows with so many missing patterns takes {work:.1e} "
                 f"multiplications, above the limit of {MOST_WORK:.0e} (pairs of patterns times "
-                "n_features^3, and pairs of rows with gaps times n_features^2): fill the gaps "
-                "first, make_pipeline(LowRankImputer(), KernelPCA(...)), or use landmarks"
+                "n_features^3, and pairs of rows with missing values times n_features^2): impute "
+                "them first, make_pipeline(LowRankImputer(), KernelPCA(...)), or use landmarks"
             )
 
     def _fill(
@@ -127,10 +127,10 @@ class ExpectedKernel(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class _Gaussians:
-    """Rows given what was seen of them."""
+    """Rows given what was observed of them."""
 
     mean: Array  # (n, d)
-    cov: Array  # (u, d, d) of each pattern of gaps
+    cov: Array  # (u, d, d) of each pattern of missing values
     pattern: NDArray[np.intp]  # (n,)
     has_missing: NDArray[np.bool_]  # (u,)
 

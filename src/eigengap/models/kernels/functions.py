@@ -3,8 +3,8 @@
 Schoelkopf, Smola and Mueller (1998), "Nonlinear component analysis as a kernel eigenvalue
 problem". Values are float64 whatever the rows are. Kernels of distances shift both tables by the
 centre of the second first: |x|^2 + |y|^2 - 2 x'y loses as many digits as |x|^2 / |x - y|^2 has, so
-that an offset of the columns would take them all. Where the spread of the rows themselves takes
-too many, the differences are formed pair by pair.
+that an offset of the columns would take them all. Where the range of the rows themselves takes too
+many, the differences are formed pair by pair.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Sigmoid(Kernel):
 
 @dataclass(frozen=True)
 class RBF(Kernel):
-    """b exp(-gamma |x - y|^2): 003's b exp(-|x - y|^2 / c) with gamma = 1 / c."""
+    """b exp(-gamma |x - y|^2)."""
 
     gamma: float
     b: float = 1.0
@@ -259,6 +259,27 @@ class Function(Kernel):
         return float(value)
 
 
+def named(name: str, gamma: float, degree: float, coef0: float, b: float) -> Kernel:
+    """The kernel of scikit-learn's name, with those of the parameters that it has."""
+    makers: dict[str, Callable[[], Kernel]] = {
+        "linear": Linear,
+        "cosine": Cosine,
+        "precomputed": Precomputed,
+        "poly": lambda: Polynomial(gamma, degree, coef0),
+        "sigmoid": lambda: Sigmoid(gamma, coef0),
+        "rbf": lambda: RBF(gamma, b),
+        "laplacian": lambda: Laplacian(gamma, b),
+    }
+    return makers[name]()
+
+
+def about_mean(kernel: Kernel, rows: Rows) -> Kernel:
+    """The linear kernel about the mean: the same once centred, and free of an offset's rounding."""
+    if isinstance(kernel, Linear) and isinstance(rows, np.ndarray):
+        return Linear(np.mean(rows, axis=0, dtype=np.float64))
+    return kernel
+
+
 # Products and distances ---------------------------------------------------------------------
 
 
@@ -333,9 +354,8 @@ def _normalised(X: Rows) -> Rows:
     if isinstance(X, np.ndarray):
         A = dense(X)
         largest = np.max(np.abs(A), axis=1, initial=0.0)
-        A = (
-            A / np.where(largest > 0.0, largest, 1.0)[:, None]
-        )  # squares neither over- nor underflow
+        # So that squares neither overflow nor underflow.
+        A = A / np.where(largest > 0.0, largest, 1.0)[:, None]
         length = np.sqrt(squares(A))
         return A / np.where(length > 0.0, length, 1.0)[:, None]
     length = np.sqrt(squares(X))

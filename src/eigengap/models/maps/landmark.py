@@ -2,7 +2,7 @@
 
     z(x) = B' (k(x) - m),   k(x) = [k(x, l_1), ..., k(x, l_m)]
 
-Kernel PCA (000, Eq. 17), its Nystroem approximation and, with kernels of their own, landmark
+Kernel PCA, its Nystroem approximation and, with kernels of their own, landmark
 Isomap and Laplacian eigenmaps are of this form. Centring in feature space is in it: the columns of
 B that belong to directions phi - mean(phi) sum to 0, and m holds the mean of k over the rows.
 """

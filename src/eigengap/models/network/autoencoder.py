@@ -6,9 +6,9 @@ f and g being layers x -> a(x W + b) with a smooth function a between them and n
 Beside them runs a linear path, z = x A + f(x) and x^ = z B + g(z), where `shortcut` says so: with
 f = g = 0 it is principal component analysis, and the layers learn what is curved.
 
-Rows are standardised first, (x - mean) / unit; a cell that was not seen is 0, the mean of its
-column. Where the network `sees_gaps` it is also told which cells those are, by as many inputs more:
--1 for a gap, 0 for a seen cell.
+Rows are standardised first, (x - mean) / unit; a missing value is 0, the mean of its
+column. Where the network `sees_missing`, as many further inputs mark those cells:
+-1 for a missing value, 0 for an observed value.
 
 The equations are written for NumPy and for whatever else has its functions (`xp`), so that a fit
 that derives gradients runs the same lines. The value itself needs NumPy alone.
@@ -116,9 +116,9 @@ class Parts:
 
 
 def codes(x: Any, observed: Any, parts: Parts, arch: Architecture, xp: Any = np) -> Any:
-    """Codes (n, q) of standardised rows x (n, d), 0 where not seen; seen is 1 or 0."""
-    told = xp.concatenate([x, observed - 1.0], axis=1) if arch.sees_missing else x
-    z = _through(told, parts.encoder, arch.activation, xp)
+    """Codes (n, q) of standardised rows x (n, d), 0 where missing; observed is 1 or 0."""
+    inputs = xp.concatenate([x, observed - 1.0], axis=1) if arch.sees_missing else x
+    z = _through(inputs, parts.encoder, arch.activation, xp)
     return z if parts.A is None else z + x @ parts.A
 
 
@@ -183,7 +183,7 @@ class Network:
     # Use -------------------------------------------------------------------------------------
 
     def encode(self, X: NDArray[Any]) -> Array:
-        """Codes (n, q) of rows (n, d), NaN where not seen."""
+        """Codes (n, q) of rows (n, d), NaN where missing."""
         parts = self.parts
         return self._in_pieces(
             X, self.q, lambda x, observed: codes(x, observed, parts, self.architecture)
@@ -195,11 +195,11 @@ class Network:
         return np.asarray(rows * self.unit + self.mean)
 
     def reconstruct(self, X: NDArray[Any]) -> Array:
-        """Every row as the network gives it back, its gaps too: (n, d)."""
+        """Every row as the network gives it back, its missing values too: (n, d)."""
         return self._in_pieces(X, self.d, self._again) * self.unit + self.mean
 
     def squared_error(self, X: NDArray[Any]) -> Array:
-        """Mean squared error (n,) of the seen cells of each row, in standardised units.
+        """Mean squared error (n,) of the observed values of each row, in standardised units.
 
         0 for a row without any.
         """
@@ -212,11 +212,11 @@ class Network:
         return self._in_pieces(X, 1, of)[:, 0]
 
     def impute(self, X: NDArray[Any]) -> Array:
-        """The rows with their gaps as the network sees them; seen cells are as they were."""
+        """The rows with their missing values imputed by the network."""
         return np.where(np.isnan(X), self.reconstruct(X), X)
 
     def standardised(self, X: NDArray[Any]) -> tuple[Array, Array]:
-        """Rows in units of their columns, 0 where not seen, and 1 where seen: both (n, d)."""
+        """Rows in units of their columns, 0 where missing, and 1 where observed: both (n, d)."""
         x = (X - self.mean) / self.unit
         observed = ~np.isnan(x)
         return np.where(observed, x, 0.0), observed.astype(np.float64)

@@ -11,7 +11,7 @@ from eigengap.linalg import Array
 
 @dataclass(frozen=True, eq=False)
 class Perceptron:
-    """One layer of h hyperbolic tangents beside a linear map."""
+    """One layer of h hyperbolic tangents plus a linear map."""
 
     W0: Array  # (d, q)
     W1: Array  # (d, h)

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.estimators._plot import require_fitted
-from eigengap.estimators._summary import public_name
+from eigengap.estimators.shared.display import public_name
+from eigengap.estimators.shared.plot import require_fitted
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, quantity, tips, upper, words
 from eigengap.plots.numbers.imputations import Calibration, Imputations, calibration, imputations
 from eigengap.plots.numbers.names import names_of
 from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
-from eigengap.sources.checks import resolve_columns
+from eigengap.sources import resolve_columns
 
 MOST_CELLS = 120  # of a column
 MOST_COLUMNS = 6

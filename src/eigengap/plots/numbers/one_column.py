@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from eigengap.exceptions import MissingExtraError
-from eigengap.sources.base import Source
-from eigengap.sources.conversion import lies_elsewhere
-from eigengap.sources.dask import is_dask
-from eigengap.sources.files.columns import (
+from eigengap.sources import (
+    Source,
     arrow_path,
     compression_of,
+    is_dask,
+    library_of,
+    lies_elsewhere,
+    quote,
 )
-from eigengap.sources.frames import library_of
-from eigengap.sources.wording import quote
 
 HEAD = 1 << 18  # bytes that tell how a CSV file is written
 
@@ -56,7 +56,7 @@ def _of_source(X: Source, name: str) -> list[Any]:
 
 
 def _of_file(path: Any, name: str) -> list[Any]:
-    from eigengap.sources.files.paths import format_of
+    from eigengap.sources import format_of
 
     single = isinstance(path, str | Path) and Path(path).is_file()
     kind = format_of(Path(path)).name if single else "others"
@@ -64,7 +64,7 @@ def _of_file(path: Any, name: str) -> list[Any]:
         return _of_csv(str(path), name)
     if kind == "parquet":
         return _of_parquet(str(path), name)
-    from eigengap.sources.opening import open_source
+    from eigengap.sources import open_source
 
     return list(np.asarray(open_source(path, columns=[name]).collect(), dtype=float).ravel())
 
@@ -87,7 +87,7 @@ def _of_csv(path: str, name: str) -> list[Any]:
         from pyarrow import csv
     except ImportError as error:
         raise MissingExtraError("reading CSV", "pyarrow", "files") from error
-    from eigengap.sources.files.csv.dialect import find_dialect
+    from eigengap.sources import find_dialect
 
     with pa.input_stream(arrow_path(path), compression=compression_of(path)) as stream:
         head = bytes(stream.read(HEAD))

@@ -16,13 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.estimators._summary import public_name
+from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.counts import count_of
-from eigengap.sources.base import Block, ObservedCells, Source
-from eigengap.sources.conversion import as_source, in_memory_table
-from eigengap.sources.drawn import Drawn, dense_rows, least_keys
-from eigengap.sources.frames import library_of
+from eigengap.sources import (
+    Block,
+    Drawn,
+    ObservedCells,
+    Source,
+    as_source,
+    dense_rows,
+    in_memory_table,
+    least_keys,
+    library_of,
+)
 
 MOST_ROWS = 5_000  # that a chart shows
 MOST_READ = 100_000  # that a statistic behind a chart is computed from

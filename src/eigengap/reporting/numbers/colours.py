@@ -14,7 +14,7 @@ from typing import Any
 
 from eigengap.plots.numbers.dates import days_of, in_words, is_none
 from eigengap.reporting.words import clean, distinct
-from eigengap.sources.wording import quote
+from eigengap.sources import quote
 
 MOST_LEVELS = 8  # colours that can be distinguished, by the colour-blind too
 FEW_NUMBERS = 8  # different whole numbers that are still categories

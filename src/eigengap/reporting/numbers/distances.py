@@ -27,8 +27,8 @@ from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.plots.numbers.outliers import detector_for, outlier_numbers
 from eigengap.reporting.numbers.look import Look
 from eigengap.reporting.numbers.subject import Subject
-from eigengap.sources.array import ArraySource
-from eigengap.statistics.expected.noise_ratio import NoiseRatio
+from eigengap.sources import ArraySource
+from eigengap.statistics.expected.fitted import NoiseRatio
 
 ALPHA = 0.05
 MOST_BLAMED = 12  # rows whose columns are looked at

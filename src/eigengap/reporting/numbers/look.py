@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, Source
-from eigengap.sources.drawn import Drawn, dense_rows, least_keys
+from eigengap.sources import Block, Drawn, Source, dense_rows, least_keys
 from eigengap.statistics.moments import ColumnMoments
 
 

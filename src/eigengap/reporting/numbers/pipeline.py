@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.reporting.words import clean
-from eigengap.sources.base import Source
-from eigengap.sources.dask import is_dask
-from eigengap.sources.frames import library_of, like
+from eigengap.sources import Source, is_dask, library_of, like
 
 
 def is_pipeline(estimator: Any) -> bool:

@@ -13,19 +13,21 @@ from numpy.typing import NDArray
 from eigengap.plots.numbers.one_column import one_column
 from eigengap.reporting.numbers.look import Look, look_at, of_pairs
 from eigengap.reporting.numbers.subject import Subject
-from eigengap.sources.base import Source
-from eigengap.sources.conversion import as_source, lies_elsewhere
-from eigengap.sources.dask import is_dask
-from eigengap.sources.fields.places import is_field, is_field_path
-from eigengap.sources.files.csv.reader import CsvReader
-from eigengap.sources.files.parquet import ParquetReader
-from eigengap.sources.frames import (
+from eigengap.sources import (
+    CsvReader,
+    ParquetReader,
+    Source,
+    as_source,
     eager_frame,
+    is_dask,
+    is_field,
+    is_field_path,
     library_of,
+    lies_elsewhere,
     native_column,
+    open_source,
+    quote,
 )
-from eigengap.sources.opening import open_source
-from eigengap.sources.wording import quote
 
 MOST_LABELS = 20  # columns beside those of the fit
 MOST_FILE_LABELS = 8

@@ -17,7 +17,7 @@ from eigengap.reporting.sections.scores import Scores
 from eigengap.reporting.sections.section import Section
 from eigengap.reporting.words import clean, count, distinct, percent, whole
 from eigengap.runtime.hashing import row_hashes
-from eigengap.sources.wording import quote
+from eigengap.sources import quote
 
 ELLIPSES = 20  # of the least certain rows, where none are selected
 LONGEST = 24  # characters of a row's own name

@@ -19,7 +19,7 @@ from eigengap.selection.rank.deflation import (
 )
 from eigengap.selection.rank.information import largest_rank
 from eigengap.selection.rank.noise_spectrum import LEVEL, noise_shares, standing_out
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.imputed_correlation import Standardised
 

@@ -35,10 +35,7 @@ from eigengap.selection.rank.information import (
 )
 from eigengap.selection.rank.permutation import permuted_parallel_analysis
 from eigengap.selection.rank.relevance import relevant_components
-from eigengap.sources.base import Block, Source, require_frequencies
-from eigengap.sources.conversion import as_source
-from eigengap.sources.derived.changed import Rescaled
-from eigengap.sources.sentinels import warn_of_codes
+from eigengap.sources import Block, Rescaled, Source, as_source, require_frequencies, warn_of_codes
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.imputed_correlation import Standardised
 from eigengap.statistics.moments import ColumnMoments

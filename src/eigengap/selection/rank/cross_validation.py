@@ -17,9 +17,8 @@ from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.selection.rank.choice import Curve, DoesNotApplyError
-from eigengap.selection.rank.information import first_minimum
-from eigengap.sources.base import Block, Source
-from eigengap.sources.derived.changed import HeldOut, fold_of_cells
+from eigengap.selection.rank.search import first_minimum
+from eigengap.sources import Block, HeldOut, Source, fold_of_cells
 from eigengap.statistics.moments import ColumnMoments
 
 FOLDS = 5

@@ -25,7 +25,7 @@ from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.selection.rank.noise_spectrum import noise_shares
-from eigengap.sources.base import Block, Source
+from eigengap.sources import Block, Source
 from eigengap.statistics.imputed_correlation import ImputedScatter, Standardised
 
 LOOSE = EMOptions(tol=1e-2, max_iter=50)

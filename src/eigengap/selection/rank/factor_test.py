@@ -10,7 +10,7 @@ from eigengap.fitting.gaussian.factor_covariance import fit_factors
 from eigengap.selection.rank.choice import Curve, DoesNotApplyError
 from eigengap.selection.rank.information import most_factors
 from eigengap.selection.rank.spectral import SIGNIFICANCE
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 from eigengap.statistics.moments import Moments
 
 

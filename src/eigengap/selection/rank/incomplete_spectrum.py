@@ -20,7 +20,7 @@ from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.selection.rank.choice import DoesNotApplyError
-from eigengap.sources.base import Block, Source
+from eigengap.sources import Block, Source
 from eigengap.spectrum import Spectrum
 
 LOOSE = EMOptions(tol=1e-3, max_iter=200)

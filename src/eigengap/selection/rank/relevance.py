@@ -7,7 +7,7 @@ import numpy as np
 from eigengap.fitting.gaussian.bayesian import fit_bayesian
 from eigengap.fitting.gaussian.problem import EMOptions, Noise
 from eigengap.selection.rank.choice import Curve
-from eigengap.sources.base import Source
+from eigengap.sources import Source
 
 LOOSE = EMOptions(tol=1e-3, max_iter=300)
 

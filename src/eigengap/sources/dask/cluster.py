@@ -27,6 +27,7 @@ from eigengap.runtime.threads import at_most
 from eigengap.sources.dask.labels import Labels
 from eigengap.sources.dask.tasks import Forest
 
+BATCH_BYTES = 1 << 28  # of rows that are on their way from the workers at a time
 INLINE_BYTES = 1 << 20  # of functions that the tasks of a pass carry in all; more are sent once
 FAN_IN = 8  # forests that one task joins
 KEPT_SHARE = 0.25  # of the free memory of this machine that prepared blocks may fill
@@ -121,6 +122,20 @@ def stream(batches: Iterable[Sequence[Delayed]], labels: Labels) -> Iterator[lis
     with _told(client, labels):
         done = _gathered(client, running, labels)
     yield done
+
+
+def batches(made: Sequence[Delayed], sizes: Sequence[float]) -> Iterator[list[Delayed]]:
+    """Tasks in order, in batches of bounded size that keep every thread busy."""
+    least = 2 * threads()
+    batch: list[Delayed] = []
+    held = 0.0
+    for one, size in zip(made, sizes, strict=True):
+        if len(batch) >= least and held + size > BATCH_BYTES:
+            yield batch
+            batch, held = [], 0.0
+        batch.append(one)
+        held += size
+    yield batch
 
 
 def persist(tasks: Sequence[Delayed], labels: Labels) -> list[Delayed]:

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from eigengap.sources.base import S, Source
 from eigengap.sources.dask import cluster, tasks
 from eigengap.sources.dask.labels import Labels
-from eigengap.sources.dask.rows import batches, stacked
 from eigengap.sources.dask.tasks import MappedRows, Preparation, Statistics
-from eigengap.sources.derived.blocked import SourceOver
+from eigengap.sources.derived.blocked import SourceOver, stacked
 
 if TYPE_CHECKING:
     from eigengap.sources.dask.source import DaskSource
@@ -53,11 +52,12 @@ class PreparedOnDask(SourceOver):
         self.passes += 1
         made, labels = self._applied(tasks.applied, MappedRows(fn), "rows")
         found: dict[int, Any] = {}
-        for batch in cluster.stream(batches(made, [self.nbytes / len(made)] * len(made)), labels):
+        sizes = [self.nbytes / len(made)] * len(made)
+        for batch in cluster.stream(cluster.batches(made, sizes), labels):
             for ready in batch:
                 found |= ready.units
         ordered = (found[i] for i in sorted(found))
-        return stacked((rows for rows in ordered if rows is not None), None, self.where)
+        return stacked((rows for rows in ordered if rows is not None), None)
 
     def prepared(self, prepare: Callable[[Any], Any]) -> Source:
         return PreparedOnDask(self, prepare)

@@ -23,7 +23,6 @@ from eigengap.sources.checks import check_not_empty
 from eigengap.sources.dask import cluster, tasks
 from eigengap.sources.dask.labels import Labels, in_words
 from eigengap.sources.dask.prepared import PreparedOnDask, kept
-from eigengap.sources.dask.rows import batches, stacked
 from eigengap.sources.dask.table import Table, Weight
 from eigengap.sources.dask.tasks import Cut, MappedRows, Place, Preparation, Statistics
 from eigengap.sources.derived.memo import MemoisedSource
@@ -120,7 +119,7 @@ class DaskSource(MemoisedSource):
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         n = None if self._kept is None else sum(self._kept)
-        return stacked(self.pieces(fn), n, self.where)
+        return self._stacked(self.pieces(fn), n)
 
     def pieces(self, fn: Callable[[Any], NDArray[Any]]) -> Iterator[NDArray[Any]]:
         """The rows fn(block), in order, a bounded number of them at a time: one pass."""
@@ -144,7 +143,7 @@ class DaskSource(MemoisedSource):
         made, labels = self._tasks(tasks.mapped, MappedRows(fn), "rows")
         sizes = [(u.n or self._cut.rows_per_block) * self._row_bytes for u in self.units()]
         counts: tasks.Counts = {}
-        for batch in cluster.stream(batches(made, sizes), labels):
+        for batch in cluster.stream(cluster.batches(made, sizes), labels):
             for rows, counted in batch:
                 counts |= counted
                 if rows is not None:

@@ -53,7 +53,7 @@ class SourceOver(Source):
         self.n_features, self.names = parent.n_features, parent.names
         self.dtype, self.n_rows = parent.dtype, parent.n_rows
         self.is_sparse, self.has_missing = parent.is_sparse, parent.has_missing
-        self.has_cell_sd, self.is_dear = parent.has_cell_sd, parent.is_dear
+        self.has_cell_sd, self.is_expensive = parent.has_cell_sd, parent.is_expensive
 
     @property
     def passes(self) -> int:

@@ -1,11 +1,9 @@
-"""Sources for which a pass is dear: what was found in one is remembered, and several are taken at
-once.
-"""
+"""Sources whose passes are expensive: statistics are remembered, and several share a pass."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from math import inf
 from typing import Any
 
@@ -15,19 +13,15 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.runtime.memory import SHARE, free_memory, require_memory
 from eigengap.sources.base import Block, ObservedCells, Rows, S, Source
+from eigengap.sources.derived.blocked import stacked
 from eigengap.sources.drawn import Draw, Drawn, seed_of
 
 
 class MemoisedSource(Source):
-    """What sources share that read their table anew in every pass.
-
-    Attributes
-    ----------
-    where : how messages name the table
-    """
+    """A source that reads its table anew in every pass; messages name it by `where`."""
 
     where: str
-    is_dear = True
+    is_expensive = True
     _known: dict[Hashable, Any]  # statistics of the whole table
 
     @abstractmethod
@@ -36,12 +30,12 @@ class MemoisedSource(Source):
 
     @property
     def has_missing(self) -> bool | None:  # type: ignore[override]
-        """Whether a cell is unseen; None before the table was read once."""
+        """Whether a value is missing; None before the table was read once."""
         observed = self._known.get(ObservedCells.of)
         return None if observed is None else bool(np.any(observed.per_column < observed.rows))
 
     def _require_unchanged(self) -> None:
-        """Refuse to answer from memory for a table that has become another."""
+        """Refuse to answer from memory for a table that has changed."""
 
     def reduce(self, of: Callable[[Any], S]) -> S:
         if of in self._known:
@@ -87,7 +81,7 @@ class MemoisedSource(Source):
         return found
 
     def collect(self) -> Rows:
-        """The whole table, where it fits in memory."""
+        """The whole table, where it fits into memory."""
         n = self._count_rows()
         require_memory(
             float(n) * self.n_features * self.dtype.itemsize,
@@ -96,9 +90,25 @@ class MemoisedSource(Source):
         )
         return self.map(values_of)
 
+    def _stacked(self, parts: Iterator[NDArray[Any]], n: int | None) -> NDArray[Any]:
+        """The n rows that `map` gives, unless the first part shows that memory is too small."""
+
+        def checked() -> Iterator[NDArray[Any]]:
+            for k, part in enumerate(parts):
+                if k == 0 and n is not None:
+                    require_memory(
+                        part.nbytes / max(len(part), 1) * n,
+                        f"the result for all {n} rows of the table {self.where}",
+                        "write it to a file block by block with eigengap.stream(method, X, path)",
+                    )
+                yield part
+                del part  # or it would stay in memory while the next one is computed
+
+        return stacked(checked(), n)
+
     @property
     def fits_in_memory(self) -> bool:
-        """Whether `collect` would be granted, with room for a copy."""
+        """Whether `collect` would be allowed, with room for a copy."""
         return 16.0 * self._count_rows() * self.n_features <= SHARE * free_memory()
 
     def _count_rows(self) -> int:
@@ -106,7 +116,7 @@ class MemoisedSource(Source):
 
 
 class Several:
-    """Several statistics of the same rows; None where there were no rows, or no answer."""
+    """Several statistics of the same rows; None where there are no rows, or no answer."""
 
     def __init__(self, parts: tuple[Any, ...]) -> None:
         self.parts = parts

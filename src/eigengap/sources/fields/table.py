@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import UnreadableError
+from eigengap.exceptions import InfiniteCellError, UnreadableError
 from eigengap.linalg import Array
 from eigengap.runtime import memory
 from eigengap.sources.base import ObservedCells
-from eigengap.sources.checks import as_weight, missing_codes, with_missing_for
+from eigengap.sources.checks import as_weight, missing_codes
 from eigengap.sources.fields.grid import Grid, listed
-from eigengap.sources.fields.places import is_field, is_field_path, places_of, xarray
+from eigengap.sources.fields.places import is_field, places_of, xarray
 from eigengap.sources.fields.reader import FieldReader, Layout, layout_of, warn_of_rereading
-from eigengap.sources.stream import BLOCK_BYTES, StreamSource
+from eigengap.sources.streamed import BLOCK_BYTES, StreamSource
 from eigengap.sources.wording import quote
 from eigengap.wording import words
 
@@ -231,20 +231,13 @@ class FieldSource(StreamSource):
             "columns of this source"
         )
 
-    def _validated(self, values: NDArray[Any], start: int) -> NDArray[Any]:
-        try:
-            return super()._validated(values, start)
-        except UnreadableError:
-            values = with_missing_for(values, self._codes) if self._codes else values
-            row, j = map(int, np.argwhere(np.isinf(values))[0])
-            raise UnreadableError(
-                self.reader.where,
-                f"{words().table} contains infinity: {values[row, j]} at "
-                f"{quote(self.grid.name(j))}, "
-                f"{self.reader.place(start + row)}. Set such cells to NaN to have them treated as "
-                "missing, or correct them",
-                in_cells=True,
-            ) from None
+    def _infinite(self, error: InfiniteCellError) -> UnreadableError:
+        return self._in_cell(
+            error,
+            f"{words().table} contains infinity: {error.value} at {quote(str(error.name))}, "
+            f"{self.reader.place(error.row)}. Set such cells to NaN to have them treated as "
+            "missing, or correct them",
+        )
 
 
 def _not_called(names: set[Any], coords: Any) -> Any:
@@ -256,9 +249,6 @@ def _not_called(names: set[Any], coords: Any) -> Any:
 def _floats(values: Any) -> NDArray[Any]:
     array = np.asarray(values)
     return array if array.dtype.kind == "f" else array.astype(np.float64)
-
-
-__all__ = ["FieldSource", "field_like", "field_source", "is_field", "is_field_path"]
 
 
 def field_source(

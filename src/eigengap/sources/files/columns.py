@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.cells import OFFERED
 from eigengap.sources.decimals import decimals_to_float
-from eigengap.sources.wording import short
+from eigengap.sources.wording import quote, short
 from eigengap.wording import words
 
 Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]  # an array holds them as its rows
@@ -168,25 +168,32 @@ def compression_of(path: str) -> str | None:
 MOST_NAMED = 8  # columns that one message lists
 
 
-def refuse_columns(
-    where: str, told: Sequence[str], numeric: Sequence[str | int], hint: str = ""
+def not_numeric(
+    where: str,
+    refused: Sequence[tuple[str | int, str]],
+    numeric: Sequence[str | int],
+    hint: str = "",
+    code: str | None = None,
 ) -> UnreadableError:
-    """`told` are the columns with what they hold, `numeric` the others by name or position."""
-    several = len(told) > 1
-    listed = ", ".join(told[:MOST_NAMED])
-    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
-    return UnreadableError(
-        where,
-        f"it has {'columns that are' if several else 'a column that is'} not numeric: "
-        f"{listed}{more}. {ways_out(numeric)}{hint}",
-        in_cells=True,
+    """The error for columns that are not numeric.
+
+    `refused` are these columns with what they hold, `numeric` the others, all by name or position;
+    `code` is text that may stand for missing values.
+    """
+    shown = [f"{quote(c) if isinstance(c, str) else c} ({kind})" for c, kind in refused]
+    more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
+    several = "columns that are" if len(shown) > 1 else "a column that is"
+    parts = [f"it has {several} not numeric: {', '.join(shown[:MOST_NAMED])}{more}"]
+    parts.append(
+        f"Choose the numeric ones: {choice(numeric)}" if numeric else "It has no numeric column"
     )
-
-
-def ways_out(numeric: Sequence[str | int]) -> str:
-    if not numeric:
-        return "It has no numeric column"
-    return f"Choose the numeric ones: {choice(numeric)}"
+    if hint:
+        parts.append(hint)
+    if code is not None:
+        after = " after all" if hint else ""
+        way = words().parameter("missing_values", quote(code))
+        parts.append(f"If {quote(code)} stands for a missing cell{after}, pass {way}")
+    return UnreadableError(where, ". ".join(parts), in_cells=True, value=code)
 
 
 def choice(columns: Sequence[str | int]) -> str:

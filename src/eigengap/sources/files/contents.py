@@ -13,10 +13,40 @@ from eigengap.exceptions import UnreadableError
 from eigengap.printable import quoted
 from eigengap.runtime.memory import require_memory
 from eigengap.sources.array import F4, F8
+from eigengap.sources.checks import is_long, resolve_columns
+from eigengap.sources.files.packed import Packing
+from eigengap.sources.reader import FileReader
 from eigengap.sources.wording import quote
 from eigengap.wording import words
 
 MOST_NAMED = 12
+SMALL = 1 << 30  # bytes that are read in seconds, whatever the file is
+MOST = 1000  # bytes of table for each byte of the file
+
+
+class ArrayReader(FileReader):
+    """One two-dimensional array of a file."""
+
+    _d: int  # columns that are stored
+    _chosen: list[int] | None  # those of them that are read; None for all
+
+    def _describe(
+        self,
+        stored: np.dtype[Any],
+        shape: tuple[int, ...],
+        columns: Any,
+        labels: tuple[str, ...] | None = None,
+        packing: Packing | None = None,
+    ) -> None:
+        """Set what readers tell of a table."""
+        self.dtype = float_type(self.where, stored, shape) if packing is None else packing.dtype
+        self.long = is_long(stored) and not (packing is not None and packing.is_scaled)
+        self.n_rows, self._d = map(int, shape)
+        self._chosen = None if columns is None else resolve_columns(columns, labels, self._d)
+        self.n_features = self._d if self._chosen is None else len(self._chosen)
+        self.names = labels
+        if labels is not None and self._chosen is not None:
+            self.names = tuple(labels[j] for j in self._chosen)
 
 
 def choose_member(where: str, shapes: Mapping[str, tuple[int, ...]], member: str | None) -> str:
@@ -71,7 +101,7 @@ def float_type(where: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.d
 
 
 def names_from(attribute: Any, d: int) -> tuple[str, ...] | None:
-    """Column names kept beside an array in its attribute "columns", where they fit it."""
+    """Column names in the attribute "columns" of an array, where they fit it."""
     if attribute is None or isinstance(attribute, str | bytes):
         return None
     try:
@@ -81,18 +111,18 @@ def names_from(attribute: Any, d: int) -> tuple[str, ...] | None:
     return names if len(names) == d and all(isinstance(n, str) for n in names) else None
 
 
-SMALL = 1 << 30  # bytes that are read in seconds, whatever the file is
-MOST = 1000  # bytes of table for each byte of the file
-
-
 def require_plausible(where: str, claimed: int, stored: int) -> None:
-    """Refuse a table of `claimed` bytes in a file of `stored` bytes, where it is mostly not there.
+    """Refuse a table of `claimed` bytes in a file of `stored` bytes that is mostly not there.
+
+    Chunked formats need not store a chunk that holds only the fill value, so that a file of a
+    kilobyte can claim a terabyte, and reading it would not end. Real tables are not compressed a
+    thousandfold: deflate cannot do more, and others do so for constants only.
 
     >>> require_plausible("a.h5", 8_000_000_000, 50_000_000)
     >>> require_plausible("a.h5", 800_000_000_000, 1_400)
     Traceback (most recent call last):
     ...
-    eigengap.sources.reader.UnreadableError: "a.h5": it claims 800 GB of numbers and takes 1.4 kB...
+    eigengap.exceptions.UnreadableError: "a.h5": it claims 800 GB of numbers and takes 1.4 kB...
     """
     if claimed > max(SMALL, MOST * stored):
         raise UnreadableError(

@@ -1,4 +1,10 @@
-"""HDF5: a two-dimensional dataset of a file."""
+"""HDF5: a two-dimensional dataset of a file.
+
+Files that would read other files are refused, because whoever wrote the file chose which. A dataset
+may keep its numbers in any file of the machine (external storage), be put together from datasets of
+other files (virtual), or be a link to one. A model or an imputed table would then hold what they
+contain.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import MissingExtraError, UnreadableError
-from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.contents import (
+    ArrayReader,
     choose_member,
     float_type,
     listed,
@@ -22,47 +28,37 @@ from eigengap.sources.files.contents import (
     require_plausible,
 )
 from eigengap.sources.files.packed import ATTRIBUTES, MOST_CODES, WAY_OUT, Packing
-from eigengap.sources.reader import FileReader
 from eigengap.sources.wording import quote
 
-MOST_CACHE = 256 << 20  # bytes of chunks that are kept decoded, so that none is decoded twice
-WHOLE_ROWS = 2 << 20  # bytes of rows of which some columns are chosen
+MOST_CACHE = 256 << 20  # bytes of decoded chunks in memory, so that none is decoded twice
+WHOLE_ROWS = 2 << 20  # bytes of rows read together where some columns are chosen
 NETCDF = "_NCProperties"  # attribute of every NetCDF 4 file
 SLOTS = 10_007  # a prime, as HDF5 wants it
 
 
-class Hdf5Reader(FileReader):
-    """A dataset (n, d) of numbers; column names stand in its attribute "columns", where it has one.
+class Hdf5Reader(ArrayReader):
+    """A dataset (n, d) of numbers; its attribute "columns" may hold column names.
 
-    HDF5 converts numbers as it reads them, so a block is written once; unless they are packed, or
-    some stand for missing values, by the attributes that NetCDF 4 has for that.
+    HDF5 converts numbers as it reads them, so a block is written once, unless attributes of
+    NetCDF 4 declare packed numbers or missing values.
     """
 
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
         super().__init__(path)
-        with self._opened(1 << 20) as file, self._told():
+        with self._opened(1 << 20) as file, self._named_errors():
             self._member = self._choose(file, member)
             self.where = f"{path}::{self._member}"
             data = file[self._member]
             require_inside(data, self.where)
-            self.dtype = float_type(self.where, data.dtype, data.shape)
-            self._raw = data.dtype.newbyteorder("=")
-            self._packing = Packing.of(self.where, data.dtype, _attributes(data, self.where))
-            if self._packing is not None:
-                self.dtype = self._packing.dtype
-            is_scaled = self._packing is not None and self._packing.is_scaled
-            self.long = is_long(data.dtype) and not is_scaled
-            self.n_rows, d = map(int, data.shape)
-            require_plausible(self.where, self.n_rows * d * data.dtype.itemsize, self._stamp.size)
-            labels = _labels(data, d)
-            require_chunk(self.where, data.chunks, data.dtype.itemsize)
+            dtype, shape = data.dtype, data.shape
+            float_type(self.where, dtype, shape)
+            self._raw = dtype.newbyteorder("=")
+            self._packing = Packing.of(self.where, dtype, _attributes(data, self.where))
+            require_plausible(self.where, prod(shape) * dtype.itemsize, self._stamp.size)
+            labels = _labels(data, int(shape[1]))
+            require_chunk(self.where, data.chunks, dtype.itemsize)
             self._band = _band_bytes(data)
-        self._d = d
-        self._chosen = None if columns is None else resolve_columns(columns, labels, d)
-        self.n_features = d if self._chosen is None else len(self._chosen)
-        self.names = labels
-        if labels is not None and self._chosen is not None:
-            self.names = tuple(labels[j] for j in self._chosen)
+        self._describe(dtype, shape, columns, labels, self._packing)
 
     def _choose(self, file: Any, member: str | None) -> str:
         shapes = _shapes(file)
@@ -102,8 +98,8 @@ class Hdf5Reader(FileReader):
             yield file
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """What h5py raises of a damaged file, with its name."""
+    def _named_errors(self) -> Iterator[None]:
+        """Let errors of h5py name the file."""
         try:
             yield
         except (UnreadableError, MemoryError):
@@ -113,7 +109,7 @@ class Hdf5Reader(FileReader):
 
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         with self._opened(min(MOST_CACHE, max(1 << 20, self._band))) as file:
-            with self._told():
+            with self._named_errors():
                 data = file[self._member]
             for start in range(0, len(data), rows):
                 stop = min(start + rows, len(data))
@@ -247,8 +243,8 @@ def _links(file: Any) -> dict[str, Any]:
 
 def _require_same_file(part: Any, data: Any, where: str) -> None:
     if part.file.filename != data.file.filename:
-        told = f"the parts of the virtual {quote(data.name)} lie"
-        raise _outside(where, told, [part.file.filename])
+        what = f"the parts of the virtual {quote(data.name)} lie"
+        raise _outside(where, what, [part.file.filename])
 
 
 def _outside(where: str, what: str, others: list[str]) -> UnreadableError:

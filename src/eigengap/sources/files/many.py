@@ -110,10 +110,9 @@ def agree_on_decimals(readers: Sequence[CsvReader]) -> None:
         if other.dialect.mark is not None and other.dialect.mark.decimal != mark.decimal:
             raise UnreadableError(
                 other.where,
-                f"{other.dialect.mark}, and in {words().path(first.where)} {mark}. Files that "
-                "are read "
-                "as one table have one decimal mark: write the numbers of all files in one way, or "
-                "read the files apart",
+                f"{other.dialect.mark}, and in {words().path(first.where)} {mark}. Files that are "
+                "read as one table have one decimal mark: write the numbers of all files in one "
+                "way, or read the files apart",
             )
     for reader in readers:
         if reader.dialect.mark is None:

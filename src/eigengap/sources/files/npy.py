@@ -1,4 +1,7 @@
-"""NumPy's .npy files, in C or Fortran order."""
+"""NumPy's .npy files and .npz archives.
+
+Files are read and not mapped: when a mapped file is cut short, the process that reads it is killed.
+"""
 
 from __future__ import annotations
 
@@ -15,30 +18,29 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import UnreadableError
 from eigengap.runtime.memory import require_memory
-from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.columns import write_columns
-from eigengap.sources.files.contents import choose_member, float_type
-from eigengap.sources.reader import FileReader
+from eigengap.sources.files.contents import ArrayReader, choose_member
+
+SUFFIX = ".npy"  # of the members of an archive
+BROKEN = (BadZipFile, EOFError, OSError, zlib.error, NotImplementedError, RuntimeError)
+# What NumPy raises where the header of an array is damaged: it is a line of Python.
+DAMAGED = (ValueError, EOFError, SyntaxError, TypeError, KeyError, OverflowError, TokenError)
+TILE = 1 << 20  # bytes that are converted together
 
 
-class NpyReader(FileReader):
-    """A two-dimensional table of numbers."""
+class NpyReader(ArrayReader):
+    """A .npy file in C or Fortran order."""
 
     def __init__(self, path: Path, columns: Any = None) -> None:
         super().__init__(path)
         mapped = self._mapped()
         self._shape, self._stored = mapped.shape, mapped.dtype
-        self.long = is_long(self._stored)
         self._offset = int(mapped.offset)
-        self.dtype = float_type(self.where, mapped.dtype, mapped.shape)
         self._by_column = mapped.flags.f_contiguous and not mapped.flags.c_contiguous
-        self.names = None
-        self.n_rows, d = mapped.shape
-        self._chosen = None if columns is None else resolve_columns(columns, None, d)
-        self.n_features = d if self._chosen is None else len(self._chosen)
+        self._describe(mapped.dtype, mapped.shape, columns)
 
     def _mapped(self) -> Any:
-        """Shape, type and place of the numbers; no page of them is touched."""
+        """Shape, type and offset of the numbers; none of them is read."""
         try:
             return np.load(self._path, mmap_mode="r", allow_pickle=False)
         except DAMAGED as error:
@@ -69,14 +71,10 @@ class NpyReader(FileReader):
             yield block
 
 
-SUFFIX = ".npy"  # of the members
-BROKEN = (BadZipFile, EOFError, OSError, zlib.error, NotImplementedError, RuntimeError)
+class NpzReader(ArrayReader):
+    """A member of an archive, compressed or not, read without unpacking it.
 
-
-class NpzReader(FileReader):
-    """A member of the archive, compressed or not.
-
-    An archive has one direction, so an array in Fortran order is read as a whole.
+    An archive can only be read forwards, so an array in Fortran order is read as a whole.
     """
 
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
@@ -87,12 +85,7 @@ class NpzReader(FileReader):
         self._shape, self._by_column, self._stored = headers[self._member]
         if self._member not in (None, "arr_0"):
             self.where = f"{path}::{self._member}"
-        self.dtype = float_type(self.where, self._stored, self._shape)
-        self.long = is_long(self._stored)
-        self.names = None
-        self.n_rows, d = self._shape
-        self._chosen = None if columns is None else resolve_columns(columns, None, d)
-        self.n_features = d if self._chosen is None else len(self._chosen)
+        self._describe(self._stored, self._shape, columns)
 
     def _headers(self) -> dict[str, tuple[tuple[int, ...], bool, np.dtype[Any]]]:
         headers = {}
@@ -147,13 +140,8 @@ def _header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return npy_format.read_array_header_2_0(stream)
 
 
-# What NumPy raises where the header of an array is damaged: it is a line of Python.
-DAMAGED = (ValueError, EOFError, SyntaxError, TypeError, KeyError, OverflowError, TokenError)
-TILE = 1 << 20  # bytes that are converted together
-
-
 class RawRows:
-    """n rows of d numbers of one type, some columns of which become float."""
+    """n rows of d numbers of one type in C order, some columns of which become float."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from eigengap.sources.files.columns import (
     arrow_to_float,
     choice,
     foreign_kind,
-    refuse_columns,
+    not_numeric,
     write_across,
 )
 from eigengap.sources.reader import FileReader
@@ -87,10 +87,9 @@ class ParquetReader(FileReader):
             else resolve_columns(columns, labels, len(labels))
         )
         foreign = {j: foreign_kind(schema.field(j).type) for j in range(len(labels))}
-        told = [f"{quote(labels[j])} ({foreign[j]})" for j in chosen if foreign[j]]
-        if told:
-            numeric = [labels[j] for j in chosen if not foreign[j]]
-            raise refuse_columns(self.where, told, numeric)
+        refused = [(labels[j], kind) for j in chosen if (kind := foreign[j])]
+        if refused:
+            raise not_numeric(self.where, refused, [labels[j] for j in chosen if not foreign[j]])
         return chosen
 
     def _unique(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -102,6 +101,7 @@ class ParquetReader(FileReader):
                 self.where,
                 f"it has {names.count(twice)} columns named {quote(twice)}, and Parquet chooses "
                 f"by name. Rename them{way_out}",
+                name=twice,
             )
         return tuple(names)
 

@@ -65,8 +65,7 @@ def _missing(text: str) -> str:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
         return (
             f"{words().path(text)} is an address on a network, and files are read from this "
-            "machine: "
-            "copy it here first"
+            "machine: copy it here first"
         )
     folder = os.path.dirname(text) or "."
     if not _exists(folder):

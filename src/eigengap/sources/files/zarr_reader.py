@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.exceptions import MissingExtraError, UnreadableError
-from eigengap.sources.checks import is_long, resolve_columns
 from eigengap.sources.files.contents import (
+    ArrayReader,
     choose_member,
     float_type,
     names_from,
@@ -22,18 +22,18 @@ from eigengap.sources.files.contents import (
     require_plausible,
 )
 from eigengap.sources.files.packed import CODES, Packing, decoded_fill_value
-from eigengap.sources.reader import FileReader, Stamp
+from eigengap.sources.reader import Stamp
 from eigengap.sources.wording import quote
 
 DIMENSIONS = "_ARRAY_DIMENSIONS"  # attribute with their names, in format 2
 MOST_BAND = 256 << 20  # bytes of chunks side by side that are read together
 
 
-class ZarrReader(FileReader):
-    """An array (n, d) of numbers; column names stand in its attribute "columns", where it has one.
+class ZarrReader(ArrayReader):
+    """An array (n, d) of numbers; its attribute "columns" may hold column names.
 
-    A chunk is decoded as a whole, so rows are read in multiples of its rows. Attributes by which
-    xarray packs numbers and declares missing values are followed.
+    A chunk is decoded as a whole, so rows are read in multiples of its rows. Attributes of xarray
+    that declare packed numbers and missing values are respected.
     """
 
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
@@ -48,22 +48,13 @@ class ZarrReader(FileReader):
             raise UnreadableError(self.where, "it is an array itself; leave out what follows ::")
         if self._member is not None:
             self.where = f"{path}::{self._member}"
-        self.dtype = float_type(self.where, np.dtype(node.dtype), node.shape)
-        self._packing = Packing.of(self.where, np.dtype(node.dtype), _attributes(node))
-        if self._packing is not None:
-            self.dtype = self._packing.dtype
-        is_scaled = self._packing is not None and self._packing.is_scaled
-        self.long = is_long(np.dtype(node.dtype)) and not is_scaled
-        self.n_rows, d = map(int, node.shape)
-        labels = names_from(dict(node.attrs).get("columns"), d)
-        self._chosen = None if columns is None else resolve_columns(columns, labels, d)
-        self.n_features = d if self._chosen is None else len(self._chosen)
-        self.names = labels
-        if labels is not None and self._chosen is not None:
-            self.names = tuple(labels[j] for j in self._chosen)
-        self._d = d
-        require_chunk(self.where, node.chunks, np.dtype(node.dtype).itemsize)
-        self._chunk_rows, self._row_bytes = int(node.chunks[0]), d * np.dtype(node.dtype).itemsize
+        dtype = np.dtype(node.dtype)
+        float_type(self.where, dtype, node.shape)
+        self._packing = Packing.of(self.where, dtype, _attributes(node))
+        labels = names_from(dict(node.attrs).get("columns"), int(node.shape[1]))
+        self._describe(dtype, node.shape, columns, labels, self._packing)
+        require_chunk(self.where, node.chunks, dtype.itemsize)
+        self._chunk_rows, self._row_bytes = int(node.chunks[0]), self._d * dtype.itemsize
 
     def _opened(self) -> Any:
         try:

@@ -8,10 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from eigengap.sources.sinks.base import Sink
-
-__all__ = ["Sink", "open_sink"]
+from eigengap.sources.sinks.binary import Hdf5Sink, NpySink, ParquetSink, ZarrSink
+from eigengap.sources.sinks.csv_sink import CsvSink
 
 SUFFIXES = ".npy, .csv, .csv.gz, .parquet, .zarr, .h5"
+SINKS: dict[tuple[str, ...], type[Sink]] = {
+    (".npy",): NpySink,
+    (".csv", ".csv.gz"): CsvSink,
+    (".parquet", ".pq"): ParquetSink,
+    (".zarr",): ZarrSink,
+    (".h5", ".hdf5"): Hdf5Sink,
+}
 
 
 def open_sink(path: Any, names: Sequence[str] | None = None, *, force: bool = False) -> Sink:
@@ -52,27 +59,9 @@ def open_sink(path: Any, names: Sequence[str] | None = None, *, force: bool = Fa
     >>> folder.cleanup()
     """
     target = Path(os.path.expanduser(path))
-    name = target.name.lower()
-    if name.endswith(".npy"):
-        from eigengap.sources.sinks.base import NpySink
-
-        return NpySink(target, names, force)
-    if name.endswith((".csv", ".csv.gz")):
-        from eigengap.sources.sinks.csv_sink import CsvSink
-
-        return CsvSink(target, names, force)
-    if name.endswith((".parquet", ".pq")):
-        from eigengap.sources.sinks.parquet import ParquetSink
-
-        return ParquetSink(target, names, force)
-    if name.endswith(".zarr"):
-        from eigengap.sources.sinks.zarr_sink import ZarrSink
-
-        return ZarrSink(target, names, force)
-    if name.endswith((".h5", ".hdf5")):
-        from eigengap.sources.sinks.hdf5 import Hdf5Sink
-
-        return Hdf5Sink(target, names, force)
+    for suffixes, sink in SINKS.items():
+        if target.name.lower().endswith(suffixes):
+            return sink(target, names, force)
     raise ValueError(
         f"{str(target)!r} ends in none of {SUFFIXES}, and the suffix tells what to write"
     )

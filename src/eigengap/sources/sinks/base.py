@@ -1,4 +1,4 @@
-"""A table on its way into a file: under another name until it is complete, or not there at all."""
+"""Files that tables are written to: under a temporary name until they are complete."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from eigengap.printable import quoted
-from eigengap.runtime.part_files import Part, target_of
+from eigengap.runtime.part_files import Part, sync_folder, target_of
 from eigengap.sources.wording import first_repeated, quote
 from eigengap.wording import words
 
@@ -26,9 +25,9 @@ GATHERED = 8 << 20  # bytes of rows that are written together
 class Sink(ABC):
     """Rows in order, appended in a `with` block.
 
-    What is written stands in the same folder under a hidden name. When the block is left it is
-    brought to the disk and renamed in one step; an exception, also of the writing itself, removes
-    it, and what had the name before is as it was.
+    Rows are written to a hidden file in the same folder. At the end of the block it is synchronised
+    with the disk and renamed in one step; after an exception it is removed, and a file that had the
+    name before is unchanged.
     """
 
     def __init__(self, path: Path, names: Sequence[str] | None, force: bool) -> None:
@@ -53,24 +52,24 @@ class Sink(ABC):
 
     @abstractmethod
     def _end(self) -> None:
-        """Write what is left and close."""
+        """Write the rest and close."""
 
     @abstractmethod
     def _abandon(self) -> None:
-        """Close what is open, without any care for what was written."""
+        """Close what is open, whatever was written."""
 
     def _may_replace(self, target: Path) -> bool:
-        """Whether what stands there, and the caller wants to be replaced, is a table like ours."""
+        """Whether the existing file is of a kind that may be replaced."""
         return target.is_file()
 
     def append(self, rows: Any) -> None:
-        """Add rows (c, d) of real numbers; NaN is an unseen cell."""
+        """Add rows (c, d) of real numbers; NaN is a missing value."""
         rows = np.asarray(rows)
         self._check(rows)
         if self.dtype is None:
             single = rows.dtype == np.float32
             self.dtype = np.dtype(np.float32 if single else np.float64)
-            with self._told():
+            with self._named_errors():
                 self._begin()
         self.n_rows += len(rows)
         self._waiting.append(np.array(rows, dtype=self.dtype, order="C"))
@@ -93,7 +92,7 @@ class Sink(ABC):
             if self.dtype is None:
                 raise ValueError(f"nothing was appended to {quoted(str(self.path))}")
             self._flush()
-            with self._told():
+            with self._named_errors():
                 self._end()
                 self._refuse()
                 self._publish()
@@ -125,12 +124,12 @@ class Sink(ABC):
             return
         parts, self._waiting = self._waiting, []
         rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        with self._told():
+        with self._named_errors():
             self._write(rows)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """What the system says of the temporary file is said of the one that the caller named."""
+    def _named_errors(self) -> Iterator[None]:
+        """Let errors of the temporary file name the one that the caller asked for."""
         try:
             yield
         except FileExistsError:
@@ -144,7 +143,7 @@ class Sink(ABC):
             ) from error
 
     def _refuse(self) -> None:
-        """Refuse to write where something stands that must not be replaced, or where none can."""
+        """Refuse a path that exists and must not be replaced, or whose folder does not exist."""
         if self._target.exists() and not self._force:
             raise FileExistsError(
                 errno.EEXIST,
@@ -162,24 +161,24 @@ class Sink(ABC):
             raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(self.path))
 
     def _publish(self) -> None:
-        """From the temporary name to the final one."""
+        """Rename to the final name."""
         assert self._part is not None
         if self._target.is_dir():
             self._replace_folder(self._part.path)
         else:
             self._part.publish()
-        _sync(self._target.parent)
+        sync_folder(self._target.parent)
 
     def _replace_folder(self, new: Path) -> None:
-        """A folder cannot be replaced in one step: the old one makes way, or returns."""
-        aside = new.with_suffix(".old")
-        os.rename(self._target, aside)
+        """Replace a folder in two steps, undone if the second fails: one step is impossible."""
+        old = new.with_suffix(".old")
+        os.rename(self._target, old)
         try:
             os.rename(new, self._target)
         except BaseException:
-            os.rename(aside, self._target)
+            os.rename(old, self._target)
             raise
-        shutil.rmtree(aside)
+        shutil.rmtree(old)
 
     def _discard(self) -> None:
         self._waiting = []
@@ -192,14 +191,14 @@ class Sink(ABC):
 
 
 class FileSink(Sink):
-    """A sink of one file that Python itself writes, so that its errors are Python's."""
+    """A sink of one file that Python writes, so that errors are Python's own."""
 
     _file: Any = None
 
     def _create(self) -> Any:
-        """The temporary file, which must not be there yet, with the permissions of a new one."""
+        """A new temporary file, with the permissions of a new file."""
         self._part = Part(self._target)
-        # Closed before the part has its name, until when it has to be locked.
+        # Not closed with the file: the part stays locked until it has its final name.
         self._file = os.fdopen(self._part.number, "w+b", closefd=False)
         return self._file
 
@@ -213,12 +212,12 @@ class FileSink(Sink):
             return
         try:
             self._file.close()
-        except OSError:  # the disk is full: what is in the buffer is not wanted any more
+        except OSError:  # the disk is full, and the buffer is not needed any more
             self._file.close()
 
 
 def _number_in(text: str) -> int:
-    """The error number that a library has put into words."""
+    """The error number that a library's message describes."""
     for number, name in (
         (errno.ENOSPC, "No space left"),
         (errno.EDQUOT, "quota"),
@@ -227,46 +226,3 @@ def _number_in(text: str) -> int:
         if name in text or f"errno = {number}" in text:
             return number
     return errno.EIO
-
-
-def _sync(folder: Path) -> None:
-    """Bring the name itself to the disk, where the system can."""
-    try:
-        number = os.open(folder, os.O_RDONLY)
-    except OSError:  # folders cannot be opened there
-        return
-    try:
-        os.fsync(number)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EBADF):
-            raise
-    finally:
-        os.close(number)
-
-
-class NpySink(FileSink):
-    """An array (n, d) in C order; the file has no place for column names."""
-
-    def _begin(self) -> None:
-        self._create()
-        self._header(0)
-        self._start = self._file.tell()
-
-    def _write(self, rows: NDArray[Any]) -> None:
-        self._file.write(rows.data)
-
-    def _end(self) -> None:
-        self._file.seek(0)
-        self._header(self.n_rows)
-        if self._file.tell() != self._start:  # NumPy leaves room for any number of rows
-            raise AssertionError("the header has changed its length")
-        self._close()
-
-    def _header(self, n: int) -> None:
-        assert self.dtype is not None
-        facts = {
-            "descr": npy_format.dtype_to_descr(self.dtype),
-            "fortran_order": False,
-            "shape": (n, self.n_features),
-        }
-        npy_format.write_array_header_1_0(self._file, facts)

@@ -1,4 +1,4 @@
-"""Writing CSV: numbers in the fewest digits that read back as the same number, gaps as nothing.
+"""Writing CSV: the fewest digits that read back as the same number; missing values are empty.
 
 A header cell that begins with = + - @ is a formula to a spreadsheet, and the name of a column may
 come from anywhere: an apostrophe in front makes it text again (OWASP, CSV injection).
@@ -19,7 +19,7 @@ from eigengap.exceptions import MissingExtraError
 from eigengap.sources.files.csv.cells import Cells
 from eigengap.sources.sinks.base import FileSink
 
-CELLS = 1 << 17  # that are turned into text together
+CELLS = 1 << 17  # converted to text together
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -65,10 +65,10 @@ class CsvSink(TextSink):
             from pyarrow import csv as arrow_csv
         except ImportError as error:
             raise MissingExtraError("writing CSV", "pyarrow", "files") from error
-        # A line with nothing on it would be no row: a gap in a single column is written out.
-        gaps_empty = rows.shape[1] > 1
-        # One long column: pyarrow takes its time for each of many short ones.
-        table = pa.table({"cell": pa.array(rows.ravel(), from_pandas=gaps_empty)})
+        # An empty line is no row: a missing value in a single column is written out.
+        missing_empty = rows.shape[1] > 1
+        # One long column: many short ones are slow in pyarrow.
+        table = pa.table({"cell": pa.array(rows.ravel(), from_pandas=missing_empty)})
         text = pa.BufferOutputStream()
         arrow_csv.write_csv(table, text, arrow_csv.WriteOptions(include_header=False))
         letters = np.frombuffer(text.getvalue(), dtype=np.uint8).copy()
@@ -85,8 +85,8 @@ def csv_header(names: Sequence[str], separator: str = ",", newline: str = "\n") 
     """
     written = io.StringIO(newline="")
     safe = ["'" + name if name.startswith(FORMULA) else name for name in names]
-    told_apart = all(Cells().number(name) is not None for name in safe)
-    quoted = told_apart or any("\r" in name for name in safe)
+    all_numbers = all(Cells().number(name) is not None for name in safe)
+    quoted = all_numbers or any("\r" in name for name in safe)
     csv.writer(
         written,
         delimiter=separator,

@@ -1,7 +1,7 @@
-"""Expected statistics and M-step of the model with Student rows.
+"""EM for the multivariate t: expected statistics and M-step.
 
 Given u_i the row is Gaussian with all variances divided by u_i, so the M-step is that of
-`maximise` with E[u z~ z~^T], E[u z~] and u r^2 in the sums, u_i = (nu + p_i) / (nu + delta_i)
+`gaussian` with E[u z~ z~^T], E[u z~] and u r^2 in the sums, u_i = (nu + p_i) / (nu + delta_i)
 (Liu and Rubin 1995). Two parameters that the data do not determine are freed and folded back, which
 keeps the likelihood from falling and saves many steps (PX-EM; Liu, Rubin and Wu 1998): the moments
 of z, as in the Gaussian model, and the mean alpha of u, which makes the divisor of the variances
@@ -10,28 +10,29 @@ the sum of the weights instead of the number of rows (Kent, Tyler and Vardi 1994
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import digamma
 
-from eigengap.linalg import Array, packed_size
+from eigengap.linalg import Array, pack, packed_size
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors
-from eigengap.models.gaussian.student import expected_u, log_density, log_less_digamma
-from eigengap.statistics.expected.expected import Expected, Sums
-from eigengap.statistics.expected.maximise import (
+from eigengap.statistics.expected.gaussian import (
     Constraints,
+    Expected,
     Parameters,
+    Sums,
     expand,
     gradient,
     noise_variances,
     regress,
+    scratch,
 )
 
-LARGEST_NU = 1e6  # beyond which the density is no longer told from the Gaussian
+LARGEST_NU = 1e6  # beyond which the density is as good as Gaussian
 LEAST_NU = 0.1  # of many rows; of few see `least_degrees`
 PIECE_CELLS = 1 << 15  # of R whose squares are formed at a time
 
@@ -41,10 +42,10 @@ class StudentExpected:
     """Sums over rows; they merge by addition."""
 
     expected: Expected  # weighted by u; the log-likelihood is that of the t density
-    observed: Array  # (d,) weighted number of rows in which each feature was seen
+    observed: Array  # (d,) weighted number of rows in which each feature was observed
     sum_w: float  # weighted number of rows
     excess: float  # sum of w (u - 1)
-    log_gap: float  # sum of w (ln E[u] - E[ln u] - ln E[u]) = -sum of w E[ln u]
+    minus_log_u: float  # -sum of w E[ln u]
 
     @classmethod
     def of(
@@ -53,22 +54,20 @@ class StudentExpected:
         """Statistics of one block under the current parameters: an E-step."""
         sums = Sums(rows, coefficients.q)
         squares = np.zeros(rows.d)
-        log_likelihood = excess = log_gap = 0.0
-        for part in row_posteriors(rows, coefficients, passes):
-            p = rows.row_cells[part.rows]
-            w = np.ones(len(p)) if rows.weight is None else rows.weight[part.rows]
-            u = expected_u(part.distance, p, nu)
-            log_likelihood += float(w @ log_density(part.log_norm, part.distance, p, nu))
+        excess = minus_log_u = 0.0
+        for chunk, gaussian in row_posteriors(rows, coefficients, passes, scratch):
+            part = replace(gaussian, nu=nu)
+            w = np.ones(len(part.at)) if chunk.weight is None else chunk.weight
+            p, u = part.row_cells, part.expected_u
             above = (p - part.distance) / (nu + part.distance)  # u - 1, without its rounding
             excess += float(w @ above)
             # log1p keeps the digits of ordinary rows, log those of rows so far out that u is tiny.
             log_u = np.where(above > -0.5, np.log1p(np.maximum(above, -0.5)), np.log(u))
-            log_gap += float(w @ (log_less_digamma((nu + p) / 2) - log_u))
-            sums.add(part, None if rows.weight is None else w, u)
-            squares += _weighted_squares(rows.R[part.rows], w * u)
-        expected = replace(sums.expected(squares, rows.cells), log_likelihood=log_likelihood)
-        sum_w = float(len(rows.order) if rows.weight is None else np.sum(rows.weight))
-        return cls(expected, rows.observed, sum_w, excess, log_gap)
+            minus_log_u += float(w @ (log_less_digamma((nu + p) / 2) - log_u))
+            sums.add(chunk, part, chunk.weight, u)
+            squares += _weighted_squares(chunk.R, w * u)
+        expected = sums.expected(squares, rows.cells)
+        return cls(expected, rows.observed, rows.sum_w, excess, minus_log_u)
 
     def merge(self, other: StudentExpected) -> StudentExpected:
         return StudentExpected(
@@ -76,7 +75,7 @@ class StudentExpected:
             observed=self.observed + other.observed,
             sum_w=self.sum_w + other.sum_w,
             excess=self.excess + other.excess,
-            log_gap=self.log_gap + other.log_gap,
+            minus_log_u=self.minus_log_u + other.minus_log_u,
         )
 
 
@@ -112,7 +111,7 @@ def student_gradient(
     expected = gradient(statistic.expected, current, how, statistic.observed)
     by_nu = 0.5 * (
         statistic.sum_w * float(log_less_digamma(current.nu / 2))
-        - statistic.log_gap
+        - statistic.minus_log_u
         - statistic.excess
     )
     return replace(expected, nu=by_nu)
@@ -126,8 +125,8 @@ def _noise(statistic: StudentExpected, residual: Array, how: Constraints, alpha:
 def _latents_under(statistic: StudentExpected, alpha: float, how: Constraints) -> Expected:
     """Statistics whose `latent_moments` are the mean of z and its covariance over alpha.
 
-    Sum E[u (z - m)(z - m)^T] / (alpha sum w): at alpha = mean of u that is what the sums say as
-    they are; at alpha = 1 the number of rows divides.
+    Sum E[u (z - m)(z - m)^T] / (alpha sum w): at alpha = mean of u that is the sums as they
+    are; at alpha = 1 the number of rows divides.
     """
     expected = statistic.expected
     if alpha != 1.0:
@@ -136,7 +135,7 @@ def _latents_under(statistic: StudentExpected, alpha: float, how: Constraints) -
     K = packed_size(q)
     sum_u = expected.latent[-1]
     mean = expected.latent[K : K + q] / sum_u if how.fit_mean else np.zeros(q)
-    outer = np.outer(mean, mean)[np.tril_indices(q)]
+    outer = pack(np.outer(mean, mean))
     second = expected.latent[:K] + (sum_w - sum_u if how.fit_mean else 0.0) * outer
     return replace(expected, latent=np.concatenate([second, sum_w * mean, [sum_w]]))
 
@@ -157,9 +156,9 @@ def least_degrees(n: float, d: int, q: int) -> float:
 
 def _degrees_of_freedom(statistic: StudentExpected, alpha: float, least: float) -> float:
     """Root of ln(nu / 2) - digamma(nu / 2) = mean of u / alpha - 1 + ln alpha - mean of E[ln u]."""
-    log_gap = statistic.log_gap / statistic.sum_w
+    minus_log_u = statistic.minus_log_u / statistic.sum_w
     excess = statistic.excess / statistic.sum_w
-    right = log_gap + (np.log1p(excess) if alpha != 1.0 else excess)
+    right = minus_log_u + (np.log1p(excess) if alpha != 1.0 else excess)
 
     def error(log_nu: float) -> float:
         return float(np.log(log_less_digamma(np.exp(log_nu) / 2))) - float(np.log(right))
@@ -172,17 +171,22 @@ def _degrees_of_freedom(statistic: StudentExpected, alpha: float, least: float) 
     return float(np.exp(brentq(error, low, high, xtol=1e-13, rtol=1e-14)))
 
 
+def log_less_digamma(x: Any) -> Any:
+    """ln x - psi(x) without cancellation for large x: Abramowitz and Stegun 6.3.18."""
+    x = np.asarray(x, dtype=np.float64)
+    large = np.maximum(x, 30.0)
+    y = (1.0 / large) ** 2  # large**2 may overflow
+    series = 0.5 / large + y * (1 / 12 - y * (1 / 120 - y * (1 / 252 - y / 240)))
+    return np.where(x >= 30.0, series, np.log(x) - digamma(x))
+
+
 def _weighted_squares(R: Any, w: Array) -> Array:
     """(d,) sums of w r^2 over the rows of R (c, d), in pieces that stay in the cache."""
     if not isinstance(R, np.ndarray):
         return np.asarray(R.power(2).T @ w)
     total = np.zeros(R.shape[1])
-    for rows in _pieces(*R.shape):
-        piece = R[rows].astype(np.float64, copy=False)
-        total += w[rows] @ (piece * piece)
+    step = max(16, PIECE_CELLS // max(R.shape[1], 1))
+    for start in range(0, len(R), step):
+        piece = R[start : start + step].astype(np.float64, copy=False)
+        total += w[start : start + step] @ (piece * piece)
     return total
-
-
-def _pieces(c: int, d: int) -> Iterator[slice]:
-    step = max(16, PIECE_CELLS // max(d, 1))
-    return (slice(start, start + step) for start in range(0, c, step))

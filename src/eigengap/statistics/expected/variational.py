@@ -3,21 +3,21 @@
     x_ij = w_j^T z_i + mu_j + e,  z_i ~ N(0, I),  e ~ N(0, 1 / tau),  tau ~ Gamma
     w_jk ~ N(0, 1 / alpha_k),  alpha_k ~ Gamma,  mu_j ~ N(shift_j, 1 / mean_precision)
 
-(Bishop 1999, "Variational principal components"; with gaps Ilin and Raiko 2010, section 4.2). The
-posterior is approximated by q(Z) q(W, mu) q(alpha) q(tau). In it the rows z_i are independent
-Gaussians, and so are the features w~_j = (w_j, mu_j), here with w_j and mu_j together. One alpha_k
-for a whole column of W lets a column that the data do not ask for vanish (automatic relevance
-determination).
+(Bishop 1999, "Variational principal components"; with missing values Ilin and Raiko 2010, section
+4.2). The posterior is approximated by q(Z) q(W, mu) q(alpha) q(tau). In it the rows z_i are
+independent Gaussians, and so are the features w~_j = (w_j, mu_j), here with w_j and mu_j together.
+One alpha_k for a whole column of W lets a column that the data do not ask for vanish (automatic
+relevance determination).
 
 q(Z) is an E-step with E[w~ w~^T] in place of w~ w~^T, so the data enter through `Expected` alone,
 and everything else here is small. The bound is exact: its every term and constant is there, so
 that it can be compared between numbers of components.
 
-Turning the latent space leaves all but q(alpha) as it is, and the bound is highest where Q = sum_j
+Rotating the latent space leaves all but q(alpha) as it is, and the bound is highest where Q = sum_j
 E[w_j w_j^T] is diagonal (Hadamard's inequality). There q(alpha) is a function of Q alone, so
-neither it nor the turn need be kept: in any basis the expected prior precision of w_j is the matrix
-(a + d / 2) (b + Q / 2)^-1, and the bound depends on Q's eigenvalues. The updates are then smooth,
-as extrapolation needs them; eigenvectors of nearly equal columns are not.
+neither it nor the rotation need be kept: in any basis the expected prior precision of w_j is the
+matrix (a + d / 2) (b + Q / 2)^-1, and the bound depends on Q's eigenvalues. The updates are then
+smooth, as extrapolation needs them; eigenvectors of nearly equal columns are not.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 
 from eigengap.compiled import factorise
 from eigengap.linalg import Array, pack_outer, packed_indices, packed_size, unpack
-from eigengap.models.gaussian.gamma import Gammas
+from eigengap.models.gaussian.bayesian import Gammas
 from eigengap.models.gaussian.row_posterior import Coefficients
-from eigengap.statistics.expected.expected import Expected
+from eigengap.statistics.expected.gaussian import Expected
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Beliefs:
         """What q(Z) needs: E[w~], E[w~ w~^T] and E[tau]."""
         psi = np.broadcast_to(1.0 / self.tau.mean(), (self.d,))
         W = np.ascontiguousarray(self.mean[:-1].T)
-        return Coefficients.of(W, self.mean[-1], psi, spread=self.cov)
+        return Coefficients(W, self.mean[-1], psi, self.cov)
 
     def second_moment(self) -> Array:
         """Q~ = sum_j E[w~_j w~_j^T], (q + 1, q + 1)."""
@@ -152,7 +152,7 @@ def _distinct_features(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Features (u,) whose covariances differ, and (d,) which of them each feature goes with.
 
-    Under one noise variance all features without a gap share theirs.
+    Under one noise variance all features without missing values share theirs.
     """
     everywhere = expected.observed() == expected.sum_w
     if len(current.tau) > 1 or np.sum(everywhere) < 2:

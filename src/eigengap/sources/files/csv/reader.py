@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.sources.array import F8
-from eigengap.sources.checks import EXACT, resolve_columns, tell_of_rounded
+from eigengap.sources.checks import EXACT, resolve_columns, warn_rounded
 from eigengap.sources.files.columns import Columns, arrow_path, choice, in_blocks
 from eigengap.sources.files.csv.cells import MISSING_TEXTS
 from eigengap.sources.files.csv.dialect import Dialect, find_dialect, newline_of
@@ -37,7 +37,7 @@ WIDE = 512  # columns from which on one long column is faster to parse than many
 class CsvReader(FileReader):
     """A table of numbers in text; the number of rows is known when they have been read."""
 
-    _told_of_rounded = False
+    _warned_of_rounding = False
 
     def __init__(
         self,
@@ -58,9 +58,7 @@ class CsvReader(FileReader):
         self._require_names(columns)
         refuse_text_columns(self.where, self._dialect, self._chosen)
         self.names = None if names is None else tuple(names[j] for j in self._chosen)
-        self.n_rows = (
-            None if self._dialect.head else 0
-        )  # which reading will tell, or a header alone
+        self.n_rows = None if self._dialect.head else 0  # unknown, or a header alone
         self.n_features, self.dtype = len(self._chosen), F8
 
     @property
@@ -114,8 +112,8 @@ class CsvReader(FileReader):
             return
         chosen = [names[j] for j in self._chosen]
         if columns is None and "" in chosen:
-            others = [j for j in self._chosen if names[j]]
-            raise UnreadableError(self.where, self._nameless(names.index(""), choice(others)))
+            named = choice([j for j in self._chosen if names[j]])
+            raise self._nameless(names.index(""), named)
         twice = first_repeated(chosen)
         if twice is not None:
             at = [j for j in self._chosen if names[j] == twice]
@@ -125,25 +123,29 @@ class CsvReader(FileReader):
                 f"line {self._dialect.first} names {len(at)} columns {quote(twice)} (positions "
                 f"{', '.join(map(str, at))}), and names must be unique. Rename them there, or "
                 f"choose by position: {choice(others)}",
+                line=self._dialect.first,
+                name=twice,
             )
 
-    def _nameless(self, j: int, others: str) -> str:
-        """What column j, the first without a name, probably is."""
-        bare = self._dialect.bare
+    def _nameless(self, j: int, others: str) -> UnreadableError:
+        """The error for column j, the first without a name."""
+        bare, line = self._dialect.bare, self._dialect.first
+        several = len(bare) > 1
         if j in bare:
-            several = len(bare) > 1
-            return (
+            message = (
                 f"lines end with {f'{len(bare)} separators' if several else 'a separator'}, and "
                 f"behind {'them' if several else 'it'} stands neither a name nor a cell. Leave the "
                 f"empty column{'s' if several else ''} out: {others}"
             )
-        may = "Leave it"
-        if j == 0:
-            may = "It may be the row numbers that pandas and R write along; leave them"
-        return (
-            f"column {j} has no name in line {self._dialect.first}. {may} out by position, "
-            f"{others}, or give the column a name"
-        )
+        else:
+            what = "Leave it"
+            if j == 0:
+                what = "It may be the row numbers that pandas and R write along; leave them"
+            message = (
+                f"column {j} has no name in line {line}. {what} out by position, {others}, or give "
+                "the column a name"
+            )
+        return UnreadableError(self.where, message, line=line, column=j)
 
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         size = min(MOST_CHUNK, max(LEAST_CHUNK, 8 * rows * self._dialect.n_columns))
@@ -172,7 +174,8 @@ class CsvReader(FileReader):
                     raise UnreadableError(
                         self.where,
                         f"line {blank} is empty, and in a table of one column that may be a "
-                        "missing cell or nothing at all. Write NA there, or leave the line out",
+                        "missing value or nothing at all. Write NA there, or leave the line out",
+                        line=blank,
                     )
             elif blank is None and number > self._skipped.first and number not in skipped:
                 blank = number
@@ -184,7 +187,7 @@ class CsvReader(FileReader):
         if self._dialect.n_columns >= WIDE and not slow:
             rows = wide_rows(chunk, self._dialect, self._chosen, PARSED)
             if rows is not None:
-                self._tell_of_rounded(chunk, rows.T)
+                self._warn_rounded(chunk, rows.T)
                 yield rows.T
                 return
         try:
@@ -204,12 +207,12 @@ class CsvReader(FileReader):
             columns = [self._column(batch.column(k)) for k in range(batch.num_columns)]
             if any(column is None for column in columns):
                 raise self._fault(chunk, line)
-            self._tell_of_rounded(chunk, columns)  # type: ignore[arg-type]
+            self._warn_rounded(chunk, columns)  # type: ignore[arg-type]
             yield columns  # type: ignore[misc]
 
-    def _tell_of_rounded(self, chunk: bytes, columns: Columns) -> None:
+    def _warn_rounded(self, chunk: bytes, columns: Columns) -> None:
         """Warn once of whole numbers, written out, that float64 does not have."""
-        if self._told_of_rounded:
+        if self._warned_of_rounding:
             return
         if isinstance(columns, np.ndarray) and np.fmax.reduce(np.abs(columns), axis=None) < EXACT:
             return
@@ -219,8 +222,8 @@ class CsvReader(FileReader):
             for text in LONG.findall(chunk):
                 value = float(text)
                 if int(text) != int(value) and np.any(cells == value):
-                    tell_of_rounded(column(self._dialect.names, j), quote(text.decode())[1:-1])
-                    self._told_of_rounded = True
+                    warn_rounded(column(self._dialect.names, j), quote(text.decode())[1:-1])
+                    self._warned_of_rounding = True
                     return
 
     def _parsed(self, chunk: bytes, as_text: set[int], in_one: bool = False) -> Any:
