@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
@@ -356,7 +357,7 @@ class ClassicalMDS(Transformer):
         n = source.observed().rows
         asked = self._dimensions(n)
         require_scaling(n, self.correction, more=4.0 if self.metric == "nan_euclidean" else 1.5)
-        distances = RowDistances.of(source, self.metric, self.metric_params)
+        distances = RowDistances.of(source, self.metric, deepcopy(self.metric_params))
         w = _weights(weight[weight > 0.0])
         fit = fit_distances(distances.among(), asked, w, self.correction)
         return _Found(fit, distances=distances)

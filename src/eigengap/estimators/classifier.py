@@ -211,7 +211,7 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
                 "priors is a list of probabilities in the order of the sorted class labels, "
                 f"{', '.join(show(label) for label in classes[:10])}; got a mapping"
             )
-        prior = np.asarray(self.priors, dtype=np.float64)
+        prior = np.array(self.priors, dtype=np.float64)  # a copy: it is a fitted attribute
         if prior.shape != classes.shape:
             listed = ", ".join(show(label) for label in classes[:10])
             raise ValueError(

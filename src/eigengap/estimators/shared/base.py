@@ -182,8 +182,18 @@ def source_of_new(estimator: BaseEstimator, X: Any, **how: Any) -> Source:
 
 
 def as_fitted(values: NDArray[Any], float32: bool) -> NDArray[Any]:
-    """A fitted attribute in the type of the rows of the fit."""
-    return values.astype(np.float32) if float32 else values
+    """A fitted attribute in the type of the rows of the fit.
+
+    It stays in float64 where float32 would overflow, or would lose a value to underflow that is
+    more than rounding relative to the largest: a variance is the square of a value.
+    """
+    if not float32:
+        return values
+    size = np.abs(values[np.isfinite(values)])
+    largest = float(np.max(size, initial=0.0))
+    low, high = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+    lost = (size < low) & (size > np.finfo(np.float64).eps * largest)
+    return values if largest > high or lost.any() else values.astype(np.float32)
 
 
 def like_input(estimator: BaseEstimator, X: Any, values: NDArray[Any]) -> Any:

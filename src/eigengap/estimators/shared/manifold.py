@@ -6,6 +6,7 @@ new rows. Where imputed rows are less certain than their neighbours are near, th
 
 from __future__ import annotations
 
+from copy import deepcopy
 from numbers import Integral, Real
 from typing import Any, Literal, Self
 
@@ -244,7 +245,7 @@ class GraphEstimator(Transformer):
             radius=None if radius is None else float(radius),
             metric=self.metric,
             p=getattr(self, "p", 2),
-            metric_params=self.metric_params,
+            metric_params=deepcopy(self.metric_params),  # kept with the fit
             algorithm=self.neighbors_algorithm,
             n_jobs=self.n_jobs,
             seed=self._seed(),
