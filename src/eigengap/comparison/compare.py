@@ -81,7 +81,8 @@ def compare(
     A model that cannot be measured keeps its line and the reason: one that refuses NaN where X has
     missing values (fitting it to complete rows only would compare it on other data), one without
     `sample_weight` where weights are given, an outlier detector or an autoencoder, whose
-    `score_samples` is no log-density, a pipeline, whose density is of transformed columns, one whose fit fails.
+    `score_samples` is no log-density, a pipeline, whose density is of transformed columns,
+    one whose fit fails.
 
     A model with `impute` imputes by it, an imputer by its `transform`; what only projects
     (scikit-learn's PCA) by iterated projection from the column means.
