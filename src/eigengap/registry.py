@@ -44,6 +44,7 @@ class Estimator(NamedTuple):
     charts: tuple[str, ...]  # of `eigengap.plots`, those with a meaning for it
     objective: str = ""  # what its iterations optimise: the y axis of its trace
     noise: Literal["", "isotropic", "diagonal"] = ""  # of its linear-Gaussian density
+    row_score: str = "log_likelihood"  # what `score_samples` returns, if it has one
     has_student_noise: bool = False  # whether it takes noise="student"
     depends_on_units: bool = False  # columns of large variance dominate the components
     is_refitted: bool = False  # a report refits it to assess imputations
@@ -169,6 +170,7 @@ ESTIMATORS = (
         "manifold",
         (*_ROWS, "imputation", "trace"),
         objective="loss",
+        row_score="neg_mean_squared_error",
         extra="autodiff",
     ),
     Estimator(
@@ -177,6 +179,7 @@ ESTIMATORS = (
         "novelty",
         "task",
         ("novelty", "scree", *_ROWS, *_VARIABLES, "trace", "rank_criteria"),
+        row_score="log_p_value",
         next_command="score",
         shows="NoveltyDetector judges rows by {inner}, which is shown here.",
     ),
@@ -225,3 +228,11 @@ def entry_of(estimator: object) -> Estimator:
     """The entry of the nearest registered class of an estimator; one without a name if none is."""
     names = (cls.__name__ for cls in type(estimator).__mro__)
     return next((BY_NAME[name] for name in names if name in BY_NAME), _OTHER)
+
+
+def scores_log_density(estimator: object) -> bool:
+    """Whether `score_samples` of an estimator, if it has one, is a log-density.
+
+    Estimators of other packages are taken at their word: scikit-learn's densities return one.
+    """
+    return entry_of(estimator).row_score == "log_likelihood"

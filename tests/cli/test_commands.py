@@ -228,6 +228,29 @@ def test_score_of_every_row(model: Path) -> None:
     np.testing.assert_allclose(table[:, 4], statistics.SPE.value, rtol=1e-6, atol=1e-9)
 
 
+def test_an_autoencoder_scores_by_its_squared_error_and_not_by_a_likelihood(folder: Path) -> None:
+    rows = cells()
+    rows.append([""] * len(NAMES))  # a row without any observed value has no error
+    Path("some.csv").write_bytes(as_csv(rows))
+    fit = ("fit", "table.csv", "-m", "autoencoder", "-k", "1", "--set", "hidden=[3]")
+    assert call(*fit, "--set", "max_iter=5", "-o", "a.egap").code == 0
+    fitted = load("a.egap")
+    header, *written = parsed(call("score", "a.egap", "some.csv", "-o", "-", "-q").out)
+    assert header == ["neg_mean_squared_error"]
+    expected = fitted.score_samples(ArraySource(numbers(rows), names=NAMES))
+    np.testing.assert_allclose(numbers(written)[:, 0], expected, rtol=1e-6, atol=1e-12)
+    ran = call("score", "a.egap", "some.csv", "--json")
+    facts = json.loads(ran.out)
+    assert "log_likelihood_per_row" not in facts
+    np.testing.assert_allclose(
+        facts["mean_squared_error_per_row"], -fitted.score(eg.open_source("table.csv")), rtol=1e-6
+    )
+    told = call("score", "a.egap", "some.csv").err
+    assert "mean squared error per row" in told
+    assert "is no density" in told
+    assert "log-likelihood" not in told
+
+
 def test_a_novelty_model_keeps_its_threshold_unless_told(folder: Path) -> None:
     fit = ("fit", "table.csv", "-m", "novelty", "-k", "1", "--set", "alpha=0.3", "-o", "n.egap")
     assert call(*fit).code == 0

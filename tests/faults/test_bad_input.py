@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import scipy.sparse
 from sklearn.exceptions import NotFittedError
 
 from eigengap import PCA, PPCA, FactorAnalysis
+from eigengap.exceptions import InfiniteCellError, RoundedWarning
 
 ALL = [PCA, PPCA, FactorAnalysis]
 every = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
@@ -102,6 +104,19 @@ def test_infinity(kind, value):
     told(lambda: kind(n_components=2).fit(named), *words, 'column "weight"')
     sparse = scipy.sparse.csr_array(X)
     told(lambda: kind(n_components=2).fit(sparse), *words, "column 2")
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, Decimal("Infinity")])
+@pytest.mark.parametrize("kind", ["array", "frame"])
+def test_infinity_beside_integers_in_objects(kind, value):
+    X = np.array([[1, 2], [value, 3.0], [2**60 + 1, 2]], dtype=object)
+    given = X if kind == "array" else pd.DataFrame(X, columns=["a", "b"])
+    where = "0" if kind == "array" else '"a"'
+    with (
+        pytest.warns(RoundedWarning, match="at row 2"),
+        pytest.raises(InfiniteCellError, match=f"inf at row 1, column {where}"),
+    ):
+        PCA(1).fit(given)
 
 
 @every

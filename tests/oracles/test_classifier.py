@@ -12,7 +12,7 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.mixture import GaussianMixture
 from tests import dense
 
-from eigengap import FactorAnalysis
+from eigengap import Autoencoder, FactorAnalysis
 from eigengap.estimators.classifier import PPCAClassifier
 from eigengap.exceptions import NoiseFloorWarning
 
@@ -196,3 +196,9 @@ def test_a_fit_that_fails_leaves_the_earlier_one():
     with pytest.raises(ValueError, match="too few"):
         classifier.fit(np.ones((3, 2)), [0, 1, 2])
     np.testing.assert_array_equal(classifier.predict_proba(X), before)
+
+
+def test_a_class_needs_a_density_and_an_autoencoder_is_none():
+    X, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    with pytest.raises(ValueError, match="Autoencoder is no density"):
+        PPCAClassifier(estimator=Autoencoder(1)).fit(X, y)

@@ -1,5 +1,7 @@
 """`compare` against scikit-learn's cross-validation, closed forms and hand computations."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,9 +9,16 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.decomposition import PCA as SklearnPCA
 from sklearn.ensemble import IsolationForest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.mixture import GaussianMixture
-from sklearn.model_selection import KFold, RepeatedKFold, StratifiedKFold, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    RepeatedKFold,
+    StratifiedKFold,
+    cross_val_score,
+)
 from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -216,6 +225,34 @@ def test_what_cannot_be_measured_says_why():
     assert "transformed columns" in complete.reasons["pipe"]
     weighted = compare(models, table(), cv=2, sample_weight=np.ones(120))
     assert weighted.reasons["mixture"] == "takes no sample_weight"
+
+
+def test_an_autoencoder_is_compared_by_imputation_alone():
+    """Its score_samples is minus a squared error: near 0, and above any honest log-likelihood."""
+
+    class Own(eg.Autoencoder):
+        pass
+
+    settings = {"hidden": (4,), "max_iter": 5, "random_state": 0}
+    network = eg.Autoencoder(2, **settings)
+    models = {
+        "ppca": eg.PPCA(2),
+        "network": network,
+        "subclass": Own(2, **settings),
+        "search": GridSearchCV(network, {"n_components": [1, 2]}, cv=2),
+        "single step": make_pipeline(network),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = compare(models, table(), cv=2)
+    assert found.best == "ppca"
+    assert np.isfinite(found.log_likelihood[0])
+    assert np.isnan(found.log_likelihood[1:]).all()
+    assert np.isfinite(found.rmse[:3]).all()
+    for name in found.names[1:]:
+        assert "is no density (score_samples is neg_mean_squared_error)" in found.reasons[name]
+    kernel = GridSearchCV(KernelDensity(), {"bandwidth": [0.5, 1.0]}, cv=2)
+    assert np.isfinite(compare([kernel], table(), cv=2).log_likelihood).all()
 
 
 def test_frames_give_the_same_figures_and_names_reach_the_models():

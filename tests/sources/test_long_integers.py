@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import zarr
 
 from eigengap import PCA
-from eigengap.exceptions import RoundedWarning
+from eigengap.exceptions import RoundedWarning, UnreadableError
 from eigengap.sources.opening import open_source
 
 NAMES = ["a", "b", "c"]
@@ -123,3 +123,9 @@ def test_whole_numbers_of_any_length_in_csv(tmp_path, power, width):
     assert [w.category for w in record] == [RoundedWarning]
     assert 'column "c0" holds whole numbers beyond 2^53' in str(record[0].message)
     assert len(str(record[0].message)) < 300
+
+
+def test_a_whole_number_too_long_for_float64_in_csv_is_infinite(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n" + "9" * 309 + ",3\n2,2\n")
+    with pytest.raises(UnreadableError, match='contains infinity: inf at row 1, column "a"'):
+        PCA(1).fit(tmp_path / "x.csv")

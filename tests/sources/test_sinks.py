@@ -6,6 +6,7 @@ import csv
 import errno
 import os
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from eigengap.exceptions import MissingExtraError
+from eigengap.exceptions import MissingExtraError, RoundedWarning
 from eigengap.sources.opening import open_source
 from eigengap.sources.sinks import base, binary, open_sink
 
@@ -57,6 +58,55 @@ def test_float32_stays(tmp_path, X, kind):
     source = open_source(tmp_path / f"x.{kind}")
     assert source.dtype == (np.float64 if kind == "csv" else np.float32)
     np.testing.assert_array_equal(source.collect().astype(np.float32), X)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.int64, np.longdouble])
+def test_wider_rows_after_float32_are_refused_and_not_rounded(tmp_path, kind, dtype):
+    sink = open_sink(tmp_path / f"x.{kind}")
+    sink.append(np.ones((1, 1), dtype=np.float32))
+    with (
+        pytest.raises(ValueError, match=r"before row 1 .* are float32, .* Append all of them as"),
+        sink,
+    ):
+        sink.append(np.array([[2**24 + 1]], dtype=dtype))
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float16, np.int16, np.bool_])
+def test_narrower_rows_after_float32_are_taken(tmp_path, kind, dtype):
+    with open_sink(tmp_path / f"x.{kind}") as sink:
+        sink.append(np.full((1, 1), 0.5, dtype=np.float32))
+        sink.append(np.ones((1, 1), dtype=dtype))
+    assert open_source(tmp_path / f"x.{kind}").collect().ravel().tolist() == [0.5, 1.0]
+
+
+def test_float32_after_wider_rows_is_widened(tmp_path):
+    with open_sink(tmp_path / "x.npy") as sink:
+        sink.append(np.array([[1e300]]))
+        sink.append(np.ones((1, 1), dtype=np.float32))
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), [[1e300], [1.0]])
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).max == np.finfo(float).max, reason="no wider type")
+def test_a_number_beyond_float64_is_refused(tmp_path):
+    with (
+        pytest.raises(ValueError, match="too large for float64"),
+        open_sink(tmp_path / "x.npy") as sink,
+    ):
+        sink.append(np.array([["1e4000"]]).astype(np.longdouble))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_integers_beyond_2_to_53_are_rounded_with_one_warning(tmp_path, kind):
+    with open_sink(tmp_path / f"x.{kind}", ["id", "x"]) as sink:
+        sink.append(np.array([[1, 2], [3, 4]]))
+        with pytest.warns(RoundedWarning, match=r'column "id" .* beyond 2\^53 .at row 2'):
+            sink.append(np.array([[2**53 + 1, 2]]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            sink.append(np.array([[2**53 + 1, 2]]))
 
 
 def test_others_read_it_too(tmp_path, X):

@@ -27,6 +27,7 @@ from eigengap.comparison.fillers import covered, fill, unfitted
 from eigengap.comparison.paired import RowMean
 from eigengap.exceptions import SentinelWarning, SingularModelError
 from eigengap.linalg import Array
+from eigengap.registry import entry_of, scores_log_density
 from eigengap.runtime.warnings import captured, warn
 from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.sources import as_source, hidden_cells, library_of, like, new_frame, warn_of_codes
@@ -79,8 +80,9 @@ def compare(
     -----
     A model that cannot be measured keeps its line and the reason: one that refuses NaN where X has
     missing values (fitting it to complete rows only would compare it on other data), one without
-    `sample_weight` where weights are given, an outlier detector, whose `score_samples` is no
-    log-density, a pipeline, whose density is of transformed columns, one whose fit fails.
+    `sample_weight` where weights are given, an outlier detector or an autoencoder, whose
+    `score_samples` is no log-density, a pipeline, whose density is of transformed columns,
+    one whose fit fails.
 
     A model with `impute` imputes by it, an imputer by its `transform`; what only projects
     (scikit-learn's PCA) by iterated projection from the column means.
@@ -510,9 +512,13 @@ def _why_no_density(model: Any) -> str:
         return "is no density (no score_samples)"
     if _kind(model) == "outlier_detector":
         return "score_samples of an outlier detector is no log-density"
-    if len(getattr(model, "steps", ())) > 1:
+    if not scores_log_density(model):
+        return f"is no density (score_samples is {entry_of(model).row_score})"
+    steps = getattr(model, "steps", ())
+    if len(steps) > 1:
         return "a pipeline's density is of transformed columns"
-    return ""
+    inner = steps[0][1] if steps else getattr(model, "estimator", None)  # of a search
+    return "" if inner is None else _why_no_density(inner)
 
 
 def _kind(model: Any) -> str | None:

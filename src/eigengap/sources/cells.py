@@ -83,7 +83,7 @@ def objects_to_float(cells: NDArray[Any], label: str) -> Array | Refused:
         ) from None
     if any(issubclass(kind, Integral) for kind in kinds):
         with np.errstate(invalid="ignore"):
-            beyond = np.flatnonzero(np.abs(floats) >= EXACT)
+            beyond = np.flatnonzero((np.abs(floats) >= EXACT) & np.isfinite(floats))
         lost = next((i for i in beyond if cells[i] != int(floats[i])), None)
         if lost is not None:
             warn_rounded(label, str(cells[lost]), int(lost))

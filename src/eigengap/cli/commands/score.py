@@ -26,8 +26,9 @@ def command(model: str, data: str, output: str | None, force: bool, **given: Any
     """Say how likely the rows of DATA are under MODEL, and which are odd.
 
     With -o a line for every row: log_likelihood, and for linear-Gaussian models p_value (of an
-    ordinary row with the same gaps being as odd), outlier (0 or 1), T2 and SPE. Of classifiers and
-    regressors the share of right classes, or R2, where DATA has the target.
+    ordinary row with the same gaps being as odd), outlier (0 or 1), T2 and SPE. For an
+    autoencoder, which is no density: neg_mean_squared_error. Of classifiers and regressors the
+    share of right classes, or R2, where DATA has the target.
 
     \b
     eigengap score model.egap new.csv

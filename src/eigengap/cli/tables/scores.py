@@ -16,7 +16,7 @@ from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, names_of
 from eigengap.estimators.shared.display import cautions
-from eigengap.registry import entry_of
+from eigengap.registry import entry_of, scores_log_density
 
 WORST = 5  # rows that are printed
 ALPHA = 0.05
@@ -32,12 +32,13 @@ class Scores:
         self._detector = detector_of(model, alpha)
         own = getattr(self._detector, "alpha", ALPHA)
         self._alpha: float = own if alpha is None else alpha
+        self._row_score = entry_of(model).row_score
         if not hasattr(model, "score_samples") and not self._target:
             raise WrongUsage(
                 f"{kind} is no density, and has nothing to say of how likely rows are; fit one "
                 "with eigengap fit DATA -m ppca, or -m novelty"
             )
-        self.rows, self._total, self._outliers = 0, 0.0, 0
+        self.rows, self._empty, self._total, self._outliers = 0, 0, 0.0, 0
         self._worst: list[tuple[float, int, NDArray[Any], list[Any]]] = []
         self._right: list[float] = []
         self._truth: list[float] = []
@@ -48,7 +49,7 @@ class Scores:
             return ["log_likelihood", "p_value", "outlier", "T2", "SPE"]
         if self._target:
             return ["predicted"]
-        return ["log_likelihood"]
+        return [self._row_score]
 
     def of(self, piece: Piece, table: Table) -> Sequence[Any]:
         self.rows += piece.n_rows
@@ -57,17 +58,17 @@ class Scores:
         rows = given(self._model, piece)
         density = getattr(self._model, "estimator_", self._model)
         own = rows if hasattr(density, "feature_names_in_") else piece.table(None)
-        log_likelihood = np.asarray(density.score_samples(own))
-        self._total += float(log_likelihood.sum())
+        score = np.asarray(density.score_samples(own))
+        self._total += float(score.sum())
+        self._empty += int(np.isnan(piece.values).all(axis=1).sum())
         if self._detector is None:
-            self._keep(log_likelihood, piece)
-            return [log_likelihood]
+            return [score]
         found = self._detector.statistics(rows)
         outlier = np.asarray(found.D2.log_p) < self._detector.offset_
         self._outliers += int(outlier.sum())
         self._keep(found.D2.log_p, piece)
         return [
-            log_likelihood, found.D2.p_value, outlier.astype(np.int64), found.T2.value,
+            score, found.D2.p_value, outlier.astype(np.int64), found.T2.value,
             found.SPE.value,
         ]  # fmt: skip
 
@@ -105,6 +106,9 @@ class Scores:
     def report(self, narrator: Narrator) -> None:
         if self._target:
             self._print_prediction(narrator)
+            return
+        if not scores_log_density(self._model) and self._detector is None:
+            self._print_error(narrator)
             return
         mean = self._total / max(self.rows, 1)
         narrator.say(
@@ -147,6 +151,23 @@ class Scores:
         header = ("data row", *map(_clean, names), "p", "least expected value")
         narrator.show_rows(header, rows)
         narrator.facts["oddest"] = facts
+
+    def _print_error(self, narrator: Narrator) -> None:
+        """Of a model without a density: how well it reconstructs the rows that are not empty."""
+        mean = -self._total / max(self.rows - self._empty, 1)
+        narrator.say(
+            "Scored",
+            f"{many(self.rows, 'row')}; mean squared error per row {mean:.3g}, standardised",
+            rows=self.rows,
+            mean_squared_error_per_row=mean,
+        )
+        for sentence in cautions(self._model):
+            narrator.note(sentence)
+        narrator.note(
+            f"{type(self._model).__name__} is no density: rows have a reconstruction error, and no "
+            "likelihood. p-values, outliers, T2 and SPE come with -m ppca, pca, fa, bayesian-pca "
+            "and novelty"
+        )
 
     def _print_prediction(self, narrator: Narrator) -> None:
         known, facts = len(self._right), {"rows": self.rows, "rows_with_target": len(self._right)}

@@ -18,6 +18,7 @@ from eigengap.exceptions import SentinelWarning
 from eigengap.linalg import Array
 from eigengap.models.gaussian.columns import IndependentColumns
 from eigengap.models.gaussian.plug_in import PlugIn
+from eigengap.registry import scores_log_density
 from eigengap.runtime.warnings import captured, warn, without
 from eigengap.selection.inner_fits import fit_rows
 from eigengap.sources import Source, as_source
@@ -68,6 +69,11 @@ def density(owner: Any, methods: list[str], scale: bool) -> Any:
         raise ValueError(
             f"estimator={type(given).__name__} must have the methods "
             f"{', '.join(methods)}: PPCA, FactorAnalysis, BayesianPCA and MixturePPCA have"
+        )
+    if not scores_log_density(given):
+        raise ValueError(
+            f"estimator={type(given).__name__} is no density: its score_samples is no "
+            "log-likelihood. PPCA, FactorAnalysis, BayesianPCA and MixturePPCA are"
         )
     if owner.n_components != "auto":
         raise ValueError(

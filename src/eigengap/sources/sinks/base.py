@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from eigengap.printable import quoted
 from eigengap.runtime.part_files import Part, sync_folder, target_of
+from eigengap.sources.checks import is_long, warn_of_rounded
 from eigengap.sources.wording import first_repeated, quote
 from eigengap.wording import words
 
@@ -39,6 +40,7 @@ class Sink(ABC):
         self.n_features: int | None = None if self.names is None else len(self.names)
         self.dtype: np.dtype[Any] | None = None
         self._waiting: list[NDArray[Any]] = []
+        self._warned_of_rounding = False
         self._part: Part | None = None  # what is written to
         self._refuse()
 
@@ -63,7 +65,11 @@ class Sink(ABC):
         return target.is_file()
 
     def append(self, rows: Any) -> None:
-        """Add rows (c, d) of real numbers; NaN is a missing value."""
+        """Add rows (c, d) of real numbers; NaN is a missing value.
+
+        The first rows decide the type of the file: float32 if they are float32, else float64.
+        Integers that float64 does not hold are rounded with a warning.
+        """
         rows = np.asarray(rows)
         self._check(rows)
         if self.dtype is None:
@@ -71,10 +77,31 @@ class Sink(ABC):
             self.dtype = np.dtype(np.float32 if single else np.float64)
             with self._named_errors():
                 self._begin()
+        self._waiting.append(self._converted(rows, self.dtype))
         self.n_rows += len(rows)
-        self._waiting.append(np.array(rows, dtype=self.dtype, order="C"))
         if sum(part.nbytes for part in self._waiting) >= GATHERED:
             self._flush()
+
+    def _converted(self, rows: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Rows in the type of the file, which the first ones decided."""
+        if dtype == np.float32 and not np.can_cast(rows.dtype, dtype):
+            raise ValueError(
+                f"the rows before row {self.n_rows} of {quoted(str(self.path))} are float32, and "
+                f"those from there on are {rows.dtype}, which float32 would round. Append all of "
+                "them as one type, e.g. rows.astype(numpy.float64)"
+            )
+        with np.errstate(over="ignore"):
+            found = np.array(rows, dtype=dtype, order="C")
+        if rows.dtype.itemsize > dtype.itemsize and np.any(np.isinf(found) & np.isfinite(rows)):
+            raise ValueError(
+                f"row {self.n_rows} or one after it has a number too large for float64, of which "
+                f"{quoted(str(self.path))} is made"
+            )
+        if not self._warned_of_rounding:
+            self._warned_of_rounding = warn_of_rounded(
+                found, is_long(rows.dtype), self.names, self.n_rows
+            )
+        return found
 
     def name_columns(self, names: Sequence[str]) -> None:
         """Give the columns names, before the first row."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +222,7 @@ class CsvReader(FileReader):
                 continue
             for text in LONG.findall(chunk):
                 value = float(text)
-                if int(text) != int(value) and np.any(cells == value):
+                if isfinite(value) and int(text) != int(value) and np.any(cells == value):
                     warn_rounded(column(self._dialect.names, j), quote(text.decode())[1:-1])
                     self._warned_of_rounding = True
                     return
