@@ -26,7 +26,7 @@ from sklearn.base import clone
 from benchmarks import real_tables
 from benchmarks.table import Row, check
 from eigengap import PPCA, BayesianPCA, FactorAnalysis, LowRankImputer
-from eigengap.estimators._auto_models import AsItIs
+from eigengap.models.gaussian.plug_in import PlugIn
 
 LEVEL = 0.95
 SIMULATED = (94.0, 96.0)  # % that has to be covered
@@ -147,7 +147,7 @@ class PlugInPPCA(PPCA):
 
     @property
     def predictive_(self) -> Any:
-        return AsItIs(self.model_)
+        return PlugIn(self.model_)
 
 
 CONTESTANTS: dict[str, Callable[[int], Any]] = {  # q -> estimator; some choose their own rank

@@ -83,7 +83,7 @@ def run(quick: bool = False) -> list[Row]:
 def coverage(case: Case, tables: int, n_boot: int, seed: int = 0) -> dict[str, Any]:
     """Whether each interval held the truth, by table: part -> (tables, numbers)."""
     import eigengap
-    from eigengap.estimators.intervals import confidence_intervals
+    from eigengap.inference.confidence import confidence_intervals
 
     rng = np.random.default_rng(seed)
     truth = _truth(case)
@@ -129,8 +129,8 @@ def _rows(truth: Any, case: Case, rng: np.random.Generator) -> np.ndarray:
 
 
 def _values(truth: Any, fitted: Any, align: str) -> dict[str, np.ndarray]:
-    from eigengap.estimators.intervals import units_of
     from eigengap.inference.alignment import onto
+    from eigengap.inference.confidence import units_of
 
     aligned = onto(fitted.model_.W, fitted.loadings_, units_of(fitted), align)
     noise = truth.psi if np.ndim(fitted.noise_variance_) else truth.psi[:1]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from eigengap.comparison.likelihood_ratio import likelihood_ratio_test as likelihood_ratio_test
     from eigengap.comparison.procrustes import align as align
     from eigengap.comparison.procrustes import procrustes_distance as procrustes_distance
-    from eigengap.estimators.intervals import confidence_intervals as confidence_intervals
     from eigengap.images.denoising import denoise_image as denoise_image
     from eigengap.images.inpainting import inpaint_image as inpaint_image
+    from eigengap.inference.confidence import confidence_intervals as confidence_intervals
     from eigengap.inference.pooling import pool as pool
     from eigengap.matrices.approximation import low_rank as low_rank
     from eigengap.matrices.decomposition import pinv as pinv
@@ -49,7 +49,7 @@ _HOME = {entry.name: entry.home for entry in ESTIMATORS} | {
     "align": "eigengap.comparison.procrustes",
     "choose_rank": "eigengap.selection.rank.choose",
     "compare": "eigengap.comparison.compare",
-    "confidence_intervals": "eigengap.estimators.intervals",
+    "confidence_intervals": "eigengap.inference.confidence",
     "continuity": "eigengap.comparison.embedding",
     "denoise_image": "eigengap.images.denoising",
     "embedding_quality": "eigengap.comparison.embedding",

@@ -8,7 +8,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import eigengap as eg
-from eigengap.estimators._progress import ProgressLine
+from eigengap.estimators.shared.progress import ProgressLine
 from eigengap.fitting.gaussian.factor import fit_factor_analysis
 from eigengap.fitting.gaussian.noise import fit_by_em
 from eigengap.fitting.gaussian.ppca import fit_ppca

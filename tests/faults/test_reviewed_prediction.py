@@ -145,7 +145,7 @@ def test_the_mean_as_a_model_has_intervals_and_draws():
         X = rng.normal(size=(12, 4))
         hidden = rng.random(X.shape) < 0.2
         hidden[:3] = False
-        from eigengap.estimators._column_means import ColumnMeans
+        from eigengap.estimators.shared.inner import ColumnMeans
 
         table = np.where(hidden, np.nan, X)
         model = ColumnMeans().fit(table)

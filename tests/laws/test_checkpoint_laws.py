@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import eigengap as eg
+from eigengap.estimators import ppca
 from eigengap.exceptions import CheckpointMismatchError, CheckpointWarning, CorruptFileError
 from eigengap.fitting.optimise.climb import Ascent, LineSearch
 from eigengap.fitting.optimise.loop import (
@@ -174,14 +175,13 @@ def test_a_seed_that_was_drawn_is_kept(monkeypatch, tmp_path):
     """random_state=None draws a new one at each fit; one that goes on has that of its beginning."""
     X, path = incomplete(60, 10, 1), tmp_path / "fit.egck"
     seeds = []
-    original = eg.PPCA._options
+    original = ppca.fit_ppca
 
-    def noted(self, *args, **kwargs):
-        options = original(self, *args, **kwargs)
+    def noted(*args, options, **kwargs):
         seeds.append(options.seed)
-        return options
+        return original(*args, options=options, **kwargs)
 
-    monkeypatch.setattr(eg.PPCA, "_options", noted)
+    monkeypatch.setattr(ppca, "fit_ppca", noted)
     interrupt = Interrupt(monkeypatch)
     interrupt.arm(20)
     with pytest.raises(KeyboardInterrupt):

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 import eigengap as eg
-from eigengap.estimators.intervals import confidence_intervals
 from eigengap.inference.alignment import onto
 from eigengap.inference.bootstrap import resampled
+from eigengap.inference.confidence import confidence_intervals
 
 
 def table(n=150, d=6, missing=0.0, seed=0):
@@ -173,7 +173,7 @@ def test_what_cannot_be_is_said(estimator, X, keywords, words):
 def test_a_column_observed_once_cannot_be_resampled():
     X = table(30)
     X[1:, 4] = np.nan
-    with pytest.raises(ValueError, match="Column 4 has 1 seen cell"):
+    with pytest.raises(ValueError, match="Column 4 has 1 observed value"):
         confidence_intervals(eg.PPCA(1), X, n_boot=3)
 
 

@@ -10,7 +10,8 @@ from scipy import stats
 from sklearn.base import clone
 
 from eigengap import PPCA, FactorAnalysis, LinearGaussian
-from eigengap.estimators.novelty import NoveltyDetector, _quantile
+from eigengap.estimators.novelty import NoveltyDetector
+from eigengap.inference.novelty import weighted_quantile
 from eigengap.models.gaussian.novelty import distances
 from eigengap.models.gaussian.reference import Reference
 
@@ -142,7 +143,7 @@ def test_nothing_observed_is_nothing_odd():
     assert found.D2.dof[0] == found.T2.dof[0] == found.SPE.dof[0] == 0
     assert found.T2.p_value[0] == found.SPE.p_value[0] == 1.0
     assert detector.explain(empty)[0].cells == ()
-    assert "nothing was seen" in str(detector.explain(empty)[0])
+    assert "no value was observed" in str(detector.explain(empty)[0])
 
 
 def test_scores_order_rows_beyond_underflow():
@@ -170,10 +171,10 @@ def test_the_weighted_quantile_is_that_of_repeated_rows():
     rng = np.random.default_rng(8)
     values, weight = rng.normal(size=40), rng.integers(0, 4, 40)
     for share in (0.01, 0.1, 0.37, 0.5):
-        assert _quantile(values[weight > 0], weight[weight > 0].astype(float), share) == (
+        assert weighted_quantile(values[weight > 0], weight[weight > 0].astype(float), share) == (
             pytest.approx(np.quantile(np.repeat(values, weight), share))
         )
-        assert _quantile(values, None, share) == pytest.approx(np.quantile(values, share))
+        assert weighted_quantile(values, None, share) == pytest.approx(np.quantile(values, share))
 
 
 def test_weights_are_repeated_rows():

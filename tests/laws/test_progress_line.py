@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
-import eigengap.estimators._progress as progress_module
-from eigengap.estimators._progress import ProgressLine, forecast, in_words, watch_for
+import eigengap.estimators.shared.progress as progress_module
+from eigengap.estimators.shared.progress import ProgressLine, forecast, in_words, watch_for
 from eigengap.fitting.optimise.loop import Progress, Silent, checkpointer_of
 
 

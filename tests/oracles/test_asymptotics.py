@@ -8,7 +8,6 @@ import scipy.linalg
 from tests import dense
 
 import eigengap as eg
-from eigengap.estimators.intervals import confidence_intervals
 from eigengap.inference.alignment import match_axes
 from eigengap.inference.asymptotics import (
     Layout,
@@ -16,6 +15,7 @@ from eigengap.inference.asymptotics import (
     observed_information,
     score,
 )
+from eigengap.inference.confidence import confidence_intervals
 from eigengap.linalg import procrustes
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.sources.conversion import as_source

@@ -14,7 +14,8 @@ from eigengap import PPCA, FactorAnalysis
 from eigengap.estimators.bayesian_pca import BayesianPCA
 from eigengap.estimators.imputer import LowRankImputer
 from eigengap.estimators.mixture_ppca import MixturePPCA
-from eigengap.selection.imputation import search_ranks, std_factors
+from eigengap.selection.imputation import std_factors
+from eigengap.selection.rank import search_ranks
 
 
 def low_rank(n=200, d=8, q=2, noise=0.3, seed=0):
@@ -424,7 +425,7 @@ def test_what_is_wrong_is_told(parameters, words):
 
 
 def test_what_cannot_impute_is_refused():
-    with pytest.raises(TypeError, match="cannot fill gaps"):
+    with pytest.raises(TypeError, match="cannot impute"):
         LowRankImputer([PPCA(1), Ridge()]).fit(low_rank()[1])
 
 
@@ -444,9 +445,9 @@ def test_tables_too_small_to_hide_anything_are_still_filled(shape):
 
 
 def test_large_tables_are_searched_on_some_of_their_rows(monkeypatch):
-    from eigengap.selection import held_out as _held_out
+    from eigengap.selection import imputation
 
-    monkeypatch.setattr(_held_out, "LARGEST_SEARCH", 8 * 1000)
+    monkeypatch.setattr(imputation, "LARGEST_SEARCH", 8 * 1000)
     _, X, _ = low_rank(n=3000)
     imputer = LowRankImputer().fit(X)
     assert imputer.choice_.n_hidden < 0.15 * 8 * 1100

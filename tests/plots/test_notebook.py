@@ -19,8 +19,7 @@ from tests.cli.running import call
 from tests.plots.foreign import HOSTILE
 
 import eigengap as eg
-from eigengap.estimators._auto_models import StoppedFactorAnalysis
-from eigengap.estimators._column_means import ColumnMeans
+from eigengap.estimators.shared.inner import ColumnMeans, StoppedFactorAnalysis
 
 
 class Tags(HTMLParser):

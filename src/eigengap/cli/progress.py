@@ -18,7 +18,7 @@ def showing_steps(narrator: Narrator) -> Iterator[None]:
         yield
         return
     from eigengap.cli.steps import Steps
-    from eigengap.estimators._progress import shown_by
+    from eigengap.estimators.shared.progress import shown_by
 
     made: list[Steps] = []
 

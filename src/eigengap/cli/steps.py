@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from eigengap.estimators._progress import ProgressLine, forecast, in_words
+from eigengap.estimators.shared.progress import ProgressLine, forecast, in_words
 from eigengap.fitting.optimise.loop import Progress as Step
 
 

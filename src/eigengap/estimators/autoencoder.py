@@ -12,9 +12,16 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._features import as_fitted, check_features, keep_features, like_input
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.estimators._transformer import COUNT, Transformer, as_latents, decoded
+from eigengap.estimators.shared.base import (
+    as_fitted,
+    check_features,
+    keep_features,
+    keep_parameters,
+    like_input,
+)
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import COUNT, Transformer, as_latents, decoded
 from eigengap.fitting.autoencoder.fit import AUTO_RATE, AutoencoderFit, AutoencoderOptions
 from eigengap.fitting.optimise.loop import Watch
 from eigengap.linalg import Array
@@ -190,7 +197,7 @@ class Autoencoder(Transformer):
         random_state: Any = None,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -221,7 +228,7 @@ class Autoencoder(Transformer):
                 "network which copies its input loses nothing: take fewer, or denoising",
                 UserWarning,
             )
-        with self._progress() as watch:
+        with progress_of(self) as watch:
             found = fit_autoencoder(source, q, self._options(watch))
         keep_features(self, X, source)  # only now: a fit may fail
         self.model_ = found.network

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
@@ -17,11 +18,17 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import SHARED_CONSTRAINTS, _not_converged
-from eigengap.estimators._features import as_fitted, check_features, keep_features
-from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.estimators._transformer import (
+from eigengap.estimators.shared.base import (
+    SHARED_CONSTRAINTS,
+    as_fitted,
+    check_features,
+    keep_features,
+    keep_parameters,
+    not_converged,
+)
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import (
     COMPONENTS,
     Transformer,
     as_latents,
@@ -63,6 +70,7 @@ from eigengap.models.maps.distances import (
     inner_products,
 )
 from eigengap.runtime.warnings import warn
+from eigengap.selection.rank.asked import fit_asked
 from eigengap.sources import (
     Block,
     Source,
@@ -215,7 +223,7 @@ class ClassicalMDS(Transformer):
         max_iter: int = 1000,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -336,13 +344,11 @@ class ClassicalMDS(Transformer):
         asked = self._dimensions(source.observed().rows)
         most = min(source.observed().rows, source.n_features)
         known = "auto" if asked is None else min(asked, most) if isinstance(asked, int) else asked
-        loose = EMOptions(tol=max(self.tol, LOOSE), max_iter=self.max_iter)
-        q, _ = rank_from_fits(known, source, lambda q: fit_ppca(source, q, options=loose))
-        with self._progress() as watch:
+        with progress_of(self) as watch:
             options = EMOptions(tol=self.tol, max_iter=self.max_iter, watch=watch)
-            found = fit_reaching(known, q, source, lambda q: fit_ppca(source, q, options=options))
+            found, _ = fit_asked(source, options, fit_ppca, known)
         if not found.converged:
-            warn(_not_converged("ClassicalMDS", found, self.max_iter), ConvergenceWarning)
+            warn(not_converged("ClassicalMDS", found, self.max_iter), ConvergenceWarning)
         dimensions = asked if isinstance(asked, int) else found.model.q
         fit = of_components(source, found, dimensions, "ppca")
         return _Found(fit, found.model, n_iter=max(found.n_iter, 1), converged=found.converged)
@@ -351,7 +357,7 @@ class ClassicalMDS(Transformer):
         n = source.observed().rows
         asked = self._dimensions(n)
         require_scaling(n, self.correction, more=4.0 if self.metric == "nan_euclidean" else 1.5)
-        distances = RowDistances.of(source, self.metric, self.metric_params)
+        distances = RowDistances.of(source, self.metric, deepcopy(self.metric_params))
         w = _weights(weight[weight > 0.0])
         fit = fit_distances(distances.among(), asked, w, self.correction)
         return _Found(fit, distances=distances)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import nan
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -15,31 +14,47 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from eigengap.estimators._base import _on_dense, _standard_deviations
-from eigengap.estimators._density import CONSTRAINTS, density, has_density, warnings_about
-from eigengap.estimators._features import keep_features, source_of_new
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._rank import LOOSE
-from eigengap.estimators._sklearn_compat import HasMethods, _check_y, _fit_context
-from eigengap.estimators._transformer import all_rows
 from eigengap.estimators.ppca import PPCA
+from eigengap.estimators.shared.base import (
+    AcceptsMissing,
+    keep_features,
+    keep_parameters,
+    map_rows,
+    source_of_new,
+)
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.inner import CONSTRAINTS, density, warnings_about
+from eigengap.estimators.shared.sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.exceptions import (
     NoiseFloorWarning,
     SentinelWarning,
     UnboundedLikelihoodWarning,
     UnitsWarning,
 )
+from eigengap.fitting.gaussian.column_scale import column_scale
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.selection.inner_fits import fit_rows
-from eigengap.selection.prediction_rank import (
-    FOLDS,
+from eigengap.selection.prediction import (
     SEARCH_STEPS,
+    ClassRows,
     best,
-    folds_by_content,
-    search,
+    classification_errors,
+    frequencies,
+    has_density,
 )
-from eigengap.sources import ArraySource, Rows, Source, column, show, warn_of_codes
+from eigengap.selection.rank.asked import LOOSE
+from eigengap.sources import (
+    ArraySource,
+    Rescaled,
+    Rows,
+    Source,
+    as_source,
+    column,
+    in_memory,
+    show,
+    warn_of_codes,
+)
 
 METHODS = ["fit", "score_samples"]
 FEWEST_FOR_NOISE = 3  # rows: two lie on a line
@@ -47,12 +62,12 @@ MOST_NAMED = 5  # classes in one warning
 LEAST_NOISE = 1e-6  # of the mean variance, where no class has any noise
 
 
-class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
-    """A density for each class and Bayes' rule, gaps welcome in training and in new rows.
+class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
+    """A density for each class and Bayes' rule; rows may have missing values.
 
         p(k | x) = pi_k p(x | k) / sum_l pi_l p(x | l),   p(x | k) = N(mu_k, W_k W_k^T + Psi_k)
 
-    over the seen cells of x (002 section 1). Between Gaussian naive Bayes (no components) and
+    over the observed values of x. Between Gaussian naive Bayes (no components) and
     quadratic discriminant analysis (d - 1).
 
     Parameters
@@ -73,7 +88,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         Used for each class instead, e.g. MixturePPCA. Of the other parameters only priors, scale
         and missing_values apply then.
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell, besides NaN.
+        Values that mark a missing value, besides NaN.
     tol, max_iter, n_init, random_state, verbose
         As in PPCA and FactorAnalysis.
 
@@ -121,17 +136,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         random_state: Any = None,
         verbose: bool | int = False,
     ) -> None:
-        self.n_components = n_components
-        self.noise = noise
-        self.priors = priors
-        self.scale = scale
-        self.estimator = estimator
-        self.missing_values = missing_values
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -142,7 +147,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap.
+            NaN marks a missing value.
         y : array of shape (n_samples,)
             Classes, numbers or strings. Of a row without any observed value the class counts in
             `class_prior_`, and nothing else.
@@ -153,25 +158,28 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        everything = all_rows(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        everything = in_memory(
+            as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        )
         labels = self._labels(y, everything)
         source = everything.present()
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        weight = _frequencies(everything)
+        weight = frequencies(everything)
         classes, code = np.unique(labels[weight > 0], return_inverse=True)
         counted = np.bincount(code, weights=weight[weight > 0]).astype(float)
         prior = self._prior(classes, counted)
         code = code[everything.is_present()[weight > 0]]
         _require_observed(classes, code)
-        unit = _standard_deviations(source) if self.scale else None
+        unit = column_scale(source) if self.scale else None
+        scaled = source if unit is None else _in_units(source, unit)
         parts = [
-            _Class(f"class {show(label)}", _select(source, np.flatnonzero(code == k), unit))
+            ClassRows(f"class {show(label)}", scaled.only(np.flatnonzero(code == k)))
             for k, label in enumerate(classes)
         ]
         for part in parts:
             self._require_rows(part)
-        errors = self._cross_validated(parts) if self._adapts else None
+        errors = classification_errors(parts, self._trial_densities) if self._adapts else None
         q = best(errors) if errors else 1
         models = self._fit_classes(parts, {"n_components": q} if self._adapts else {})
         keep_features(self, X, source)
@@ -203,7 +211,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
                 "priors is a list of probabilities in the order of the sorted class labels, "
                 f"{', '.join(show(label) for label in classes[:10])}; got a mapping"
             )
-        prior = np.asarray(self.priors, dtype=np.float64)
+        prior = np.array(self.priors, dtype=np.float64)  # a copy: it is a fitted attribute
         if prior.shape != classes.shape:
             listed = ", ".join(show(label) for label in classes[:10])
             raise ValueError(
@@ -215,8 +223,8 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
 
     @property
     def _settled(self) -> tuple[type[Warning], ...]:
-        """Codes were told of all rows; a standardised column may well hardly vary in a class; and
-        a class without a density is dealt with here."""
+        """Warnings that do not concern a class: codes are looked for in all rows; a standardised
+        column may well hardly vary in a class; a class without a density is dealt with here."""
         settled = (SentinelWarning, UnboundedLikelihoodWarning)
         return (*settled, UnitsWarning) if self.scale else settled
 
@@ -224,7 +232,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
     def _adapts(self) -> bool:
         return self.estimator is None and self.n_components == "auto"
 
-    def _require_rows(self, part: _Class) -> None:
+    def _require_rows(self, part: ClassRows) -> None:
         observed = part.source.observed()
         if observed.count < 2:
             raise ValueError(
@@ -239,19 +247,19 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
                 "or the class"
             )
         q = self.n_components
-        if self.estimator is None and isinstance(q, Integral) and q > observed.count - 2:
+        if self.estimator is None and isinstance(q, Integral) and int(q) > observed.count - 2:
             raise ValueError(
                 f"{part.name} has {observed.count:g} rows, too few for n_components={q}: a density "
                 f"with {q} components needs {q + 2} rows. Give fewer, or "
                 '"auto", which adapts to each class'
             )
 
-    def _fit_classes(self, parts: list[_Class], settings: dict[str, Any]) -> list[Any]:
+    def _fit_classes(self, parts: list[ClassRows], settings: dict[str, Any]) -> list[Any]:
         models = [self._fit_class(part, settings) for part in parts]
         self._lend_noise(models, parts, settings)
         return models
 
-    def _fit_class(self, part: _Class, settings: dict[str, Any]) -> Any:
+    def _fit_class(self, part: ClassRows, settings: dict[str, Any]) -> Any:
         settings = dict(settings)
         if self._adapts:  # a class of few rows has fewer components than the others
             observed = part.source.observed()
@@ -259,19 +267,21 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
             settings["n_components"] = max(1, min(settings["n_components"], most))
         with warnings_about(part.name, but=self._settled):
             model = self._fitted(part.source, settings)
-            while self._adapts and not has_density(model) and model.n_components_ > 1:
+            while self._adapts and not _has_density(model) and model.n_components_ > 1:
                 settings["n_components"] = model.n_components_ - 1
                 model = self._fitted(part.source, settings)
-        if not self._adapts and not has_density(model):
+        if not self._adapts and not _has_density(model):
             raise ValueError(
                 f"{part.name} has no density: its {part.source.n_rows} rows lie in a plane of few "
                 'dimensions, without noise. Give fewer components, or n_components="auto"'
             )
         return model
 
-    def _lend_noise(self, models: list[Any], parts: list[_Class], settings: dict[str, Any]) -> None:
+    def _lend_noise(
+        self, models: list[Any], parts: list[ClassRows], settings: dict[str, Any]
+    ) -> None:
         """Refit classes whose rows lie on a line: they take the mean noise of the others."""
-        proper = [k for k, model in enumerate(models) if self._tells_noise(model, parts[k])]
+        proper = [k for k, model in enumerate(models) if self._determines_noise(model, parts[k])]
         if len(proper) == len(models):
             return
         lent = LEAST_NOISE * float(np.mean([np.mean(m.model_.variances()) for m in models]) or 1.0)
@@ -282,7 +292,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         rest = sorted(set(range(len(models))) - set(proper))
         warn(
             f"the rows of {_listed([parts[k].name for k in rest])} are too few or too much alike "
-            "to tell a noise variance: "
+            "to determine a noise variance: "
             + ("the mean of the other classes is used" if proper else "a small one is used"),
             NoiseFloorWarning,
         )
@@ -291,31 +301,16 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
             with warnings_about(parts[k].name, but=self._settled):
                 models[k] = _fitted(PPCA(**borrowed), parts[k].source)
 
-    def _tells_noise(self, model: Any, part: _Class) -> bool:
-        """Whether a class has a density, and more rows than its line takes."""
+    def _determines_noise(self, model: Any, part: ClassRows) -> bool:
+        """Whether a class has a density, and more rows than lie on a line."""
         few = self.estimator is None and part.source.observed().sum_w < FEWEST_FOR_NOISE
-        return has_density(model) and not few
+        return _has_density(model) and not few
 
     def _fitted(self, source: ArraySource, settings: dict[str, Any]) -> Any:
         return _fitted(density(self, METHODS, scale=False).set_params(**settings), source)
 
-    # How many components -------------------------------------------------------------------
-
-    def _cross_validated(self, parts: list[_Class]) -> dict[int, float]:
-        """Share of held-out rows classified wrongly, by number of components."""
-        folds = [folds_by_content(part.source.collect(), FOLDS) for part in parts]
-        count = max(int(fold.max()) for fold in folds) + 1
-        if count < 2:
-            return {}
-        every = [_split(parts, folds, k) for k in range(count)]
-        splits = [split for split in every if len(split.code)]
-        if not splits:
-            return {}
-        largest = max(int(training.source.observed().sum_w) for training in splits[0].training)
-        most = max(1, min(parts[0].source.n_features - 1, largest // 2))
-        return search(lambda q: self._error(splits, q), most)
-
-    def _error(self, splits: list[_Split], q: int) -> float:
+    def _trial_densities(self, parts: list[ClassRows], q: int, rows: Rows) -> Array:
+        """ln p(x | k) (m, K) by loose fits of q components, for cross-validation."""
         loose = {
             "n_components": q,
             "tol": max(self.tol, LOOSE),
@@ -323,14 +318,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
             "n_init": 1,
             "verbose": False,
         }
-        wrong = count = 0.0
-        for split in splits:
-            models = self._fit_classes(split.training, loose)
-            log_prior = np.log([training.source.observed().sum_w for training in split.training])
-            joint = log_prior + _densities(models, split.held_out)
-            wrong += float(split.weight @ (joint.argmax(axis=1) != split.code))
-            count += float(split.weight.sum())
-        return wrong / count
+        return _densities(self._fit_classes(parts, loose), rows)
 
     # Predicting ----------------------------------------------------------------------------
 
@@ -342,7 +330,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities of every row: (n_samples, n_classes).
 
-        A row of which nothing was seen has the prior's.
+        A row without any observed value has the prior's.
         """
         return np.exp(self.predict_log_proba(X))
 
@@ -362,7 +350,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         return joint[:, 1] - joint[:, 0] if len(self.classes_) == 2 else joint
 
     def score_samples(self, X: Any) -> Array:
-        """ln p(x) of the seen cells under the mixture of all classes: (n_samples,)."""
+        """ln p(x) of the observed values under the mixture of all classes: (n_samples,)."""
         return np.asarray(logsumexp(self._log_joint(X), axis=1))
 
     @property
@@ -378,7 +366,7 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         source = source_of_new(self, X, missing_values=self.missing_values)
         with np.errstate(divide="ignore"):  # a prior of 0 excludes its class
             log_prior = np.log(self.class_prior_)
-        return source.map(lambda block: _on_dense(block, self._log_densities)) + log_prior
+        return map_rows(source, self._log_densities) + log_prior
 
     def _log_densities(self, X: Array) -> Array:
         """ln p(x | k) in the units of the data: (c, K)."""
@@ -391,54 +379,6 @@ class PPCAClassifier(Shown, ClassifierMixin, BaseEstimator):
         if unit is not None:
             densities -= (~np.isnan(X) @ np.log(unit))[:, None]
         return densities
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        return tags
-
-
-@dataclass(frozen=True, eq=False)
-class _Class:
-    name: str  # for messages
-    source: ArraySource
-
-
-@dataclass(frozen=True, eq=False)
-class _Split:
-    training: list[_Class]
-    held_out: Rows  # (m, d) of all classes
-    code: NDArray[np.intp]  # (m,) position of the class of each
-    weight: Array  # (m,)
-
-
-def _split(parts: list[_Class], folds: list[NDArray[np.intp]], k: int) -> _Split:
-    """Fold k held out of every class that can spare it; another keeps all of its rows."""
-    training, out = list(parts), []
-    for position, (part, fold) in enumerate(zip(parts, folds, strict=True)):
-        kept = _select(part.source, np.flatnonzero(fold != k), None) if k in fold else None
-        if kept is not None and np.all(kept.observed().per_column > 0):
-            training[position] = _Class(part.name, kept)
-            out.append((position, _select(part.source, np.flatnonzero(fold == k), None)))
-    return _Split(
-        training,
-        _stacked([source.collect() for _, source in out]),
-        np.repeat([position for position, _ in out], [source.n_rows for _, source in out]),
-        np.concatenate([_frequencies(source) for _, source in out] or [np.empty(0)]),
-    )
-
-
-def _stacked(tables: list[Rows]) -> Rows:
-    if not tables or isinstance(tables[0], np.ndarray):
-        return np.concatenate(tables or [np.empty((0, 0))])
-    import scipy.sparse
-
-    return scipy.sparse.vstack(tables, format="csr")
-
-
-def _frequencies(source: ArraySource) -> Array:
-    return np.ones(source.n_rows) if source.weight is None else source.weight
 
 
 def _densities(models: list[Any], rows: Rows) -> Array:
@@ -455,18 +395,12 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + more
 
 
-def _weight(source: Source) -> Array | None:
-    return source.weight
+def _in_units(source: ArraySource, unit: Array) -> ArraySource:
+    return ArraySource(Rescaled(source, unit).collect(), weight=source.weight, names=source.names)
 
 
-def _select(source: Source, rows: NDArray[np.intp], unit: Array | None) -> ArraySource:
-    """Some rows of a source, in other units."""
-    values: Rows = source.collect()[rows]
-    if unit is not None:
-        dense = isinstance(values, np.ndarray)
-        values = values / unit if dense else (values * (1.0 / unit)).tocsr()
-    weight = _weight(source)
-    return ArraySource(values, weight=None if weight is None else weight[rows], names=source.names)
+def _has_density(estimator: Any) -> bool:
+    return has_density(getattr(estimator, "model_", None))
 
 
 def _require_observed(classes: NDArray[Any], code: NDArray[np.intp]) -> None:

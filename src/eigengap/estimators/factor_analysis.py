@@ -5,50 +5,52 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from math import nan
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import DROWNED, SHARED_CONSTRAINTS, named_columns
-from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
-from eigengap.estimators._features import as_fitted
-from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
-from eigengap.estimators._partial import PartialFit
-from eigengap.estimators._rank import LOOSE, fit_reaching, rank_from_fits
-from eigengap.estimators._sklearn_compat import Interval, StrOptions
-from eigengap.estimators._transformer import decoded
+from eigengap.estimators.shared.base import (
+    AT_LEAST_ONE,
+    CHECKPOINT_CONSTRAINTS,
+    SHARED_CONSTRAINTS,
+    as_fitted,
+    keep_parameters,
+)
+from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
+from eigengap.estimators.shared.partial import PartialFit
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.transformer import decoded
 from eigengap.exceptions import HeywoodWarning, UnitsWarning
 from eigengap.fitting.gaussian.factor import fit_factor_analysis
-from eigengap.fitting.gaussian.problem import GaussianFit
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.fitting.gaussian.rotation import METHODS, Method, rotate
-from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
-from eigengap.models.gaussian.information import Noise
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Posterior
-from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import most_factors
-from eigengap.sources import Source
+from eigengap.selection.rank.asked import Solved, fit_asked
+from eigengap.sources import Source, named_columns
+from eigengap.statistics.column_faults import BELOW_NOISE
 from eigengap.statistics.moments import ColumnMoments
 
 
 class FactorAnalysis(PartialFit, NoisyEstimator):
-    """Maximum-likelihood factor analysis, gaps welcome.
+    """Maximum-likelihood factor analysis that accepts missing values.
 
     x = W z + mu + e with z ~ N(0, I) and e ~ N(0, diag(psi)): every feature has noise of its own.
-    Complete data are fitted from the covariance alone (Joreskog 1967); where cells are missing
+    Complete data are fitted from the covariance alone (Joreskog 1967); where values are missing
     (at random) the exact observed-data likelihood is maximised by accelerated EM.
 
     Parameters
     ----------
     n_components : int, float in (0, 1), "auto" or None, default="auto"
         Number of factors, 0 for independent columns; the share of the variance that they must
-        explain; or as many as stand out of noise (parallel analysis, docs/rank.md), which None
-        asks for too.
+        explain; or as many as exceed the noise level (parallel analysis, docs/rank.md), which
+        None asks for too.
     tol : float, default=1e-6
         EM stops when no parameter moves by more than this (in units of its column's standard
         deviation), the log-likelihood by no more per observed value, and the gradient is as small
@@ -71,8 +73,8 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         of unit length, so that every column counts alike. `rotation="varimax"` and `"promax"` are
         then those of R's `factanal`.
     noise : {"gaussian", "student"}, default="gaussian"
-        "student" gives every row a scale of its own, so that what is seen of it is multivariate t:
-        outlying rows lose their weight (`row_weights`) instead of moving the axes.
+        "student" gives every row a scale of its own, so that its observed part is multivariate t:
+        outliers lose their weight (`row_weights`) instead of moving the axes.
     degrees_of_freedom : float, default=None
         Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
         With 2 or fewer the density has no variance, which a fit that learns them warns of.
@@ -133,14 +135,13 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         **CHECKPOINT_CONSTRAINTS,
         **NOISE_CONSTRAINTS,
         "n_components": [*SHARED_CONSTRAINTS["n_components"], None],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "copy": ["boolean"],
         "noise_variance_init": ["array-like", None],
         "svd_method": [StrOptions({"randomized", "lapack"})],
         "iterated_power": [Interval(Integral, 0, None, closed="left")],
         "rotation": [StrOptions(set(METHODS)), None],
         "kaiser": ["boolean"],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "n_init": AT_LEAST_ONE,
     }
 
     def __init__(
@@ -164,40 +165,25 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         verbose: bool | int = False,
         checkpoint: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.tol = tol
-        self.copy = copy
-        self.max_iter = max_iter
-        self.noise_variance_init = noise_variance_init
-        self.svd_method = svd_method
-        self.iterated_power = iterated_power
-        self.rotation = rotation
-        self.kaiser = kaiser
-        self.noise = noise
-        self.degrees_of_freedom = degrees_of_freedom
-        self.n_init = n_init
-        self.scale = scale
-        self.missing_values = missing_values
-        self.random_state = random_state
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+        keep_parameters(self, locals())
 
     def unit_of_rotation(self, source: Source) -> Array | None:
         """(d,) by which loadings are divided for their rotation; None leaves them in data units."""
         if self.rotation is None or not (self.scale or self.kaiser):
             return None
-        return self.scale_ if self.scale else self._column_sizes(source)
+        return self.scale_ if self.scale else self._column_scale(source)
 
-    def _finish(self, source: Source) -> None:
+    def _finish(self, source: Source, fit: GaussianFit) -> None:
+        super()._finish(source, fit)
+        self.heywood_ = fit.at_floor
+        if fit.at_floor:
+            warn(_heywood(source, fit), HeywoodWarning)
         unit = self.unit_of_rotation(source)
         self.rotation_ = rotate(self.model_.W, self.rotation, unit=unit, normalize=self.kaiser)
         if self.rotation is not None and unit is None:
             _warn_of_units(source, self.model_.gaussian)
         if not self.rotation_.converged:
-            warn(
-                f"the {self.rotation} rotation did not converge",
-                ConvergenceWarning,
-            )
+            warn(f"the {self.rotation} rotation did not converge", ConvergenceWarning)
 
     def transform(self, X: Any, *, cell_sd: Any = None) -> Array:
         """Posterior means of the (rotated) factors: (n_samples, n_components).
@@ -205,9 +191,9 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap.
+            NaN marks a missing value.
         cell_sd : table of X's shape, default=None
-            Known standard deviation of each cell: a noisy one counts less.
+            Known standard deviation of each value: a noisy one counts less.
         """
         check_is_fitted(self, "model_")
         T = self.rotation_.T
@@ -216,11 +202,11 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     def inverse_transform(self, X: Any) -> Array:
         """Rows at the factor scores X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
-        Z = self._latents(X)
-        return decoded(Z, lambda Z: Z @ self.rotation_.loadings.T + self.model_.mu)
+        loadings = self.rotation_.loadings
+        return decoded(self._latents(X), lambda Z: Z @ loadings.T + self.model_.mu)
 
     def posterior(self, X: Any, *, cell_sd: Any = None) -> Posterior:
-        """Posterior of the (rotated) factors of every row, gaps marginalised."""
+        """Posterior of the (rotated) factors of every row, missing values marginalised."""
         unrotated = super().posterior(X, cell_sd=cell_sd)
         T = self.rotation_.T
         return replace(
@@ -229,8 +215,8 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
             pattern_cov=np.einsum("ij,uik,kl->ujl", T, unrotated.pattern_cov, T),
         )
 
-    def _filled_latents(self, Z: Array) -> Array:
-        """Unseen factors at their mean given the seen ones, with which they may correlate."""
+    def _impute_latents(self, Z: Array) -> Array:
+        """Missing factors at their mean given the others, with which they may correlate."""
         q = self.n_components_
         prior = LinearGaussian(W=self.rotation_.T.T, mu=np.zeros(q), psi=np.zeros(q))
         return prior.conditional_mean(Z)
@@ -256,44 +242,29 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     def loglike_(self) -> list[float]:
         return [float(value) for value in self.trace_.objective]
 
-    def _noise_kind(self) -> Noise:
-        return "diagonal"
+    def _spec(self) -> FitSpec:
+        return FitSpec(
+            self._fit_model,
+            tol=self.tol,
+            n_init=self.n_init,
+            noise="diagonal",
+            robust=self.noise == "student",
+        )
 
-    def _fit_model(
-        self, source: Source, checkpointer: FileCheckpointer | None = None
-    ) -> GaussianFit:
-        options = self._options(self.tol, self.n_init, checkpointer)
-        loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=silenced(options.watch))
+    def _fit_model(self, source: Source, options: EMOptions) -> Solved:
         asked = "auto" if self.n_components is None else self.n_components
-        fit_with = partial(fit_factor_analysis, source, student=self._student())
-        q, choice = rank_from_fits(
-            asked,
-            source,
-            lambda q: fit_with(q, options=loose),
-            most=most_factors(source.n_features),
-        )
-        if choice is not None:
-            self.rank_choice_ = choice
-        fit = self._run(
-            lambda how: fit_reaching(asked, q, source, lambda q: fit_with(q, options=how)),
-            options,
-        )
-        self._note(source, fit)
-        return fit
-
-    def _note(self, rows: Source, fit: GaussianFit) -> None:
-        self.heywood_ = fit.at_floor
-        if fit.at_floor:
-            warn(_heywood(rows, fit), HeywoodWarning)
+        fit = partial(fit_factor_analysis, student=self._student())
+        return fit_asked(source, options, fit, asked, most=most_factors(source.n_features))
 
 
 def _warn_of_units(source: Source, model: LinearGaussian) -> None:
     """Warn of columns too small to count in a rotation that is found in data units."""
     squares = np.sum(model.W**2, axis=1)  # zero where a column is constant
-    small = np.flatnonzero((squares > 0.0) & (np.mean(squares) > DROWNED * model.variances()))
+    small = np.flatnonzero((squares > 0.0) & (np.mean(squares) > BELOW_NOISE * model.variances()))
     if model.q > 1 and len(small):
+        named = named_columns(source.names, small)
         warn(
-            f"the rotation is found in data units, in which {named_columns(source, small)} hardly "
+            f"the rotation is found in data units, in which {named} hardly "
             f"count{'' if len(small) > 1 else 's'}: the columns differ too much in size. Use "
             "kaiser=True or scale=True to rotate standardised loadings",
             UnitsWarning,
@@ -305,15 +276,18 @@ def _heywood(source: Source, fit: GaussianFit) -> str:
     variance = source.reduce(ColumnMoments.of).variance
     constant = [j for j in fit.at_floor if not variance[j] > 0.0]
     explained = [j for j in fit.at_floor if variance[j] > 0.0]
-    said = []
+    parts = []
     if explained:
         fewer = "Fewer factors, or leaving out" if fit.model.q > 1 else "Leaving out"
-        said.append(
-            f"Heywood case: the factors explain {named_columns(source, explained)} entirely, so "
+        named = named_columns(source.names, explained)
+        parts.append(
+            f"Heywood case: the factors explain {named} entirely, so "
             "that the noise variance there lies at its floor. "
             f"{fewer} such a column, may give a proper solution"
         )
     if constant:
         are = "is" if len(constant) == 1 else "are"
-        said.append(f"{named_columns(source, constant)} {are} constant, without noise or loadings")
-    return "; ".join(said)
+        parts.append(
+            f"{named_columns(source.names, constant)} {are} constant, without noise or loadings"
+        )
+    return "; ".join(parts)

@@ -12,10 +12,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._features import as_fitted, keep_features, source_of_new
-from eigengap.estimators._imputing import imputing_model
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.estimators._transformer import (
+from eigengap.estimators.ppca import PPCA
+from eigengap.estimators.shared.base import as_fitted, keep_features, keep_parameters, source_of_new
+from eigengap.estimators.shared.inner import imputing_model
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import (
     COUNT,
     Transformer,
     as_latents,
@@ -23,7 +25,6 @@ from eigengap.estimators._transformer import (
     dense_rows,
     whole_table,
 )
-from eigengap.estimators.ppca import PPCA
 from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
 from eigengap.fitting.gp.back_constraint import BackMap, Kind, back_constraint
@@ -225,7 +226,7 @@ class GPLVM(Transformer):
         random_state: Any = None,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -363,7 +364,7 @@ class GPLVM(Transformer):
             if self.back_constraint is not None:
                 back = back_constraint(self.back_constraint, complete, at, rng)
             start = Start(at, shares, kernel, of_row, back=back)
-            with self._progress() as watch:
+            with progress_of(self) as watch:
                 how: Any = {"tol": float(self.tol), "max_iter": int(self.max_iter), "watch": watch}
                 if method == "exact":
                     fit = fit_exact(columns, start, **how)

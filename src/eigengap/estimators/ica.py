@@ -12,16 +12,28 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import warn_of_unlinked
-from eigengap.estimators._features import as_fitted, keep_features, source_of_new
-from eigengap.estimators._sklearn_compat import (
+from eigengap.estimators.pca import PCA
+from eigengap.estimators.shared.base import (
+    as_fitted,
+    keep_features,
+    keep_parameters,
+    source_of_new,
+)
+from eigengap.estimators.shared.density import warn_of_unlinked
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     Options,
     StrOptions,
     _fit_context,
 )
-from eigengap.estimators._transformer import COMPONENTS, COUNT, Transformer, as_latents, decoded
-from eigengap.estimators.pca import PCA
+from eigengap.estimators.shared.transformer import (
+    COMPONENTS,
+    COUNT,
+    Transformer,
+    as_latents,
+    decoded,
+)
 from eigengap.exceptions import GaussianComponentsWarning, NotWhiteWarning
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.ica.fit import ICAOptions, RotationFit, fit_rotation, in_order
@@ -186,7 +198,7 @@ class ICA(Transformer):
         missing_values: Any = nan,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -347,9 +359,9 @@ class ICA(Transformer):
         if source.has_missing and isinstance(asked, Integral) and asked == d > 1:
             asked = d - 1  # which leaves the Gaussian free already
         pca = PCA(asked, verbose=self.verbose)
-        fit = pca._fit_model(source)
-        if hasattr(pca, "rank_choice_"):
-            self.rank_choice_ = pca.rank_choice_
+        fit, choice = pca._fit_rows(source)
+        if choice is not None:
+            self.rank_choice_ = choice
         if not fit.converged:
             warn(
                 "the density that imputes missing values did not converge; impute them first, e.g. "
@@ -381,7 +393,7 @@ class ICA(Transformer):
     def _rotation(
         self, scores: Source, whitening: Whitening, fun: Nonlinearity, start: Array | None
     ) -> RotationFit:
-        with self._progress() as watch:
+        with progress_of(self) as watch:
             options = ICAOptions(
                 fun=fun,
                 tol=self.tol,

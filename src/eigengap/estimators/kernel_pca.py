@@ -12,10 +12,15 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._features import as_fitted, check_features, keep_features
-from eigengap.estimators._imputing import imputing_model
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.estimators._transformer import (
+from eigengap.estimators.shared.base import (
+    as_fitted,
+    check_features,
+    keep_features,
+    keep_parameters,
+)
+from eigengap.estimators.shared.inner import imputing_model
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import (
     COMPONENTS,
     COUNT,
     Transformer,
@@ -244,7 +249,7 @@ callable or Kernel, default="linear"
         preimage: str = "auto",
         missing_values: Any = nan,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 

@@ -14,9 +14,10 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
-from eigengap.estimators._sklearn_compat import Interval, StrOptions
-from eigengap.estimators._transformer import dense_rows
+from eigengap.estimators.shared.base import keep_parameters
+from eigengap.estimators.shared.manifold import GRAPH_CONSTRAINTS, GraphEstimator
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.transformer import dense_rows
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.eigen.smallest import ANGLE
 from eigengap.fitting.graph.duplicate_rows import as_imputed_before, found_among, row_hashes
@@ -233,7 +234,7 @@ callable, default="nearest_neighbors"
         disconnected: str = "keep",
         missing_values: Any = nan,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Input ---------------------------------------------------------------------------------
 

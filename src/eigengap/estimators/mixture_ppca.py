@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from math import log, nan
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from numbers import Integral
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import ClassifierTags, check_random_state
+from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import (
+from eigengap.estimators.shared.base import (
+    AT_LEAST_ONE,
+    CHECKPOINT_CONSTRAINTS,
     SHARED_CONSTRAINTS,
-    _generator,
-    _on_dense,
-    _standard_deviations,
-    mean_score,
-    require_count,
+    keep_parameters,
+    map_rows,
+)
+from eigengap.estimators.shared.density import (
+    DensityEstimator,
     warn_of_constants,
     warn_of_units,
     warn_of_unlinked,
 )
-from eigengap.estimators._checkpoint import (
-    CHECKPOINT_CONSTRAINTS,
-    checkpointed,
-    require_checkpoint,
-)
-from eigengap.estimators._features import keep_features, like_input, source_of_new
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._progress import ProgressLine, watch_for
-from eigengap.estimators._sklearn_compat import (
-    Interval,
-    StrOptions,
-    _check_feature_names_in,
-    _fit_context,
-)
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _check_feature_names_in
 from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
 from eigengap.fitting.gaussian.problem import Noise
 from eigengap.fitting.mixture.fit import (
@@ -51,24 +39,23 @@ from eigengap.fitting.mixture.fit import (
 )
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import ObservationPattern
-from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, MixturePosterior
+from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.predictive import MixturePredictive
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.sources import Rescaled, Source, as_source, require_frequencies, warn_of_codes
-from eigengap.statistics.first_look import look_first
+from eigengap.selection.rank.asked import require_rank
+from eigengap.sources import Rescaled, Source
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.wording import words
 
 
-class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
-    """Mixture of probabilistic PCA or of factor analysers, gaps welcome.
+class MixturePPCA(DensityEstimator):
+    """Mixture of probabilistic PCA or of factor analysers that accepts missing values.
 
     p(x) = sum_k pi_k N(x | mu_k, W_k W_k^T + Psi_k): clusters, each with its own few directions of
     variation (Tipping and Bishop 1999, "Mixtures of probabilistic principal component analysers";
-    Ghahramani and Hinton 1996). The exact likelihood of the seen cells is maximised by accelerated
-    EM from k-means++ starts, with split-and-merge moves (Ueda et al. 2000).
+    Ghahramani and Hinton 1996). The exact likelihood of the observed values is maximised by
+    accelerated EM from k-means++ starts, with split-and-merge moves (Ueda et al. 2000).
 
     Parameters
     ----------
@@ -92,10 +79,10 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         Divide every column by its standard deviation before the fit; undone in every output that
         is in data units. `noise_variance_` is in standardised units.
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell, besides NaN.
+        Values that mark a missing value, besides NaN.
     tol : float, default=1e-5
         EM stops when no parameter moves by more than this (in units of its column's standard
-        deviation) and the log-likelihood by no more per seen cell.
+        deviation) and the log-likelihood by no more per observed value.
     max_iter : int, default=1000
         Most EM steps.
     random_state : int, RandomState or None, default=None
@@ -165,7 +152,7 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
         **CHECKPOINT_CONSTRAINTS,
-        "n_mixture": [Interval(Integral, 1, None, closed="left")],
+        "n_mixture": AT_LEAST_ONE,
         "n_components": [
             Interval(Integral, 0, None, closed="left"),
             "array-like",
@@ -173,14 +160,15 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         ],
         "noise": [StrOptions({"isotropic", "diagonal"})],
         "shared_noise": ["boolean"],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "n_init": AT_LEAST_ONE,
         "split_merge": [Interval(Integral, 0, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
     }
 
+    _takes_cell_sd = False
+    _fits_scatter = False
+
     model_: MixtureOfLinearGaussians
-    evidence_: tuple[ObservationPattern, ...]  # which cells each component was fitted to
-    scale_: Array | None
+    evidence_: tuple[ObservationPattern, ...]  # which values each component was fitted to
 
     def __init__(
         self,
@@ -199,70 +187,13 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         verbose: bool | int = False,
         checkpoint: Any = None,
     ) -> None:
-        self.n_mixture = n_mixture
-        self.n_components = n_components
-        self.noise = noise
-        self.shared_noise = shared_noise
-        self.n_init = n_init
-        self.split_merge = split_merge
-        self.scale = scale
-        self.missing_values = missing_values
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+        keep_parameters(self, locals())
 
-    # Fitting ---------------------------------------------------------------------------------
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the mixture to the seen cells of X.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            Array, masked array, sparse matrix, pandas, polars or pyarrow; NaN marks a gap.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
-        """
-        require_checkpoint(self)
-        everything = as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
-        source = look_first(everything, scatter=False)
-        source.require_fit(min_rows=2)
-        warn_of_codes(source)
-        require_frequencies(source.observed().sum_w)
-        ranks = self._ranks(source)
-        with checkpointed(self, source) as checkpointer:
-            self._fit_source(X, source, ranks, checkpointer)
-        return self
-
-    def _fit_source(
-        self, X: Any, source: Source, ranks: list[int] | None, checkpointer: FileCheckpointer | None
-    ) -> None:
-        unit = _standard_deviations(source) if self.scale else None
-        scaled = source if unit is None else Rescaled(source, unit)
-        fit = self._fit_mixture(scaled, ranks, checkpointer)
-        keep_features(self, X, source)  # only now: a fit may fail
-        self._keep(fit, unit)
-        self.evidence_ = evidence_of_components(scaled, fit, self.noise)
-        warn_of_unlinked(source)
-        if self.noise == "isotropic" and unit is None:
-            least = np.min([model.psi for model in fit.model.models], axis=0)
-            warn_of_units(source, least)
-        if self.noise == "isotropic":
-            warn_of_constants(source, source.reduce(ColumnMoments.of).variance)
-        self._warn(fit)
+    # Fitting -------------------------------------------------------------------------------
 
     def _ranks(self, source: Source) -> list[int] | None:
         """Ranks of the components as asked for, None where they are to be found."""
-        rows, d = source.observed().count, source.n_features
-        K = int(self.n_mixture)
+        rows, K = source.observed().count, int(self.n_mixture)
         if rows < K:
             raise ValueError(
                 f"n_mixture={K} components cannot be told apart in n_samples={rows:g} rows; ask "
@@ -274,43 +205,32 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
             ranks = [int(self.n_components)] * K
         else:
             ranks = _listed_ranks(self.n_components, K)
-        most = int(min(rows, d))
-        if max(ranks) > most:
-            raise ValueError(
-                f"{words().parameter('n_components', max(ranks))} must be at most {most}, the "
-                "smaller of the number of "
-                f"rows ({rows:g}) and of columns ({d})"
-            )
+        require_rank(max(ranks), source)
         return ranks
 
-    def _fit_mixture(
-        self, source: Source, ranks: list[int] | None, checkpointer: FileCheckpointer | None
-    ) -> MixtureFit:
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        seed = seed if checkpointer is None else checkpointer.recall("seed", seed)
-        watch = watch_for(self.verbose, type(self).__name__, checkpointer)
-        options = MixtureOptions(
-            tol=self.tol,
-            max_iter=self.max_iter,
-            n_init=self.n_init,
-            split_merge=self.split_merge,
-            seed=seed,
-            watch=watch,
-        )
-        try:
+    def _fit_rows(self, rows: Source, checkpointer: FileCheckpointer | None) -> MixtureFit:
+        ranks = self._ranks(rows)
+        seed = self._seed(checkpointer)
+        with progress_of(self, checkpointer) as watch:
+            options = MixtureOptions(
+                tol=self.tol,
+                max_iter=self.max_iter,
+                n_init=self.n_init,
+                split_merge=self.split_merge,
+                seed=seed,
+                watch=watch,
+            )
             return fit_mixture(
-                source,
+                rows,
                 int(self.n_mixture),
                 ranks,
                 self.noise,
                 shared_noise=self.shared_noise,
                 options=options,
             )
-        finally:
-            if isinstance(watch, ProgressLine):
-                watch.close()
 
-    def _keep(self, fit: MixtureFit, unit: Array | None) -> None:
+    def _keep(self, source: Source, fit: MixtureFit, unit: Array | None) -> None:
+        scaled = source if unit is None else Rescaled(source, unit)
         self.scale_ = unit
         self.model_ = fit.model if unit is None else fit.model.rescaled(unit)
         self.log_likelihood_ = fit.log_likelihood
@@ -320,6 +240,13 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         self.n_iter_ = max(fit.n_iter, 1)
         self.trace_ = fit.trace
         self.component_rows_ = fit.component_sum_w
+        self.evidence_ = evidence_of_components(scaled, fit, self.noise)
+        warn_of_unlinked(source)
+        if self.noise == "isotropic" and unit is None:
+            warn_of_units(source, np.min([model.psi for model in fit.model.models], axis=0))
+        if self.noise == "isotropic":
+            warn_of_constants(source, source.reduce(ColumnMoments.of).variance)
+        self._warn(fit)
 
     def _warn(self, fit: MixtureFit) -> None:
         if self.n_mixture > fit.model.K:
@@ -333,8 +260,8 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
             listed = ", ".join(str(k) for k in fit.at_floor)
             warn(
                 f"a noise variance fell to its floor in component {listed}, so that standard "
-                "deviations of filled cells mean little there: it has more latent dimensions than "
-                "its rows determine, has collapsed onto few rows, or holds a column that is "
+                "deviations of imputed values mean little there: it has more latent dimensions "
+                "than its rows determine, has collapsed onto few rows, or holds a column that is "
                 "constant or explained entirely. Fewer components or latent dimensions, or "
                 "shared_noise=True, help",
                 NoiseFloorWarning,
@@ -350,19 +277,6 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         """Fit, and the most probable component of every row: (n_samples,)."""
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
-    # Input -------------------------------------------------------------------------------------
-
-    def _source(self, X: Any) -> Source:
-        check_is_fitted(self, "model_")
-        source = source_of_new(self, X, missing_values=self.missing_values)
-        return source
-
-    def _map(self, X: Any, fn: Callable[[Array], Array]) -> Array:
-        """fn over the rows of X, dense and block by block; float32 for float32."""
-        source = self._source(X)
-        kind = source.dtype
-        return source.map(lambda block: _on_dense(block, fn).astype(kind, copy=False))
-
     # Which component ---------------------------------------------------------------------------
 
     def predict(self, X: Any) -> NDArray[np.intp]:
@@ -370,16 +284,15 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         return np.argmax(self.predict_proba(X), axis=1)
 
     def predict_proba(self, X: Any) -> Array:
-        """Responsibilities, p(k | seen part of x): (n_samples, n_mixture_).
+        """Responsibilities, p(k | observed part of x): (n_samples, n_mixture_).
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap; a row without any seen cell gets the weights.
+            NaN marks a missing value; a row without any observed value gets the weights.
         """
         check_is_fitted(self, "model_")
-        source = self._source(X)
-        return source.map(lambda block: _on_dense(block, self.model_.responsibilities))
+        return map_rows(self._source(X), self.model_.responsibilities)
 
     # Where in it -------------------------------------------------------------------------------
 
@@ -389,111 +302,10 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap.
+            NaN marks a missing value.
         """
         check_is_fitted(self, "model_")
         return self._map(X, self.model_.local_coordinates)
-
-    def posterior(self, X: Any) -> MixturePosterior:
-        """Component and latent variables of every row, gaps marginalised.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks an unseen cell.
-
-        Returns
-        -------
-        MixturePosterior
-            `resp` (n_samples, n_mixture_), and `components`: for each the `Posterior` of z given
-            that the row is of it.
-        """
-        values = self._source(X).collect()
-        return self.model_.posterior(values if isinstance(values, np.ndarray) else values.toarray())
-
-    def reconstruct(self, X: Any, kind: str = "posterior") -> Any:
-        """Rows as the mixture sees them without noise.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks an unseen cell.
-        kind : {"posterior", "optimal"}
-            "posterior" is the expectation of W z + mu over components and z; "optimal" the
-            projection onto the plane of the most probable component.
-
-        Returns
-        -------
-        table of X's type, of shape (n_samples, n_features)
-        """
-        check_is_fitted(self, "model_")
-        if kind not in ("posterior", "optimal"):
-            raise ValueError(f'kind must be "posterior" or "optimal", got {kind!r}')
-        of = self.model_.denoised if kind == "posterior" else self.model_.project
-        return like_input(self, X, self._map(X, of))
-
-    # What was not seen ---------------------------------------------------------------------------
-
-    def impute(self, X: Any, return_std: bool = False) -> Any:
-        """Fill every gap with its expected value given what was seen of its row.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks an unseen cell.
-        return_std : bool, default=False
-            Whether to return the standard deviations too.
-
-        Returns
-        -------
-        filled : table of X's type
-            Seen cells are as they were.
-        std : table of X's type
-            Standard deviation of each filled cell, 0 for seen cells: within the components (the
-            uncertainty of their parameters is in it) and between them. Only if return_std.
-
-        Notes
-        -----
-        A frame comes back with floating-point columns throughout. Where several components are
-        probable the cell's distribution has several modes: `sample_imputations` draws from it.
-        """
-        check_is_fitted(self, "model_")
-        if not return_std:
-            return like_input(self, X, self._map(X, self.model_.conditional_mean))
-        predictive = self.predictive_
-        both = self._map(X, lambda x: np.hstack(_mean_and_std(predictive, x)))
-        d = self.n_features_in_
-        return like_input(self, X, both[:, :d]), like_input(self, X, both[:, d:])
-
-    def sample_imputations(self, X: Any, m: int, random_state: Any = None) -> Iterator[Any]:
-        """Draw the gaps m times from their distribution given what was seen.
-
-        The parameters are drawn anew for each table, from their uncertainty, so that estimates
-        from the m tables can be pooled by Rubin's rules.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks an unseen cell.
-        m : int
-            Number of tables.
-        random_state : int, RandomState or None
-
-        Yields
-        ------
-        table of X's type
-            X with its gaps filled by one joint draw.
-        """
-        check_is_fitted(self, "model_")
-        require_count("m", m, "tables")
-        rng = _generator(random_state)
-        predictive = self.predictive_
-
-        def drawn() -> Any:
-            sample = partial(predictive.draw(rng).sample_conditional, rng=rng)
-            return like_input(self, X, self._map(X, sample))
-
-        return (drawn() for _ in range(m))
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None
@@ -507,25 +319,14 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
             The component of each row. As in scikit-learn's mixtures, but the rows are in random
             order.
         """
-        check_is_fitted(self, "model_")
-        require_count("n_samples", n_samples, "rows")
-        return self.model_.sample(n_samples, _generator(random_state))
+        return super().sample(n_samples, random_state)
 
-    # How good ----------------------------------------------------------------------------------
-
-    def score_samples(self, X: Any) -> Array:
-        """Log-likelihood of the seen part of every row: (n_samples,)."""
-        source = self._source(X)
-        return source.map(lambda block: _on_dense(block, self.model_.log_likelihood))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean log-likelihood of the rows that have an observed value; 0 where none has."""
-        return mean_score(self._source(X), self.model_.log_likelihood)
+    # How good ------------------------------------------------------------------------------
 
     def bic(self, X: Any) -> float:
         """Bayesian information criterion on X, the lower the better.
 
-        The number of rows is the mean number in which a column was seen.
+        The number of rows is the mean number in which a column is observed.
         """
         rows = float(np.mean(self._source(X).reduce(ColumnMoments.of).sum_w))
         return -2.0 * float(np.sum(self.score_samples(X))) + self.n_parameters_ * log(rows)
@@ -534,12 +335,7 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
         """Akaike's information criterion on X, the lower the better."""
         return -2.0 * float(np.sum(self.score_samples(X))) + 2.0 * self.n_parameters_
 
-    # Moments -----------------------------------------------------------------------------------
-
-    def get_covariance(self) -> Array:
-        """Covariance of the whole mixture, within and between components: (d, d)."""
-        check_is_fitted(self, "model_")
-        return self.model_.covariance()
+    # Moments -------------------------------------------------------------------------------
 
     def get_precision(self) -> Array:
         """Inverse of `get_covariance`: (n_features, n_features)."""
@@ -560,9 +356,7 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
 
     # Fitted attributes -------------------------------------------------------------------------
 
-    @property
-    def predictive_(self) -> MixturePredictive:
-        """`model_` with the uncertainty of its components' parameters."""
+    def _predictive(self) -> MixturePredictive:
         return MixturePredictive.of(self.model_, self.evidence_, self.component_rows_)
 
     @property
@@ -601,26 +395,16 @@ class MixturePPCA(Shown, TransformerMixin, BaseEstimator):
 
     @property
     def noise_variance_(self) -> Array:
-        psi = np.stack([self._standardised(model).psi for model in self.model_.models])
+        psi = np.stack([model.psi for model in self.model_.models])
+        psi = psi if self.scale_ is None else psi / self.scale_**2
         return psi if self.noise == "diagonal" else psi[:, 0]
-
-    def _standardised(self, model: LinearGaussian) -> LinearGaussian:
-        return model if self.scale_ is None else model.rescaled(1.0 / self.scale_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         # No classifier, but scikit-learn's check of sparse input asks this of all who have
         # predict_proba.
         tags.classifier_tags = ClassifierTags(multi_class=False)
         return tags
-
-
-def _mean_and_std(predictive: MixturePredictive, X: Array) -> tuple[Array, Array]:
-    mean, variance = predictive.conditional(X)
-    return mean, np.sqrt(variance)
 
 
 def _listed_ranks(asked: Any, K: int) -> list[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
 from numbers import Integral, Real
@@ -11,116 +9,59 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import _on_dense
-from eigengap.estimators._features import keep_features, like_input, source_of_new
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._sklearn_compat import HasMethods, Interval, StrOptions, _fit_context
 from eigengap.estimators.factor_analysis import FactorAnalysis
+from eigengap.estimators.shared.base import (
+    AcceptsMissing,
+    keep_features,
+    keep_parameters,
+    like_input,
+    map_rows,
+    source_of_new,
+)
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.sklearn_compat import HasMethods, Interval, StrOptions, _fit_context
 from eigengap.exceptions import SingularModelError
+from eigengap.inference.novelty import (
+    Explanation,
+    NoveltyStatistics,
+    distances_of,
+    explain,
+    log_p,
+    reference_of,
+    scaled_to_median,
+    weighted_quantile,
+)
 from eigengap.linalg import Array
 from eigengap.models.gaussian import novelty
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.novelty import Distances, Name
 from eigengap.models.gaussian.reference import Reference
 from eigengap.models.gaussian.student import StudentLinearGaussian
-from eigengap.sources import Source, as_source, column, library_of, missing_codes, show
-from eigengap.statistics.expected.fitted import NoiseRatio
+from eigengap.sources import Source, as_source, column, library_of, missing_codes
 
 
-@dataclass(frozen=True, eq=False)
-class Statistic:
-    """One statistic of every row, with what it has to be compared to."""
+class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
+    """Rows that a linear-Gaussian model finds improbable, with p-values and causes.
 
-    value: Array  # (n,)
-    dof: NDArray[np.intp]  # (n,) degrees of freedom; 0 where it cannot be computed
-    log_p: Array  # (n,) natural logarithm of the p-value: it does not underflow
-
-    @property
-    def p_value(self) -> Array:
-        """(n,) probability of a larger value in a new row that follows the model."""
-        return np.exp(self.log_p)
-
-
-@dataclass(frozen=True, eq=False)
-class NoveltyStatistics:
-    """D2 = T2 + SPE of every row: how far, along the components, and away from them."""
-
-    D2: Statistic  # squared Mahalanobis distance
-    T2: Statistic  # Hotelling's statistic of the latent variables
-    SPE: Statistic  # squared prediction error, in units of the noise
-
-
-@dataclass(frozen=True)
-class OddCell:
-    """A cell beside what the rest of its row leads one to expect."""
-
-    column: str
-    value: float
-    expected: float
-    std: float
-
-    @property
-    def deviation(self) -> float:
-        """value - expected, in standard deviations."""
-        return (self.value - self.expected) / self.std
-
-    def __str__(self) -> str:
-        side = "above" if self.deviation > 0 else "below"
-        return (
-            f"{self.column} = {self.value:.4g}, expected {self.expected:.4g} ± {self.std:.2g} "
-            f"({abs(self.deviation):.1f} sd {side})"
-        )
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why a row is odd: its worst cells, each found after those before it were set aside."""
-
-    row: int  # position in the table
-    label: Any  # of the frame's index; the position where there is none
-    p_value: float
-    cells: tuple[OddCell, ...]
-    p_value_without: float  # of what is left of the row
-
-    def __str__(self) -> str:
-        if not self.cells:
-            return f"row {self._named}: nothing was seen"
-        worst = "; ".join(str(cell) for cell in self.cells)
-        many = "them" if len(self.cells) > 1 else "it"
-        return (
-            f"row {self._named}: p = {self.p_value:.2g}; {worst}; "
-            f"without {many} p = {self.p_value_without:.2g}"
-        )
-
-    @property
-    def _named(self) -> str:
-        same = isinstance(self.label, Integral) and self.label == self.row
-        return str(self.row) if same else f"{self.row} ({show(self.label)})"
-
-
-class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
-    """Rows that a linear-Gaussian model finds improbable, gaps welcome, with p-values and causes.
-
-    The squared distance D2 = (x - mu)^T C^-1 (x - mu) over the seen cells of a row is split into
-    T2, along the components, and SPE, away from them. Each has a p-value that means the same
-    however many cells are missing, and every cell its share.
+    The squared distance D2 = (x - mu)^T C^-1 (x - mu) over the observed values of a row is split
+    into T2, along the components, and SPE, away from them. Each has a p-value that means the same
+    however many values are missing, and every value its share.
 
     Parameters
     ----------
     estimator : PPCA, FactorAnalysis or another with a LinearGaussian as `model_`, default=None
-        None is FactorAnalysis(): it has a noise variance for each column, so that a cell is odd by
-        the standards of its own column, whatever its units. On five real tables it told rows with
-        one exchanged cell apart better than PPCA(scale=True), which fits faster.
+        None is FactorAnalysis(): it has a noise variance for each column, so that a value is judged
+        by the standards of its own column, whatever its units. On five real tables it detected
+        rows with one exchanged value better than PPCA(scale=True), which fits faster.
     contamination : float in (0, 0.5] or "auto", default="auto"
         Share of the training rows to flag. "auto" flags every row with p < alpha.
     alpha : float in (0, 1), default=0.05
         Share of ordinary new rows that may be flagged; used if contamination="auto".
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell, besides NaN; NaN leaves the estimator's own.
+        Values that mark a missing value, besides NaN; NaN leaves the estimator's own.
 
     Attributes
     ----------
@@ -130,27 +71,27 @@ class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
     offset_ : float
         `decision_function` is `score_samples` less this.
     reference_ : Reference
-        The laws behind the p-values.
+        The distributions behind the p-values.
     n_features_in_, feature_names_in_
 
     Notes
     -----
-    `score_samples` is the logarithm of the p-value of D2, not the log density: with more cells seen
-    a density falls (or rises, in small units) however ordinary the row is, so that densities of
-    rows with different gaps cannot be compared. p-values can.
+    `score_samples` is the logarithm of the p-value of D2, not the log density: with more values
+    observed a density falls (or rises, in small units) however ordinary the row is, so that
+    densities of rows with different missing values cannot be compared. p-values can.
 
     With known parameters D2, T2 and SPE are chi-squared, exactly. Here the parameters come from the
-    data, which makes new rows look odder than they are: at 50 x 20 with 5 factors 26 % of ordinary
-    new rows have a chi-squared p-value below 0.05. p-values are therefore those of F laws
-    (`eigengap.models.gaussian.reference`): from 30 rows on, complete or with 30 % of the cells
-    missing, 4 to 6 % of ordinary new rows have p < 0.05, and 8 to 9 % where rows show hardly more
-    cells than there are components (benchmarks/novelty.py). With a noise variance for each column
-    that holds for tables longer than wide: 10 to 12 % lie below 0.05 at 40 x 40, 30 x 60 and 50 x
-    100, where PPCA has 4 to 7 %. The rows of the fit itself look more ordinary than new ones:
-    expect fewer than alpha of them below alpha. Data that are not Gaussian have heavier tails: on
-    real tables 6 to 14 % of held-out rows lay below 0.05.
+    data, which makes new rows look less probable than they are: at 50 x 20 with 5 factors 26 % of
+    ordinary new rows have a chi-squared p-value below 0.05. p-values are therefore those of F
+    distributions (`eigengap.models.gaussian.reference`): from 30 rows on, complete or with 30 % of
+    the values missing, 4 to 6 % of ordinary new rows have p < 0.05, and 8 to 9 % where rows have
+    hardly more observed values than there are components (benchmarks/novelty.py). With a noise
+    variance for each column that holds for tables longer than wide: 10 to 12 % lie below 0.05 at 40
+    x 40, 30 x 60 and 50 x 100, where PPCA has 4 to 7 %. The rows of the fit itself look more
+    ordinary than new ones: expect fewer than alpha of them below alpha. Data that are not Gaussian
+    have heavier tails: on real tables 6 to 14 % of held-out rows lay below 0.05.
 
-    Odd rows in the training data widen the model and hide themselves. Where there may be more than
+    Outliers in the training data widen the model and mask themselves. Where there may be more than
     a few, use FactorAnalysis(noise="student"): it is fitted to the bulk, and p-values are those of
     the Gaussian with its scatter, scaled so that the median training row is an ordinary one.
 
@@ -185,10 +126,7 @@ class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
         alpha: float = 0.05,
         missing_values: Any = nan,
     ) -> None:
-        self.estimator = estimator
-        self.contamination = contamination
-        self.alpha = alpha
-        self.missing_values = missing_values
+        keep_parameters(self, locals())
 
     @_fit_context(prefer_skip_nested_validation=False)  # the inner estimator's are validated too
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -197,7 +135,7 @@ class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap.
+            NaN marks a missing value.
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
             Frequency of each row.
@@ -218,22 +156,25 @@ class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
                 "their p-values need; use PPCA or FactorAnalysis"
             )
         source = as_source(X, missing_values=_codes(estimator), **weights).present()
-        core = _core(model, source)
-        law = _reference(core, source)
+        core = model
+        if isinstance(model, StudentLinearGaussian):
+            found = map_rows(source, partial(distances_of, model=model.gaussian))
+            core = scaled_to_median(model.gaussian, found, source.weight)
+        law = reference_of(core, source)
         offset = self._offset(source, core, law)
         keep_features(self, X, source)  # only now: a fit may fail
         self.estimator_, self.core_, self.reference_, self.offset_ = estimator, core, law, offset
         return self
 
-    # How odd -------------------------------------------------------------------------------
+    # How probable -------------------------------------------------------------------------------
 
     def score_samples(self, X: Any) -> Array:
-        """Logarithm of the p-value of D2, 0 for a row of which nothing was seen: (n_samples,)."""
+        """Logarithm of the p-value of D2, 0 for a row without any observed value: (n_samples,)."""
         source = self._source(X)
-        return _map(source, partial(_log_p, self.core_, self.reference_))
+        return map_rows(source, partial(log_p, model=self.core_, law=self.reference_))
 
     def p_values(self, X: Any) -> Array:
-        """Probability that an ordinary new row with the same gaps is as odd: (n_samples,)."""
+        """p-values of D2, each among rows with the same missing values: (n_samples,)."""
         return np.exp(self.score_samples(X))
 
     def decision_function(self, X: Any) -> Array:
@@ -241,7 +182,7 @@ class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> NDArray[np.intp]:
-        """-1 for odd rows, 1 for ordinary ones: (n_samples,)."""
+        """-1 for outliers, 1 for ordinary rows: (n_samples,)."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def statistics(self, X: Any) -> NoveltyStatistics:
@@ -255,23 +196,22 @@ class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
         -------
         NoveltyStatistics
             `D2`, `T2` and `SPE`, each with `value`, `dof`, `p_value` and `log_p` (n_samples,). A
-            row with no more seen cells than components has no SPE: 0, with p-value 1.
+            row with no more observed values than components has no SPE: 0, with p-value 1.
         """
-        table = _map(self._source(X), self._distances)
-        found = Distances(
-            table[:, 0], table[:, 1], table[:, 2].astype(np.intp), table[:, 3].astype(np.intp)
-        )
-        law = self.reference_
-        return NoveltyStatistics(
-            D2=Statistic(found.D2, found.observed, law.log_p_D2(found.D2, found.observed)),
-            T2=Statistic(found.T2, found.rank, law.log_p_T2(found)),
-            SPE=Statistic(found.SPE, found.observed - found.rank, law.log_p_SPE(found)),
-        )
+        source = self._source(X)
+
+        def distances(rows: Array) -> Array:
+            found = novelty.distances(self.core_, rows)
+            return np.column_stack([found.T2, found.SPE, found.observed, found.rank])
+
+        T2, SPE, observed, rank = map_rows(source, distances).T
+        found = Distances(T2, SPE, observed.astype(np.intp), rank.astype(np.intp))
+        return NoveltyStatistics.of(found, self.reference_)
 
     # Which column --------------------------------------------------------------------------
 
     def contributions(self, X: Any, of: Name = "D2") -> Any:
-        """Share of every cell in a statistic of its row.
+        """Share of every value in a statistic of its row.
 
         Parameters
         ----------
@@ -284,29 +224,28 @@ class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
         Returns
         -------
         table of X's type, of shape (n_samples, n_features)
-            Rows sum to the statistic; unseen cells have 0.
+            Rows sum to the statistic; missing values have 0.
         """
         if of not in get_args(Name):
             raise ValueError(f'of must be "D2", "T2" or "SPE", got {of!r}')
         source = self._source(X)
         self._require_noise(source)
-        return like_input(
-            self, X, _map(source, lambda x: novelty.contributions(self._model, x, of))
-        )
+        shares = map_rows(source, lambda x: novelty.contributions(self.core_, x, of))
+        return like_input(self, X, shares)
 
     def explain(self, X: Any, k: int = 3) -> list[Explanation]:
-        """The cells that make rows odd, in words.
+        """The values that make rows improbable, in words.
 
-        Of each row the cell is taken that deviates most from what the other seen cells lead one to
-        expect (setting it aside lowers D2 most), then the same of what is left, k times: so that
-        one wild cell does not put the blame on the columns that correlate with it.
+        Of each row the value is removed that deviates most from what the other observed ones lead
+        one to expect (which lowers D2 most), then the same of what is left, k times: so that one
+        outlying value does not put the blame on the columns that correlate with it.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
             The rows to be explained.
         k : int, default=3
-            Number of cells.
+            Number of values.
 
         Returns
         -------
@@ -318,120 +257,31 @@ class NoveltyDetector(Shown, OutlierMixin, BaseEstimator):
             raise ValueError(f"k, the number of cells to name, must be a positive integer, got {k}")
         source = self._source(X)
         self._require_noise(source)
-        values = np.array(_map(source, lambda x: x), dtype=np.float64)
-        log_p = partial(_log_p, self.core_, self.reference_)
-        before = np.exp(log_p(values))
-        found: list[list[OddCell]] = [[] for _ in values]
-        for _ in range(min(k, values.shape[1])):
-            self._set_worst_aside(values, found)
-        after = np.exp(log_p(values))
-        labels = list(X.index) if library_of(X) == "pandas" else range(len(values))
-        return [
-            Explanation(i, labels[i], float(before[i]), tuple(cells), float(after[i]))
-            for i, cells in enumerate(found)
-        ]
-
-    def _set_worst_aside(self, values: Array, found: list[list[OddCell]]) -> None:
-        """Append the worst cell of every row to `found`, and hide it in `values`."""
-        mean, sd = novelty.given_the_others(self._model, values)
-        deviation = np.where(np.isnan(values), -1.0, np.abs(values - mean) / sd)
-        worst = np.argmax(deviation, axis=1)
-        for i in np.flatnonzero(deviation.max(axis=1) >= 0.0):
-            j = worst[i]
-            cell = (float(table[i, j]) for table in (values, mean, sd))
-            found[i].append(OddCell(self._name(j), *cell))
-            values[i, j] = np.nan
+        values = map_rows(source, lambda x: x)
+        names = list(map(str, getattr(self, "feature_names_in_", [])))
+        names = names or [f"x{j}" for j in range(values.shape[1])]
+        labels = list(X.index) if library_of(X) == "pandas" else list(range(len(values)))
+        return explain(values, k, names, labels, self.core_, self.reference_)
 
     # ---------------------------------------------------------------------------------------
 
-    @property
-    def _model(self) -> LinearGaussian:
-        return self.core_
-
-    def _name(self, j: int) -> str:
-        return str(self.feature_names_in_[j]) if hasattr(self, "feature_names_in_") else f"x{j}"
-
     def _source(self, X: Any) -> Source:
         check_is_fitted(self, "offset_")
-        source = source_of_new(self, X, missing_values=_codes(self.estimator_))
-        return source
-
-    def _distances(self, X: Array) -> Array:
-        found = novelty.distances(self._model, X)
-        return np.column_stack([found.T2, found.SPE, found.observed, found.rank])
+        return source_of_new(self, X, missing_values=_codes(self.estimator_))
 
     def _offset(self, source: Source, model: LinearGaussian, law: Reference) -> float:
         if isinstance(self.contamination, str):
             return float(np.log(self.alpha))
-        weight = source.weight
-        scores = _map(source, partial(_log_p, model, law))
-        return _quantile(scores, weight, float(self.contamination))
+        scores = map_rows(source, partial(log_p, model=model, law=law))
+        return weighted_quantile(scores, source.weight, float(self.contamination))
 
     def _require_noise(self, source: Source) -> None:
         try:
-            novelty.require_noise(self._model)
+            novelty.require_noise(self.core_)
         except SingularModelError as error:
-            j = int(np.argmin(self._model.psi))
+            j = int(np.argmin(self.core_.psi))
             raise type(error)(f"column {column(source.names, j)}: {error}") from None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        return tags
-
-
-def _map(source: Source, fn: Callable[[Array], Array]) -> Array:
-    return source.map(lambda block: _on_dense(block, fn))
-
-
-def _log_p(model: LinearGaussian, law: Reference, X: Array) -> Array:
-    """ln p of D2 of every row: (c,)."""
-    observed = np.count_nonzero(~np.isnan(X), axis=1)
-    return law.log_p_D2(novelty.squared_distance(model, X), observed)
 
 
 def _codes(estimator: Any) -> Any:
     return getattr(estimator, "missing_values", nan)
-
-
-def _reference(model: LinearGaussian, source: Source) -> Reference:
-    """From the rows of the fit."""
-    ratio = source.reduce(partial(NoiseRatio.of, model))
-    return Reference.of(model, source.observed().sum_w, ratio.observed_w, ratio.mean)
-
-
-def _core(model: LinearGaussian, source: Source) -> LinearGaussian:
-    """The Gaussian that ordinary rows follow: the model itself, or the bulk of Student rows.
-
-    Under heavy tails no row is odd. Scatter is covariance of the bulk up to a factor, which the
-    median of D2 tells (as for the minimum covariance determinant: Rousseeuw and Van Driessen 1999).
-    """
-    if not isinstance(model, StudentLinearGaussian):
-        return model
-    bulk = model.gaussian
-    found = _map(
-        source,
-        lambda x: np.column_stack(
-            [novelty.squared_distance(bulk, x), np.count_nonzero(~np.isnan(x), axis=1)]
-        ),
-    )
-    D2, p = found[found[:, 1] > 0].T
-    weight = source.weight
-    w = None if weight is None else weight[found[:, 1] > 0]
-    factor = _quantile(D2 / special.chdtri(p, 0.5), w, 0.5)  # over chi-squared's median
-    return replace(bulk, W=bulk.W * np.sqrt(factor), psi=bulk.psi * factor)
-
-
-def _quantile(values: Array, weight: Array | None, share: float) -> float:
-    """As np.quantile of the values, each repeated as often as its weight says."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    ends = np.cumsum(np.ones(len(values)) if weight is None else weight[order])
-    position = share * (ends[-1] - 1.0)
-    below, above = np.floor(position), np.ceil(position)
-    low, high = (
-        ordered[min(int(np.searchsorted(ends, at, side="right")), len(ordered) - 1)]
-        for at in (below, above)
-    )
-    return float(low + (position - below) * (high - low))

@@ -2,56 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import nan
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import SHARED_CONSTRAINTS
-from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
-from eigengap.estimators._partial import PartialFit
-from eigengap.estimators._rank import (
-    LOOSE,
-    fit_reaching,
-    most_components,
-    rank_from_fits,
-    require_components,
+from eigengap.estimators.shared.base import (
+    AT_LEAST_ONE,
+    CHECKPOINT_CONSTRAINTS,
+    SHARED_CONSTRAINTS,
+    keep_parameters,
 )
-from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions
-from eigengap.estimators._transformer import decoded
+from eigengap.estimators.shared.linear import FitSpec
+from eigengap.estimators.shared.partial import PartialFit
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.transformer import decoded
 from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE
 from eigengap.fitting.gaussian.ppca import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
-from eigengap.fitting.optimise.loop import silenced
 from eigengap.linalg import Array
-from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.selection.rank import automatic_rank, minka_rank
+from eigengap.selection.rank import RankChoice, automatic_rank, minka_rank
+from eigengap.selection.rank.asked import Solved, fit_asked, most_components, require_components
 from eigengap.sources import Block, Source
 
-DEFAULT_TOL = 1e-6  # of the EM fit under gaps, where tol=0.0 asks for the default
+DEFAULT_TOL = 1e-6  # of the EM fit with missing values, where tol=0.0 asks for the default
 TRUNCATED = ("arpack", "randomized")  # solvers of a number of components known beforehand
-ALL_UNDER_GAPS = 50  # most components that n_components=None asks for where there are gaps
+ALL_BY_EM = 50  # most components that n_components=None asks for where values are missing
 
 
 class PCA(PartialFit):
-    """Principal component analysis, gaps welcome.
+    """Principal component analysis that accepts missing values.
 
-    Complete data are solved exactly by the cheapest route for their shape. Where cells are missing
+    Complete data are solved exactly by the cheapest route for their shape. Where values are missing
     (at random) the axes are those of the maximum-likelihood PPCA density, of which ordinary PCA is
-    the case without gaps. Takes scikit-learn's parameters under their names.
+    the case of complete data. Takes scikit-learn's parameters under their names.
 
     Parameters
     ----------
     n_components : int, float in (0, 1), "auto", "mle" or None, default=None
         Number of components, 0 for the mean and the noise alone; the share of the variance that
-        they must exceed; the number of components that stand out of noise (parallel analysis,
+        they must exceed; the number of components that exceed the noise level (parallel analysis,
         docs/rank.md); the number of largest evidence (Minka 2000); None keeps every direction that
-        has variance (with gaps min(n_samples, n_features) - 1, and "auto" with a warning where
-        that is more than 50).
+        has variance (with missing values min(n_samples, n_features) - 1, and "auto" with a warning
+        where that is more than 50).
     copy : bool, default=True
         Kept for scikit-learn's signature; the data are never modified.
     whiten : bool, default=False
@@ -76,7 +72,7 @@ class PCA(PartialFit):
         every output that is in data units.
     missing_values : float or list of float, default=nan
     max_iter : int, default=1000
-        Most EM steps under gaps.
+        Most EM steps where values are missing.
     verbose : bool or int, default=False
     checkpoint : str, path-like or Checkpoint, default=None
         File to which an iterative fit writes now and then what it has done, and from which a later
@@ -111,22 +107,19 @@ class PCA(PartialFit):
     (6, 1)
     """
 
-    _promises_density = False
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED_CONSTRAINTS,
         **CHECKPOINT_CONSTRAINTS,
         "n_components": [
-            Interval(Integral, 0, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            StrOptions({"auto", "mle"}),
+            *SHARED_CONSTRAINTS["n_components"],
+            StrOptions({"mle"}),
             None,
         ],
         "copy": ["boolean"],
         "whiten": ["boolean"],
         "svd_solver": [StrOptions({"auto", "full", "covariance_eigh", "arpack", "randomized"})],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "iterated_power": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
-        "n_oversamples": [Interval(Integral, 1, None, closed="left")],
+        "n_oversamples": AT_LEAST_ONE,
         "power_iteration_normalizer": [StrOptions({"auto", "QR", "LU", "none"})],
     }
 
@@ -148,23 +141,10 @@ class PCA(PartialFit):
         verbose: bool | int = False,
         checkpoint: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.copy = copy
-        self.whiten = whiten
-        self.svd_solver = svd_solver
-        self.tol = tol
-        self.iterated_power = iterated_power
-        self.n_oversamples = n_oversamples
-        self.power_iteration_normalizer = power_iteration_normalizer
-        self.random_state = random_state
-        self.scale = scale
-        self.missing_values = missing_values
-        self.max_iter = max_iter
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+        keep_parameters(self, locals())
 
-    def transform(self, X: Any) -> Array:
-        """Orthogonal scores U^T (x - mu), gaps filled by their expected value: (n, q)."""
+    def transform(self, X: Any) -> Array:  # type: ignore[override]
+        """Orthogonal scores U^T (x - mu), missing values imputed: (n_samples, n_components_)."""
         check_is_fitted(self, "model_")
         source = self._source(X)
         scores = source.map(self._scores_of)
@@ -173,15 +153,10 @@ class PCA(PartialFit):
     def inverse_transform(self, X: Any) -> Array:
         """Rows at the scores X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
-        Z = self._latents(X)
         q = self.n_components_
-        spread = np.sqrt(self.spectrum_.explained_variance(q)) if self.whiten else 1.0
-
-        def rows(Z: Array) -> Array:
-            found = self.projection_.backward(Z * spread)
-            return found if self.scale_ is None else found * self.scale_
-
-        return decoded(Z, rows)
+        sd = np.sqrt(self.spectrum_.explained_variance(q)) if self.whiten else 1.0
+        unit = 1.0 if self.scale_ is None else self.scale_
+        return decoded(self._latents(X), lambda Z: self.projection_.backward(Z * sd) * unit)
 
     def _scores_of(self, block: Block) -> Array:
         values = block.values
@@ -215,10 +190,10 @@ class PCA(PartialFit):
         kind : {"optimal", "posterior"}, default="optimal"
             "optimal" is the orthogonal projection of ordinary PCA, of least squared error: missing
             values are imputed first, and scores go through `inverse_transform`. "posterior" is
-            W E[z | x] + mu of the PPCA density `model_`, drawn towards the mean as its noise
+            W E[z | x] + mu of the PPCA density `model_`, shrunk towards the mean as its noise
             demands.
         cell_sd : table of X's shape, default=None
-            Known standard deviation of each cell, as in `posterior`; with kind="posterior" only.
+            Known standard deviation of each value, as in `posterior`; with kind="posterior" only.
 
         Returns
         -------
@@ -244,7 +219,7 @@ class PCA(PartialFit):
         return np.asarray(self.projection_.backward(scores) * unit)
 
     def reconstruction_error(self) -> float:
-        """Mean squared distance of a training row to its reconstruction (000, Eq. 10).
+        """Mean squared distance of a training row to its reconstruction.
 
         The sum of the discarded eigenvalues, in standardised units where scale=True; what
         `reconstruct` leaves of complete rows.
@@ -252,31 +227,29 @@ class PCA(PartialFit):
         check_is_fitted(self, "model_")
         return self.spectrum_.discarded_variance(self.n_components_)
 
-    # ---------------------------------------------------------------------------------------
+    # Fitting -------------------------------------------------------------------------------
 
-    def _fit_model(
-        self, source: Source, checkpointer: FileCheckpointer | None = None
-    ) -> GaussianFit:
-        self.n_samples_ = source.observed().rows
-        options = self._options(self._em_tol(), checkpointer=checkpointer)
+    def _spec(self) -> FitSpec:
+        return FitSpec(self._fit_model, tol=self.tol or DEFAULT_TOL, promises_density=False)
+
+    def _fit_model(self, source: Source, options: EMOptions) -> Solved:
         if source.has_missing:
-            return self._fit_missing(source, options)
-        asked = self._known_rank(source)
+            return fit_asked(source, options, fit_ppca, self._asked_of_em(source))
+        asked, choice = self._known_rank(source)
+        # Iterated axes may be off by the angle; ARPACK's tol=0 asks for rounding.
+        angle = self.tol if self.svd_solver == "arpack" else self.tol or ANGLE_TOLERANCE
         pca = fit_exact_spectrum(
-            source, asked, solver=self._solver(source, asked), angle=self._angle()
+            source, asked, solver=self._solver(source, asked), angle=min(angle, ANGLE_TOLERANCE)
         )
+        kept = pca.U.shape[1]
         if self.n_components == "mle":
             kept = minka_rank(pca.spectrum)
         elif self.n_components is None:
-            kept = pca.rank(source.dtype) or pca.U.shape[1]
-        else:
-            kept = pca.U.shape[1]
-        return closed_form(pca, kept)
+            kept = pca.rank(source.dtype) or kept
+        return closed_form(pca, kept), choice
 
-    def _angle(self) -> float:
-        """Sine of the angle that iterated axes may be off by; ARPACK's tol=0 asks for rounding."""
-        asked = self.tol if self.svd_solver == "arpack" else self.tol or ANGLE_TOLERANCE
-        return min(asked, ANGLE_TOLERANCE)
+    def _finish(self, source: Source, fit: GaussianFit) -> None:
+        self.n_samples_ = source.observed().rows
 
     def _solver(self, source: Source, q: int | float | None) -> str:
         """svd_solver, exact where the oversampled space of "randomized" is the whole space."""
@@ -285,14 +258,8 @@ class PCA(PartialFit):
             return self.svd_solver
         return "covariance" if source.n_features == most else "gram"
 
-    def _em_tol(self) -> float:
-        return self.tol or DEFAULT_TOL
-
-    def _note(self, rows: Source, fit: GaussianFit) -> None:
-        self.n_samples_ = rows.observed().rows
-
-    def _known_rank(self, source: Source) -> int | float | None:
-        """What the solver must find; None is everything."""
+    def _known_rank(self, source: Source) -> tuple[int | float | None, RankChoice | None]:
+        """What the solver must find (None is everything), and why, where it was chosen."""
         asked = self.n_components
         truncated = self.svd_solver in TRUNCATED
         if asked == "mle" and truncated:
@@ -301,40 +268,31 @@ class PCA(PartialFit):
                 "needs all eigenvalues. Use svd_solver='full', or n_components='auto'"
             )
         if asked is None and self.svd_solver == "arpack":
-            return max(most_components(source) - 1, 1)
+            return max(most_components(source) - 1, 1), None
         if asked is None or asked == "mle":
-            return None
+            return None, None
         if asked == "auto":
-            self.rank_choice_ = automatic_rank(source)
-            return self.rank_choice_.n_components
+            choice = automatic_rank(source)
+            return choice.n_components, choice
         if truncated or isinstance(asked, Integral):
             require_components(asked, source, self.svd_solver)
-        return int(asked) if isinstance(asked, Integral) else float(asked)
+        return (int(asked) if isinstance(asked, Integral) else float(asked)), None
 
-    def _fit_missing(self, source: Source, options: EMOptions) -> GaussianFit:
-        loose = replace(options, tol=LOOSE, watch=silenced(options.watch))
-        asked = self._asked_under_missing(source)
-        q, choice = rank_from_fits(asked, source, lambda q: fit_ppca(source, q, options=loose))
-        if choice is not None:
-            self.rank_choice_ = choice
-        return self._run(
-            lambda how: fit_reaching(asked, q, source, lambda q: fit_ppca(source, q, options=how)),
-            options,
-        )
-
-    def _asked_under_missing(self, source: Source) -> int | float | str:
+    def _asked_of_em(self, source: Source) -> int | float | str:
         """n_components without what only complete data have: "mle", and None where it is many."""
         asked = self.n_components
         if asked == "mle":
-            raise ValueError('n_components="mle" needs complete data; use "auto", which takes gaps')
+            raise ValueError(
+                'n_components="mle" needs complete data; use "auto", which accepts missing values'
+            )
         if asked is not None:
             return asked
-        most = int(max(min(source.observed().count, source.n_features) - 1, 1))
-        if most <= ALL_UNDER_GAPS:
+        most = max(most_components(source) - 1, 1)
+        if most <= ALL_BY_EM:
             return most
         warn(
-            f"n_components=None asks for {most} components, which gaps make costly; choosing "
-            'as n_components="auto" does. Give a number to have them',
+            f"n_components=None asks for {most} components, which missing values make costly; "
+            'choosing as n_components="auto" does. Give a number to have them',
             UserWarning,
         )
         return "auto"

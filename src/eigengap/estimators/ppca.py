@@ -2,59 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from math import nan
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
-from sklearn.utils.validation import check_is_fitted
-
-from eigengap.estimators._base import SHARED_CONSTRAINTS
-from eigengap.estimators._checkpoint import CHECKPOINT_CONSTRAINTS
-from eigengap.estimators._noise import NOISE_CONSTRAINTS, NoisyEstimator
-from eigengap.estimators._partial import PartialFit
-from eigengap.estimators._rank import LOOSE, Fit, fit_reaching, rank_from_fits
-from eigengap.estimators._sklearn_compat import Interval, StrOptions
-from eigengap.estimators._transformer import decoded
+from eigengap.estimators.shared.base import (
+    AT_LEAST_ONE,
+    CHECKPOINT_CONSTRAINTS,
+    NOT_NEGATIVE,
+    SHARED_CONSTRAINTS,
+    keep_parameters,
+)
+from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
+from eigengap.estimators.shared.partial import PartialFit
+from eigengap.estimators.shared.sklearn_compat import StrOptions
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.plan import Method, has_closed_form
 from eigengap.fitting.gaussian.ppca import fit_ppca
-from eigengap.fitting.gaussian.problem import GaussianFit
-from eigengap.fitting.optimise.loop import silenced
-from eigengap.linalg import Array
-from eigengap.models.gaussian.information import Noise
-from eigengap.persistence.checkpoint import FileCheckpointer
-from eigengap.selection.rank import RankChoice
+from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.selection.rank.asked import Solved, fit_asked, fit_reaching
 from eigengap.sources import Source
 
 
 class PPCA(PartialFit, NoisyEstimator):
-    """Probabilistic principal component analysis, gaps welcome.
+    """Probabilistic principal component analysis that accepts missing values.
 
     x = W z + mu + e with z ~ N(0, I) and e ~ N(0, sigma2 I) (Tipping and Bishop 1999). Complete
-    data are fitted in closed form; where cells are missing (at random) the exact observed-data
+    data are fitted in closed form; where values are missing (at random) the exact observed-data
     likelihood is maximised by accelerated EM, mean included.
 
     Parameters
     ----------
     n_components : int, float in (0, 1) or "auto", default="auto"
         Number of components; the share of the variance that they must explain; or as many as
-        stand out of noise (parallel analysis, docs/rank.md; `rank_choice_` tells).
+        exceed the noise level (parallel analysis, docs/rank.md; `rank_choice_` says why).
     method : {"auto", "closed_form", "em"}, default="auto"
-        "auto" is the closed form for complete data and EM where there are gaps, a prior, Student
-        noise or known noise of cells.
+        "auto" is the closed form for complete data and EM where there are missing values, a prior,
+        Student noise or known noise of values.
     noise_variance : float, default=None
         sigma2 if it is known (in standardised units where scale=True); None learns it. 0 is the
-        limit of ordinary PCA (004 section 3.3).
+        limit of ordinary PCA.
     fit_mean : bool, default=True
-        False holds mu at 0, as in 003.
+        False holds mu at 0.
     loading_precision : float, default=0.0
-        Precision of a Gaussian prior on every loading. 0 is maximum likelihood; 1 is the M-step
-        of 003.
+        Precision of a Gaussian prior on every loading. 0 is maximum likelihood.
     noise : {"gaussian", "student"}, default="gaussian"
-        "student" gives every row a scale of its own, so that what is seen of it is multivariate t:
-        outlying rows lose their weight (`row_weights`) instead of moving the axes.
+        "student" gives every row a scale of its own, so that its observed part is multivariate t:
+        outliers lose their weight (`row_weights`) instead of moving the axes.
     degrees_of_freedom : float, default=None
         Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
         With 2 or fewer the density has no variance, which a fit that learns them warns of.
@@ -64,7 +59,7 @@ class PPCA(PartialFit, NoisyEstimator):
         undone in every output that is in data units. `components_`, `explained_variance_` and
         `noise_variance_` are in standardised units.
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell, besides NaN.
+        Values that mark a missing value, besides NaN.
     tol : float, default=1e-6
         EM stops when no parameter moves by more than this (in units of its column's standard
         deviation), the log-likelihood by no more per observed value, and the gradient is as small
@@ -109,7 +104,6 @@ class PPCA(PartialFit, NoisyEstimator):
     Notes
     -----
     PPCA has one noise variance for all columns: give columns in different units scale=True.
-    Numbers such as 003 name the texts listed in docs/errata.md.
 
     Examples
     --------
@@ -117,8 +111,8 @@ class PPCA(PartialFit, NoisyEstimator):
     >>> from eigengap import PPCA
     >>> X = np.array([[1, 2.1], [2, 3.9], [3, 6.2], [4, 7.8], [5, np.nan], [6, np.nan]])
     >>> model = PPCA(n_components=1, tol=1e-10).fit(X)
-    >>> filled, std = model.impute(X, return_std=True)
-    >>> filled[4:].round(2)
+    >>> imputed, std = model.impute(X, return_std=True)
+    >>> imputed[4:].round(2)
     array([[ 5.  ,  9.85],
            [ 6.  , 11.79]])
     >>> model.transform(X).shape
@@ -130,11 +124,10 @@ class PPCA(PartialFit, NoisyEstimator):
         **CHECKPOINT_CONSTRAINTS,
         **NOISE_CONSTRAINTS,
         "method": [StrOptions({"auto", "closed_form", "em"})],
-        "noise_variance": [Interval(Real, 0, None, closed="left"), None],
+        "noise_variance": [*NOT_NEGATIVE, None],
         "fit_mean": ["boolean"],
-        "loading_precision": [Interval(Real, 0, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "loading_precision": NOT_NEGATIVE,
+        "n_init": AT_LEAST_ONE,
     }
 
     def __init__(
@@ -156,88 +149,44 @@ class PPCA(PartialFit, NoisyEstimator):
         verbose: bool | int = False,
         checkpoint: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.noise_variance = noise_variance
-        self.fit_mean = fit_mean
-        self.loading_precision = loading_precision
-        self.noise = noise
-        self.degrees_of_freedom = degrees_of_freedom
-        self.scale = scale
-        self.missing_values = missing_values
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.random_state = random_state
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+        keep_parameters(self, locals())
 
-    def transform(self, X: Any, *, cell_sd: Any = None) -> Array:
-        """Posterior means E[z | x] of the latent variables: (n_samples, n_components).
+    def _spec(self) -> FitSpec:
+        return FitSpec(
+            self._fit_model,
+            tol=self.tol,
+            n_init=self.n_init,
+            noise="isotropic" if self.noise_variance is None else "given",
+            noise_variance=self.noise_variance,
+            fit_mean=self.fit_mean,
+            loading_precision=self.loading_precision,
+            robust=self.noise == "student",
+        )
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a gap; a row without any seen cell is at 0, the prior mean.
-        cell_sd : table of X's shape, default=None
-            Known standard deviation of each cell: a noisy one counts less.
-        """
-        check_is_fitted(self, "model_")
-        return self._map(X, self.model_.posterior_mean, cell_sd)
-
-    def inverse_transform(self, X: Any) -> Array:
-        """Rows W z + mu at the latent coordinates X: (n_samples, n_features)."""
-        check_is_fitted(self, "model_")
-        Z = self._latents(X)
-        return decoded(Z, lambda Z: Z @ self.model_.W.T + self.model_.mu)
-
-    @property
-    def _shares_noise(self) -> bool:
-        return self.noise_variance is None
-
-    def _noise_kind(self) -> Noise:
-        return "isotropic" if self.noise_variance is None else "given"
-
-    def _fits_mean(self) -> bool:
-        return self.fit_mean
-
-    def _fit_model(
-        self, source: Source, checkpointer: FileCheckpointer | None = None
-    ) -> GaussianFit:
-        if self.method == "closed_form" and not self._has_closed_form(source):
-            raise ValueError(
-                'method="closed_form" needs complete data with Gaussian noise, no cell_sd and no '
-                'prior on the loadings; use method="em" or "auto"'
-            )
-        options = self._options(self.tol, self.n_init, checkpointer)
+    def _fit_model(self, source: Source, options: EMOptions) -> Solved:
         fit = partial(
             fit_ppca,
-            source,
             method=self.method,
             noise_variance=self.noise_variance,
             fit_mean=self.fit_mean,
             loading_precision=self.loading_precision,
             student=self._student(),
         )
-        loose = replace(options, tol=max(self.tol, LOOSE), n_init=1, watch=silenced(options.watch))
-        q, choice = self._rank(source, lambda q: fit(q, options=loose))
-        if choice is not None:
-            self.rank_choice_ = choice
-        return self._run(
-            lambda how: fit_reaching(self.n_components, q, source, lambda q: fit(q, options=how)),
-            options,
+        closed = has_closed_form(
+            source,
+            is_gaussian=self.noise == "gaussian",
+            has_prior=bool(self.loading_precision),
         )
-
-    def _has_closed_form(self, source: Source) -> bool:
-        is_gaussian = self.noise == "gaussian"
-        return has_closed_form(
-            source, is_gaussian=is_gaussian, has_prior=bool(self.loading_precision)
-        )
-
-    def _rank(self, source: Source, fit: Fit) -> tuple[int, RankChoice | None]:
-        """n_components as a number; of complete data a share of the variance needs no fit."""
-        by_spectrum = self._has_closed_form(source) and self.noise_variance is None
-        if not by_spectrum or isinstance(self.n_components, Integral | str):
-            return rank_from_fits(self.n_components, source, fit, fit_mean=self.fit_mean)
-        pca = fit_pca(source, float(self.n_components), fit_mean=self.fit_mean)
-        return pca.U.shape[1], None
+        if self.method == "closed_form" and not closed:
+            raise ValueError(
+                'method="closed_form" needs complete data with Gaussian noise, no cell_sd and no '
+                'prior on the loadings; use method="em" or "auto"'
+            )
+        asked = self.n_components
+        by_spectrum = closed and self.noise_variance is None
+        if not by_spectrum or isinstance(asked, Integral | str):
+            return fit_asked(source, options, fit, asked, fit_mean=self.fit_mean)
+        # Of complete data the spectrum gives the number that explains a share, without a fit.
+        share = float(asked)
+        q = fit_pca(source, share, fit_mean=self.fit_mean).U.shape[1]
+        return fit_reaching(share, q, source, partial(fit, source, options=options)), None

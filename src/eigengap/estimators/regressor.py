@@ -9,44 +9,41 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from eigengap.estimators._base import _on_dense, warn_of_few
-from eigengap.estimators._density import CONSTRAINTS, density, warnings_about
-from eigengap.estimators._features import keep_features, source_of_new
-from eigengap.estimators._notebook import Shown
-from eigengap.estimators._rank import LOOSE
-from eigengap.estimators._sklearn_compat import HasMethods, _fit_context
-from eigengap.estimators._transformer import all_rows
+from eigengap.estimators.shared.base import (
+    AcceptsMissing,
+    keep_features,
+    keep_parameters,
+    map_rows,
+    source_of_new,
+)
+from eigengap.estimators.shared.density import warn_of_few
+from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.inner import CONSTRAINTS, density, warnings_about
+from eigengap.estimators.shared.sklearn_compat import HasMethods, _fit_context
 from eigengap.exceptions import FewCellsWarning, HeywoodWarning, SentinelWarning
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.selection.inner_fits import Names, fit_rows
-from eigengap.selection.prediction_rank import (
-    SEARCH_STEPS,
-    Predict,
-    best,
-    prediction_errors,
-)
-from eigengap.sources import ArraySource, Rows, as_source, column, warn_of_codes
+from eigengap.selection.prediction import SEARCH_STEPS, Predict, best, prediction_errors
+from eigengap.selection.rank.asked import LOOSE
+from eigengap.sources import ArraySource, Rows, as_source, column, in_memory, warn_of_codes
 
 METHODS = ["fit", "impute"]
-# Of the joint fit: a column that is itself a factor predicts as well; codes were told before, and
-# of columns seen in few rows y matters.
+# Warnings of the joint fit that are left out: a column that is itself a factor predicts as well;
+# codes are looked for before; of columns observed in few rows only y matters.
 SETTLED = (HeywoodWarning, SentinelWarning, FewCellsWarning)
 
 
-class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
-    """y given the seen part of x under a joint model of both, with its standard deviation.
+class PPCARegressor(AcceptsMissing, Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """y given the observed part of x under a joint model of both, with its standard deviation.
 
         (x, y) = W z + mu + e,   E[y | x] = mu_y + W_y E[z | x],   z ~ N(0, I), e ~ N(0, diag(psi))
 
     Latent variables that explain X and y together: principal component regression that weighs
-    what it keeps by its noise, and that needs no complete rows. Gaps may be in X, in y and in new
-    rows; rows without any y still teach how X hangs together.
+    what it keeps by its noise, and that needs no complete rows. Values may be missing in X, in y
+    and in new rows; rows without any y still contribute to the model of X.
 
     Parameters
     ----------
@@ -65,7 +62,7 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
         Used for the joint table instead, e.g. BayesianPCA or MixturePPCA. Of the other parameters
         only missing_values applies then.
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell in X or y, besides NaN.
+        Values that mark a missing value in X or y, besides NaN.
     tol, max_iter, n_init, random_state, verbose
         As in PPCA and FactorAnalysis.
 
@@ -120,16 +117,7 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
         random_state: Any = None,
         verbose: bool | int = False,
     ) -> None:
-        self.n_components = n_components
-        self.noise = noise
-        self.scale = scale
-        self.estimator = estimator
-        self.missing_values = missing_values
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.random_state = random_state
-        self.verbose = verbose
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -140,7 +128,7 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap.
+            NaN marks a missing value.
         y : array of shape (n_samples,) or (n_samples, n_targets)
             NaN where it is unknown.
         sample_weight : array of shape (n_samples,), default=None
@@ -150,7 +138,9 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
         -------
         self
         """
-        everything = all_rows(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        everything = in_memory(
+            as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
+        )
         Y, flat = self._targets(y)
         check_consistent_length(np.empty(everything.n_rows or 0), Y)
         source, Y = _present(everything, Y)
@@ -163,7 +153,9 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
         estimator = density(self, METHODS, self.scale)
         errors = None
         if self.estimator is None and self.n_components == "auto":
-            errors = self._cross_validated(joint, names, Y.shape[1], weight)
+            dense = joint if isinstance(joint, np.ndarray) else joint.toarray()
+            trial = partial(self._predictor, names, Y.shape[1])
+            errors = prediction_errors(trial, dense, Y.shape[1], weight)
             if errors:
                 estimator.set_params(n_components=best(errors))
         self._fit_joint(estimator, joint, names, weight, Y.shape[1])
@@ -190,16 +182,10 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
         try:
             values = as_source(table, missing_values=self.missing_values).collect()
         except ValueError as error:
-            told = str(error).replace("Input X", "Input y").partition(" Choose the")[0]
-            raise ValueError(f"y must hold numbers, NaN where unknown: {told}") from None
+            reason = str(error).replace("Input X", "Input y").partition(" Choose the")[0]
+            raise ValueError(f"y must hold numbers, NaN where unknown: {reason}") from None
         dense = values if isinstance(values, np.ndarray) else values.toarray()
         return np.asarray(dense, dtype=np.float64), flat
-
-    def _cross_validated(
-        self, joint: Rows, names: Names, k: int, weight: Array | None
-    ) -> dict[int, float]:
-        dense = joint if isinstance(joint, np.ndarray) else joint.toarray()
-        return prediction_errors(partial(self._predictor, names, k), dense, k, weight)
 
     def _predictor(self, names: Names, k: int, q: int) -> Predict:
         def predict(training: Array, weight: Array | None, X: Array) -> Array:
@@ -227,12 +213,12 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
     # Predicting ----------------------------------------------------------------------------
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Expected y given what was seen of each row.
+        """Expected y given the observed part of each row.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap.
+            NaN marks a missing value.
         return_std : bool, default=False
             Whether to return the standard deviations of y too, its noise included.
 
@@ -243,19 +229,17 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "estimator_")
         source = source_of_new(self, X, missing_values=self.missing_values)
-        fill = self._mean_and_std if return_std else self._mean
-        found = source.map(lambda block: _on_dense(block, fill))
         k = self.n_targets_
+
+        def predicted(rows: Array) -> Array:
+            imputed = self.estimator_.impute(_with_missing(rows, k), return_std=return_std)
+            tables = imputed if return_std else (imputed,)
+            return np.hstack([table[:, -k:] for table in tables])
+
+        found = map_rows(source, predicted)
         tables = [found[:, :k], found[:, k:]] if return_std else [found]
         shaped = [table[:, 0] if self._flat else table for table in tables]
         return tuple(shaped) if return_std else shaped[0]
-
-    def _mean(self, X: Array) -> Array:
-        return self.estimator_.impute(_with_missing(X, self.n_targets_))[:, -self.n_targets_ :]
-
-    def _mean_and_std(self, X: Array) -> Array:
-        both = self.estimator_.impute(_with_missing(X, self.n_targets_), return_std=True)
-        return np.hstack([table[:, -self.n_targets_ :] for table in both])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of the prediction, averaged over targets; entries of y that are NaN are left out.
@@ -320,12 +304,6 @@ class PPCARegressor(Shown, MultiOutputMixin, RegressorMixin, BaseEstimator):
             )
         return model.W[d:] @ model.marginal(np.arange(d)).encoder().A
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        return tags
-
 
 def _present(X: ArraySource, Y: Array) -> tuple[ArraySource, Array]:
     """Rows of positive weight with an observed value, be it of X or of y."""
@@ -338,7 +316,7 @@ def _present(X: ArraySource, Y: Array) -> tuple[ArraySource, Array]:
 
 
 def _with_missing(X: Array, k: int) -> Array:
-    """X with k unseen columns to its right."""
+    """X with k missing columns to its right."""
     return np.hstack([X, np.full((len(X), k), np.nan, dtype=X.dtype)])
 
 

@@ -11,16 +11,22 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._base import warn_of_unlinked
-from eigengap.estimators._features import as_fitted, keep_features, source_of_new
-from eigengap.estimators._rank import require_rank
-from eigengap.estimators._sklearn_compat import (
+from eigengap.estimators.shared.base import as_fitted, keep_features, keep_parameters, source_of_new
+from eigengap.estimators.shared.density import warn_of_unlinked
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     StrOptions,
     _check_feature_names_in,
     _fit_context,
 )
-from eigengap.estimators._transformer import COMPONENTS, COUNT, Transformer, as_latents, decoded
+from eigengap.estimators.shared.transformer import (
+    COMPONENTS,
+    COUNT,
+    Transformer,
+    as_latents,
+    decoded,
+)
 from eigengap.exceptions import RankDeficientWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.whitening import (
@@ -38,6 +44,7 @@ from eigengap.linalg import Array
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank
+from eigengap.selection.rank.asked import require_rank
 from eigengap.sources import Block, Rescaled, Source, as_source, warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.wording import words
@@ -146,7 +153,7 @@ class Whitener(Transformer):
         missing_values: Any = nan,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -186,7 +193,7 @@ class Whitener(Transformer):
             return fit_columns(source, self.method, self.ddof)
         q = self._rank(source)
         unit = column_units(source, self.method)
-        with self._progress() as watch:
+        with progress_of(self) as watch:
             return fit_whitening(
                 source if unit is None else Rescaled(source, unit),
                 self.method,

@@ -14,8 +14,8 @@ The information is the expected one on complete data,
 
     I_ab = n / 2 tr(C^-1 dC/da C^-1 dC/db),
 
-and the observed one where cells are missing, for it alone is right when the gaps depend on what
-was seen (Kenward and Molenberghs 1998): differences of the score, and the score is an E-step
+and the observed one where values are missing, for it alone is right when missingness depends on the
+observed values (Kenward and Molenberghs 1998): differences of the score, and the score is an E-step
 (Fisher's identity; Jamshidian and Jennrich 2000).
 """
 
@@ -77,7 +77,7 @@ class Layout:
         learned[loadings + self.d :] = fit_noise
         return learned
 
-    def turns(self, W: Array) -> Array:
+    def rotations(self, W: Array) -> Array:
         """The null directions dW = W A, A skew: (size, q (q - 1) / 2)."""
         pairs = [(k, l) for k in range(self.q) for l in range(k)]
         G = np.zeros((self.size, len(pairs)))
@@ -109,7 +109,7 @@ def standard_errors(
         information = source.observed().sum_w * expected_information(model, layout)
     free = layout.free(fit_mean, fit_noise)
     J = jacobian(readings, model, layout)[:, free]
-    return _delta_method(J, information[np.ix_(free, free)], layout.turns(model.W)[free])
+    return _delta_method(J, information[np.ix_(free, free)], layout.rotations(model.W)[free])
 
 
 def _refuse(
@@ -158,7 +158,7 @@ def expected_information(model: LinearGaussian, layout: Layout) -> Array:
 
 
 def observed_information(source: Source, model: LinearGaussian, layout: Layout) -> Array:
-    """Minus the second derivatives of the log-likelihood of the seen cells: (size, size)."""
+    """Minus the second derivatives of the log-likelihood of the observed values: (size, size)."""
     rows = source.prepared(partial(_prepare, shift=model.mu, q=model.q))
     theta = layout.pack(model)
     H = np.empty((layout.size, layout.size))
@@ -202,13 +202,13 @@ def jacobian(
     return np.stack(columns, axis=1)
 
 
-def _delta_method(J: Array, information: Array, turns: Array) -> Array:
+def _delta_method(J: Array, information: Array, rotations: Array) -> Array:
     """Square roots of the diagonal of J (I + G G^T)^-1 J^T, in units that make I's diagonal 1."""
     diagonal = np.diag(information)
     if np.any(diagonal <= 0.0):
         raise ValueError(_UNIDENTIFIED)
     unit = 1.0 / np.sqrt(diagonal)
-    G = np.linalg.qr(turns / unit[:, None])[0]
+    G = np.linalg.qr(rotations / unit[:, None])[0]
     try:
         L = np.linalg.cholesky(unit[:, None] * information * unit + G @ G.T)
     except np.linalg.LinAlgError:
@@ -220,8 +220,8 @@ def _delta_method(J: Array, information: Array, turns: Array) -> Array:
 
 
 _UNIDENTIFIED = (
-    "the information matrix is singular: the seen cells do not determine all parameters, or the "
-    "fit has not reached its maximum. Fit fewer components or lower tol; "
+    "the information matrix is singular: the observed values do not determine all parameters, or "
+    "the fit has not reached its maximum. Fit fewer components or lower tol; "
     'method="bootstrap" shows how far the values move'
 )
 

@@ -1,15 +1,16 @@
-"""The bootstrap (Efron 1979): the spread of an estimate over tables that could have been.
+"""The bootstrap (Efron 1979): how an estimate varies over tables that could have been observed.
 
-A replicate is the same fit on another table: rows drawn again with replacement, as counts that
+A replicate is the same fit to another table: rows drawn again with replacement, as counts that
 enter the fit as row weights so that nothing is copied; or a table drawn from the fitted model with
-the gaps of the true one. Every replicate starts afresh: EM from its spectral start takes 7 to 20
-steps, and no fewer from the full fit.
+the missing values of the true one. Every replicate starts afresh: EM from its spectral start takes
+7 to 20 steps, and no fewer from the full fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,31 @@ TRIES = 100  # draws until every column has them
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
-    """What the replicates say of an estimate."""
+class Accuracy:
+    """Standard error and bias of an estimate, from replicates."""
 
     se: Array
     bias: Array  # mean of the replicates less the estimate
+
+    @classmethod
+    def of(cls, estimate: Array, replicates: Iterable[Array], n: float) -> Accuracy:
+        """n rows were drawn for each replicate.
+
+        Resampling n rows loses one degree of freedom as the sample variance does, hence
+        n / (n - 1).
+        """
+        drawn: Array = np.stack(list(replicates))  # (B, ...)
+        se = np.std(drawn, axis=0, ddof=1) * np.sqrt(n / max(n - 1.0, 1.0))
+        return cls(se=np.asarray(se), bias=np.asarray(np.mean(drawn, axis=0) - estimate))
+
+
+def seed_from(random_state: Any) -> int:
+    """A seed from what scikit-learn takes for a random_state, drawn as it draws one."""
+    if random_state is None:  # of the generator that np.random.seed sets
+        return int(np.random.randint(np.iinfo(np.int32).max))  # noqa: NPY002
+    if not isinstance(random_state, np.random.RandomState):
+        random_state = np.random.RandomState(random_state)
+    return int(random_state.randint(np.iinfo(np.int32).max))
 
 
 def generators(seed: int, n_boot: int) -> list[np.random.Generator]:
@@ -48,16 +69,6 @@ def resampled(observed: NDArray[np.bool_], weight: Array, rng: np.random.Generat
     column = int(np.argmin(cells))
     raise ValueError(
         f"the rows cannot be resampled: {TRIES} draws in a row showed some column in fewer than "
-        f"{LEAST_OBSERVED} rows. Column {column} has {cells[column]} seen cell(s); "
+        f"{LEAST_OBSERVED} rows. Column {column} has {cells[column]} observed value(s); "
         'drop it, or use method="parametric" or "asymptotic"'
     )
-
-
-def spread(estimate: Array, replicates: Iterable[Array], n: float) -> Spread:
-    """Standard error and bias; n rows were drawn.
-
-    Resampling n rows loses one degree of freedom as the sample variance does, hence n / (n - 1).
-    """
-    drawn: Array = np.stack(list(replicates))  # (B, ...)
-    se = np.std(drawn, axis=0, ddof=1) * np.sqrt(n / max(n - 1.0, 1.0))
-    return Spread(se=np.asarray(se), bias=np.asarray(np.mean(drawn, axis=0) - estimate))

@@ -1,33 +1,39 @@
-"""Which model fills gaps best: cells that were seen are hidden, and each model is asked for them.
+"""Which model imputes best: observed values are held out, and each model is asked for them.
 
-The error of a model is the root mean squared error of the hidden cells of a column, in units of
-the column's standard deviation, averaged over the columns: 1 is filling with the mean. What is
-compared here is prediction, not fit, so that one number ranks models of any kind.
+The error of a model is the root mean squared error of the held-out values of a column, in units of
+the column's standard deviation, averaged over the columns: 1 is imputing the mean. What is compared
+is prediction, not fit, so that one number ranks models of any kind.
+
+Models are estimators with `fit`, `impute` and `set_params`; `clone` makes an unfitted copy of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from eigengap.compiled.posterior import KERNELS, saved_seconds
 from eigengap.linalg import Array
+from eigengap.runtime.warnings import silence
+from eigengap.selection.inner_fits import Names, fit_rows
+from eigengap.selection.rank import largest_rank, search_ranks
 from eigengap.sources import hidden_cells
 
-SHARE = 0.1  # of the seen cells hidden at a time
-ENOUGH_CELLS = 600  # hidden in all; small tables hide several times to reach it
+SHARE = 0.1  # of the observed values held out at a time
+ENOUGH_VALUES = 600  # held out in all; small tables hold out several times to reach it
 MOST_ROUNDS = 2
-FEWEST_LEFT = 3  # seen cells that a column keeps; one that has no more is not asked for
+FEWEST_LEFT = 3  # observed values that a column keeps; one that has no more is not asked for
 TIE = 0.005  # relative difference of errors that is none; the smaller model is taken
-FEW_HIDDEN = 100  # cells below which the choice is told to rest on little
-LEVEL = 0.95  # of the intervals that hidden cells put right
-PRIOR_CELLS = 100.0  # that a factor of 1 counts for beside hidden cells
-PATIENCE = 2  # doublings of the rank that may be worse in a row before the search turns back
-PROBES = 3  # ranks tried between the best and its neighbours
-FLAT = 0.02  # relative difference to a neighbour below which it is not worth looking between
+FEW_HELD_OUT = 100  # values below which the summary says that the choice rests on little
+LEVEL = 0.95  # of the intervals that held-out values calibrate
+PRIOR_VALUES = 100.0  # held-out values that a factor of 1 counts for
+STEPS = 60  # EM steps of a whole search at the larger ranks, about
+LARGEST_SEARCH = 1_000_000  # values; a larger table is searched on a sample of its rows
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class Trial:
 
     model: str  # how it reads in a report, without its rank
     n_components: int | None  # None where it has none or chooses its own
-    error: float  # of hidden cells; 1 is filling with the mean
+    error: float  # of held-out values; 1 is imputing the mean
 
     def __str__(self) -> str:
         rank = "" if self.n_components is None else f", {self.n_components} components"
@@ -49,8 +55,8 @@ class ImputationChoice:
 
     trials: tuple[Trial, ...]  # in the order in which they were tried
     chosen: Trial
-    mean_error: float  # of filling the same cells with their columns' means
-    n_hidden: int  # cells that each model was asked for
+    mean_error: float  # of imputing the same values by their columns' means
+    n_hidden: int  # values that each model was asked for
     summary: str
 
     @classmethod
@@ -61,58 +67,52 @@ class ImputationChoice:
         return cls(tuple(trials), chosen, mean_error, n_hidden, summary)
 
 
+def _in_words(trials: Sequence[Trial], chosen: Trial, mean_error: float, n_hidden: int) -> str:
+    if not np.isfinite(chosen.error):
+        return f"{chosen}: there were too few cells to hide any, so this is a guess"
+    gain = 100.0 * (1.0 - chosen.error / mean_error)
+    words = f"{chosen}: hidden cells are missed by {gain:.0f} % less than by their column's mean"
+    if n_hidden < FEW_HELD_OUT:
+        words += f", by {n_hidden} hidden cells, which say little"
+    if gain < 0.5:
+        words = f"{chosen}: no model fills hidden cells better than their column's mean"
+    others = {trial.model: trial for trial in sorted(trials, key=lambda t: -t.error)}
+    others.pop(chosen.model, None)
+    listed = [
+        f"{trial} {100.0 * (1.0 - trial.error / mean_error):.0f} %"
+        for trial in sorted(others.values(), key=lambda t: t.error)
+    ]
+    return words + (f"; next best: {', '.join(listed)}" if listed else "")
+
+
+# Holding out --------------------------------------------------------------------------------------
+
+
 def rounds(observed: NDArray[np.bool_], seed: int, care: int = 1) -> list[NDArray[np.bool_]]:
-    """Masks (n, d) of cells to hide, one for each round; `care` times as many where asked."""
+    """Masks (n, d) of values to hold out, one for each round; `care` times as many where asked."""
     per_round = max(SHARE * float(np.count_nonzero(observed)), 1.0)
-    count = int(np.clip(np.round(care * ENOUGH_CELLS / per_round), 1, care * MOST_ROUNDS))
-    return [_hidden(observed, seed + k) for k in range(count)]
-
-
-def _hidden(observed: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
-    hidden = hidden_cells(observed, SHARE, seed)
-    hidden[:, (observed & ~hidden).sum(axis=0) < FEWEST_LEFT] = False
-    return hidden
-
-
-def std_factors(z: Array, columns: NDArray[np.intp], d: int) -> Array:
-    """What standard deviations must be multiplied by so that 95 % intervals cover 95 %: (d,).
-
-    z (k,) are errors of hidden cells in units of the standard deviations claimed for them, in
-    `columns` (k,). One factor for all columns, then one for each, both drawn towards 1 by
-    PRIOR_CELLS, for a few cells say little of a 95 % quantile.
-    """
-    size = np.abs(z[np.isfinite(z)])
-    columns = columns[np.isfinite(z)]
-    if len(size) == 0:
-        return np.ones(d)
-    common = _quantile_factor(size)
-    factors = np.full(d, common)
-    for j in np.unique(columns):
-        factors[j] *= _quantile_factor(size[columns == j] / common)
-    return factors
-
-
-def _quantile_factor(size: Array) -> float:
-    # Of k hidden cells and the next one, k + 1 in all, 95 % have to lie inside.
-    level = min(LEVEL * (len(size) + 1) / len(size), 1.0)
-    found = float(np.quantile(size, level)) / float(norm.ppf(0.5 + LEVEL / 2.0))
-    weight = len(size) / (len(size) + PRIOR_CELLS)
-    return float(np.exp(weight * np.log(max(found, 1e-3))))
+    count = int(np.clip(np.round(care * ENOUGH_VALUES / per_round), 1, care * MOST_ROUNDS))
+    masks = []
+    for k in range(count):
+        hidden = hidden_cells(observed, SHARE, seed + k)
+        hidden[:, (observed & ~hidden).sum(axis=0) < FEWEST_LEFT] = False
+        masks.append(hidden)
+    return masks
 
 
 @dataclass(frozen=True, eq=False)
 class HiddenError:
-    """Squared errors of hidden cells, column by column; rounds merge by addition."""
+    """Squared errors of held-out values, column by column; rounds merge by addition."""
 
     squares: Array  # (d,)
     counts: Array  # (d,) by weight
 
     @classmethod
     def of(
-        cls, truth: Array, filled: Array, hidden: NDArray[np.bool_], weight: Array | None
+        cls, truth: Array, imputed: Array, hidden: NDArray[np.bool_], weight: Array | None
     ) -> HiddenError:
         w = np.ones(len(truth)) if weight is None else weight
-        error = np.where(hidden, filled - np.where(hidden, truth, 0.0), 0.0)
+        error = np.where(hidden, imputed - np.where(hidden, truth, 0.0), 0.0)
         with np.errstate(over="ignore"):  # rounding of a huge constant, which is not asked for
             squares = w @ error**2
         return cls(squares=squares, counts=w @ hidden)
@@ -129,74 +129,196 @@ class HiddenError:
         return float(np.mean(rmse / sd[asked]))
 
 
-def search_ranks(
-    error: Callable[[int], float], most: int, start: int | None = None
-) -> dict[int, float]:
-    """Errors of the ranks that a search for the best looks at.
+def std_factors(z: Array, columns: NDArray[np.intp], d: int) -> Array:
+    """What standard deviations must be multiplied by so that 95 % intervals cover 95 %: (d,).
 
-    Doubling from 1 to `most` until the error has risen PATIENCE times in a row; or, where a good
-    rank is known of a similar model, halving and doubling from that `start` for as long as it
-    helps. Then PROBES ranks between the best and its neighbours, unless the curve is flat there.
+    z (k,) are errors of held-out values in units of the standard deviations claimed for them, in
+    `columns` (k,). One factor for all columns, then one for each, both shrunk towards 1 by
+    PRIOR_VALUES, because a few values determine a 95 % quantile badly.
     """
-    curve: dict[int, float] = {}
-
-    def is_better(q: int) -> bool:
-        before = min(curve.values(), default=np.inf)
-        if q not in curve:
-            curve[q] = error(q)
-        return curve[q] < before
-
-    if start is None:
-        _double(is_better, 1, most, PATIENCE)
-    else:
-        first = min(start, most)
-        is_better(first)
-        if not _double(is_better, first, most, 1, skip_first=True):
-            _halve(is_better, first)
-    for _ in range(PROBES):
-        between = _next_probe(curve)
-        if between is None:
-            break
-        is_better(between)
-    return dict(sorted(curve.items()))
+    size = np.abs(z[np.isfinite(z)])
+    columns = columns[np.isfinite(z)]
+    if len(size) == 0:
+        return np.ones(d)
+    common = _quantile_factor(size)
+    factors = np.full(d, common)
+    for j in np.unique(columns):
+        factors[j] *= _quantile_factor(size[columns == j] / common)
+    return factors
 
 
-def _double(
-    is_better: Callable[[int], bool], q: int, most: int, patience: int, skip_first: bool = False
-) -> bool:
-    """Upwards until it was worse `patience` times in a row; whether it ever was better."""
-    helped, risen = False, 0
-    if skip_first:
-        if q == most:
-            return False
-        q = min(2 * q, most)
-    while True:
-        better = is_better(q)
-        helped, risen = helped or better, 0 if better else risen + 1
-        if q == most or risen >= patience:
-            return helped
-        q = min(2 * q, most)
+def _quantile_factor(size: Array) -> float:
+    # Of k held-out values and the next one, k + 1 in all, 95 % have to lie inside.
+    level = min(LEVEL * (len(size) + 1) / len(size), 1.0)
+    found = float(np.quantile(size, level)) / float(norm.ppf(0.5 + LEVEL / 2.0))
+    weight = len(size) / (len(size) + PRIOR_VALUES)
+    return float(np.exp(weight * np.log(max(found, 1e-3))))
 
 
-def _halve(is_better: Callable[[int], bool], q: int) -> None:
-    while q > 1:
-        q //= 2
-        if not is_better(q):
-            break
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """A table (n, d) with values to hold out."""
+
+    X: Array
+    weight: Array | None  # (n,)
+    hidden: list[NDArray[np.bool_]]  # (n, d), one mask a round
+    sd: Array  # (d,) of the observed values
+    rows_observed: float  # in which a column is observed, on average, when values are held out
+    names: Names = None  # of the columns
+
+    @classmethod
+    def of(
+        cls, X: Array, weight: Array | None, seed: int, care: int = 1, names: Names = None
+    ) -> HeldOut:
+        X, weight = _sampled(X, weight, seed)
+        observed = ~np.isnan(X)
+        w = np.ones(len(X)) if weight is None else weight
+        centred = np.where(observed, X - _means(X, w), 0.0)
+        hidden = rounds(observed, seed, care)
+        return cls(
+            X=X,
+            weight=weight,
+            hidden=hidden,
+            sd=np.sqrt(w @ centred**2 / (w @ observed)),
+            rows_observed=min(float(np.mean(w @ (observed & ~mask))) for mask in hidden),
+            names=names,
+        )
+
+    @property
+    def most(self) -> int:
+        """Components that the table bears."""
+        return largest_rank(self.X.shape[1], self.rows_observed)
+
+    @property
+    def n_hidden(self) -> int:
+        return sum(int(np.count_nonzero(mask)) for mask in self.hidden)
+
+    def mean_error(self) -> float:
+        """Of imputing the mean of what is left of each column."""
+        w = np.ones(len(self.X)) if self.weight is None else self.weight
+        return self._error(lambda rows: np.broadcast_to(_means(rows, w), rows.shape))
+
+    def error(self, fresh: Callable[[], Any]) -> tuple[float, list[Any]]:
+        """Of an estimator, and its fits, one for each round.
+
+        `fresh` makes one that is unfitted. It is fitted to what is left, and asked for what was
+        held out.
+        """
+        fits = []
+
+        def impute(rows: Array) -> Array:
+            fits.append(fit_rows(fresh(), rows, self.names, weight=self.weight))
+            return np.asarray(fits[-1].impute(rows))
+
+        with silence():  # the final fit of the model that is chosen gives its warnings
+            return self._error(impute), fits
+
+    def _error(self, impute: Callable[[Array], Array]) -> float:
+        total = HiddenError(np.zeros(self.X.shape[1]), np.zeros(self.X.shape[1]))
+        for mask in self.hidden:
+            imputed = impute(np.where(mask, np.nan, self.X))
+            total = total.merge(HiddenError.of(self.X, imputed, mask, self.weight))
+        return total.relative_to(self.sd)
+
+    def std_factors(self, fits: list[Any]) -> Array:
+        """What the standard deviations of a model must be multiplied by: (d,)."""
+        z, columns = [], []
+        for mask, fitted in zip(self.hidden, fits, strict=True):
+            imputed, std = fitted.impute(np.where(mask, np.nan, self.X), return_std=True)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                z.append(((np.asarray(imputed) - self.X) / np.asarray(std))[mask])
+            columns.append(np.nonzero(mask)[1])
+        return std_factors(np.concatenate(z), np.concatenate(columns), self.X.shape[1])
 
 
-def _next_probe(curve: dict[int, float]) -> int | None:
-    """The middle of the wider gap beside the best rank; None where all is near enough."""
-    best = min(curve, key=lambda q: (curve[q], q))
-    below = max((q for q in curve if q < best), default=best)
-    above = min((q for q in curve if q > best), default=best)
-    # A side is worth a look where ranks were passed over and the error changes across them.
-    sides = [
-        (high / low, (low + high) // 2)  # ranks differ by ratios
-        for low, high, other in ((below, best, below), (best, above, above))
-        if high - low > 1 and curve[other] > curve[best] * (1.0 + FLAT)
-    ]
-    return max(sides)[1] if sides else None
+def _means(X: Array, w: Array) -> Array:
+    """(d,) weighted means of the observed values; 0 for a column without any.
+
+    About the first observed value of each, so that a constant has itself for its mean.
+    """
+    observed = ~np.isnan(X)
+    count = w @ observed
+    first = np.nan_to_num(X[np.argmax(observed, axis=0), np.arange(X.shape[1])])
+    rest = w @ np.where(observed, X - first, 0.0)
+    return np.asarray(first + rest / np.where(count > 0, count, 1.0))
+
+
+def _sampled(X: Array, weight: Array | None, seed: int) -> tuple[Array, Array | None]:
+    """Rows at random, in their order, as many as make LARGEST_SEARCH values.
+
+    The first ten observed values of each column stay, so that no column is left without any.
+    """
+    n, d = X.shape
+    rows = max(LARGEST_SEARCH // d, 1000)
+    if n <= rows:
+        return X, weight
+    kept = np.random.default_rng(seed).choice(n, size=rows, replace=False)
+    rare = [np.flatnonzero(column)[:10] for column in ~np.isnan(X).T]
+    kept = np.union1d(kept, np.concatenate(rare))
+    return X[kept], None if weight is None else weight[kept]
+
+
+# The search ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A trial, with the means to repeat it."""
+
+    trial: Trial
+    estimator: Any  # unfitted
+    fits: list[Any]  # to what holding values out left, one for each round
+
+    @property
+    def kept(self) -> Any:
+        """Components of a fit."""
+        return getattr(self.fits[-1], "n_components_", self.trial.n_components)
+
+
+@dataclass
+class Search:
+    """The trials on one table."""
+
+    held_out: HeldOut
+    clone: Callable[[Any], Any]  # an unfitted copy of an estimator
+    report: Callable[[Trial], None]  # called with every trial
+    tried: list[Tried] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # One of its short fits never would, but the whole search may repay the compiled kernel.
+        if KERNELS.pay(STEPS * saved_seconds(self.held_out.most, len(self.held_out.X))):
+            KERNELS.load()
+
+    def once(self, label: str, estimator: Any, q: int | None = None, **parameters: Any) -> float:
+        """Try an estimator, with q components and other parameters where given."""
+        estimator = self.clone(estimator)
+        if q is not None:
+            parameters["n_components"] = q
+        if parameters:
+            estimator.set_params(**parameters)
+        error, fits = self.held_out.error(lambda: self.clone(estimator))
+        tried = Tried(Trial(label, q, error), estimator, fits)
+        self.tried.append(tried)
+        self.report(tried.trial)
+        return error
+
+    def ranks(
+        self, label: str, estimator: Any, start: int | None = None, most: int | None = None
+    ) -> None:
+        """Try numbers of components, from 1 upwards or around `start`."""
+        most = self.held_out.most if most is None else min(most, self.held_out.most)
+        search_ranks(lambda q: self.once(label, estimator, q), most, start)
+
+    def best(self) -> Tried:
+        chosen = best_trial([t.trial for t in self.tried])
+        return next(t for t in self.tried if t.trial is chosen)
+
+    def chosen(self) -> tuple[ImputationChoice, Any, Array]:
+        """What was found, the best as an unfitted estimator, and factors for its deviations."""
+        best, held_out = self.best(), self.held_out
+        trials = [t.trial for t in self.tried]
+        choice = ImputationChoice.of(trials, best.trial, held_out.mean_error(), held_out.n_hidden)
+        return choice, best.estimator, held_out.std_factors(best.fits)
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
@@ -209,21 +331,3 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
         return best
     tied = [t for t in trials if t.n_components and t.error <= best.error * (1.0 + TIE)]
     return min(tied, key=lambda trial: (trial.n_components or 0, trial.error), default=best)
-
-
-def _in_words(trials: Sequence[Trial], chosen: Trial, mean_error: float, n_hidden: int) -> str:
-    if not np.isfinite(chosen.error):
-        return f"{chosen}: there were too few cells to hide any, so this is a guess"
-    gain = 100.0 * (1.0 - chosen.error / mean_error)
-    words = f"{chosen}: hidden cells are missed by {gain:.0f} % less than by their column's mean"
-    if n_hidden < FEW_HIDDEN:
-        words += f", by {n_hidden} hidden cells, which say little"
-    if gain < 0.5:
-        words = f"{chosen}: no model fills hidden cells better than their column's mean"
-    others = {trial.model: trial for trial in sorted(trials, key=lambda t: -t.error)}
-    others.pop(chosen.model, None)
-    listed = [
-        f"{trial} {100.0 * (1.0 - trial.error / mean_error):.0f} %"
-        for trial in sorted(others.values(), key=lambda t: t.error)
-    ]
-    return words + (f"; next best: {', '.join(listed)}" if listed else "")

@@ -6,7 +6,7 @@ only. Packages that not everybody has installed are loaded when they are needed.
 
 from __future__ import annotations
 
-from eigengap.sources.array import F8, ArraySource
+from eigengap.sources.array import F8, ArraySource, in_memory
 from eigengap.sources.base import (
     Block,
     ObservedCells,
@@ -56,4 +56,4 @@ from eigengap.sources.sinks.base import FileSink, Sink
 from eigengap.sources.sinks.csv_sink import TextSink, csv_header
 from eigengap.sources.streaming import stream
 from eigengap.sources.typed import boolean_columns, typed_like, whole_columns, with_new_columns
-from eigengap.sources.wording import column, quote, short, show
+from eigengap.sources.wording import column, named_columns, quote, short, show

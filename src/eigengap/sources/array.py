@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, ObservedCells, Rows, empty_rows
+from eigengap.sources.base import Block, ObservedCells, Rows, Source, empty_rows
 from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
 from eigengap.sources.checks import (
     EXACT,
@@ -32,7 +32,7 @@ from eigengap.wording import words
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 BLOCK_BYTES = 16 << 20  # several threads have one each; fits cut further to fit the cache
 ROW_BLOCK_BYTES = 1 << 20  # where rows are made of rows: some five such tables are held meanwhile
-LEAST_ROWS = 1024  # of these, or rows with the same gaps would hardly meet in one block
+LEAST_ROWS = 1024  # of these, or rows with the same missing values would rarely share a block
 
 
 class ArraySource(BlockedSource):
@@ -236,7 +236,7 @@ def _to_ndarray(X: Any) -> NDArray[Any]:
     except ValueError as error:
         _explain_ragged(X)
         raise error
-    if array.dtype.kind in "US":  # a single word turns the numbers beside it into text
+    if array.dtype.kind in "US":  # a single word makes NumPy turn numbers into text
         array = np.asarray(X, dtype=object)
     return array
 
@@ -297,3 +297,12 @@ def _rows_per_block(values: Rows, block_bytes: int, block_rows: int | None) -> i
         size = values.data.nbytes + values.indices.nbytes + values.indptr.nbytes
     blocks = min(n, max(1, -(-size // max(1, block_bytes))))
     return -(-n // blocks)  # blocks of nearly equal size
+
+
+def in_memory(source: Source) -> ArraySource:
+    """The source with all rows in memory; too many of them are refused."""
+    if isinstance(source, ArraySource):
+        return source
+    # A row of weight 0 is not read, and its weight is not wanted either.
+    weight = None if source.weight is None else source.weight[source.weight > 0]
+    return ArraySource(source.collect(), weight=weight, names=source.names)

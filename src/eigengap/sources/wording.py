@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from eigengap.printable import quoted
 
 LONGEST = 60  # characters of a name or value that a message shows
+MOST_NAMED = 5  # columns in one message
 
 
 def quote(text: str) -> str:
@@ -29,6 +33,20 @@ def show(value: object) -> str:
 def column(names: Sequence[str] | None, j: int) -> str:
     """Column j by its quoted name, or by its 0-based position where it has none."""
     return str(j) if names is None else quote(names[j])
+
+
+def named_columns(
+    names: Sequence[str] | None,
+    which: Sequence[int] | NDArray[np.intp],
+    counts: NDArray[np.intp] | None = None,
+) -> str:
+    """ "column a", or "columns a, b and 3 more"; each with its count where `counts` has one."""
+    named = [
+        column(names, int(j)) + (f" ({counts[j]})" if counts is not None else "")
+        for j in which[:MOST_NAMED]
+    ]
+    more = f" and {len(which) - MOST_NAMED} more" if len(which) > MOST_NAMED else ""
+    return f"column{'s' if len(which) > 1 else ''} {', '.join(named)}{more}"
 
 
 def first_repeated(names: Sequence[str]) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.estimators._summary import public_name
+from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians

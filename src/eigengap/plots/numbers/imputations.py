@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from eigengap.estimators._summary import public_name
+from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import all_rows, bare
 from eigengap.registry import names_with

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.estimators._summary import public_name
+from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import inner
 from eigengap.spectrum import Spectrum

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.estimators._summary import public_name
 from eigengap.estimators.novelty import NoveltyDetector
+from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.novelty import Distances, noise_ratios

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.estimators._summary import has_stopped_early, objective_of, public_name
+from eigengap.estimators.shared.display import has_stopped_early, objective_of, public_name
 from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import inner
 from eigengap.registry import ESTIMATORS, entry_of

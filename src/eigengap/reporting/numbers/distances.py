@@ -75,7 +75,7 @@ def _of_gaussian(subject: Subject, look: Look) -> RowDistances:
         T2_limit=found.T2_limit,
         SPE_limit=found.SPE_limit,
         p=np.where(nothing, np.nan, found.p_value),
-        least_probable=found.oddest,
+        least_probable=found.least_probable,
         **blame,
     )
 

@@ -2,7 +2,6 @@
 
 from eigengap.selection.rank.automatic import automatic_rank
 from eigengap.selection.rank.choice import Curve, RankChoice
-from eigengap.selection.rank.fraction import rank_for_fraction, reaching
 from eigengap.selection.rank.information import (
     factor_parameters,
     largest_rank,
@@ -10,6 +9,7 @@ from eigengap.selection.rank.information import (
     most_factors,
     ppca_parameters,
 )
+from eigengap.selection.rank.search import rank_for_fraction, reaching, search_ranks
 
 __all__ = [
     "Curve",
@@ -22,4 +22,5 @@ __all__ = [
     "ppca_parameters",
     "rank_for_fraction",
     "reaching",
+    "search_ranks",
 ]

@@ -2,9 +2,9 @@
 
     BIC(q) = -2 ln L(q) + k(q) ln m   (Schwarz 1978)
 
-with k(q) free parameters and m the mean number of rows in which a feature was seen. It needs
+with k(q) free parameters and m the mean number of rows in which a feature is observed. It needs
 nothing but maximised likelihoods, so that one rule serves complete data (where all q come from one
-spectrum), data with gaps and factor analysis alike.
+spectrum), data with missing values and factor analysis alike.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 
 from eigengap.linalg import Array
 from eigengap.selection.rank.choice import Curve, DoesNotApplyError
+from eigengap.selection.rank.search import first_minimum
 from eigengap.spectrum import Spectrum
 
-PATIENCE = 3  # values of q that may be worse in a row before the search ends
 BIC = "BIC of the observed-data likelihood"
 
 
@@ -82,39 +82,14 @@ def bic_by_fits(
 ) -> Curve:
     """BIC from one fit per q: upwards from 1 to its first minimum.
 
-    The first, not the least: with gaps the likelihood of a model with about as many components as
-    a row has seen cells grows without bound, and BIC falls again. Steps grow with q; the q that a
-    step passed over beside the minimum are tried at the end.
+    The first, not the least: with missing values the likelihood of a model with about as many
+    components as a row has observed values grows without bound, and BIC falls again.
     """
 
     def bic(q: int) -> float:
         return -2.0 * log_likelihood(q) + parameters(d, q) * log(max(rows_observed, 2.0))
 
     return Curve.of(first_minimum(bic, 1, most), "lower", BIC)
-
-
-def first_minimum(value: Callable[[int], float], least: int, most: int) -> dict[int, float]:
-    """Values of a costly function from `least` upwards, as far as it takes to find a minimum."""
-    found: dict[int, float] = {}
-
-    def at(q: int) -> float:
-        if q not in found:
-            found[q] = value(q)
-        return found[q]
-
-    q = best = least
-    risen = 0
-    while q <= most and risen < PATIENCE:
-        if q == least or at(q) < at(best):
-            best, risen = q, 0
-        else:
-            risen += 1
-        at(q)
-        q += max(1, q // 8)
-    step = max(1, best // 8)
-    for beside in range(max(best - step + 1, least), min(best + step, most + 1)):
-        at(beside)
-    return found
 
 
 def minka_rank(spectrum: Spectrum) -> int:

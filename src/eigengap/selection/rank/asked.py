@@ -1,59 +1,72 @@
-"""n_components as users give it, turned into a number of components."""
+"""n_components as users give it, turned into a number of components and a fit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
 
-from eigengap.fitting.gaussian.problem import GaussianFit
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
+from eigengap.fitting.optimise.loop import silenced
 from eigengap.runtime.warnings import warn
-from eigengap.selection.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
+from eigengap.selection.rank.automatic import automatic_rank
+from eigengap.selection.rank.choice import RankChoice
+from eigengap.selection.rank.search import rank_for_fraction, reaching
 from eigengap.sources import Source
 from eigengap.wording import words
 
-LOOSE = 1e-3  # tolerance of the fits that only compare ranks
+LOOSE = 1e-3  # tolerance of fits that only compare ranks: on, ranks hardly change place
 
 Fit = Callable[[int], GaussianFit]  # of q components
+Solved = tuple[GaussianFit, RankChoice | None]  # and why so many components, where it was chosen
 
 
-def rank_from_fits(
-    asked: int | float | str,
+def fit_asked(
     source: Source,
-    fit: Fit,
+    options: EMOptions,
+    fit: Callable[..., GaussianFit],
+    asked: int | float | str,
     *,
     fit_mean: bool = True,
     most: int | None = None,
-) -> tuple[int, RankChoice | None]:
-    """The number asked for, that of parallel analysis ("auto"), or that explains a fraction.
+) -> Solved:
+    """The fit with n_components=asked: a number, "auto", or a share of the variance.
 
-    And why, for "auto", which takes no more than `most`. `fit` may be loose: see `fit_reaching`.
+    `fit(source, q, options=...)` is one fit. "auto" takes no more than `most` components. A share
+    is looked for with loose fits, and reached with the options that were given.
     """
     if isinstance(asked, Integral):
         require_rank(int(asked), source)
-        return int(asked), None
+        return fit(source, int(asked), options=options), None
     if isinstance(asked, str):
         choice = automatic_rank(source, fit_mean=fit_mean, most=most)
-        return choice.n_components, choice
-    share, most = float(asked), most_components(source)
-    return rank_for_fraction(lambda q: explained(fit(q)), share, most), None
+        return fit(source, choice.n_components, options=options), choice
+    loose = loosened(options)
+    share = float(asked)
+    q = rank_for_fraction(
+        lambda q: explained(fit(source, q, options=loose)), share, most_components(source)
+    )
+    return fit_reaching(share, q, source, lambda q: fit(source, q, options=options)), None
 
 
-def fit_reaching(asked: int | float | str, q: int, source: Source, fit: Fit) -> GaussianFit:
-    """The fit of q components, or of as many more as the share that was asked for takes.
+def loosened(options: EMOptions) -> EMOptions:
+    """Options of fits that only compare ranks."""
+    return replace(options, tol=max(options.tol, LOOSE), n_init=1, watch=silenced(options.watch))
 
-    q comes from loose fits, which may come out short of it. Warns where it is out of reach.
+
+def fit_reaching(share: float, q: int, source: Source, fit: Fit) -> GaussianFit:
+    """The fit of q components, or of as many more as that share of the variance takes.
+
+    q comes from loose fits, which may fall short of it. Warns where the share is out of reach.
     """
-    if isinstance(asked, Integral | str):
-        return fit(q)
-    found = reaching(fit, explained, q, float(asked), most_components(source))
-    share = explained(found)
-    if share < asked and found.spectrum.total > 0.0:
+    found = reaching(fit, explained, q, share, most_components(source))
+    if explained(found) < share and found.spectrum.total > 0.0:
         warn(
-            f"{words().parameter('n_components', f'{asked:g}')} of the variance is out of "
+            f"{words().parameter('n_components', f'{share:g}')} of the variance is out of "
             f"reach: {found.model.q} components, "
-            f"the most that rows and columns allow, explain {share:.3g}",
+            f"the most that rows and columns allow, explain {explained(found):.3g}",
             UserWarning,
         )
     return found

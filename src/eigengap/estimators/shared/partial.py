@@ -1,7 +1,7 @@
 """`partial_fit`: the model of a stream of batches, of which no row need be kept.
 
-The batches go into a `Stream`; the model is solved for when it is first asked for, so that a
-thousand small batches in a row cost no thousand eigendecompositions.
+The batches go into a `Stream`; the model is computed when it is first asked for, so that a thousand
+small batches in a row cost no thousand eigendecompositions.
 """
 
 from __future__ import annotations
@@ -14,26 +14,24 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from eigengap.estimators._base import (
-    LinearGaussianEstimator,
-    warn_of_constants,
-    warn_of_few,
-    warn_of_units,
-)
-from eigengap.estimators._features import check_features, keep_features
-from eigengap.estimators._sklearn_compat import _fit_context
+from eigengap.estimators.shared.base import check_features, keep_features
+from eigengap.estimators.shared.density import warn_of_constants, warn_of_few, warn_of_units
+from eigengap.estimators.shared.linear import LinearGaussianEstimator
+from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
 from eigengap.fitting.gaussian.noise import Specification
-from eigengap.fitting.gaussian.problem import GaussianFit
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.fitting.online.em import StreamSpec
 from eigengap.fitting.online.rows import StreamedRows
 from eigengap.fitting.online.stream import Stream, complete, taken_in, together
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import CapturedWarning, captured, silence, warn
 from eigengap.selection.rank import RankChoice
+from eigengap.selection.rank.asked import Solved
 from eigengap.sources import (
     ArraySource,
     Block,
+    Rescaled,
     Source,
     as_source,
     require_frequencies,
@@ -42,7 +40,7 @@ from eigengap.sources import (
 )
 from eigengap.statistics.moments import ColumnMoments
 
-# What a fit leaves behind; after partial_fit each is made when it is first asked for.
+# What a fit sets; after partial_fit each is computed when it is first asked for.
 SOLVED = frozenset(
     {
         "model_",
@@ -60,8 +58,8 @@ SOLVED = frozenset(
         "heywood_",
     }
 )
-FEWEST_LOOKED_AT = 32  # rows in which codes for missing cells are looked for
-ROUNDING = 1e-14  # of a variance in a covariance matrix, beside the largest
+FEWEST_LOOKED_AT = 32  # rows in which codes for missing values are looked for
+ROUNDING = 1e-14  # of a variance in a covariance matrix, relative to the largest
 FEW_DIGITS = 1e-9  # the same, below which fewer than seven digits are left
 
 
@@ -70,12 +68,12 @@ class _Batches:
     """What an estimator remembers of its batches."""
 
     stream: Stream
-    choice: RankChoice | None = None  # of n_components, once rows with gaps are settled
-    told: bool = False  # of codes for missing cells
+    choice: RankChoice | None = None  # of n_components, once incomplete rows are settled
+    told: bool = False  # whether a warning of codes for missing values was given
 
 
 def _takes_batches(estimator: Any) -> bool:
-    """Whether the rows can be told by moments."""
+    """Whether moments say all that the fit needs of the rows."""
     noise = getattr(estimator, "noise", "gaussian")
     if noise == "gaussian":
         return True
@@ -105,7 +103,7 @@ class PartialFit(LinearGaussianEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            A batch, of any number of rows; NaN marks a gap.
+            A batch, of any number of rows; NaN marks a missing value.
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
             Frequency of each row.
@@ -116,15 +114,15 @@ class PartialFit(LinearGaussianEstimator):
 
         Notes
         -----
-        Rows with gaps are kept until there are 2 000 of them (or n_features, if that is more), and
+        Incomplete rows are kept until there are 2 000 of them (or n_features, if that is more), and
         the fit is exact until then. From there on it is online EM, a chunk of that many rows at a
         time: the result depends a little on the order of the rows, not on the size of the batches;
         n_components is chosen with the first chunk, and there is no `log_likelihood_`, for the rows
         are gone: `score` of rows at hand says how good the model is. docs/streaming.md has figures.
 
-        A batch that is refused (an infinite cell, other columns) leaves everything as it was. `fit`
-        begins anew. After `fit`, partial_fit goes on from the fitted mean and covariance, as if all
-        its rows had been complete, and warns unless these tell all.
+        A batch that is refused (an infinite value, other columns) leaves everything as it was.
+        `fit` begins anew. After `fit`, partial_fit goes on from the fitted mean and covariance, as
+        if all its rows had been complete, and warns unless these say all of its rows.
 
         Examples
         --------
@@ -139,9 +137,8 @@ class PartialFit(LinearGaussianEstimator):
         >>> bool(np.isclose(model.noise_variance_, PPCA(n_components=2).fit(X).noise_variance_))
         True
         """
-        counts = sample_weight is None or bool(
-            np.any(sample_weight)
-        )  # as one batch of many may not
+        # A batch in which all weights are 0 counts for nothing; a whole table may not be like that.
+        counts = sample_weight is None or bool(np.any(sample_weight))
         source = _in_memory(
             as_source(
                 X,
@@ -160,12 +157,12 @@ class PartialFit(LinearGaussianEstimator):
         block = _block(source) if counts else Block(source.collect()[:0], None, None, 0)
         codes = _codes(block, before)
         after = self._taken_in(before, block)
-        for told in codes:  # before anything changes, for a warning may be an error
-            warn(told.message, told.category)
+        for code in codes:  # before anything changes, for a warning may be an error
+            warn(code.message, code.category)
         if is_first:
             keep_features(self, X, source)
         elif "_batches" not in self.__dict__:
-            self._warn_of_fit()
+            self._warn_of_continuing()
         self._forget()
         self.is_float32_ = source.dtype == np.float32 and (is_first or self.is_float32_)
         self._batches = replace(after, told=after.told or bool(codes))
@@ -194,27 +191,18 @@ class PartialFit(LinearGaussianEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in self.__dict__ or "_batches" in self.__dict__
 
-    def _fit(self, X: Any, sample_weight: Any, cell_sd: Any = None) -> None:
-        super()._fit(X, sample_weight, cell_sd)
-        self.__dict__.pop("_batches", None)
-
     # What may be streamed ------------------------------------------------------------------
 
     def _stream_spec(self) -> StreamSpec:
         """The model asked for, as online EM wants it."""
+        spec = self._spec()
         model = Specification(
-            noise="diagonal" if self._noise_kind() == "diagonal" else "isotropic",
-            noise_variance=getattr(self, "noise_variance", None),
-            fit_mean=self._fits_mean(),
-            loading_precision=getattr(self, "loading_precision", 0.0),
+            noise="diagonal" if spec.noise == "diagonal" else "isotropic",
+            noise_variance=spec.noise_variance,
+            fit_mean=spec.fit_mean,
+            loading_precision=spec.loading_precision,
         )
-        return StreamSpec(model, self.scale, self._options(self._em_tol()))
-
-    def _em_tol(self) -> float:
-        return self.tol
-
-    def _note(self, rows: Source, fit: GaussianFit) -> None:
-        """What `_fit_model` of a subclass keeps besides the model."""
+        return StreamSpec(model, self.scale, EMOptions(tol=spec.tol, max_iter=self.max_iter))
 
     def _require_components(self, d: int, stream: Stream) -> None:
         if not isinstance(self.n_components, Integral):
@@ -224,7 +212,7 @@ class PartialFit(LinearGaussianEstimator):
             raise ValueError(f"n_components={q} must be at most {d}, the number of columns")
         if stream.settled is not None and stream.settled.q != q:
             raise ValueError(
-                f"n_components={q}, but rows with gaps were taken in with {stream.settled.q} and "
+                f"n_components={q}, but incomplete rows were taken in with {stream.settled.q} and "
                 "are gone. Set it back, or begin anew with a clone"
             )
 
@@ -244,7 +232,7 @@ class PartialFit(LinearGaussianEstimator):
         n_rows = int(getattr(self, "n_samples_", round(sum_w)))
         return _Batches(Stream.of_model(model, n_rows, sum_w, listed))
 
-    def _warn_of_fit(self) -> None:
+    def _warn_of_continuing(self) -> None:
         spectrum, q = self.spectrum_, self.n_components_
         if spectrum.complete and spectrum.discarded_variance(q) <= ROUNDING * spectrum.total:
             return  # the covariance of the model is that of the rows
@@ -261,23 +249,15 @@ class PartialFit(LinearGaussianEstimator):
 
         def first_fit(rows: StreamedRows, origin: Array) -> GaussianFit:
             nonlocal choice
-            fit, choice = self._trial(rows, origin)
-            return fit
+            with silence():
+                (fit, choice), unit = self._solved(rows, origin)
+            return fit if unit is None else replace(fit, model=fit.model.rescaled(unit))
 
         if block is None:
             stream = complete(before.stream, self._stream_spec(), first_fit)
         else:
             stream = taken_in(before.stream, block, self._stream_spec(), first_fit)
         return replace(before, stream=stream, choice=choice)
-
-    def _trial(self, rows: StreamedRows, origin: Array) -> tuple[GaussianFit, RankChoice | None]:
-        """A fit in units of the data that leaves nothing behind, and its choice of n_components."""
-        trial = copy(self)
-        trial._forget()
-        with silence():
-            fit, unit = trial._fitted(rows, origin)
-        model = fit.model if unit is None else fit.model.rescaled(unit)
-        return replace(fit, model=model), trial.__dict__.get("rank_choice_")
 
     def _forget(self) -> None:
         for name in SOLVED:
@@ -294,44 +274,62 @@ class PartialFit(LinearGaussianEstimator):
             self.__dict__[name] = solved.__dict__[name]
 
     def _solve_stream(self, batches: _Batches) -> None:
-        stream, rows = batches.stream, batches.stream.rows()
+        spec, stream, rows = self._spec(), batches.stream, batches.stream.rows()
         rows.require_fit(min_rows=2)
         require_frequencies(stream.sum_w)
         if stream.settled is None:
-            fit, unit = self._fitted(rows, stream.origin)
+            (fit, choice), unit = self._solved(rows, stream.origin)
         else:
-            unit = self._column_sizes(rows) if self.scale else None
-            spec = self._stream_spec()
-            fit = self._run(
-                lambda how: stream.fit_settled(replace(spec, options=how)), spec.options
-            )
-            if batches.choice is not None:
-                self.rank_choice_ = batches.choice
-            self._note(rows, fit)
-        self._keep(_moved(fit, stream.origin, unit), unit)
+            unit = self._column_scale(rows) if self.scale else None
+            how, choice = self._stream_spec(), batches.choice
+            with self._watched(None) as watch:
+                watched = replace(how.options, watch=watch)
+                fit = stream.fit_settled(replace(how, options=watched))
+        self._keep_fit((_moved(fit, stream.origin, unit), choice), unit)
         if stream.settled is not None:
             del self.log_likelihood_
-        self.evidence_ = stream.evidence(self._noise_kind(), self._fits_mean())
-        if self._shares_noise and unit is None:
+        self.evidence_ = stream.evidence(spec.noise, spec.fit_mean)
+        if spec.shares_noise and unit is None:
             warn_of_units(_of_size(stream), fit.model.psi)
-        if self._shares_noise and self._promises_density:
+        if spec.shares_noise:
             warn_of_constants(rows, stream.columns.variance)
-        if self._noise_kind() == "diagonal":
+        if spec.noise == "diagonal":
             warn_of_few(rows, fit.model.q)
         elif stream.n_incomplete == 0:
             _warn_of_digits(fit)
-        self._finish(rows)
+        self._finish(rows, fit)
 
-    def _fitted(self, rows: StreamedRows, origin: Array) -> tuple[GaussianFit, Array | None]:
-        """The fit of rows of which none is gone, and the columns' sizes where they are scaled.
+    def _solved(self, rows: StreamedRows, origin: Array) -> tuple[Solved, Array | None]:
+        """The fit of rows of which none is gone, and the columns' scales where scale=True.
 
         Like the rows, it is measured from the origin.
         """
-        shift = rows.reduce(ColumnMoments.of).mean if self._fits_mean() else -origin
-        unit = self._column_sizes(rows) if self.scale else None
+        shift = rows.reduce(ColumnMoments.of).mean if self._spec().fit_mean else -origin
+        unit = self._column_scale(rows) if self.scale else None
         sizes = np.ones(rows.n_features) if unit is None else unit
-        fit = self._fit_model(rows.from_origin(shift, sizes))
-        return _moved(fit, shift, unit), unit
+        fit, choice = self._fit_rows(rows.from_origin(shift, sizes))
+        return (_moved(fit, shift, unit), choice), unit
+
+    # Fitting again -------------------------------------------------------------------------
+
+    def refitted(self, source: Source, random_state: int) -> Self:
+        """The same estimator, with as many components, fitted to other rows in memory.
+
+        Parameters
+        ----------
+        source : Source
+        random_state : int
+            Of further starts, where there are any.
+        """
+        again = copy(self)
+        again.n_components, again.verbose = self.n_components_, False
+        again.random_state = random_state
+        present = source.present()
+        unit = again._column_scale(present) if again.scale else None
+        solved = again._fit_rows(present if unit is None else Rescaled(present, unit))
+        again._keep_fit(solved, unit)
+        again._finish(present, solved[0])
+        return again
 
 
 def _moved(fit: GaussianFit, shift: Array, unit: Array | None) -> GaussianFit:
@@ -358,7 +356,7 @@ def _block(source: ArraySource) -> Block:
 
 
 def _codes(block: Block, batches: _Batches) -> list[CapturedWarning]:
-    """What is to be told of codes for missing cells, once in a stream.
+    """Warnings of codes for missing values, once in a stream.
 
     A look costs more than a small batch, so there is one whenever the rows have doubled.
     """
@@ -369,9 +367,9 @@ def _codes(block: Block, batches: _Batches) -> list[CapturedWarning]:
     waiting = batches.stream.waiting
     if waiting and isinstance(block.values, np.ndarray):
         block = together([*waiting, block])
-    with captured() as heard:
+    with captured() as found:
         warn_of_codes(ArraySource(block.values, names=batches.stream.names))
-    return heard
+    return found
 
 
 def _of_size(stream: Stream) -> Source:
@@ -381,7 +379,7 @@ def _of_size(stream: Stream) -> Source:
 
 
 def _warn_of_digits(fit: GaussianFit) -> None:
-    """Tell of variances near the rounding of the covariance that they were taken from."""
+    """Warn of variances near the rounding of the covariance that they were taken from."""
     q, spectrum = fit.model.q, fit.spectrum
     if spectrum.total <= 0.0 or q == 0:
         return
@@ -392,13 +390,13 @@ def _warn_of_digits(fit: GaussianFit) -> None:
     if share >= FEW_DIGITS:
         return
     if share > ROUNDING:
-        told = f"{share:.0e} of the largest"
+        size = f"{share:.0e} of the largest"
         known = f"know it to about {int(np.log10(share / ROUNDING)) + 1} digits"
     else:
-        told = f"less than {ROUNDING:.0e} of the largest"
+        size = f"less than {ROUNDING:.0e} of the largest"
         known = "do not know it at all, nor whether it is 0"
     warn(
-        f"a variance is {told}: the moments that partial_fit keeps {known}. fit on the rows "
+        f"a variance is {size}: the moments that partial_fit keeps {known}. fit on the rows "
         "themselves knows it to all",
         LostDigitsWarning,
     )

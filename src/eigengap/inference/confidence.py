@@ -1,9 +1,13 @@
-"""Confidence intervals of a fitted estimator's loadings and variances."""
+"""Confidence intervals of a fitted estimator's loadings and variances.
+
+The estimator is one of maximum likelihood (PPCA, FactorAnalysis, PCA). It is known here by its
+fitted attributes and by `refitted(source, random_state)`, the same estimator fitted to another
+table.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
@@ -11,25 +15,18 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._transformer import all_rows
-from eigengap.estimators.factor_analysis import FactorAnalysis
-from eigengap.estimators.pca import PCA
-from eigengap.estimators.ppca import PPCA
 from eigengap.fitting.gaussian.rotation import rotate
 from eigengap.inference.alignment import ALIGNMENTS, Align, Aligned, onto
 from eigengap.inference.asymptotics import standard_errors
-from eigengap.inference.bootstrap import generators, resampled, spread
+from eigengap.inference.bootstrap import Accuracy, generators, resampled, seed_from
 from eigengap.inference.intervals import Interval, Intervals, noise_bias, student_quantile
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.threads import in_threads
 from eigengap.runtime.warnings import silence
 from eigengap.selection.inner_fits import fit_rows
-from eigengap.sources import ArraySource, Rescaled, Source
+from eigengap.sources import ArraySource, Source, as_source, in_memory
 from eigengap.statistics.moments import ColumnMoments
 
 Method = Literal["bootstrap", "parametric", "asymptotic"]
@@ -57,20 +54,20 @@ def confidence_intervals(
     estimator : PPCA, FactorAnalysis or PCA
         Fitted to X, or not yet, in which case a copy is. It is not changed.
     X : table of shape (n_samples, n_features)
-        The table of the fit; NaN marks a gap.
+        The table of the fit; NaN marks a missing value.
     sample_weight : array of shape (n_samples,), default=None
         Frequencies, as in the fit.
     cell_sd : table of X's shape, default=None
-        Known standard deviation of each cell, as in the fit.
+        Known standard deviation of each value, as in the fit.
     level : float in (0, 1), default=0.95
     method : {"bootstrap", "parametric", "asymptotic"}, default="bootstrap"
-        "bootstrap" fits again to resampled rows and assumes no more than that rows are
-        independent. "parametric" fits to tables drawn from the fitted model, with the gaps of X:
-        better where rows are few and the model is right. "asymptotic" is the information matrix:
-        no fit, but it takes the data to be Gaussian and the rows to be many.
+        "bootstrap" fits again to resampled rows and assumes no more than that rows are independent.
+        "parametric" fits to tables drawn from the fitted model, with the missing values of X:
+        better where rows are few and the model is right. "asymptotic" is the information matrix: no
+        fit, but it takes the data to be Gaussian and the rows to be many.
     align : {"rotation", "axes"}, default="rotation"
         How loadings of two fits are compared, for a rotation of the latent axes changes them and
-        not the model. "rotation" turns each replicate onto the fit (Procrustes). "axes" lets each
+        not the model. "rotation" rotates each replicate onto the fit (Procrustes). "axes" lets each
         keep its own principal (or rotated) axes and matches order and signs only, so that
         intervals grow without bound as two eigenvalues come close. A rotation of factor analysis
         is held under "rotation" and found again by every replicate under "axes".
@@ -95,7 +92,7 @@ def confidence_intervals(
     --------
     >>> import numpy as np
     >>> from eigengap import PPCA
-    >>> from eigengap.estimators.intervals import confidence_intervals
+    >>> from eigengap.inference.confidence import confidence_intervals
     >>> rng = np.random.default_rng(2)
     >>> X = rng.standard_normal((200, 1)) @ [[2.0, 1.0, 0.0]] + rng.standard_normal((200, 3))
     >>> X[::9, 1] = np.nan
@@ -104,28 +101,25 @@ def confidence_intervals(
     array([ True,  True,  True])
     """
     _check_options(level, method, align, n_boot)
-    if not isinstance(estimator, PCA | PPCA | FactorAnalysis):
+    if not hasattr(estimator, "refitted"):
         raise TypeError(
             "confidence intervals are for PPCA, FactorAnalysis and PCA, not for "
             f"{type(estimator).__name__}"
         )
     table = _Table.of(estimator, X, sample_weight, cell_sd)
-    fitted = table.fit(estimator) if not hasattr(estimator, "model_") else estimator
-    check_is_fitted(fitted, "model_")
+    fitted = estimator if hasattr(estimator, "model_") else table.fit(estimator)
     table.require_of(fitted)
     loadings = _Loadings.of(fitted, table.source, align)
     build = partial(_intervals, fitted, table, level, method, align)
     if method == "asymptotic":
         return build(_asymptotic(fitted, table, loadings))
-    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     rows = table if method == "bootstrap" else table.repeated()
     draw = rows.resampled if method == "bootstrap" else partial(rows.drawn, fitted.model_)
     refit = partial(_replicate, rows, fitted, loadings, draw)
-    rngs = generators(seed, n_boot)
-    with silence():  # what a replicate has to say is counted below
-        replicates = in_threads(refit, rngs, n_jobs)
+    with silence():  # fits that did not converge are counted below
+        replicates = in_threads(refit, generators(seed_from(random_state), n_boot), n_jobs)
     at_fit = _readings(fitted, loadings)
-    found = spread(at_fit, [values for values, _ in replicates], table.sum_w)
+    found = Accuracy.of(at_fit, [values for values, _ in replicates], table.sum_w)
     return build(
         _Errors.split(found.se, fitted, log_bias=found.bias),
         n_boot=n_boot,
@@ -138,15 +132,17 @@ class _Table:
     """The rows of the fit, read once."""
 
     source: Source
-    values: Any  # (n, d), NaN where unseen
+    values: Any  # (n, d), NaN where missing
     weight: Array  # (n,)
     cell_sd: Array | None  # (n, d)
 
     @classmethod
     def of(cls, estimator: Any, X: Any, sample_weight: Any, cell_sd: Any) -> _Table:
         codes = getattr(estimator, "missing_values", nan)
-        everything = all_rows(X, sample_weight=sample_weight, cell_sd=cell_sd, missing_values=codes)
-        source = everything.present()
+        everything = as_source(
+            X, sample_weight=sample_weight, cell_sd=cell_sd, missing_values=codes
+        )
+        source = in_memory(everything).present()
         source.require_fit(min_rows=2)
         weight = np.ones(source.n_rows) if source.weight is None else source.weight
         return cls(source, source.collect(), weight, source.cell_sd)
@@ -161,34 +157,34 @@ class _Table:
         return ~np.isnan(self.values)
 
     def fit(self, estimator: Any) -> Any:
-        fresh = clone(estimator).set_params(missing_values=nan)
+        fresh = type(estimator)(**{**estimator.get_params(deep=False), "missing_values": nan})
         return fit_rows(
             fresh, self.values, self.source.names, weight=self.weight, cell_sd=self.cell_sd
         )
 
     def require_of(self, fitted: Any) -> None:
-        """Refuse a table other than the one that was fitted, as far as the likelihood tells."""
+        """Refuse a table other than the one that was fitted, as far as the likelihood shows."""
         if self.source.n_features != fitted.n_features_in_:
             raise ValueError(
                 f"X has {self.source.n_features} features, but {type(fitted).__name__} was fitted "
                 f"to {fitted.n_features_in_}"
             )
-        told = getattr(fitted, "log_likelihood_", np.inf)
-        if not np.isfinite(told):
+        expected = getattr(fitted, "log_likelihood_", np.inf)
+        if not np.isfinite(expected):
             return
         here = float(self.weight @ _scores(fitted, self.values, self.cell_sd))
-        if abs(here - told) > OTHER_TABLE * self.sum_w:
+        if abs(here - expected) > OTHER_TABLE * self.sum_w:
             raise ValueError(
                 f"X is not the table that {type(fitted).__name__} was fitted to: its "
-                f"log-likelihood is {here:.6g}, that of the fit {told:.6g}. Give the same rows, "
-                "sample_weight and cell_sd, or an estimator that is not fitted"
+                f"log-likelihood is {here:.6g}, that of the fit {expected:.6g}. Give the same "
+                "rows, sample_weight and cell_sd, or an estimator that is not fitted"
             )
 
     def resampled(self, rng: np.random.Generator) -> tuple[Any, Array]:
         return self.values, resampled(self.observed(), self.weight, rng)
 
     def drawn(self, model: LinearGaussian, rng: np.random.Generator) -> tuple[Array, Array]:
-        """A table of the fitted model with the gaps and weights of this one."""
+        """A table drawn from the fitted model, with the missing values and weights of this one."""
         drawn = model.sample(len(self.weight), rng)
         if self.cell_sd is not None:
             drawn += np.nan_to_num(self.cell_sd) * rng.standard_normal(drawn.shape)
@@ -208,14 +204,14 @@ class _Table:
 
 
 def _scores(fitted: Any, values: Any, cell_sd: Array | None) -> Array:
-    """Log-likelihood of rows that were read already, whatever names the fit has seen."""
+    """Log-likelihood of rows that were read already, whatever the names of the fit."""
     dense = values if isinstance(values, np.ndarray) else values.toarray()
-    return fitted.model_.log_likelihood(dense, cell_sd)
+    return np.asarray(fitted.model_.log_likelihood(dense, cell_sd))
 
 
 @dataclass(frozen=True, eq=False)
 class _Loadings:
-    """Loadings of any model, beside those of the fit."""
+    """Loadings of any model, aligned with those of the fit."""
 
     aligned: Aligned
     rotation: Any
@@ -225,7 +221,7 @@ class _Loadings:
     @classmethod
     def of(cls, fitted: Any, source: Source, align: Align) -> _Loadings:
         aligned = onto(fitted.model_.W, fitted.loadings_, units_of(fitted), align)
-        if not isinstance(fitted, FactorAnalysis):
+        if not hasattr(fitted, "rotation_"):
             return cls(aligned, None, False, None)
         unit = fitted.unit_of_rotation(source)
         over = None if unit is None else unit / np.sqrt(fitted.model_.gaussian.variances())
@@ -242,10 +238,10 @@ class _Loadings:
 def units_of(fitted: Any) -> Array:
     """(d,) units in which loadings are compared: of the fit, or of each column where noise is."""
     if fitted.scale_ is not None:
-        return fitted.scale_
+        return np.asarray(fitted.scale_)
     if np.ndim(fitted.noise_variance_) == 0:
         return np.ones(fitted.n_features_in_)
-    return np.sqrt(fitted.model_.variances())
+    return np.asarray(np.sqrt(fitted.model_.variances()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,20 +298,8 @@ def _replicate(
     values, weight = draw(rng)
     names = table.source.names
     source = ArraySource(values, weight=weight, cell_sd=table.cell_sd, names=names)
-    again = _refitted(fitted, source, random_state=int(rng.integers(2**31)))
+    again = fitted.refitted(source, random_state=int(rng.integers(2**31)))
     return _readings(again, loadings), bool(again.converged_)
-
-
-def _refitted(fitted: Any, source: Source, random_state: int) -> Any:
-    """The same estimator fitted to another table, its parameters known to be valid."""
-    again = copy(fitted)
-    again.n_components, again.verbose = fitted.n_components_, False
-    again.random_state = random_state  # of further starts, where there are any
-    present = source.present()
-    unit = again._column_sizes(present) if again.scale else None
-    again._keep(again._fit_model(present if unit is None else Rescaled(present, unit)), unit)
-    again._finish(present)
-    return again
 
 
 def _asymptotic(fitted: Any, table: _Table, loadings: _Loadings) -> _Errors:

@@ -1,24 +1,37 @@
-"""What was fitted, in words and numbers: a small value that a terminal and a notebook can show.
+"""How an estimator shows itself: charts, a summary, and its display in notebooks.
 
-Nothing is computed here: facts are read off the fitted attributes of whatever estimator it is.
+A summary is a small value that a terminal and a notebook can show. Nothing is computed for it:
+facts are read off the fitted attributes of whatever estimator it is.
+
+A fitted estimator is displayed by scikit-learn's diagram with its parameters, followed by its
+summary, a small scree plot and the objective at each step. The images are written by hand: they
+need no package, take the colours of the page, and can be read aloud. In a terminal `repr` is
+scikit-learn's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial, update_wrapper
 from html import escape
+from importlib import import_module
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from eigengap.linalg import Array
+from eigengap.registry import ESTIMATORS, entry_of, names_with
 from eigengap.sources import quote, show
 from eigengap.spectrum import Spectrum
 from eigengap.wording import words
 
-MOST_COMPONENTS = 12
-MOST_NAMED = 5
+MOST_COMPONENTS = 12  # in a table
+MOST_NAMED = 5  # columns or classes in a line
+MOST_BARS = 16  # of a small scree plot
+WIDTH, HEIGHT = 190, 74  # of a small image, in pixels
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,7 @@ class Summary:
         lines = [self.name, *(f"  {key:<{wide}}  {text}" for key, text in self.facts)]
         if self.components:
             lines += ["", *_table(self)]
-        lines += [f"  ! {told}" for told in self.warnings]
+        lines += [f"  ! {caution}" for caution in self.warnings]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -59,12 +72,14 @@ class Summary:
             f"{escape(text)}</td></tr>"
             for key, text in self.facts
         )
-        told = "".join(f"<p style='margin:.3em 0'>⚠ {escape(text)}</p>" for text in self.warnings)
+        cautions = "".join(
+            f"<p style='margin:.3em 0'>⚠ {escape(text)}</p>" for text in self.warnings
+        )
         return (
             "<div class='eigengap-summary' style='font-family:system-ui,sans-serif;font-size:13px;"
             f"line-height:1.45'><strong>{escape(self.name)}</strong>"
             f"<table style='border-collapse:collapse;margin:.3em 0'>{rows}</table>"
-            f"{_html_table(self)}{told}</div>"
+            f"{_html_table(self)}{cautions}</div>"
         )
 
 
@@ -102,17 +117,17 @@ def _facts(estimator: Any) -> Iterator[tuple[str, str]]:
 def _table_size(estimator: Any) -> str:
     d = int(getattr(estimator, "n_features_in_", 0))
     rows = _rows(estimator)
-    told = f"{d:,} column{'s' if d != 1 else ''}"
+    size = f"{d:,} column{'s' if d != 1 else ''}"
     if rows is None:
-        return told
-    told = f"{_many(rows)} rows × {told}"
+        return size
+    size = f"{_many(rows)} rows × {size}"
     observed = _observed(estimator)
     if observed is None:
-        return told
+        return size
     missing = float(np.sum(rows - observed[:d]))
     if missing < 0.5:
-        return f"{told}, none of their cells missing"
-    return f"{told}, {_many(missing)} cells missing ({100 * missing / (rows * d):.3g} %)"
+        return f"{size}, none of their cells missing"
+    return f"{size}, {_many(missing)} cells missing ({100 * missing / (rows * d):.3g} %)"
 
 
 def _rows(estimator: Any) -> float | None:
@@ -132,15 +147,15 @@ def _rows(estimator: Any) -> float | None:
 
 
 def _observed(estimator: Any) -> Array | None:
-    """(d,) by weight, the rows in which each column was seen; a regressor's targets come last."""
+    """(d,) weight of the rows in which each column is observed; a regressor's targets come last."""
     if hasattr(estimator, "models_"):
         known = [_observed(model) for model in estimator.models_]
     else:
         found = getattr(_inner(estimator), "evidence_", None)
         parts = found if isinstance(found, tuple) else (found,)  # of a mixture, for each component
         known = [None if part is None else part.observed_w for part in parts]
-    told = [part for part in known if part is not None]
-    return np.sum(told, axis=0) if told and len(told) == len(known) else None
+    given = [part for part in known if part is not None]
+    return np.sum(given, axis=0) if given and len(given) == len(known) else None
 
 
 def _many(count: float) -> str:
@@ -173,7 +188,7 @@ def _quality(model: Any) -> Iterator[tuple[str, str]]:
     freedom = getattr(model, "degrees_of_freedom_", np.inf)
     if np.isfinite(freedom):
         yield "Student noise", f"{freedom:.3g} degrees of freedom"
-    for name, told in (
+    for name, label in (
         ("elbo_", "evidence lower bound"),
         ("log_likelihood_", "log-likelihood"),
         ("bound_", "bound on the log-likelihood"),
@@ -184,7 +199,7 @@ def _quality(model: Any) -> Iterator[tuple[str, str]]:
     ):
         value = getattr(model, name, None)
         if value is not None:
-            yield told, ", ".join(f"{v:.5g}" for v in np.atleast_1d(value))
+            yield label, ", ".join(f"{v:.5g}" for v in np.atleast_1d(value))
 
 
 def _noise(noise: Any) -> str:
@@ -213,10 +228,10 @@ def _particular(estimator: Any) -> Iterator[tuple[str, str]]:
     if hasattr(estimator, "non_gaussianity_"):
         shown = ", ".join(f"{v:.2f}" for v in estimator.non_gaussianity_[:8])
         yield "non-Gaussianity", shown + (", …" if len(estimator.non_gaussianity_) > 8 else "")
-    for name, told in (("n_neighbors_", "neighbours"), ("gamma_", "gamma")):
+    for name, label in (("n_neighbors_", "neighbours"), ("gamma_", "gamma")):
         value = getattr(estimator, name, None)
         if isinstance(value, int | float | np.number):
-            yield told, f"{value:.4g}"
+            yield label, f"{value:.4g}"
     if hasattr(estimator, "offset_") and hasattr(estimator, "alpha"):
         p = float(np.exp(estimator.offset_))
         yield "flags", f"rows with p < {p:.3g}"
@@ -231,12 +246,12 @@ def _convergence(estimator: Any, model: Any) -> Iterator[tuple[str, str]]:
     steps = getattr(model, "n_iter_", None)
     if steps is None:
         return
-    told = f"{int(steps):,} step{'s' if steps != 1 else ''}"
+    text = f"{int(steps):,} step{'s' if steps != 1 else ''}"
     if converged is not None:
         early = has_stopped_early(estimator)
         unfinished = ", stopped early on purpose" if early else ", NOT converged"
-        told += ", converged" if converged else unfinished
-    yield "fit", told
+        text += ", converged" if converged else unfinished
+    yield "fit", text
 
 
 def cautions(estimator: Any) -> Iterator[str]:
@@ -269,11 +284,11 @@ def _columns(estimator: Any, at: Sequence[int]) -> str:
     features, targets = [j for j in at if j < d], [j - d for j in at if j >= d]
     named = [str(j) if names is None else quote(str(names[j])) for j in features[:MOST_NAMED]]
     more = f" and {len(features) - MOST_NAMED} more" if len(features) > MOST_NAMED else ""
-    told = [f"column{'s' if len(features) > 1 else ''} {', '.join(named)}{more}"] if named else []
+    parts = [f"column{'s' if len(features) > 1 else ''} {', '.join(named)}{more}"] if named else []
     if targets:
         several = getattr(estimator, "n_targets_", 1) > 1
-        told.append("target " + ", ".join(map(str, targets)) if several else "the target")
-    return " and ".join(told)
+        parts.append("target " + ", ".join(map(str, targets)) if several else "the target")
+    return " and ".join(parts)
 
 
 # What trace and display share ------------------------------------------------------------------
@@ -283,7 +298,7 @@ def objective_of(model: Any) -> Array:
     """(k,) the objective at each step of a fit, in the units of `log_likelihood_`.
 
     A fit of standardised columns counts densities of these; `log_likelihood_` and `elbo_` are of
-    the data as they came, which is less by the logarithm of the unit for each seen cell.
+    the data as they came, which is less by the logarithm of the unit for each observed value.
     """
     value = np.asarray(model.trace_.objective, dtype=np.float64)
     unit, observed = getattr(model, "scale_", None), _observed(model)
@@ -364,3 +379,193 @@ def _inner(estimator: Any) -> Any:
     """The model inside a detector, an imputer or a regressor; any other estimator itself."""
     found = getattr(estimator, "estimator_", None)
     return estimator if found is None else _inner(found)
+
+
+# Charts ----------------------------------------------------------------------------------------
+#
+# They stand above estimators and need Altair: each is found by name when it is asked for.
+
+NAMES = tuple(sorted({name for entry in ESTIMATORS for name in entry.charts}))
+
+
+class Plots:
+    """Charts of one estimator: `estimator.plot.scree()` is `eigengap.plots.scree(estimator)`."""
+
+    __slots__ = ("_estimator",)
+
+    def __init__(self, estimator: Any) -> None:
+        self._estimator = estimator
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in NAMES:
+            raise AttributeError(
+                f"there is no chart {name!r}; {type(self._estimator).__name__} has "
+                f"{', '.join(charts_of(self._estimator))}"
+            )
+        if name not in charts_of(self._estimator):
+            raise AttributeError(
+                f"{type(self._estimator).__name__} has no {name}; {names_with(name)} have it"
+            )
+        draw = getattr(import_module("eigengap.plots"), name)
+        if name == "missingness":  # of the table alone, with the columns of the fit
+            return update_wrapper(partial(draw, estimator=self._estimator), draw)
+        return update_wrapper(partial(draw, self._estimator), draw)
+
+    def __dir__(self) -> list[str]:
+        return list(charts_of(self._estimator))
+
+    def __repr__(self) -> str:
+        names = ", ".join(charts_of(self._estimator))
+        return f"<charts of {type(self._estimator).__name__}: {names}>"
+
+
+def charts_of(estimator: Any) -> tuple[str, ...]:
+    """Names of the charts that an estimator has, sorted."""
+    return tuple(sorted(entry_of(estimator).charts))
+
+
+def require_fitted(estimator: Any) -> None:
+    """Refuse an estimator that has not been fitted, in scikit-learn's words."""
+    check_is_fitted(estimator)
+
+
+# Notebooks -------------------------------------------------------------------------------------
+
+
+class Shown:
+    """`plot`, `summary()` and the display in notebooks."""
+
+    @property
+    def plot(self) -> Plots:
+        """Charts of the fitted estimator: `estimator.plot.scree()` and others; needs Altair."""
+        return Plots(self)
+
+    def summary(self) -> Summary:
+        """What was fitted: rows, columns, missing values, components, noise, convergence.
+
+        Returns
+        -------
+        Summary
+            str() of it is a text; a notebook shows it as a table.
+        """
+        check_is_fitted(self)
+        return summary_of(self)
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + notebook_part(self)  # type: ignore[misc]
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """scikit-learn's table of attributes; it computes all of them, and one may not exist.
+
+        The predictive density of a degenerate fit is such a one, and nobody has asked for it here.
+        """
+        try:
+            found = super()._get_fitted_attr_html(doc_link)  # type: ignore[misc]
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+            return ""
+        for name in ("estimator_", "estimator"):
+            if name in found:
+                found[name]["type_name"] = public_name(found[name]["value"])
+        return found
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        if "text/html" in shown:
+            shown["text/html"] += notebook_part(self)
+        return shown
+
+
+def notebook_part(estimator: Any) -> str:
+    """What a notebook shows below scikit-learn's diagram; nothing where there was no fit."""
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return ""
+    images = "".join(
+        f"<div style='flex:none'>{image}</div>"
+        for image in (mini_scree(estimator), mini_trace(estimator))
+        if image
+    )
+    return (
+        "<div class='eigengap-repr' style='display:flex;flex-wrap:wrap;gap:1.2em 2em;"
+        "margin-top:.8em;align-items:flex-start'>"
+        f"{_without_components(summary_of(estimator))._repr_html_()}"
+        f"<div style='display:flex;gap:1.2em'>{images}</div></div>"
+    )
+
+
+def mini_scree(estimator: Any) -> str:
+    """The eigenvalues as bars: an SVG, empty where there are none."""
+    model = _inner(estimator)
+    lam, kept = _eigenvalues(model)
+    if len(lam) < 2 or not np.all(np.isfinite(lam)) or lam.max() <= 0.0:
+        return ""
+    shown = np.maximum(lam[:MOST_BARS], 0.0) / lam.max()
+    step = WIDTH / len(shown)
+    bars = "".join(
+        f"<rect x='{k * step + 0.15 * step:.1f}' y='{HEIGHT - h * (HEIGHT - 4):.1f}' "
+        f"width='{0.7 * step:.1f}' height='{max(h * (HEIGHT - 4), 0.6):.1f}' "
+        f"fill='currentColor' fill-opacity='{0.85 if k < kept else 0.25}'/>"
+        for k, h in enumerate(shown)
+    )
+    more = f", {len(shown)} shown" if len(shown) < len(lam) else ""
+    text = (
+        f"Scree plot: {len(lam)} eigenvalues{more}, from {lam[0]:.3g} down to {lam[-1]:.3g}; "
+        f"{kept} component{'s' if kept != 1 else ''} kept (dark)"
+    )
+    if lam[0] <= lam[-1]:
+        text = f"Eigenvalues, rising: {len(lam)}{more}, from {lam[0]:.3g} to {lam[-1]:.3g}"
+    return _image(bars, text, "scree")
+
+
+def mini_trace(estimator: Any) -> str:
+    """The objective over the steps as a line: an SVG, empty where there are none."""
+    trace = getattr(_inner(estimator), "trace_", None)
+    if trace is None or len(trace) < 2:
+        return ""
+    value = objective_of(_inner(estimator))
+    kept = np.unique(np.linspace(0, len(value) - 1, 120).round().astype(int))
+    low, high = float(np.min(value)), float(np.max(value))
+    if not np.isfinite(low) or not np.isfinite(high):
+        return ""
+    size = (high - low) or 1.0
+    x = kept / max(len(value) - 1, 1) * (WIDTH - 6) + 3
+    y = HEIGHT - 4 - (value[kept] - low) / size * (HEIGHT - 10)
+    line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+    drawn = (
+        f"<polyline points='{line}' fill='none' stroke='currentColor' stroke-width='1.6' "
+        f"stroke-opacity='.85'/><circle cx='{x[-1]:.1f}' cy='{y[-1]:.1f}' r='2.6' "
+        "fill='currentColor'/>"
+    )
+    converged = getattr(_inner(estimator), "converged_", None)
+    if has_stopped_early(estimator):
+        converged = None
+    state = "" if converged is None else ", converged" if converged else ", not converged"
+    text = f"Objective over {len(value)} steps{state}: from {value[0]:.5g} to {value[-1]:.5g}"
+    return _image(drawn, text, "convergence")
+
+
+def _image(drawn: str, text: str, caption: str) -> str:
+    text = escape(text, quote=True)
+    return (
+        "<figure style='margin:0;font-family:system-ui,sans-serif;font-size:12px'>"
+        f"<svg role='img' aria-label='{text}' width='{WIDTH}' height='{HEIGHT + 2}' "
+        f"viewBox='0 0 {WIDTH} {HEIGHT + 2}' xmlns='http://www.w3.org/2000/svg'>"
+        f"<title>{text}</title>{drawn}"
+        f"<line x1='0' y1='{HEIGHT + 1}' x2='{WIDTH}' y2='{HEIGHT + 1}' stroke='currentColor' "
+        f"stroke-opacity='.4'/></svg><figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def _eigenvalues(model: Any) -> tuple[Any, int]:
+    spectrum = getattr(model, "spectrum_", None)
+    found: Sequence[float] | Any = getattr(spectrum, "lam", None)
+    for name in ("eigenvalues_", "explained_variance_"):
+        found = getattr(model, name, None) if found is None else found
+    lam = np.atleast_1d(np.asarray([] if found is None else found, dtype=float))
+    q = getattr(model, "n_components_", len(lam))
+    return lam, int(q) if np.ndim(q) == 0 else len(lam)
+
+
+def _without_components(summary: Summary) -> Summary:
+    return Summary(summary.name, summary.facts, warnings=summary.warnings)

@@ -1,0 +1,343 @@
+"""What every estimator shares: parameters, columns, names, tags, blocks of rows, checkpoints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from eigengap import __version__
+from eigengap.estimators.shared.sklearn_compat import (
+    Interval,
+    RealNotInt,
+    StrOptions,
+    _check_feature_names_in,
+    _get_feature_names,
+)
+from eigengap.exceptions import OverflowingCellError
+from eigengap.fitting.gaussian.problem import GaussianFit
+from eigengap.linalg import Array
+from eigengap.persistence.atomic import require_writable
+from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
+from eigengap.persistence.fingerprint import fingerprint
+from eigengap.printable import bare
+from eigengap.sources import (
+    Block,
+    FieldSource,
+    Source,
+    as_source,
+    field_like,
+    in_memory_table,
+    is_field,
+    is_field_path,
+    like,
+    quote,
+    require_unique,
+)
+from eigengap.wording import words
+
+DENSE_BYTES = 64 << 20  # of a sparse table that are made dense at a time
+LARGEST_CELL = 1e140  # beyond which squares, in units of small noise, leave float64
+MOST_NAMED = 5  # columns in one message
+SAME_CELLS = (
+    " Another field has other cells without a value: give the DataArray itself, or "
+    "source.same_columns(X) with the source of the fit."
+)
+
+# Parameters -----------------------------------------------------------------------------------
+
+NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
+AT_LEAST_ONE = [Interval(Integral, 1, None, closed="left")]
+
+# Constraints on parameters that many estimators share, for scikit-learn's validation.
+SHARED_CONSTRAINTS: dict[str, list[Any]] = {
+    "n_components": [
+        Interval(Integral, 0, None, closed="left"),
+        Interval(RealNotInt, 0, 1, closed="neither"),
+        StrOptions({"auto"}),
+    ],
+    "scale": ["boolean"],
+    "missing_values": [Real, "array-like"],
+    "tol": NOT_NEGATIVE,
+    "max_iter": AT_LEAST_ONE,
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+CHECKPOINT_CONSTRAINTS: dict[str, list[Any]] = {"checkpoint": [str, os.PathLike, Checkpoint, None]}
+
+
+def keep_parameters(estimator: Any, given: dict[str, Any]) -> None:
+    """Set the parameters of `__init__`, its locals(), as they were given."""
+    for name, value in given.items():
+        if name not in ("self", "__class__"):
+            setattr(estimator, name, value)
+
+
+def require_count(name: str, value: Any, what: str) -> None:
+    """Refuse to draw no rows or tables, or a fraction of one."""
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(
+            f"{name}, the number of {what} to draw, must be a positive integer, got {value!r}"
+        )
+
+
+def seed_of(random_state: Any) -> int:
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+# Tags and names -------------------------------------------------------------------------------
+
+
+class AcceptsMissing:
+    """Tags of an estimator that takes missing values, sparse tables and float32."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        if tags.transformer_tags is not None:
+            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class NamedComponents:
+    """Names of the columns of `transform`; subclasses have `n_components_` and `_prefix`."""
+
+    _prefix = "PC"
+
+    def get_feature_names_out(self: Any, input_features: Any = None) -> Any:
+        """Names of the columns that `transform` gives, as in scikit-learn: pca0, pca1, ..."""
+        check_is_fitted(self)
+        _check_feature_names_in(self, input_features, generate_names=False)
+        name = type(self).__name__.lower()
+        return np.array([f"{name}{k}" for k in range(self.n_components_)], dtype=object)
+
+    @property
+    def component_names_(self: Any) -> list[str]:
+        """PC1, PC2, ...: what charts, reports and the command line call the components."""
+        return [f"{self._prefix}{k + 1}" for k in range(self.n_components_)]
+
+
+# Columns --------------------------------------------------------------------------------------
+#
+# scikit-learn looks at X itself. A path, a source or a Dask collection is opaque to it: there the
+# source that was made of it answers.
+
+
+def keep_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
+    """Remember the columns of X as those of the fit; only after it, for a fit may fail."""
+    if in_memory_table(X):
+        _validate(estimator, X, source, reset=True)
+        return
+    estimator.n_features_in_ = source.n_features
+    if source.names is not None:
+        estimator.feature_names_in_ = np.array(source.names, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):  # of an earlier fit
+        del estimator.feature_names_in_
+
+
+def require_names(X: Any) -> None:
+    """scikit-learn's refusal of names that are none, before the work."""
+    with _printable():
+        _get_feature_names(X)
+
+
+def _validate(estimator: BaseEstimator, X: Any, source: Source, *, reset: bool) -> None:
+    require_unique(source.names)
+    with _printable():
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+
+
+@contextmanager
+def _printable() -> Iterator[None]:
+    """scikit-learn's message about foreign names, without what a terminal would act on."""
+    try:
+        yield
+    except ValueError as error:
+        said = "\n".join(map(bare, str(error).split("\n")))
+        if said == str(error):
+            raise
+        raise type(error)(said) from None
+
+
+def source_of_new(estimator: BaseEstimator, X: Any, **how: Any) -> Source:
+    """`as_source` of new rows, refused where their columns are not those of the fit.
+
+    A field may have values in cells in which the fit had none, and the other way round: the columns
+    of the fit are taken from it.
+    """
+    if is_field(X) or is_field_path(X):
+        how["columns"] = list(estimator.feature_names_in_)
+    source = as_source(X, **how)
+    check_features(estimator, X, source)
+    return source
+
+
+def as_fitted(values: NDArray[Any], float32: bool) -> NDArray[Any]:
+    """A fitted attribute in the type of the rows of the fit.
+
+    It stays in float64 where float32 would overflow, or would lose a value to underflow that is
+    more than rounding relative to the largest: a variance is the square of a value.
+    """
+    if not float32:
+        return values
+    size = np.abs(values[np.isfinite(values)])
+    largest = float(np.max(size, initial=0.0))
+    low, high = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+    lost = (size < low) & (size > np.finfo(np.float64).eps * largest)
+    return values if largest > high or lost.any() else values.astype(np.float32)
+
+
+def like_input(estimator: BaseEstimator, X: Any, values: NDArray[Any]) -> Any:
+    """Values (n, d) as the type of X: a frame for a frame, a field for a field."""
+    if isinstance(X, FieldSource):
+        return X.to_field(values)
+    if is_field(X) or is_field_path(X):
+        return field_like(X, values, list(estimator.feature_names_in_))
+    return like(X, values)
+
+
+def check_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
+    """Refuse rows whose columns are not those of the fit."""
+    if in_memory_table(X):
+        _validate(estimator, X, source, reset=False)
+        return
+    name, d = type(estimator).__name__, estimator.n_features_in_
+    if source.n_features != d:
+        raise ValueError(
+            f"{words().X} has {source.n_features} features, but {name} is expecting {d} "
+            "features as input." + (SAME_CELLS if isinstance(source, FieldSource) else "")
+        )
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is None or source.names is None or list(fitted) == list(source.names):
+        return
+    unknown = [c for c in source.names if c not in set(fitted)]
+    if unknown:
+        listed = ", ".join(map(quote, unknown[:MOST_NAMED]))
+        raise ValueError(
+            f"The feature names should match those that were passed during fit: {name} has not "
+            f"seen {listed}{', ...' if len(unknown) > MOST_NAMED else ''}. Choose the columns of "
+            "the fit with open_source(path, columns=[...])"
+        )
+    raise ValueError(
+        "The feature names should match those that were passed during fit: they are the same, in "
+        f"another order. Use open_source(path, columns=list({name.lower()}.feature_names_in_))"
+    )
+
+
+# Rows -----------------------------------------------------------------------------------------
+
+
+def on_dense(block: Block, fn: Callable[..., Array]) -> Array:
+    """fn of the block's rows (and of cell_sd where there is one); a sparse block in pieces."""
+    values, cell_sd = block.values, block.cell_sd
+    if isinstance(values, np.ndarray):
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = fn(values) if cell_sd is None else fn(values, cell_sd)
+        except OverflowingCellError as error:  # of an inner model, which knows this block alone
+            raise error.after(block.start) from None
+        if np.isnan(found).any():
+            _refuse_overflow(values, found, block.start)
+        return found
+    step = max(1, DENSE_BYTES // (8 * values.shape[1]))
+    parts = []
+    for start in range(0, block.n_rows, step):
+        rows = slice(start, start + step)
+        known = () if cell_sd is None else (cell_sd[rows],)
+        parts.append(fn(values[rows].toarray(), *known))
+    return np.concatenate(parts)
+
+
+def map_rows(source: Source, fn: Callable[..., Array]) -> Array:
+    """fn(rows), or fn(rows, cell_sd), over a source, dense and block by block."""
+    return source.map(lambda block: on_dense(block, fn))
+
+
+def _refuse_overflow(X: Array, found: Array, start: int) -> None:
+    """Refuse rows of which nothing could be computed because a value is too large to be squared."""
+    rows = np.flatnonzero(np.isnan(found).any(axis=tuple(range(1, found.ndim))))
+    for i in rows:
+        j = int(np.nanargmax(np.abs(X[i]))) if not np.isnan(X[i]).all() else 0
+        if abs(X[i, j]) > LARGEST_CELL:
+            raise OverflowingCellError(float(X[i, j]), start + int(i), j)
+
+
+def not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
+    """Why a fit ended before it converged, and what helps."""
+    change = float(fit.trace.change[-1])
+    if np.isfinite(change) or fit.n_iter >= max_iter:
+        return (
+            f"{name} did not converge in {fit.n_iter} steps (last change {change:.1e}); "
+            f"{words().more_steps(max_iter)}"
+        )
+    return (
+        f"{name} gave up after {fit.n_iter} steps: the noise is so small relative to the signal "
+        "that the likelihood cannot be computed well enough to climb further. Fewer components "
+        f"help, and {words().parameter('scale', True)} where columns differ much in size"
+    )
+
+
+# Checkpoints ----------------------------------------------------------------------------------
+
+# Parameters that do not change the path of a fit, only how far it goes or what it reports.
+FREE = frozenset({"checkpoint", "max_iter", "verbose", "copy", "n_jobs"})
+
+LONGEST = 16  # entries of a parameter that are described one by one
+
+
+def require_checkpoint(estimator: Any) -> None:
+    """Refuse a checkpoint that cannot be written, before the data are looked at."""
+    asked = getattr(estimator, "checkpoint", None)
+    if asked is not None:
+        require_writable(Checkpoint.of(asked).path)
+
+
+@contextmanager
+def checkpointed(estimator: Any, source: Source) -> Iterator[FileCheckpointer | None]:
+    """The checkpointer that the fit's callback is to carry; None where no checkpoint is asked for.
+
+    What runs inside is a fit that sets `converged_`. If it fails or is interrupted, its state is
+    written; if it has converged, the file is removed.
+    """
+    asked = getattr(estimator, "checkpoint", None)
+    if asked is None:
+        yield None
+        return
+    parameters = estimator.get_params(deep=False)
+    identity = {
+        "estimator": type(estimator).__name__,
+        "version": __version__,
+        "parameters": {k: _described(v) for k, v in parameters.items() if k not in FREE},
+        "data": fingerprint(source),
+    }
+    checkpointer = FileCheckpointer.open(Checkpoint.of(asked), identity)
+    try:
+        yield checkpointer
+    except BaseException as error:
+        checkpointer.leave(error)
+        raise
+    checkpointer.end(converged=bool(estimator.converged_))
+
+
+def _described(value: Any) -> Any:
+    """A parameter as JSON that distinguishes it from others; a generator by its type alone."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, np.ndarray | list | tuple):
+        entries = np.asarray(value).ravel().tolist()
+        first = [_described(entry) for entry in entries[:LONGEST]]
+        if len(entries) <= LONGEST:
+            return first
+        return [*first, f"{len(entries)} entries", repr(value)]
+    if isinstance(value, int | float | np.number | np.bool_):
+        return repr(value.item() if isinstance(value, np.generic) else value)
+    return type(value).__name__

@@ -1,0 +1,139 @@
+"""Models that estimators fit inside of themselves: for imputation, classes, and joint tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
+
+from eigengap.estimators.factor_analysis import FactorAnalysis
+from eigengap.estimators.ppca import PPCA
+from eigengap.estimators.shared.base import AT_LEAST_ONE, SHARED_CONSTRAINTS
+from eigengap.estimators.shared.sklearn_compat import HasMethods, StrOptions, _VisualBlock
+from eigengap.exceptions import SentinelWarning
+from eigengap.linalg import Array
+from eigengap.models.gaussian.columns import IndependentColumns
+from eigengap.models.gaussian.plug_in import PlugIn
+from eigengap.runtime.warnings import captured, warn, without
+from eigengap.selection.inner_fits import fit_rows
+from eigengap.sources import Source, as_source
+
+# Where complete rows are needed ---------------------------------------------------------------
+
+
+def imputing_model(rows: Source | Array, owner: Any = None) -> PPCA:
+    """PPCA of the standardised columns, which imputes bare rows (n, d).
+
+    The names of the columns are those of the source, or of the fitted owner of an array. Codes for
+    missing values are not looked for: whoever read the rows has done so.
+    """
+    model = PPCA("auto", scale=True)
+    with without(SentinelWarning):
+        if isinstance(rows, Source):
+            model.fit(rows)
+            model.__dict__.pop("feature_names_in_", None)
+        else:
+            fitted = getattr(owner, "feature_names_in_", None)
+            fit_rows(model, rows, None if fitted is None else tuple(map(str, fitted)))
+    return model
+
+
+# Of the classifier and the regressor ----------------------------------------------------------
+
+# Parameters that both hand on to PPCA or FactorAnalysis, besides n_components.
+HANDED_ON = ("tol", "max_iter", "n_init", "random_state", "verbose")
+
+CONSTRAINTS: dict[str, list[Any]] = {
+    **SHARED_CONSTRAINTS,
+    "noise": [StrOptions({"isotropic", "diagonal"})],
+    "n_init": AT_LEAST_ONE,
+}
+
+
+def density(owner: Any, methods: list[str], scale: bool) -> Any:
+    """An unfitted estimator as the owner's parameters ask for it.
+
+    `estimator`, where given, is cloned and must have `methods`; else `noise` decides.
+    """
+    given = owner.estimator
+    if given is None:
+        kind = PPCA if owner.noise == "isotropic" else FactorAnalysis
+        options = {name: getattr(owner, name) for name in HANDED_ON}
+        return kind(owner.n_components, scale=scale, **options)
+    if not HasMethods(methods).is_satisfied_by(given):
+        raise ValueError(
+            f"estimator={type(given).__name__} must have the methods "
+            f"{', '.join(methods)}: PPCA, FactorAnalysis, BayesianPCA and MixturePPCA have"
+        )
+    if owner.n_components != "auto":
+        raise ValueError(
+            f"n_components={owner.n_components} has no effect beside an estimator of its own; give "
+            "it to the estimator"
+        )
+    return clone(given)
+
+
+@contextmanager
+def warnings_about(what: str, but: tuple[type[Warning], ...] = ()) -> Iterator[None]:
+    """Repeat warnings of the inner fit, except some kinds, and say which fit it was."""
+    with captured() as heard:
+        yield
+    for one in heard:
+        if not issubclass(one.category, but):
+            warn(f"{what}: {one.message}", one.category)
+
+
+# Of the imputer -------------------------------------------------------------------------------
+
+
+class StoppedFactorAnalysis(FactorAnalysis):
+    """Factor analysis stopped before its maximum; users know it as FactorAnalysis.
+
+    Standard deviations are those of the model itself (`models.gaussian.plug_in` says why), and
+    `std_factors_` of LowRankImputer widens them.
+    """
+
+    _public_name = "FactorAnalysis"
+    _stops_early = True
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        own = type(self).__name__
+        return f"{self._public_name}{super().__repr__(N_CHAR_MAX + len(own))[len(own) :]}"
+
+    def _sk_visual_block_(self) -> Any:
+        """For scikit-learn's diagram, which falls back to the name of the class without it."""
+        return _VisualBlock("single", self, names=self._public_name, name_details=str(self))
+
+    def _predictive(self) -> PlugIn:
+        return PlugIn(self.model_, self.evidence_)
+
+
+class ColumnMeans(BaseEstimator):
+    """Imputation by the column mean, where nothing predicts better."""
+
+    _public_name = "column means"
+    n_components_ = 0
+    n_iter_ = 1
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        source = as_source(X, sample_weight=sample_weight)
+        found = IndependentColumns.of(source.collect(), source.weight)
+        self.mean_, self.degrees_, self.scale_ = found.mean, found.degrees, found.scale
+        return self
+
+    def impute(self, X: Array, return_std: bool = False) -> Any:
+        imputed = np.where(np.isnan(X), self.mean_, X).astype(X.dtype)
+        if not return_std:
+            return imputed
+        std = IndependentColumns(self.mean_, self.degrees_, self.scale_).std()
+        return imputed, np.where(np.isnan(X), std, 0.0).astype(X.dtype)
+
+    def sample_imputations(self, X: Array, m: int, random_state: Any = None) -> Iterator[Array]:
+        rng = check_random_state(random_state)
+        for _ in range(m):
+            drawn = self.mean_ + self.scale_ * rng.standard_t(self.degrees_, size=X.shape)
+            yield np.where(np.isnan(X), drawn, X).astype(X.dtype)

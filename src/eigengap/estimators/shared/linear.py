@@ -1,0 +1,368 @@
+"""What PCA, PPCA, FactorAnalysis and BayesianPCA share: a linear-Gaussian `model_`.
+
+A subclass turns its parameters into a `FitSpec`. Fitted attributes are read off `model_`,
+`projection_` and `spectrum_`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from eigengap.estimators.shared.base import NamedComponents, as_fitted, not_converged
+from eigengap.estimators.shared.density import (
+    DensityEstimator,
+    warn_of_constants,
+    warn_of_few,
+    warn_of_units,
+    warn_of_unlinked,
+)
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import as_latents, decoded
+from eigengap.exceptions import HeavyTailsWarning, NoiseFloorWarning, UnboundedLikelihoodWarning
+from eigengap.fitting.gaussian.column_scale import column_scale
+from eigengap.fitting.gaussian.noise import MultivariateT
+from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, pattern_of
+from eigengap.linalg import Array
+from eigengap.models.gaussian.information import Noise, ObservationPattern
+from eigengap.models.gaussian.linear_gaussian import LinearGaussian
+from eigengap.models.gaussian.predictive import Predictive
+from eigengap.models.gaussian.student import StudentLinearGaussian
+from eigengap.models.maps.affine import AffineMap
+from eigengap.persistence.checkpoint import FileCheckpointer
+from eigengap.runtime.warnings import warn
+from eigengap.selection.rank.asked import Solved
+from eigengap.sources import Source, named_columns
+from eigengap.spectrum import Spectrum
+from eigengap.statistics.column_faults import skewed_columns
+from eigengap.statistics.expected.student import least_degrees
+from eigengap.statistics.moments import ColumnMoments
+from eigengap.wording import words
+
+NO_VARIANCE = 2.0  # degrees of freedom up to which a t density has none
+
+
+@dataclass(frozen=True)
+class FitSpec:
+    """What the parameters of an estimator ask of a fit."""
+
+    solve: Callable[[Source, EMOptions], Solved]  # rows, in units of `scale`, to a fit
+    tol: float
+    n_init: int = 1
+    noise: Noise = "isotropic"  # what is learned of it
+    noise_variance: float | None = None
+    fit_mean: bool = True
+    loading_precision: float = 0.0
+    robust: bool = False  # whether scale=True divides by robust scales
+    promises_density: bool = True  # PCA is mostly used for its axes, which need none
+    prunes: bool = False  # whether the fit removes components that the data do not determine
+
+    @property
+    def shares_noise(self) -> bool:
+        """Whether columns of very different size are a mistake."""
+        return self.noise == "isotropic" and self.promises_density
+
+
+class LinearGaussianEstimator(NamedComponents, DensityEstimator):
+    """Base class; subclasses give `_spec()`."""
+
+    is_float32_ = False  # whether the rows of the fit were
+
+    model_: LinearGaussian
+    projection_: AffineMap  # onto the principal axes, in standardised units where scale=True
+    spectrum_: Spectrum  # in standardised units where scale=True
+    # Which values were observed: the uncertainty of the parameters depends on it.
+    evidence_: ObservationPattern
+
+    def _spec(self) -> FitSpec:
+        raise NotImplementedError
+
+    # Fitting -------------------------------------------------------------------------------
+
+    def _column_scale(self, source: Source) -> Array:
+        return column_scale(source, robust=self._spec().robust or source.has_cell_sd)
+
+    def _fit_rows(self, rows: Source, checkpointer: FileCheckpointer | None = None) -> Solved:
+        spec = self._spec()
+        # A single start is not random, and leaves a generator as it was.
+        seed = self._seed(checkpointer) if spec.n_init > 1 else 0
+        with progress_of(self, checkpointer) as watch:
+            options = EMOptions(
+                tol=spec.tol, max_iter=self.max_iter, n_init=spec.n_init, seed=seed, watch=watch
+            )
+            return spec.solve(rows, options)
+
+    def _keep(self, source: Source, fit: Solved, unit: Array | None) -> None:
+        spec = self._spec()
+        found, _ = fit
+        self.__dict__.pop("_batches", None)  # of an earlier partial_fit
+        self.is_float32_ = source.dtype == np.float32
+        self.knows_cell_sd_ = source.has_cell_sd
+        self._keep_fit(fit, unit)
+        self.evidence_ = pattern_of(source, found, spec.noise, spec.fit_mean)
+        warn_of_unlinked(source)
+        if spec.shares_noise and unit is None:
+            warn_of_units(source, found.model.psi)
+        if spec.shares_noise:
+            warn_of_constants(source, source.reduce(ColumnMoments.of).variance)
+        if spec.noise == "diagonal":
+            warn_of_few(source, found.model.q)
+        self._finish(source, found)
+
+    def _keep_fit(self, solved: Solved, unit: Array | None) -> None:
+        """Attributes that follow from the fit alone."""
+        fit, choice = solved
+        self.__dict__.pop("rank_choice_", None)  # of an earlier fit that had to choose
+        if choice is not None:
+            self.rank_choice_ = choice
+        self.scale_ = unit
+        self.model_ = fit.model if unit is None else fit.model.rescaled(unit)
+        self.projection_ = AffineMap(A=fit.axes.T, B=fit.axes, mean=fit.model.mu)
+        self.spectrum_ = fit.spectrum
+        self.log_likelihood_ = fit.log_likelihood - log_jacobian(fit, unit)
+        self.converged_ = fit.converged
+        self.n_iter_ = max(fit.n_iter, 1)
+        self.trace_ = fit.trace
+        self._warn_of_fit(fit)
+
+    def _warn_of_fit(self, fit: GaussianFit) -> None:
+        spec = self._spec()
+        varies = fit.spectrum.total > 0.0
+        if not varies:
+            warn(
+                "all rows are equal, so there is no variance to explain"
+                + words().either(": explained_variance_ratio_ is zero"),
+                UserWarning,
+            )
+        if fit.at_floor and spec.noise == "isotropic" and varies:
+            too_many = "there are more components than the observed values determine, or "
+            warn(
+                "the noise variance fell to its floor, so that standard deviations of imputed "
+                f"values mean little: {'' if spec.prunes else too_many}the data have no noise, or "
+                f"columns differ too much in size ({words().parameter('scale', True)} helps)",
+                NoiseFloorWarning,
+            )
+        if spec.promises_density and np.isposinf(fit.log_likelihood) and varies:
+            warn(
+                "the likelihood has no bound: the components leave no noise in the rows of the "
+                "fit, so that score_samples and standard deviations of imputed values mean "
+                "nothing. " + ways_to_noise(fit.model.q, fit.spectrum.sum_w).capitalize(),
+                UnboundedLikelihoodWarning,
+            )
+        if not fit.converged:
+            warn(not_converged(type(self).__name__, fit, self.max_iter), ConvergenceWarning)
+
+    def _finish(self, source: Source, fit: GaussianFit) -> None:
+        """What a subclass adds to the model that was fitted to these rows, in data units."""
+
+    # Latent variables ----------------------------------------------------------------------
+
+    def transform(self, X: Any, *, cell_sd: Any = None) -> Array:
+        """Posterior means E[z | x] of the latent variables: (n_samples, n_components_).
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a missing value; a row without any observed value is at 0, the prior mean.
+        cell_sd : table of X's shape, default=None
+            Known standard deviation of each value: a noisy one counts less.
+        """
+        check_is_fitted(self, "model_")
+        return self._map(X, self.model_.posterior_mean, cell_sd)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Rows W z + mu at the latent coordinates X: (n_samples, n_features)."""
+        check_is_fitted(self, "model_")
+        return decoded(self._latents(X), lambda Z: Z @ self.model_.W.T + self.model_.mu)
+
+    def _latents(self, X: Any) -> Array:
+        """Latent coordinates (n, q) as the caller gives them back to `inverse_transform`."""
+        Z = as_latents(X, self.n_components_, "components")
+        return self._impute_latents(Z) if np.isnan(Z).any() else Z
+
+    def _impute_latents(self, Z: Array) -> Array:
+        """Missing coordinates at their prior mean: they are independent of the others."""
+        return np.nan_to_num(Z, nan=0.0)
+
+    def _denoised(self, *rows: Array) -> Array:
+        return self.model_.posterior_mean(*rows) @ self.model_.W.T + self.model_.mu
+
+    # The density ---------------------------------------------------------------------------
+
+    def get_precision(self) -> Array:
+        """Inverse of `get_covariance`, through the small matrix: (n_features, n_features)."""
+        check_is_fitted(self, "model_")
+        return self.model_.precision()
+
+    def _predictive(self) -> Any:
+        return Predictive.of(self.model_, self.evidence_)
+
+    def _uncertainty(self) -> Any:
+        predictive = self.predictive_
+        if not self._spec().promises_density and not np.any(predictive.noise > 0.0):
+            warn(
+                "the components leave no noise in the rows of the fit, so that standard deviations "
+                "of imputed values leave out the uncertainty of the parameters. "
+                + ways_to_noise(self.model_.q, self.spectrum_.sum_w).capitalize(),
+                UnboundedLikelihoodWarning,
+            )
+        return predictive
+
+    # Fitted attributes ---------------------------------------------------------------------
+    #
+    # In float32 where the rows of the fit were, as scikit-learn has them; `model_`, `projection_`
+    # and `spectrum_`, which everything is computed from, are float64.
+
+    @property
+    def mean_(self) -> Array:
+        return as_fitted(self.model_.mu, self.is_float32_)
+
+    @property
+    def components_(self) -> Array:
+        return as_fitted(self.projection_.A, self.is_float32_)
+
+    @property
+    def noise_variance_(self) -> Any:
+        psi = float(self.model_.psi[0])
+        return psi if self.scale_ is None else psi / float(self.scale_[0]) ** 2
+
+    @property
+    def loadings_(self) -> Array:
+        return as_fitted(self.model_.W, self.is_float32_)
+
+    @property
+    def n_components_(self) -> int:
+        return self.model_.q
+
+    @property
+    def explained_variance_(self) -> Array:
+        return as_fitted(self.spectrum_.explained_variance(self.n_components_), self.is_float32_)
+
+    @property
+    def explained_variance_ratio_(self) -> Array:
+        return as_fitted(self.spectrum_.explained_ratio(self.n_components_), self.is_float32_)
+
+    @property
+    def singular_values_(self) -> Array:
+        values = np.sqrt(self.spectrum_.lam[: self.n_components_] * self.spectrum_.sum_w)
+        return as_fitted(values, self.is_float32_)
+
+
+def log_jacobian(fit: GaussianFit, unit: Array | None) -> float:
+    """What standardising added to the log-likelihood of the observed values."""
+    return 0.0 if unit is None else float(fit.observed_w @ np.log(unit))
+
+
+def ways_to_noise(q: int, rows: float) -> str:
+    """What to do where q components leave no noise: so many rows always lie in them, or not.
+
+    >>> ways_to_noise(1, 2), ways_to_noise(2, 3)
+    ('add rows', 'take fewer components or add rows')
+    >>> ways_to_noise(1, 50)
+    'leave out columns that follow from others'
+    """
+    fewer = "take fewer components or " if q > 1 else ""
+    return fewer + ("add rows" if rows <= q + 1 else "leave out columns that follow from others")
+
+
+# Noise beyond one Gaussian for all rows -------------------------------------------------------
+
+NOISE_CONSTRAINTS: dict[str, list[Any]] = {
+    "noise": [StrOptions({"gaussian", "student"})],
+    "degrees_of_freedom": [Interval(Real, 0, None, closed="neither"), None],
+}
+
+
+class NoisyEstimator(LinearGaussianEstimator):
+    """Base class of what takes `noise`, `degrees_of_freedom` and `cell_sd`."""
+
+    noise: str
+    degrees_of_freedom: float | None
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, cell_sd: Any = None) -> Self:
+        """Fit the model to the observed values of X.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            Array, masked array, sparse matrix, pandas, polars or pyarrow, a Dask array or frame, or
+            the path of a file (`eigengap.open_source`); NaN marks a missing value.
+        y : ignored
+        sample_weight : array of shape (n_samples,), default=None
+            Frequency of each row: an integer weight equals repeating the row.
+        cell_sd : table of X's shape, default=None
+            Known standard deviation s_ij of each value; 0 or NaN where nothing is known. The noise
+            variance of a value is then psi_j + s_ij^2, the model's own being what is left.
+
+        Returns
+        -------
+        self
+        """
+        self._fit(X, sample_weight, cell_sd)
+        return self
+
+    def fit_transform(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, cell_sd: Any = None
+    ) -> Any:
+        """`fit` and then `transform`, with the same cell_sd."""
+        return self.fit(X, y, sample_weight, cell_sd=cell_sd).transform(X, cell_sd=cell_sd)
+
+    def _finish(self, source: Source, fit: GaussianFit) -> None:
+        if self.noise == "student" and self.degrees_of_freedom is None:
+            warn_of_tails(source, self.degrees_of_freedom_, self.n_components_)
+
+    def row_weights(self, X: Any) -> Array:
+        """How much each row counts: (n_samples,).
+
+        (nu + p) / (nu + delta) for a row of p observed values at the squared distance delta: about
+        1 for ordinary rows, near 0 for outliers; exactly 1 under Gaussian noise.
+
+        Parameters
+        ----------
+        X : table of shape (n_samples, n_features)
+            NaN marks a missing value.
+        """
+        check_is_fitted(self, "model_")
+        model = self.model_
+        if isinstance(model, StudentLinearGaussian):
+            return self._map(X, model.row_weights)
+        return self._map(X, lambda x: np.ones(len(x)))
+
+    @property
+    def degrees_of_freedom_(self) -> float:
+        return self.model_.nu if isinstance(self.model_, StudentLinearGaussian) else inf
+
+    def _student(self) -> MultivariateT | None:
+        if self.noise == "gaussian" and self.degrees_of_freedom is not None:
+            raise ValueError(
+                f"degrees_of_freedom={self.degrees_of_freedom} is of Student rows; set "
+                'noise="student", or leave it at None'
+            )
+        return MultivariateT(self.degrees_of_freedom) if self.noise == "student" else None
+
+
+def warn_of_tails(source: Source, nu: float, q: int) -> None:
+    """Warn of degrees of freedom without a variance, and name columns whose logarithm may help."""
+    if nu > NO_VARIANCE:
+        return
+    at_least = nu <= least_degrees(source.observed().sum_w, source.n_features, q) * (1.0 + 1e-6)
+    skewed = skewed_columns(source)
+    named = named_columns(source.names, skewed).partition(" ")[2]
+    ways = f"take the logarithm of the skewed columns {named}, or " if skewed else ""
+    ways += "set degrees_of_freedom to 4 or more"
+    warn(
+        f"the rows have such heavy tails, {nu:.2g} degrees of freedom"
+        f"{' (the fewest that are tried)' if at_least else ''}, that the density has no variance: "
+        "standard deviations of imputed values are huge for outliers, and infinite for rows with "
+        f"few observed values. {ways[0].upper()}{ways[1:]}",
+        HeavyTailsWarning,
+    )
