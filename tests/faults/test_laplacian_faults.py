@@ -65,7 +65,7 @@ def test_dense_solver_of_a_large_graph_is_refused():
         ({"bandwidth": "local"}, "bandwidth='local' belongs to weights='heat'"),
         ({"metric_params": {"nonsense": 1}}, "metric='euclidean' takes none"),
         ({"n_neighbors": 61}, "counts the row itself"),
-        ({"n_components": 60}, "59 eigenvectors beside the constant one"),
+        ({"n_components": 60}, "59 eigenvectors besides the constant one"),
         ({"n_components": 61, "drop_first": False}, "60 eigenvectors"),
     ],
     ids=[
