@@ -408,8 +408,8 @@ def warn_of_constants(source: Source, variance: Array) -> None:
         one, named = len(constant) == 1, named_columns(source.names, constant)
         is_, it, makes = ("is", "it", "makes") if one else ("are", "they", "make")
         warn(
-            f"{named} {is_} constant: {it} {makes} the noise variance "
-            "that all columns share too small, and with it standard deviations of imputed values. "
+            f"{named} {is_} constant: {it} {makes} the noise variance that all columns share too "
+            "small, and with it standard deviations of values imputed in the other columns. "
             f"Leave {'it' if one else 'them'} out",
             ConstantColumnWarning,
         )

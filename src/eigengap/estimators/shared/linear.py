@@ -87,8 +87,10 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
 
     # Fitting -------------------------------------------------------------------------------
 
-    def _column_scale(self, source: Source) -> Array:
-        return column_scale(source, robust=self._spec().robust or source.has_cell_sd)
+    def _column_scale(self, source: Source, origin: Array | float = 0.0) -> Array:
+        spec = self._spec()
+        robust = spec.robust or source.has_cell_sd
+        return column_scale(source, robust=robust, origin=origin, fit_mean=spec.fit_mean)
 
     def _fit_rows(self, rows: Source, checkpointer: FileCheckpointer | None = None) -> Solved:
         spec = self._spec()

@@ -280,7 +280,7 @@ class PartialFit(LinearGaussianEstimator):
         if stream.settled is None:
             (fit, choice), unit = self._solved(rows, stream.origin)
         else:
-            unit = self._column_scale(rows) if self.scale else None
+            unit = self._column_scale(rows, stream.origin) if self.scale else None
             how, choice = self._stream_spec(), batches.choice
             with self._watched(None) as watch:
                 watched = replace(how.options, watch=watch)
@@ -305,7 +305,7 @@ class PartialFit(LinearGaussianEstimator):
         Like the rows, it is measured from the origin.
         """
         shift = rows.reduce(ColumnMoments.of).mean if self._spec().fit_mean else -origin
-        unit = self._column_scale(rows) if self.scale else None
+        unit = self._column_scale(rows, origin) if self.scale else None
         sizes = np.ones(rows.n_features) if unit is None else unit
         fit, choice = self._fit_rows(rows.from_origin(shift, sizes))
         return (_moved(fit, shift, unit), choice), unit

@@ -19,6 +19,7 @@ from math import inf, log, nan, pi
 
 import numpy as np
 
+from eigengap.fitting.gaussian.column_scale import own_scale
 from eigengap.fitting.gaussian.noise import Specification
 from eigengap.fitting.gaussian.problem import (
     EMOptions,
@@ -70,9 +71,13 @@ class StreamUnits:
     variance: Array  # (d,) of r
 
     @classmethod
-    def of(cls, columns: ColumnMoments, shift: Array, spec: StreamSpec) -> StreamUnits:
-        own = np.where(columns.variance > 0, np.sqrt(columns.variance), 1.0)
-        base = own if spec.scale else np.ones(len(shift))
+    def of(
+        cls, columns: ColumnMoments, origin: Array, shift: Array, spec: StreamSpec
+    ) -> StreamUnits:
+        base = np.ones(len(shift))
+        if spec.scale:
+            fit_mean = spec.model.fit_mean
+            base = own_scale(columns.variance, columns.mean + origin, fit_mean=fit_mean)
         variance = (columns.variance + (columns.mean - shift) ** 2) / base**2
         units = Units.of(shift, variance, spec.model.noise, columns.sum_w, columns.n_rows)
         return cls(shift, base, units.unit, units.variance)
