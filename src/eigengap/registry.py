@@ -46,7 +46,8 @@ class Estimator(NamedTuple):
     noise: Literal["", "isotropic", "diagonal"] = ""  # of its linear-Gaussian density
     row_score: str = "log_likelihood"  # what `score_samples` returns, if it has one
     has_student_noise: bool = False  # whether it takes noise="student"
-    depends_on_units: bool = False  # columns of large variance dominate the components
+    # Without scaling, columns of large variance dominate: always, or if components are left out.
+    depends_on_units: Literal["", "always", "truncated"] = ""
     is_refitted: bool = False  # a report refits it to assess imputations
     allows_no_components: bool = False  # n_components=0 is a model
     target: Literal["", "class", "number"] = ""  # what a supervised estimator predicts
@@ -72,7 +73,7 @@ ESTIMATORS = (
         (*_GAUSSIAN, "spectrum"),
         objective="log-likelihood",
         noise="isotropic",
-        depends_on_units=True,
+        depends_on_units="always",
         is_refitted=True,
         allows_no_components=True,
     ),
@@ -85,7 +86,7 @@ ESTIMATORS = (
         objective="log-likelihood",
         noise="isotropic",
         has_student_noise=True,
-        depends_on_units=True,
+        depends_on_units="always",
         is_refitted=True,
         allows_no_components=True,
     ),
@@ -109,7 +110,7 @@ ESTIMATORS = (
         (*_GAUSSIAN, "spectrum"),
         objective="evidence lower bound",
         noise="isotropic",
-        depends_on_units=True,
+        depends_on_units="always",
         is_refitted=True,
     ),
     Estimator(
@@ -119,6 +120,7 @@ ESTIMATORS = (
         "linear",
         ("mixture", "scores", "imputation", "trace", "missingness"),
         objective="log-likelihood",
+        depends_on_units="always",
         is_refitted=True,
     ),
     Estimator(
@@ -128,20 +130,42 @@ ESTIMATORS = (
         "linear",
         (*_ROWS, *_VARIABLES, "trace", "rank_criteria"),
         objective="sum of the components' non-Gaussianity",
+        depends_on_units="truncated",
     ),
-    Estimator("ClassicalMDS", "classical_mds", "mds", "manifold", ("scree", *_ROWS)),
-    Estimator("Whitener", "whitener", "whitener", "linear", ("scree", *_ROWS, "rank_criteria")),
+    Estimator(
+        "ClassicalMDS",
+        "classical_mds",
+        "mds",
+        "manifold",
+        ("scree", *_ROWS),
+        depends_on_units="always",
+    ),
+    Estimator(
+        "Whitener",
+        "whitener",
+        "whitener",
+        "linear",
+        ("scree", *_ROWS, "rank_criteria"),
+        depends_on_units="truncated",
+    ),
     Estimator(
         "KernelPCA",
         "kernel_pca",
         "kernel-pca",
         "manifold",
         ("scree", *_ROWS),
-        depends_on_units=True,
+        depends_on_units="always",
     ),
-    Estimator("Isomap", "isomap", "isomap", "manifold", ("scree", *_ROWS), depends_on_units=True),
     Estimator(
-        "LaplacianEigenmaps", "laplacian_eigenmaps", "laplacian", "manifold", ("scree", *_ROWS)
+        "Isomap", "isomap", "isomap", "manifold", ("scree", *_ROWS), depends_on_units="always"
+    ),
+    Estimator(
+        "LaplacianEigenmaps",
+        "laplacian_eigenmaps",
+        "laplacian",
+        "manifold",
+        ("scree", *_ROWS),
+        depends_on_units="always",
     ),
     Estimator(
         "MaximumVarianceUnfolding",
@@ -150,9 +174,15 @@ ESTIMATORS = (
         "manifold",
         ("scree", "trace", *_ROWS),
         objective="variance of the embedding",
+        depends_on_units="always",
     ),
     Estimator(
-        "StructurePreservingEmbedding", "structure_preserving", "structure", "manifold", _ROWS
+        "StructurePreservingEmbedding",
+        "structure_preserving",
+        "structure",
+        "manifold",
+        _ROWS,
+        depends_on_units="always",
     ),
     Estimator(
         "GPLVM",
@@ -161,6 +191,7 @@ ESTIMATORS = (
         "manifold",
         (*_ROWS, "imputation", "trace"),
         objective="log-likelihood, or its bound",
+        depends_on_units="always",
         extra="autodiff",
     ),
     Estimator(
@@ -170,6 +201,7 @@ ESTIMATORS = (
         "manifold",
         (*_ROWS, "imputation", "trace"),
         objective="loss",
+        depends_on_units="always",
         row_score="neg_mean_squared_error",
         extra="autodiff",
     ),

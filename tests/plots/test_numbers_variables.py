@@ -76,7 +76,7 @@ def test_no_variable_leaves_the_circle(incomplete: np.ndarray) -> None:
 
 def test_columns_without_linear_map_need_the_table(iris: pd.DataFrame) -> None:
     model = eg.KernelPCA(2, gamma=0.1).fit(iris)
-    with pytest.raises(AttributeError, match=r"no linear functions .* PCA, PPCA"):
+    with pytest.raises(AttributeError, match=r"keeps no loadings .* PCA, PPCA"):
         correlations(model)
     expected = against_numpy(iris.to_numpy(), model.transform(iris))
     np.testing.assert_allclose(correlations(model, table_of(iris, model)), expected, atol=1e-10)

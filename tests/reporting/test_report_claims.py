@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.spatial.distance
 import scipy.stats
 from scipy.stats import binomtest
 from tests.reporting.pages import Parsed
 
 import eigengap as eg
+from eigengap import registry
 from eigengap.exceptions import ObjectiveFellError
 from eigengap.plots.numbers.eigenvalues import eigenvalues
 from eigengap.plots.numbers.outliers import detector_for
@@ -25,7 +27,14 @@ from eigengap.reporting.numbers.look import Look
 from eigengap.reporting.numbers.reading import labels_of, read
 from eigengap.reporting.numbers.subject import Subject
 from eigengap.reporting.numbers.variables import variables_of
-from eigengap.reporting.sections import components, glance, imputation, missing, quality
+from eigengap.reporting.sections import (
+    components,
+    glance,
+    imputation,
+    missing,
+    quality,
+    variables,
+)
 from eigengap.reporting.sections.samples import _on_separation, chosen_colour
 from eigengap.reporting.sections.scores import Scores
 from eigengap.reporting.sections.section import Section
@@ -418,3 +427,99 @@ def test_a_table_without_any_observed_value_has_a_page(tmp_path: Path) -> None:
     with silence():
         report(model, np.full((2, 3), np.nan), tmp_path / "r.html")
     assert "No row has an observed value" in (tmp_path / "r.html").read_text("utf-8")
+
+
+SMALL = {
+    "GPLVM": {"max_iter": 10, "random_state": 0},
+    "Autoencoder": {"hidden": (), "max_iter": 50, "random_state": 0},
+    "MixturePPCA": {"n_components": 1, "random_state": 0},
+    "ICA": {"random_state": 0},
+    "LaplacianEigenmaps": {"random_state": 0},
+}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [entry for entry in registry.ESTIMATORS if not entry.target and not entry.shows],
+    ids=lambda entry: entry.name,
+)
+def test_columns_of_different_size_are_reported_where_units_change_the_fit(entry: Any) -> None:
+    """Distances between the rows' coordinates change beyond one factor, or the report is silent."""
+    rng = np.random.default_rng(0)
+    t = rng.normal(size=(40, 2))
+    X = np.column_stack([t, t @ [1.0, -0.5] + 0.3 * rng.normal(size=40), rng.normal(size=40)])
+    wide = X * [1.0, 1.0, 1.0, 50.0]
+    make = getattr(eg, entry.name)
+    settings = dict(SMALL.get(entry.name, {}))
+    known = make().get_params()
+    if "scale" in known:
+        settings["scale"] = False
+    if "n_components" in known:
+        settings.setdefault("n_components", 2)
+    shapes = []
+    with silence():
+        for table in (X, wide):
+            model = make(**settings).fit(table)
+            T = model.embedding_ if hasattr(model, "embedding_") else model.transform(table)
+            apart = scipy.spatial.distance.pdist(np.asarray(T))
+            shapes.append(apart / np.linalg.norm(apart))
+        subject, look = looked(model, wide)
+        said = glance._on_units(subject, look, tuple("abcd"))
+    changed = np.linalg.norm(shapes[0] - shapes[1]) > 0.05
+    assert bool(said) is bool(changed)
+    assert bool(entry.depends_on_units) is bool(changed)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        eg.ClassicalMDS(2, metric="seuclidean"),
+        eg.ClassicalMDS(2, metric="mahalanobis"),
+        eg.MixturePPCA(2, n_components=1, noise="diagonal", random_state=0),
+        eg.Whitener(2, method="pca-cor"),
+        eg.Whitener(),
+        eg.ICA(random_state=0),
+    ],
+    ids=repr,
+)
+def test_fits_in_units_of_the_columns_call_for_no_scaling(model: Any) -> None:
+    X = low_rank(0) * np.array([1.0, 1.0, 1.0, 1.0, 1.0, 100.0])
+    with silence():
+        subject, look = looked(model.fit(X), X)
+    assert glance._on_units(subject, look, tuple("abcdef")) == []
+
+
+LINEAR_MAPS = {
+    "Whitener": (lambda: eg.Whitener(), True),
+    "Whitener, zca": (lambda: eg.Whitener(method="zca"), True),
+    "KernelPCA, linear": (lambda: eg.KernelPCA(2, kernel="linear"), True),
+    "KernelPCA, poly of degree 1": (lambda: eg.KernelPCA(2, kernel="poly", degree=1), True),
+    "Autoencoder, linear": (
+        lambda: eg.Autoencoder(2, hidden=(), max_iter=5, random_state=0),
+        True,
+    ),
+    "KernelPCA, rbf": (lambda: eg.KernelPCA(2, kernel="rbf"), False),
+    "KernelPCA, poly": (lambda: eg.KernelPCA(2, kernel="poly"), False),
+    "Isomap": (lambda: eg.Isomap(n_components=2), False),
+    "Autoencoder": (
+        lambda: eg.Autoencoder(2, hidden=(4,), shortcut=False, max_iter=5, random_state=0),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR_MAPS)
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_coordinates_are_called_nonlinear_only_where_they_are(name: str, missing: float) -> None:
+    make, is_linear = LINEAR_MAPS[name]
+    X = low_rank(0, n=60)
+    if missing:
+        if "poly" in name or name == "Isomap":
+            pytest.skip("takes no missing values")
+        X = with_missing(X, missing)
+    with silence():
+        subject, look = looked(make().fit(X), X)
+        found = variables_of(subject, look)
+    names = tuple("abcdef")
+    said = " ".join(variables.section(subject, look, found, names).words)
+    assert ("no linear functions of the columns" in said) is not is_linear

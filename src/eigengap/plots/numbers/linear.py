@@ -42,7 +42,7 @@ class LinearView:
 
 
 def linear_view(estimator: Any) -> LinearView | None:
-    """The linear map of a fitted estimator; None where its map is not linear."""
+    """The linear map of a fitted estimator with loadings; None where it keeps none."""
     model = inner(estimator)
     density = getattr(model, "model_", None)
     if isinstance(density, LinearGaussian):
@@ -83,7 +83,7 @@ def require_linear(estimator: Any, chart: str) -> LinearView:
     view = linear_view(estimator)
     if view is None:
         raise AttributeError(
-            f"{public_name(estimator)} has no {chart}: its coordinates are no linear functions "
-            f"of the columns. {names_with('biplot')} have one"
+            f"{public_name(estimator)} has no {chart}: it keeps no loadings of the columns. "
+            f"{names_with('biplot')} have one"
         )
     return view

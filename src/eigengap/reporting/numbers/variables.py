@@ -14,6 +14,9 @@ from eigengap.plots.numbers.variables import correlations, variable_contribution
 from eigengap.reporting.numbers.look import Look
 from eigengap.reporting.numbers.subject import Subject
 
+PAIRS = 16  # of rows, whose midpoints show whether a map is linear
+LINEAR = 1e-6  # relative to the largest coordinate, which rounding does not reach
+
 
 @dataclass(frozen=True, eq=False)
 class Variables:
@@ -21,8 +24,9 @@ class Variables:
 
     r: Array  # (d, q) correlations
     among: Array  # (q, q) or (d, q, q) correlations of the scores, in the rows that r is of
-    contributions: Array | None  # (d, q) per cent; None where the map is not linear
+    contributions: Array | None  # (d, q) per cent; None where the model has no loadings
     axes: tuple[str, ...]
+    is_linear: bool  # whether the coordinates are linear functions of the columns
 
     @property
     def cos2(self) -> Array:
@@ -46,10 +50,23 @@ def variables_of(subject: Subject, look: Look) -> Variables | None:
         return None
     table = Table(look.X, look.at, look.n_rows, look.missing.per_column, None)
     r = correlations(subject.bare, table)
-    linear = linear_view(subject.bare) is not None
-    parts = variable_contributions(subject.bare) if linear else None
+    has_loadings = linear_view(subject.bare) is not None
+    parts = variable_contributions(subject.bare) if has_loadings else None
     among = _among_scores(subject, table)
-    return Variables(r, among, parts, subject.axis_names(r.shape[1]))
+    is_linear = has_loadings or _is_affine(subject, table.X)
+    return Variables(r, among, parts, subject.axis_names(r.shape[1]), is_linear)
+
+
+def _is_affine(subject: Subject, X: Array) -> bool:
+    """Whether the midpoint of two rows has the midpoint of their coordinates, for random pairs."""
+    observed = ~np.isnan(X)
+    mean = np.where(observed, X, 0.0).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
+    rows = np.where(observed, X, mean)
+    pairs = np.random.default_rng(0).integers(len(rows), size=(2, PAIRS))
+    first, second = rows[pairs[0]], rows[pairs[1]]
+    T = scores_of(subject.bare, np.vstack([first, second, first / 2 + second / 2]))
+    one, other, middle = np.split(T, 3)
+    return bool(np.all(np.abs((one + other) / 2 - middle) <= LINEAR * np.abs(T).max()))
 
 
 def _among_scores(subject: Subject, table: Table) -> Array:

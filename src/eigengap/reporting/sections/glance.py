@@ -18,6 +18,7 @@ FEW_ROWS = 30
 FEW_PER_COMPONENT = 5  # rows for each component
 MOSTLY_MISSING = 0.5
 FAR_APART = 10.0  # ratio of standard deviations
+OWN_UNITS = {"seuclidean", "mahalanobis"}  # distances in units that the rows decide
 
 
 def section(
@@ -119,10 +120,8 @@ def _warnings(
 
 
 def _on_units(subject: Subject, look: Look, names: tuple[str, ...]) -> list[str]:
-    """Columns of very different size, which an unscaled PCA takes for importance."""
-    if not subject.entry.depends_on_units:
-        return []
-    if getattr(subject.bare, "scale", False) or look.n_columns < 2:
+    """Columns of very different size, which an unscaled fit takes for importance."""
+    if not _depends_on_units(subject) or look.n_columns < 2:
         return []
     sd = look.sd[look.sd > 0]
     if len(sd) < 2 or sd.max() / sd.min() < FAR_APART:
@@ -138,3 +137,16 @@ def _on_units(subject: Subject, look: Look, names: tuple[str, ...]) -> list[str]
         f"{number(float(look.sd[large]))}, {names[small]} of {number(float(look.sd[small]))}), and "
         f"the large ones decide the components.{advice}"
     ]
+
+
+def _depends_on_units(subject: Subject) -> bool:
+    """Whether the fit would differ, and not only in its units, if a column had another unit."""
+    model, depends = subject.bare, subject.entry.depends_on_units
+    has_own_units = (
+        getattr(model, "scale", False)
+        or getattr(model, "noise", "") == "diagonal"
+        or getattr(model, "metric", "") in OWN_UNITS
+        or str(getattr(model, "method", "")).endswith("-cor")  # whitening of normalised columns
+    )
+    is_truncated = (subject.n_components or 0) < subject.n_features
+    return (depends == "always" or (depends == "truncated" and is_truncated)) and not has_own_units

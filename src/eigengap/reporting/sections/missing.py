@@ -29,7 +29,7 @@ class Difference:
 
     incomplete: int  # the column with missing values
     other: int
-    size: float  # mean where missing less mean where observed, in standard deviations
+    size: float  # mean where missing less mean where observed, in pooled within-group SDs
 
 
 def patterns(X: Array) -> list[tuple[tuple[int, ...], int]]:
@@ -158,7 +158,8 @@ def _on_differences(look: Look, names: tuple[str, ...]) -> list[str]:
     return [
         f"Values are not missing completely at random: where {names[first.incomplete]} is "
         f"missing, {names[first.other]} "
-        f"is {abs(first.size):.1f} standard deviations {side} on average. "
+        f"is {abs(first.size):.1f} standard deviations {side} on average (pooled within the two "
+        "groups of rows). "
         "Means over the observed values alone would be biased; a model of all columns takes this "
         "into account.",
         assumption,

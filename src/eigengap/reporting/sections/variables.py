@@ -43,7 +43,7 @@ def section(
         return Section("variables", TITLE, left_out=why)
     q = found.r.shape[1]
     words = [_on_axis(found, k, names) for k in range(min(q, MOST_DESCRIBED))]
-    if found.contributions is None:
+    if not found.is_linear:
         words.insert(
             0,
             f"The coordinates of {subject.kind} are no linear functions of the columns; "
@@ -60,7 +60,7 @@ def section(
         words=tuple(word for word in words if word),
         figures=tuple(figures),
         grids=(_table(found, names),),
-        verdict=words[0] if found.contributions is not None else "",
+        verdict=words[0] if found.is_linear else "",
     )
 
 
