@@ -188,8 +188,10 @@ def sd_text(sd: float) -> str:
 def rounded_by(value: float, sd: float) -> str:
     """A number as far as the two digits of its standard deviation go.
 
-    >>> rounded_by(1018.468, 0.412), rounded_by(-0.001, 1.9), rounded_by(2.684, 0.0)
-    ('1018.47', '0.0', '2.684')
+    >>> rounded_by(1018.468, 0.412), rounded_by(1367.2, 512.3)
+    ('1018.47', '1367')
+    >>> rounded_by(-0.001, 1.9), rounded_by(2.684, 0.0)
+    ('0.0', '2.684')
     """
     if not (isfinite(value) and isfinite(sd) and sd > 0.0):
         return figure(value)
