@@ -58,7 +58,7 @@ def _rows(group: str, X: np.ndarray, q: int, repeats: int) -> list[Row]:
     n, d = X.shape
     case = f"{group}: {n} x {d}, q {q}"
     print(case, file=sys.stderr, flush=True)
-    closed, em = PPCA(q, method="closed_form"), PPCA(q, method="em")
+    closed, em = PPCA(q, solver="closed_form"), PPCA(q, solver="em")
     goal = closed.fit(X).log_likelihood_ / n
     times = interleaved({"closed": partial(closed.fit, X), "em": partial(em.fit, X)}, repeats)
     short = goal - em.log_likelihood_ / n

@@ -318,7 +318,7 @@ def _noise_rows(seeds: int) -> list[Row]:
         both = in_new_process(f"{__name__}:in_noise", snr, seeds)
         case = f"20 000 x 20, 5 sources, signal/noise {snr:g}, {seeds} seeds, all kinds"
         row = against(
-            case, 'mean Amari index, noise="ppca"', both["ppca"], "eigengap, noise=None",
+            case, 'mean Amari index, noise="isotropic"', both["ppca"], "eigengap, noise=None",
             both["plain"], target=1.0,
         )  # fmt: skip
         rows.append({**row, "unit": ""})
@@ -336,7 +336,7 @@ def in_noise(snr: float, seeds: int) -> dict[str, float]:
             X = sources(kind, 20_000, 5, rng) @ B.T
             X += rng.standard_normal(X.shape) * np.sqrt(np.sum(B**2) / 20 / snr)
             plain.append(amari(np.linalg.pinv(ICA(5).fit(X).mixing_) @ B))
-            aware.append(amari(np.linalg.pinv(ICA(5, noise="ppca").fit(X).mixing_) @ B))
+            aware.append(amari(np.linalg.pinv(ICA(5, noise="isotropic").fit(X).mixing_) @ B))
     return {"plain": float(np.mean(plain)), "ppca": float(np.mean(aware))}
 
 

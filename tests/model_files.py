@@ -79,7 +79,7 @@ CASES: dict[str, Callable[[], tuple[Any, Any]]] = {
     "PCA-stream-short": lambda: (eg.PCA(1).partial_fit(FULL), FULL),
     "PPCA-auto": lambda: (eg.PPCA("auto").fit(FULL), FULL),
     "PPCA-gaps-frame": lambda: (eg.PPCA(2, scale=True).fit(frame(missing=0.1)), frame(missing=0.1)),
-    "PPCA-student": lambda: (eg.PPCA(1, noise="student").fit(INCOMPLETE), INCOMPLETE),
+    "PPCA-student": lambda: (eg.PPCA(1, distribution="student").fit(INCOMPLETE), INCOMPLETE),
     "PPCA-cell-sd": lambda: (
         eg.PPCA(1).fit(INCOMPLETE, cell_sd=np.full(INCOMPLETE.shape, 0.1)),
         INCOMPLETE,

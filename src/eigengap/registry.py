@@ -45,7 +45,7 @@ class Estimator(NamedTuple):
     objective: str = ""  # what its iterations optimise: the y axis of its trace
     noise: Literal["", "isotropic", "diagonal"] = ""  # of its linear-Gaussian density
     row_score: str = "log_likelihood"  # what `score_samples` returns, if it has one
-    has_student_noise: bool = False  # whether it takes noise="student"
+    has_student_noise: bool = False  # whether it takes distribution="student"
     # Without scaling, columns of large variance dominate: always, or if components are left out.
     depends_on_units: Literal["", "always", "truncated"] = ""
     is_refitted: bool = False  # a report refits it to assess imputations

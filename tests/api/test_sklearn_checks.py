@@ -143,7 +143,7 @@ def listed_by_default():
     return defaults + [
         pytest.param(estimator, check, id=f"{type(estimator).__name__}-student-{label(check)}")
         for kind in (eigengap.PPCA, eigengap.FactorAnalysis)
-        for estimator, check in yielded(kind(1, noise="student", tol=1e-8))
+        for estimator, check in yielded(kind(1, distribution="student", tol=1e-8))
     ]
 
 

@@ -208,7 +208,7 @@ def test_odd_rows_come_with_their_ids_and_the_cell_in_fields(model: Path) -> Non
 
 def test_a_likelihood_alone_is_told_with_the_reason(folder: Path) -> None:
     """Student noise: no p-values, and the way to have them is said and works."""
-    student = ("--set", "noise=student", "--set", "max_iter=5")
+    student = ("--set", "distribution=student", "--set", "max_iter=5")
     assert call("fit", "table.csv", "-m", "fa", "-k", "1", *student, "-o", "s.egap").code == 0
     ran = call("score", "s.egap", "table.csv", "-o", "s.csv")
     assert "with Student noise rows have a likelihood alone" in ran.err

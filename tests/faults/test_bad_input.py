@@ -268,7 +268,7 @@ def test_more_components_than_possible(kind, missing):
 def test_what_the_closed_form_cannot_do():
     X = table()
     X[3, 1] = np.nan
-    told(lambda: PPCA(2, method="closed_form").fit(X), "complete data", 'method="em"')
+    told(lambda: PPCA(2, solver="closed_form").fit(X), "complete data", 'solver="em"')
     told(lambda: PCA("mle").fit(X), '"mle" needs complete data', '"auto"')
 
 

@@ -93,7 +93,7 @@ def incomplete(constant=7.0):
 SCALED = {
     "PCA": lambda: eg.PCA(1, scale=True),
     "PPCA": lambda: eg.PPCA(1, scale=True),
-    "Student": lambda: eg.PPCA(1, scale=True, noise="student", degrees_of_freedom=5),
+    "Student": lambda: eg.PPCA(1, scale=True, distribution="student", degrees_of_freedom=5),
     "FactorAnalysis": lambda: eg.FactorAnalysis(1, scale=True),
     "BayesianPCA": lambda: eg.BayesianPCA(1, scale=True),
     "MixturePPCA": lambda: eg.MixturePPCA(1, 1, scale=True),

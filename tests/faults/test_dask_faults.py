@@ -66,7 +66,7 @@ def lazy() -> Any:
 
 def fitted(watch: Callable[[Progress], None] | None = None) -> Any:
     return fit_ppca(
-        as_dask_source(lazy()), Q, method="em", options=EMOptions(tol=1e-8, watch=watch)
+        as_dask_source(lazy()), Q, solver="em", options=EMOptions(tol=1e-8, watch=watch)
     )
 
 
@@ -91,7 +91,7 @@ def test_f1_a_worker_is_killed_half_way(client: Any) -> None:
             getattr(disturbed.model, name), getattr(undisturbed.model, name), rtol=1e-12
         )
     assert disturbed.log_likelihood == pytest.approx(undisturbed.log_likelihood, rel=1e-12)
-    here = fit_ppca(as_source(table()), Q, method="em", options=EMOptions(tol=1e-8))
+    here = fit_ppca(as_source(table()), Q, solver="em", options=EMOptions(tol=1e-8))
     assert disturbed.log_likelihood == pytest.approx(here.log_likelihood, rel=1e-10)
 
 

@@ -31,7 +31,7 @@ X = table(40, 5, missing=0.2)
 FITS = {
     "PCA": lambda **how: eg.PCA(2, tol=1e-9, **how),
     "PPCA": lambda **how: eg.PPCA(2, n_init=2, random_state=0, tol=1e-9, **how),
-    "PPCA-student": lambda **how: eg.PPCA(1, noise="student", tol=1e-9, **how),
+    "PPCA-student": lambda **how: eg.PPCA(1, distribution="student", tol=1e-9, **how),
     "FactorAnalysis": lambda **how: eg.FactorAnalysis(1, tol=1e-9, **how),
     "BayesianPCA": lambda **how: eg.BayesianPCA(2, tol=1e-9, **how),
     "MixturePPCA": lambda **how: eg.MixturePPCA(2, 1, random_state=0, tol=1e-9, **how),

@@ -127,9 +127,9 @@ def test_missing_need_whitening(X):
 
 def test_noise_needs_directions_without_components(X):
     with pytest.raises(ValueError, match="fewer n_components"):
-        ICA(noise="ppca").fit(X)
+        ICA(noise="isotropic").fit(X)
     with pytest.raises(ValueError, match="whiten must not be False"):
-        ICA(noise="ppca", whiten=False).fit(X)
+        ICA(noise="isotropic", whiten=False).fit(X)
 
 
 def test_noise_refuses_components_that_are_noise():

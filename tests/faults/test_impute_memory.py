@@ -27,7 +27,7 @@ ESTIMATORS = {
     "PPCA": lambda: eg.PPCA(Q, max_iter=2, tol=1.0),
     "PCA": lambda: eg.PCA(Q),
     "FactorAnalysis": lambda: eg.FactorAnalysis(Q, max_iter=2, tol=1.0),
-    "Student": lambda: eg.PPCA(Q, noise="student", max_iter=2, tol=1.0),
+    "Student": lambda: eg.PPCA(Q, distribution="student", max_iter=2, tol=1.0),
     "MixturePPCA": lambda: eg.MixturePPCA(2, Q, max_iter=2, tol=1.0, n_init=1),
     "LowRankImputer": lambda: eg.LowRankImputer(eg.PPCA(Q, max_iter=2, tol=1.0)),
 }

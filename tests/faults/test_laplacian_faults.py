@@ -56,7 +56,7 @@ def test_dense_solver_of_a_large_graph_is_refused():
         ({"n_neighbors": 5, "radius": 1.0}, "not both"),
         ({"affinity": "rbf", "radius": 1.0}, "radius=1.0 belongs to"),
         ({"affinity": "rbf", "weights": "heat"}, "weights='heat' belongs to"),
-        ({"affinity": "rbf", "graph": "mutual"}, "graph='mutual' belongs to"),
+        ({"affinity": "rbf", "symmetrize": "mutual"}, "symmetrize='mutual' belongs to"),
         ({"affinity": "rbf", "disconnected": "bridge"}, "'keep' or 'error'"),
         ({"affinity": "rbf", "metric": "cosine"}, "metric='cosine' belongs to"),
         ({"affinity": "rbf", "metric_params": {"p": 3}}, "metric_params=.* belongs to"),

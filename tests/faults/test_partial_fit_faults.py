@@ -142,9 +142,9 @@ def test_more_components_than_columns_are_refused_at_once():
 
 def test_student_noise_needs_all_rows():
     with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as refused:
-        PPCA(1, noise="student").partial_fit(rows())
+        PPCA(1, distribution="student").partial_fit(rows())
     assert "Gaussian noise only" in str(refused.value.__cause__)
-    fitted = PPCA(1, noise="student").fit(rows()).set_params(noise="gaussian")
+    fitted = PPCA(1, distribution="student").fit(rows()).set_params(distribution="gaussian")
     with pytest.raises(ValueError, match="begin with a clone"):
         fitted.partial_fit(rows())
 

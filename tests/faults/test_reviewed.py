@@ -42,7 +42,7 @@ def test_em_equals_the_closed_form_on_unlike_columns(scales, q):
     for seed in range(5):
         X = np.random.default_rng(seed).standard_normal((100, 4)) * scales
         exact = eg.PPCA(q).fit(X).log_likelihood_
-        reached = eg.PPCA(q, method="em").fit(X).log_likelihood_
+        reached = eg.PPCA(q, solver="em").fit(X).log_likelihood_
         np.testing.assert_allclose(reached, exact, rtol=1e-7)
 
 

@@ -24,7 +24,7 @@ def test_student_rows_make_a_detector_that_outliers_do_not_blind():
     new = draw(500)
     shifted = new.copy()
     shifted[:, 2] += 2.0
-    detector = eg.NoveltyDetector(eg.PPCA(3, noise="student")).fit(X)
+    detector = eg.NoveltyDetector(eg.PPCA(3, distribution="student")).fit(X)
     assert np.mean(detector.predict(new) == -1) < 0.1
     assert np.mean(detector.predict(shifted) == -1) > 0.9
     assert np.all(detector.predict(X[:8]) == -1)
@@ -110,7 +110,7 @@ def test_priors_by_name_are_refused_in_words():
 def test_a_test_of_student_rows_says_why_not():
     X = low_rank(np.random.default_rng(8))()
     with pytest.raises(ValueError, match="student"):
-        eg.likelihood_ratio_test(eg.PPCA(2), eg.PPCA(2, noise="student"), X)
+        eg.likelihood_ratio_test(eg.PPCA(2), eg.PPCA(2, distribution="student"), X)
 
 
 def test_a_choice_of_rank_prints_its_summary():
@@ -128,7 +128,7 @@ def test_student_rows_of_few_rows_end_in_a_model(kind, n, d):
         X[rng.random(X.shape) < 0.2] = np.nan
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = kind(2, noise="student").fit(X)
+            model = kind(2, distribution="student").fit(X)
         assert np.isfinite(model.score(X))
         assert model.degrees_of_freedom_ >= 1.0 - 1e-9
 
@@ -140,7 +140,7 @@ def test_one_row_however_far_out_does_not_hurt_student_rows(size):
     X = low_rank(rng, 60, 6, 2)()
     clean = eg.PPCA(2).fit(np.delete(X, 7, axis=0))
     X[7] *= size
-    model = eg.PPCA(2, noise="student").fit(X)
+    model = eg.PPCA(2, distribution="student").fit(X)
     angles = principal_angles(model.components_.T, clean.components_.T)
     assert np.max(angles) < 0.15
     assert 1.1 < model.degrees_of_freedom_ < 2.0

@@ -413,8 +413,8 @@ def test_t23_row_with_one_value(kind):
 def test_t24_em_is_the_closed_form(q):
     """No NaN: EM = closed form, angle < 1e-6."""
     X = correlated(n=300, q=3)
-    em = PPCA(n_components=q, method="em", **TIGHT).fit(X)
-    closed = PPCA(n_components=q, method="closed_form").fit(X)
+    em = PPCA(n_components=q, solver="em", **TIGHT).fit(X)
+    closed = PPCA(n_components=q, solver="closed_form").fit(X)
     assert principal_angles(em.components_.T, closed.components_.T)[0] < 1e-6
     assert principal_angles(em.components_.T, PCA(n_components=q).fit(X).components_.T)[0] < 1e-6
 

@@ -126,8 +126,8 @@ def test_almost_no_loadings_are_as_none():
 def test_infinitely_many_degrees_of_freedom_are_the_gaussian(missing, nu):
     X, incomplete = table(np.random.default_rng(6))
     rows = incomplete if missing else X
-    student = eg.PPCA(2, noise="student", degrees_of_freedom=nu).fit(rows)
-    gaussian = eg.PPCA(2, method="em").fit(rows)
+    student = eg.PPCA(2, distribution="student", degrees_of_freedom=nu).fit(rows)
+    gaussian = eg.PPCA(2, solver="em").fit(rows)
     assert_allclose(student.log_likelihood_, gaussian.log_likelihood_, rtol=1e-7)
     assert_allclose(student.impute(incomplete), gaussian.impute(incomplete), atol=1e-3)
     assert_allclose(student.row_weights(rows), 1.0, rtol=1e-12)

@@ -45,7 +45,10 @@ CASES = {
     "PPCA, three starts": (partial(eg.PPCA, 3, n_init=3, random_state=0), incomplete(60, 10, 1)),
     "PPCA, a share of the variance": (partial(eg.PPCA, 0.8), incomplete()),
     "FactorAnalysis": (partial(eg.FactorAnalysis, 2), incomplete(60)),
-    "FactorAnalysis, Student": (partial(eg.FactorAnalysis, 1, noise="student"), incomplete(60, 5)),
+    "FactorAnalysis, Student": (
+        partial(eg.FactorAnalysis, 1, distribution="student"),
+        incomplete(60, 5),
+    ),
     "PCA": (partial(eg.PCA, 2), incomplete()),
     "BayesianPCA": (eg.BayesianPCA, incomplete(80, 9, 2, 3)),
     # Two starts, and moves of which three are given up on the way.

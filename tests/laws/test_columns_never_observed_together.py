@@ -86,7 +86,7 @@ def test_known_and_student_noise_find_it_too():
     X = blocks(4, (3, 3), n=200)
     sd = np.full(X.shape, 0.2)
     for fit in (
-        lambda n_init: eg.PPCA(1, noise="student", n_init=n_init).fit(X),
+        lambda n_init: eg.PPCA(1, distribution="student", n_init=n_init).fit(X),
         lambda n_init: eg.PPCA(1, n_init=n_init).fit(X, cell_sd=sd),
     ):
         one, many = fit(1), fit(6)

@@ -232,7 +232,7 @@ def test_em_on_complete_rows_is_the_closed_form(seed):
     """T&B 1999, Eqs. 7 and 8, from a dense eigendecomposition."""
     rng = np.random.default_rng(seed)
     X = table(rng, n=300)
-    em = PPCA(n_components=2, method="em", tol=1e-12, max_iter=5000).fit(X)
+    em = PPCA(n_components=2, solver="em", tol=1e-12, max_iter=5000).fit(X)
     lam, U = np.linalg.eigh(np.cov(X.T, bias=True))
     assert principal_angles(em.components_.T, U[:, -2:])[0] < 1e-6
     assert_allclose(em.noise_variance_, lam[:4].mean(), rtol=1e-8)

@@ -21,7 +21,7 @@ STORED = ZipFile(Path(__file__).parent / "files_0.1.zip")
 FITS = {
     "PCA": lambda **how: eg.PCA(2, **how),
     "PPCA": lambda **how: eg.PPCA(2, **how),
-    "PPCA-student": lambda **how: eg.PPCA(2, noise="student", **how),
+    "PPCA-student": lambda **how: eg.PPCA(2, distribution="student", **how),
     "FactorAnalysis": lambda **how: eg.FactorAnalysis(2, **how),
     "BayesianPCA": lambda **how: eg.BayesianPCA(3, **how),
     "MixturePPCA": lambda **how: eg.MixturePPCA(2, 1, random_state=0, **how),

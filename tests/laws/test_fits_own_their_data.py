@@ -31,7 +31,7 @@ CURVED = ("MaximumVarianceUnfolding", "StructurePreservingEmbedding")
 SPARSE = csr_array(np.where(FULL > 2.0, FULL, 0.0))
 MORE: dict[str, tuple[str, dict[str, Any], Any]] = {
     "PCA, sparse": ("PCA", {"n_components": 2}, SPARSE),
-    "PPCA, Student noise": ("PPCA", {"n_components": 1, "noise": "student"}, INCOMPLETE),
+    "PPCA, Student noise": ("PPCA", {"n_components": 1, "distribution": "student"}, INCOMPLETE),
     "KernelPCA, sparse": ("KernelPCA", {"n_components": 2}, SPARSE),
     "KernelPCA, RBF": ("KernelPCA", {"n_components": 2, "kernel": "rbf"}, FULL),
     "KernelPCA, inverse": (

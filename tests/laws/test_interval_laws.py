@@ -181,8 +181,13 @@ def test_known_cell_noise_and_student_rows_are_resampled():
     X, sd = table(80), np.full((80, 6), 0.3)
     found = confidence_intervals(eg.PPCA(2), X, cell_sd=sd, n_boot=6)
     assert np.all(found.noise_variance.low > 0)
-    robust = confidence_intervals(eg.PPCA(2, noise="student"), X, method="parametric", n_boot=6)
+    robust = confidence_intervals(
+        eg.PPCA(2, distribution="student"), X, method="parametric", n_boot=6
+    )
     assert np.all(robust.loadings.se > 0)
-    for estimator, keywords in ((eg.PPCA(2), {"cell_sd": sd}), (eg.PPCA(2, noise="student"), {})):
+    for estimator, keywords in (
+        (eg.PPCA(2), {"cell_sd": sd}),
+        (eg.PPCA(2, distribution="student"), {}),
+    ):
         with pytest.raises(ValueError, match="same in every row"):
             confidence_intervals(estimator, X, method="asymptotic", **keywords)

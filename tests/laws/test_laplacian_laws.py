@@ -150,8 +150,13 @@ def test_scale_of_affinities_does_not_matter(roll):
 WAYS = {
     "default": {},
     "neighbours": {"n_neighbors": 8},
-    "mutual heat": {"n_neighbors": 12, "graph": "mutual", "weights": "heat"},
-    "union local": {"n_neighbors": 9, "graph": "union", "weights": "heat", "bandwidth": "local"},
+    "mutual heat": {"n_neighbors": 12, "symmetrize": "mutual", "weights": "heat"},
+    "union local": {
+        "n_neighbors": 9,
+        "symmetrize": "union",
+        "weights": "heat",
+        "bandwidth": "local",
+    },
     "radius": {"radius": 4.0},
     "not normalised": {"n_neighbors": 8, "normalized": False},
     "rbf": {"affinity": "rbf", "gamma": 0.1},
@@ -252,8 +257,8 @@ def test_components_are_told_and_new_rows_join_theirs():
     "options",
     [
         {"weights": "heat"},
-        {"weights": "heat", "graph": "union"},
-        {"weights": "heat", "graph": "mutual"},
+        {"weights": "heat", "symmetrize": "union"},
+        {"weights": "heat", "symmetrize": "mutual"},
         {"weights": "heat", "bandwidth": 1e-3},
         {"affinity": "rbf", "gamma": 2.0},
     ],

@@ -128,7 +128,7 @@ def test_batches_are_rotated_as_the_whole(rotation, how):
 @rotations
 def test_student_noise_rotates_standardised_loadings(rotation):
     X = three_groups()
-    how = {"noise": "student", "degrees_of_freedom": 5.0, "kaiser": True, **TIGHT}
+    how = {"distribution": "student", "degrees_of_freedom": 5.0, "kaiser": True, **TIGHT}
     plain = FactorAnalysis(3, rotation=rotation, **how).fit(X)
     other = FactorAnalysis(3, rotation=rotation, **how).fit(X * UNITS)
     assert_allclose(other.loadings_ / UNITS[:, None], plain.loadings_, atol=100 * ATOL)

@@ -81,7 +81,7 @@ FITS: dict[str, Callable[[], Any]] = {
     "PPCA": lambda: eg.PPCA(2),
     "PPCA auto": lambda: eg.PPCA("auto"),
     "PPCA scaled": lambda: eg.PPCA(2, scale=True),
-    "PPCA Student": lambda: eg.PPCA(1, noise="student"),
+    "PPCA Student": lambda: eg.PPCA(1, distribution="student"),
     "FactorAnalysis": lambda: eg.FactorAnalysis(2),
     "FactorAnalysis starts": lambda: eg.FactorAnalysis(2, n_init=3, random_state=0),
     "FactorAnalysis auto": lambda: eg.FactorAnalysis("auto"),

@@ -45,7 +45,7 @@ ESTIMATORS = {
     "PCA of a share": PCA(0.9),
     "PCA whitened": PCA(2, scale=True),
     "PPCA": PPCA(2, tol=1e-9),
-    "PPCA with outliers": PPCA(2, noise="student", tol=1e-9),
+    "PPCA with outliers": PPCA(2, distribution="student", tol=1e-9),
     "FactorAnalysis": FactorAnalysis(1, tol=1e-9),
     "MixturePPCA": MixturePPCA(2, n_components=1, random_state=0),
     "KernelPCA": KernelPCA(3, kernel="poly", degree=2),

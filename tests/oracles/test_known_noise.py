@@ -257,4 +257,4 @@ def test_bad_deviations_are_named():
     with pytest.raises(ValueError, match=r'row 7, column "c" has none'):
         PPCA(1, noise_variance=0.0).fit(X, cell_sd=s)
     with pytest.raises(ValueError, match="no cell_sd"):
-        PPCA(1, method="closed_form").fit(X, cell_sd=s)
+        PPCA(1, solver="closed_form").fit(X, cell_sd=s)

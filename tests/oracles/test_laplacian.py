@@ -292,7 +292,7 @@ def test_weights_written_out(graph, bandwidth):
         heat = np.exp(-(D**2) / t)
     share = {"average": (A * 1.0 + A.T) / 2, "union": A | A.T, "mutual": A & A.T}[graph]
     options = {} if bandwidth is None else {"weights": "heat", "bandwidth": bandwidth}
-    model = LaplacianEigenmaps(1, n_neighbors=10, graph=graph, **options)
+    model = LaplacianEigenmaps(1, n_neighbors=10, symmetrize=graph, **options)
     if graph == "mutual":
         with pytest.warns(DisconnectedWarning, match="59 and 1 rows"):
             model.fit(X)

@@ -129,7 +129,7 @@ def test_one_component_too_few_is_found():
         (eg.PPCA(5), eg.FactorAnalysis(5), "same number of free parameters"),
         (eg.PCA(1), eg.PCA(2), "got PCA"),
         (eg.BayesianPCA(1), eg.PPCA(2), "got BayesianPCA"),
-        (eg.PPCA(1), eg.PPCA(2, noise="student"), "student"),
+        (eg.PPCA(1), eg.PPCA(2, distribution="student"), "student"),
     ],
 )
 def test_what_is_no_test(smaller, larger, words):

@@ -151,7 +151,7 @@ def test_light_tails_send_the_degrees_of_freedom_to_their_limit():
     Y = np.random.default_rng(10).normal(size=(400, 5))
     Y *= np.sqrt(5.0) / np.linalg.norm(Y, axis=1, keepdims=True)
     X = with_missing(Y @ np.linalg.cholesky(model().scatter()).T, 0.1)
-    estimator = PPCA(2, noise="student").fit(X)
+    estimator = PPCA(2, distribution="student").fit(X)
     plain = PPCA(2).fit(X)
     assert estimator.converged_
     assert estimator.degrees_of_freedom_ > 1e4
@@ -161,7 +161,7 @@ def test_light_tails_send_the_degrees_of_freedom_to_their_limit():
 def test_degrees_of_freedom_and_scatter_are_recovered():
     m = model(seed=11, d=10, q=2, nu=3.0)
     X = with_missing(m.sample(3000, np.random.default_rng(12)), 0.2)
-    fit = FactorAnalysis(2, noise="student").fit(X)
+    fit = FactorAnalysis(2, distribution="student").fit(X)
     assert_allclose(fit.degrees_of_freedom_, 3.0, rtol=0.1)
     assert_allclose(fit.model_.scatter(), m.scatter(), rtol=0.12, atol=0.12)
     assert principal_angles(fit.model_.W, m.W)[0] < 0.05
@@ -177,7 +177,7 @@ def test_gross_outliers_do_not_move_the_axes(kind, share):
     X[bad] = 60.0 * rng.normal(size=12) + 5.0 * rng.normal(size=(len(bad), 12))
     X = with_missing(X, 0.15)
     clean = np.setdiff1d(np.arange(500), bad)
-    plain, robust = kind(2).fit(X), kind(2, noise="student").fit(X)
+    plain, robust = kind(2).fit(X), kind(2, distribution="student").fit(X)
     assert principal_angles(plain.model_.W, m.W)[0] > 0.5
     assert principal_angles(robust.model_.W, m.W)[0] < 0.06
     reference = kind(2).fit(X[clean])
@@ -195,8 +195,8 @@ def test_robust_scaling_is_not_moved_either():
     ) * unit
     spoilt = X.copy()
     spoilt[:20] = 1e4 * unit
-    clean = PPCA(2, noise="student", scale=True).fit(X[20:])
-    robust = PPCA(2, noise="student", scale=True).fit(spoilt)
+    clean = PPCA(2, distribution="student", scale=True).fit(X[20:])
+    robust = PPCA(2, distribution="student", scale=True).fit(spoilt)
     assert_allclose(robust.scale_, clean.scale_, rtol=0.15)
     assert principal_angles(robust.components_.T, clean.components_.T)[0] < 0.1
 
@@ -204,7 +204,7 @@ def test_robust_scaling_is_not_moved_either():
 def test_intervals_widen_with_the_distance_of_a_row():
     m = model(seed=15, d=8, nu=4.0)
     X = m.sample(300, np.random.default_rng(16))
-    fit = PPCA(2, noise="student", degrees_of_freedom=4.0).fit(X)
+    fit = PPCA(2, distribution="student", degrees_of_freedom=4.0).fit(X)
     near, far = m.mu.copy(), m.mu + 30.0
     near[0] = far[0] = np.nan
     _, std = fit.impute(np.array([near, far]), return_std=True)
@@ -216,15 +216,15 @@ def test_intervals_widen_with_the_distance_of_a_row():
 
 def test_closed_form_and_cell_sd_are_refused_with_words():
     X = np.random.default_rng(17).normal(size=(30, 4))
-    with pytest.raises(ValueError, match=r'closed_form.*Gaussian noise.*method="em" or "auto"'):
-        PPCA(1, method="closed_form", noise="student").fit(X)
+    with pytest.raises(ValueError, match=r'closed_form.*Gaussian noise.*solver="em" or "auto"'):
+        PPCA(1, solver="closed_form", distribution="student").fit(X)
     with pytest.raises(ValueError, match="cell_sd cannot be used with Student noise"):
-        PPCA(1, noise="student").fit(X, cell_sd=np.ones(X.shape))
-    fitted = PPCA(1, noise="student", degrees_of_freedom=5).fit(X)
+        PPCA(1, distribution="student").fit(X, cell_sd=np.ones(X.shape))
+    fitted = PPCA(1, distribution="student", degrees_of_freedom=5).fit(X)
     with pytest.raises(ValueError, match="cell_sd cannot be used with Student noise"):
         fitted.transform(X, cell_sd=np.ones(X.shape))
     with pytest.raises(ValueError, match="degrees_of_freedom"):
-        PPCA(1, noise="student", degrees_of_freedom=0).fit(X)
+        PPCA(1, distribution="student", degrees_of_freedom=0).fit(X)
     with pytest.raises(ValueError, match="positive and finite"):
         model(nu=-1.0)
 
@@ -236,11 +236,11 @@ def test_closed_form_and_cell_sd_are_refused_with_words():
 @pytest.mark.filterwarnings("ignore")
 def test_fewer_degrees_of_freedom_than_one_are_learned(kind, nu):
     X = with_missing(model(nu=nu, d=4, q=1).sample(300, np.random.default_rng(3)), 0.2)
-    learned = kind(1, noise="student").fit(X)
+    learned = kind(1, distribution="student").fit(X)
     found = learned.degrees_of_freedom_
     assert found == pytest.approx(nu, rel=0.25)
     for other in (0.8 * found, 1.25 * found, 1.0):
-        given = kind(1, noise="student", degrees_of_freedom=other).fit(X)
+        given = kind(1, distribution="student", degrees_of_freedom=other).fit(X)
         assert given.log_likelihood_ < learned.log_likelihood_ - 0.5
 
 
@@ -259,13 +259,15 @@ def skewed_table():
 def test_skewed_columns_are_named_and_their_logarithms_are_the_way_out():
     X = skewed_table()
     with pytest.warns(HeavyTailsWarning, match="logarithm of the skewed columns 0, 1, or set"):
-        heavy = PPCA(1, noise="student", scale=True).fit(X)
+        heavy = PPCA(1, distribution="student", scale=True).fit(X)
     assert heavy.degrees_of_freedom_ <= 2.0
     X[:, :2] = np.log(X[:, :2])
     with warnings.catch_warnings():
         warnings.simplefilter("error", HeavyTailsWarning)
-        light = PPCA(1, noise="student", scale=True).fit(X)
-        PPCA(1, noise="student", scale=True, degrees_of_freedom=1.0).fit(X)  # as was asked for
+        light = PPCA(1, distribution="student", scale=True).fit(X)
+        PPCA(1, distribution="student", scale=True, degrees_of_freedom=1.0).fit(
+            X
+        )  # as was asked for
     sd = light.impute(X, return_std=True)[1]
     assert np.all(sd <= 2.0 * np.nanstd(X, axis=0))
 
@@ -273,13 +275,13 @@ def test_skewed_columns_are_named_and_their_logarithms_are_the_way_out():
 def test_heavy_tails_of_columns_that_have_no_logarithm():
     X = model(nu=1.0, d=4, q=1).sample(200, np.random.default_rng(3))
     with pytest.warns(HeavyTailsWarning, match=r"observed values\. Set degrees_of_freedom to 4"):
-        PPCA(1, noise="student").fit(X)
+        PPCA(1, distribution="student").fit(X)
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_variance_that_does_not_exist_is_infinite():
     X = with_missing(model(nu=0.7, d=4, q=1).sample(200, np.random.default_rng(3)), 0.2)
-    fitted = PPCA(1, noise="student").fit(X)
+    fitted = PPCA(1, distribution="student").fit(X)
     rows = np.full((3, 4), np.nan)
     rows[1, 0] = rows[2, :2] = 1.0
     sd = fitted.impute(rows, return_std=True)[1]

@@ -361,7 +361,7 @@ def test_given_noise_tends_to_pca(sigma2):
     assert_allclose(model.transform(X), scores, atol=1e-12 + 10 * sigma2)
 
 
-@pytest.mark.parametrize("options", [{}, {"scale": True}, {"noise": "student"}])
+@pytest.mark.parametrize("options", [{}, {"scale": True}, {"distribution": "student"}])
 @pytest.mark.parametrize("sigma2", [1e-3, 1e-8, 1e-14])
 @pytest.mark.parametrize("missing", [False, True])
 def test_the_likelihood_under_given_noise_is_that_of_the_rows(missing, sigma2, options):
@@ -374,7 +374,7 @@ def test_the_likelihood_under_given_noise_is_that_of_the_rows(missing, sigma2, o
     assert_allclose(model.log_likelihood_, weight @ model.score_samples(X), rtol=1e-8)
 
 
-@pytest.mark.parametrize("options", [{}, {"scale": True}, {"noise": "student"}])
+@pytest.mark.parametrize("options", [{}, {"scale": True}, {"distribution": "student"}])
 @pytest.mark.parametrize("missing", [False, True])
 def test_the_likelihood_without_noise_is_the_limit(missing, options):
     rng = np.random.default_rng(17)

@@ -146,7 +146,7 @@ def test_labels_stay_within_the_frame_and_off_each_other(pca: eg.PCA, wine: pd.D
 ESTIMATORS: dict[str, Any] = {
     "PCA": lambda: eg.PCA(3),
     "PPCA": lambda: eg.PPCA(0.9),
-    "student": lambda: eg.PPCA(2, noise="student"),
+    "student": lambda: eg.PPCA(2, distribution="student"),
     "FactorAnalysis": lambda: eg.FactorAnalysis(2, rotation="promax"),
     "BayesianPCA": lambda: eg.BayesianPCA(),
     "MixturePPCA": lambda: eg.MixturePPCA(2, 1, random_state=0),
@@ -194,7 +194,7 @@ def draw_all(model: Any, X: Any, without: Set[str] = frozenset()) -> Iterator[tu
         draw = getattr(model.plot, name)
         if name == "rank_criteria" and not hasattr(inner(model), "rank_choice_"):
             continue
-        if name == "novelty" and getattr(model, "noise", "") == "student":
+        if name == "novelty" and getattr(model, "distribution", "") == "student":
             continue
         how = {"column": 0} if name == "imputation" and type(model) is not eg.PCA else {}
         yield name, draw(X, **how) if name in NEED_X else draw()

@@ -206,7 +206,7 @@ def test_a_model_serves_as_the_detector_around_it(incomplete: np.ndarray) -> Non
 
 
 def test_student_noise_is_refused_in_words(incomplete: np.ndarray) -> None:
-    model = eg.PPCA(2, noise="student").fit(incomplete)
+    model = eg.PPCA(2, distribution="student").fit(incomplete)
     with pytest.raises(AttributeError, match=r"NoveltyDetector\(estimator\)\.fit\(X\) takes"):
         outlier_numbers(model, incomplete)
 

@@ -46,13 +46,13 @@ def test_noise_taken_off_recovers_the_mixing_better(kind):
     for seed in range(5):
         X, B, _ = noisy(kind, seed)
         plain.append(amari(np.linalg.pinv(ICA(5).fit(X).mixing_) @ B))
-        aware.append(amari(np.linalg.pinv(ICA(5, noise="ppca").fit(X).mixing_) @ B))
+        aware.append(amari(np.linalg.pinv(ICA(5, noise="isotropic").fit(X).mixing_) @ B))
     assert np.mean(aware) < 0.7 * np.mean(plain)
 
 
 def test_noise_aware_mixing_has_the_scale_of_the_sources():
     X, B, sigma2 = noisy("super", 1)
-    ica = ICA(5, noise="ppca").fit(X)
+    ica = ICA(5, noise="isotropic").fit(X)
     np.testing.assert_allclose(np.sum(ica.mixing_**2), np.sum(B**2), rtol=0.05)
     C = np.cov(X.T, bias=True)
     np.testing.assert_allclose(
@@ -63,7 +63,7 @@ def test_noise_aware_mixing_has_the_scale_of_the_sources():
 def test_noise_aware_transform_is_the_best_linear_estimate():
     """Posterior mean under the model: B'(B B' + sigma2 I)^-1 (x - mean)."""
     X, _, _ = noisy("mixed", 2)
-    ica = ICA(5, noise="ppca").fit(X)
+    ica = ICA(5, noise="isotropic").fit(X)
     B, sigma2 = ica.mixing_, float(ica.density_.psi[0])
     A = B.T @ np.linalg.inv(B @ B.T + sigma2 * np.eye(20))
     np.testing.assert_allclose(ica.components_, A, atol=1e-10)

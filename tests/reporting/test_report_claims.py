@@ -297,13 +297,13 @@ def test_student_noise_is_not_recommended_to_a_model_that_has_it(noise: str) -> 
     freedom = 1.5 if noise == "student" else 4.0
     tails = np.random.default_rng(0).standard_t(freedom, size=(300, 6))
     X = low_rank(0, n=300, noise=0.3) + tails
-    given = eg.FactorAnalysis(2, noise=noise) if noise == "student" else eg.PPCA(2)
+    given = eg.FactorAnalysis(2, distribution=noise) if noise == "student" else eg.PPCA(2)
     subject, look = looked(given.fit(X), X)
     distances = distances_of(subject, look)
     assert isinstance(distances, RowDistances)
     words = " ".join(quality.section(subject, look, distances, [""] * 300, tuple("abcdef")).words)
     assert "Far rows are farther than the model predicts" in words
-    assert ('Student noise (noise="student") would keep' in words) == (noise == "gaussian")
+    assert ('Student noise (distribution="student") would keep' in words) == (noise == "gaussian")
     assert ("Its Student noise expects such rows" in words) == (noise == "student")
 
 

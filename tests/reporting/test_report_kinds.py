@@ -36,7 +36,7 @@ FAST: dict[str, tuple[Make, tuple[str, ...]]] = {
     "PCA": (lambda: (eg.PCA(2).fit(INCOMPLETE), INCOMPLETE), ()),
     "PCA, everything": (lambda: (eg.PCA().fit(X), X), ("mean nothing here",)),
     "FactorAnalysis, student": (
-        lambda: (eg.FactorAnalysis(2, noise="student").fit(INCOMPLETE), INCOMPLETE),
+        lambda: (eg.FactorAnalysis(2, distribution="student").fit(INCOMPLETE), INCOMPLETE),
         (),
     ),
     "BayesianPCA": (lambda: (eg.BayesianPCA().fit(INCOMPLETE), INCOMPLETE), ()),

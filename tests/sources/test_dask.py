@@ -275,9 +275,9 @@ def test_what_is_too_large_to_keep_is_prepared_anew(monkeypatch: pytest.MonkeyPa
 
     X = table(True)
     monkeypatch.setattr(cluster, "most_kept", lambda: 0.0)
-    fit = fit_ppca(as_dask_source(frame(X)), 3, method="em")
+    fit = fit_ppca(as_dask_source(frame(X)), 3, solver="em")
     assert_same_optimum(
-        covariance(fit.model), covariance(fit_ppca(as_source(X), 3, method="em").model)
+        covariance(fit.model), covariance(fit_ppca(as_source(X), 3, solver="em").model)
     )
 
 
@@ -385,7 +385,7 @@ def test_each_partition_is_computed_once_a_pass() -> None:
     fit_pca(source, 2)
     assert sum(loads) == N
     loads.clear()
-    fit_ppca(source, 2, method="em")
+    fit_ppca(source, 2, solver="em")
     passes_over_the_raw_rows = 2 + 1  # of columns and of seen cells; once to be prepared
     assert sum(loads) == passes_over_the_raw_rows * N
 

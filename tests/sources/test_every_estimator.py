@@ -119,7 +119,7 @@ ESTIMATORS = {
     "PCA-scaled": lambda: eg.PCA(3, scale=True),
     "PPCA": lambda: eg.PPCA(3),
     "PPCA-auto": lambda: eg.PPCA(),
-    "PPCA-student": lambda: eg.PPCA(3, noise="student"),
+    "PPCA-student": lambda: eg.PPCA(3, distribution="student"),
     # With 3 factors it is a Heywood case, whose optimum is known to few digits: a covariance of
     # condition number 1e7.
     "FactorAnalysis": lambda: eg.FactorAnalysis(2),

@@ -39,13 +39,13 @@ def matched(S, truth=sources):
 
 
 by_pca, r_pca = matched(eg.PCA(3).fit_transform(X))
-by_ica, r_ica = matched(eg.ICA(3, noise="ppca", random_state=0).fit_transform(X))
-_, r_missing = matched(eg.ICA(3, noise="ppca", random_state=0).fit_transform(incomplete))
+by_ica, r_ica = matched(eg.ICA(3, noise="isotropic", random_state=0).fit_transform(X))
+_, r_missing = matched(eg.ICA(3, noise="isotropic", random_state=0).fit_transform(incomplete))
 
 normal = rng.normal(size=(2000, 3))
 with warnings.catch_warnings(record=True) as heard:
     warnings.simplefilter("always")
-    unmixed = eg.ICA(3, noise="ppca", random_state=0).fit_transform(
+    unmixed = eg.ICA(3, noise="isotropic", random_state=0).fit_transform(
         normal @ A.T + 0.1 * rng.normal(size=(2000, 5))
     )
 _, r_normal = matched(unmixed, normal)

@@ -80,8 +80,8 @@ def seconds(work):
 
 
 def row(X, q):
-    closed, model = seconds(lambda: eg.PPCA(q, method="closed_form").fit(X))
-    em, ours = seconds(lambda: eg.PPCA(q, method="em").fit(X))
+    closed, model = seconds(lambda: eg.PPCA(q, solver="closed_form").fit(X))
+    em, ours = seconds(lambda: eg.PPCA(q, solver="em").fit(X))
     book, (steps, factor) = seconds(lambda: textbook_em(X, q))
     assert np.isclose(model.log_likelihood_, ours.log_likelihood_, rtol=1e-6)  # the same maximum
     assert ours.n_iter_ <= 3

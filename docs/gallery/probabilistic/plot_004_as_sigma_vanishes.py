@@ -30,7 +30,7 @@ lam = pca.explained_variance_ * (len(X) - 1) / len(X)
 sizes = np.array([1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-6])
 to_scores, to_white = [], []
 for sigma2 in sizes:
-    Z = eg.PPCA(2, noise_variance=sigma2 * lam[1], method="closed_form").fit(X).transform(X)
+    Z = eg.PPCA(2, noise_variance=sigma2 * lam[1], solver="closed_form").fit(X).transform(X)
     signs = np.sign((Z * scores).sum(axis=0))
     to_scores.append(abs(Z * signs - scores).max())
     to_white.append(abs(Z * signs - scores / np.sqrt(lam)).max())
@@ -80,7 +80,7 @@ for _ in range(60):
     Z = np.linalg.lstsq(W, centred.T, rcond=None)[0]  # E-step, printed as (W'W)^-1 W'X
     W = np.linalg.lstsq(Z.T, centred, rcond=None)[0].T  # M-step
     angles.append(np.degrees(subspace_angles(W, pca.components_.T).max()))
-limit = eg.PPCA(2, noise_variance=0.0, method="em").fit(X)
+limit = eg.PPCA(2, noise_variance=0.0, solver="em").fit(X)
 fig, ax = plt.subplots(figsize=(7.5, 2.8))
 ax.semilogy(range(1, 61), angles)
 ax.set(xlabel="step", ylabel="degrees", title="EM at σ² = 0: angle to the plane of PCA")

@@ -186,7 +186,7 @@ class _Table:
             fit = fit_ppca(
                 rows,
                 larger.n_components_,
-                method="em",
+                solver="em",
                 noise_variance=larger.noise_variance,
                 fit_mean=larger.fit_mean,
                 options=options,
@@ -266,12 +266,12 @@ def _kind(model: Any) -> str:
 def _require_gaussian(*models: Any) -> None:
     """Refuse what is not a given model that is fitted by maximum likelihood."""
     for model in models:
-        student = getattr(model, "noise", "gaussian") == "student"
+        student = getattr(model, "distribution", "gaussian") == "student"
         if not _kind(model) or student:
             raise ValueError(
                 "the test is between PPCA and FactorAnalysis with Gaussian rows, got "
                 + type(model).__name__
-                + (' with noise="student"' if student else "")
+                + (' with distribution="student"' if student else "")
             )
         if not isinstance(model.n_components, int | np.integer):
             raise ValueError(

@@ -72,7 +72,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         Whether the rotation is found from standardised loadings with Kaiser's normalisation: rows
         of unit length, so that every column counts alike. `rotation="varimax"` and `"promax"` are
         then those of R's `factanal`.
-    noise : {"gaussian", "student"}, default="gaussian"
+    distribution : {"gaussian", "student"}, default="gaussian"
         "student" gives every row a scale of its own, so that its observed part is multivariate t:
         outliers lose their weight (`row_weights`) instead of moving the axes.
     degrees_of_freedom : float, default=None
@@ -156,7 +156,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         iterated_power: int = 3,
         rotation: Method | None = None,
         kaiser: bool = False,
-        noise: str = "gaussian",
+        distribution: str = "gaussian",
         degrees_of_freedom: float | None = None,
         n_init: int = 1,
         scale: bool = False,
@@ -248,7 +248,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
             tol=self.tol,
             n_init=self.n_init,
             noise="diagonal",
-            robust=self.noise == "student",
+            robust=self.distribution == "student",
         )
 
     def _fit_model(self, source: Source, options: EMOptions) -> Solved:

@@ -101,8 +101,8 @@ class ICA(Transformer):
     random_state : int, RandomState or None, default=None
         None starts from the principal axes, and nothing is random. Otherwise the first rotation
         is drawn.
-    noise : {"ppca"} or None, default=None
-        "ppca" takes the rows to carry noise N(0, sigma2 I), as probabilistic PCA learns it from the
+    noise : {"isotropic"} or None, default=None
+        "isotropic" takes the rows to carry noise N(0, sigma2 I), as PPCA learns it from the
         directions that the components leave: the part without noise is whitened, the bias of noise
         is taken off every step, `mixing_` is that of the sources and `transform` gives their
         best linear estimate, drawn towards 0 as the noise demands. Needs fewer components than
@@ -170,7 +170,7 @@ class ICA(Transformer):
         "w_init": ["array-like", None],
         "whiten_solver": [StrOptions({"eigh", "svd"})],
         "random_state": ["random_state"],
-        "noise": [StrOptions({"ppca"}), None],
+        "noise": [StrOptions({"isotropic"}), None],
         "missing_values": [Real, "array-like"],
         "verbose": ["verbose"],
     }
@@ -336,7 +336,9 @@ class ICA(Transformer):
 
     def _as_they_are(self, source: Source) -> Whitening:
         if self.noise is not None:
-            raise ValueError('noise="ppca" is learned with the whitening: whiten must not be False')
+            raise ValueError(
+                'noise="isotropic" is learned with the whitening: whiten must not be False'
+            )
         if source.has_missing:
             raise ValueError(NO_MISSING)
         if self.n_components is not None:

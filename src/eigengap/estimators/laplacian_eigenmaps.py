@@ -111,7 +111,7 @@ callable, default="nearest_neighbors"
         Threads of the search for neighbours; None is as many as BLAS may use.
     radius : float, default=None
         Rows nearer than this are neighbours, instead of a number of them.
-    graph : {"average", "union", "mutual"}, default="average"
+    symmetrize : {"average", "union", "mutual"}, default="average"
         What becomes of neighbours that are so in one direction only: an edge of half the weight, as
         in scikit-learn; a whole edge; none.
     weights : {"connectivity", "heat"}, default="connectivity"
@@ -196,7 +196,7 @@ callable, default="nearest_neighbors"
         "eigen_solver": [StrOptions({"arpack", "lobpcg", "amg", "dense"}), None],
         "eigen_tol": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "n_neighbors": [Interval(Integral, 2, None, closed="left"), None],
-        "graph": [StrOptions({"average", "union", "mutual"})],
+        "symmetrize": [StrOptions({"average", "union", "mutual"})],
         "weights": [StrOptions({"connectivity", "heat"})],
         "bandwidth": [
             Interval(Real, 0, None, closed="neither"),
@@ -223,7 +223,7 @@ callable, default="nearest_neighbors"
         n_neighbors: int | None = None,
         n_jobs: int | None = None,
         radius: float | None = None,
-        graph: Sharing = "average",
+        symmetrize: Sharing = "average",
         weights: str = "connectivity",
         bandwidth: Bandwidth = "median",
         normalized: bool = True,
@@ -286,7 +286,7 @@ callable, default="nearest_neighbors"
                 f"give either n_neighbors={self.n_neighbors} or radius={self.radius:g}, not both"
             )
         if not of_neighbours:
-            self._refuse_others(named, radius=None, weights="connectivity", graph="average")
+            self._refuse_others(named, radius=None, weights="connectivity", symmetrize="average")
             if self._has_distances:
                 raise ValueError(
                     "metric='precomputed' belongs to affinity='nearest_neighbors'; affinities "
@@ -377,7 +377,7 @@ callable, default="nearest_neighbors"
         self._nearest = self._stored(rows) if self._is_given else self._found(rows)
         self._weights = EdgeWeights.of(
             self._nearest,
-            self.graph,
+            self.symmetrize,
             self.bandwidth if self.weights == "heat" else None,
             within_radius=self.radius is not None,
         )

@@ -92,8 +92,9 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
     have heavier tails: on real tables 6 to 14 % of held-out rows lay below 0.05.
 
     Outliers in the training data widen the model and mask themselves. Where there may be more than
-    a few, use FactorAnalysis(noise="student"): it is fitted to the bulk, and p-values are those of
-    the Gaussian with its scatter, scaled so that the median training row is an ordinary one.
+    a few, use FactorAnalysis(distribution="student"): it is fitted to the bulk, and p-values are
+    those of the Gaussian with its scatter, scaled so that the median training row is an ordinary
+    one.
 
     Examples
     --------

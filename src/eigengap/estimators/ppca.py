@@ -18,7 +18,7 @@ from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyE
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import StrOptions
 from eigengap.fitting.gaussian.pca import fit_pca
-from eigengap.fitting.gaussian.plan import Method, has_closed_form
+from eigengap.fitting.gaussian.plan import Solver, has_closed_form
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.selection.rank.asked import Solved, fit_asked, fit_reaching
@@ -37,7 +37,7 @@ class PPCA(PartialFit, NoisyEstimator):
     n_components : int, float in (0, 1) or "auto", default="auto"
         Number of components; the share of the variance that they must explain; or as many as
         exceed the noise level (parallel analysis, docs/rank.md; `rank_choice_` says why).
-    method : {"auto", "closed_form", "em"}, default="auto"
+    solver : {"auto", "closed_form", "em"}, default="auto"
         "auto" is the closed form for complete data and EM where there are missing values, a prior,
         Student noise or known noise of values.
     noise_variance : float, default=None
@@ -47,7 +47,7 @@ class PPCA(PartialFit, NoisyEstimator):
         False holds mu at 0.
     loading_precision : float, default=0.0
         Precision of a Gaussian prior on every loading. 0 is maximum likelihood.
-    noise : {"gaussian", "student"}, default="gaussian"
+    distribution : {"gaussian", "student"}, default="gaussian"
         "student" gives every row a scale of its own, so that its observed part is multivariate t:
         outliers lose their weight (`row_weights`) instead of moving the axes.
     degrees_of_freedom : float, default=None
@@ -123,7 +123,7 @@ class PPCA(PartialFit, NoisyEstimator):
         **SHARED_CONSTRAINTS,
         **CHECKPOINT_CONSTRAINTS,
         **NOISE_CONSTRAINTS,
-        "method": [StrOptions({"auto", "closed_form", "em"})],
+        "solver": [StrOptions({"auto", "closed_form", "em"})],
         "noise_variance": [*NOT_NEGATIVE, None],
         "fit_mean": ["boolean"],
         "loading_precision": NOT_NEGATIVE,
@@ -134,11 +134,11 @@ class PPCA(PartialFit, NoisyEstimator):
         self,
         n_components: int | float | str = "auto",
         *,
-        method: Method = "auto",
+        solver: Solver = "auto",
         noise_variance: float | None = None,
         fit_mean: bool = True,
         loading_precision: float = 0.0,
-        noise: str = "gaussian",
+        distribution: str = "gaussian",
         degrees_of_freedom: float | None = None,
         scale: bool = False,
         missing_values: Any = nan,
@@ -160,13 +160,13 @@ class PPCA(PartialFit, NoisyEstimator):
             noise_variance=self.noise_variance,
             fit_mean=self.fit_mean,
             loading_precision=self.loading_precision,
-            robust=self.noise == "student",
+            robust=self.distribution == "student",
         )
 
     def _fit_model(self, source: Source, options: EMOptions) -> Solved:
         fit = partial(
             fit_ppca,
-            method=self.method,
+            solver=self.solver,
             noise_variance=self.noise_variance,
             fit_mean=self.fit_mean,
             loading_precision=self.loading_precision,
@@ -174,13 +174,13 @@ class PPCA(PartialFit, NoisyEstimator):
         )
         closed = has_closed_form(
             source,
-            is_gaussian=self.noise == "gaussian",
+            is_gaussian=self.distribution == "gaussian",
             has_prior=bool(self.loading_precision),
         )
-        if self.method == "closed_form" and not closed:
+        if self.solver == "closed_form" and not closed:
             raise ValueError(
-                'method="closed_form" needs complete data with Gaussian noise, no cell_sd and no '
-                'prior on the loadings; use method="em" or "auto"'
+                'solver="closed_form" needs complete data with Gaussian noise, no cell_sd and no '
+                'prior on the loadings; use solver="em" or "auto"'
             )
         asked = self.n_components
         by_spectrum = closed and self.noise_variance is None

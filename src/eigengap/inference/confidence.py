@@ -327,7 +327,7 @@ def _require_maximum_likelihood(fitted: Any, table: _Table) -> None:
     if type(fitted.model_) is not LinearGaussian or table.cell_sd is not None:
         raise ValueError(
             "asymptotic intervals are for Gaussian noise that is the same in every row; use "
-            'method="bootstrap" with noise="student" or cell_sd'
+            'method="bootstrap" with distribution="student" or cell_sd'
         )
     if getattr(fitted, "scale", False):
         raise ValueError(

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from eigengap.exceptions import CheckpointMismatchError, CheckpointWarning, CorruptFileError
 from eigengap.fitting.optimise.loop import ResumeState, State, Steps, Trace
 from eigengap.persistence.atomic import require_writable, sweep
+from eigengap.persistence.kinds import ESTIMATORS
 from eigengap.persistence.tensors import read_tensors, write_tensors
 from eigengap.printable import bare
 from eigengap.runtime.warnings import warn
@@ -336,6 +337,16 @@ def _shapes(state: State) -> dict[str, list[Any]]:
     return {name: [value.dtype.str, *value.shape] for name, value in state.items()}
 
 
+def _present_names(identity: dict[str, Any]) -> Any:
+    """The parameters of a fit, by the names that they have now."""
+    parameters, kind = identity["parameters"], ESTIMATORS.get(identity["estimator"])
+    version = identity.get("kind_version", 1)
+    if kind is not None and version in range(1, kind.version):
+        for upgrade in kind.upgrades[version - 1 :]:
+            parameters = upgrade(parameters)
+    return parameters
+
+
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What of a fit has changed, in words."""
     found = []
@@ -344,7 +355,7 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
             found.append(f"{key} {before[key]}, now {now[key]}")
     if found:
         return found
-    old, new = before["parameters"], now["parameters"]
+    old, new = _present_names(before), now["parameters"]
     for name in sorted({*old, *new}):
         if old.get(name) != new.get(name):
             found.append(f"{name}={old.get(name)!r}, now {new.get(name)!r}")

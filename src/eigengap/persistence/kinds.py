@@ -43,13 +43,39 @@ class Kind:
         return found
 
 
+def _renaming(former: Mapping[str, str]) -> Upgrade:
+    return lambda fields: {former.get(name, name): value for name, value in fields.items()}
+
+
+def _isotropic(parameters: Fields) -> Fields:
+    """ICA's noise="ppca" of version 1 names the structure of the noise since."""
+    noise = parameters.get("noise")
+    return {**parameters, "noise": "isotropic" if noise == "ppca" else noise}
+
+
+# Parameters that had another name in version 1 of an estimator.
+_PARAMETER_UPGRADES: dict[str, tuple[Upgrade, ...]] = {
+    "PPCA": (_renaming({"noise": "distribution", "method": "solver"}),),
+    "FactorAnalysis": (_renaming({"noise": "distribution"}),),
+    "StoppedFactorAnalysis": (_renaming({"noise": "distribution"}),),
+    "LaplacianEigenmaps": (_renaming({"graph": "symmetrize"}),),
+    "ICA": (_isotropic,),
+}
+
+
 def _estimators() -> list[Kind]:
-    kinds = [Kind(entry.name, entry.home, entry.name) for entry in registry.ESTIMATORS]
+    kinds = [
+        Kind(entry.name, entry.home, entry.name, _PARAMETER_UPGRADES.get(entry.name, ()))
+        for entry in registry.ESTIMATORS
+    ]
     # Models that LowRankImputer tries, and no one else.
     within = ("StoppedFactorAnalysis", "ColumnMeans")
     return [
         *kinds,
-        *(Kind(name, "eigengap.estimators.shared.inner", name) for name in within),
+        *(
+            Kind(name, "eigengap.estimators.shared.inner", name, _PARAMETER_UPGRADES.get(name, ()))
+            for name in within
+        ),
     ]
 
 
@@ -138,10 +164,6 @@ _FORMER_FIELDS = {
     "Moments": {"n_gaps": "n_missing"},
     "Stream": {"n_gappy": "n_incomplete", "gappy_w": "incomplete_w"},
 }
-
-
-def _renaming(former: Mapping[str, str]) -> Upgrade:
-    return lambda fields: {former.get(name, name): value for name, value in fields.items()}
 
 
 def _values() -> list[Kind]:

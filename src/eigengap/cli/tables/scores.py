@@ -198,7 +198,7 @@ def why_alone(model: Any) -> str:
         return (
             "with Student noise rows have a likelihood alone: p-values, outliers, T2 and SPE need "
             "a Gaussian. To have them fit with -m novelty --set estimator=fa "
-            "--set estimator__noise=student"
+            "--set estimator__distribution=student"
         )
     if isinstance(getattr(model, "model_", None), LinearGaussian):
         return (

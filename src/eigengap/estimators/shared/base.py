@@ -28,6 +28,7 @@ from eigengap.linalg import Array
 from eigengap.persistence.atomic import require_writable
 from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer
 from eigengap.persistence.fingerprint import fingerprint
+from eigengap.persistence.kinds import kind_of
 from eigengap.printable import bare
 from eigengap.sources import (
     Block,
@@ -316,6 +317,7 @@ def checkpointed(estimator: Any, source: Source) -> Iterator[FileCheckpointer | 
     identity = {
         "estimator": type(estimator).__name__,
         "version": __version__,
+        "kind_version": kind.version if (kind := kind_of(type(estimator))) else 1,
         "parameters": {k: _described(v) for k, v in parameters.items() if k not in FREE},
         "data": fingerprint(source),
     }

@@ -278,7 +278,7 @@ def ways_to_noise(q: int, rows: float) -> str:
 # Noise beyond one Gaussian for all rows -------------------------------------------------------
 
 NOISE_CONSTRAINTS: dict[str, list[Any]] = {
-    "noise": [StrOptions({"gaussian", "student"})],
+    "distribution": [StrOptions({"gaussian", "student"})],
     "degrees_of_freedom": [Interval(Real, 0, None, closed="neither"), None],
 }
 
@@ -319,7 +319,7 @@ class NoisyEstimator(LinearGaussianEstimator):
         return self.fit(X, y, sample_weight, cell_sd=cell_sd).transform(X, cell_sd=cell_sd)
 
     def _finish(self, source: Source, fit: GaussianFit) -> None:
-        if self.noise == "student" and self.degrees_of_freedom is None:
+        if self.distribution == "student" and self.degrees_of_freedom is None:
             warn_of_tails(source, self.degrees_of_freedom_, self.n_components_)
 
     def row_weights(self, X: Any) -> Array:
@@ -344,12 +344,12 @@ class NoisyEstimator(LinearGaussianEstimator):
         return self.model_.nu if isinstance(self.model_, StudentLinearGaussian) else inf
 
     def _student(self) -> MultivariateT | None:
-        if self.noise == "gaussian" and self.degrees_of_freedom is not None:
+        if self.distribution == "gaussian" and self.degrees_of_freedom is not None:
             raise ValueError(
                 f"degrees_of_freedom={self.degrees_of_freedom} is of Student rows; set "
-                'noise="student", or leave it at None'
+                'distribution="student", or leave it at None'
             )
-        return MultivariateT(self.degrees_of_freedom) if self.noise == "student" else None
+        return MultivariateT(self.degrees_of_freedom) if self.distribution == "student" else None
 
 
 def warn_of_tails(source: Source, nu: float, q: int) -> None:

@@ -74,12 +74,12 @@ class _Batches:
 
 def _takes_batches(estimator: Any) -> bool:
     """Whether moments say all that the fit needs of the rows."""
-    noise = getattr(estimator, "noise", "gaussian")
-    if noise == "gaussian":
+    distribution = getattr(estimator, "distribution", "gaussian")
+    if distribution == "gaussian":
         return True
     raise AttributeError(
-        f"partial_fit takes Gaussian noise only: how much a row counts under noise={noise!r} "
-        "depends on all others. Use fit, which reads files too"
+        "partial_fit takes Gaussian noise only: how much a row counts under "
+        f"distribution={distribution!r} depends on all others. Use fit, which reads files too"
     )
 
 

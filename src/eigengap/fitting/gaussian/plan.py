@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from eigengap.fitting.eigen.krylov import block_width
 from eigengap.sources.base import Source
 
-Method = Literal["auto", "closed_form", "em"]
+Solver = Literal["auto", "closed_form", "em"]
 
 Route = Literal["covariance", "gram", "krylov", "svd"]
 
@@ -49,7 +49,7 @@ def needs_em(
     source: Source,
     noise: Literal["isotropic", "diagonal"],
     *,
-    method: Method = "auto",
+    solver: Solver = "auto",
     is_gaussian: bool = True,
     has_prior: bool = False,
     has_start: bool = False,
@@ -58,9 +58,9 @@ def needs_em(
     closed = has_closed_form(source, is_gaussian=is_gaussian, has_prior=has_prior)
     if noise == "diagonal":
         return not closed or has_start or source.n_features > LARGEST_COVARIANCE
-    if method == "closed_form" and source.has_missing:  # which a PCA then refuses by name
+    if solver == "closed_form" and source.has_missing:  # which a PCA then refuses by name
         return not is_gaussian or has_prior or source.has_cell_sd
-    return method == "em" or not closed
+    return solver == "em" or not closed
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE
 from eigengap.fitting.gaussian.noise import MultivariateT, fit_by_em
 from eigengap.fitting.gaussian.pca import PCAFit, fit_pca
-from eigengap.fitting.gaussian.plan import LARGEST_DENSE, Method, needs_em
+from eigengap.fitting.gaussian.plan import LARGEST_DENSE, Solver, needs_em
 from eigengap.fitting.gaussian.problem import DEFAULT, EMOptions, GaussianFit
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array
@@ -32,7 +32,7 @@ def fit_ppca(
     source: Source,
     q: int,
     *,
-    method: Method = "auto",
+    solver: Solver = "auto",
     noise_variance: float | None = None,
     fit_mean: bool = True,
     loading_precision: float = 0.0,
@@ -43,7 +43,7 @@ def fit_ppca(
     if needs_em(
         source,
         "isotropic",
-        method=method,
+        solver=solver,
         is_gaussian=student is None,
         has_prior=loading_precision > 0,
     ):

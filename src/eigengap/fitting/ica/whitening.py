@@ -95,8 +95,8 @@ def ppca_whitening(fit: GaussianFit, precision: float) -> Whitening:
     U, lam = _above_rounding(*_axes(fit, fit.model.q), fit, precision)
     if fit.model.q >= fit.model.d or sigma2 <= 0.0:
         raise NoSignalError(
-            f'noise="ppca" learns the noise from the variance that the {fit.model.q} components '
-            f"leave, and there is none (n_features={fit.model.d}): ask for fewer n_components than "
+            f'noise="isotropic" learns the noise from the variance that the {fit.model.q} '
+            f"components leave, and there is none (n_features={fit.model.d}): ask for fewer n_components than "
             "the columns have directions, or leave noise out"
         )
     signal = lam - sigma2

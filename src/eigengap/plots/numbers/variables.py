@@ -135,6 +135,9 @@ def _variances(estimator: Any, view: LinearView, table: Table | None) -> Array:
         Y, unknown = _imputed(view, table.X)
         return np.asarray(np.mean(Y**2 + unknown, axis=0))
     model = inner(estimator)
-    if getattr(model, "scale_", None) is not None and getattr(model, "noise", "") != "student":
+    if (
+        getattr(model, "scale_", None) is not None
+        and getattr(model, "distribution", "") != "student"
+    ):
         return np.ones(len(view.unit))  # they were divided by their standard deviations
     return view.density.variances()

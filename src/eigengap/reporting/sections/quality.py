@@ -230,7 +230,9 @@ def _on_student_noise(subject: Subject) -> str:
     if subject.student is not None:
         return "Its Student noise expects such rows, and they have moved the fit little."
     whose = "" if subject.entry.has_student_noise else "PPCA with "
-    return f'{whose}Student noise (noise="student") would keep such rows from moving the fit.'
+    return (
+        f'{whose}Student noise (distribution="student") would keep such rows from moving the fit.'
+    )
 
 
 def _t2_spe(distances: RowDistances, rows: list[str]) -> Figure:
