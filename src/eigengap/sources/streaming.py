@@ -25,32 +25,32 @@ SD = "_sd"  # what is added to the name of a column for its standard deviation
 
 
 def stream(
-    method: Callable[[Any], Any],
+    function: Callable[[Any], Any],
     X: Any,
     to: Any,
     *,
     columns_out: Sequence[str] | None = None,
     force: bool = False,
 ) -> Path:
-    """Write method(X) to a file, block by block: neither X nor the result is ever in memory.
+    """Write function(X) to a file, block by block: neither X nor the result is ever in memory.
 
     Parameters
     ----------
-    method : callable
-        A method of a fitted estimator, or any function from a table to one row for each of its
+    function : callable
+        A function of a fitted estimator, or any function from a table to one row for each of its
         rows: `model.transform`, `model.score_samples`,
         `functools.partial(model.impute, return_std=True)`. If it returns a pair, the second is
         written in further columns, named with "_sd".
     X : path, Source or table
         A file, as `open_source` takes it, a source, or a table in memory. A table with column names
-        reaches the method as a data frame.
+        reaches the function as a data frame.
     to : str or path-like
         Where to write, as `open_sink` takes it: .npy, .csv, .csv.gz, .parquet, .zarr, .h5. The file
         has this name only once it is complete.
     columns_out : sequence of str, default=None
         Names of the columns that are written. By default the estimator's own
         (`get_feature_names_out`) for `transform`, the input's for a result of as many columns, the
-        name of the method for a result of one number a row, else y0, y1, ...
+        name of the function for a result of one number a row, else y0, y1, ...
     force : bool, default=False
         Whether a file of that name may be replaced.
 
@@ -77,21 +77,21 @@ def stream(
     True
     >>> folder.cleanup()
     """
-    _refuse_fitting(method)
+    _refuse_fitting(function)
     source = X if isinstance(X, Source) else as_source(X)
     if getattr(source, "weight", None) is not None or source.has_cell_sd:
         raise ValueError(
-            "X comes with sample_weight or cell_sd, which no method is given here, and a row of "
+            "X comes with sample_weight or cell_sd, which no function is given here, and a row of "
             "weight 0 would be missing in the file. Pass it without them"
         )
     warned = _WarningsOfBlocks()
     with (
         open_sink(to, force=force) as sink,
-        closing(_results(_Method(method, source.names), source, warned)) as results,
+        closing(_results(_Method(function, source.names), source, warned)) as results,
     ):
         for result in results:
             if sink.n_rows == 0:
-                sink.name_columns(_names(method, result, source, columns_out))
+                sink.name_columns(_names(function, result, source, columns_out))
             sink.append(result.columns())
     warned.reissue()
     return sink.path

@@ -96,8 +96,8 @@ def ppca_whitening(fit: GaussianFit, precision: float) -> Whitening:
     if fit.model.q >= fit.model.d or sigma2 <= 0.0:
         raise NoSignalError(
             f'noise="isotropic" learns the noise from the variance that the {fit.model.q} '
-            f"components leave, and there is none (n_features={fit.model.d}): ask for fewer n_components than "
-            "the columns have directions, or leave noise out"
+            f"components leave, and there is none (n_features={fit.model.d}): ask for fewer "
+            "n_components than the columns have directions, or leave noise out"
         )
     signal = lam - sigma2
     weak = np.flatnonzero(signal <= LEAST_SIGNAL * sigma2)
