@@ -5,7 +5,7 @@ from pathlib import Path
 
 import eigengap
 
-COMPAT = "estimators/_sklearn_compat.py"
+COMPAT = "estimators/shared/sklearn_compat.py"
 
 
 def private_imports(path: Path) -> list[str]:

@@ -103,7 +103,11 @@ def test_names_that_are_formulas_are_made_harmless_and_numbers_are_not_touched(f
             ["line 1202", '--na "x y"', "--ignore"],
         ),
         (as_csv([*cells(), ["inf", "1", "2", "3"]]), 5, ["inf at row 41", '"a"']),
-        (as_csv([["", *row[1:]] for row in cells()]), 5, ['seen in column "a"', "--ignore a\n"]),
+        (
+            as_csv([["", *row[1:]] for row in cells()]),
+            5,
+            ['observed in column "a"', "--ignore a\n"],
+        ),
         (as_csv([['"1,5"', *row[1:]] for row in cells()]), 5, ["decimal comma", "semicolons"]),
         (b"", 4, ["it is empty"]),
         (b"a,b\n", 4, ["no rows"]),

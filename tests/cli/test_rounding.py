@@ -12,7 +12,7 @@ import pytest
 from tests.cli.running import call, run
 
 N = 12
-ROUNDED = "a is constant after rounding to float64 and cannot tell rows apart"
+ROUNDED = "a is constant after rounding to float64 and cannot distinguish rows"
 
 
 def notes(err: str) -> list[str]:

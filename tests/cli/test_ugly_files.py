@@ -71,7 +71,7 @@ def test_truth_values_and_constant_columns_are_told_by_name(
     notes = [line[7:] for line in ran.err.splitlines() if line.startswith("Note")]
     assert notes == [
         "true and false in alive are read as 1 and 0",
-        "batch is constant and cannot tell rows apart; leave it out: --ignore batch",
+        "batch is constant and cannot distinguish rows; leave it out: --ignore batch",
     ]
     assert "Note" not in call("fit", f"t.{form}", "--ignore", "alive,batch", "-o", "m.egap").err
 

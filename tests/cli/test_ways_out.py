@@ -279,7 +279,7 @@ def test_empty_columns_are_told_with_the_option_that_leaves_them_out(
     table(rows, ["a", '"my, col"', "c", "d", names[-1]])
     ran = call(command, "t.csv")
     assert ran.code == 5
-    assert "no cell is seen in columns" in ran.err
+    assert "no value is observed in columns" in ran.err
     options = shlex.split(ran.err.rstrip().partition("Leave them out: ")[2])
     assert options[0] == "--ignore"
     mended = call(command, "t.csv", *options)

@@ -10,8 +10,10 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import eigengap as eg
+from eigengap.estimators.shared.base import as_fitted
 
 
 def low_rank(n=30, d=4):
@@ -129,3 +131,31 @@ def test_no_component_at_all_has_a_standard_deviation(kind):
     np.testing.assert_array_equal(sd[~missing], 0.0)
     np.testing.assert_allclose(filled, np.where(missing, np.nanmean(X, axis=0), X))
     assert np.all(sd[missing] > 0.0)
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e25])
+@pytest.mark.parametrize(
+    "estimator",
+    [eg.PCA(2), eg.PPCA(1), eg.FactorAnalysis(1), eg.KernelPCA(2), eg.ICA(2, random_state=0)],
+    ids=str,
+)
+def test_float32_neither_overflows_nor_underflows_in_fitted_attributes(estimator, size):
+    X = (low_rank() * size).astype(np.float32)
+    single, double = clone(estimator).fit(X), clone(estimator).fit(X.astype(np.float64))
+    names = [n for n in dir(type(single)) if n.endswith("_") and not n.startswith("_")]
+    compared = 0
+    for name in names:
+        expected = getattr(double, name, None)
+        if isinstance(expected, np.ndarray) and expected.dtype == np.float64:
+            found = getattr(single, name)
+            scale = np.max(np.abs(expected), initial=0.0)
+            np.testing.assert_allclose(found / scale, expected / scale, atol=1e-5, err_msg=name)
+            compared += 1
+    assert compared >= 2
+    assert single.transform(X).dtype == np.float32
+
+
+def test_float32_is_kept_where_only_rounding_underflows():
+    values = np.array([1.0, 1e-45, 0.0, np.nan])
+    assert as_fitted(values, float32=True).dtype == np.float32
+    assert as_fitted(values[1:], float32=True).dtype == np.float64

@@ -68,7 +68,7 @@ def test_too_many_rows_are_refused_with_the_gigabytes_before_neighbours_are_look
     def never(*_):
         raise AssertionError("neighbours were looked for")
 
-    monkeypatch.setattr("eigengap.estimators._manifold.Neighbours.of", never)
+    monkeypatch.setattr("eigengap.estimators.shared.manifold.Neighbours.of", never)
     with pytest.raises(DoesNotFitError, match=r"100000 rows needs 88.0 GB.*landmarks"):
         Isomap().fit(rows_of(100_000, 2))
 

@@ -222,7 +222,7 @@ def test_too_many_patterns_of_missing_are_refused(monkeypatch, X):
     holes = X.copy()
     holes[np.random.default_rng(5).random(X.shape) < 0.2] = np.nan
     monkeypatch.setattr(expected_kernel, "MOST_WORK", 1e3)
-    with pytest.raises(ValueError, match=r"patterns of gaps takes .*LowRankImputer"):
+    with pytest.raises(ValueError, match=r"missing patterns takes .*LowRankImputer"):
         KernelPCA(2, kernel="rbf").fit(holes)
 
 

@@ -65,7 +65,7 @@ def test_dense_solver_of_a_large_graph_is_refused():
         ({"bandwidth": "local"}, "bandwidth='local' belongs to weights='heat'"),
         ({"metric_params": {"nonsense": 1}}, "metric='euclidean' takes none"),
         ({"n_neighbors": 61}, "counts the row itself"),
-        ({"n_components": 60}, "59 eigenvectors beside the constant one"),
+        ({"n_components": 60}, "59 eigenvectors besides the constant one"),
         ({"n_components": 61, "drop_first": False}, "60 eigenvectors"),
     ],
     ids=[
@@ -198,8 +198,8 @@ def binary():
     return np.unique(np.random.default_rng(0).random((150, 12)) < 0.4, axis=0)
 
 
-@pytest.mark.filterwarnings("ignore::eigengap.estimators._manifold.DisconnectedWarning")
-@pytest.mark.filterwarnings("ignore::eigengap.estimators._manifold.UncertainNeighboursWarning")
+@pytest.mark.filterwarnings("ignore::eigengap.exceptions.DisconnectedWarning")
+@pytest.mark.filterwarnings("ignore::eigengap.exceptions.UncertainNeighboursWarning")
 @pytest.mark.parametrize(
     ("rows", "options"),
     [
@@ -221,7 +221,7 @@ def test_fitted_rows_are_known_again(rows, options):
     np.testing.assert_array_equal(model.transform(X[5:6]), model.embedding_[5:6])
 
 
-@pytest.mark.filterwarnings("ignore::eigengap.estimators._manifold.DisconnectedWarning")
+@pytest.mark.filterwarnings("ignore::eigengap.exceptions.DisconnectedWarning")
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 def test_fitted_nodes_are_known_again_beside_a_heavy_edge(form):
     W = np.triu(np.random.default_rng(0).random((100, 100)) < 0.1, 1) * 1.0
@@ -291,7 +291,7 @@ def test_more_components_than_coordinates():
     assert np.all(model.eigenvalues_ == 0.0)
 
 
-@pytest.mark.filterwarnings("ignore::eigengap.estimators._manifold.DisconnectedWarning")
+@pytest.mark.filterwarnings("ignore::eigengap.exceptions.DisconnectedWarning")
 def test_a_graph_without_any_edge():
     for options in ({"radius": 0.1}, {"affinity": "precomputed"}):
         X = np.zeros((5, 5)) if "affinity" in options else np.arange(5.0)[:, None]

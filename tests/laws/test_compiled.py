@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import eigengap
-from eigengap.compiled import choice, factorise
+from eigengap.compiled import choice, factorise, posterior
 from eigengap.runtime import threads
 
 SIZES = [0, 1, 2, 5, 17, 40]
@@ -209,9 +209,9 @@ def test_unknown_mode_is_refused(monkeypatch):
 )
 def test_auto_compares_the_gain_with_the_price(monkeypatch, q, c, passes, cached, expected):
     monkeypatch.delenv(choice.VARIABLE, raising=False)
-    monkeypatch.setattr(choice, "_kernel", None)
-    monkeypatch.setattr(choice, "is_cached", lambda: cached)
-    assert choice.pays(q, c, passes) is expected
+    monkeypatch.setattr(posterior.KERNELS, "loaded", None)
+    monkeypatch.setattr(choice, "is_cached", lambda module: cached)
+    assert posterior.KERNELS.pay(posterior.saved_seconds(q, c) * passes) is expected
 
 
 def test_small_work_never_imports_numba():
@@ -221,29 +221,30 @@ def test_small_work_never_imports_numba():
 
 def test_marker_is_left_and_found_and_distrusted_when_the_cache_is_gone(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert not choice.is_cached()
+    assert not choice.is_cached(posterior.KERNELS.module)
     index = tmp_path / "kernel.nbi"
     index.write_bytes(b"")
-    choice._leave_marker(index)
-    assert choice.is_cached()
+    choice._leave_marker(index, posterior.KERNELS.module)
+    assert choice.is_cached(posterior.KERNELS.module)
     index.unlink()
-    assert not choice.is_cached()
+    assert not choice.is_cached(posterior.KERNELS.module)
     for marker in tmp_path.glob("*.json"):
         marker.write_text("{")
-    assert not choice.is_cached()
+    assert not choice.is_cached(posterior.KERNELS.module)
 
 
 @pytest.fixture(scope="module")
 def always():
     """The environment of a process that uses the kernel, compiled once for this module."""
-    choice.kernel()
+    posterior.KERNELS.load()
     return {choice.VARIABLE: "always"}
 
 
 def test_a_second_process_loads_what_the_first_compiled(always):
     code = """
-    from eigengap.compiled import choice, posterior_numba
-    print(choice.is_cached(), sum(posterior_numba.factorise_columns.stats.cache_hits.values()))
+    from eigengap.compiled import choice, posterior, posterior_numba
+    hits = sum(posterior_numba.factorise_columns.stats.cache_hits.values())
+    print(choice.is_cached(posterior.KERNELS.module), hits)
     """
     assert run_python(code, **always) == "True 1"
 

@@ -142,7 +142,7 @@ def test_edges_are_relaxed_a_few_times_at_most_whatever_the_graph(name):
     graph = GRAPHS[name]()
     at = compiled._Numbered.of(*arguments(graph))
     members, starts = np.empty(graph.n, np.int32), np.empty(graph.n + 1, np.int32)
-    kernels = compiled._loaded()
+    kernels = compiled.KERNELS.load()
     count = kernels.grouped(at.indptr, at.nodes, 32, members, starts)
     degree = np.diff(graph.indptr).max(initial=0)
     D = np.empty((graph.n, graph.n))
@@ -161,7 +161,7 @@ def test_groups_that_go_back_for_ever_are_met_among_these_graphs():
     graph = GRAPHS["drawn of all sizes"]()
     at = compiled._Numbered.of(*arguments(graph))
     members, starts = np.empty(graph.n, np.int32), np.empty(graph.n + 1, np.int32)
-    kernels = compiled._loaded()
+    kernels = compiled.KERNELS.load()
     kernels.grouped(at.indptr, at.nodes, 32, members, starts)
     rest = members, starts, 0, 1, 128, np.inf, at.place, at.name, np.empty((graph.n, graph.n))
     assert kernels.in_groups(*at.graph, *rest) > 10.0
@@ -172,7 +172,7 @@ def test_groups_that_go_back_for_ever_are_met_among_these_graphs():
 )
 def test_width_of_groups(name, expected, monkeypatch):
     """Wide on a surface, narrow in many dimensions, none where no two nodes see the same order."""
-    kernels, asked = compiled._loaded(), []
+    kernels, asked = compiled.KERNELS.load(), []
 
     class Watched:
         in_groups = staticmethod(kernels.in_groups)
@@ -188,7 +188,7 @@ def test_width_of_groups(name, expected, monkeypatch):
                 asked.append(0)
             return kernels.one_by_one(*rest)
 
-    monkeypatch.setattr(compiled, "_kernels", Watched)
+    monkeypatch.setattr(compiled.KERNELS, "loaded", Watched)
     monkeypatch.setenv(choice.VARIABLE, "always")
     compiled.all_pairs(*arguments(GRAPHS[name]()), 1)
     assert asked[-1] == expected
@@ -207,7 +207,7 @@ def test_groups_hold_every_node_once_and_are_near():
     at = compiled._Numbered.of(*arguments(graph))
     np.testing.assert_array_equal(at.name[at.place], np.arange(1000))
     members, starts = np.empty(1000, np.int32), np.empty(1001, np.int32)
-    count = compiled._loaded().grouped(at.indptr, at.nodes, 16, members, starts)
+    count = compiled.KERNELS.load().grouped(at.indptr, at.nodes, 16, members, starts)
     np.testing.assert_array_equal(np.sort(members), np.arange(1000))
     sizes = np.diff(starts[: count + 1])
     assert sizes.max() <= 16
@@ -306,7 +306,7 @@ def test_auto_compares_the_gain_with_the_price(
     monkeypatch, n, entries, sources, grouped, cached, expected
 ):
     monkeypatch.delenv(choice.VARIABLE, raising=False)
-    monkeypatch.setattr(compiled, "_kernels", None)
+    monkeypatch.setattr(compiled.KERNELS, "loaded", None)
     monkeypatch.setattr(choice, "is_cached", lambda module: cached)
     assert compiled._pays(n, entries, sources, grouped) is expected
 
@@ -345,11 +345,12 @@ def test_small_work_never_imports_numba():
 
 
 def test_a_second_process_loads_what_the_first_compiled():
-    compiled._loaded()
+    compiled.KERNELS.load()
     code = """
     from eigengap.compiled import choice, geodesics, geodesics_numba
     kernels = (geodesics_numba.grouped, geodesics_numba.in_groups, geodesics_numba.one_by_one)
-    print(choice.is_cached(geodesics.MODULE), [sum(k.stats.cache_hits.values()) for k in kernels])
+    hits = [sum(k.stats.cache_hits.values()) for k in kernels]
+    print(choice.is_cached(geodesics.KERNELS.module), hits)
     """
     assert run_python(code) == "True [1, 1, 1]"
 
@@ -358,9 +359,9 @@ def test_markers_of_two_kernels_are_two(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     index = tmp_path / "kernel.nbi"
     index.write_bytes(b"")
-    choice._leave_marker(index, compiled.MODULE)
-    assert choice.is_cached(compiled.MODULE)
-    assert not choice.is_cached()
+    choice._leave_marker(index, compiled.KERNELS.module)
+    assert choice.is_cached(compiled.KERNELS.module)
+    assert not choice.is_cached("posterior_numba")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")

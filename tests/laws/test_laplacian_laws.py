@@ -16,7 +16,7 @@ from eigengap.fitting.laplacian.fit import Laplacian, fit_laplacian
 from eigengap.fitting.laplacian.weights import EdgeWeights
 from eigengap.models.maps.eigenmap import Eigenmap
 
-pytestmark = pytest.mark.filterwarnings("ignore::eigengap.estimators._manifold.DisconnectedWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::eigengap.exceptions.DisconnectedWarning")
 
 
 @pytest.fixture

@@ -143,7 +143,7 @@ def test_nothing_observed_is_nothing_odd():
     assert found.D2.dof[0] == found.T2.dof[0] == found.SPE.dof[0] == 0
     assert found.T2.p_value[0] == found.SPE.p_value[0] == 1.0
     assert detector.explain(empty)[0].cells == ()
-    assert "nothing was seen" in str(detector.explain(empty)[0])
+    assert "no value was observed" in str(detector.explain(empty)[0])
 
 
 def test_scores_order_rows_beyond_underflow():

@@ -425,7 +425,7 @@ def test_what_is_wrong_is_told(parameters, words):
 
 
 def test_what_cannot_impute_is_refused():
-    with pytest.raises(TypeError, match="cannot fill gaps"):
+    with pytest.raises(TypeError, match="cannot impute"):
         LowRankImputer([PPCA(1), Ridge()]).fit(low_rank()[1])
 
 

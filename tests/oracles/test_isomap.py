@@ -219,7 +219,7 @@ def test_scikit_learn_agrees(name):
         )
 
 
-@pytest.mark.filterwarnings("ignore::eigengap.estimators._manifold.DisconnectedWarning")
+@pytest.mark.filterwarnings("ignore::eigengap.exceptions.DisconnectedWarning")
 def test_given_distances_are_those_of_rows():
     X = two_clusters()
     D = cdist(X, X)

@@ -355,7 +355,7 @@ def test_zero_eigenvalues_count_components():
     np.testing.assert_allclose(model.eigenvalues_[3:], lam[3:5], rtol=1e-8)
 
 
-@pytest.mark.filterwarnings("ignore::eigengap.estimators._manifold.DisconnectedWarning")
+@pytest.mark.filterwarnings("ignore::eigengap.exceptions.DisconnectedWarning")
 @pytest.mark.parametrize("normalized", [True, False])
 def test_contrasts_of_components_are_orthonormal_and_not_constant(normalized):
     X, part = three_parts(np.random.default_rng(1))

@@ -14,7 +14,7 @@ from tests.plots.foreign import HOSTILE
 
 import eigengap as eg
 from eigengap import plots, registry
-from eigengap.estimators.shared.plot import NAMES, charts_of
+from eigengap.estimators.shared.display import NAMES, charts_of
 from eigengap.plots.numbers import correlations, names_of, variable_contributions
 from eigengap.plots.numbers.rows import inner
 from eigengap.plots.theme import rendered, save, theme

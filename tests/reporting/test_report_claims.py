@@ -129,7 +129,7 @@ def test_a_fit_to_hidden_cells_that_breaks_off_leaves_the_page(
     monkeypatch.setattr(Subject, "refitted", fails)
     found = held_out(subject, look, 0)
     assert isinstance(found, str)
-    assert "cannot be said here" in found
+    assert "is not known" in found
     assert str(error) in found
 
 
@@ -168,7 +168,7 @@ def test_departures_are_found_and_no_single_cause_is_named() -> None:
     assert isinstance(distances, RowDistances)
     words = " ".join(quality.section(subject, look, distances, [""] * 300, tuple("abcdef")).words)
     assert "Outliers that widen the noise, noise that differs between columns" in words
-    assert "do not tell which" in words
+    assert "do not show which" in words
     heavy = np.random.default_rng(0).random(300) ** 1.6
     assert quality.tail_is_heavy(heavy)
 

@@ -106,7 +106,7 @@ def test_held_out_errors_and_coverage_by_hand(look: Look, subject: Subject) -> N
 def test_the_page_says_these_numbers(parsed: Parsed, look: Look, subject: Subject) -> None:
     found = held_out(subject, look, seed=0)
     assert found is not None
-    assert f"{percent(found.gain)} less than by its mean" in parsed.text
+    assert f"{percent(found.gain)} less than by the column means" in parsed.text
     assert f"cover {percent(found.coverage)} of them" in parsed.text
     share = subject.given.explained_variance_ratio_
     assert f"3 components explain {percent(share.sum())} of the variance" in parsed.text

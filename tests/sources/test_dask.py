@@ -545,7 +545,7 @@ def test_a_step_sends_what_the_documentation_says(d, q, parts, bundles):
     coefficients = Coefficients(rng.normal(size=(d, q)), np.zeros(d), np.ones(d))
     work = tasks.Statistics((partial(Expected.of, coefficients=coefficients),))
     parameters = len(cluster.Sent(work).payload)
-    assert 0 < parameters - 8 * d * (K + 2 * q + 4) < 2000
+    assert 0 < parameters - 8 * d * (q + 2) < 2000
     X = rng.normal(size=(20, d))
     X[0, 0] = np.nan
     rows = [prepare_rows(X, None, np.zeros(d), None, q)]

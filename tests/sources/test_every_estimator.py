@@ -209,7 +209,7 @@ def test_passes_over_a_file_are_as_told(name, missing, tmp_path, monkeypatch):
 def test_kernels_of_what_does_not_fit_are_fitted_on_a_sample_that_is_told(tmp_path, monkeypatch):
     source = npy(table(missing=True), tmp_path)
     monkeypatch.setattr(type(source), "fits_in_memory", False)
-    monkeypatch.setattr("eigengap.estimators._transformer.MOST_DRAWN", 100)
+    monkeypatch.setattr("eigengap.estimators.shared.transformer.MOST_DRAWN", 100)
     with pytest.warns(eg.exceptions.SampledWarning, match=r"KernelPCA.*240 rows.*on 100 rows"):
         model = eg.KernelPCA(2).fit(source)
     assert model.transform(source).shape == (N, 2)

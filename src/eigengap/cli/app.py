@@ -12,7 +12,7 @@ import eigengap
 COMMANDS = {
     "fit": ("fit", "Fit a model to a table and write it to a file."),
     "transform": ("transform", "Coordinates (or predictions) of every row, by a fitted model."),
-    "impute": ("impute", "Fill the gaps of a table, by a fitted model or in one go."),
+    "impute": ("impute", "Impute the missing values of a table, by a fitted model or in one go."),
     "score": ("score", "How likely every row is, and which are odd."),
     "rank": ("rank", "How many components a table has, by every criterion."),
     "compare": ("compare", "Models side by side on rows and cells that they have not seen."),
@@ -20,7 +20,7 @@ COMMANDS = {
     "denoise": ("denoise", "Take the noise out of an image."),
     "inpaint": ("inpaint", "Fill in what is missing of an image."),
     "inspect": ("inspect_model", "What is in a model file, without loading it."),
-    "demo": ("demo", "Fit, fill and report the shipped table with its 16 gaps."),
+    "demo": ("demo", "Fit, impute and report the shipped table with its 16 missing values."),
     "doctor": ("doctor", "Versions, extras, threads and memory, for a bug report."),
     "completion": ("completion", "Print the script that completes commands in your shell."),
 }

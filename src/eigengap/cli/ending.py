@@ -12,7 +12,14 @@ from typing import Any
 import click
 
 from eigengap.cli.app import app
-from eigengap.cli.errors import CLOSED_PIPE, INTERNAL, INTERRUPTED, TERMINATED, Told, told
+from eigengap.cli.errors import (
+    CLOSED_PIPE,
+    INTERNAL,
+    INTERRUPTED,
+    TERMINATED,
+    CommandError,
+    command_error,
+)
 from eigengap.cli.wording import Options
 from eigengap.wording import worded
 
@@ -38,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt) as error:
         return _interrupted(error, arguments)
     except click.ClickException as error:
-        return _tell(error, arguments)
+        return _print_error(error, arguments)
     except SystemExit as error:  # a signal, or the completion of a shell
         if error.code == TERMINATED:
             return _interrupted(error, arguments, TERMINATED)
@@ -92,7 +99,7 @@ def _interrupted(error: BaseException, arguments: Sequence[str], code: int = INT
     return code
 
 
-def _tell(error: click.ClickException, arguments: Sequence[str]) -> int:
+def _print_error(error: click.ClickException, arguments: Sequence[str]) -> int:
     if isinstance(error, click.UsageError):
         error.show()
         _as_json(error.format_message(), arguments, error.exit_code)
@@ -111,9 +118,9 @@ def _unforeseen(error: Exception, arguments: Sequence[str]) -> int:
 
         assert isinstance(error, OSError)
         error = stdout_trouble(error)
-    found: Told | None = told(error)
+    found: CommandError | None = command_error(error)
     if found is not None:
-        return _tell(found, arguments)
+        return _print_error(found, arguments)
     said = " ".join(str(error).split())
     _say(
         f"Error: eigengap has failed ({type(error).__name__}: {said}). This is a bug: {ISSUES}",
@@ -124,7 +131,7 @@ def _unforeseen(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def _is_of_stdout(error: Exception) -> bool:
-    """Files are told with their names; what the system says without one is of standard output."""
+    """Errors of files carry their names; what the system says without one is of standard output."""
     return (
         isinstance(error, OSError)
         and error.errno is not None

@@ -12,35 +12,35 @@ CLOSED_PIPE = 141  # what a shell says of a command whose reader went away
 TERMINATED = 143
 
 
-class Told(click.ClickException):
+class CommandError(click.ClickException):
     """An error in the words of the command line."""
 
 
-class FileInTheWay(Told):
+class FileInTheWay(CommandError):
     exit_code = IN_THE_WAY
 
 
-class FileTrouble(Told):
+class FileTrouble(CommandError):
     exit_code = FILE
 
 
-class Unfittable(Told):
+class Unfittable(CommandError):
     exit_code = DATA
 
 
-class MissingExtra(Told):
+class MissingExtra(CommandError):
     exit_code = EXTRA
 
 
-class WrongUsage(Told):
+class WrongUsage(CommandError):
     exit_code = USAGE
 
 
-def told(error: BaseException) -> Told | None:
+def command_error(error: BaseException) -> CommandError | None:
     """An error of the library as one of the command line; None where it is nobody's but ours."""
     from eigengap.exceptions import MissingExtraError
 
-    if isinstance(error, Told):
+    if isinstance(error, CommandError):
         return error
     if isinstance(error, MissingExtraError | ModuleNotFoundError):
         return _extra(error)
@@ -56,7 +56,7 @@ def in_words(error: BaseException) -> str:
     return str(error).strip() or type(error).__name__
 
 
-def _kind(error: BaseException) -> type[Told] | None:
+def _kind(error: BaseException) -> type[CommandError] | None:
     """By the names of its classes, so that nothing is imported to look at an error."""
     names = {base.__name__ for base in type(error).__mro__}
     if "InvalidParameterError" in names:  # scikit-learn's
@@ -72,7 +72,7 @@ def _kind(error: BaseException) -> type[Told] | None:
     return None
 
 
-def _extra(error: ImportError) -> Told | None:
+def _extra(error: ImportError) -> CommandError | None:
     """Which extra brings a module that is not there; a module that none brings is a bug."""
     from eigengap.exceptions import MissingExtraError
 
@@ -93,9 +93,9 @@ def _extra(error: ImportError) -> Told | None:
     )
 
 
-def _of_system(error: OSError) -> Told:
+def _of_system(error: OSError) -> CommandError:
     if error.errno is None or (error.filename is None and error.strerror is None):
-        return FileTrouble(str(error))  # told by us, with the path in it
+        return FileTrouble(str(error))  # worded by us, with the path in it
     path = "" if error.filename is None else f"{shown(error.filename)}: "
     kind = FileInTheWay if isinstance(error, FileExistsError) else FileTrouble
     return kind(f"{path}{error.strerror}")

@@ -10,7 +10,7 @@ from typing import Any
 from eigengap.cli.models import estimator
 from eigengap.cli.narration import Narrator, listing, many, signed
 from eigengap.cli.progress import showing_steps, waiting
-from eigengap.cli.tables.constant import tell_constant
+from eigengap.cli.tables.constant import report_constant
 from eigengap.cli.tables.table import Table
 from eigengap.registry import BY_COMMAND, entry_of
 
@@ -46,23 +46,23 @@ class Wanted:
 
 
 def fitted(wanted: Wanted, table: Table, narrator: Narrator) -> Any:
-    """Fit, and tell what was read, chosen and found."""
+    """Fit, and report what was read, chosen and found."""
     from eigengap.cli.errors import WrongUsage
 
     if bool(BY_COMMAND[wanted.name].target) != (table.target is not None):
         need = "needs --target COLUMN" if table.target is None else "takes no --target"
         raise WrongUsage(f"-m {wanted.name} {need}")
     model = wanted.unfitted(narrator)
-    model._validate_params()  # wrong options are told before anything is read
+    model._validate_params()  # wrong options are refused before anything is read
     with ExitStack() as stack:
         with narrator.hearing(), waiting(narrator, "Reading"):
             source = stack.enter_context(_opened(table, wanted.scheduler))
-            tell_read(table, source, narrator, model)
+            report_read(table, source, narrator, model)
         given = () if table.target is None else (target_of(table, wanted.name),)
         before = narrator.n_notes
         with narrator.hearing(), showing_steps(narrator):
             model.fit(source, *given)
-        tell_fit(model, source, narrator, narrator.n_notes > before)
+        report_fit(model, source, narrator, narrator.n_notes > before)
     return model
 
 
@@ -143,7 +143,7 @@ def is_no_class(label: Any, na: Sequence[str]) -> bool:
 # Telling ------------------------------------------------------------------------------------
 
 
-def tell_read(table: Table, source: Any, narrator: Narrator, model: Any = None) -> None:
+def report_read(table: Table, source: Any, narrator: Narrator, model: Any = None) -> None:
     """How large the table is, and where its gaps are."""
     from eigengap.statistics.first_look import look_first
 
@@ -172,7 +172,7 @@ def tell_read(table: Table, source: Any, narrator: Narrator, model: Any = None) 
             f"--id {suspects[0]} keeps it out of the model"
         )
     if rows > 1:
-        tell_constant(table, source, narrator)
+        report_constant(table, source, narrator)
 
 
 def _require_observed(table: Table, n_missing: Any, rows: int) -> None:
@@ -184,11 +184,12 @@ def _require_observed(table: Table, n_missing: Any, rows: int) -> None:
     missing = [j for k, j in enumerate(table.features) if rows and n_missing[k] == rows]
     if not missing:
         return
-    told = ", ".join(quote(table.name(j)) for j in missing[:MOST_NAMED])
-    told += f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+    named = ", ".join(quote(table.name(j)) for j in missing[:MOST_NAMED])
+    named += f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
     raise Unfittable(
-        f"{shown(table.given)}: no cell is seen in column{'s' if len(missing) > 1 else ''} {told}. "
-        f"Leave {'them' if len(missing) > 1 else 'it'} out: --ignore {as_argument(table, missing)}"
+        f"{shown(table.given)}: no value is observed in column{'s' if len(missing) > 1 else ''} "
+        f"{named}. Leave {'them' if len(missing) > 1 else 'it'} out: "
+        f"--ignore {as_argument(table, missing)}"
     )
 
 
@@ -196,15 +197,15 @@ def _missing(missing: Any, rows: int, table: Table) -> str:
     total = int(missing.sum())
     if total == 0:
         return "no cell is missing"
-    told = f"{many(total, 'cell')} missing ({_percent(total, rows * len(missing))})"
+    message = f"{many(total, 'cell')} missing ({_percent(total, rows * len(missing))})"
     with_missing = [k for k in range(len(missing)) if missing[k]]
     names = [table.name(table.features[k]) for k in with_missing]
     if len(names) <= 3:
-        return f"{told}, all in {listing(names)}" if len(names) < len(missing) else told
+        return f"{message}, all in {listing(names)}" if len(names) < len(missing) else message
     worst = max(with_missing, key=lambda k: int(missing[k]))
     return (
-        f"{told} in {len(names)} columns, most in {listing([table.name(table.features[worst])])} "
-        f"({_percent(int(missing[worst]), rows)})"
+        f"{message} in {len(names)} columns, most in "
+        f"{listing([table.name(table.features[worst])])} ({_percent(int(missing[worst]), rows)})"
     )
 
 
@@ -218,7 +219,7 @@ def _percent(part: int, whole: int) -> str:
     return f"{share:.2g} %" if share < 99.5 else f"{share:.0f} %"
 
 
-def tell_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> None:
+def report_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> None:
     """What came of the fit; `is_warned` is whether it had something to say itself."""
     choice = getattr(model, "rank_choice_", None)
     chosen = getattr(model, "choice_", None)
@@ -233,16 +234,16 @@ def tell_fit(model: Any, source: Any, narrator: Narrator, is_warned: bool) -> No
     if facts.get("n_iter") is not None and facts.get("converged") is not None:
         steps = many(facts["n_iter"], "step")
         parts += [steps, "converged" if facts["converged"] else "NOT converged"]
-    told = ", ".join(parts)
+    message = ", ".join(parts)
     height = facts.get("log_likelihood_per_row")
     if height == float("inf"):
-        told += "; the likelihood has no bound"
+        message += "; the likelihood has no bound"
     elif height is not None:
-        told += f"; log-likelihood per row {signed(height)}"
+        message += f"; log-likelihood per row {signed(height)}"
     if facts.get("explained_variance_ratio") is not None:
         share = 100.0 * facts["explained_variance_ratio"]
-        told += f"; {share:.0f} % of the variance explained"
-    narrator.say("Fit", told, **facts)
+        message += f"; {share:.0f} % of the variance explained"
+    narrator.say("Fit", message, **facts)
     if height == float("inf") and not is_warned:
         from eigengap.estimators.shared.linear import ways_to_noise
 

@@ -73,7 +73,7 @@ class Kept:
             may_lack_ids=not options.ids,
         )  # fmt: skip
 
-    def tell_how(self, table: Table, na: tuple[str, ...], narrator: Narrator) -> None:
+    def report_columns(self, table: Table, na: tuple[str, ...], narrator: Narrator) -> None:
         """Say what was taken from the fit for want of options or of names."""
         if not na and self.na:
             narrator.note(

@@ -124,7 +124,7 @@ def _components(name: str, text: str) -> int | float | str:
 
 
 def _scale(name: str, scale: bool | None, known: dict[str, Any]) -> dict[str, Any]:
-    if name == "novelty":  # the model within it has been told
+    if name == "novelty":  # the model within it has its own
         return {}
     if "scale" not in known:
         if scale is not None:

@@ -1,4 +1,4 @@
-"""What a command tells its user, on standard error, so that data can have standard output."""
+"""What a command reports, on standard error, so that data can have standard output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Narrator:
         self.verbose = verbose
         self.facts: dict[str, Any] = {}
         self._as_json = as_json
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
         self._kinds: set[type[Warning]] = set()  # of warnings that became notes
 
     @property
@@ -46,17 +46,17 @@ class Narrator:
 
     @property
     def n_notes(self) -> int:
-        return len(self._told)
+        return len(self._noted)
 
     def note(self, sentence: str) -> None:
         """Something to mind, once."""
         from rich.text import Text
 
-        if sentence in self._told:
+        if sentence in self._noted:
             return
-        self._told.add(sentence)
+        self._noted.add(sentence)
         self.facts.setdefault("notes", []).append(sentence)
-        if len(self._told) <= MOST_NOTES:
+        if len(self._noted) <= MOST_NOTES:
             self.console.print(Text.assemble((f"{'Note':<{INDENT}}", "bold yellow"), sentence))
 
     def show_rows(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -77,13 +77,13 @@ class Narrator:
                 with captured() as heard:
                     yield
             finally:
-                for told in {told.category: told for told in reversed(heard)}.values():
-                    if told.category is RoundedWarning and told.category in self._kinds:
+                for warning in {one.category: one for one in reversed(heard)}.values():
+                    if warning.category is RoundedWarning and warning.category in self._kinds:
                         continue  # a later pass over the same table may name another cell
-                    if told.category is ConstantColumnWarning:
-                        continue  # `tell_constant` has named them, with the option
-                    self._kinds.add(told.category)
-                    self.note(told.message)
+                    if warning.category is ConstantColumnWarning:
+                        continue  # `report_constant` has named them, with the option
+                    self._kinds.add(warning.category)
+                    self.note(warning.message)
 
     def finish(self) -> None:
         """Print the facts as one JSON object, where that was asked for."""
@@ -175,21 +175,23 @@ def figure(number: float, digits: int = 4) -> str:
     return text.replace("-", "−", 1) if text.startswith("-") else text
 
 
-def spread(sd: float) -> str:
+def sd_text(sd: float) -> str:
     """A standard deviation to two digits.
 
-    >>> spread(512.3), spread(0.0234), spread(1.0), spread(2.4e12)
+    >>> sd_text(512.3), sd_text(0.0234), sd_text(1.0), sd_text(2.4e12)
     ('510', '0.023', '1.0', '2.4e+12')
     """
     rounded = float(f"{sd:.2g}")
     return f"{rounded:.{_decimals(sd)}f}" if 1e-4 <= abs(rounded) < 1e9 else f"{sd:.2g}"
 
 
-def beside(value: float, sd: float) -> str:
+def rounded_by(value: float, sd: float) -> str:
     """A number as far as the two digits of its standard deviation go.
 
-    >>> beside(1018.468, 0.412), beside(1367.2, 512.3), beside(-0.001, 1.9), beside(2.684, 0.0)
-    ('1018.47', '1367', '0.0', '2.684')
+    >>> rounded_by(1018.468, 0.412), rounded_by(1367.2, 512.3)
+    ('1018.47', '1367')
+    >>> rounded_by(-0.001, 1.9), rounded_by(2.684, 0.0)
+    ('0.0', '2.684')
     """
     if not (isfinite(value) and isfinite(sd) and sd > 0.0):
         return figure(value)
@@ -210,12 +212,12 @@ def _power(number: float) -> int:
     return int(f"{number:.1e}".partition("e")[2])
 
 
-def with_spread(value: float, sd: float) -> str:
+def with_sd(value: float, sd: float) -> str:
     """
-    >>> with_spread(1367.2, 512.3), with_spread(1018.468, 0.412)
+    >>> with_sd(1367.2, 512.3), with_sd(1018.468, 0.412)
     ('1367 ± 510', '1018.47 ± 0.41')
     """
-    return f"{beside(value, sd)} ± {spread(sd)}"
+    return f"{rounded_by(value, sd)} ± {sd_text(sd)}"
 
 
 def many(count: int, what: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from eigengap.fitting.graph.distances import nan_euclidean
 from eigengap.fitting.graph.pairs import refuse_spread, rounding
 from eigengap.linalg import Array
 from eigengap.sources import show
@@ -120,22 +121,16 @@ class IncompletePairs:
         return len(self.X)
 
     def block(self, rows: Ints) -> tuple[Array, Blur]:
-        n, d = self.X.shape
-        total, both = np.zeros((len(rows), n)), np.zeros((len(rows), n))
-        for j in range(d):
-            apart = self.X[rows, j, None] - self.X[:, j]
-            observed = ~np.isnan(apart)
-            both += observed
-            np.multiply(apart, apart, out=apart)
-            np.add(total, apart, out=total, where=observed)
-        both[np.arange(len(rows)), rows] = d
-        if not both.all():
-            i, j = map(int, np.argwhere(both == 0)[0])
+        D = nan_euclidean(self.X[rows], self.X) ** 2
+        unknown = np.isnan(D)
+        unknown[np.arange(len(rows)), rows] = False
+        if unknown.any():
+            i, j = map(int, np.argwhere(unknown)[0])
             raise ValueError(
                 f"rows {int(rows[i])} and {j} of X have no cell in common, so that nothing is "
                 "known of their distance; impute the missing values first (impute, LowRankImputer)"
             )
-        return _without_self(total * (d / both), rows), Blur(np.zeros((len(rows), 1)))
+        return _without_self(D, rows), Blur(np.zeros((len(rows), 1)))
 
     def lengths(self, D: Array) -> Array:
         return np.asarray(np.sqrt(D, out=D))
@@ -151,11 +146,7 @@ class MetricPairs:
 
     @classmethod
     def of(cls, X: Array, metric: Metric) -> MetricPairs:
-        if metric == "seuclidean":
-            return cls(X, metric, {"V": _variances(X)})
-        if metric == "mahalanobis":
-            return cls(X, metric, {"VI": _inverse_covariance(X)})
-        return cls(X, metric, {})
+        return cls(X, metric, _estimated(X, metric))
 
     @property
     def n(self) -> int:
@@ -242,17 +233,18 @@ def _without_self(D: Array, rows: Ints) -> Array:
     return D
 
 
-def _variances(X: Array) -> Array:
-    found = np.asarray(np.var(X, axis=0, ddof=1))
-    if not np.all(found > 0.0):
-        raise ValueError(
-            'metric="seuclidean" divides by standard deviations, but column '
-            f"{int(np.argmax(~(found > 0.0)))} of X is constant; leave it out"
-        )
-    return found
-
-
-def _inverse_covariance(X: Array) -> Array:
+def _estimated(X: Array, metric: Metric) -> dict[str, Any]:
+    """Parameters that a metric takes from all rows."""
+    if metric == "seuclidean":
+        variance = np.asarray(np.var(X, axis=0, ddof=1))
+        if not np.all(variance > 0.0):
+            raise ValueError(
+                'metric="seuclidean" divides by standard deviations, but column '
+                f"{int(np.argmax(~(variance > 0.0)))} of X is constant; leave it out"
+            )
+        return {"V": variance}
+    if metric != "mahalanobis":
+        return {}
     covariance = np.atleast_2d(np.cov(X, rowvar=False))
     if np.linalg.matrix_rank(covariance, hermitian=True) < len(covariance):
         raise ValueError(
@@ -260,7 +252,7 @@ def _inverse_covariance(X: Array) -> Array:
             "is singular: there are too few rows, or columns depend on each other. Reduce the "
             'columns first (PCA), or give distances of your own as metric="precomputed"'
         )
-    return np.asarray(np.linalg.inv(covariance))
+    return {"VI": np.asarray(np.linalg.inv(covariance))}
 
 
 def _refuse_unknown(D: NDArray[Any], rows: Ints, who: str, finite: bool = False) -> None:

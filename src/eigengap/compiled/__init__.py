@@ -1,5 +1,5 @@
 """The few kernels that are worth compiling, each behind one function that also has a NumPy twin."""
 
-from eigengap.compiled.batched import factorise
+from eigengap.compiled.posterior import factorise
 
 __all__ = ["factorise"]

@@ -7,33 +7,27 @@ otherwise SciPy's Dijkstra: the numbers are the same to the last digit.
 
 from __future__ import annotations
 
-import os
-import threading
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.sparse.csgraph import dijkstra, reverse_cuthill_mckee
 
-from eigengap.compiled import choice, geodesics_scipy
+from eigengap.compiled.choice import Kernels
 from eigengap.linalg import Array
 from eigengap.runtime.threads import in_threads, workers_for
 
 Ints = NDArray[np.int32]
 
-MODULE = "geodesics_numba"
-PRICE_OF_COMPILING = 8.0  # seconds: import numba, compile
+KERNELS = Kernels("geodesics_numba", compiling=8.0)
 # Sources of a group, and how often edges may be relaxed for it on average before narrower groups
 # pay, and after those no groups at all.
 WIDTHS = ((32, 2.5), (16, 3.5))
 OFTEN = 4.0  # after which one group is given up: about half of what its sources cost one by one
 WINDOW = 128  # nodes after which a group goes back to those that were lowered behind it
 LARGEST = np.iinfo(np.int32).max  # entries of a graph that the kernel can number
-
-_kernels: Any = None
-_loading = threading.Lock()
 
 
 def all_pairs(
@@ -45,7 +39,7 @@ def all_pairs(
     if _pays(n, len(nodes), n, grouped=True):
         _in_groups(_Numbered.of(indptr, nodes, lengths), out, n_jobs)
     else:
-        geodesics_scipy.from_sources(indptr, nodes, lengths, np.arange(n), out)
+        _by_scipy(indptr, nodes, lengths, np.arange(n), out)
     return out
 
 
@@ -62,8 +56,26 @@ def from_sources(
     if _pays(n, len(nodes), len(sources), grouped=False):
         _one_by_one(_Numbered.of(indptr, nodes, lengths), sources, out, n_jobs)
     else:
-        geodesics_scipy.from_sources(indptr, nodes, lengths, sources, out)
+        _by_scipy(indptr, nodes, lengths, sources, out)
     return out
+
+
+def _by_scipy(
+    indptr: NDArray[Any], nodes: NDArray[Any], lengths: Array, sources: NDArray[Any], out: Array
+) -> None:
+    """Rows of `out` (m, n) by SciPy's Dijkstra: the twin of the kernels, and their oracle.
+
+    "directed" spares SciPy looking at the transpose, which is the same graph.
+    """
+    n = len(indptr) - 1
+    graph = scipy.sparse.csr_array(
+        (lengths, nodes.astype(np.int32, copy=False), indptr.astype(np.int32, copy=False)),
+        shape=(n, n),
+    )
+    step = max(1, (1 << 24) // (8 * n))  # some rows at a time, for SciPy has an array of its own
+    for start in range(0, len(sources), step):
+        rows = slice(start, start + step)
+        out[rows] = dijkstra(graph, directed=True, indices=sources[rows])
 
 
 # The choice ---------------------------------------------------------------------------------
@@ -71,13 +83,8 @@ def from_sources(
 
 def _pays(n: int, entries: int, sources: int, grouped: bool) -> bool:
     """Whether paths from so many sources should go to the compiled kernel."""
-    asked = choice.mode()
-    if asked != "auto" or entries > LARGEST:
-        return asked == "always" and entries <= LARGEST
     gain = sources * (twin_seconds(n, entries) - kernel_seconds(n, entries, grouped))
-    if _kernels is not None:
-        return gain > 0
-    return choice.repays(gain, lambda: choice.is_cached(MODULE), PRICE_OF_COMPILING)
+    return entries <= LARGEST and KERNELS.pay(gain)
 
 
 def twin_seconds(n: int, entries: int) -> float:
@@ -88,29 +95,6 @@ def twin_seconds(n: int, entries: int) -> float:
 def kernel_seconds(n: int, entries: int, grouped: bool) -> float:
     """Cost of the loaded kernel from one source, fitted likewise."""
     return 5e-9 * n + 1.2e-9 * entries if grouped else 3.5e-8 * n + 7e-9 * entries
-
-
-def _loaded() -> Any:
-    """The compiled kernels; the first call pays the price."""
-    global _kernels
-    with _loading:
-        if _kernels is None:
-            from eigengap.compiled import geodesics_numba
-
-            if geodesics_numba.cache_index is not None:
-                choice._leave_marker(geodesics_numba.cache_index, MODULE)
-            _kernels = geodesics_numba
-        return _kernels
-
-
-def _forget() -> None:
-    """In a forked child: a thread of the parent may have held the lock."""
-    global _loading
-    _loading = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
 
 
 # The kernels --------------------------------------------------------------------------------
@@ -158,7 +142,7 @@ class _Numbered:
 
 def _in_groups(at: _Numbered, out: Array, n_jobs: int | None) -> None:
     """All rows, in groups of the width that some of them say is best."""
-    kernels = _loaded()
+    kernels = KERNELS.load()
     n = len(out)
     members, starts = np.empty(n, dtype=np.int32), np.empty(n + 1, dtype=np.int32)
 
@@ -186,7 +170,7 @@ def _in_groups(at: _Numbered, out: Array, n_jobs: int | None) -> None:
 
 
 def _one_by_one(at: _Numbered, sources: NDArray[Any], out: Array, n_jobs: int | None) -> None:
-    kernels = _loaded()
+    kernels = KERNELS.load()
     places = at.place[sources]
     count = len(sources)
     size = max(1, min(8, count // 16))

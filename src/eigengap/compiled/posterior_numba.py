@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from eigengap.compiled.cache import OPTIONS, compile_cached
 
 # 64 lanes were as fast from q = 20 on, and slower below, where the cost of starting a loop shows.
-from eigengap.compiled.choice import LANES
+from eigengap.compiled.posterior import LANES
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,7 +8,6 @@ the single entry point, compiled where that pays.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -21,14 +20,10 @@ from eigengap.runtime.threads import over_columns
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int32]
 
-MODULE = "subsets_numba"
-PRICE_OF_COMPILING = 5.0  # seconds
+KERNELS = choice.Kernels("subsets_numba", compiling=5.0)
 SECONDS_A_ROW = 1e-4  # of the twin, about
 CALLS = 50  # that follow each other in a fit
 GRAIN = 256  # rows of a piece: threads never change the pieces, hence never the sums
-
-_kernels: Any = None
-_loading = threading.Lock()
 
 
 def forms(A: Array, B: Array, sets: Bools) -> tuple[Array, Array]:
@@ -114,24 +109,7 @@ def _listed(sets: Bools) -> tuple[Ints, Ints]:
 
 
 def _load(n: int) -> Any:
-    global _kernels
-    asked = choice.mode()
-    if asked == "never":
-        return subsets_numpy
-    with _loading:
-        if _kernels is not None:
-            return _kernels
-        gain = SECONDS_A_ROW * n * CALLS
-        if asked == "auto" and not choice.repays(
-            gain, lambda: choice.is_cached(MODULE), PRICE_OF_COMPILING
-        ):
-            return subsets_numpy
-        from eigengap.compiled import subsets_numba
-
-        _kernels = subsets_numba
-        if subsets_numba.cache_index is not None:
-            choice._leave_marker(subsets_numba.cache_index, MODULE)
-        return _kernels
+    return KERNELS.load() if KERNELS.pay(SECONDS_A_ROW * n * CALLS) else subsets_numpy
 
 
 def _plain(values: Array) -> Array:

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import nan
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.estimators._transformer import Transformer, as_latents, decoded
-from eigengap.estimators.shared.base import as_fitted, check_features, keep_features, like_input
+from eigengap.estimators.shared.base import (
+    as_fitted,
+    check_features,
+    keep_features,
+    keep_parameters,
+    like_input,
+)
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import COUNT, Transformer, as_latents, decoded
 from eigengap.fitting.autoencoder.fit import AUTO_RATE, AutoencoderFit, AutoencoderOptions
 from eigengap.fitting.optimise.loop import Watch
 from eigengap.linalg import Array
@@ -143,7 +151,7 @@ class Autoencoder(Transformer):
     _accepts_sparse = False
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [COUNT],
         "hidden": ["array-like", Integral],  # a number is refused with its way out
         "activation": [StrOptions(set(ACTIVATIONS))],
         "shortcut": ["boolean"],
@@ -151,12 +159,12 @@ class Autoencoder(Transformer):
         "denoising": [Interval(Real, 0, 1, closed="left")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "scale": ["boolean"],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "batch_size": [COUNT, StrOptions({"auto"})],
         "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "patience": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "patience": [COUNT],
+        "max_iter": [COUNT],
         "tol": [Interval(Real, 0, None, closed="left")],
         "polish": ["boolean", StrOptions({"auto"})],
         "missing_values": [Real, "array-like"],
@@ -189,7 +197,7 @@ class Autoencoder(Transformer):
         random_state: Any = None,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -220,7 +228,7 @@ class Autoencoder(Transformer):
                 "network which copies its input loses nothing: take fewer, or denoising",
                 UserWarning,
             )
-        with self._progress() as watch:
+        with progress_of(self) as watch:
             found = fit_autoencoder(source, q, self._options(watch))
         keep_features(self, X, source)  # only now: a fit may fail
         self.model_ = found.network
@@ -421,9 +429,7 @@ class Autoencoder(Transformer):
 
     # Fitted attributes ---------------------------------------------------------------------
 
-    @property
-    def n_components_(self) -> int:
-        return self.model_.q
+    n_components_ = property(attrgetter("model_.q"))
 
     @property
     def reconstruction_error_(self) -> float:

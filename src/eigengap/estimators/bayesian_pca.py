@@ -6,7 +6,6 @@ from math import nan
 from numbers import Real
 from typing import Any, ClassVar
 
-from eigengap.estimators._sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     CHECKPOINT_CONSTRAINTS,
@@ -14,6 +13,7 @@ from eigengap.estimators.shared.base import (
     keep_parameters,
 )
 from eigengap.estimators.shared.linear import FitSpec, LinearGaussianEstimator, log_jacobian
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.fitting.gaussian.bayesian import BayesianFit, fit_bayesian
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, Noise
 from eigengap.linalg import Array

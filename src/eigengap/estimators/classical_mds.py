@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,20 +18,23 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
-from eigengap.estimators._transformer import (
-    Transformer,
-    as_latents,
-    decoded,
-    warn_of_empty_rows,
-    whole_table,
-)
 from eigengap.estimators.shared.base import (
     SHARED_CONSTRAINTS,
     as_fitted,
     check_features,
     keep_features,
+    keep_parameters,
     not_converged,
+)
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import (
+    COMPONENTS,
+    Transformer,
+    as_latents,
+    decoded,
+    warn_of_empty_rows,
+    whole_table,
 )
 from eigengap.exceptions import NegativeEigenvaluesWarning
 from eigengap.fitting.eigen.signed_spectrum import SignedSpectrum
@@ -188,11 +193,7 @@ class ClassicalMDS(Transformer):
     _prefix = "MDS"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            StrOptions({"auto"}),
-        ],
+        "n_components": COMPONENTS[:-1],
         "metric": [StrOptions(set(METRICS) | set(PAIRS)), callable],
         "metric_params": [dict, None],
         "correction": [StrOptions({"cailliez", "lingoes"}), None],
@@ -222,7 +223,7 @@ class ClassicalMDS(Transformer):
         max_iter: int = 1000,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -343,7 +344,7 @@ class ClassicalMDS(Transformer):
         asked = self._dimensions(source.observed().rows)
         most = min(source.observed().rows, source.n_features)
         known = "auto" if asked is None else min(asked, most) if isinstance(asked, int) else asked
-        with self._progress() as watch:
+        with progress_of(self) as watch:
             options = EMOptions(tol=self.tol, max_iter=self.max_iter, watch=watch)
             found, _ = fit_asked(source, options, fit_ppca, known)
         if not found.converged:
@@ -356,7 +357,7 @@ class ClassicalMDS(Transformer):
         n = source.observed().rows
         asked = self._dimensions(n)
         require_scaling(n, self.correction, more=4.0 if self.metric == "nan_euclidean" else 1.5)
-        distances = RowDistances.of(source, self.metric, self.metric_params)
+        distances = RowDistances.of(source, self.metric, deepcopy(self.metric_params))
         w = _weights(weight[weight > 0.0])
         fit = fit_distances(distances.among(), asked, w, self.correction)
         return _Found(fit, distances=distances)
@@ -582,9 +583,7 @@ class ClassicalMDS(Transformer):
         known = self.spectrum_.lam[: self.n_components_]
         return np.concatenate([known, np.zeros(self.n_components_ - len(known))])
 
-    @property
-    def negative_share_(self) -> float:
-        return self.spectrum_.negative_share
+    negative_share_ = property(attrgetter("spectrum_.negative_share"))
 
     @property
     def n_significant_(self) -> int | None:

@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from eigengap.estimators._sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import (
     AcceptsMissing,
@@ -25,6 +24,7 @@ from eigengap.estimators.shared.base import (
 )
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.inner import CONSTRAINTS, density, warnings_about
+from eigengap.estimators.shared.sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.exceptions import (
     NoiseFloorWarning,
     SentinelWarning,
@@ -211,7 +211,7 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
                 "priors is a list of probabilities in the order of the sorted class labels, "
                 f"{', '.join(show(label) for label in classes[:10])}; got a mapping"
             )
-        prior = np.asarray(self.priors, dtype=np.float64)
+        prior = np.array(self.priors, dtype=np.float64)  # a copy: it is a fitted attribute
         if prior.shape != classes.shape:
             listed = ", ".join(show(label) for label in classes[:10])
             raise ValueError(
@@ -247,7 +247,7 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
                 "or the class"
             )
         q = self.n_components
-        if self.estimator is None and isinstance(q, Integral) and q > observed.count - 2:
+        if self.estimator is None and isinstance(q, Integral) and int(q) > observed.count - 2:
             raise ValueError(
                 f"{part.name} has {observed.count:g} rows, too few for n_components={q}: a density "
                 f"with {q} components needs {q + 2} rows. Give fewer, or "
@@ -292,7 +292,7 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
         rest = sorted(set(range(len(models))) - set(proper))
         warn(
             f"the rows of {_listed([parts[k].name for k in rest])} are too few or too much alike "
-            "to tell a noise variance: "
+            "to determine a noise variance: "
             + ("the mean of the other classes is used" if proper else "a small one is used"),
             NoiseFloorWarning,
         )

@@ -12,8 +12,6 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, StrOptions
-from eigengap.estimators._transformer import decoded
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     CHECKPOINT_CONSTRAINTS,
@@ -23,6 +21,8 @@ from eigengap.estimators.shared.base import (
 )
 from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
 from eigengap.estimators.shared.partial import PartialFit
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.transformer import decoded
 from eigengap.exceptions import HeywoodWarning, UnitsWarning
 from eigengap.fitting.gaussian.factor import fit_factor_analysis
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
@@ -39,18 +39,18 @@ from eigengap.statistics.moments import ColumnMoments
 
 
 class FactorAnalysis(PartialFit, NoisyEstimator):
-    """Maximum-likelihood factor analysis, gaps welcome.
+    """Maximum-likelihood factor analysis that accepts missing values.
 
     x = W z + mu + e with z ~ N(0, I) and e ~ N(0, diag(psi)): every feature has noise of its own.
-    Complete data are fitted from the covariance alone (Joreskog 1967); where cells are missing
+    Complete data are fitted from the covariance alone (Joreskog 1967); where values are missing
     (at random) the exact observed-data likelihood is maximised by accelerated EM.
 
     Parameters
     ----------
     n_components : int, float in (0, 1), "auto" or None, default="auto"
         Number of factors, 0 for independent columns; the share of the variance that they must
-        explain; or as many as stand out of noise (parallel analysis, docs/rank.md), which None
-        asks for too.
+        explain; or as many as exceed the noise level (parallel analysis, docs/rank.md), which
+        None asks for too.
     tol : float, default=1e-6
         EM stops when no parameter moves by more than this (in units of its column's standard
         deviation), the log-likelihood by no more per observed value, and the gradient is as small
@@ -73,8 +73,8 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         of unit length, so that every column counts alike. `rotation="varimax"` and `"promax"` are
         then those of R's `factanal`.
     noise : {"gaussian", "student"}, default="gaussian"
-        "student" gives every row a scale of its own, so that what is seen of it is multivariate t:
-        outlying rows lose their weight (`row_weights`) instead of moving the axes.
+        "student" gives every row a scale of its own, so that its observed part is multivariate t:
+        outliers lose their weight (`row_weights`) instead of moving the axes.
     degrees_of_freedom : float, default=None
         Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
         With 2 or fewer the density has no variance, which a fit that learns them warns of.

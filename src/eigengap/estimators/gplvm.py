@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import nan
-from numbers import Integral, Real
+from numbers import Real
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.estimators._transformer import (
+from eigengap.estimators.ppca import PPCA
+from eigengap.estimators.shared.base import as_fitted, keep_features, keep_parameters, source_of_new
+from eigengap.estimators.shared.inner import imputing_model
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import (
+    COUNT,
     Transformer,
     as_latents,
     decoded,
     dense_rows,
     whole_table,
 )
-from eigengap.estimators.ppca import PPCA
-from eigengap.estimators.shared.base import as_fitted, keep_features, source_of_new
-from eigengap.estimators.shared.inner import imputing_model
 from eigengap.exceptions import NoiseFloorWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
 from eigengap.fitting.gp.back_constraint import BackMap, Kind, back_constraint
@@ -177,16 +180,16 @@ class GPLVM(Transformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [COUNT],
         "kernel": [str, LatentKernel],
         "method": [StrOptions({"auto", "exact", "bayesian"})],
-        "n_inducing": [Interval(Integral, 1, None, closed="left")],
+        "n_inducing": [COUNT],
         "init": [StrOptions({"ppca", "isomap"}), "array-like"],
         "back_constraint": [StrOptions({"kernel", "mlp"}), None],
         "scale": ["boolean"],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [COUNT],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [COUNT],
         "missing_values": [Real, "array-like"],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -223,7 +226,7 @@ class GPLVM(Transformer):
         random_state: Any = None,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -361,7 +364,7 @@ class GPLVM(Transformer):
             if self.back_constraint is not None:
                 back = back_constraint(self.back_constraint, complete, at, rng)
             start = Start(at, shares, kernel, of_row, back=back)
-            with self._progress() as watch:
+            with progress_of(self) as watch:
                 how: Any = {"tol": float(self.tol), "max_iter": int(self.max_iter), "watch": watch}
                 if method == "exact":
                     fit = fit_exact(columns, start, **how)
@@ -416,11 +419,7 @@ class GPLVM(Transformer):
         rows: _Rows,
     ) -> None:
         q = fit.Z.shape[1]
-        second = np.mean(fit.Z**2, axis=0) + (0.0 if fit.s is None else np.mean(fit.s, axis=0))
-        slopes = fit.model.kernel.steepness(q) * second
-        order = np.argsort(-slopes, kind="stable")
-        total = float(np.sum(slopes))
-        self.relevance_ = slopes[order] / total if total > 0.0 else np.full(q, 1.0 / q)
+        order, self.relevance_ = fit.by_relevance()
         self.n_relevant_ = int(np.sum(self.relevance_ >= RELEVANT * self.relevance_[0]))
         self.model_ = replace(fit.model.ordered(order), mean=standard.mean, unit=standard.unit)
         self.method_, self._scaled = method, bool(self.scale)
@@ -637,9 +636,7 @@ class GPLVM(Transformer):
 
     # Fitted attributes ---------------------------------------------------------------------
 
-    @property
-    def n_components_(self) -> int:
-        return self.model_.q
+    n_components_ = property(attrgetter("model_.q"))
 
     @property
     def kernel_(self) -> LatentKernel:
@@ -658,9 +655,7 @@ class GPLVM(Transformer):
         """Of data units, where all columns share one and figures are given in it."""
         return 1.0 if self._scaled else float(self.model_.unit[0]) ** 2
 
-    @property
-    def mean_(self) -> Array:
-        return self.model_.mean
+    mean_ = property(attrgetter("model_.mean"))
 
     @property
     def embedding_sd_(self) -> Array:

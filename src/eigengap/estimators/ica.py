@@ -12,17 +12,28 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import (
+from eigengap.estimators.pca import PCA
+from eigengap.estimators.shared.base import (
+    as_fitted,
+    keep_features,
+    keep_parameters,
+    source_of_new,
+)
+from eigengap.estimators.shared.density import warn_of_unlinked
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     Options,
-    RealNotInt,
     StrOptions,
     _fit_context,
 )
-from eigengap.estimators._transformer import Transformer, as_latents, decoded
-from eigengap.estimators.pca import PCA
-from eigengap.estimators.shared.base import as_fitted, keep_features, source_of_new
-from eigengap.estimators.shared.density import warn_of_unlinked
+from eigengap.estimators.shared.transformer import (
+    COMPONENTS,
+    COUNT,
+    Transformer,
+    as_latents,
+    decoded,
+)
 from eigengap.exceptions import GaussianComponentsWarning, NotWhiteWarning
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.ica.fit import ICAOptions, RotationFit, fit_rotation, in_order
@@ -146,12 +157,7 @@ class ICA(Transformer):
     _prefix = "IC"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            StrOptions({"auto"}),
-            None,
-        ],
+        "n_components": COMPONENTS,
         "algorithm": [StrOptions({"parallel", "deflation"})],
         "whiten": [
             StrOptions({"arbitrary-variance", "unit-variance"}),
@@ -159,7 +165,7 @@ class ICA(Transformer):
         ],
         "fun": [StrOptions({"logcosh", "exp", "cube"}), callable],
         "fun_args": [dict, None],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [COUNT],
         "tol": [Interval(Real, 0.0, None, closed="left")],
         "w_init": ["array-like", None],
         "whiten_solver": [StrOptions({"eigh", "svd"})],
@@ -192,7 +198,7 @@ class ICA(Transformer):
         missing_values: Any = nan,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -387,7 +393,7 @@ class ICA(Transformer):
     def _rotation(
         self, scores: Source, whitening: Whitening, fun: Nonlinearity, start: Array | None
     ) -> RotationFit:
-        with self._progress() as watch:
+        with progress_of(self) as watch:
             options = ICAOptions(
                 fun=fun,
                 tol=self.tol,

@@ -15,14 +15,6 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import (
-    HasMethods,
-    StrOptions,
-    _check_feature_names_in,
-    _fit_context,
-    _get_output_config,
-)
-from eigengap.estimators._transformer import whole_table
 from eigengap.estimators.bayesian_pca import BayesianPCA
 from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.estimators.ppca import PPCA
@@ -39,6 +31,14 @@ from eigengap.estimators.shared.base import (
 from eigengap.estimators.shared.density import warn_of_few
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.inner import ColumnMeans, StoppedFactorAnalysis
+from eigengap.estimators.shared.sklearn_compat import (
+    HasMethods,
+    StrOptions,
+    _check_feature_names_in,
+    _fit_context,
+    _get_output_config,
+)
+from eigengap.estimators.shared.transformer import whole_table
 from eigengap.exceptions import FewCellsWarning, NoiseFloorWarning, SentinelWarning
 from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.linalg import Array
@@ -66,10 +66,11 @@ MIXTURE_STEPS = 5  # times as many steps for mixtures: rows have to find their c
 
 
 class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
-    """Fill gaps by a low-rank model, chosen by how well it predicts hidden cells.
+    """Imputation by a low-rank model, chosen by how well it predicts held-out values.
 
-    Every gap is filled with its expected value given what was seen of its row. Which model and how
-    many components is found by hiding seen cells and asking each model for them; `choice_` tells.
+    Every missing value is imputed by its expected value given the observed ones of its row. Model
+    and number of components are found by holding out observed values and asking each model for
+    them; `choice_` reports the result.
 
     Parameters
     ----------
@@ -77,34 +78,34 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         The model: anything with `fit` and `impute`, such as `PPCA`, `FactorAnalysis`,
         `BayesianPCA` or `MixturePPCA`. Of a list the best is chosen. "auto" tries Bayesian PCA and
         factor analysis, in about the time of scikit-learn's IterativeImputer; "thorough" tries
-        mixtures too, which fill better where the rows form clusters.
+        mixtures too, which impute better where the rows form clusters.
     n_components : int or "auto", default="auto"
-        "auto" finds the number by hidden cells for "auto" and for estimators whose own
+        "auto" finds the number by held-out values for "auto" and for estimators whose own
         n_components is "auto" or None; those with a number keep it. A number goes to all.
     scale : "auto" or bool, default="auto"
         Whether columns are divided by their standard deviations. "auto" tries both for the models
         made here, and leaves given estimators as they are; True or False goes to all.
     integers : "keep", list of columns or None, default=None
-        Columns to be filled with whole numbers: those named, or ("keep") every column of an
-        integer or boolean type or in which all numbers seen in `fit` are whole.
+        Columns to be imputed by whole numbers: those named, or ("keep") every column of an
+        integer or boolean type or in which all numbers observed in `fit` are whole.
     bounds : "data", (low, high), mapping of columns to (low, high) or None, default=None
-        Values that fills may not leave; "data" is the range seen in `fit`. None for low or high is
-        no bound. Filled values and ends of intervals are clipped, which cannot take them farther
+        Bounds of imputed values; "data" is the range observed in `fit`. None for low or high is
+        no bound. Imputed values and ends of intervals are clipped, which cannot take them farther
         from a truth within the bounds; random draws are reflected, which does not pile them up.
     add_indicator : bool, default=False
-        Whether `transform` appends a 0/1 column for each column that had gaps in `fit`.
+        Whether `transform` appends a 0/1 column for each column that had missing values in `fit`.
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell, besides NaN.
+        Values that mark a missing value, besides NaN.
     tol : float, default=1e-2
         Tolerance of the models made here; given estimators keep their own.
     max_iter : int, default=10
         Most steps of the models made here, while they are compared and in the end. Further steps
-        fit the seen cells better, but predict hidden ones no better, and worse where the model is
-        large for the table (docs/imputation.md).
+        fit the observed values better, but predict held-out ones no better, and worse where the
+        model is large for the table (docs/imputation.md).
     random_state : int, RandomState or None, default=0
-        Which cells are hidden.
+        Which values are held out.
     verbose : bool or int, default=False
-        Whether to tell each model as it is tried.
+        Whether to print each model as it is tried.
 
     Attributes
     ----------
@@ -116,14 +117,14 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         Of `estimator_`; a tuple of a mixture.
     n_iter_ : int
     std_factors_ : array of shape (n_features,)
-        What the standard deviations of `estimator_` are multiplied by, so that 95 % of the hidden
-        cells lie in their 95 % intervals; 1 where nothing was hidden.
+        What the standard deviations of `estimator_` are multiplied by, so that 95 % of the
+        held-out values lie in their 95 % intervals; 1 where none were held out.
     whole_ : array of shape (n_features,)
-        Columns that are filled with whole numbers.
+        Columns that are imputed by whole numbers.
     bounds_ : array of shape (2, n_features)
-        Least and largest value of a fill.
+        Least and largest imputed value of each column.
     indicator_features_ : array
-        Columns that had gaps in `fit`.
+        Columns that had missing values in `fit`.
     n_features_in_, feature_names_in_
 
     Examples
@@ -176,12 +177,12 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Choose the model and fit it to the seen cells of X.
+        """Choose the model and fit it to the observed values of X.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            Array, pandas, polars or pyarrow; NaN marks a gap.
+            Array, pandas, polars or pyarrow; NaN marks a missing value.
         y : ignored
         sample_weight : array of shape (n_samples,), default=None
             Frequency of each row.
@@ -260,7 +261,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     def _adapted(self, label: str, estimator: Any) -> Any:
         for required in ("fit", "impute", "set_params"):
             if isinstance(estimator, type) or not hasattr(estimator, required):
-                raise TypeError(f"{label} cannot fill gaps: it is no object with {required}()")
+                raise TypeError(f"{label} cannot impute: it is no object with {required}()")
         estimator = clone(estimator)
         known = estimator.get_params(deep=False)
         if isinstance(self.scale, bool) and "scale" in known:
@@ -274,7 +275,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             print(f"{trial}: error {trial.error:.4f}", file=sys.stderr, flush=True)
 
     def _whole(self, X: Any, source: Source, values: Array) -> NDArray[np.bool_]:
-        """(d,) columns to be filled with whole numbers."""
+        """(d,) columns to be imputed by whole numbers."""
         d = source.n_features
         if self.integers is None:
             return np.zeros(d, dtype=bool)
@@ -287,7 +288,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         return whole if by_type is None else whole | by_type
 
     def _bounds(self, X: Any, source: Source, values: Array) -> Array:
-        """(2, d) least and largest fill of each column."""
+        """(2, d) least and largest imputed value of each column."""
         d = source.n_features
         low, high = np.full(d, -np.inf), np.full(d, np.inf)
         if isinstance(self.bounds, str):
@@ -303,54 +304,54 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             low[truth], high[truth] = np.maximum(low[truth], 0), np.minimum(high[truth], 1)
         return np.stack([low, high])
 
-    # Filling -------------------------------------------------------------------------------
+    # Imputing ------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Any:
-        """X with its gaps filled, as an ndarray unless `set_output` says otherwise.
+        """X with its missing values imputed, as an ndarray unless `set_output` says otherwise.
 
         Where `set_output` asks for the library that X comes from, columns keep their types.
         """
         values, missing = self._read(X)
-        filled = self._within(np.asarray(self.estimator_.impute(values)), missing)
+        imputed = self._within(np.asarray(self.estimator_.impute(values)), missing)
         own_types = _get_output_config("transform", self)["dense"] == library_of(X)
         flags = missing[:, self.indicator_features_] if self.add_indicator else None
         if own_types:
-            typed = typed_like(X, filled, missing)
+            typed = typed_like(X, imputed, missing)
             names = self.get_feature_names_out()[values.shape[1] :]
             return typed if flags is None else with_new_columns(typed, names, flags)
-        return filled if flags is None else np.hstack([filled, flags.astype(filled.dtype)])
+        return imputed if flags is None else np.hstack([imputed, flags.astype(imputed.dtype)])
 
     def impute(self, X: Any, return_std: bool = False) -> Any:
-        """X with its gaps filled, in X's own type, and how sure each fill is.
+        """X with its missing values imputed, in X's own type, and their standard deviations.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks an unseen cell.
+            NaN marks a missing value.
         return_std : bool, default=False
             Whether to return the standard deviations too.
 
         Returns
         -------
-        filled : table of X's type
-            Seen cells are as they were. Columns keep their types where those can hold the fills:
-            integers="keep" makes them so.
+        imputed : table of X's type
+            Observed values are as they were. Columns keep their types where those can hold the
+            imputed values: integers="keep" makes them so.
         std : table of X's type
-            Standard deviation of each filled cell before rounding and clipping, 0 for seen cells;
-            times `std_factors_`. Only if return_std.
+            Standard deviation of each imputed value before rounding and clipping, 0 for observed
+            ones; times `std_factors_`. Only if return_std.
         """
         values, missing = self._read(X)
         if not return_std:
-            filled = np.asarray(self.estimator_.impute(values))
-            return typed_like(X, self._within(filled, missing), missing)
-        filled, std = self._fills_and_std(values)
-        return typed_like(X, self._within(filled, missing), missing), like(X, std)
+            imputed = np.asarray(self.estimator_.impute(values))
+            return typed_like(X, self._within(imputed, missing), missing)
+        imputed, std = self._imputed_and_std(values)
+        return typed_like(X, self._within(imputed, missing), missing), like(X, std)
 
     def intervals(self, X: Any, level: float = 0.95) -> tuple[Any, Any]:
-        """Lower and upper ends of an interval for each filled cell, within the bounds.
+        """Lower and upper ends of an interval for each imputed value, within the bounds.
 
-        Seen cells are their own ends. Ends of columns filled with whole numbers are rounded as the
-        fills are.
+        Observed values are their own ends. Ends of columns imputed by whole numbers are rounded
+        too.
 
         Parameters
         ----------
@@ -365,18 +366,18 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
         values, missing = self._read(X)
-        filled, std = self._fills_and_std(values)
+        imputed, std = self._imputed_and_std(values)
         reach = norm.ppf(0.5 + level / 2.0) * std
-        low, high = (self._within(filled + sign * reach, missing) for sign in (-1.0, 1.0))
+        low, high = (self._within(imputed + sign * reach, missing) for sign in (-1.0, 1.0))
         return like(X, low), like(X, high)
 
     def sample_imputations(self, X: Any, m: int, random_state: Any = None) -> Iterator[Any]:
-        """Draw the gaps m times: tables to analyse one by one, for `eigengap.pool` to pool.
+        """Draw the missing values m times: tables to analyse one by one and to `eigengap.pool`.
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks an unseen cell.
+            NaN marks a missing value.
         m : int
             Number of tables.
         random_state : int, RandomState or None
@@ -384,46 +385,46 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         Yields
         ------
         table of X's type
-            X with its gaps filled by one joint draw, its distance from the expected values times
-            `std_factors_`, reflected at the bounds and rounded where asked.
+            X with its missing values imputed by one joint draw, its distance from the expected
+            values times `std_factors_`, reflected at the bounds and rounded where asked.
         """
         values, missing = self._read(X)
         require_count("m", m, "tables")
         low, high = self.bounds_
-        filled = np.asarray(self.estimator_.impute(values))
+        imputed = np.asarray(self.estimator_.impute(values))
 
         def bounded(drawn: Any) -> Any:
-            spread = filled + self.std_factors_ * (np.asarray(drawn) - filled)
-            inside = np.where(missing, _reflected(spread, low, high), values)
+            wider = imputed + self.std_factors_ * (np.asarray(drawn) - imputed)
+            inside = np.where(missing, _reflected(wider, low, high), values)
             return typed_like(X, self._within(inside.astype(values.dtype), missing), missing)
 
         tables = self.estimator_.sample_imputations(values, m, random_state=random_state)
         return (bounded(drawn) for drawn in tables)
 
-    def _fills_and_std(self, values: Array) -> tuple[Array, Array]:
-        filled, std = map(np.asarray, self.estimator_.impute(values, return_std=True))
+    def _imputed_and_std(self, values: Array) -> tuple[Array, Array]:
+        imputed, std = map(np.asarray, self.estimator_.impute(values, return_std=True))
         std *= self.std_factors_
-        return filled, std
+        return imputed, std
 
     def _read(self, X: Any) -> tuple[Array, NDArray[np.bool_]]:
-        """The table (n, d) and where its gaps are."""
+        """The table (n, d) and where its values are missing."""
         check_is_fitted(self, "estimator_")
         source = source_of_new(self, X, missing_values=self.missing_values)
         values = _dense(source)
         return values, np.isnan(values)
 
-    def _within(self, filled: Array, missing: NDArray[np.bool_]) -> Array:
-        """Fills, which are changed in place, rounded where asked and clipped to the bounds."""
+    def _within(self, imputed: Array, missing: NDArray[np.bool_]) -> Array:
+        """Imputed values rounded where asked and clipped to the bounds, in place."""
         low, high = self.bounds_
         # A whole column's bounds are taken inwards, so that clipping leaves whole numbers.
         low = np.where(self.whole_, np.ceil(low), low)
         high = np.where(self.whole_, np.floor(high), high)
-        step = max(1, PIECE_CELLS // filled.shape[1])
-        for start in range(0, len(filled), step):
-            part, gone = filled[start : start + step], missing[start : start + step]
+        step = max(1, PIECE_CELLS // imputed.shape[1])
+        for start in range(0, len(imputed), step):
+            part, gone = imputed[start : start + step], missing[start : start + step]
             rounded = np.where(self.whole_, np.round(part), part)
             np.copyto(part, np.clip(rounded, low, high), where=gone, casting="same_kind")
-        return filled
+        return imputed
 
     # Names ---------------------------------------------------------------------------------
 
@@ -446,7 +447,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
 
 def _dense(source: Source) -> Array:
-    """All values (n, d); a sparse table has no gaps, but its fills-to-be are dense."""
+    """All values (n, d); a sparse table becomes dense."""
     values = source.collect()
     return np.asarray(values if isinstance(values, np.ndarray) else values.toarray())
 
@@ -461,7 +462,7 @@ def _require_whole_numbers(whole: NDArray[np.bool_], bounds: Array, source: Sour
     for j in np.flatnonzero(whole & (np.ceil(bounds[0]) > np.floor(bounds[1]))):
         low, high = bounds[:, j]
         raise ValueError(
-            f"column {column(source.names, int(j))} is to be filled with whole numbers, and there "
+            f"column {column(source.names, int(j))} is to be imputed by whole numbers, and there "
             f"is none between its bounds {low:g} and {high:g}"
         )
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
-from eigengap.estimators._sklearn_compat import Interval, StrOptions
-from eigengap.estimators.shared.base import as_fitted
+from eigengap.estimators.shared.base import as_fitted, keep_parameters
+from eigengap.estimators.shared.manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.graph.distances import Metric
 from eigengap.fitting.graph.duplicate_rows import found_among, row_hashes
@@ -188,7 +188,7 @@ class Isomap(GraphEstimator):
         missing_values: Any = nan,
         random_state: Any = None,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 

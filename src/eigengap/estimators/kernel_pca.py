@@ -5,16 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 from math import nan
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, RealNotInt, StrOptions, _fit_context
-from eigengap.estimators._transformer import Transformer, as_latents, decoded, whole_table
-from eigengap.estimators.shared.base import as_fitted, check_features, keep_features
+from eigengap.estimators.shared.base import (
+    as_fitted,
+    check_features,
+    keep_features,
+    keep_parameters,
+)
 from eigengap.estimators.shared.inner import imputing_model
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import (
+    COMPONENTS,
+    COUNT,
+    Transformer,
+    as_latents,
+    decoded,
+    whole_table,
+)
 from eigengap.exceptions import KernelWarning
 from eigengap.fitting.eigen.range import refuse_out_of_range
 from eigengap.fitting.kernel.bandwidth import held_out_gamma, median_gamma, some_rows
@@ -173,12 +186,7 @@ callable or Kernel, default="linear"
     _prefix = "KPC"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            StrOptions({"auto"}),
-            None,
-        ],
+        "n_components": COMPONENTS,
         "kernel": [StrOptions(NAMES), callable, Kernel],
         "gamma": [
             Interval(Real, 0, None, closed="left"),
@@ -192,7 +200,7 @@ callable or Kernel, default="linear"
         "fit_inverse_transform": ["boolean"],
         "eigen_solver": [StrOptions({"auto", "dense", "arpack", "randomized"})],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "max_iter": [COUNT, None],
         "iterated_power": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"})],
         "remove_zero_eig": ["boolean"],
         "random_state": ["random_state"],
@@ -202,7 +210,7 @@ callable or Kernel, default="linear"
         "scaling": [StrOptions({"pca", "eigenvalue"})],
         "b": [Interval(Real, 0, None, closed="neither")],
         "c": [Interval(Real, 0, None, closed="neither"), None],
-        "landmarks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
+        "landmarks": [COUNT, StrOptions({"auto"}), None],
         "landmark_method": [StrOptions({"kmeans++", "kmeans", "leverage", "uniform"})],
         "preimage": [StrOptions({"auto", "fixed_point", "ridge"})],
         "missing_values": [Real, "array-like"],
@@ -241,7 +249,7 @@ callable or Kernel, default="linear"
         preimage: str = "auto",
         missing_values: Any = nan,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -566,9 +574,7 @@ callable or Kernel, default="linear"
 
     # Fitted attributes ---------------------------------------------------------------------
 
-    @property
-    def n_components_(self) -> int:
-        return self.model_.q
+    n_components_ = property(attrgetter("model_.q"))
 
     @property
     def n_iter_(self) -> int:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from math import nan
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,9 +14,10 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
-from eigengap.estimators._sklearn_compat import Interval, StrOptions
-from eigengap.estimators._transformer import dense_rows
+from eigengap.estimators.shared.base import keep_parameters
+from eigengap.estimators.shared.manifold import GRAPH_CONSTRAINTS, GraphEstimator
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.transformer import dense_rows
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.eigen.smallest import ANGLE
 from eigengap.fitting.graph.duplicate_rows import as_imputed_before, found_among, row_hashes
@@ -232,7 +234,7 @@ callable, default="nearest_neighbors"
         disconnected: str = "keep",
         missing_values: Any = nan,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Input ---------------------------------------------------------------------------------
 
@@ -544,17 +546,9 @@ callable, default="nearest_neighbors"
         np.fill_diagonal(W, self._diagonal)
         return W
 
-    @property
-    def eigenvalues_(self) -> Array:
-        return self._fit_.lam
-
-    @property
-    def residuals_(self) -> Array:
-        return self._fit_.residuals
-
-    @property
-    def solver_(self) -> str:
-        return self._fit_.solver
+    eigenvalues_ = property(attrgetter("_fit_.lam"))
+    residuals_ = property(attrgetter("_fit_.residuals"))
+    solver_ = property(attrgetter("_fit_.solver"))
 
 
 def _canonical(rows: Any, affinity: Any) -> Any:

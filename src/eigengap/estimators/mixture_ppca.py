@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _check_feature_names_in
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     CHECKPOINT_CONSTRAINTS,
@@ -27,6 +26,8 @@ from eigengap.estimators.shared.density import (
     warn_of_units,
     warn_of_unlinked,
 )
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _check_feature_names_in
 from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
 from eigengap.fitting.gaussian.problem import Noise
 from eigengap.fitting.mixture.fit import (
@@ -49,12 +50,12 @@ from eigengap.wording import words
 
 
 class MixturePPCA(DensityEstimator):
-    """Mixture of probabilistic PCA or of factor analysers, gaps welcome.
+    """Mixture of probabilistic PCA or of factor analysers that accepts missing values.
 
     p(x) = sum_k pi_k N(x | mu_k, W_k W_k^T + Psi_k): clusters, each with its own few directions of
     variation (Tipping and Bishop 1999, "Mixtures of probabilistic principal component analysers";
-    Ghahramani and Hinton 1996). The exact likelihood of the seen cells is maximised by accelerated
-    EM from k-means++ starts, with split-and-merge moves (Ueda et al. 2000).
+    Ghahramani and Hinton 1996). The exact likelihood of the observed values is maximised by
+    accelerated EM from k-means++ starts, with split-and-merge moves (Ueda et al. 2000).
 
     Parameters
     ----------
@@ -78,10 +79,10 @@ class MixturePPCA(DensityEstimator):
         Divide every column by its standard deviation before the fit; undone in every output that
         is in data units. `noise_variance_` is in standardised units.
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell, besides NaN.
+        Values that mark a missing value, besides NaN.
     tol : float, default=1e-5
         EM stops when no parameter moves by more than this (in units of its column's standard
-        deviation) and the log-likelihood by no more per seen cell.
+        deviation) and the log-likelihood by no more per observed value.
     max_iter : int, default=1000
         Most EM steps.
     random_state : int, RandomState or None, default=None
@@ -210,7 +211,7 @@ class MixturePPCA(DensityEstimator):
     def _fit_rows(self, rows: Source, checkpointer: FileCheckpointer | None) -> MixtureFit:
         ranks = self._ranks(rows)
         seed = self._seed(checkpointer)
-        with self._watched(checkpointer) as watch:
+        with progress_of(self, checkpointer) as watch:
             options = MixtureOptions(
                 tol=self.tol,
                 max_iter=self.max_iter,
@@ -259,8 +260,8 @@ class MixturePPCA(DensityEstimator):
             listed = ", ".join(str(k) for k in fit.at_floor)
             warn(
                 f"a noise variance fell to its floor in component {listed}, so that standard "
-                "deviations of filled cells mean little there: it has more latent dimensions than "
-                "its rows determine, has collapsed onto few rows, or holds a column that is "
+                "deviations of imputed values mean little there: it has more latent dimensions "
+                "than its rows determine, has collapsed onto few rows, or holds a column that is "
                 "constant or explained entirely. Fewer components or latent dimensions, or "
                 "shared_noise=True, help",
                 NoiseFloorWarning,
@@ -283,12 +284,12 @@ class MixturePPCA(DensityEstimator):
         return np.argmax(self.predict_proba(X), axis=1)
 
     def predict_proba(self, X: Any) -> Array:
-        """Responsibilities, p(k | seen part of x): (n_samples, n_mixture_).
+        """Responsibilities, p(k | observed part of x): (n_samples, n_mixture_).
 
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap; a row without any seen cell gets the weights.
+            NaN marks a missing value; a row without any observed value gets the weights.
         """
         check_is_fitted(self, "model_")
         return map_rows(self._source(X), self.model_.responsibilities)
@@ -301,7 +302,7 @@ class MixturePPCA(DensityEstimator):
         Parameters
         ----------
         X : table of shape (n_samples, n_features)
-            NaN marks a gap.
+            NaN marks a missing value.
         """
         check_is_fitted(self, "model_")
         return self._map(X, self.model_.local_coordinates)
@@ -325,7 +326,7 @@ class MixturePPCA(DensityEstimator):
     def bic(self, X: Any) -> float:
         """Bayesian information criterion on X, the lower the better.
 
-        The number of rows is the mean number in which a column was seen.
+        The number of rows is the mean number in which a column is observed.
         """
         rows = float(np.mean(self._source(X).reduce(ColumnMoments.of).sum_w))
         return -2.0 * float(np.sum(self.score_samples(X))) + self.n_parameters_ * log(rows)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import HasMethods, Interval, StrOptions, _fit_context
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.shared.base import (
     AcceptsMissing,
@@ -23,6 +22,7 @@ from eigengap.estimators.shared.base import (
     source_of_new,
 )
 from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.sklearn_compat import HasMethods, Interval, StrOptions, _fit_context
 from eigengap.exceptions import SingularModelError
 from eigengap.inference.novelty import (
     Explanation,

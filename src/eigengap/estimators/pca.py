@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, StrOptions
-from eigengap.estimators._transformer import decoded
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     CHECKPOINT_CONSTRAINTS,
@@ -19,6 +17,8 @@ from eigengap.estimators.shared.base import (
 )
 from eigengap.estimators.shared.linear import FitSpec
 from eigengap.estimators.shared.partial import PartialFit
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.transformer import decoded
 from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE
 from eigengap.fitting.gaussian.ppca import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
@@ -143,7 +143,7 @@ class PCA(PartialFit):
     ) -> None:
         keep_parameters(self, locals())
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> Array:  # type: ignore[override]
         """Orthogonal scores U^T (x - mu), missing values imputed: (n_samples, n_components_)."""
         check_is_fitted(self, "model_")
         source = self._source(X)
@@ -153,9 +153,8 @@ class PCA(PartialFit):
     def inverse_transform(self, X: Any) -> Array:
         """Rows at the scores X: (n_samples, n_features)."""
         check_is_fitted(self, "model_")
-        sd = 1.0
-        if self.whiten:
-            sd = np.sqrt(self.spectrum_.explained_variance(self.n_components_))
+        q = self.n_components_
+        sd = np.sqrt(self.spectrum_.explained_variance(q)) if self.whiten else 1.0
         unit = 1.0 if self.scale_ is None else self.scale_
         return decoded(self._latents(X), lambda Z: self.projection_.backward(Z * sd) * unit)
 

@@ -7,7 +7,6 @@ from math import nan
 from numbers import Integral
 from typing import Any, ClassVar
 
-from eigengap.estimators._sklearn_compat import StrOptions
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     CHECKPOINT_CONSTRAINTS,
@@ -17,6 +16,7 @@ from eigengap.estimators.shared.base import (
 )
 from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
 from eigengap.estimators.shared.partial import PartialFit
+from eigengap.estimators.shared.sklearn_compat import StrOptions
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.plan import Method, has_closed_form
 from eigengap.fitting.gaussian.ppca import fit_ppca
@@ -26,31 +26,30 @@ from eigengap.sources import Source
 
 
 class PPCA(PartialFit, NoisyEstimator):
-    """Probabilistic principal component analysis, gaps welcome.
+    """Probabilistic principal component analysis that accepts missing values.
 
     x = W z + mu + e with z ~ N(0, I) and e ~ N(0, sigma2 I) (Tipping and Bishop 1999). Complete
-    data are fitted in closed form; where cells are missing (at random) the exact observed-data
+    data are fitted in closed form; where values are missing (at random) the exact observed-data
     likelihood is maximised by accelerated EM, mean included.
 
     Parameters
     ----------
     n_components : int, float in (0, 1) or "auto", default="auto"
         Number of components; the share of the variance that they must explain; or as many as
-        stand out of noise (parallel analysis, docs/rank.md; `rank_choice_` tells).
+        exceed the noise level (parallel analysis, docs/rank.md; `rank_choice_` says why).
     method : {"auto", "closed_form", "em"}, default="auto"
-        "auto" is the closed form for complete data and EM where there are gaps, a prior, Student
-        noise or known noise of cells.
+        "auto" is the closed form for complete data and EM where there are missing values, a prior,
+        Student noise or known noise of values.
     noise_variance : float, default=None
         sigma2 if it is known (in standardised units where scale=True); None learns it. 0 is the
-        limit of ordinary PCA (004 section 3.3).
+        limit of ordinary PCA.
     fit_mean : bool, default=True
-        False holds mu at 0, as in 003.
+        False holds mu at 0.
     loading_precision : float, default=0.0
-        Precision of a Gaussian prior on every loading. 0 is maximum likelihood; 1 is the M-step
-        of 003.
+        Precision of a Gaussian prior on every loading. 0 is maximum likelihood.
     noise : {"gaussian", "student"}, default="gaussian"
-        "student" gives every row a scale of its own, so that what is seen of it is multivariate t:
-        outlying rows lose their weight (`row_weights`) instead of moving the axes.
+        "student" gives every row a scale of its own, so that its observed part is multivariate t:
+        outliers lose their weight (`row_weights`) instead of moving the axes.
     degrees_of_freedom : float, default=None
         Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
         With 2 or fewer the density has no variance, which a fit that learns them warns of.
@@ -60,7 +59,7 @@ class PPCA(PartialFit, NoisyEstimator):
         undone in every output that is in data units. `components_`, `explained_variance_` and
         `noise_variance_` are in standardised units.
     missing_values : float or list of float, default=nan
-        Values that mark an unseen cell, besides NaN.
+        Values that mark a missing value, besides NaN.
     tol : float, default=1e-6
         EM stops when no parameter moves by more than this (in units of its column's standard
         deviation), the log-likelihood by no more per observed value, and the gradient is as small
@@ -105,7 +104,6 @@ class PPCA(PartialFit, NoisyEstimator):
     Notes
     -----
     PPCA has one noise variance for all columns: give columns in different units scale=True.
-    Numbers such as 003 name the texts listed in docs/errata.md.
 
     Examples
     --------
@@ -113,8 +111,8 @@ class PPCA(PartialFit, NoisyEstimator):
     >>> from eigengap import PPCA
     >>> X = np.array([[1, 2.1], [2, 3.9], [3, 6.2], [4, 7.8], [5, np.nan], [6, np.nan]])
     >>> model = PPCA(n_components=1, tol=1e-10).fit(X)
-    >>> filled, std = model.impute(X, return_std=True)
-    >>> filled[4:].round(2)
+    >>> imputed, std = model.impute(X, return_std=True)
+    >>> imputed[4:].round(2)
     array([[ 5.  ,  9.85],
            [ 6.  , 11.79]])
     >>> model.transform(X).shape

@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from eigengap.estimators._sklearn_compat import HasMethods, _fit_context
 from eigengap.estimators.shared.base import (
     AcceptsMissing,
     keep_features,
@@ -22,6 +21,7 @@ from eigengap.estimators.shared.base import (
 from eigengap.estimators.shared.density import warn_of_few
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.inner import CONSTRAINTS, density, warnings_about
+from eigengap.estimators.shared.sklearn_compat import HasMethods, _fit_context
 from eigengap.exceptions import FewCellsWarning, HeywoodWarning, SentinelWarning
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian

@@ -11,8 +11,10 @@ import scipy.sparse
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, GraphEstimator
-from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.base import keep_parameters
+from eigengap.estimators.shared.manifold import GRAPH_CONSTRAINTS, GraphEstimator
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import StructureWarning
 from eigengap.fitting.graph.neighbours import Search
 from eigengap.fitting.sdp.structure import (
@@ -186,7 +188,7 @@ default="auto"
         missing_values: Any = nan,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Input ---------------------------------------------------------------------------------
 
@@ -246,7 +248,7 @@ default="auto"
         else:
             scaled = graph_gain(rows, self.graph, self.margin)
         self.n_connected_components_ = scaled.components
-        with self._progress() as watch:
+        with progress_of(self) as watch:
             best = embed_from_starts(
                 scaled,
                 q,

@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from eigengap.estimators._manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
-from eigengap.estimators._sklearn_compat import Interval, StrOptions
+from eigengap.estimators.shared.base import keep_parameters
+from eigengap.estimators.shared.manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.fitting.graph.local_weights import local_weights
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.fitting.sdp.unfolding import (
@@ -195,7 +197,7 @@ default="auto"
         missing_values: Any = nan,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     # Fitting -------------------------------------------------------------------------------
 
@@ -248,7 +250,7 @@ default="auto"
         self, graph: Graph, columns: int, basis: Array | None, rng: np.random.Generator
     ) -> Unfolding:
         tol = float(self.tol)
-        with self._progress() as watch:
+        with progress_of(self) as watch:
             if basis is not None:
                 return unfold_on_landmarks(
                     graph, basis, self.constraint, columns=columns, tol=tol, rng=rng, watch=watch

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from math import nan
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import (
+from eigengap.estimators.shared.base import as_fitted, keep_features, keep_parameters, source_of_new
+from eigengap.estimators.shared.density import warn_of_unlinked
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import (
     Interval,
-    RealNotInt,
     StrOptions,
     _check_feature_names_in,
     _fit_context,
 )
-from eigengap.estimators._transformer import Transformer, as_latents, decoded
-from eigengap.estimators.shared.base import as_fitted, keep_features, source_of_new
-from eigengap.estimators.shared.density import warn_of_unlinked
+from eigengap.estimators.shared.transformer import (
+    COMPONENTS,
+    COUNT,
+    Transformer,
+    as_latents,
+    decoded,
+)
 from eigengap.exceptions import RankDeficientWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.whitening import (
@@ -122,17 +129,12 @@ class Whitener(Transformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-            StrOptions({"auto"}),
-            None,
-        ],
+        "n_components": COMPONENTS,
         "method": [StrOptions(set(METHODS))],
         "ddof": [Interval(Integral, 0, None, closed="left")],
         "rank_tol": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [COUNT],
         "missing_values": [Real, "array-like"],
         "verbose": ["verbose"],
     }
@@ -151,7 +153,7 @@ class Whitener(Transformer):
         missing_values: Any = nan,
         verbose: bool | int = False,
     ) -> None:
-        self._set(locals())
+        keep_parameters(self, locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -191,7 +193,7 @@ class Whitener(Transformer):
             return fit_columns(source, self.method, self.ddof)
         q = self._rank(source)
         unit = column_units(source, self.method)
-        with self._progress() as watch:
+        with progress_of(self) as watch:
             return fit_whitening(
                 source if unit is None else Rescaled(source, unit),
                 self.method,
@@ -302,38 +304,20 @@ class Whitener(Transformer):
 
     # Fitted attributes ---------------------------------------------------------------------
 
-    @property
-    def whitening_(self) -> Array:
-        return self.result_.map.A
-
-    @property
-    def coloring_(self) -> Array:
-        return self.result_.map.B
-
-    @property
-    def mean_(self) -> Array:
-        return self.result_.map.mean
-
-    @property
-    def scale_(self) -> Array:
-        return self.result_.unit
-
-    @property
-    def explained_variance_(self) -> Array:
-        return self.result_.variance
+    whitening_ = property(attrgetter("result_.map.A"))
+    coloring_ = property(attrgetter("result_.map.B"))
+    mean_ = property(attrgetter("result_.map.mean"))
+    scale_ = property(attrgetter("result_.unit"))
+    explained_variance_ = property(attrgetter("result_.variance"))
 
     @property
     def n_components_(self) -> int:
         return len(self.result_.variance)
 
-    @property
-    def rank_(self) -> int:
-        return self.result_.rank
+    rank_ = property(attrgetter("result_.rank"))
 
     @property
     def n_iter_(self) -> int:
         return max(self.result_.n_iter, 1)
 
-    @property
-    def converged_(self) -> bool:
-        return self.result_.converged
+    converged_ = property(attrgetter("result_.converged"))

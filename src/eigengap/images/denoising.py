@@ -22,7 +22,7 @@ from eigengap.linalg import Array
 
 LEARNED_FROM = 30_000  # patches at most
 TILE = 4096  # patches that are restored at a time
-FAINT = 0.02  # noise, likewise, below which seven digits do not tell it from rounding
+FAINT = 0.02  # noise, likewise, below which it looks like rounding to seven digits
 NONE = 1e-6  # noise, relative to the standard deviation of the image, that counts as none
 
 
@@ -48,7 +48,7 @@ def denoise_image(
     ----------
     image : array of shape (h, w) or (h, w, c)
         uint8, uint16, float32 or float64. NaN is missing, and is filled. Single entries that are
-        too far from their neighbours for any noise are told of and stay as they are.
+        too far from their neighbours for any noise are reported in a warning and stay as they are.
     patch : int, default=8
         Side of the patches; a smaller image makes it smaller.
     stride : int, default=1
@@ -134,7 +134,7 @@ def _model(mixture: PatchMixture) -> str:
 
 
 def _flat(image: StandardisedImage, how: Settings, sigma: float) -> Restored:
-    """One intensity throughout, which as many noisy entries as were seen tell."""
+    """One intensity throughout, estimated from all observed entries."""
     found = as_it_is(image, how.patch, how.stride)
     if sigma == 0.0:
         return found

@@ -2,7 +2,8 @@
 
 Where a hole is so wide that no patch sees more than a few entries beside it the image at half its
 size is filled first, by the same method, and its answer, doubled, is what the patches of the hole
-know, with a doubt: the middle of a hole is told by the coarsest image that can see across it.
+know, with a doubt: the middle of a hole is predicted from the coarsest image that reaches across
+it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from eigengap.linalg import Array
 LEARNED_FROM = 15_000  # patches at most
 STEPS = 8  # of EM
 MOST = 2.0  # standard deviations of the image: its mean is hardly a worse guess than that
-SEES_LITTLE = 0.04  # share of a patch's entries below which it cannot tell the others
+SEES_LITTLE = 0.04  # share of a patch's entries below which it does not determine the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +47,10 @@ def fill(image: Array, how: Settings, sigma: float) -> Filled:
     With sigma = 0 seen entries stay as they are.
     """
     known = _known(image, how, sigma)
-    told = known.doubt > 0.0
-    verdict = tried(known, lambda values: _learned(values, told, how, sigma), how)
+    predicted = known.doubt > 0.0
+    verdict = tried(known, lambda values: _learned(values, predicted, how, sigma), how)
     result = painted(known, verdict.gaussians, how)
-    kept = told | ~np.isnan(image) if sigma == 0.0 else told
+    kept = predicted | ~np.isnan(image) if sigma == 0.0 else predicted
     spread = np.clip(verdict.scale * result.sd, verdict.least, MOST)
     return Filled(
         values=np.where(kept, known.values, result.mean),
@@ -100,10 +101,12 @@ def _coarser(small: Array, how: Settings, sigma: float) -> tuple[Array, Array]:
     return result.values, result.sd
 
 
-def _learned(values: Array, told: NDArray[np.bool_], how: Settings, sigma: float) -> list[Gaussian]:
-    """From patches that saw something; what a coarser image told is no witness."""
+def _learned(
+    values: Array, predicted: NDArray[np.bool_], how: Settings, sigma: float
+) -> list[Gaussian]:
+    """From patches that saw something; predictions from a coarser image are left out."""
     h, w, c = values.shape
-    observed_only = np.where(told, np.nan, values)
+    observed_only = np.where(predicted, np.nan, values)
     y, x = Grid(h, w, how.patch, 1).corners()
     witnesses = np.flatnonzero(counts(~np.isnan(observed_only), how.patch)[y, x])
     at = witnesses[sample_rows(len(witnesses), LEARNED_FROM, how.rng)]

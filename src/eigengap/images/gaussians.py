@@ -190,6 +190,6 @@ def _log_det(A: Array) -> float:
 
 
 def product(A: Array, B: Array) -> Array:
-    """A B by one thread: several would add in another order, and the image tell how many."""
+    """A B by one thread: the sums of several depend on how many there are."""
     with one_blas_thread():
         return np.asarray(A @ B)

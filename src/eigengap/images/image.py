@@ -187,9 +187,8 @@ def _require_observed(missing: NDArray[np.bool_], masked: bool) -> None:
     empty = np.flatnonzero(missing.all(axis=(0, 1)))
     if len(empty):
         raise ValueError(
-            f"channel {words().number(int(empty[0]))} is missing throughout, and nothing tells "
-            "its intensities: "
-            "leave it out"
+            f"channel {words().number(int(empty[0]))} is missing throughout, and nothing "
+            "determines its intensities: leave it out"
         )
 
 

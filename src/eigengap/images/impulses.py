@@ -6,7 +6,7 @@ eight neighbours but one: edges and lines have more neighbours of their kind. In
 far is many times what neighbours usually differ by; one without noise has sharp dots of its own,
 and there it is many times the range of all intensities. The median of the neighbours stands for a
 impulse while the rest of the image is restored. Whether it is a fault or a star nobody here
-can tell, so it stays as it was given, and is told of.
+can know, so it stays as it was given, with a warning.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eigengap.wording import words
 Bools = NDArray[np.bool_]
 
 ABSURD = 50.0  # standard deviations of the noise, or of what neighbours differ by
-USUAL = 0.05  # share of steps that are not 0 if they tell what is usual
+USUAL = 0.05  # share of steps that are not 0 if they show what is usual
 RANGES = 10.0  # that hold 98 % of the entries
 NORMAL = 1.4826  # standard deviation of a normal over its median absolute deviation
 AROUND = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]

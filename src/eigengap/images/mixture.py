@@ -8,7 +8,7 @@ Tipping and Bishop's mixture (1999) with one noise for all, which Houdard, Bouve
 themselves. The noise being known, so is the rank of each component: as many eigenvalues as stand
 above the edge of the spectrum of pure noise, sigma2 (1 + sqrt(d / n_k))^2 (Marchenko and Pastur
 1967), each put back to what it is without the noise of the sample (Baik and Silverstein 2006). What
-the axes below the edge have beyond the noise no axis tells, but their mean does: that is u.
+the axes below the edge have beyond the noise no axis shows, but their mean does: that is u.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class PatchMixture:
 
         Under one component the mean is mu + U diag(1 - sigma2 / lam) U^T (x - mu), with what lies
         beside U shrunk by 1 - sigma2 / rest, and the variance the same for all patches; over
-        components by the law of total variance. To what is left of
-        the noise in z comes that in mu and the q axes, which n_k noisy patches told: an entry is
-        regressed on q coordinates and a constant, so (1 + q) sigma2 / n_k.
+        components by the law of total variance. To what is left of the noise in z comes that in mu
+        and the q axes, estimated from n_k noisy patches: an entry is regressed on q coordinates and
+        a constant, so (1 + q) sigma2 / n_k.
         """
         resp = self.responsibilities(X)
         resp[resp < FEW] = 0.0

@@ -1,7 +1,7 @@
 """The standard deviation of white noise in an image, from the spectrum of its patches.
 
 Patches of a clean image lie near a subspace, so the smallest eigenvalues of the covariance of
-noisy patches are those of the noise alone: sigma2, as in PPCA. How many they are is told by the
+noisy patches are those of the noise alone: sigma2, as in PPCA. How many they are follows from the
 values themselves (Chen, Zhu and Heng 2015, "An efficient statistical method for image noise level
 estimation"): noise is spread evenly about its mean, so the largest are dropped until mean and
 median of the rest agree. Patches with much texture fill the whole space and would be taken for
@@ -10,7 +10,7 @@ textures of Liu, Tanaka and Okutomi 2012), and only about what these averages le
 the two are independent, so that asking the calm ones does not make the noise smaller.
 
 For the same reason the averages may choose where nothing was clipped. Many entries that equal the
-least or the largest of an image tell that it was; patches whose averages keep clear of these
+least or the largest of an image show that it was; patches whose averages keep clear of these
 limits are asked then, and what clipping has still taken from noise at their distance is given back:
 a normal z with mean a, clipped at 0, keeps of its variance 1
 
@@ -119,7 +119,7 @@ def noise_sd(patches: Array, channels: int, low: Array, high: Array) -> float:
         return sd
     single = _asked(*_by_channel(patches, channels, low, high))
     # What to ask, how far from the limits (in sd), and the share of it that is enough. Channels by
-    # themselves keep clear of the limits more often, and tell noise from texture less well.
+    # themselves keep clear of the limits more often, and separate noise from texture less well.
     choices = [(joint, 2.0, 0.3), (single, 2.0, 0.1), (single, 1.0, 0.03)]
     for _ in range(STEPS):
         clear = (some.clear(far * sd, share) for some, far, share in choices)
@@ -161,7 +161,7 @@ class Asked:
         return self.take(np.sort(np.argpartition(spread, keep - 1)[:keep]))
 
     def noise_sd(self, sd: float | None = None) -> float:
-        """Standard deviation of the noise; `sd`, a first guess, tells what clipping has taken."""
+        """Standard deviation of the noise; `sd`, a first guess, is for what clipping took."""
         calm = self.calm()
         n, d = calm.detail.shape
         lam = np.asarray(np.linalg.eigvalsh(covariance(calm.detail))[::-1], dtype=np.float64)

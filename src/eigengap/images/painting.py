@@ -1,10 +1,11 @@
 """An image with gaps from the opinions of its patches.
 
 Every patch is conditioned on what it saw under each component of the mixture, and what it expects
-is laid on the image, overlaps averaged by their precisions. Entries that were not seen but told
-by a coarser image come with a doubt, their standard deviation s. It reaches the others through
-the same gains G as the entries themselves: coarse images err on whole areas at once, so that the
-errors of one patch's doubtful entries are taken to go together, and add (G s)^2 to the variance.
+is laid on the image, overlaps averaged by their precisions. Entries that were not observed but
+predicted by a coarser image come with a doubt, their standard deviation s. It reaches the others
+through the same gains G as the entries themselves: coarse images err on whole areas at once, so
+that the errors of one patch's doubtful entries are taken to go together, and add (G s)^2 to the
+variance.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Known:
     """What is known of an image before its patches are asked."""
 
     values: Array  # (h, w, c) NaN where nothing is
-    doubt: Array  # (h, w, c) standard deviation of what a coarser image told; 0 where seen
+    doubt: Array  # (h, w, c) standard deviation if predicted by a coarser image, else 0
     sigma: float  # of the noise on what was seen
 
     def without(self, hidden: NDArray[np.bool_]) -> Known:
@@ -89,10 +90,10 @@ def _opinions(
         at = np.flatnonzero(resp[:, k])
         if len(at) == 0:
             continue
-        told = conditional(patches.take(at), one, sigma2)
+        found = conditional(patches.take(at), one, sigma2)
         r = resp[at, k][:, None]
-        mean[at] += r * told.mean
-        second[at] += r * (told.variance + told.mean**2)
+        mean[at] += r * found.mean
+        second[at] += r * (found.variance + found.mean**2)
     variance = np.maximum(second - mean**2, LEAST)
     doubtful = np.flatnonzero(doubt.any(axis=1))
     if len(doubtful):

@@ -1,4 +1,4 @@
-"""How far off filled entries are, told by seen ones that are hidden for a trial.
+"""How far off inpainted entries are, by observed ones that are held out for a trial.
 
 A Gaussian's own standard deviations are as good as the Gaussian. So a few of the seen entries, the
 judges, are kept from learning and filled as if they were missing, and all standard deviations are
@@ -53,7 +53,7 @@ def tried(known: Known, learn: Learner, how: Settings) -> Verdict:
     for window in windows:
         inside[window] = True
     judges = inside & (turn == 0)
-    # Judges that are noisy, or smaller than the gaps, cannot tell that these are better known.
+    # Judges that are noisy, or smaller than the gaps, cannot show that these are better known.
     least = 1.0 if known.sigma > 0.0 or max(down, across) > how.patch else 0.0
     if np.count_nonzero(judges) >= ENOUGH:
         gaussians = learn(known.without(judges).values)
@@ -144,9 +144,9 @@ def _misses(
     for window in windows:
         here = judges[window]
         if here.any():
-            told = painted(known.within(window).without(here), gaussians, how)
-            error = known.values[window][here] - told.mean[here]
-            z.append(np.abs(error) / np.hypot(told.sd[here], known.sigma))
+            found = painted(known.within(window).without(here), gaussians, how)
+            error = known.values[window][here] - found.mean[here]
+            z.append(np.abs(error) / np.hypot(found.sd[here], known.sigma))
     return np.concatenate(z)
 
 

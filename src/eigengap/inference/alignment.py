@@ -3,10 +3,10 @@
 W and W R describe the same density for every orthogonal R (factor analysis and PPCA alike), so
 loadings of two fits differ by an arbitrary R unless something fixes it:
 
-- "rotation": Procrustes turns one onto the other. What is left is how far the fitted subspace and
+- "rotation": Procrustes rotates one onto the other. What is left is how far the fitted subspace and
   its scale moved. It is stable however close two eigenvalues are.
 - "axes": each fit keeps the axes that it defines itself (principal axes, the canonical form of
-  factor analysis, the varimax solution, ...) and only order and signs are matched. The wobble of
+  factor analysis, the varimax solution, ...) and only order and signs are matched. The rotation of
   the axes among themselves is then part of the difference; where two eigenvalues are close it has
   no limit.
 
@@ -31,7 +31,7 @@ Aligned = Callable[[Array, Array], Array]  # (W, the same rotated by its own fit
 
 
 def onto(W: Array, loadings: Array, unit: Array, align: Align) -> Aligned:
-    """How the loadings of another fit are brought beside those of this one.
+    """How the loadings of another fit are aligned with those of this one.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ def onto(W: Array, loadings: Array, unit: Array, align: Align) -> Aligned:
     per = 1.0 / unit[:, None]
     if align == "axes":
         return lambda _, other: match_axes(other * per, loadings * per) / per
-    turn = np.linalg.lstsq(W, loadings, rcond=None)[0]  # (q, q), the reference's rotation
-    return lambda other, _: other @ procrustes(other * per, W * per) @ turn
+    rotation = np.linalg.lstsq(W, loadings, rcond=None)[0]  # (q, q), the reference's rotation
+    return lambda other, _: other @ procrustes(other * per, W * per) @ rotation
 
 
 def match_axes(A: Array, B: Array) -> Array:

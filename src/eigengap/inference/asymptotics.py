@@ -14,8 +14,8 @@ The information is the expected one on complete data,
 
     I_ab = n / 2 tr(C^-1 dC/da C^-1 dC/db),
 
-and the observed one where cells are missing, for it alone is right when the gaps depend on what
-was seen (Kenward and Molenberghs 1998): differences of the score, and the score is an E-step
+and the observed one where values are missing, for it alone is right when missingness depends on the
+observed values (Kenward and Molenberghs 1998): differences of the score, and the score is an E-step
 (Fisher's identity; Jamshidian and Jennrich 2000).
 """
 

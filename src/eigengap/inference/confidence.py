@@ -163,7 +163,7 @@ class _Table:
         )
 
     def require_of(self, fitted: Any) -> None:
-        """Refuse a table other than the one that was fitted, as far as the likelihood tells."""
+        """Refuse a table other than the one that was fitted, as far as the likelihood shows."""
         if self.source.n_features != fitted.n_features_in_:
             raise ValueError(
                 f"X has {self.source.n_features} features, but {type(fitted).__name__} was fitted "
@@ -206,7 +206,7 @@ class _Table:
 def _scores(fitted: Any, values: Any, cell_sd: Array | None) -> Array:
     """Log-likelihood of rows that were read already, whatever the names of the fit."""
     dense = values if isinstance(values, np.ndarray) else values.toarray()
-    return fitted.model_.log_likelihood(dense, cell_sd)
+    return np.asarray(fitted.model_.log_likelihood(dense, cell_sd))
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,10 +238,10 @@ class _Loadings:
 def units_of(fitted: Any) -> Array:
     """(d,) units in which loadings are compared: of the fit, or of each column where noise is."""
     if fitted.scale_ is not None:
-        return fitted.scale_
+        return np.asarray(fitted.scale_)
     if np.ndim(fitted.noise_variance_) == 0:
         return np.ones(fitted.n_features_in_)
-    return np.sqrt(fitted.model_.variances())
+    return np.asarray(np.sqrt(fitted.model_.variances()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ Built from standard errors, whoever computed them (`inference.bootstrap`, `infer
     noise variance       the same, about the estimate freed from its bias
 
 with t Student's quantile at n - 1 degrees of freedom. Variances go through the logarithm, which
-makes their spread constant (Anderson 1963) and the limits positive. Maximum likelihood
+makes their variance constant (Anderson 1963) and the limits positive. Maximum likelihood
 underestimates the noise as a regression without its degrees of freedom does, so that part is
 corrected; the upward bias of sorted eigenvalues is not, because correcting it was measured to lose
 coverage (docs/intervals.md).

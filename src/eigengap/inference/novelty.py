@@ -90,7 +90,7 @@ class Explanation:
         same = isinstance(self.label, Integral) and self.label == self.row
         named = str(self.row) if same else f"{self.row} ({show(self.label)})"
         if not self.cells:
-            return f"row {named}: nothing was seen"
+            return f"row {named}: no value was observed"
         worst = "; ".join(str(cell) for cell in self.cells)
         many = "them" if len(self.cells) > 1 else "it"
         return (

@@ -1,4 +1,4 @@
-"""Rubin's rules: one answer from m filled tables.
+"""Rubin's rules: one answer from m imputed tables.
 
 Each table gives an estimate Q_k with its variance U_k. Rubin (1987), section 3.1:
 
@@ -25,7 +25,7 @@ from eigengap.linalg import Array
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """An estimate over m filled tables; arrays have the shape of one table's estimate.
+    """An estimate over m imputed tables; arrays have the shape of one table's estimate.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Pooled:
     std : its square root
     within, between : U and B
     df : degrees of freedom of the t-distribution
-    fraction_missing : share of the information about the estimate that the gaps took away, with
+    fraction_missing : share of the information about the estimate that is missing, with
         Rubin's correction for finite m (mice's fmi)
     n_imputations : m
     covariance : total covariance (p, p), None where only variances were given
@@ -69,7 +69,7 @@ class Pooled:
 
 
 def pool(estimates: Any, variances: Any, *, df_complete: float = inf) -> Pooled:
-    """Pool the estimates from m filled tables by Rubin's rules.
+    """Pool the estimates from m imputed tables by Rubin's rules.
 
     Parameters
     ----------
@@ -78,7 +78,8 @@ def pool(estimates: Any, variances: Any, *, df_complete: float = inf) -> Pooled:
     variances : array of shape (m,), (m, p) or (m, p, p)
         Their squared standard errors, or covariance matrices.
     df_complete : float, default=inf
-        Degrees of freedom that the analysis would have without gaps, e.g. n - p of a regression.
+        Degrees of freedom that the analysis would have of a complete table, e.g. n - p of a
+        regression.
 
     Returns
     -------
@@ -140,13 +141,15 @@ def _require(Q: Array, U: Array, df_complete: float) -> None:
         raise ValueError(f"estimates must have shape (m,) or (m, p), got {Q.shape}")
     if len(Q) < 2:
         raise ValueError(
-            f"pooling needs at least 2 filled tables, got {len(Q)}: one says nothing of how much "
-            "the fillings differ"
+            f"pooling needs at least 2 imputed tables, got {len(Q)}: one says nothing of how much "
+            "the imputations differ"
         )
     shapes = [Q.shape] + ([(*Q.shape, Q.shape[1])] if Q.ndim == 2 else [])
     if U.shape not in shapes:
         wanted = " or ".join(map(str, shapes))
-        raise ValueError(f"variances must have shape {wanted} beside the estimates, got {U.shape}")
+        raise ValueError(
+            f"variances must have shape {wanted} to match the estimates, got {U.shape}"
+        )
     if not (np.isfinite(Q).all() and np.isfinite(U).all()):
         raise ValueError("estimates and variances must be finite; one of the analyses failed")
     diagonal = U if U.shape == Q.shape else np.diagonal(U, axis1=1, axis2=2)

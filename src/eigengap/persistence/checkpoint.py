@@ -1,7 +1,7 @@
-"""Checkpoints: a fit that was interrupted goes on where it was, to the same numbers.
+"""Checkpoints: an interrupted fit resumes where it was, and ends with the same numbers.
 
-`fitting.optimise.loop` tells of every run of a fit; `FileKeeper` writes them to a file now and
-then, and gives them back to a later fit of the same model to the same data.
+`fitting.optimise.loop` reports every run of a fit; `FileCheckpointer` writes them to a file now and
+then, and returns them to a later fit of the same model to the same data.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHARE = 0.05  # of the time that may go into writing
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a fit keeps what it has done, and how often.
+    """Where a fit saves its state, and how often.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Checkpoint:
 class _Run:
     """One run of the loop, as far as it has come.
 
-    State and number of steps are one value, so that an interrupt cannot come between them.
+    State and number of steps are one value, so that an interrupt cannot separate them.
     """
 
     def __init__(self, start: State) -> None:
@@ -75,14 +75,14 @@ class _Run:
         self.steps = Steps()
         self.now: tuple[State, int, bool] = (start, 0, False)  # state, steps until it, done
 
-    def left(self) -> ResumeState:
+    def resume_state(self) -> ResumeState:
         state, count, done = self.now
         return ResumeState(state, self.steps.trace(count), done)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        left = self.left()
-        trace = np.stack([left.trace.objective, left.trace.change, left.trace.seconds])
-        return {"trace": trace, **{f"state.{name}": value for name, value in left.state.items()}}
+        now = self.resume_state()
+        trace = np.stack([now.trace.objective, now.trace.change, now.trace.seconds])
+        return {"trace": trace, **{f"state.{name}": value for name, value in now.state.items()}}
 
     @classmethod
     def of(cls, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> _Run:
@@ -95,9 +95,9 @@ class _Run:
 
 
 class FileCheckpointer:
-    """Keeps the runs of one fit in a file (`fitting.optimise.loop.Keeper`).
+    """Keeps the runs of one fit in a file (`fitting.optimise.loop.Checkpointer`).
 
-    `identity` says of which fit: a dict of JSON with the keys "estimator", "version", "parameters"
+    `identity` identifies the fit: a dict of JSON with the keys "estimator", "version", "parameters"
     and "data", the latter two dicts again.
     """
 
@@ -106,16 +106,16 @@ class FileCheckpointer:
         self.identity = identity
         self.remembered: dict[str, int] = {}
         self._runs: list[_Run] = []
-        self._at = -1  # position of the run that is under way
-        self._dirty = False  # whether there is something that the file does not hold
+        self._at = -1  # position of the current run
+        self._dirty = False  # whether the file is out of date
         self._failed = False
-        self._resumed = False  # whether this fit goes on from what was in the file
+        self._resumed = False  # whether this fit continues from the file
         self._file: tuple[int, int] | None = None  # ours, not one that another fit put there
         self._next = time.perf_counter() + self.every
 
     @classmethod
     def open(cls, where: Checkpoint, identity: dict[str, Any]) -> FileCheckpointer:
-        """A keeper that writes to the file, and knows what is there of this fit already."""
+        """A checkpointer for the file, with the runs of this fit that are there already."""
         require_writable(where.path)
         sweep(where.path)
         checkpointer = cls(where, identity)
@@ -123,7 +123,7 @@ class FileCheckpointer:
             checkpointer._read()
         return checkpointer
 
-    # As the loop sees it ---------------------------------------------------------------------
+    # For the loop ----------------------------------------------------------------------------
 
     def begin(self, start: State) -> ResumeState | None:
         self._at += 1
@@ -131,7 +131,7 @@ class FileCheckpointer:
             run = self._runs[self._at]
             if run.start == _shapes(start):
                 self._resumed = True
-                return run.left()
+                return run.resume_state()
             warn(
                 f"the checkpoint {bare(self.path)} has taken another way than this fit from run "
                 f"{self._at + 1} on; what follows is fitted anew",
@@ -144,7 +144,7 @@ class FileCheckpointer:
     def keep(self, state: State, steps: Steps, *, done: bool) -> None:
         run = self._runs[self._at]
         if self._at + 1 < len(self._runs):
-            # It went further than before, under a larger max_iter: what came after is void.
+            # Under a larger max_iter it went further than before: later runs are void.
             del self._runs[self._at + 1 :]
         run.steps = steps
         run.now = (state, len(steps), done)
@@ -152,10 +152,10 @@ class FileCheckpointer:
         if time.perf_counter() >= self._next:
             self.write()
 
-    # As the fit sees it ----------------------------------------------------------------------
+    # For the fit ----------------------------------------------------------------------------
 
     def recall(self, name: str, value: int) -> int:
-        """The number that the interrupted fit had under this name, or this one, kept from now."""
+        """The number that the interrupted fit had under this name, or this one from now on."""
         return self.remembered.setdefault(name, value)
 
     @property
@@ -163,7 +163,7 @@ class FileCheckpointer:
         return sum(run.now[1] for run in self._runs)
 
     def write(self) -> bool:
-        """Write everything now; where that fails the fit goes on, and a warning says so."""
+        """Write everything now; where that fails, warn and let the fit continue."""
         began = time.perf_counter()
         try:
             self._write()
@@ -180,7 +180,7 @@ class FileCheckpointer:
         return True
 
     def leave(self, error: BaseException) -> None:
-        """The fit ends by an exception: write what it has done, and tell where that is."""
+        """The fit ends by an exception: write its state, and add a note that says where."""
         if self.n_steps == 0:
             return
         if self._resumed and isinstance(error, OF_NUMBERS):
@@ -204,7 +204,7 @@ class FileCheckpointer:
         )
 
     def end(self, *, converged: bool) -> None:
-        """The fit is complete: the file has served, unless more steps would lead further."""
+        """The fit is complete: remove the file, unless more steps would lead further."""
         if not converged:
             if self._dirty:
                 self.write()
@@ -251,7 +251,7 @@ class FileCheckpointer:
 
 
 def _require_header(header: dict[str, Any]) -> None:
-    """Refuse what no fit has written beside its arrays."""
+    """Refuse a header that no fit has written."""
     identity, remembered, runs = (header.get(k) for k in ("identity", "remembered", "runs"))
     if not isinstance(identity, dict) or not all(
         isinstance(identity.get(key), kind)
@@ -291,8 +291,8 @@ def _parts(arrays: dict[str, NDArray[Any]], count: int) -> list[dict[str, NDArra
 def _require_run(part: dict[str, NDArray[Any]], start: dict[str, Any], *, done: bool) -> None:
     """Refuse a state of other arrays than the run began with.
 
-    Lists that grow may have grown, a step may add to the state, and of a run that is done only the
-    outcome is kept.
+    Lists that grow may have grown, a step may add to the state, and a finished run keeps only its
+    outcome.
     """
     trace = part.get("trace")
     if trace is None or trace.dtype != np.float64 or trace.ndim != 2 or len(trace) != 3:
@@ -326,18 +326,18 @@ def _no_checkpoint(path: Path, why: ValueError) -> CorruptFileError:
 
 
 def _which(path: Path) -> tuple[int, int]:
-    """A file apart from its name."""
+    """The identity of a file, apart from its name."""
     facts = path.stat()
     return facts.st_dev, facts.st_ino
 
 
 def _shapes(state: State) -> dict[str, list[Any]]:
-    """Names, types and shapes: what a run is known again by."""
+    """Names, types and shapes, which identify a run."""
     return {name: [value.dtype.str, *value.shape] for name, value in state.items()}
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """In words, what of a fit is not as it was."""
+    """What of a fit has changed, in words."""
     found = []
     for key in ("estimator", "version"):
         if before[key] != now[key]:

@@ -1,8 +1,8 @@
-"""Whether values are such as eigengap makes them: the right fields, of the right types and shapes.
+"""Whether values have the fields, types and shapes that eigengap gives them.
 
-The types are those that the classes declare; shapes and ranges that other code relies on stand in
-`schema`. The same checks hold when a file is written and when it is read, so that nothing can be
-saved that would not be loaded.
+Types are declared by the classes; `schema` lists shapes and ranges that other code relies on. The
+same checks are made when a file is written and when it is read, so that nothing can be saved that
+cannot be loaded.
 """
 
 from __future__ import annotations
@@ -17,29 +17,20 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.persistence.array_nodes import MalformedError
 from eigengap.persistence.kinds import Kind, kind_of
 from eigengap.persistence.schema import ESTIMATORS, VALUES
 
-# Of numbers in units of the data: a fit refuses those whose squares overflow.
-PROBED = 20  # points of a Gaussian process at which its variance is looked at
+PROBED = 20  # points of a Gaussian process at which its variance is checked
 MOST_JOBS = 1 << 31
-LARGEST = float(np.sqrt(np.finfo(np.float64).max))
+LARGEST = float(np.sqrt(np.finfo(np.float64).max))  # in units of the data, as in fits
 KINDS_OF_TYPE = {np.bool_: "b", np.integer: "iu", np.floating: "fiub"}
-_FOUND: dict[type[Any], Mapping[str, Any]] = {}
-
-
-class WrongValueError(ValueError):
-    """A value is not such as eigengap makes it."""
 
 
 def require_value(kind: Kind, cls: type[Any], held: Mapping[str, Any]) -> None:
     """Refuse fields of other types or shapes than the class has."""
-    hints = _hints(cls)
-    for name, value in held.items():
-        if name in hints and not fits(value, hints[name]):
-            raise WrongValueError(f"{kind.name} has a {type(value).__name__} as {name}")
-    table = VALUES.get(kind.name, {})
-    require_as_told(kind.name, table, held, {}, complete=False)
+    _require_types(kind.name, cls, held)
+    _require_schema(kind.name, VALUES.get(kind.name, {}), held, {}, complete=False)
     more = FURTHER.get(kind.name)
     if more is not None:
         more(held)
@@ -48,43 +39,42 @@ def require_value(kind: Kind, cls: type[Any], held: Mapping[str, Any]) -> None:
 def require_estimator(
     cls: type[Any], held: Mapping[str, Any], parameters: Mapping[str, Any]
 ) -> None:
-    """Refuse attributes of other types than the class says, or that do not fit each other."""
-    hints = _hints(cls)
-    for name, value in held.items():
-        if name in hints and not fits(value, hints[name]):
-            raise WrongValueError(f"{cls.__name__} has a {type(value).__name__} as {name}")
+    """Refuse attributes of other types than the class declares, or that do not fit each other."""
+    _require_types(cls.__name__, cls, held)
     names, count = held.get("feature_names_in_"), held.get("n_features_in_")
     if count is not None and not (fits(count, int) and count >= 0):
-        raise WrongValueError("a number of columns that is none")
+        raise MalformedError("a number of columns that is none")
     if held and count is None and cls.__name__ != "ColumnMeans":
-        raise WrongValueError(f"{cls.__name__} has no number of columns (n_features_in_)")
+        raise MalformedError(f"{cls.__name__} has no number of columns (n_features_in_)")
     if names is not None and (not isinstance(names, np.ndarray) or names.shape != (count,)):
-        raise WrongValueError("names of columns that are not as many as the columns")
+        raise MalformedError("names of columns that are not as many as the columns")
     for name in ("n_iter_", "n_components_", "log_likelihood_", "converged_"):
         if isinstance(held.get(name), str):
-            raise WrongValueError(f"{cls.__name__} has a text as {name}")
+            raise MalformedError(f"{cls.__name__} has a text as {name}")
     sizes = {} if count is None else {"d": int(count)}
     table = ESTIMATORS.get(cls.__name__, {})
-    require_as_told(
-        cls.__name__, table, held, sizes, complete=bool(held) and "_batches" not in held
-    )
+    complete = bool(held) and "_batches" not in held
+    _require_schema(cls.__name__, table, held, sizes, complete=complete)
     more = FURTHER_ATTRIBUTES.get(cls.__name__)
     if more is not None and held:
         more(held, parameters)
     for name in ("model_", "core_", "_back", "_gap_model", "estimator_"):
         d = getattr(held.get(name), "d", None)
         if isinstance(d, int) and count is not None and d != count:
-            raise WrongValueError(f"a model of {d} columns for a table of {count}")
+            raise MalformedError(f"a model of {d} columns for a table of {count}")
 
 
-def _hints(cls: type[Any]) -> Mapping[str, Any]:
-    """Declared types, which take longer to find than to use."""
-    if cls not in _FOUND:
-        _FOUND[cls] = get_type_hints(cls)
-    return _FOUND[cls]
+_hints = cache(get_type_hints)  # which takes longer than the checks
 
 
-def require_as_told(
+def _require_types(owner: str, cls: type[Any], held: Mapping[str, Any]) -> None:
+    hints = _hints(cls)  # type: ignore[arg-type]
+    for name, value in held.items():
+        if name in hints and not fits(value, hints[name]):
+            raise MalformedError(f"{owner} has a {type(value).__name__} as {name}")
+
+
+def _require_schema(
     owner: str,
     table: Mapping[str, str],
     held: Mapping[str, Any],
@@ -92,21 +82,21 @@ def require_as_told(
     *,
     complete: bool,
 ) -> None:
-    """Refuse fields that are not as their lines in `schema` say; `sizes` are lengths by letter."""
+    """Refuse fields that do not match their entries in `schema`; `sizes` are lengths by letter."""
     for path, line in table.items():
         spec = Spec.of(line)
         there, value = _part(held, path)
         if not there or (value is None and spec.may_be_none):
             if spec.is_needed and complete and not there:
-                raise WrongValueError(f"{owner} has no {path}")
+                raise MalformedError(f"{owner} has no {path}")
             continue
         wrong = spec.fault(value, sizes)
         if wrong:
-            raise WrongValueError(f"{owner} has {path} {wrong}")
+            raise MalformedError(f"{owner} has {path} {wrong}")
 
 
 def _part(held: Mapping[str, Any], path: str) -> tuple[bool, Any]:
-    """Whether there is such a part of a part, and it; what another line refuses is not there."""
+    """Whether a part of a part exists, and the part; what another entry refuses does not exist."""
     first, *rest = path.split(".")
     if first not in held:
         return False, None
@@ -120,7 +110,7 @@ def _part(held: Mapping[str, Any], path: str) -> tuple[bool, Any]:
 
 @dataclass(frozen=True)
 class Spec:
-    """A line of `schema`."""
+    """An entry of `schema`."""
 
     letters: tuple[str, ...]
     marks: frozenset[str]
@@ -148,7 +138,7 @@ class Spec:
         return "!" in self.marks
 
     def fault(self, value: Any, sizes: dict[str, int]) -> str:
-        """What is wrong with a value, in words that follow its name."""
+        """What is wrong with a value, to be said after its name."""
         if "text" in self.marks:
             return "" if isinstance(value, str) else f"as a {type(value).__name__}"
         if self.kinds:
@@ -223,83 +213,83 @@ class Spec:
 
 
 def _require_metric(held: Mapping[str, Any], parameters: Any, rows: Any) -> None:
-    """Arrays that a metric takes have a number for each column, or for each two."""
+    """Array parameters of a metric have a number for each column, or for each pair."""
     d = rows.shape[-1]
     for name, value in (parameters or {}).items():
         array = np.asarray(value)
         shapes = ((d,), (d, d)) if isinstance(value, np.ndarray) else ((), (d,), (d, d))
         if array.dtype.kind not in "fiubU" or array.shape not in shapes:
-            raise WrongValueError(f"a metric with {name} of other columns than the rows")
+            raise MalformedError(f"a metric with {name} of other columns than the rows")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise WrongValueError(f"a metric with {name} that is not finite")
+            raise MalformedError(f"a metric with {name} that is not finite")
 
 
 def _require_search(held: Mapping[str, Any]) -> None:
     if (held["n_neighbors"] is None) == (held["radius"] is None):
-        raise WrongValueError("NeighbourSearch has not one of n_neighbors and radius")
+        raise MalformedError("NeighbourSearch has not one of n_neighbors and radius")
     if held["n_jobs"] is not None and abs(held["n_jobs"]) > MOST_JOBS:
-        raise WrongValueError("NeighbourSearch has more threads than there are numbers (n_jobs)")
+        raise MalformedError("NeighbourSearch has more threads than there are numbers (n_jobs)")
 
 
 def _require_reference(held: Mapping[str, Any]) -> None:
     if not held["h"] < 1.0:
-        raise WrongValueError("Reference has as many parameters as rows (h)")
+        raise MalformedError("Reference has as many parameters as rows (h)")
 
 
 def _require_spectrum(held: Mapping[str, Any]) -> None:
     if held["d"] < len(held["lam"]):
-        raise WrongValueError("Spectrum has more eigenvalues than columns")
+        raise MalformedError("Spectrum has more eigenvalues than columns")
 
 
 def _require_moments(held: Mapping[str, Any]) -> None:
     if 0.0 < held["sum_w"] * LARGEST < 1.0:
-        raise WrongValueError("Moments has a sum_w whose inverse overflows")
+        raise MalformedError("Moments has a sum_w whose inverse overflows")
 
 
 def _require_stream(held: Mapping[str, Any]) -> None:
     """Batches that wait are as wide as the others."""
     d = len(held["origin"])
     if held["moments"].n_missing or (held["n_incomplete"] > 0) != (held["incomplete_w"] > 0):
-        raise WrongValueError("Stream has rows that are complete and are not")
+        raise MalformedError("Stream has rows that are complete and are not")
     shapes = [block.values.shape for block in held["waiting"]]
     if any(n == 0 or width != d for n, width in shapes) or held["patterns"].rows.shape[1] != d + 1:
-        raise WrongValueError("Stream has batches of other columns")
+        raise MalformedError("Stream has batches of other columns")
 
 
 def _require_products(name: str, A: str, means: str, held: Mapping[str, Any]) -> None:
-    """Sums of these products are coordinates, whose squares must not overflow."""
+    """Coordinates are sums of these products, and their squares must not overflow."""
     largest = [float(np.abs(held[key]).max(initial=0.0)) for key in (A, means)]
     if largest[0] * largest[1] * len(held[means]) > LARGEST:
-        raise WrongValueError(f"{name} has {A} and {means} whose products overflow")
+        raise MalformedError(f"{name} has {A} and {means} whose products overflow")
 
 
 def _require_processes(held: Mapping[str, Any]) -> None:
-    """What is known at a point takes no more from its variance than there is, rounding apart."""
+    """Observations reduce the variance at a point by no more than all of it, up to rounding."""
     support, kernel = held["support"], held["kernel"]
     k, prior = kernel.matrix(support[:PROBED], support), kernel.diagonal(support[:PROBED])
     for B in held["reductions"]:
         left = prior - np.einsum("nm,nm->n", k @ B, k)
         if not np.all(left >= -1e-3 * np.max(prior, initial=0.0)):
-            raise WrongValueError("GaussianProcesses has reductions beyond the variance there is")
+            raise MalformedError("GaussianProcesses has reductions beyond the variance there is")
 
 
 def _require_mixture(held: Mapping[str, Any]) -> None:
     if len(held["models"]) != len(held["log_weights"]) or not held["models"]:
-        raise WrongValueError("MixtureOfLinearGaussians has other weights than models")
+        raise MalformedError("MixtureOfLinearGaussians has other weights than models")
     if len({model.d for model in held["models"]}) != 1:
-        raise WrongValueError("MixtureOfLinearGaussians has models of other columns")
+        raise MalformedError("MixtureOfLinearGaussians has models of other columns")
 
 
 def _require_graph(held: Mapping[str, Any]) -> None:
-    """Neighbours must be nodes: compiled code looks them up without asking."""
+    """Neighbours must be nodes: compiled code does not check them."""
     indptr, indices, lengths = (held.get(name) for name in ("indptr", "indices", "lengths"))
     arrays = [a for a in (indptr, indices, lengths) if isinstance(a, np.ndarray) and a.ndim == 1]
     if len(arrays) < 3 or len(arrays[0]) < 1 or len(arrays[1]) != len(arrays[2]):
-        raise WrongValueError("Graph has arrays that do not fit each other")
+        raise MalformedError("Graph has arrays that do not fit each other")
     starts, nodes, n = arrays[0], arrays[1], len(arrays[0]) - 1
     whole = starts[0] == 0 and starts[-1] == len(nodes) and bool(np.all(np.diff(starts) >= 0))
     if not whole or (len(nodes) and not (nodes.min() >= 0 and nodes.max() < n)):
-        raise WrongValueError("Graph has neighbours that are no nodes")
+        raise MalformedError("Graph has neighbours that are no nodes")
 
 
 # Types -----------------------------------------------------------------------------------------
@@ -363,7 +353,7 @@ PLAIN: dict[Any, Callable[[Any], bool]] = {
     str: lambda value: isinstance(value, str),
 }
 
-# What no line of `schema` can say.
+# What `schema` cannot express.
 FURTHER: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
     "GowerMap": partial(_require_products, "GowerMap", "A", "means"),
     "RowDistances": lambda held: _require_metric(held, held["params"], held["rows"]),
@@ -381,10 +371,10 @@ FURTHER: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
 
 
 def _require_bounds(held: Mapping[str, Any], _: Mapping[str, Any]) -> None:
-    """Of what is imputed: between the two lies a number."""
+    """Bounds of imputed values must have a number between them."""
     low, high = held["bounds_"]
     if not np.all((low <= high) & (low < np.inf) & (high > -np.inf)):
-        raise WrongValueError("bounds between which there is no number (bounds_)")
+        raise MalformedError("bounds between which there is no number (bounds_)")
 
 
 def _require_classes(held: Mapping[str, Any], _: Mapping[str, Any]) -> None:
@@ -393,10 +383,10 @@ def _require_classes(held: Mapping[str, Any], _: Mapping[str, Any]) -> None:
     if len(kinds) != len(held["classes_"]) or not all(
         k and k.name in ("PPCA", "FactorAnalysis") for k in kinds
     ):
-        raise WrongValueError("PPCAClassifier has other models than classes")
+        raise MalformedError("PPCAClassifier has other models than classes")
     prior = held["class_prior_"]
     if abs(float(prior.sum()) - 1.0) > 1e-6:
-        raise WrongValueError("PPCAClassifier has probabilities that are none (class_prior_)")
+        raise MalformedError("PPCAClassifier has probabilities that are none (class_prior_)")
 
 
 def _require_kept_rows(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
@@ -408,18 +398,18 @@ def _require_kept_rows(held: Mapping[str, Any], parameters: Mapping[str, Any]) -
         needed = ["_rows_", "gamma_"] if given == "rbf" else ["_rows_", "_neighbours", "_weights"]
     for name in needed:
         if held.get(name) is None:
-            raise WrongValueError(f"LaplacianEigenmaps has no {name}")
+            raise MalformedError(f"LaplacianEigenmaps has no {name}")
 
 
 def _require_rotation(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
     rotated = parameters.get("rotation") is not None and "model_" in held
     if rotated and held.get("rotation_") is None:
-        raise WrongValueError("FactorAnalysis has no rotation_")
+        raise MalformedError("FactorAnalysis has no rotation_")
 
 
 def _require_neighbours(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
     if parameters.get("affinity") == "rows" and held.get("_neighbours") is None:
-        raise WrongValueError("StructurePreservingEmbedding has no _neighbours")
+        raise MalformedError("StructurePreservingEmbedding has no _neighbours")
 
 
 def _require_distances(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
@@ -427,7 +417,7 @@ def _require_distances(held: Mapping[str, Any], parameters: Mapping[str, Any]) -
     is_given = isinstance(given, str) and given.startswith("precomputed")
     is_plain = kind_name(held.get("model_")) == "AffineMap"
     if not is_given and not is_plain and held.get("distances_") is None:
-        raise WrongValueError("ClassicalMDS has no distances_")
+        raise MalformedError("ClassicalMDS has no distances_")
 
 
 def _require_ridge(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
@@ -435,9 +425,9 @@ def _require_ridge(held: Mapping[str, Any], parameters: Mapping[str, Any]) -> No
     inverse = parameters.get("fit_inverse_transform")
     regresses = inverse if isinstance(preimage, str) and preimage == "auto" else preimage == "ridge"
     if not fits(regresses, bool) or (regresses and held.get("_ridge") is None):
-        raise WrongValueError("KernelPCA has no _ridge")
+        raise MalformedError("KernelPCA has no _ridge")
     if isinstance(kernel, np.ndarray):
-        raise WrongValueError("KernelPCA has an array as kernel")
+        raise MalformedError("KernelPCA has an array as kernel")
 
 
 def kind_name(value: Any) -> str:

@@ -1,8 +1,7 @@
 """An estimator from JSON and tensors, by the table of kinds and nothing else.
 
-Nodes are made in the order in which they stand; each may point only at those before it. Values get
-their fields as they were, bit for bit: the constructor of a class runs once for its checks, and its
-copies and normalisations are thrown away.
+Nodes are decoded in their order; each may point only at earlier ones. Values get their fields bit
+for bit: the constructor of a class runs once for its checks, and its result is thrown away.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from numpy.typing import NDArray
 from eigengap.exceptions import NewerFormatError
 from eigengap.persistence import array_nodes, generator_nodes
 from eigengap.persistence.array_nodes import MalformedError, Node
-from eigengap.persistence.checks import WrongValueError, require_estimator, require_value
+from eigengap.persistence.checks import require_estimator, require_value
 from eigengap.persistence.encoding import DEEPEST, NOT_KEPT
 from eigengap.persistence.kinds import ESTIMATORS, VALUES, Kind, named
 
-LARGEST = 10_000_000  # nodes, those that are shared counted wherever they stand
+LARGEST = 10_000_000  # nodes, shared ones counted at every use
 REUSED = 16  # values that one array may be part of, on average
 SMALL = 1 << 16  # bytes of arrays that do not count
 TENSOR = re.compile(r"\w+(\.\w+)*", re.ASCII)  # model_.W: no path to anywhere
 FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-# What constructors raise where they are given what they do not take.
+# What constructors raise for arguments that they do not accept.
 REFUSALS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 
 
@@ -56,7 +55,7 @@ class Decoder:
         for node in nodes:
             if not isinstance(node, dict):
                 raise MalformedError("a node that is none")
-            self._observed: list[int] = []
+            self._parts: list[int] = []
             made = self._of(node)
             self._count()
             self._made.append(made)
@@ -73,7 +72,7 @@ class Decoder:
             at = given["at"]
             if type(at) is not int or not 0 <= at < len(self._made):
                 raise MalformedError("a part that points at nothing before it")
-            self._observed.append(at)
+            self._parts.append(at)
             return self._made[at]
         if "float" in given:
             if given["float"] not in FLOATS:
@@ -92,9 +91,9 @@ class Decoder:
         return self._tensors[name]
 
     def _count(self) -> None:
-        """Refuse a file that is small only because it says the same again and again."""
-        size = 1 + sum(self._size[at] for at in self._observed)
-        depth = 1 + max((self._depth[at] for at in self._observed), default=0)
+        """Refuse a file that is small only because it repeats itself."""
+        size = 1 + sum(self._size[at] for at in self._parts)
+        depth = 1 + max((self._depth[at] for at in self._parts), default=0)
         if size > LARGEST or depth > DEEPEST:
             raise MalformedError("parts inside of parts beyond all measure")
         self._size.append(size)
@@ -190,8 +189,8 @@ class Decoder:
         try:
             require_value(kind, cls, held)
             checked = cls.of(**held) if kind.remade_from else cls(**held)
-        except WrongValueError as error:
-            raise MalformedError(str(error)) from None
+        except MalformedError:
+            raise
         except REFUSALS as error:
             raise MalformedError(f"{kind.name} cannot be made of it: {error!s:.200}") from None
         return checked if kind.remade_from else _as_given(cls, held)
@@ -221,8 +220,8 @@ class Decoder:
             _require_attribute(cls, name, known)
         try:
             require_estimator(cls, held, given)
-        except WrongValueError as error:
-            raise MalformedError(str(error)) from None
+        except MalformedError:
+            raise
         except REFUSALS as error:
             raise MalformedError(f"{kind.name} cannot be made of it: {error!s:.200}") from None
         estimator.__dict__.update(held)
@@ -236,7 +235,7 @@ class Decoder:
         if kind is None:
             raise NewerFormatError(
                 f"it holds a {name!s:.60}, which this version of eigengap does not know; "
-                f"{self._told()}"
+                f"{self._written_by()}"
             )
         version = node.get("version")
         if type(version) is not int or version < 1:
@@ -244,7 +243,7 @@ class Decoder:
         if version > kind.version:
             raise NewerFormatError(
                 f"it holds a {name} of version {version}, and this version of eigengap knows up to "
-                f"{kind.version}; {self._told()}"
+                f"{kind.version}; {self._written_by()}"
             )
         return kind
 
@@ -260,10 +259,10 @@ class Decoder:
         unknown = sorted(given - known)
         if unknown:
             raise NewerFormatError(
-                f"{unknown[0]!r:.60} is no {what} in this version of eigengap; {self._told()}"
+                f"{unknown[0]!r:.60} is no {what} in this version of eigengap; {self._written_by()}"
             )
 
-    def _told(self) -> str:
+    def _written_by(self) -> str:
         from eigengap import __version__
 
         return f"eigengap {self._writer:.40} wrote it, and this is {__version__}. Install that one"

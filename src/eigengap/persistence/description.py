@@ -1,4 +1,4 @@
-"""What the nodes of a model file say, in JSON, without making what they are nodes of."""
+"""The contents of a model file as JSON, without making its objects."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from eigengap.persistence import array_nodes
 from eigengap.persistence.array_nodes import MalformedError, Node
 from eigengap.persistence.tensors import TensorFacts
 
-DEEPEST = 6  # levels that are told
-MOST = 50  # entries of a list that are told
+DEEPEST = 6  # levels that are shown
+MOST = 50  # entries of a list that are shown
 LONGEST = 1000  # letters of a text
 
 
@@ -32,7 +32,7 @@ class Description:
         self._tensors = {tensor.name: tensor for tensor in tensors}
         if self._root.get("is") != "estimator" or not isinstance(self._root.get("kind"), str):
             raise MalformedError("it holds no estimator")
-        self._left = 10_000  # entries that are told at all
+        self._remaining = 10_000  # entries that are shown at all
 
     @property
     def kind(self) -> str:
@@ -40,10 +40,10 @@ class Description:
 
     def parameters(self) -> dict[str, Any]:
         given = self._part("parameters")
-        return {name: self._told(value, 0) for name, value in sorted(given.items())}
+        return {name: self._shown(value, 0) for name, value in sorted(given.items())}
 
     def n_features(self) -> int | None:
-        count = self._told(self._part("attributes").get("n_features_in_"), 0)
+        count = self._shown(self._part("attributes").get("n_features_in_"), 0)
         return count if isinstance(count, int) else None
 
     def feature_names(self) -> tuple[str, ...] | None:
@@ -69,9 +69,9 @@ class Description:
         node: Node = self._nodes[at]
         return node
 
-    def _told(self, given: Any, depth: int) -> Any:
+    def _shown(self, given: Any, depth: int) -> Any:
         """A value as JSON has it, as far as it is short."""
-        self._left -= 1
+        self._remaining -= 1
         if given is None or type(given) in (bool, int, float):
             return _finite(given)
         if isinstance(given, str):
@@ -82,24 +82,24 @@ class Description:
             return str(given.get("float", given.get("text")))[:LONGEST]
         if "scalar" in given:
             return _finite(array_nodes.scalar_of(given).item())
-        if depth >= DEEPEST or self._left <= 0:
+        if depth >= DEEPEST or self._remaining <= 0:
             return "..."
         return self._of_node(self._node(given, len(self._nodes)), depth + 1)
 
     def _of_node(self, node: Node, depth: int) -> Any:
         what, items = node.get("is"), node.get("items")
         if what in ("list", "tuple", "set", "frozenset") and isinstance(items, list):
-            told = [self._told(item, depth) for item in items[:MOST]]
-            return [*told, "..."] if len(items) > MOST else told
+            shown = [self._shown(item, depth) for item in items[:MOST]]
+            return [*shown, "..."] if len(items) > MOST else shown
         if what in ("dict", "readonly") and isinstance(items, list):
-            return {str(self._told(k, depth)): self._told(v, depth) for k, v in items[:MOST]}
+            return {str(self._shown(k, depth)): self._shown(v, depth) for k, v in items[:MOST]}
         if what == "path":
             return str(node.get("path"))
         if what in ("value", "estimator"):
             inner = node.get("fields" if what == "value" else "parameters")
             if not isinstance(inner, dict):
                 raise MalformedError(f"a {what} that is none")
-            parts = {name: self._told(value, depth) for name, value in inner.items()}
+            parts = {name: self._shown(value, depth) for name, value in inner.items()}
             return {"kind": str(node.get("kind")), **parts}
         if what == "array" and node.get("tensor") in self._tensors:
             tensor = self._tensors[node["tensor"]]

@@ -1,8 +1,8 @@
 """An estimator as JSON and tensors.
 
 Everything that is not a number, a string or None is a node of one flat list, in which each node
-points only at nodes before it: what is shared is written once, and there can be no cycle and no
-depth. What a file cannot hold, functions above all, is refused with the name of where it stands.
+points only at earlier ones: shared parts are written once, and there are no cycles. What a file
+cannot hold, functions above all, is refused with its place in the estimator.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import UnsavableError
 from eigengap.persistence import array_nodes, generator_nodes
-from eigengap.persistence.array_nodes import Node
-from eigengap.persistence.checks import WrongValueError, require_estimator, require_value
+from eigengap.persistence.array_nodes import MalformedError, Node
+from eigengap.persistence.checks import require_estimator, require_value
 from eigengap.persistence.kinds import ESTIMATORS, Kind, kind_of
 
-# Parameters that are of the machine and not of the model: a file must not make a later fit write
-# somewhere.
+# Parameters of the machine, not of the model: a file must not make a later fit write somewhere.
 NOT_KEPT = {"checkpoint": None}
-# Attributes that are not of the fit; scikit-learn's are of the process that sets them.
+# Attributes that do not belong to the fit; scikit-learn's belong to the process that sets them.
 NOT_OF_FIT = (
     "provenance_",
     "_metadata_request",
@@ -56,12 +55,12 @@ class Encoder:
         self.nodes: list[Node] = []
         self.tensors: dict[str, NDArray[Any]] = {}
         self._known: dict[int, int] = {}  # id of an object: its node
-        self._alive: list[Any] = []  # so that no id is given twice
+        self._alive: list[Any] = []  # so that no id is reused
         self._width = array_nodes.Width()
         self._open: set[int] = set()  # ids of what is being written
 
     def child(self, value: Any, where: str) -> Any:
-        """A value as it stands inside a node: itself, or where its own node is."""
+        """A value inside a node: itself, or the position of its own node."""
         if value is None or type(value) in (bool, str):
             return value
         if type(value) is int:
@@ -74,10 +73,10 @@ class Encoder:
         if key not in self._known:
             if key in self._open:
                 raise UnsavableError(
-                    f"{_told(where)} holds itself, and a model file has no place for a circle"
+                    f"{_place(where)} holds itself, and a model file has no place for a circle"
                 )
             if len(self._open) >= DEEPEST:
-                raise UnsavableError(f"{_told(where)} lies inside of {DEEPEST} others")
+                raise UnsavableError(f"{_place(where)} lies inside of {DEEPEST} others")
             self._open.add(key)
             node = self._node(value, where)
             self._open.discard(key)
@@ -87,9 +86,9 @@ class Encoder:
         return {"at": self._known[key]}
 
     def put(self, where: str, array: NDArray[Any]) -> str:
-        """Keep a tensor under the name of where it stands."""
+        """Keep a tensor under the name of its place."""
         name = where
-        while name in self.tensors:  # two places may be told alike
+        while name in self.tensors:  # two places may have the same name
             name += "_"
         self.tensors[name] = array
         return name
@@ -137,7 +136,7 @@ class Encoder:
             return array_nodes.strings_node(array, where, self.put)
         if array.dtype.kind != "O":
             raise UnsavableError(
-                f"{_told(where)} is an array of {array.dtype}, which a model file cannot hold"
+                f"{_place(where)} is an array of {array.dtype}, which a model file cannot hold"
             )
         items = array.reshape(-1).tolist()
         if all(type(item) is str for item in items):
@@ -149,7 +148,7 @@ class Encoder:
         if isinstance(value, np.str_) or array_nodes.is_numeric(np.asarray(value).dtype):
             return array_nodes.scalar_node(value)
         raise UnsavableError(
-            f"{_told(where)} is a {type(value).__name__}, which a model file cannot hold"
+            f"{_place(where)} is a {type(value).__name__}, which a model file cannot hold"
         )
 
     def _series(self, value: Any, where: str) -> Node:
@@ -173,8 +172,8 @@ class Encoder:
         written = {name: self.child(item, f"{where}.{name}") for name, item in held.items()}
         try:
             require_value(kind, type(value), held)
-        except WrongValueError as error:
-            raise _strange(where, error) from None
+        except MalformedError as error:
+            raise _not_as_made(where, error) from None
         return {"is": "value", "kind": kind.name, "version": kind.version, "fields": written}
 
     def _estimator(self, estimator: Any, kind: Kind, where: str) -> Node:
@@ -190,8 +189,8 @@ class Encoder:
         attributes = {name: self.child(value, f"{at}{name}") for name, value in held.items()}
         try:
             require_estimator(type(estimator), held, given)
-        except WrongValueError as error:
-            raise _strange(where, error) from None
+        except MalformedError as error:
+            raise _not_as_made(where, error) from None
         return {
             "is": "estimator",
             "kind": kind.name,
@@ -208,7 +207,7 @@ def _is_column(value: Any) -> bool:
 
 
 def _repeatable(neighbours: Any) -> Any:
-    """The search with what it needs to be made again: an approximate one depends on its threads."""
+    """The search with all that it depends on: for an approximate one, the number of threads."""
     search = neighbours.search
     if search.algorithm != "approximate":
         return search
@@ -217,23 +216,23 @@ def _repeatable(neighbours: Any) -> Any:
 
 def _integer(value: int, where: str) -> int:
     if value.bit_length() > LARGEST_INTEGER:
-        raise UnsavableError(f"{_told(where)} is a number of {value.bit_length()} bits")
+        raise UnsavableError(f"{_place(where)} is a number of {value.bit_length()} bits")
     return value
 
 
 def _named(key: Any, k: int) -> str:
-    """What an entry of a dict is told by: its key where that is a plain word, else its place."""
+    """The name of an entry of a dict: its key where that is a plain word, else its position."""
     plain = isinstance(key, str) and re.fullmatch(r"[A-Za-z_]\w{0,60}", key, re.ASCII)
     return str(key) if plain else str(k)
 
 
-def _told(where: str) -> str:
+def _place(where: str) -> str:
     return f"{where[:LETTERS]!r}" if where else "what is to be saved"
 
 
-def _strange(where: str, error: WrongValueError) -> UnsavableError:
+def _not_as_made(where: str, error: MalformedError) -> UnsavableError:
     return UnsavableError(
-        f"{_told(where)} is not as eigengap makes it, and would not be read again: {error}"
+        f"{_place(where)} is not as eigengap makes it, and would not be read again: {error}"
     )
 
 
@@ -243,11 +242,11 @@ def _unsavable(value: Any, where: str) -> UnsavableError:
         name = getattr(value, "__name__", cls.__name__)
         parameter = where.rpartition(".")[2]
         return UnsavableError(
-            f"{_told(where)} is a function ({name!s:.60}), and a model file holds no code. "
+            f"{_place(where)} is a function ({name!s:.60}), and a model file holds no code. "
             f"{WAYS_OUT.get(parameter, ANOTHER_WAY)}"
         )
     way_out = WAYS_OUT.get(where.rpartition(".")[2], "")
     return UnsavableError(
-        f"{_told(where)} is a {cls.__module__}.{cls.__qualname__}, and a model file holds only "
+        f"{_place(where)} is a {cls.__module__}.{cls.__qualname__}, and a model file holds only "
         f"what eigengap makes itself. {way_out}".rstrip()
     )

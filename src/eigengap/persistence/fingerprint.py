@@ -1,4 +1,4 @@
-"""What a table is known again by: the same for an array, a file or a cluster, however it is cut."""
+"""A fingerprint of a table: the same for an array, a file or a cluster, however it is cut."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from eigengap.linalg import Array
 from eigengap.runtime.hashing import mixed
 from eigengap.sources import Block, Source
 
-PIECE_CELLS = 1 << 16  # that are looked at together, so that they stay in the cache
+PIECE_CELLS = 1 << 16  # processed together, so that they stay in the cache
 MODULUS = 1 << 64
 
 
 def fingerprint(source: Source) -> dict[str, Any]:
-    """Facts of a table, to be compared one by one; of JSON.
+    """Facts of a table in JSON, to be compared one by one.
 
-    The checksum is of all values, in one pass: a fit that goes on from the objective that other
-    values had would end anywhere.
+    The checksum covers all values, in one pass: a fit that continued with other values would end
+    anywhere.
     """
     observed, checksum = source.observed(), source.reduce(_Checksum.of)
     return {

@@ -1,13 +1,13 @@
-"""What may stand in a model file: the one table of classes that a file can name.
+"""The classes that a model file can name.
 
-A file says "LinearGaussian"; this table says which class that is, wherever it has moved. A name
-that is not here is refused, so that no file can make the package load or call anything else.
-Classes lie in rooms above this one too; they are loaded by name, and only by these names.
+A file says "LinearGaussian"; this table maps the name to the class, wherever it has moved. Other
+names are refused, so that no file can make the package load or call anything else. Some classes
+belong to rooms above this one; they are loaded by name, and only by these names.
 
-What a class may become later is thought of here. A field or parameter that is new has a default,
-which files from before get. For any other change the kind gets another `upgrade`: a function from
-the fields of version i, as they stand in the file, to those of version i + 1. A file whose kind has
-a higher version than this table knows is refused as one of a later eigengap.
+Classes may change later. A new field or parameter has a default, which older files get. For any
+other change the kind gets another `upgrade`: a function from the fields of version i, as the file
+has them, to those of version i + 1. A file with a higher version of a kind than this table knows is
+refused as one of a later eigengap.
 """
 
 from __future__ import annotations

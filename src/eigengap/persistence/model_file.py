@@ -1,7 +1,7 @@
 """Model files (.egap): a fitted estimator that outlives the process, without code in it.
 
 A file is safetensors (`tensors`), whose header holds what is no array: the nodes of `encoding`, who
-wrote it, some facts to be read without loading, and where the model comes from.
+wrote it, some facts that can be read without loading, and where the model comes from.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ def save(
         write_tensors(target, encoder.tensors, header, kind=KIND)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        told = f"{reason}: the model was not saved, and what was under this name is as it was"
-        raise type(error)(error.errno, told, str(target)) from None
+        message = f"{reason}: the model was not saved, and what was under this name is as it was"
+        raise type(error)(error.errno, message, str(target)) from None
     except ValueError as error:
         raise UnsavableError(f"this {kind.name} is too large to describe: {error}") from None
     return target
@@ -243,7 +243,7 @@ def inspect_file(path: str | os.PathLike[str]) -> ModelFacts:
 
 
 def _is_fitted(estimator: Any) -> bool:
-    """As scikit-learn tells, which this room does not know."""
+    """The rule of scikit-learn, which this room does not import."""
     if hasattr(estimator, "__sklearn_is_fitted__"):
         return bool(estimator.__sklearn_is_fitted__())
     return any(
@@ -253,7 +253,7 @@ def _is_fitted(estimator: Any) -> bool:
 
 
 def _summary(estimator: Any) -> dict[str, Any]:
-    """Facts to be told without loading; what a stream has not computed yet is left alone."""
+    """Facts that can be read without loading; nothing is computed for them."""
     waits = "_batches" in vars(estimator) and "model_" not in vars(estimator)
     names = ["n_samples_seen_"]
     if not waits:

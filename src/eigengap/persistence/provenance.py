@@ -1,4 +1,4 @@
-"""Where a model comes from: a flat record that goes into its file beside it."""
+"""Where a model comes from: a flat record in its file."""
 
 from __future__ import annotations
 

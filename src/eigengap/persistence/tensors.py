@@ -4,8 +4,8 @@ A file of safetensors is the length of its table of contents (8 bytes), that tab
 shape and place of every array, and texts of ours) and the bytes of the arrays. There is no code in
 it. Our text is a JSON object: `format`, its version; `kind`, what the file is ("checkpoint",
 "model"); `sha256` of arrays and header together; `head`, the sha256 of all but the values of the
-arrays; and the header itself. Everything that can be told from the first kilobytes is told before
-the rest is read or memory is taken for it.
+arrays; and the header itself. Everything that the first kilobytes show is checked before the rest
+is read or memory is allocated for it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TensorFacts:
 
 @dataclass(frozen=True)
 class Head:
-    """What a file says before its arrays."""
+    """The part of a file before its arrays."""
 
     size: int  # bytes of the whole file
     format: int
@@ -72,9 +72,9 @@ class Head:
 
 
 def write_tensors(path: Place, arrays: Arrays, header: Mapping[str, Any], *, kind: str) -> int:
-    """Write arrays and a header (of JSON) atomically, and say how many bytes that took.
+    """Write arrays and a header (JSON) atomically; the number of bytes.
 
-    ValueError where the header is longer than a reader would take.
+    ValueError where the header is longer than readers accept.
     """
     from safetensors.numpy import save
 
@@ -99,7 +99,7 @@ def write_tensors(path: Place, arrays: Arrays, header: Mapping[str, Any], *, kin
 
 
 def read_head(path: Place, *, kind: str) -> Head:
-    """What a file of that kind says before its arrays, which are not read."""
+    """The part of a file of that kind before its arrays, which are not read."""
     with _opened(path) as file:
         facts, entries, size = _contents(file, path)
     _require_kind(facts, path, kind)
@@ -136,7 +136,7 @@ def read_tensors(path: Place, *, kind: str) -> tuple[dict[str, NDArray[Any]], di
 
 
 def _opened(path: Place) -> BinaryIO:
-    """The file, if it is one: opening a pipe waits until somebody writes to it."""
+    """The file, unless it is a pipe, which would block until somebody writes to it."""
     mode = os.stat(path).st_mode
     if not S_ISREG(mode) and not S_ISDIR(mode):
         raise _damaged(path, "it is a pipe or a device and not a file")
@@ -146,7 +146,7 @@ def _opened(path: Place) -> BinaryIO:
 def _checked(
     facts: dict[str, Any], entries: dict[str, Any], path: Place
 ) -> tuple[TensorFacts, ...]:
-    """The arrays that a file tells of, if all that it says before them is whole."""
+    """The arrays that a file lists, if all that precedes them is intact."""
     tensors = [_facts_in(name, entry, path) for name, entry in entries.items()]
     if facts["head"] != _head_digest(tensors, facts["kind"], facts["header"]):
         raise _damaged(path, "its contents are not those that were written (checksum)")

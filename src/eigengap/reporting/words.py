@@ -111,7 +111,7 @@ def fixed(value: float, places: int = 2) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in per cent: two digits, more only where they tell 0 or 100 from what is near it.
+    """A share in per cent: two digits, more only where they distinguish a value from 0 or 100.
 
     >>> percent(0.0025), percent(0.12), percent(0.9999), percent(1 - 1e-9), percent(0.00001)
     ('0.25 %', '12 %', '99.99 %', '100 %', '< 0.01 %')

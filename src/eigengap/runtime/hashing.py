@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def cell_uniforms(rows: NDArray[np.intp], d: int, seed: int) -> NDArray[np.float64]:
@@ -19,18 +19,18 @@ def cell_uniforms(rows: NDArray[np.intp], d: int, seed: int) -> NDArray[np.float
     """
     columns = np.arange(d, dtype=np.uint64)
     with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is the point
-        key = mixed(np.array([seed], dtype=np.uint64) + _GOLDEN)
-        key = mixed(key + (rows.astype(np.uint64) + np.uint64(1)) * _GOLDEN)  # (n,)
-        key = mixed(key[:, None] + (columns + np.uint64(1)) * _GOLDEN)
+        key = mixed(np.array([seed], dtype=np.uint64) + GOLDEN)
+        key = mixed(key + (rows.astype(np.uint64) + np.uint64(1)) * GOLDEN)  # (n,)
+        key = mixed(key[:, None] + (columns + np.uint64(1)) * GOLDEN)
     return np.asarray((key >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 def row_hashes(start: int, n: int, seed: int) -> NDArray[np.uint64]:
     """64 random bits for each of the rows start .. start + n - 1."""
     with np.errstate(over="ignore"):
-        key = mixed(np.array([seed], dtype=np.uint64) + _GOLDEN)
+        key = mixed(np.array([seed], dtype=np.uint64) + GOLDEN)
         rows = np.arange(start + 1, start + n + 1, dtype=np.uint64)
-        rows *= _GOLDEN
+        rows *= GOLDEN
         rows += key
         return mixed(rows)
 

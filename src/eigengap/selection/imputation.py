@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from eigengap.compiled.choice import kernel, pays
+from eigengap.compiled.posterior import KERNELS, saved_seconds
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import silence
 from eigengap.selection.inner_fits import Names, fit_rows
@@ -286,8 +286,8 @@ class Search:
 
     def __post_init__(self) -> None:
         # One of its short fits never would, but the whole search may repay the compiled kernel.
-        if pays(self.held_out.most, len(self.held_out.X), STEPS):
-            kernel()
+        if KERNELS.pay(STEPS * saved_seconds(self.held_out.most, len(self.held_out.X))):
+            KERNELS.load()
 
     def once(self, label: str, estimator: Any, q: int | None = None, **parameters: Any) -> float:
         """Try an estimator, with q components and other parameters where given."""

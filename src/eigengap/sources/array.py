@@ -32,7 +32,7 @@ from eigengap.wording import words
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 BLOCK_BYTES = 16 << 20  # several threads have one each; fits cut further to fit the cache
 ROW_BLOCK_BYTES = 1 << 20  # where rows are made of rows: some five such tables are held meanwhile
-LEAST_ROWS = 1024  # of these, or rows with the same gaps would hardly meet in one block
+LEAST_ROWS = 1024  # of these, or rows with the same missing values would rarely share a block
 
 
 class ArraySource(BlockedSource):
@@ -236,7 +236,7 @@ def _to_ndarray(X: Any) -> NDArray[Any]:
     except ValueError as error:
         _explain_ragged(X)
         raise error
-    if array.dtype.kind in "US":  # a single word turns the numbers beside it into text
+    if array.dtype.kind in "US":  # a single word makes NumPy turn numbers into text
         array = np.asarray(X, dtype=object)
     return array
 

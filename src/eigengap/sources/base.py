@@ -1,4 +1,4 @@
-"""Where data live: blocks of rows behind three verbs, reduce, map and sample.
+"""The interface of sources: blocks of rows behind reduce, map and sample.
 
 A fit never sees an array, a frame, a file or a cluster: it sees a `Source`. A new place for data
 is a new file in this folder that implements this interface.
@@ -24,7 +24,7 @@ from eigengap.wording import words
 Rows = Any  # ndarray (c, d) of float32 or float64, or a scipy.sparse CSR array of the same
 
 
-LARGEST_SUM = 1e300  # of weights: squares of the data still fit in beside it
+LARGEST_SUM = 1e300  # of weights, so that sums of squares do not overflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class ObservedCells:
 
     rows: int  # rows of positive weight
     sum_w: float  # sum of their weights
-    per_column: NDArray[np.intp]  # (d,) seen cells among them
+    per_column: NDArray[np.intp]  # (d,) observed values among them
     empty: int = 0  # those of the rows that have no observed value
 
     @classmethod
@@ -78,7 +78,7 @@ class ObservedCells:
         present = slice(None) if block.weight is None else block.weight > 0
         values = block.values[present]
         rows, d = values.shape
-        if not isinstance(values, np.ndarray):  # CSR: every cell is seen
+        if not isinstance(values, np.ndarray):  # CSR: every value is observed
             return cls(rows, block.sum_w, np.full(d, rows, dtype=np.intp))
         with np.errstate(over="ignore", invalid="ignore"):
             complete = isfinite(float(np.add.reduce(values, axis=None)))  # then no cell is NaN
@@ -135,11 +135,11 @@ class Source(ABC):
     dtype : float32 or float64, what `Block.values` hold
     n_rows : number of rows, None while unknown
     is_sparse : whether blocks hold CSR arrays
-    has_gaps : whether a cell is unseen, None while unknown
+    has_missing : whether a value is missing, None while unknown
     has_cell_sd : whether cells come with standard deviations of their own
     passes : how often the whole table has been read so far; the unit of cost
     weight : (n,) weights of its rows, None where every one is 1
-    is_expensive : whether a pass costs more than what is done with it, so that it pays to `gather`
+    is_expensive : whether reading costs more than computing, so that `gather` pays
     """
 
     n_features: int
@@ -158,14 +158,14 @@ class Source(ABC):
         """Merge of(block) over all blocks along a fixed tree over the block index: one pass."""
 
     def gather(self, *ofs: Callable[[Any], Any]) -> None:
-        """Take several statistics in one pass, where a pass is dear; `reduce` then has them.
+        """Compute several statistics in one pass, where passes are expensive, for `reduce`.
 
-        Each is known again by equality: a classmethod `Stat.of`, or a value that can be called.
+        They are identified by equality: a classmethod `Stat.of`, or a callable value.
         """
-        del ofs  # where the table is in memory there is nothing to save
+        del ofs  # a table in memory has nothing to save
 
     def remember(self, of: Callable[[Any], S], value: S) -> None:
-        """Take `value` for what `reduce(of)` would give: it follows from another statistic."""
+        """Use `value` as the result of `reduce(of)`: it follows from another statistic."""
         del of, value
 
     @abstractmethod
@@ -204,22 +204,21 @@ class Source(ABC):
         return self.reduce(ObservedCells.of)
 
     def present(self) -> Source:
-        """The source without its rows that say nothing: of weight 0, or without observed value.
+        """The source without rows of weight 0 or without observed value, which no fit depends on.
 
-        They are as if absent: a fit to what is left depends on them in no way. A table in which no
-        row has a value is returned as it is, for `require_fit` to refuse.
+        A table in which no row has a value is returned as it is, for `require_fit` to refuse.
         """
         return self
 
     def missing_per_column(self) -> NDArray[np.intp]:
-        """Number of unseen cells of each column (d,), in the rows of positive weight."""
+        """Number of missing values of each column (d,), in the rows of positive weight."""
         observed = self.observed()
         return observed.rows - observed.per_column
 
     def require_fit(self, min_rows: int = 2) -> None:
         """Refuse what no model can be fitted to: too few rows, a column without any value.
 
-        Names that occur twice are refused too, for what is fitted is told by name.
+        Names that occur twice are refused too, because results are reported by name.
         """
         require_unique(self.names)
         self.observed().require_fit(self.names, min_rows)

@@ -164,12 +164,15 @@ def with_missing_for(X: NDArray[Any], codes: tuple[float, ...]) -> NDArray[Any]:
 
 
 def as_weight(sample_weight: Any, n: int) -> Array | None:
-    """Row weights (n,), float64; None where every row counts once."""
+    """Row weights (n,), float64, a copy; None where every row counts once.
+
+    A copy, because fitted models and streams keep weights, and the caller may change the array.
+    """
     if sample_weight is None:
         return None
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n, float(sample_weight))
-    weight = np.asarray(np.asarray(sample_weight), dtype=np.float64)
+    weight = np.array(np.asarray(sample_weight), dtype=np.float64)
     if weight.ndim != 1:
         raise ValueError(
             f"Sample weights must be 1D array or scalar, got {weight.ndim}D array of shape "

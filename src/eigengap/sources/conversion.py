@@ -45,11 +45,11 @@ def as_source(
     X : ndarray, masked array, scipy.sparse, list of rows, a pandas, polars or pyarrow frame, a Dask
         array or frame, or what `open_source` opens: the path of a file, a DataArray.
         float32 and float64 are used as they are, without a copy; every other number becomes
-        float64. NaN, null and masked cells are unseen; the zeros of a sparse table are zeros.
+        float64. NaN, null and masked cells are missing; the zeros of a sparse table are zeros.
         A Source is returned as it is. X is never modified.
     sample_weight : (n,) how often each row counts, or a number; a row of weight 0 is as if absent.
     cell_sd : (n, d) known standard deviation of each cell; NaN or 0 where nothing is known.
-    missing_values : NaN, or a number or list of numbers that stand for unseen cells besides NaN.
+    missing_values : NaN, or a number or list of numbers that stand for missing values too.
     columns : the columns to use, in this order; strings are names, integers positions.
     block_bytes, block_rows : size of a block; it changes rounding, nothing else.
 

@@ -1,9 +1,9 @@
-"""Numbers that look like a code for missing, told to the caller and left as they are.
+"""Numbers that look like a code for missing values: a warning, and no change.
 
 -999 in a twentieth of a column is more likely "not measured" than a measurement, and as a value it
-rules every mean and variance. A value is suspected where it lies at the edge of its column,
-repeats, and stands apart from all other values: by half of their range if it is a number that
-people use as a code, by many times their range if it is any other.
+dominates every mean and variance. A value is suspicious where it is the smallest or largest of its
+column, repeats, and is far from all other values: by half of their range for a number that people
+use as a code, by many times their range for any other.
 """
 
 from __future__ import annotations
@@ -100,20 +100,20 @@ def is_code(value: float) -> bool:
 
 def _apart(value: float, low: float, high: float, distinct: int) -> bool:
     """Whether the value lies far enough from all others, which run from low to high."""
-    gap = low - value if value < low else value - high
+    distance = low - value if value < low else value - high
     if is_code(value):
-        return distinct >= DISTINCT_AS_CODE and gap >= APART_AS_CODE * (high - low)
-    return distinct >= DISTINCT_OTHERWISE and gap >= APART_OTHERWISE * (high - low)
+        return distinct >= DISTINCT_AS_CODE and distance >= APART_AS_CODE * (high - low)
+    return distinct >= DISTINCT_OTHERWISE and distance >= APART_OTHERWISE * (high - low)
 
 
 @dataclass(frozen=True, eq=False)
 class _Edges:
-    """What all rows say of the suspected values, one entry for each."""
+    """Facts of all rows about the suspected values, one entry for each."""
 
     suspects: tuple[tuple[int, float], ...]
     count: NDArray[np.intp]  # cells that hold the value
-    observed: NDArray[np.intp]  # seen cells
-    low: Array  # of the other seen cells
+    observed: NDArray[np.intp]  # observed values
+    low: Array  # of the other observed values
     high: Array
 
     @classmethod

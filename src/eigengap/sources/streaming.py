@@ -40,7 +40,7 @@ def stream(
         A method of a fitted estimator, or any function from a table to one row for each of its
         rows: `model.transform`, `model.score_samples`,
         `functools.partial(model.impute, return_std=True)`. If it returns a pair, the second is
-        written beside the first, in columns named with "_sd".
+        written in further columns, named with "_sd".
     X : path, Source or table
         A file, as `open_source` takes it, a source, or a table in memory. A table with column names
         reaches the method as a data frame.
@@ -84,16 +84,16 @@ def stream(
             "X comes with sample_weight or cell_sd, which no method is given here, and a row of "
             "weight 0 would be missing in the file. Pass it without them"
         )
-    heard = _Heard()
+    warned = _WarningsOfBlocks()
     with (
         open_sink(to, force=force) as sink,
-        closing(_results(_Method(method, source.names), source, heard)) as results,
+        closing(_results(_Method(method, source.names), source, warned)) as results,
     ):
         for result in results:
             if sink.n_rows == 0:
                 sink.name_columns(_names(method, result, source, columns_out))
-            sink.append(result.beside())
-    heard.tell()
+            sink.append(result.columns())
+    warned.reissue()
     return sink.path
 
 
@@ -112,14 +112,14 @@ def _refuse_fitting(method: Callable[[Any], Any]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Result:
-    """What the method says of a block of rows."""
+    """What the method returns for a block of rows."""
 
     values: NDArray[Any]  # (c, k)
     sd: NDArray[Any] | None  # (c, k)
     names: tuple[str, ...] | None  # of the frame that it returned
     is_flat: bool  # it returned one number a row
 
-    def beside(self) -> NDArray[Any]:
+    def columns(self) -> NDArray[Any]:
         return self.values if self.sd is None else np.hstack([self.values, self.sd])
 
 
@@ -162,7 +162,7 @@ class _AsRecords:
         return records
 
 
-def _results(method: _Method, source: Source, heard: _Heard) -> Generator[_Result]:
+def _results(method: _Method, source: Source, warned: _WarningsOfBlocks) -> Generator[_Result]:
     """The results of all blocks, in order."""
     if hasattr(source, "pieces"):  # where blocks are computed elsewhere
         for records in source.pieces(_AsRecords(method)):
@@ -172,7 +172,7 @@ def _results(method: _Method, source: Source, heard: _Heard) -> Generator[_Resul
         return
     source.passes += 1
     for block in source._blocks():  # type: ignore[attr-defined]
-        with heard.listening():
+        with warned.captured():
             result = method(block)
         yield result
 
@@ -194,7 +194,7 @@ def _names(
 ) -> list[str]:
     k = result.values.shape[1]
     names = list(given) if given is not None else _own_names(method, result, source)
-    if given is not None and len(names) not in (k, result.beside().shape[1]):
+    if given is not None and len(names) not in (k, result.columns().shape[1]):
         raise ValueError(f"columns_out has {len(names)} names, and there are {k} columns")
     return names if result.sd is None or len(names) > k else names + [name + SD for name in names]
 
@@ -234,23 +234,23 @@ def _frame_library() -> str | None:
     return next((name for name in ("pandas", "polars") if find_spec(name) is not None), None)
 
 
-class _Heard:
-    """Warnings of all blocks, each kind told once."""
+class _WarningsOfBlocks:
+    """Warnings of all blocks, each kind shown once."""
 
     def __init__(self) -> None:
         self._first: dict[type[Warning], CapturedWarning] = {}
         self._blocks: dict[type[Warning], int] = {}
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        with captured() as heard:
+    def captured(self) -> Iterator[None]:
+        with captured() as caught:
             yield
-        for kind, told in {told.category: told for told in reversed(heard)}.items():
-            self._first.setdefault(kind, told)
+        for kind, first in {one.category: one for one in reversed(caught)}.items():
+            self._first.setdefault(kind, first)
             self._blocks[kind] = self._blocks.get(kind, 0) + 1
 
-    def tell(self) -> None:
-        for kind, told in self._first.items():
+    def reissue(self) -> None:
+        for kind, first in self._first.items():
             blocks = self._blocks[kind]
             more = f" (the first of {blocks} blocks that say so)" if blocks > 1 else ""
-            warn(told.message + more, kind)
+            warn(first.message + more, kind)

@@ -1,4 +1,4 @@
-"""Filled tables in the column types of the frame they came from."""
+"""Imputed tables in the column types of the frame they came from."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from eigengap.sources.checks import EXACT
 from eigengap.sources.frames import eager_frame, library_of, like, native_column
 
 
-def typed_like(X: Any, values: NDArray[Any], filled: NDArray[np.bool_]) -> Any:
+def typed_like(X: Any, values: NDArray[Any], imputed: NDArray[np.bool_]) -> Any:
     """Values (n, d) as the type of X, each column in its own type where that can hold them.
 
-    `filled` (n, d) marks the cells of X that were unseen; a column without any is X's own.
-    An integer or boolean column whose filled cells are no whole numbers becomes floating-point.
+    `imputed` (n, d) marks missing values of X; a column without any is X's own. An integer or
+    boolean column becomes floating-point where imputed values are not integers.
     """
     if library_of(X) is None:
         return values
@@ -23,7 +23,7 @@ def typed_like(X: Any, values: NDArray[Any], filled: NDArray[np.bool_]) -> Any:
     columns = {
         j: column
         for j in range(values.shape[1])
-        if (column := _own_type(native_column(X, j), values[:, j], filled[:, j])) is not None
+        if (column := _own_type(native_column(X, j), values[:, j], imputed[:, j])) is not None
     }
     return _with_columns(frame, columns)
 
@@ -49,30 +49,30 @@ def _by_type(X: Any, holds: Any) -> NDArray[np.bool_] | None:
     return np.array([bool(holds(column.dtype, nw)) for column in columns])
 
 
-def _own_type(native: Any, values: NDArray[Any], filled: NDArray[np.bool_]) -> Any:
+def _own_type(native: Any, values: NDArray[Any], imputed: NDArray[np.bool_]) -> Any:
     """The column in its own type, None where floating-point must do."""
     import narwhals as nw
 
     column = nw.from_native(native, series_only=True)
     dtype = column.dtype
-    if not filled.any():
+    if not imputed.any():
         return native if dtype.is_numeric() or dtype == nw.Boolean else None
-    if not _holds(dtype, values[filled], nw):
+    if not _holds(dtype, values[imputed], nw):
         return None
-    cells = values.tolist() if dtype.is_float() else _with_fills(column, values, filled)
+    cells = values.tolist() if dtype.is_float() else _with_imputed(column, values, imputed)
     if hasattr(native, "iloc"):
         return type(native)(cells, index=native.index, dtype=native.dtype)
     made = nw.new_series(column.name or "", cells, dtype=dtype, backend=column.implementation)
     return made.to_native()
 
 
-def _with_fills(column: Any, values: NDArray[Any], filled: NDArray[np.bool_]) -> list[Any]:
-    """Seen cells as the column has them, for float64 does not hold every integer."""
+def _with_imputed(column: Any, values: NDArray[Any], imputed: NDArray[np.bool_]) -> list[Any]:
+    """Observed values as in the column: float64 does not represent every integer."""
     import narwhals as nw
 
     kind = bool if column.dtype == nw.Boolean else int
     cells = list(column.to_list())
-    for i in np.flatnonzero(filled):
+    for i in np.flatnonzero(imputed):
         cells[i] = kind(values[i])
     return cells
 

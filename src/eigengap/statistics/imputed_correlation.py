@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.sources.base import Block, Rows, Source
 from eigengap.spectrum import Spectrum
+from eigengap.statistics.additive import Additive
 from eigengap.statistics.moments import ColumnMoments
 
 PIECE_BYTES = 1 << 23  # of dense cells in float64 at a time
@@ -26,7 +27,7 @@ LARGEST_SIDE = 20_000  # of a square matrix that is formed and diagonalised
 
 
 @dataclass(frozen=True, eq=False)
-class ImputedScatter:
+class ImputedScatter(Additive):
     """sum_i w_i y_i y_i^T (d, d); scatters merge by addition."""
 
     value: Array
@@ -41,9 +42,6 @@ class ImputedScatter:
             y = y if root is None else y * root[rows]
             total += y.T @ y
         return cls(total)
-
-    def merge(self, other: ImputedScatter) -> ImputedScatter:
-        return ImputedScatter(self.value + other.value)
 
 
 def standardised(values: Rows, shift: Array, unit: Array) -> Array:

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.sources.base import Block
+from eigengap.statistics.additive import Additive
 
 Labels = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
-class PairCounts:
+class PairCounts(Additive):
     """(d, d) weighted numbers of rows in which two columns are both observed."""
 
     value: Array
@@ -42,8 +43,32 @@ class PairCounts:
         value[np.ix_(~everywhere, ~everywhere)] = among
         return cls(value)
 
-    def merge(self, other: PairCounts) -> PairCounts:
-        return PairCounts(self.value + other.value)
+
+@dataclass(frozen=True, eq=False)
+class ZeroFilledProduct(Additive):
+    """(sum_i w_i r_i r_i^T) V for V (d, k), missing values at zero: where an EM fit starts.
+
+    With values missing at random, a product r_j r_k of centred values is observed with probability
+    p_j p_k (p_j on the diagonal), so this scatter over that probability estimates the covariance
+    (Lounici 2014). Its leading eigenvectors are close enough for EM to finish in tens of steps. No
+    d x d matrix is formed unless V is the identity.
+    """
+
+    value: Array  # (d, k)
+
+    @classmethod
+    def of(cls, rows: ObservedRows, V: Array) -> ZeroFilledProduct:
+        projected = rows.R @ V  # (c, k)
+        if rows.weight is not None:
+            projected = projected * rows.weight[:, None]
+        return cls(np.asarray(rows.R.T @ projected))
+
+    @classmethod
+    def scatter(cls, rows: ObservedRows) -> ZeroFilledProduct:
+        R = rows.R
+        left = R if rows.weight is None else R * rows.weight[:, None]
+        product = left.T @ R
+        return cls(np.asarray(product if isinstance(product, np.ndarray) else product.toarray()))
 
 
 @dataclass(frozen=True, eq=False)

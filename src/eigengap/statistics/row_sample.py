@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigengap.linalg import Array
+from eigengap.runtime.hashing import GOLDEN, mixed
 from eigengap.sources.base import Block
 
 
@@ -23,7 +23,8 @@ class RowSample:
     @classmethod
     def of(cls, block: Block, share: float) -> RowSample:
         """About that share of the rows of a block, those of weight 0 left out."""
-        picked = _hash(block.start + np.arange(block.n_rows)) < share
+        numbers = np.arange(block.start + 1, block.start + block.n_rows + 1, dtype=np.uint64)
+        picked = mixed(numbers * GOLDEN) / 2.0**64 < share
         if block.weight is not None:
             picked &= block.weight > 0
         at = np.flatnonzero(picked)
@@ -43,11 +44,3 @@ class RowSample:
 
 def _joined(a: Array | None, b: Array | None) -> Array | None:
     return None if a is None or b is None else np.concatenate([a, b])
-
-
-def _hash(numbers: NDArray[np.intp]) -> Array:
-    """Numbers in [0, 1) that look random: splitmix64 (Steele, Lea and Flood 2014)."""
-    x = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (x ^ (x >> np.uint64(31))) / 2.0**64

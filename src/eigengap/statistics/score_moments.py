@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from eigengap.linalg import Array
 from eigengap.runtime.threads import in_threads
+from eigengap.statistics.additive import Additive
 from eigengap.statistics.nonlinearity import Nonlinearity
 
 PIECE_BYTES = 1 << 18  # of scores at a time: these, g and g' stay in the second-level cache
@@ -53,7 +54,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreMoments:
+class ScoreMoments(Additive):
     """Sums over rows; `mean` has expectations in their place."""
 
     sum_w: float
@@ -93,18 +94,6 @@ class ScoreMoments:
                 spread += dg.T @ (Y * Y)
         return cls(sum_w, cross, slope, spread)
 
-    def merge(self, other: Self, /) -> Self:
-        """The moments of the rows of both."""
-        spread = None
-        if self.spread is not None and other.spread is not None:
-            spread = self.spread + other.spread
-        return type(self)(
-            self.sum_w + other.sum_w,
-            self.cross + other.cross,
-            self.slope + other.slope,
-            spread,
-        )
-
     def mean(self) -> Self:
         """Expectations over rows; `sum_w` stays."""
         spread = None if self.spread is None else self.spread / self.sum_w
@@ -112,7 +101,7 @@ class ScoreMoments:
 
 
 @dataclass(frozen=True, eq=False)
-class Potentials:
+class Potentials(Additive):
     """Sums (q,) of F(y) over rows."""
 
     sum_w: float
@@ -128,16 +117,13 @@ class Potentials:
             total += F.sum(axis=0) if block.weight is None else block.weight[piece] @ F
         return cls(block.sum_w, total)
 
-    def merge(self, other: Self, /) -> Self:
-        return type(self)(self.sum_w + other.sum_w, self.total + other.total)
-
     @property
     def mean(self) -> Array:
         return self.total / self.sum_w
 
 
 @dataclass(frozen=True, eq=False)
-class SecondMoment:
+class SecondMoment(Additive):
     """Sum of w z z' (q, q): whether scores are white."""
 
     sum_w: float
@@ -147,9 +133,6 @@ class SecondMoment:
     def of(cls, block: ScoreBlock) -> Self:
         weighted = block.Z if block.weight is None else block.Z * block.weight[:, None]
         return cls(block.sum_w, weighted.T @ block.Z)
-
-    def merge(self, other: Self, /) -> Self:
-        return type(self)(self.sum_w + other.sum_w, self.total + other.total)
 
     @property
     def mean(self) -> Array:

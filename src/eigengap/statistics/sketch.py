@@ -9,12 +9,13 @@ import numpy as np
 
 from eigengap.linalg import Array
 from eigengap.sources.base import Block
+from eigengap.statistics.additive import Additive
 
 _PIECE_BYTES = 1 << 23  # read twice from the cache instead of from memory
 
 
 @dataclass(frozen=True, eq=False)
-class CovarianceProduct:
+class CovarianceProduct(Additive):
     """Sum of w (x - mean)(x - mean)' V over rows: one pass of a Krylov method."""
 
     value: Array  # (d, k)
@@ -45,7 +46,3 @@ class CovarianceProduct:
         if mean is not None:
             value -= mean[:, None] * sums
         return cls(value)
-
-    def merge(self, other: Self, /) -> Self:
-        """The product over the rows of both."""
-        return type(self)(self.value + other.value)

@@ -24,7 +24,7 @@ from eigengap.registry import ESTIMATORS
 @click.option("--folds", type=click.IntRange(2), default=5, show_default=True, help="Of the rows.")
 @click.option(
     "--holdout", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
-    help="Share of the cells of test rows that are hidden and have to be filled.",
+    help="Share of the cells of test rows that are held out and have to be imputed.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Random seed.")
 @options.columns
@@ -39,7 +39,7 @@ def command(data: str, names: tuple[str, ...], **given: Any) -> None:
     """
     import eigengap
     from eigengap.cli.files import as_file
-    from eigengap.cli.fitting import loaded, tell_read
+    from eigengap.cli.fitting import loaded, report_read
     from eigengap.cli.narration import Narrator
     from eigengap.cli.progress import waiting
     from eigengap.cli.tables.table import Choice, open_table
@@ -52,7 +52,7 @@ def command(data: str, names: tuple[str, ...], **given: Any) -> None:
     with as_file(data, "DATA") as path, narrator.hearing():
         table = open_table(data, path, choice)
         source = loaded(table)
-        tell_read(table, source, narrator)
+        report_read(table, source, narrator)
         with waiting(narrator, f"Comparing {len(models)} models"):
             found = eigengap.compare(
                 models, source, cv=given["folds"], holdout=given["holdout"],
@@ -82,7 +82,7 @@ def _rank(model: Any, source: Any) -> int | list[int] | None:
         return int(given)
     try:
         found = getattr(unfitted(model).fit(source), "n_components_", None)
-    except (ValueError, ArithmeticError, MemoryError):  # told in the model's note
+    except (ValueError, ArithmeticError, MemoryError):  # reported in the model's note
         return None
     if found is None or isinstance(found, Integral):
         return None if found is None else int(found)

@@ -1,4 +1,4 @@
-"""`eigengap demo`: fit the shipped table, fill its gaps, write the report, say what was found."""
+"""`eigengap demo`: fit the shipped table, impute its missing values, and write the report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TABLE = "breast_cancer_wisconsin.csv"
 
 
 @click.command("demo")
-@options.output("breast_cancer_filled.csv", "the filled table")
+@options.output("breast_cancer_filled.csv", "the imputed table")
 @click.option(
     "--report", type=click.Path(), default="report.html", show_default=True, metavar="FILE",
     help="Where to write the report.",
@@ -23,14 +23,14 @@ TABLE = "breast_cancer_wisconsin.csv"
 @options.forcing
 @options.talking
 def command(output: str, report: str, no_report: bool, force: bool, **given: Any) -> None:
-    """Fit PPCA to a shipped table with 16 real gaps, fill them, and write a report.
+    """Fit PPCA to a shipped table with 16 missing values, impute them, and write a report.
 
     The table is Breast Cancer Wisconsin (Original): 699 biopsies, 9 features scored 1 to 10.
     """
     from eigengap.cli.files import check_apart, check_output
     from eigengap.cli.fitting import Wanted, fitted
     from eigengap.cli.narration import Narrator
-    from eigengap.cli.tables.imputing import write_filled
+    from eigengap.cli.tables.imputing import write_imputed
     from eigengap.cli.tables.outputs import form_of
     from eigengap.cli.tables.table import Choice, open_table
 
@@ -46,7 +46,7 @@ def command(output: str, report: str, no_report: bool, force: bool, **given: Any
         choice = Choice(ids=("id",), ignore=("diagnosis",))
         table = open_table(TABLE, str(path), choice)
         model = fitted(Wanted("ppca", "auto"), table, narrator)
-        write_filled(model, table, output, force, narrator, tells_std=True)
+        write_imputed(model, table, output, force, narrator, prints_std=True)
         if not no_report:
             _report(model, table, report, given["opens"], narrator)
     narrator.say("Next", "the same on a table of your own: eigengap fit TABLE.csv")

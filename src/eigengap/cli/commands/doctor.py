@@ -95,13 +95,13 @@ def _temporary() -> dict[str, Any]:
 
 def _compiled(package: str) -> dict[str, Any]:
     """Where numba keeps what it has compiled: it takes the first place that can be written."""
-    beside = Path(package).parent / "compiled" / "__pycache__"
+    cache = Path(package).parent / "compiled" / "__pycache__"
     own = os.environ.get("NUMBA_CACHE_DIR")
     if own is not None:
         found = sorted(Path(own).rglob("*.nbi"))
         return {"folder": own, "kernels": len(found)}
-    if os.access(beside if beside.exists() else beside.parent, os.W_OK):
-        return {"folder": str(beside), "kernels": len(list(beside.glob("*.nbi")))}
+    if os.access(cache if cache.exists() else cache.parent, os.W_OK):
+        return {"folder": str(cache), "kernels": len(list(cache.glob("*.nbi")))}
     return {"folder": "the cache of the user", "kernels": None}
 
 
@@ -114,11 +114,11 @@ def _print(found: dict[str, Any]) -> None:
     _line("packages", ", ".join(f"{n} {v or 'MISSING'}" for n, v in found["packages"].items()))
     for extra, names in found["extras"].items():
         lacking = [name for name, there in names.items() if there is None]
-        told = ", ".join(f"{name} {there}" for name, there in names.items() if there)
+        message = ", ".join(f"{name} {there}" for name, there in names.items() if there)
         if lacking:
-            told += f"{'; ' if told else ''}without {', '.join(lacking)}: "
-            told += f'pip install "eigengap[{extra}]"'
-        _line(f"[{extra}]", told)
+            message += f"{'; ' if message else ''}without {', '.join(lacking)}: "
+            message += f'pip install "eigengap[{extra}]"'
+        _line(f"[{extra}]", message)
     threads = "; ".join(
         f"{b['internal_api']} {b['version'] or ''}, {many(b['num_threads'] or 0, 'thread')}"
         for b in found["blas"]

@@ -73,7 +73,7 @@ def command(data: str, output: str, force: bool, **given: Any) -> None:
         seconds=time.perf_counter() - began,
     )
     if output != "-" and data != "-" and (output + data).isprintable():
-        _tell_next(model, output, data, table, narrator)
+        _print_next(model, output, data, table, narrator)
     narrator.finish()
 
 
@@ -83,7 +83,7 @@ def _shown(output: str) -> str:
     return "the model to standard output" if output == "-" else shown(output)
 
 
-def _tell_next(model: Any, output: str, data: str, table: Any, narrator: Any) -> None:
+def _print_next(model: Any, output: str, data: str, table: Any, narrator: Any) -> None:
     from eigengap.registry import entry_of
 
     command = entry_of(model).next_command
@@ -93,7 +93,7 @@ def _tell_next(model: Any, output: str, data: str, table: Any, narrator: Any) ->
         "report": f"eigengap report {files} --open",
         "transform": f"eigengap transform {files} -o predicted.csv",
         "score": f"eigengap score {files}",
-        "impute": f"eigengap impute {quoted} -o filled.csv",
+        "impute": f"eigengap impute {quoted} -o imputed.csv",
     }[command]
     then += "".join(f" {option}" for option in _of_this_file(table))
     narrator.say("Next", then, next=then)
@@ -104,7 +104,7 @@ def _of_this_file(table: Any) -> Iterator[str]:
     names, count = table.names, Counter(table.names or ())
     if names is not None and any(count[names[j]] > 1 for j in table.features):
         yield f"--columns {','.join(map(str, table.features))}"
-    if table.aside.first:
-        yield f"--skip-rows {table.aside.first}"
-    if table.aside.mark:
-        yield f"--comment {shlex.quote(table.aside.mark)}"
+    if table.skipped.first:
+        yield f"--skip-rows {table.skipped.first}"
+    if table.skipped.mark:
+        yield f"--comment {shlex.quote(table.skipped.mark)}"

@@ -18,30 +18,30 @@ from eigengap.cli.models import NAMES
     help="The model to fit where --model gives none. [default: ppca]",
 )  # fmt: skip
 @options.fitting
-@options.output("-", "the filled table")
+@options.output("-", "the imputed table")
 @click.option("--std", is_flag=True, help="Add a column NAME_sd for each feature.")
 @click.option(
     "--draws", type=click.IntRange(1, 10_000), metavar="M",
-    help="Draw the gaps M times instead; a first column `draw` tells the tables apart.",
+    help="Draw the gaps M times instead; a first column `draw` numbers the tables.",
 )  # fmt: skip
 @options.columns
 @options.forcing
 @options.talking
 def command(data: str, model: str | None, output: str, force: bool, **given: Any) -> None:
-    """Fill the gaps of DATA.
+    """Impute the missing values of DATA.
 
-    Every gap gets its expected value given the observed values of its row. All other cells are as
-    they were, also in columns that are no features: of CSV their very text, in the same order, with
-    the same separator, decimal mark and line ends.
+    Every missing value is replaced by its expectation given the observed values of its row. All
+    other cells are unchanged, also in columns that are no features: of CSV their very text, in the
+    same order, with the same separator, decimal mark and line ends.
 
     \b
-    eigengap impute table.csv --ignore diagnosis -o filled.csv
-    eigengap impute new.csv --model model.egap --std -o filled.parquet
-    cat table.csv | eigengap impute - -k 3 --na -999 > filled.csv
+    eigengap impute table.csv --ignore diagnosis -o imputed.csv
+    eigengap impute new.csv --model model.egap --std -o imputed.parquet
+    cat table.csv | eigengap impute - -k 3 --na -999 > imputed.csv
     """
     from eigengap.cli.files import as_file, check_output, require_inputs
     from eigengap.cli.narration import Narrator
-    from eigengap.cli.tables.imputing import require_fills, write_filled
+    from eigengap.cli.tables.imputing import require_imputes, write_imputed
     from eigengap.cli.tables.outputs import form_of
 
     require_inputs(data, model)
@@ -56,8 +56,8 @@ def command(data: str, model: str | None, output: str, force: bool, **given: Any
     narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
     with as_file(data, "DATA") as path:
         table, estimator = _model(data, path, model, given, narrator)
-        require_fills(estimator, given["draws"])
-        write_filled(
+        require_imputes(estimator, given["draws"])
+        write_imputed(
             estimator, table, output, force, narrator,
             std=given["std"], draws=given["draws"], seed=given["seed"],
         )  # fmt: skip
@@ -72,7 +72,7 @@ def _model(
     from eigengap.cli.files import as_file
     from eigengap.cli.fitting import Wanted, fitted
     from eigengap.cli.kept_models import load_kept
-    from eigengap.cli.tables.imputing import require_can_fill
+    from eigengap.cli.tables.imputing import require_can_impute
     from eigengap.cli.tables.table import Choice, open_table
     from eigengap.registry import BY_COMMAND
 
@@ -85,16 +85,16 @@ def _model(
         with as_file(model, "--model") as model_path:
             kept = load_kept(model_path)
         table = kept.table(data, path, Choice.of(given))
-        kept.tell_how(table, given["na"], narrator)
+        kept.report_columns(table, given["na"], narrator)
         return table, kept.estimator
     name = given["name"] or "ppca"
     if BY_COMMAND[name].target:
-        raise WrongUsage(f"-m {name} predicts a column and fills no gaps")
+        raise WrongUsage(f"-m {name} predicts a column and imputes no missing values")
     wanted = Wanted(
         name, given["components"], given["settings"], given["scale"], given["seed"],
         given["checkpoint"], given["scheduler"],
     )  # fmt: skip
-    require_can_fill(name)
+    require_can_impute(name)
     choice = Choice.of(given)
     table = open_table(data, path, choice)
     return table, fitted(wanted, table, narrator)

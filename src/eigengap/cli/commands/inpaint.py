@@ -1,4 +1,4 @@
-"""`eigengap inpaint`: what is missing of an image, filled in from the rest of it."""
+"""`eigengap inpaint`: what is missing of an image, inpainted from the rest of it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def command(image: str, mask: str | None, output: str | None, force: bool, **giv
         **loaded.facts(),
     )
     found, seconds = images.restored(
-        narrator, "Filling in", inpaint_image, loaded.pixels, missing, **how
+        narrator, "Inpainting", inpaint_image, loaded.pixels, missing, **how
     )
     narrator.say("Fit", found.model, model=found.model, seconds=seconds)
     quality = masks.quality(mask, loaded, found.image, missing, narrator)

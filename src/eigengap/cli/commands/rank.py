@@ -33,7 +33,7 @@ def command(data: str, **given: Any) -> None:
     import eigengap
     from eigengap.cli.errors import WrongUsage
     from eigengap.cli.files import as_file
-    from eigengap.cli.fitting import _opened, tell_read
+    from eigengap.cli.fitting import _opened, report_read
     from eigengap.cli.narration import Narrator
     from eigengap.cli.progress import waiting
     from eigengap.cli.tables.table import Choice, open_table
@@ -47,7 +47,7 @@ def command(data: str, **given: Any) -> None:
     with as_file(data, "DATA") as path:
         table = open_table(data, path, choice)
         with narrator.hearing(), _opened(table, given["scheduler"]) as source:
-            tell_read(table, source, narrator)
+            report_read(table, source, narrator)
             with waiting(narrator, "Asking every criterion"):
                 found = eigengap.choose_rank(
                     source,

@@ -52,7 +52,7 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
         kept = load_kept(model_path)
         _require_rows_have_places(kept.estimator)
         table = kept.table(data, path, Choice.of(given))
-        kept.tell_how(table, given["na"], narrator)
+        kept.report_columns(table, given["na"], narrator)
         _require_color(table, given["color"])
         count = write_report(
             kept.estimator, table, output, narrator, color=given["color"], title=given["title"],
@@ -115,7 +115,12 @@ def as_drawn(table: Any, estimator: Any) -> Any:
     names = names_of(estimator)
     if names is None or table.names is None or len(set(table.names)) < len(table.names):
         return source_for(estimator, table)
-    if len(table.paths) == 1 and not table.na and not table.aside and table.feature_names == names:
+    if (
+        len(table.paths) == 1
+        and not table.na
+        and not table.skipped
+        and table.feature_names == names
+    ):
         return table.paths[0]
     import numpy as np
     import pyarrow as pa

@@ -52,9 +52,9 @@ def command(model: str, data: str, output: str | None, force: bool, **given: Any
     with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
         kept = load_kept(model_path)
         table = kept.table(data, path, Choice.of(given))
-        kept.tell_how(table, given["na"], narrator)
+        kept.report_columns(table, given["na"], narrator)
         scores = Scores(kept.estimator, table, given["alpha"])
         write_rows(table, scores.names, scores.of, output, force, narrator)
         with narrator.hearing():
-            scores.tell(narrator)
+            scores.report(narrator)
     narrator.finish()

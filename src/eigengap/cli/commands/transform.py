@@ -45,7 +45,7 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
     with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
         kept = load_kept(model_path)
         table = kept.table(data, path, Choice.of(given))
-        kept.tell_how(table, given["na"], narrator)
+        kept.report_columns(table, given["na"], narrator)
         names, of = coordinates(kept.estimator)
         write_rows(table, names, of, output, force, narrator)
     narrator.finish()

@@ -165,9 +165,9 @@ class Plan:
         terminal_output(output or "", "an image")
         compare = given["compare"]
         if compare == BESIDE and output not in (None, DASH):
-            compare = beside(output, "compared")
+            compare = named_after(output, "compared")
         elif compare == BESIDE:
-            compare = beside(image, f"{word}.compared")
+            compare = named_after(image, f"{word}.compared")
         plan = cls(image, word, output, given["sd"], compare, force, given.get("mask"))
         plan._require_names()
         return plan
@@ -177,7 +177,7 @@ class Plan:
         plan = self
         if self.output is None:
             suffix = suffix_for(image.whole(image.pixels), image.has_opacity)
-            plan = replace(self, output=beside(self.image, self.word, suffix))
+            plan = replace(self, output=named_after(self.image, self.word, suffix))
             plan._require_names()
         plan._require_holds(image)
         return plan
@@ -230,16 +230,16 @@ class Plan:
         assert self.output is not None
         whole = image.whole(found.image)
         count = write_image_file(self.output, whole, self.force, image.has_opacity)
-        tell_written(narrator, self.output, count, wrote=self.output, bytes=count)
+        report_written(narrator, self.output, count, wrote=self.output, bytes=count)
         if self.sd is not None:
             write_sd(self.sd, found.sd, self.force, narrator)
         if self.compare is not None:
             write_compared(self.compare, image, found, known, self.force, narrator)
 
 
-def beside(given: str, word: str, suffix: str = ".png") -> str:
+def named_after(given: str, word: str, suffix: str = ".png") -> str:
     """
-    >>> beside("images/photo.jpg", "denoised")
+    >>> named_after("images/photo.jpg", "denoised")
     'images/photo.denoised.png'
     """
     if given == DASH:
@@ -273,7 +273,7 @@ def write_image_file(path: str, pixels: NDArray[Any], force: bool, opacity: bool
         return os.path.getsize(kept)
 
 
-def tell_written(narrator: Narrator, path: str, count: int, what: str = "", **facts: Any) -> None:
+def report_written(narrator: Narrator, path: str, count: int, what: str = "", **facts: Any) -> None:
     where = "standard output" if path == DASH else shown(path)
     narrator.say("Wrote", f"{where} ({size(count)}){what}", **facts)
 
@@ -288,17 +288,19 @@ def write_sd(path: str, sd: NDArray[Any], force: bool, narrator: Narrator) -> No
     largest = float(np.nanmax(sd)) if not unknown or np.nanmax(sd) > 0 else None
     if format_of(path) == "TIFF":
         count = write_image_file(path, sd, force)
-        told = "" if largest is None else f", {figure(float(np.nanmin(sd)))} to {figure(largest)}"
+        message = (
+            "" if largest is None else f", {figure(float(np.nanmin(sd)))} to {figure(largest)}"
+        )
         missing = "NaN"
     else:
         grey, white = shades(sd)
         count = write_image_file(path, grey, force)
-        told = ", black is 0" + ("" if largest is None else f" and white {figure(white)}")
+        message = ", black is 0" + ("" if largest is None else f" and white {figure(white)}")
         missing = "white"
     if unknown:
-        told += f"; not known of {many(unknown, 'sample')} ({missing})"
+        message += f"; not known of {many(unknown, 'sample')} ({missing})"
     facts = {"largest_sd": largest, "unknown_sd": unknown}
-    tell_written(narrator, path, count, f": standard deviations{told}", sd=path, **facts)
+    report_written(narrator, path, count, f": standard deviations{message}", sd=path, **facts)
 
 
 def write_compared(
@@ -309,5 +311,5 @@ def write_compared(
 
     count = write_image_file(path, before_and_after(image.pixels, found, **known), force)
     first = "original, damaged" if "original" in known else "as it was"
-    told = f": {first}, restored, standard deviation"
-    tell_written(narrator, path, count, told, compared=path)
+    message = f": {first}, restored, standard deviation"
+    report_written(narrator, path, count, message, compared=path)

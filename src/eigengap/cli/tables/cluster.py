@@ -38,7 +38,7 @@ def _source(table: Table, frames: Any) -> Any:
 
     if table.names is None or table.kind not in ("csv", "parquet"):
         raise WrongUsage("--scheduler reads CSV and Parquet files with column names")
-    if table.aside:
+    if table.skipped:
         raise WrongUsage("--scheduler reads CSV without --skip-rows and --comment")
     names = [table.names[j] for j in table.features]
     paths = [os.path.abspath(path) for path in table.paths]  # workers stand in other folders

@@ -15,7 +15,7 @@ from eigengap.sources import EXACT
 DIGITS = 15  # of which float64 keeps all
 
 
-def tell_constant(table: Table, source: Any, narrator: Narrator) -> None:
+def report_constant(table: Table, source: Any, narrator: Narrator) -> None:
     """Name the features that are constant, and those among them that rounding made so."""
     from eigengap.statistics.moments import ColumnMoments
 
@@ -37,7 +37,7 @@ def _sentence(table: Table, columns: Sequence[int], what: str) -> str:
 
     are, it = ("are", "them") if len(columns) > 1 else ("is", "it")
     return (
-        f"{listing([table.name(j) for j in columns])} {are} {what} and cannot tell rows apart; "
+        f"{listing([table.name(j) for j in columns])} {are} {what} and cannot distinguish rows; "
         f"leave {it} out: --ignore {as_argument(table, columns)}"
     )
 

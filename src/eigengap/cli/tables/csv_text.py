@@ -43,10 +43,10 @@ class CsvText(CsvReader):
         path: Path,
         texts: frozenset[str],
         compression: str | None,
-        aside: SkippedLines = SKIP_NOTHING,
+        skipped: SkippedLines = SKIP_NOTHING,
     ) -> None:
         FileReader.__init__(self, path)  # not CsvReader's, which wants to know the columns at once
-        self._compression, self._skipped = compression, aside
+        self._compression, self._skipped = compression, skipped
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
         head, is_whole = self._head()
         self.has_mark = head.startswith(BOM)
@@ -64,7 +64,7 @@ class CsvText(CsvReader):
         self._dialect = self._dialect.with_mark_of(self.where, columns)
 
     def above(self) -> bytes:
-        """The lines that stand above the table, as they are: lines aside, and sep=;"""
+        """The lines above the table, as they are: those skipped, and sep=;"""
         count, newline, found = self._dialect.first - 1, self._dialect.newline, b""
         if not (self._skipped or self._declares_separator) or count == 0:
             return b""

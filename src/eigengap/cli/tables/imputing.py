@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.cli.errors import Unfittable, WrongUsage, shown
-from eigengap.cli.narration import Narrator, figure, listing, many, spread, with_spread
+from eigengap.cli.narration import Narrator, figure, listing, many, sd_text, with_sd
 from eigengap.cli.progress import counting_rows
 from eigengap.cli.tables.csv_lines import Manner
-from eigengap.cli.tables.mapped import tell_wrote, unique
+from eigengap.cli.tables.mapped import report_output, unique
 from eigengap.cli.tables.outputs import NUMBERS, TEXT, form_of, open_output
 from eigengap.cli.tables.pieces import Piece, pieces
 from eigengap.cli.tables.table import Table
@@ -22,36 +22,36 @@ from eigengap.cli.tables.views import given, source_for
 from eigengap.registry import BY_COMMAND, ESTIMATORS
 from eigengap.sources import quote
 
-SHOWN = 5  # imputed values that are told as examples
+SHOWN = 5  # imputed values that are printed as examples
 SD = "_sd"
 
 Fill = Callable[[Piece], tuple[NDArray[Any], NDArray[Any] | None]]  # values and deviations (c, d)
 
 
-def require_can_fill(name: str) -> None:
-    """Refuse a model that fills no gaps before it is fitted."""
+def require_can_impute(name: str) -> None:
+    """Refuse a model that imputes no missing values before it is fitted."""
     import eigengap
 
     if not hasattr(getattr(eigengap, BY_COMMAND[name].name), "impute"):
-        raise WrongUsage(f"-m {name} fills no gaps; {_fillers()} do")
+        raise WrongUsage(f"-m {name} imputes no missing values; {_imputing_models()} do")
 
 
-def require_fills(model: Any, draws: int | None) -> None:
+def require_imputes(model: Any, draws: int | None) -> None:
     kind = type(model).__name__
     if not hasattr(model, "impute"):
-        raise WrongUsage(f"{kind} fills no gaps; {_fillers()} do")
+        raise WrongUsage(f"{kind} imputes no missing values; {_imputing_models()} do")
     if draws is not None and not hasattr(model, "sample_imputations"):
         raise WrongUsage(f"{kind} cannot draw gaps at random; leave --draws out")
 
 
-def _fillers() -> str:
+def _imputing_models() -> str:
     import eigengap
 
     can = [e.command for e in ESTIMATORS if hasattr(getattr(eigengap, e.name), "impute")]
     return listing(can, most=20)
 
 
-def write_filled(
+def write_imputed(
     model: Any,
     table: Table,
     output: str,
@@ -59,38 +59,38 @@ def write_filled(
     narrator: Narrator,
     *,
     std: bool = False,
-    tells_std: bool = False,
+    prints_std: bool = False,
     draws: int | None = None,
     seed: int = 0,
-) -> Filled:
-    """Fill, write, and tell what was done; `tells_std` tells deviations that are not written."""
+) -> Imputed:
+    """Impute, write, and report; `prints_std` if deviations are printed and not written."""
     layout = Layout(table, form_of(output), std, draws is not None)
     if layout.lost:
         narrator.note(
             f"{shown(output)} holds numbers alone; {listing(layout.lost)} cannot stand there"
         )
-    filled = Filled(table)
+    imputed = Imputed(table)
     rows = narrator.facts.get("rows")
     with (
         narrator.hearing(),
         open_output(output, layout.names, force, _manner(table, output)) as sink,
-        counting_rows(narrator, "Filling", rows and rows * (draws or 1)) as done,
+        counting_rows(narrator, "Imputing", rows and rows * (draws or 1)) as done,
     ):
-        for number, piece, values, sd in _filled(model, table, std or tells_std, draws, seed):
+        for number, piece, values, sd in _imputed(model, table, std or prints_std, draws, seed):
             _require_numbers(piece, values, table)
-            filled.add(piece, values, sd, count=number in (None, 1))
+            imputed.add(piece, values, sd, count=number in (None, 1))
             sink.write(layout.of(piece, values, sd if std else None, number))
             done(piece.n_rows)
         written = sink.n_rows
-    filled.tell(narrator, draws)
-    tell_wrote(output, written, layout.n_columns, narrator)
+    imputed.report(narrator, draws)
+    report_output(output, written, layout.n_columns, narrator)
     lost = sum(reader.n_lost for reader in table.readers)
     if lost:
         narrator.note(f"{many(lost, 'comment')} between rows cannot stand in {shown(output)}")
-    return filled
+    return imputed
 
 
-def _filled(
+def _imputed(
     model: Any, table: Table, std: bool, draws: int | None, seed: int
 ) -> Iterator[tuple[int | None, Piece, NDArray[Any], NDArray[Any] | None]]:
     if draws is None:
@@ -108,7 +108,7 @@ def _filled(
 def _drawing(
     model: Any, table: Table, draws: int, seed: int
 ) -> Iterator[Callable[[Piece], NDArray[Any]]]:
-    """For each draw, what fills a piece: parameters are drawn once for the whole table."""
+    """For each draw, what imputes a piece: parameters are drawn once for the whole table."""
     if hasattr(model, "predictive_") and not hasattr(model, "estimator_"):
         rng, predictive = np.random.default_rng(seed), model.predictive_
         for _ in range(draws):
@@ -220,12 +220,12 @@ class Layout:
         if self.table.kind == "csv" and self.form == TEXT:
             if not missing.any():
                 return column
-            fills = pa.array(np.ascontiguousarray(values[:, k])).cast(pa.string())
+            imputations = pa.array(np.ascontiguousarray(values[:, k])).cast(pa.string())
             if self.table.readers[0].dialect.cells.decimal != ".":
-                fills = compute.replace_substring(
-                    fills, ".", self.table.readers[0].dialect.cells.decimal
+                imputations = compute.replace_substring(
+                    imputations, ".", self.table.readers[0].dialect.cells.decimal
                 )
-            return compute.if_else(pa.array(missing), fills.cast(pa.binary()), column)
+            return compute.if_else(pa.array(missing), imputations.cast(pa.binary()), column)
         if j in self.whole and not missing.any():
             return column
         observed = np.where(missing, values[:, k], piece.values[:, k])
@@ -233,8 +233,8 @@ class Layout:
 
 
 @dataclass(eq=False)
-class Filled:
-    """What was filled so far."""
+class Imputed:
+    """What was imputed so far."""
 
     table: Table
     examples: list[tuple[int, str, float, float | None]] = field(default_factory=list)
@@ -256,9 +256,9 @@ class Filled:
         self.empty_rows += int(missing.all(axis=1).sum())
         if not missing.any():
             return
-        fills = values[missing]
-        self.low = min(self.low, float(fills.min()))
-        self.high = max(self.high, float(fills.max()))
+        imputations = values[missing]
+        self.low = min(self.low, float(imputations.min()))
+        self.high = max(self.high, float(imputations.max()))
         if sd is not None and len(self.sds) < 100_000:
             self.sds += sd[missing].tolist()
         for i, k in np.argwhere(missing)[: SHOWN - len(self.examples)]:
@@ -266,7 +266,7 @@ class Filled:
             own = None if sd is None else float(sd[i, k])
             self.examples.append((piece.start + int(i) + 1, name, float(values[i, k]), own))
 
-    def tell(self, narrator: Narrator, draws: int | None) -> None:
+    def report(self, narrator: Narrator, draws: int | None) -> None:
         total = int(self.counts.sum())
         facts = {"filled": total, "rows": self.rows, "draws": draws}
         if total == 0:
@@ -276,18 +276,18 @@ class Filled:
             self.table.name(j) for j, n in zip(self.table.features, self.counts, strict=True) if n
         ]
         where = listing(names) if len(names) <= 5 else f"{len(names)} columns"
-        told = f"{many(total, 'cell')} in {where}"
+        message = f"{many(total, 'cell')} in {where}"
         if len(names) == 1:  # several columns may have several units
-            told += f": values {figure(self.low)} to {figure(self.high)}"
+            message += f": values {figure(self.low)} to {figure(self.high)}"
             if self.sds:
-                told += (
-                    f", typically ± {spread(float(np.median(self.sds)))} (one standard deviation)"
+                message += (
+                    f", typically ± {sd_text(float(np.median(self.sds)))} (one standard deviation)"
                 )
         if self.sds:
-            told += "; for example"
+            message += "; for example"
         if draws is not None:
-            told += f", {many(draws, 'draw')} each"
-        narrator.say("Filled", told, **facts)
+            message += f", {many(draws, 'draw')} each"
+        narrator.say("Filled", message, **facts)
         if self.sds:
             self._show(narrator)
         if self.empty_rows:
@@ -298,7 +298,7 @@ class Filled:
 
     def _show(self, narrator: Narrator) -> None:
         rows: Sequence[Sequence[str]] = [
-            (str(row), quote(name)[1:-1], with_spread(value, sd or 0.0))
+            (str(row), quote(name)[1:-1], with_sd(value, sd or 0.0))
             for row, name, value, sd in self.examples
         ]
         narrator.show_rows(("data row", "column", "value ± sd"), rows)

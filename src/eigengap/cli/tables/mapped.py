@@ -54,19 +54,19 @@ def write_rows(
             sink.write(pa.Table.from_arrays([*kept, *arrays], [str(k) for k in range(len(header))]))
             done(piece.n_rows)
         rows = sink.n_rows
-    tell_wrote(output, rows, len(header), narrator)
+    report_output(output, rows, len(header), narrator)
 
 
-def tell_wrote(output: str, rows: int, columns: int, narrator: Narrator) -> None:
+def report_output(output: str, rows: int, columns: int, narrator: Narrator) -> None:
     if output == "-":
         narrator.say("Wrote", f"{many(rows, 'row')} to standard output", rows=rows, wrote="-")
         return
     path = os.path.expanduser(output)
     count = os.path.getsize(path) if os.path.isfile(path) else None
-    told = "" if count is None else f" ({size(count)})"
+    message = "" if count is None else f" ({size(count)})"
     narrator.say(
         "Wrote",
-        f"{shown(output)}{told}: {many(rows, 'row')} x {many(columns, 'column')}",
+        f"{shown(output)}{message}: {many(rows, 'row')} x {many(columns, 'column')}",
         rows=rows,
         wrote=output,
         bytes=count,

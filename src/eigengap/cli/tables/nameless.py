@@ -16,17 +16,17 @@ def on_names(table: Table) -> str | None:
         return None
     dialect = table.readers[0].dialect
     first = dialect.head[0]
-    told = []
+    message = []
     if any(dialect.cells.number(cell) is None for cell in first.cells):
-        told.append(f"Line {first.line} looks like a row and not like names")
+        message.append(f"Line {first.line} looks like a row and not like names")
     if dialect.n_columns > 1 and (above := _names_above(table)):
-        told.append(above)
-    return ". ".join(told) or None
+        message.append(above)
+    return ". ".join(message) or None
 
 
 def _names_above(table: Table) -> str | None:
     """What to do about a line above the table that has as many cells, none of them a number."""
-    reader, mark = table.readers[0], table.aside.mark
+    reader, mark = table.readers[0], table.skipped.mark
     dialect = reader.dialect
     lines = reader.above().removeprefix(BOM).split(dialect.newline)
     last = max((k for k, line in enumerate(lines) if line.strip()), default=0)  # the first is 0

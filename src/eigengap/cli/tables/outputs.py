@@ -50,7 +50,7 @@ def form_of(path: str) -> str:
             return form
     raise WrongUsage(
         f"-o {shown(path)} ends in none of .csv, .csv.gz, .tsv, .parquet, .npy, .h5 and .zarr, "
-        "and the suffix tells what to write"
+        "and the suffix gives what to write"
     )
 
 

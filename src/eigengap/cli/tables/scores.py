@@ -1,4 +1,4 @@
-"""Rows judged by a model: figures for each, and the oddest of them in words."""
+"""Rows judged by a model: figures for each, and the least probable in words."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from eigengap.cli.errors import WrongUsage
 from eigengap.cli.fitting import is_no_class
-from eigengap.cli.narration import Narrator, beside, many, signed, with_spread
+from eigengap.cli.narration import Narrator, many, rounded_by, signed, with_sd
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.cli.tables.views import given, names_of
 from eigengap.estimators.shared.display import cautions
 from eigengap.registry import entry_of, scores_log_density
 
-WORST = 5  # rows that are told
+WORST = 5  # rows that are printed
 ALPHA = 0.05
 
 
@@ -103,12 +103,12 @@ class Scores:
 
     # Telling ------------------------------------------------------------------------------
 
-    def tell(self, narrator: Narrator) -> None:
+    def report(self, narrator: Narrator) -> None:
         if self._target:
-            self._tell_prediction(narrator)
+            self._print_prediction(narrator)
             return
         if not scores_log_density(self._model) and self._detector is None:
-            self._tell_error(narrator)
+            self._print_error(narrator)
             return
         mean = self._total / max(self.rows, 1)
         narrator.say(
@@ -123,16 +123,16 @@ class Scores:
             narrator.note(why_alone(self._model))
             return
         expected = self._alpha * self.rows
-        told = (
+        message = (
             f"{many(self._outliers, 'row')} with p < {self._alpha:g}, where {expected:.3g} would "
             "be by chance"
         )
         if abs(float(np.log(self._alpha)) - self._detector.offset_) > 1e-9:
-            told = f"{many(self._outliers, 'row')} beyond the threshold of the fit"
-        narrator.say("Found", told, outliers=self._outliers, alpha=self._alpha)
-        self._tell_worst(narrator)
+            message = f"{many(self._outliers, 'row')} beyond the threshold of the fit"
+        narrator.say("Found", message, outliers=self._outliers, alpha=self._alpha)
+        self._print_worst(narrator)
 
-    def _tell_worst(self, narrator: Narrator) -> None:
+    def _print_worst(self, narrator: Narrator) -> None:
         from eigengap.sources import ArraySource
 
         worst = sorted(self._worst, key=lambda entry: entry[:2], reverse=True)[: self._outliers]
@@ -148,11 +148,11 @@ class Scores:
             rows.append((str(1 - minus), *map(_clean, ids), f"{p:.2g}", in_words(cell)))
             fact = {"row": 1 - minus, "p_value": p, "cell": cell and as_fields(cell)}
             facts.append(fact | ({"id": dict(zip(names, ids, strict=True))} if ids else {}))
-        header = ("data row", *map(_clean, names), "p", "its oddest cell")
+        header = ("data row", *map(_clean, names), "p", "least expected value")
         narrator.show_rows(header, rows)
         narrator.facts["oddest"] = facts
 
-    def _tell_error(self, narrator: Narrator) -> None:
+    def _print_error(self, narrator: Narrator) -> None:
         """Of a model without a density: how well it reconstructs the rows that are not empty."""
         mean = -self._total / max(self.rows - self._empty, 1)
         narrator.say(
@@ -169,23 +169,23 @@ class Scores:
             "and novelty"
         )
 
-    def _tell_prediction(self, narrator: Narrator) -> None:
+    def _print_prediction(self, narrator: Narrator) -> None:
         known, facts = len(self._right), {"rows": self.rows, "rows_with_target": len(self._right)}
         if not known:
             narrator.say(
                 "Scored", f"{many(self.rows, 'row')}; none has a target to compare with", **facts
             )
             return
-        told = many(self.rows, "row")
+        message = many(self.rows, "row")
         if known < self.rows:
-            told += f", {known} with a target"
+            message += f", {known} with a target"
         if self._target == "number":
             total = float(np.var(self._truth))
             r2 = 1.0 - float(np.mean(self._right)) / (total or float("nan"))
-            narrator.say("Scored", f"{told}; R2 {signed(r2, 3)}", r2=r2, **facts)
+            narrator.say("Scored", f"{message}; R2 {signed(r2, 3)}", r2=r2, **facts)
         else:
             share = float(np.mean(self._right))
-            said = f"{told}; {100 * share:.1f} % of the classes are right"
+            said = f"{message}; {100 * share:.1f} % of the classes are right"
             narrator.say("Scored", said, accuracy=share, **facts)
 
 
@@ -248,13 +248,13 @@ def in_words(cell: Any) -> str:
     side = "above" if cell.deviation > 0 else "below"
     return (
         f"{_clean(cell.column)} = {_observed(cell)}, expected "
-        f"{with_spread(cell.expected, cell.std)} ({abs(cell.deviation):.1f} sd {side})"
+        f"{with_sd(cell.expected, cell.std)} ({abs(cell.deviation):.1f} sd {side})"
     )
 
 
 def _observed(cell: Any) -> str:
     """What was seen, as far as its standard deviation goes and without zeros at its end."""
-    text = beside(cell.value, cell.std)
+    text = rounded_by(cell.value, cell.std)
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
 
 

@@ -27,7 +27,7 @@ class Choice:
     ids: tuple[str, ...] = ()
     target: str | None = None
     na: tuple[str, ...] = ()
-    aside: SkippedLines = SKIP_NOTHING
+    skipped: SkippedLines = SKIP_NOTHING
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Choice:
@@ -53,9 +53,9 @@ class Table:
     features: tuple[int, ...] = ()  # positions
     ids: tuple[int, ...] = ()
     target: int | None = None
-    notes: tuple[str, ...] = ()  # to be told when it has been read
+    notes: tuple[str, ...] = ()  # to be printed when it has been read
     readers: tuple[Any, ...] = field(default=(), repr=False)  # of CSV
-    aside: SkippedLines = SKIP_NOTHING
+    skipped: SkippedLines = SKIP_NOTHING
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -80,8 +80,8 @@ class Table:
             self.paths[0] if len(self.paths) == 1 else list(self.paths),
             columns=None if every else columns,
             missing_values=self.missing_values,
-            skip_rows=self.aside.first,
-            comment=self.aside.mark,
+            skip_rows=self.skipped.first,
+            comment=self.skipped.mark,
         )
 
     @property
@@ -221,7 +221,7 @@ def _looked_at(given: str, path: str, choice: Choice) -> Table:
     paths = tuple(str(a.path) if a.member is None else f"{a.path}::{a.member}" for a in addresses)
     if kinds == {"csv"} and not any(a.member for a in addresses):
         return _csv(given, paths, choice)
-    if choice.aside:
+    if choice.skipped:
         raise WrongUsage(f"{shown(given)} has no lines: --skip-rows and --comment are for CSV")
     if kinds == {"parquet"} and not any(a.member for a in addresses):
         return _parquet(given, paths, na)
@@ -242,7 +242,7 @@ def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
 
     texts, na = frozenset(code.strip() for code in choice.na), choice.na
     readers = tuple(
-        CsvText(Path(path), texts, format_of(Path(path)).compression, choice.aside)
+        CsvText(Path(path), texts, format_of(Path(path)).compression, choice.skipped)
         for path in paths
     )
     if not any(reader.dialect.head for reader in readers):
@@ -255,7 +255,14 @@ def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
                 "are read as one table have the same columns in the same order"
             )
     return Table(
-        given, paths, "csv", first.names, first.n_features, na, readers=readers, aside=choice.aside
+        given,
+        paths,
+        "csv",
+        first.names,
+        first.n_features,
+        na,
+        readers=readers,
+        skipped=choice.skipped,
     )
 
 

@@ -52,8 +52,10 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
             elif not dialect.cells.is_missing(cell):
                 numbers[j] += 1
     _require_names(table)
-    told = _told(table, [_fault(table, j, found[j], numbers[j], can_ignore) for j in sorted(found)])
-    return [describe_label_rows(dialect, table.features, count), *told] if count else told
+    message = _described(
+        table, [_fault(table, j, found[j], numbers[j], can_ignore) for j in sorted(found)]
+    )
+    return [describe_label_rows(dialect, table.features, count), *message] if count else message
 
 
 def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
@@ -73,7 +75,7 @@ def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
         for j in table.features
         if kinds[j]
     ]
-    return _told(table, found)
+    return _described(table, found)
 
 
 def _fault(
@@ -130,16 +132,18 @@ def _by_hand(
     leave = can_ignore and not codes
     text, look = next(iter(looks.items()))
     alone = f"({quote(text)})"
-    told = f"{holds}, which {look}" if holds.endswith(alone) else f"{holds}. {quote(text)} {look}"
+    message = (
+        f"{holds}, which {look}" if holds.endswith(alone) else f"{holds}. {quote(text)} {look}"
+    )
     words = tuple(code for code in codes if code not in looks)
     if words:
         others = " and ".join(quote(word) for word in words)
-        told += f". Treat {others} as missing: {_as_options(words)}"
+        message += f". Treat {others} as missing: {_as_options(words)}"
     elif codes:
-        told += f". Or treat it as missing: {_as_options(codes)}"
+        message += f". Or treat it as missing: {_as_options(codes)}"
     elif leave and len(table.features) > 1:
-        told += f". Or leave the column out: --ignore {as_argument(table, [j])}"
-    return Fault(j, told, tuple(codes), is_left_out=leave, by_hand=True)
+        message += f". Or leave the column out: --ignore {as_argument(table, [j])}"
+    return Fault(j, message, tuple(codes), is_left_out=leave, by_hand=True)
 
 
 def _codes(texts: list[str], count: int, numbers: int) -> tuple[str, ...]:
@@ -174,7 +178,7 @@ def as_argument(table: Table, columns: Sequence[int]) -> str:
     return shlex.quote(",".join(names))
 
 
-def _told(table: Table, found: list[Fault]) -> list[str]:
+def _described(table: Table, found: list[Fault]) -> list[str]:
     """A sentence for each, and where there are several, the options for all of them.
 
     Run with these options, the command finds no text in the rows that were looked at.
@@ -182,12 +186,12 @@ def _told(table: Table, found: list[Fault]) -> list[str]:
     if found and len(found) == len(table.features) and all(fault.is_text for fault in found):
         names = listing([table.name(fault.column) for fault in found])
         return [f"no column holds numbers: {names} {'hold' if len(found) > 1 else 'holds'} text"]
-    told = [fault.sentence for fault in found]
-    if len(told) < 2:
-        return told
-    short = told[:MOST_COLUMNS]
-    if len(told) > MOST_COLUMNS:
-        more = len(told) - MOST_COLUMNS
+    message = [fault.sentence for fault in found]
+    if len(message) < 2:
+        return message
+    short = message[:MOST_COLUMNS]
+    if len(message) > MOST_COLUMNS:
+        more = len(message) - MOST_COLUMNS
         short.append(f"and {more} more column{'s' if more > 1 else ''}")
     leave = [fault.column for fault in found if fault.is_left_out]
     codes = list(dict.fromkeys(code for fault in found for code in fault.codes))

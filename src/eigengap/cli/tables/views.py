@@ -26,7 +26,7 @@ def coordinates(model: Any) -> tuple[list[str], Of]:
             given(model, piece), return_std=True
         )
     if entry.next_command == "impute":
-        raise WrongUsage("this model fills gaps: eigengap impute DATA --model MODEL")
+        raise WrongUsage("this model imputes missing values: eigengap impute DATA --model MODEL")
     if not hasattr(model, "transform"):
         raise WrongUsage(f"{kind} has no coordinates of rows; eigengap score says how odd they are")
     names = list(model.component_names_)

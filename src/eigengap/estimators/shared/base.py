@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eigengap import __version__
-from eigengap.estimators._sklearn_compat import (
+from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     RealNotInt,
     StrOptions,
@@ -182,8 +182,18 @@ def source_of_new(estimator: BaseEstimator, X: Any, **how: Any) -> Source:
 
 
 def as_fitted(values: NDArray[Any], float32: bool) -> NDArray[Any]:
-    """A fitted attribute in the type of the rows of the fit."""
-    return values.astype(np.float32) if float32 else values
+    """A fitted attribute in the type of the rows of the fit.
+
+    It stays in float64 where float32 would overflow, or would lose a value to underflow that is
+    more than rounding relative to the largest: a variance is the square of a value.
+    """
+    if not float32:
+        return values
+    size = np.abs(values[np.isfinite(values)])
+    largest = float(np.max(size, initial=0.0))
+    low, high = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+    lost = (size < low) & (size > np.finfo(np.float64).eps * largest)
+    return values if largest > high or lost.any() else values.astype(np.float32)
 
 
 def like_input(estimator: BaseEstimator, X: Any, values: NDArray[Any]) -> Any:
@@ -270,9 +280,9 @@ def not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
             f"{words().more_steps(max_iter)}"
         )
     return (
-        f"{name} gave up after {fit.n_iter} steps: the noise is so small beside the signal that "
-        "the likelihood cannot be computed well enough to climb further. Fewer components help, "
-        f"and {words().parameter('scale', True)} where columns differ much in size"
+        f"{name} gave up after {fit.n_iter} steps: the noise is so small relative to the signal "
+        "that the likelihood cannot be computed well enough to climb further. Fewer components "
+        f"help, and {words().parameter('scale', True)} where columns differ much in size"
     )
 
 

@@ -7,7 +7,6 @@ of a source. A subclass fits rows (`_fit_rows`) and keeps the fit (`_keep`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -16,7 +15,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import _fit_context
 from eigengap.estimators.shared.base import (
     AcceptsMissing,
     checkpointed,
@@ -30,7 +28,7 @@ from eigengap.estimators.shared.base import (
     source_of_new,
 )
 from eigengap.estimators.shared.display import Shown
-from eigengap.estimators.shared.progress import ProgressLine, watch_for
+from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.exceptions import (
     ConstantColumnWarning,
     FewCellsWarning,
@@ -40,7 +38,6 @@ from eigengap.exceptions import (
 )
 from eigengap.fitting.gaussian.column_scale import column_scale
 from eigengap.fitting.gaussian.plan import LARGEST_DENSE
-from eigengap.fitting.optimise.loop import Watch
 from eigengap.linalg import Array
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
@@ -127,16 +124,6 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     def _keep(self, source: Source, fit: Any, unit: Array | None) -> None:
         """Set the fitted attributes in data units, and warn of what makes them mean less."""
         raise NotImplementedError
-
-    @contextmanager
-    def _watched(self, checkpointer: FileCheckpointer | None = None) -> Iterator[Watch | None]:
-        """The callback of the fit's steps; its progress line is closed whatever happens."""
-        watch = watch_for(self.verbose, type(self).__name__, checkpointer)
-        try:
-            yield watch
-        finally:
-            if isinstance(watch, ProgressLine):
-                watch.close()
 
     def _seed(self, checkpointer: FileCheckpointer | None) -> int:
         """Drawn from random_state, or the one that an interrupted fit had drawn."""
@@ -381,7 +368,7 @@ def warn_of_few(source: Source, q: int) -> None:
         warn(
             f"too few rows show a value in {named_columns(source.names, few, counts)}: with "
             f"{q} component{'s' if q > 1 else ''} a column needs {q + 2} before its noise can be "
-            "told. Its standard deviations are guessed from other columns",
+            "estimated. Its standard deviations are guessed from other columns",
             FewCellsWarning,
         )
 
@@ -421,8 +408,8 @@ def warn_of_constants(source: Source, variance: Array) -> None:
         one, named = len(constant) == 1, named_columns(source.names, constant)
         is_, it, makes = ("is", "it", "makes") if one else ("are", "they", "make")
         warn(
-            f"{named} {is_} constant: {it} {makes} the noise variance "
-            "that all columns share too small, and with it standard deviations of imputed values. "
+            f"{named} {is_} constant: {it} {makes} the noise variance that all columns share too "
+            "small, and with it standard deviations of values imputed in the other columns. "
             f"Leave {'it' if one else 'them'} out",
             ConstantColumnWarning,
         )

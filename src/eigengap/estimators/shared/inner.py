@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from eigengap.estimators._sklearn_compat import HasMethods, StrOptions, _VisualBlock
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import AT_LEAST_ONE, SHARED_CONSTRAINTS
+from eigengap.estimators.shared.sklearn_compat import HasMethods, StrOptions, _VisualBlock
 from eigengap.exceptions import SentinelWarning
 from eigengap.linalg import Array
 from eigengap.models.gaussian.columns import IndependentColumns

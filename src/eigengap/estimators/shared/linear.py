@@ -16,8 +16,6 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.estimators._transformer import as_latents, decoded
 from eigengap.estimators.shared.base import NamedComponents, as_fitted, not_converged
 from eigengap.estimators.shared.density import (
     DensityEstimator,
@@ -26,6 +24,9 @@ from eigengap.estimators.shared.density import (
     warn_of_units,
     warn_of_unlinked,
 )
+from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import as_latents, decoded
 from eigengap.exceptions import HeavyTailsWarning, NoiseFloorWarning, UnboundedLikelihoodWarning
 from eigengap.fitting.gaussian.column_scale import column_scale
 from eigengap.fitting.gaussian.noise import MultivariateT
@@ -86,14 +87,16 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
 
     # Fitting -------------------------------------------------------------------------------
 
-    def _column_scale(self, source: Source) -> Array:
-        return column_scale(source, robust=self._spec().robust or source.has_cell_sd)
+    def _column_scale(self, source: Source, origin: Array | float = 0.0) -> Array:
+        spec = self._spec()
+        robust = spec.robust or source.has_cell_sd
+        return column_scale(source, robust=robust, origin=origin, fit_mean=spec.fit_mean)
 
     def _fit_rows(self, rows: Source, checkpointer: FileCheckpointer | None = None) -> Solved:
         spec = self._spec()
         # A single start is not random, and leaves a generator as it was.
         seed = self._seed(checkpointer) if spec.n_init > 1 else 0
-        with self._watched(checkpointer) as watch:
+        with progress_of(self, checkpointer) as watch:
             options = EMOptions(
                 tol=spec.tol, max_iter=self.max_iter, n_init=spec.n_init, seed=seed, watch=watch
             )
@@ -102,6 +105,7 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
     def _keep(self, source: Source, fit: Solved, unit: Array | None) -> None:
         spec = self._spec()
         found, _ = fit
+        self.__dict__.pop("_batches", None)  # of an earlier partial_fit
         self.is_float32_ = source.dtype == np.float32
         self.knows_cell_sd_ = source.has_cell_sd
         self._keep_fit(fit, unit)
@@ -200,7 +204,7 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
         check_is_fitted(self, "model_")
         return self.model_.precision()
 
-    def _predictive(self) -> Predictive:
+    def _predictive(self) -> Any:
         return Predictive.of(self.model_, self.evidence_)
 
     def _uncertainty(self) -> Any:

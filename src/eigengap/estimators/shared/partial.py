@@ -14,10 +14,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from eigengap.estimators._sklearn_compat import _fit_context
 from eigengap.estimators.shared.base import check_features, keep_features
 from eigengap.estimators.shared.density import warn_of_constants, warn_of_few, warn_of_units
 from eigengap.estimators.shared.linear import LinearGaussianEstimator
+from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
 from eigengap.fitting.gaussian.noise import Specification
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
@@ -122,7 +122,7 @@ class PartialFit(LinearGaussianEstimator):
 
         A batch that is refused (an infinite value, other columns) leaves everything as it was.
         `fit` begins anew. After `fit`, partial_fit goes on from the fitted mean and covariance, as
-        if all its rows had been complete, and warns unless these tell all.
+        if all its rows had been complete, and warns unless these say all of its rows.
 
         Examples
         --------
@@ -190,10 +190,6 @@ class PartialFit(LinearGaussianEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in self.__dict__ or "_batches" in self.__dict__
-
-    def _fit(self, X: Any, sample_weight: Any, cell_sd: Any = None) -> None:
-        super()._fit(X, sample_weight, cell_sd)
-        self.__dict__.pop("_batches", None)
 
     # What may be streamed ------------------------------------------------------------------
 
@@ -284,7 +280,7 @@ class PartialFit(LinearGaussianEstimator):
         if stream.settled is None:
             (fit, choice), unit = self._solved(rows, stream.origin)
         else:
-            unit = self._column_scale(rows) if self.scale else None
+            unit = self._column_scale(rows, stream.origin) if self.scale else None
             how, choice = self._stream_spec(), batches.choice
             with self._watched(None) as watch:
                 watched = replace(how.options, watch=watch)
@@ -309,7 +305,7 @@ class PartialFit(LinearGaussianEstimator):
         Like the rows, it is measured from the origin.
         """
         shift = rows.reduce(ColumnMoments.of).mean if self._spec().fit_mean else -origin
-        unit = self._column_scale(rows) if self.scale else None
+        unit = self._column_scale(rows, origin) if self.scale else None
         sizes = np.ones(rows.n_features) if unit is None else unit
         fit, choice = self._fit_rows(rows.from_origin(shift, sizes))
         return (_moved(fit, shift, unit), choice), unit
@@ -371,9 +367,9 @@ def _codes(block: Block, batches: _Batches) -> list[CapturedWarning]:
     waiting = batches.stream.waiting
     if waiting and isinstance(block.values, np.ndarray):
         block = together([*waiting, block])
-    with captured() as heard:
+    with captured() as found:
         warn_of_codes(ArraySource(block.values, names=batches.stream.names))
-    return heard
+    return found
 
 
 def _of_size(stream: Stream) -> Source:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf, isfinite, log
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -20,17 +20,17 @@ from eigengap.fitting.optimise.loop import Checkpointer, Progress, Silent, Watch
 
 INTERVAL = 0.1  # seconds between two updates
 PULSE = 1.0  # seconds after which a line is rewritten though no step has ended
-RECENT = 20  # last steps, at least, from which the rest is foretold
+RECENT = 20  # last steps, at least, from which the rest is predicted
 SHARE = 0.3  # of all steps, of a long fit
-WIDE = 1000  # columns of a terminal that does not tell
-FEWEST = 5  # that foretell anything
+WIDE = 1000  # columns of a terminal that does not report its width
+FEWEST = 5  # steps that predict anything
 
 
 class ProgressLine:
     """Rewrites one line on a terminal; elsewhere prints one line at the end of a fit.
 
-    On a terminal a thread keeps the clock going while a step takes long. `keeper` is carried to the
-    loop (`fitting.optimise.loop.keeper_of`).
+    On a terminal a thread keeps the clock going while a step takes long. `checkpointer` is carried
+    to the loop.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Forecast:
     """How long a run will still take."""
 
     seconds: float
-    by_max_iter: bool  # whether max_iter will end it, for all that can be seen
+    by_max_iter: bool  # whether max_iter is expected to end it
 
     def after(self, since: float) -> str:
         """In words, `since` seconds later."""
@@ -141,7 +141,7 @@ class Forecast:
 
 
 def forecast(steps: Sequence[Progress]) -> Forecast | None:
-    """When a run will end, from its recent steps; None where they are too few to tell.
+    """When a run will end, from its recent steps; None where they are too few.
 
     The largest change from some step on falls by about the same factor each time, so that its
     logarithm is a line, and that line reaches tol at some step. Accelerated EM is less even than
@@ -185,10 +185,21 @@ def _pace(rate: float) -> str:
 def watch_for(
     verbose: bool | int, label: str, checkpointer: Checkpointer | None = None
 ) -> Watch | None:
-    """A progress line where verbose asks for one, with the keeper where there is one."""
+    """A progress line where verbose asks for one, with the checkpointer where there is one."""
     if verbose:
         return (_shown_by.get() or ProgressLine)(label, checkpointer=checkpointer)
     return None if checkpointer is None else Silent(checkpointer)
+
+
+@contextmanager
+def progress_of(estimator: Any, checkpointer: Checkpointer | None = None) -> Iterator[Watch | None]:
+    """The callback of a fit's steps, as `verbose` asks; a line is closed whatever happens."""
+    watch = watch_for(estimator.verbose, type(estimator).__name__, checkpointer)
+    try:
+        yield watch
+    finally:
+        if isinstance(watch, ProgressLine):
+            watch.close()
 
 
 _shown_by: ContextVar[Callable[..., ProgressLine] | None] = ContextVar("shown_by", default=None)
@@ -196,7 +207,7 @@ _shown_by: ContextVar[Callable[..., ProgressLine] | None] = ContextVar("shown_by
 
 @contextmanager
 def shown_by(line: Callable[..., ProgressLine]) -> Iterator[None]:
-    """Inside, `line(label, keeper=...)` makes what shows the progress of fits."""
+    """Inside, `line(label, checkpointer=...)` makes what shows the progress of fits."""
     token = _shown_by.set(line)
     try:
         yield

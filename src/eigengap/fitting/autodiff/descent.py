@@ -1,8 +1,7 @@
-"""Minimising a function that was compiled once for all tables of a shape.
+"""Minimising a function of named parameters by L-BFGS.
 
-`engine.minimise_over` compiles the function it is given, once for each fit. Where many fits are of
-one form the function is compiled at the top of its module instead, and takes its data as arguments:
-then a second fit of the same shape starts at once.
+The function is compiled at the top of its module and takes its data as arguments, so that a second
+fit of the same shape starts at once.
 """
 
 from __future__ import annotations

@@ -65,8 +65,10 @@ def top_eigenpairs(
         done = size
         full = done + width > longest
         if full or passes >= schedule.next_check or passes == max_passes:
-            theta, Y = _ritz(T[:done, :done])
-            residual = _residuals(border, Y)
+            theta, Y = np.linalg.eigh(T[:done, :done])
+            theta, Y = theta[::-1], Y[:, ::-1]
+            # Only the last block couples to the outside.
+            residual = np.linalg.norm(border @ Y[-border.shape[1] :], axis=0)
             short = -np.inf if done == d else shortfall(theta, residual, k, angle)
             if short <= 0.0 or passes == max_passes:
                 break
@@ -136,16 +138,6 @@ def _orthogonalised(image: Array, Q: Array) -> tuple[Array, Array, Array]:
         if np.min(np.abs(np.diag(R))) > 0.5:  # nothing was cancelled
             break
     return coupling, updated, border
-
-
-def _ritz(T: Array) -> tuple[Array, Array]:
-    theta, Y = np.linalg.eigh(T)
-    return theta[::-1], Y[:, ::-1]
-
-
-def _residuals(border: Array, Y: Array) -> Array:
-    """Norms ||A u - theta u|| of all Ritz vectors: only the last block couples to the outside."""
-    return np.asarray(np.linalg.norm(border @ Y[-border.shape[1] :], axis=0))
 
 
 def _thick_restart(basis: Array, T: Array, theta: Array, Y: Array, keep: int) -> int:

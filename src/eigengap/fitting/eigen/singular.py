@@ -138,7 +138,8 @@ def singular_triplets(X: Matrix, k: int | None = None) -> Triplets:
         return _rescaled(X, k, largest)
     n, d = X.shape
     if largest == 0.0 and (X.mean is None or not X.mean.any()):
-        return _of_zeros(n, d, min(n, d) if k is None else k)
+        k = min(n, d) if k is None else k  # any orthonormal vectors: the first unit vectors
+        return Triplets(np.eye(n, k), np.zeros(k), np.eye(d, k), np.zeros(k), 0.0, "lapack")
     route = plan(n, d, k, sparse=X.is_sparse).route
     if k is None or route == "svd" or largest == 0.0:
         return _by_lapack(X, k)
@@ -160,11 +161,6 @@ def _rescaled(X: Matrix, k: int | None, largest: float) -> Triplets:
         )
     refuse_overflow(float(norm))
     return replace(found, s=s, residual=residual, norm=float(norm))
-
-
-def _of_zeros(n: int, d: int, k: int) -> Triplets:
-    """Any orthonormal vectors: the first unit vectors."""
-    return Triplets(np.eye(n, k), np.zeros(k), np.eye(d, k), np.zeros(k), 0.0, "lapack")
 
 
 def _by_lapack(X: Matrix, k: int | None) -> Triplets:

@@ -40,7 +40,13 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.gaussian import Constraints, Expected
-from eigengap.statistics.expected.variational import Beliefs, Prior, bound, improved, start
+from eigengap.statistics.expected.variational import (
+    Prior,
+    VariationalPosterior,
+    elbo,
+    start,
+    update,
+)
 
 BROAD = Prior(
     loading_shape=1e-3, loading_rate=1e-3, noise_shape=1e-6, noise_rate=1e-6, mean_precision=1e-6
@@ -95,7 +101,7 @@ def fit_bayesian(
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem(Problem[Beliefs]):
+class _Problem(Problem[VariationalPosterior]):
     """The fit in its own units."""
 
     rows: Source  # of ObservedRows
@@ -119,7 +125,7 @@ class _Problem(Problem[Beliefs]):
             prior=replace(prior, noise_rate=rate),
         )
 
-    def start(self, q: int) -> Beliefs:
+    def start(self, q: int) -> VariationalPosterior:
         """The spectral start, with posterior variances by the number of rows."""
         units, shape = self.units, self.prior.noise_shape
         first = spectral_start(self.rows, q, units, self.constraints, thorough=False).first
@@ -134,17 +140,17 @@ class _Problem(Problem[Beliefs]):
 
     # The map --------------------------------------------------------------------------------
 
-    def apply(self, theta: Array, like: Beliefs, passes: int = 1) -> Mapped:
+    def apply(self, theta: Array, like: VariationalPosterior, passes: int = 1) -> Mapped:
         current = self.unpack(theta, like)
         expected = self._expected(current.coefficients(), passes)
-        value = bound(expected, current, self.prior)
-        updated = improved(expected, current, self.prior)
+        value = elbo(expected, current, self.prior)
+        updated = update(expected, current, self.prior)
         return Mapped(self.pack(updated), value, moved=self._moved(current, updated))
 
     def _expected(self, coefficients: Coefficients, passes: int = 1) -> Expected:
         return self.rows.reduce(partial(Expected.of, coefficients=coefficients, passes=passes))
 
-    def _moved(self, current: Beliefs, updated: Beliefs) -> float:
+    def _moved(self, current: VariationalPosterior, updated: VariationalPosterior) -> float:
         """The step in units in which half its square is a gain per row: means by the noise.
 
         Variances count by their ratio: those of a component that vanishes are all but 0 long
@@ -155,22 +161,22 @@ class _Problem(Problem[Beliefs]):
         ratio = np.abs(np.log(updated.cov[diagonal] / current.cov[diagonal]))
         return max(float(np.max(means)), float(np.max(ratio) / np.sqrt(self.units.sum_w)))
 
-    def pack(self, parameters: Beliefs) -> Array:
+    def pack(self, parameters: VariationalPosterior) -> Array:
         size = self.units.size
         mean, cov = parameters.mean / size, parameters.cov / size**2
         return np.concatenate([mean.ravel(), cov.ravel(), np.log(parameters.tau.rate)])
 
-    def unpack(self, theta: Array, like: Beliefs) -> Beliefs:
+    def unpack(self, theta: Array, like: VariationalPosterior) -> VariationalPosterior:
         """The other way; covariances that an extrapolation made indefinite fail to factorise."""
         size = self.units.size
         mean, cov, tau = np.split(theta, np.cumsum([like.mean.size, like.cov.size]))
-        return Beliefs(
+        return VariationalPosterior(
             mean=mean.reshape(like.mean.shape) * size,
             cov=cov.reshape(like.cov.shape) * size**2,
             tau=Gammas(like.tau.shape, np.exp(np.clip(tau, -700.0, 700.0))),
         )
 
-    def is_degenerate(self, theta: Array, like: Beliefs) -> bool:
+    def is_degenerate(self, theta: Array, like: VariationalPosterior) -> bool:
         """Whether rounding of the latent means, eps s^2 at a signal to noise of s, may matter."""
         at = self.unpack(theta, like)
         strength = np.sum(at.mean[:-1] ** 2, axis=0) * at.tau.mean()
@@ -180,11 +186,11 @@ class _Problem(Problem[Beliefs]):
 
     def reduced(
         self,
-        posterior: Beliefs,
+        posterior: VariationalPosterior,
         options: EMOptions,
         decisive: float | None,
         before: Trace | None = None,
-    ) -> Run[Beliefs]:
+    ) -> Run[VariationalPosterior]:
         """Updates until they rest and no component is switched off, after those of `before`."""
         trace = Trace() if before is None else before
         while True:
@@ -197,8 +203,8 @@ class _Problem(Problem[Beliefs]):
             posterior = smaller
 
     def _with_fewer(
-        self, posterior: Beliefs, elbo: float, decisive: float | None
-    ) -> Beliefs | None:
+        self, posterior: VariationalPosterior, elbo: float, decisive: float | None
+    ) -> VariationalPosterior | None:
         """Fewer components at an ELBO no lower, or None. One is always kept.
 
         Tried are: without all that are irrelevant; without the weakest, if it is irrelevant;
@@ -220,12 +226,12 @@ class _Problem(Problem[Beliefs]):
         trials = (self._settled(posterior.only(place < kept), goal) for kept, goal in goals.items())
         return next((trial for trial in trials if trial is not None), None)
 
-    def _price(self, posterior: Beliefs) -> float:
+    def _price(self, posterior: VariationalPosterior) -> float:
         """What the prior of alpha costs the ELBO."""
         prior = self.prior
         return posterior.relevance(prior).divergence(prior.loading_shape, prior.loading_rate)
 
-    def _settled(self, posterior: Beliefs, goal: float) -> Beliefs | None:
+    def _settled(self, posterior: VariationalPosterior, goal: float) -> VariationalPosterior | None:
         """The posterior after as few plain updates as bring the ELBO to the goal, or None.
 
         The ascent slows down from round to round, so that it is soon clear whether to give up.
@@ -233,18 +239,18 @@ class _Problem(Problem[Beliefs]):
         before = -np.inf
         for left in range(ROUNDS, -1, -1):
             expected = self._expected(posterior.coefficients())
-            value = bound(expected, posterior, self.prior)
+            value = elbo(expected, posterior, self.prior)
             if value >= goal:
                 return posterior
             if value + left * (value - before) < goal:
                 return None
             before = value
-            posterior = improved(expected, posterior, self.prior)
+            posterior = update(expected, posterior, self.prior)
         return None
 
     # What it leaves -------------------------------------------------------------------------
 
-    def finish(self, run: Run[Beliefs]) -> BayesianFit:
+    def finish(self, run: Run[VariationalPosterior]) -> BayesianFit:
         units = self.units
         bayesian = self._value(run.parameters)
         at_floor = bayesian.noise_variance() <= 2.0 * self.constraints.floor
@@ -267,7 +273,7 @@ class _Problem(Problem[Beliefs]):
             elbo=run.objective - units.log_jacobian,
         )
 
-    def _value(self, posterior: Beliefs) -> BayesianLinearGaussian:
+    def _value(self, posterior: VariationalPosterior) -> BayesianLinearGaussian:
         """The posterior as a model, with signs by the rule and, of one unit, its relevances."""
         posterior = posterior.principal()
         sign = np.append(sign_rule(posterior.mean[:-1].T), 1.0)

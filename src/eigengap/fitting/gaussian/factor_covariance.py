@@ -10,8 +10,7 @@ which leaves the profile objective, minus twice the log-likelihood per row witho
     f(Psi) = sum_j (ln psi_j + s_jj / psi_j) + sum_{k <= q, lam_k > 1} (ln lam_k - lam_k + 1).
 
 It is minimised over theta = ln psi by Newton's method. Everything happens on the correlation scale,
-so that rescaling a column of the data rescales its row of W and its psi and changes nothing else
-(002 section 3.3).
+so that rescaling a column of the data rescales its row of W and its psi and changes nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Maximum likelihood of x = W z + mu + e by EM, from incomplete rows, under each kind of noise.
 
 The E-step (T&B 1999, Appendix B; with missing values, Ilin and Raiko 2010, section 4.3) is
-`statistics.expected.expected`, the M-step `statistics.expected.maximise`; PPCA and factor analysis
+`statistics.expected.gaussian`, the M-step `statistics.expected.gaussian`; PPCA and factor analysis
 differ only in `Constraints`. `GaussianProblem` has e ~ N(0, diag(psi)). A further noise model is a
 subclass of it: the scale of the columns, how rows are prepared, where EM starts, its own E- and
 M-step, and the model that comes of them.
@@ -21,7 +21,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from eigengap.fitting.gaussian.problem import (
-    AT_FLOOR,
     DEFAULT,
     EMOptions,
     GaussianFit,
@@ -34,6 +33,7 @@ from eigengap.fitting.gaussian.problem import (
     data_model,
     dense,
     graded_axes,
+    has_vanishing_noise,
     spectrum_of,
 )
 from eigengap.fitting.gaussian.robust_scale import typical_columns
@@ -47,6 +47,7 @@ from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.sources.base import Block, Source
+from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.fitted import LogLikelihood
 from eigengap.statistics.expected.gaussian import (
     Constraints,
@@ -70,8 +71,6 @@ from eigengap.statistics.expected.student import (
     student_gradient,
 )
 from eigengap.statistics.moments import ColumnMoments
-
-LOST_IN_SUMS = 1e6  # signal over noise beyond which an E-step has fewer than nine digits
 
 LOOSE = 1e-3  # tolerance at which several starts are compared
 LOOSE_STEPS = 100  # most steps of each
@@ -251,11 +250,7 @@ class GaussianProblem(Problem[Parameters]):
         return self.packing.at_limits(theta, image)
 
     def is_degenerate(self, theta: Array, like: Parameters) -> bool:
-        """Whether the noise is at its floor, or so small that sums with the signal lose it."""
-        at = self.unpack(theta)
-        signal = np.einsum("jq,jq->j", at.W, at.W)
-        at_floor = at.psi <= self.constraints.floor * AT_FLOOR
-        return bool(np.any(at_floor) or np.any(signal > LOST_IN_SUMS * at.psi))
+        return has_vanishing_noise(self.unpack(theta), self.constraints.floor)
 
     # Starts ---------------------------------------------------------------------------------
 
@@ -456,7 +451,7 @@ class MeasurementErrorProblem(GaussianProblem):
     location = staticmethod(typical_columns)
 
     @staticmethod
-    def prepare(block: Block, units: Units, q: int) -> Any:
+    def prepare(block: Block, units: Units, q: int) -> ObservedRows:
         values, cell_sd = dense(block), block.cell_sd
         cell_sd = np.zeros(values.shape) if cell_sd is None else cell_sd
         return prepare_rows(
@@ -495,7 +490,7 @@ class MeasurementErrorProblem(GaussianProblem):
 
 
 @dataclass(frozen=True, eq=False)
-class _SphereSums:
+class _SphereSums(Additive):
     """Weighted sums of rows of unit length."""
 
     observed: Array  # (d,) of the weights of observed cells
@@ -506,14 +501,9 @@ class _SphereSums:
     def of(cls, rows: ObservedRows) -> _SphereSums:
         return cls(rows.observed, rows.squares, rows.sum_w)
 
-    def merge(self, other: _SphereSums) -> _SphereSums:
-        return _SphereSums(
-            self.observed + other.observed, self.squares + other.squares, self.sum_w + other.sum_w
-        )
-
 
 @dataclass(frozen=True, eq=False)
-class _ShrunkSums:
+class _ShrunkSums(Additive):
     """Weighted sums of the observed cells of each column, each shrunk by its share a of signal."""
 
     share: Array  # (d,) of a
@@ -530,14 +520,6 @@ class _ShrunkSums:
         w = np.ones(block.n_rows) if block.weight is None else block.weight
         squares = w @ np.nan_to_num(a * R) ** 2
         return cls(w @ a, w @ a**2, squares, w @ (a * s) ** 2)
-
-    def merge(self, other: _ShrunkSums) -> _ShrunkSums:
-        return _ShrunkSums(
-            self.share + other.share,
-            self.share2 + other.share2,
-            self.squares + other.squares,
-            self.noise + other.noise,
-        )
 
     def variance(self) -> Array:
         """(d,) of each column, without measurement error."""

@@ -49,6 +49,7 @@ FLOOR = 1e-6
 # graded, but not beyond all bounds.
 LARGEST_RATIO = 1e-13
 AT_FLOOR = 1 + 1e-3  # times the floor: what counts as having reached it
+LOST_IN_SUMS = 1e6  # signal over noise beyond which an E-step has fewer than nine digits
 SNAP_BELOW = 0.01  # noise variance relative to its column's at which the floor may be tried
 SNAP_ABOVE_NU = 30.0  # degrees of freedom beyond which the Gaussian may be tried
 LEAST_SHARE = 1e-6  # of the rows in which a feature is observed: with fewer it has no scale
@@ -425,6 +426,12 @@ class Problem(ABC, Generic[P]):
             watch=options.watch,
         )
         return Run(self.unpack(end.theta, start), end.objective, end.converged, end.trace)
+
+
+def has_vanishing_noise(at: Parameters, floor: Array) -> bool:
+    """Whether the noise is at its floor, or so small that sums with the signal lose it."""
+    signal = np.einsum("jq,jq->j", at.W, at.W)
+    return bool(np.any(at.psi <= floor * AT_FLOOR) or np.any(signal > LOST_IN_SUMS * at.psi))
 
 
 def graded_axes(W: Array, noise: Array) -> Array:

@@ -14,9 +14,9 @@ from eigengap.fitting.gaussian.problem import Units
 from eigengap.linalg import Array, procrustes, sign_rule
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.sources.base import Source
+from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.gaussian import Constraints, Parameters
-from eigengap.statistics.observed_together import Linked, PairCounts, linked
-from eigengap.statistics.zero_filled import ZeroFilledProduct
+from eigengap.statistics.observed_together import Linked, PairCounts, ZeroFilledProduct, linked
 
 # Up to here the d x d covariance is formed and solved exactly; beyond, subspace iteration.
 DIRECT = 400
@@ -85,16 +85,13 @@ def spectral_start(
 
 
 @dataclass(frozen=True, eq=False)
-class _Sums:
+class _Sums(Additive):
     scatter: ZeroFilledProduct
     pairs: PairCounts
 
     @classmethod
     def of(cls, rows: ObservedRows) -> _Sums:
         return cls(ZeroFilledProduct.scatter(rows), PairCounts.of(rows))
-
-    def merge(self, other: _Sums) -> _Sums:
-        return _Sums(self.scatter.merge(other.scatter), self.pairs.merge(other.pairs))
 
 
 @dataclass(frozen=True, eq=False)

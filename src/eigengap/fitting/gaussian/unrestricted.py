@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.compiled.batched import factorise
+from eigengap.compiled import factorise
 from eigengap.fitting.gaussian.problem import (
     DEFAULT,
     EMOptions,
@@ -37,6 +37,7 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.runtime.memory import require_memory
 from eigengap.sources.base import Block, Source
+from eigengap.statistics.additive import Additive
 from eigengap.statistics.moments import ColumnMoments
 
 FLOOR = 1e-8  # least eigenvalue of the correlations
@@ -84,7 +85,7 @@ def fit_unrestricted(source: Source, options: EMOptions = DEFAULT) -> Unrestrict
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreSums:
+class ScoreSums(Additive):
     """Sums over rows of y, y y', K and of the log-likelihood."""
 
     y: Array  # (d,)
@@ -123,14 +124,6 @@ class ScoreSums:
         distance = float(np.einsum("jc,jc,c->", b, y, w))
         log_likelihood = -0.5 * (cells * log(2.0 * pi) + float(count @ log_det) + distance)
         return cls(y @ w, (y * w) @ y.T, K, log_likelihood)
-
-    def merge(self, other: ScoreSums) -> ScoreSums:
-        return ScoreSums(
-            self.y + other.y,
-            self.yy + other.yy,
-            self.K + other.K,
-            self.log_likelihood + other.log_likelihood,
-        )
 
 
 class NormalParameters(NamedTuple):

@@ -7,8 +7,8 @@ D = diag(standard deviations), C = D P D, P = G diag(theta) G' the correlations 
     pca       lam^-1/2 U'            zca       U lam^-1/2 U'          cholesky  L^-1 D^-1
     pca-cor   theta^-1/2 G' D^-1     zca-cor   G theta^-1/2 G' D^-1
 
-(000 Eq. 13 is "pca" without the root of n.) "normalise" is D^-1 and "centre" the identity: they act
-on each column by itself. Covariances have the divisor sum_w - ddof.
+"normalise" is D^-1 and "centre" the identity: they act on each column by itself. Covariances have
+the divisor sum_w - ddof.
 """
 
 from __future__ import annotations
@@ -115,8 +115,7 @@ def fit_whitening(
     `unit` (d,) is what the columns of `source` have been divided by (`column_units`): the map takes
     rows before that. `stored` is the type that the cells came in, which bounds their precision.
     Missing values are allowed, up to WIDEST columns unless method is "pca" or "pca-cor" and q a
-    number.
-    Raises `RankError` where the rows do not vary in enough directions.
+    number. Raises `RankError` where the rows do not vary in enough directions.
     """
     axes = _axes(source, method, q, rank_tol, stored, options)
     if unit is not None:
@@ -321,9 +320,5 @@ def describe_dependent(
     listed = ", ".join(column(names, j) for j in dependent[:NAMED])
     more = f" and {len(dependent) - NAMED} more" if len(dependent) > NAMED else ""
     one = len(dependent) == 1
-    verbs = (
-        "follows from the others, or does not vary"
-        if one
-        else ("follow from the others, or do not vary")
-    )
-    return f" (column{'' if one else 's'} {listed}{more} {verbs})"
+    verbs = "follows from the others, or does" if one else "follow from the others, or do"
+    return f" (column{'' if one else 's'} {listed}{more} {verbs} not vary)"

@@ -221,3 +221,15 @@ class LatentFit:
     converged: bool
     at_floor: bool  # whether the noise variance fell to the least that is allowed
     back: BackMap | None = None
+
+    def by_relevance(self) -> tuple[Rows, Array]:
+        """The order (q,) of the latent dimensions, most relevant first, and their relevance (q,).
+
+        The share of each in the prior mean square slopes times the variance of the latents.
+        """
+        q = self.Z.shape[1]
+        second = np.mean(self.Z**2, axis=0) + (0.0 if self.s is None else np.mean(self.s, axis=0))
+        slopes = self.model.kernel.steepness(q) * second
+        order = np.argsort(-slopes, kind="stable")
+        total = float(np.sum(slopes))
+        return order, slopes[order] / total if total > 0.0 else np.full(q, 1.0 / q)

@@ -120,7 +120,9 @@ def fit_kernel_pca(
     if isinstance(wanted, int):
         _require_axes(pairs.lam)
     lam = cleaned(pairs.lam, level if convention.centred else 0.0, n)
-    V = pairs.V if w is None else pairs.V * _signs_of_scores(pairs.V, w)
+    V = pairs.V
+    if w is not None:  # signs by the scores, as where the rows are repeated instead
+        V = V * sign_rule(V / np.where(w > 0.0, np.sqrt(w), np.inf)[:, None])
     A = V * _inverse_root(lam)
     if w is not None:
         A *= np.sqrt(w)[:, None]
@@ -395,11 +397,6 @@ def components_for(lam: Array, wanted: Wanted, total: float) -> int:
         return len(lam) if wanted is None else 1
     share = np.cumsum(np.maximum(lam, 0.0)) / total
     return min(int(np.searchsorted(share, wanted - 1e-12)) + 1, len(lam))
-
-
-def _signs_of_scores(V: Array, w: Array) -> Array:
-    """By the scores of the rows, as they are where the rows are repeated instead."""
-    return sign_rule(V / np.where(w > 0.0, np.sqrt(w), np.inf)[:, None])
 
 
 def _inverse_root(lam: Array) -> Array:

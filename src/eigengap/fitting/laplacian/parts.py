@@ -187,7 +187,10 @@ def _factor(W: Array, mass: Array) -> Array:
         p, last = int(np.argmax(s / mass[nodes])), n - 1 - k
         if s[p] <= 0.0:  # every component has come down to one node
             return G[:, :k]
-        _swap(A, nodes, p, last)
+        if p != last:
+            A[[p, last]] = A[[last, p]]
+            A[:, [p, last]] = A[:, [last, p]]
+            nodes[[p, last]] = nodes[[last, p]]
         pivot, to_others = s[p], A[:last, last] / s[p]
         G[nodes[last], k] = np.sqrt(pivot) / root[nodes[last]]
         G[nodes[:last], k] = -np.sqrt(pivot) * to_others / root[nodes[:last]]
@@ -200,10 +203,3 @@ def _factor(W: Array, mass: Array) -> Array:
             A += np.outer(to_others, row)
         A[np.arange(last), np.arange(last)] = 0.0
     return G[:, : n - 1]
-
-
-def _swap(A: Array, nodes: NDArray[Any], p: int, last: int) -> None:
-    if p != last:
-        A[[p, last]] = A[[last, p]]
-        A[:, [p, last]] = A[:, [last, p]]
-        nodes[[p, last]] = nodes[[last, p]]

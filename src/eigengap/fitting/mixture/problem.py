@@ -1,7 +1,7 @@
 """The EM problem of a mixture of linear-Gaussian models, from incomplete rows.
 
 Units, floor and packing are those of a single model (`fitting.gaussian.problem`). The E-step is
-`statistics.expected.mixture_expected`, the M-step `mixture_maximise` (Tipping and Bishop 1999,
+`statistics.expected.mixture`, which has the M-step too (Tipping and Bishop 1999,
 "Mixtures of probabilistic principal component analysers", Eqs. 22 to 25 and Appendix C).
 
 Under `ard` every column of every W has a Gaussian prior whose precision is learned along (Bishop

@@ -7,7 +7,7 @@ log-likelihood of the first two plus the variational free energy of the third,
 
     E_q[ln p(x, z)] + H(q),   q the posterior of z when the row went,
 
-which the loop guards. Parameter expansion (`statistics.expected.maximise.expand`) moves the latent
+which the loop guards. Parameter expansion (`statistics.expected.gaussian.expand`) moves the latent
 axes, and the statistics of rows that are gone are moved with them.
 """
 
@@ -19,14 +19,15 @@ from math import inf, log, nan, pi
 
 import numpy as np
 
-from eigengap.fitting.gaussian.noise import LOST_IN_SUMS, Specification
+from eigengap.fitting.gaussian.column_scale import own_scale
+from eigengap.fitting.gaussian.noise import Specification
 from eigengap.fitting.gaussian.problem import (
-    AT_FLOOR,
     EMOptions,
     GaussianFit,
     Packing,
     Units,
     data_model,
+    has_vanishing_noise,
     spectrum_of,
 )
 from eigengap.fitting.online.rows import Kept, equivalent_rows, rescaled
@@ -70,9 +71,13 @@ class StreamUnits:
     variance: Array  # (d,) of r
 
     @classmethod
-    def of(cls, columns: ColumnMoments, shift: Array, spec: StreamSpec) -> StreamUnits:
-        own = np.where(columns.variance > 0, np.sqrt(columns.variance), 1.0)
-        base = own if spec.scale else np.ones(len(shift))
+    def of(
+        cls, columns: ColumnMoments, origin: Array, shift: Array, spec: StreamSpec
+    ) -> StreamUnits:
+        base = np.ones(len(shift))
+        if spec.scale:
+            fit_mean = spec.model.fit_mean
+            base = own_scale(columns.variance, columns.mean + origin, fit_mean=fit_mean)
         variance = (columns.variance + (columns.mean - shift) ** 2) / base**2
         units = Units.of(shift, variance, spec.model.noise, columns.sum_w, columns.n_rows)
         return cls(shift, base, units.unit, units.variance)
@@ -251,7 +256,7 @@ class OnlineProblem:
         value += _free_energy(gone, now) - gone.sum_w * state.log_det
         value -= _free_energy(self.gone, self.start)  # so that it begins with the present rows'
         fell = value < state.value - rounding_of(state.value, total.cells)
-        if fell and not self._is_degenerate(now):
+        if fell and not has_vanishing_noise(now, how.floor):
             raise fall(state.value, value, total.cells)
         updated, log_det = maximise(total, now, how), state.log_det
         if not how.has_prior:
@@ -262,11 +267,6 @@ class OnlineProblem:
         change = float(np.max(np.abs(theta - state.theta), initial=0.0))
         after = OnlineState(theta, gone.A, gone.B, gone.latent, log_det, value)
         return Step(after, value, change, done=change <= tol)
-
-    def _is_degenerate(self, at: Parameters) -> bool:
-        """Whether the noise is so small that rounding may exceed what the guard allows."""
-        at_floor = at.psi <= self.constraints.floor * AT_FLOOR
-        return bool(np.any(at_floor) or np.any(np.sum(at.W**2, axis=1) > LOST_IN_SUMS * at.psi))
 
 
 def _free_energy(gone: Expected, at: Parameters) -> float:

@@ -133,7 +133,7 @@ class Stream:
     def units(self, spec: StreamSpec) -> StreamUnits:
         """Those of online EM."""
         zero = self.columns.mean if spec.model.fit_mean else -self.origin
-        return StreamUnits.of(self.columns, zero, spec)
+        return StreamUnits.of(self.columns, self.origin, zero, spec)
 
     def present(self, spec: StreamSpec) -> Present:
         """The rows that are not settled, for online EM."""

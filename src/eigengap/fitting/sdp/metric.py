@@ -78,7 +78,8 @@ class Metrics:
         problem = self.problem
         w = np.maximum(problem.pair_weights(t), 0.0)
         stiff = 4.0 * penalty.weight * _squared_weights(problem, penalty.curved(t))
-        damping = DAMPING * _weights(problem)
+        gain = problem.gain
+        damping = DAMPING * (gain.weights if isinstance(gain, Variance) else np.ones(problem.n))
         if self.kind == "blocks" and problem.basis is not None:
             return _Reduced(problem, 2.0 * w, stiff, E, damping)
         if self.kind == "blocks":
@@ -95,10 +96,6 @@ def _squared_weights(problem: Problem, curved: Array) -> Array:
     rows = np.repeat(np.arange(B.shape[0]), np.diff(B.indptr))
     found = np.bincount(B.indices, weights=B.data**2 * curved[rows], minlength=B.shape[1])
     return np.asarray(found, dtype=np.float64)
-
-
-def _weights(problem: Problem) -> Array:
-    return problem.gain.weights if isinstance(problem.gain, Variance) else np.ones(problem.n)
 
 
 def _participation(E: Array) -> float:

@@ -49,7 +49,7 @@ READABLE = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
 SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".tif": "TIFF", ".tiff": "TIFF"}
 JPEG_QUALITY = 95
 NO_IMAGE = f"it is no image that can be read here. Give a file of {', '.join(READABLE)}"
-# What Pillow raises of files that are damaged; its documents do not tell.
+# What Pillow raises of files that are damaged; its documentation does not say.
 FAULTS = (OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError, struct.error)
 KEPT = ("L", "LA", "RGB", "RGBA")  # modes of Pillow that are arrays of bytes as they stand
 _one_at_a_time = threading.Lock()
@@ -283,7 +283,7 @@ def write_image(
     force: bool = False,
     opacity: bool | None = None,
 ) -> None:
-    """Write an array as an image; the suffix tells the format.
+    """Write an array as an image; the suffix gives the format.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
     form = SUFFIXES.get(Path(path).suffix.lower())
     if form is None:
         raise ValueError(
-            f"{os.fspath(path)} ends in none of {', '.join(SUFFIXES)}, and the suffix tells "
+            f"{os.fspath(path)} ends in none of {', '.join(SUFFIXES)}, and the suffix gives "
             "what to write"
         )
     return form

@@ -4,13 +4,14 @@
 
 Mixtures of probabilistic PCA have psi_k = sigma2_k (1, ..., 1) (Tipping and Bishop 1999), mixtures
 of factor analysers any psi_k (Ghahramani and Hinton 1996). Components may differ in rank. NaN marks
-an missing value; every method marginalises over it exactly, under each component.
+a missing value; every method marginalises over it exactly, under each component.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import isqrt
 from typing import Any
 
@@ -165,12 +166,12 @@ class MixtureOfLinearGaussians:
         X = self._rows(X)
         mean, variance = np.empty(X.shape), np.empty(X.shape)
         for parts, resp, _ in self._posteriors(X):
-            at, means = parts[0].at, self._means(parts)  # (K, c, d)
-            mean[at] = np.einsum("kc,kcd->cd", resp, means)
-            variance[at] = np.einsum("kc,kcd->cd", resp, (means - mean[at]) ** 2)
+            means = self._means(parts)  # (K, c, d)
+            overall = np.einsum("kc,kcd->cd", resp, means)
+            total = np.einsum("kc,kcd->cd", resp, (means - overall) ** 2)
             for model, part, r in zip(self.models, parts, resp, strict=True):
-                within = projected_variance(model.W, part.S).T + model.psi
-                variance[at] += r[:, None] * within
+                total += r[:, None] * (projected_variance(model.W, part.S).T + model.psi)
+            mean[parts[0].at], variance[parts[0].at] = overall, total
         observed = ~np.isnan(X)
         np.copyto(mean, X, where=observed)
         variance[observed] = 0.0
@@ -278,9 +279,10 @@ class MixtureOfLinearGaussians:
             return
         if any(near_exact.is_nearly_exact(model.W, model.psi) for model in self.models):
             # Where a component has (almost) no noise: each takes care of its own limits.
-            parts = tuple(RowPosteriors.joined([*m.row_posteriors(X)]) for m in self.models)
-            for part in parts:
+            by_model = [list(model.row_posteriors(X)) for model in self.models]
+            for part in chain(*by_model):
                 part.require_density()
+            parts = tuple(map(RowPosteriors.joined, by_model))
             yield parts, *_responsibilities(self.log_weights, parts)
             return
         shift = self.mean()

@@ -173,9 +173,10 @@ class Posterior:
             pattern[part.at] = count + (np.arange(u) if u == len(part.at) else 0)
             packed.append(part.S.T)
             count += u
-            if part.variance_factor is not None:
+            of_rows = part.variance_factor
+            if of_rows is not None:
                 factor = np.empty(n) if factor is None else factor
-                factor[part.at] = part.variance_factor
+                factor[part.at] = of_rows
         return cls(mean, unpack(np.concatenate(packed), q), pattern, factor)
 
     @property

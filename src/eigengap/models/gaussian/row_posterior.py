@@ -152,7 +152,8 @@ class BlockCoefficients:
         shape = self.on_incomplete.shape[1], chunk.M.shape[0]
         out = None if scratch is None else scratch.array("sums", shape)
         sums = product(self.on_incomplete, chunk.M, out)
-        sums += self.on_complete[:, None]
+        if self.on_complete.any():
+            sums += self.on_complete[:, None]
         return sums
 
     def _precisions(self, chunk: Chunk) -> tuple[Array, Array]:

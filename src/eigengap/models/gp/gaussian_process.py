@@ -90,10 +90,10 @@ class GaussianProcesses:
         mean, variance = np.empty((len(mu), self.d)), np.empty((len(mu), self.d))
         products = self._products_of_weights()
         for rows in self._pieces(len(mu), len(self.support) ** 2):
-            at, variance = mu[rows], s[rows]
-            mean[rows] = expected_matrix(self.kernel, at, variance, self.support) @ self.weights
-            pairs = expected_products(self.kernel, at, variance, self.support)
-            prior = expected_diagonal(self.kernel, at, variance)[:, None]
+            at, s_at = mu[rows], s[rows]
+            mean[rows] = expected_matrix(self.kernel, at, s_at, self.support) @ self.weights
+            pairs = expected_products(self.kernel, at, s_at, self.support)
+            prior = expected_diagonal(self.kernel, at, s_at)[:, None]
             second = pairs.reshape(len(at), -1) @ products
             left = np.maximum(prior + second - mean[rows] ** 2, 0.0)
             variance[rows] = left + self.noise_variance

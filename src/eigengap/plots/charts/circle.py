@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.estimators.shared.display import public_name
-from eigengap.estimators.shared.plot import require_fitted
+from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.plots._altair import alt
 from eigengap.plots.arrows import arrows, longest
 from eigengap.plots.drawing import Chart, Frame, data, finish, origin

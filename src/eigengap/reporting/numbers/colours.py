@@ -16,7 +16,7 @@ from eigengap.plots.numbers.dates import days_of, in_words, is_none
 from eigengap.reporting.words import clean, distinct
 from eigengap.sources import quote
 
-MOST_LEVELS = 8  # colours that can be told apart, by the colour-blind too
+MOST_LEVELS = 8  # colours that can be distinguished, by the colour-blind too
 FEW_NUMBERS = 8  # different whole numbers that are still categories
 NAMING = 0.5  # share of different values from which a text names rows
 OTHER = "(other)"
@@ -76,8 +76,8 @@ def asked_colour(name: str, values: Sequence[Any]) -> Colour:
         raise ValueError(f"color={quote(name)} holds no value in the rows that are shown")
     raise ValueError(
         f"color={quote(name)} has {len(set(observed))} different texts in {len(observed)} rows: it "
-        "names rows, and no colours would tell so many apart. Give a column of fewer categories, "
-        "of numbers or of dates"
+        "names rows, and so many colours cannot be distinguished. Give a column of fewer "
+        "categories, of numbers or of dates"
     )
 
 

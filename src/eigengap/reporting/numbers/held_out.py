@@ -1,8 +1,9 @@
 """How well missing values are imputed, by observed values that are held out.
 
 A tenth of the observed values is hidden from a fit with the same parameters and number of
-components, on the rows that are shown, and asked for. Where a fit is too dear (networks, Gaussian
-processes) the given one is asked for cells that it has seen, which flatters it; `refitted` tells.
+components, on the rows that are shown, and predicted. Where a fit is expensive (networks, Gaussian
+processes) the given model predicts values that it was fitted to, which is optimistic; `refitted`
+says which.
 """
 
 from __future__ import annotations

@@ -50,8 +50,7 @@ def _on_error(found: HeldOut) -> str:
         return (
             "Held-out values are predicted no better than by the mean of their column "
             f"(RMSE {number(found.overall, 2)} against {number(found.mean_overall, 2)} column "
-            "SDs): "
-            "the columns say little about each other."
+            "SDs): the columns say little about each other."
         )
     return (
         f"Held-out values are predicted with an RMSE of {number(found.overall, 2)} column SDs, "
@@ -80,8 +79,7 @@ def _how(found: HeldOut, look: Look) -> str:
     if found.refitted:
         return (
             f"{count(found.n_hidden, 'observed value')} of {rows} were held out from a new fit "
-            "with "
-            "the same number of components, and predicted."
+            "with the same number of components, and predicted."
         )
     return (
         f"{count(found.n_hidden, 'observed value')} of {rows} were held out and predicted. The "

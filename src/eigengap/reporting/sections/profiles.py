@@ -27,9 +27,9 @@ def section(subject: Subject, look: Look, names: tuple[str, ...]) -> Section:
     means = profiles(subject, look)
     spread = means.max(axis=0) - means.min(axis=0)
     order = np.argsort(-spread, kind="stable")[:MOST_LINES]
-    told = listing([f"{names[j]} ({fixed(float(spread[j]), 1)})" for j in order[:4]], 4)
+    largest = listing([f"{names[j]} ({fixed(float(spread[j]), 1)})" for j in order[:4]], 4)
     words = (
-        f"The components differ most in {told}: standard deviations between the farthest means.",
+        f"The components differ most in {largest}: standard deviations between the farthest means.",
     )
     k, j = np.meshgrid(np.arange(len(means)), order, indexing="ij")
     data = specs.records(

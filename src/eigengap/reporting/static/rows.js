@@ -29,8 +29,8 @@ async function compare() {
   $("no-difference").hidden = found.length > 0;
   if (!found.length) return;
   const signed = (v) => (v < 0 ? "\u2212" : "+") + Math.abs(v).toFixed(1);
-  const told = found.slice(0, 3).map((f) => `${f.column} (${signed(f.apart)})`).join(", ");
-  const words = `The selected rows differ most from the rest in ${told}, in standard deviations.`;
+  const largest = found.slice(0, 3).map((f) => `${f.column} (${signed(f.apart)})`).join(", ");
+  const words = `The selected rows differ most from the rest in ${largest}, in standard deviations.`;
   $("difference-words").textContent = words;
   $("differences").setAttribute("aria-label", words);
   const spec = {
@@ -180,10 +180,10 @@ function table() {
   const to = Math.min(rows.length, (state.at + 1) * PAGE);
   $("place").textContent = `${whole(from)} to ${whole(to)} of ${whole(rows.length)}`;
   const n = state.selected.size;
-  const told = !n ? `${whole(count)} row${count === 1 ? "" : "s"}`
+  const caption = !n ? `${whole(count)} row${count === 1 ? "" : "s"}`
     : rows.length < count ? `${whole(n)} of ${whole(count)} rows, the selected ones`
     : `${whole(count)} rows, ${whole(n)} of them ticked`;
-  $("rows-caption").textContent = `${told}; rows are counted from ${data.first}`;
+  $("rows-caption").textContent = `${caption}; rows are counted from ${data.first}`;
   $("previous").disabled = state.at === 0;
   $("next").disabled = state.at >= last;
 }

@@ -11,7 +11,7 @@ function select(rows, from) {
   state.selected = rows;
   state.from = rows.size ? from : "";
   state.at = 0;
-  tell();
+  describe();
   table();
   mark();
   compare();
@@ -27,7 +27,7 @@ function whole(n) {
   return n < 10000 ? String(n) : String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
-function tell() {
+function describe() {
   const n = state.selected.size;
   const share = (100 * n) / count;
   $("selected").textContent = n

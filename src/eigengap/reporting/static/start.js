@@ -75,7 +75,7 @@ async function start() {
   if (data) {
     controls();
     makeColumns();
-    tell();
+    describe();
     table();
     await drawGlance();
     await drawScores();

@@ -3,8 +3,8 @@
 Parallel analysis of the correlations against Gaussian noise (`noise_spectrum`), and from there on
 deflated parallel analysis (`deflation`), which finds what strong components hide. The same for PCA,
 PPCA and factor analysis, and no matter in which units the columns are. Complete data need one pass
-and no fit; with gaps there are as many fits as deflation takes rounds, commonly one or two.
-docs/rank.md has the evidence for it.
+and no fit; with missing values there are as many fits as deflation takes rounds, commonly one or
+two. docs/rank.md has the evidence for it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def before_a_cliff(spectrum: Spectrum, rows: float) -> int:
     """Components before the last drop of CLIFF times, in the first half of the spectrum; or 0.
 
     Deflation gives up beyond one component for three columns, and a column that is almost all
-    signal tells it little of its noise. Eigenvalues of noise, and those of real tables that were
+    signal says little of its noise. Eigenvalues of noise, and those of real tables that were
     looked at, fall by less than 7 times from one to the next (docs/rank.md).
     """
     lam = spectrum.lam

@@ -85,7 +85,7 @@ class RankChoice:
     n_components : int
         At least 1.
     criteria : mapping of str to int
-        What each criterion picks; 0 means that no component stands out.
+        What each criterion picks; 0 means that no component exceeds the noise level.
     curves : mapping of str to Curve
         Each criterion at every number of components that it looked at. A curve is a mapping of q to
         its value, with `better` ("lower", "higher", ...) and `label`.

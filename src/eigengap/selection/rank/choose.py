@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import nan
 from numbers import Integral
@@ -13,6 +13,7 @@ import numpy as np
 
 from eigengap.exceptions import ObjectiveFellError
 from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
+from eigengap.fitting.gaussian.bayesian import fit_bayesian
 from eigengap.fitting.gaussian.factor import fit_factor_analysis
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.ppca import fit_ppca
@@ -34,7 +35,6 @@ from eigengap.selection.rank.information import (
     ppca_parameters,
 )
 from eigengap.selection.rank.permutation import permuted_parallel_analysis
-from eigengap.selection.rank.relevance import relevant_components
 from eigengap.sources import Block, Rescaled, Source, as_source, require_frequencies, warn_of_codes
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.imputed_correlation import Standardised
@@ -63,7 +63,7 @@ def choose_rank(
     Parameters
     ----------
     X : table of shape (n_samples, n_features)
-        NaN marks a gap.
+        NaN marks a missing value.
     criteria : iterable of str, default=None
         Which to ask: "deflated_parallel_analysis" (what n_components="auto" takes),
         "parallel_analysis", "permuted_parallel_analysis", "eigengap", "tolerance", "bartlett",
@@ -258,6 +258,21 @@ def _permuted(table: _Table) -> Picked:
 
 def _cross_validation(table: _Table) -> Picked:
     return cross_validate(table.source, table.fit, table.most, table.seed)
+
+
+def relevant_components(source: Source, noise: Noise, most: int) -> tuple[int, Curve]:
+    """Components that Bayesian PCA keeps (Bishop 1999), and the mean squared loading of each.
+
+    Components are removed from a fit that begins with a few, or with more as long as all are kept,
+    and never with more than `most`.
+    """
+    fit = fit_bayesian(source, None, noise=noise, options=replace(LOOSE, max_iter=300))
+    W = fit.bayesian.W  # (d, q)
+    size = np.sort(np.einsum("jk,jk->k", W, W))[::-1] / len(W)
+    kept = int(np.count_nonzero(size > 0.0))
+    values = {k + 1: float(value) for k, value in enumerate(size[:kept])}
+    curve = Curve.of(values, "higher", "mean squared loading of the k-th component")
+    return min(kept, most), curve
 
 
 def _ard(table: _Table) -> Picked:

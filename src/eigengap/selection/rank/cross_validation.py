@@ -1,7 +1,7 @@
-"""Element-wise cross-validation: how well hidden cells are foretold, by number of components.
+"""Element-wise cross-validation: how well held-out values are predicted, by number of components.
 
 Cells, not rows, are left out (Wold 1978; Bro et al. 2008): each fold hides its share of the cells,
-the model is fitted to the others, gaps and all, and the hidden ones are compared with their
+the model is fitted to the others, and the held-out ones are compared with their
 expected value given what is left of their row. Folds are a function of (seed, row, column).
 """
 

@@ -3,13 +3,14 @@
 Parallel analysis takes all variance for noise, so that strong components hide weaker ones.
 Deflation (Dobriban and Owen 2019) takes out q components, gives every column a noise variance of
 its own, and compares what is left, (n - q) x (d - q) numbers, with noise of that size, until
-nothing is left that stands out. In many real tables something always does: small eigenvalues that
-are significant and endless. Then the count of plain parallel analysis stands.
+nothing is left that exceeds the noise level. In many real tables something always does: small
+eigenvalues that are significant and endless. Then the count of plain parallel analysis stands.
 
 What is left is measured as in factor analysis. Complete data: the eigenvalues beyond the q-th of
-Psi^-1/2 R Psi^-1/2, with Psi found by iterated principal factors. With gaps: the spectrum of the
-seen residuals x - E[W z + mu | x] of a fitted factor analysis, in units of their standard deviation
-and 0 in gaps; where the model is right they are noise in d - q directions, and smaller in the rest.
+Psi^-1/2 R Psi^-1/2, with Psi found by iterated principal factors. With missing values: the spectrum
+of the observed residuals x - E[W z + mu | x] of a fitted factor analysis, in units of their
+standard deviation and 0 where values are missing; where the model is right they are noise in d - q
+directions, and smaller in the rest.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Remainder(Protocol):
 def deflated_rank(
     remainder: Remainder, rows: float, d: int, first: int, most: int
 ) -> tuple[int, dict[int, float]]:
-    """Components from `first` on that stand out of noise, if what is left in the end is noise.
+    """Components from `first` on that exceed the noise level, if what is left in the end is noise.
 
     Where it is not, after a few rounds or at `most` components, no number of components separates
     this table from noise, and `first` is as good as any. Also, for each q at which the remainder
@@ -91,7 +92,7 @@ def complete_remainder(table: Standardised) -> Remainder:
 
 
 def incomplete_remainder(source: Source, sum_w: float) -> Remainder:
-    """From the seen residuals of a factor analysis by EM, one fit for each q."""
+    """From the observed residuals of a factor analysis by EM, one fit for each q."""
 
     def remainder(q: int) -> Array:
         model = fit_factor_analysis(source, q, options=LOOSE).model

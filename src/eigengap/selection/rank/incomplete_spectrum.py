@@ -1,10 +1,10 @@
-"""The spectrum of a table with gaps.
+"""The spectrum of a table with missing values.
 
-A fitted PPCA knows q eigenvalues and one noise variance. The others are taken from the seen
+A fitted PPCA knows q eigenvalues and one noise variance. The others are taken from the observed
 residuals: their covariance, pair of columns by pair of columns over the rows that show both, within
 the d - q directions that the components leave, scaled to the model's noise variance. It has the
 sampling error of a covariance of as many rows as show a pair of columns on average, and this is the
-number of rows that criteria of the spectrum are told.
+number of rows that criteria of the spectrum are given.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WIDEST = 2000  # columns of which all pairs are compared
 
 @dataclass(frozen=True, eq=False)
 class PairScatter:
-    """Sums over rows of w r_j r_k, and of w where both are seen: (d, d) each."""
+    """Sums over rows of w r_j r_k, and of w where both are observed: (d, d) each."""
 
     scatter: Array
     pairs: Array
@@ -52,7 +52,9 @@ def incomplete_spectrum(source: Source, q: int) -> Spectrum:
     """Of q fitted components and of what the residuals show beyond them."""
     d = source.n_features
     if d > WIDEST:
-        raise DoesNotApplyError(f"with gaps and more than {WIDEST} columns there is no spectrum")
+        raise DoesNotApplyError(
+            f"with missing values and over {WIDEST} columns there is no spectrum"
+        )
     model = fit_ppca(source, q, options=LOOSE).model
     of: Callable[[Block], PairScatter] = partial(PairScatter.of, model=model)
     sums = source.reduce(of)

@@ -2,9 +2,9 @@
 
     BIC(q) = -2 ln L(q) + k(q) ln m   (Schwarz 1978)
 
-with k(q) free parameters and m the mean number of rows in which a feature was seen. It needs
+with k(q) free parameters and m the mean number of rows in which a feature is observed. It needs
 nothing but maximised likelihoods, so that one rule serves complete data (where all q come from one
-spectrum), data with gaps and factor analysis alike.
+spectrum), data with missing values and factor analysis alike.
 """
 
 from __future__ import annotations

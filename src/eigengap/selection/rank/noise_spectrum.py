@@ -1,4 +1,4 @@
-"""Parallel analysis (Horn 1965): components that stand out of the spectrum of noise.
+"""Parallel analysis (Horn 1965): components that exceed the spectrum of noise.
 
 The k-th eigenvalue of the correlations is kept as long as it is larger than all but a few of the
 k-th eigenvalues of tables of the same size whose columns are independent. For Gaussian columns

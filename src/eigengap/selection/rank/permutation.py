@@ -1,9 +1,10 @@
 """Parallel analysis by permutation (Horn 1965; Buja and Eyuboglu 1992).
 
-The seen values of every column are permuted among the rows in which it was seen: columns keep
-their distribution and their gaps, and lose every relation. The k-th eigenvalue counts as long as it
-exceeds a quantile of the k-th eigenvalues of the permuted tables. The eigenvalues are those of the
-correlations, with gaps filled by the mean, of the table and of its permutations alike.
+The observed values of every column are permuted among the rows in which it is observed: columns
+keep their distribution and their missing values, and lose every relation. The k-th eigenvalue
+counts as long as it exceeds a quantile of the k-th eigenvalues of the permuted tables. The
+eigenvalues are those of the correlations, with missing values imputed by the mean, of the table and
+of its permutations alike.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LEVEL = 0.95
 def permuted_parallel_analysis(
     X: Array, most: int, rng: np.random.Generator, draws: int = DRAWS, level: float = LEVEL
 ) -> tuple[int, Curve]:
-    """How many leading eigenvalues of X (n, d), NaN for gaps, exceed those of its permutations."""
+    """How many leading eigenvalues of X (n, d), with NaN, exceed those of its permutations."""
     observed = ~np.isnan(X)
     centred = np.where(observed, X - np.nanmean(X, axis=0), 0.0)
     with np.errstate(over="ignore"):  # what rounding leaves of a huge constant, divided to 0
@@ -42,7 +43,7 @@ def permuted_parallel_analysis(
 def _permuted(centred: Array, observed: NDArray[np.bool_], rng: np.random.Generator) -> Array:
     if observed.all():
         return rng.permuted(centred, axis=0)
-    # Sorting random keys permutes; keys of unseen cells go last and stay there.
+    # Sorting random keys permutes; keys of missing values go last and stay there.
     keys = np.where(observed, rng.random(observed.shape), 2.0)
     order = np.argsort(keys, axis=0, kind="stable")
     places = np.argsort(~observed, axis=0, kind="stable")

@@ -3,11 +3,9 @@
 | file | what |
 |---|---|
 | `table.py` | a collection as partitions, refused before anything is computed if need be |
-| `tasks.py` | what workers run: partitions to blocks to statistics |
-| `forest.py` | the fixed tree of merges, whoever climbs it |
+| `tasks.py` | what workers run: partitions to blocks to statistics, and the tree of merges |
 | `cluster.py` | where tasks run, what is sent, what can go wrong |
 | `labels.py` | which partitions a task stands for, for messages |
-| `rows.py` | rows that come back, in order |
 | `source.py` | `DaskSource` |
 | `prepared.py` | what an iterative fit keeps on the workers |
 
@@ -59,7 +57,7 @@ def as_dask_source(
         dask.dataframe of numeric columns.
     sample_weight : (n,) how often each row counts, a number, or a Dask array or series that is cut
         into partitions as X is.
-    missing_values : NaN, or a number or list of numbers that stand for unseen cells besides NaN.
+    missing_values : NaN, or a number or list of numbers that stand for missing values too.
     columns : the columns to use, in this order; strings are names, integers positions.
     block_bytes, block_rows : size of the blocks that a partition is cut into.
     """

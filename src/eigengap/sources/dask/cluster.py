@@ -1,7 +1,7 @@
 """Where tasks run: a `distributed.Client` if there is one, else Dask's local scheduler.
 
-No cluster is ever started here. What goes wrong with workers or scheduler is told as a
-`ClusterError`, with the partitions concerned; what a task raises comes through as it is.
+No cluster is ever started here. Failures of workers or scheduler are raised as a `ClusterError`
+that names the partitions; errors of a task are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from eigengap.sources.dask.tasks import Forest
 BATCH_BYTES = 1 << 28  # of rows that are on their way from the workers at a time
 INLINE_BYTES = 1 << 20  # of functions that the tasks of a pass carry in all; more are sent once
 FAN_IN = 8  # forests that one task joins
-KEPT_SHARE = 0.25  # of the free memory of this machine that prepared blocks may fill
+KEPT_SHARE = 0.25  # of the free memory of this machine that prepared blocks may take
 KEPT_SHARE_OF_WORKERS = 0.6  # of theirs
 LOOK = 5.0  # seconds between two looks at whether there are workers at all
 PATIENCE = 300.0  # seconds without any worker, or without any task at work, before giving up
-# Seconds in which no task may end although some run; Dask's own setting of this name overrules it.
-# Hours are far beyond what one partition takes, so a task that is still at it will not return.
+# Seconds without any task ending although some run, or Dask's own setting of this name. One
+# partition takes far less than hours, so a task that takes longer will not return.
 TASK_TIMEOUT = ("eigengap.task-timeout", "2h")
 
 
 class Sent:
     """A function on its way to the workers: pickled once, however many tasks carry it."""
 
-    def __init__(self, work: Any = None, beside: int = 1, payload: bytes | None = None) -> None:
+    def __init__(self, work: Any = None, together: int = 1, payload: bytes | None = None) -> None:
         self._work, self._payload = work, payload
-        self.beside = beside  # tasks that one machine runs at a time, at most
+        self.together = together  # tasks that one machine runs at a time, at most
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Sent, (None, self.beside, self.payload)
+        return Sent, (None, self.together, self.payload)
 
     @property
     def payload(self) -> bytes:
@@ -101,7 +101,7 @@ def compute(tasks: Sequence[Delayed], labels: Labels) -> list[Any]:
     if client is None:
         with _local_threads():
             return list(dask.base.compute(*tasks))  # type: ignore[no-untyped-call]
-    with _told(client, labels):
+    with _cluster_errors(client, labels):
         return _gathered(client, client.compute(list(tasks)), labels)
 
 
@@ -113,13 +113,13 @@ def stream(batches: Iterable[Sequence[Delayed]], labels: Labels) -> Iterator[lis
         return
     running: Any = None
     for batch in batches:
-        with _told(client, labels):
+        with _cluster_errors(client, labels):
             updated = client.compute(list(batch))
             done = None if running is None else _gathered(client, running, labels)
         running = updated
         if done is not None:
             yield done
-    with _told(client, labels):
+    with _cluster_errors(client, labels):
         done = _gathered(client, running, labels)
     yield done
 
@@ -149,7 +149,7 @@ def persist(tasks: Sequence[Delayed], labels: Labels) -> list[Delayed]:
     if client is None:
         with _local_threads():
             return list(dask.base.persist(*tasks))  # type: ignore[no-untyped-call]
-    with _told(client, labels):
+    with _cluster_errors(client, labels):
         return list(client.persist(list(tasks)))
 
 
@@ -225,7 +225,7 @@ def most_kept() -> float:
 
 def run_here(sent: Sent, run: Callable[..., Any], *args: Any) -> Any:
     """On a worker: run(work, *args) with its share of the cores."""
-    with _share_of(max(sent.beside, threads_of_worker())) if on_worker() else nullcontext():
+    with _share_of(max(sent.together, threads_of_worker())) if on_worker() else nullcontext():
         return run(sent.opened(), *args)
 
 
@@ -324,8 +324,8 @@ def _asked() -> Iterator[None]:
 
 
 @contextmanager
-def _told(client: Any, labels: Labels) -> Iterator[None]:
-    """What becomes of workers and scheduler, in words."""
+def _cluster_errors(client: Any, labels: Labels) -> Iterator[None]:
+    """Failures of workers and scheduler as `ClusterError`."""
     from distributed.scheduler import KilledWorker
 
     try:

@@ -63,7 +63,7 @@ class PreparedOnDask(SourceOver):
         return PreparedOnDask(self, prepare)
 
     def keep(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], Labels]:
-        """What was prepared, prepared once more: kept beside it."""
+        """Prepare once more what was prepared, and keep both."""
         self._keep()
         made, labels = self._applied(tasks.applied, Preparation(prepare), "prepared")
         return cluster.persist(made, labels), labels

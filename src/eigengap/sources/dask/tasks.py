@@ -287,7 +287,12 @@ Node = tuple[int, int]  # height above the leaves, position among those of this 
 
 
 class Forest:
-    """The trees that some of `n` leaves have grown into."""
+    """The fixed tree of `merge_tree` over `n` leaves, merged in whatever order its parts arrive.
+
+    Node (height, i) is the merge of (height - 1, 2 i) and (height - 1, 2 i + 1); a last one without
+    a neighbour goes up alone. So sums are the same, bit for bit, for any number of workers and any
+    place of the data.
+    """
 
     def __init__(self, n: int, trees: Mapping[Node, Any]) -> None:
         self.n = n
@@ -304,14 +309,14 @@ class Forest:
         return first
 
     def add(self, node: Node, statistic: Any) -> None:
-        """Plant a tree, and join it with those beside it as far as that goes."""
+        """Add a tree, and merge it with its neighbours as far as possible."""
         height, at = node
         while (width := -(-self.n >> height)) > 1:  # nodes of this height: n / 2^height, rounded up
-            beside = (height, at ^ 1)
+            neighbour = (height, at ^ 1)
             if at ^ 1 < width:
-                if beside not in self.trees:
+                if neighbour not in self.trees:
                     break
-                other = self.trees.pop(beside)
+                other = self.trees.pop(neighbour)
                 left, right = (statistic, other) if at % 2 == 0 else (other, statistic)
                 statistic = left.merge(right)
             height, at = height + 1, at // 2

@@ -1,4 +1,4 @@
-"""Sources whose blocks are walked through in order, and what is derived from any source."""
+"""Sources that are read block by block, and sources derived from others."""
 
 from __future__ import annotations
 
@@ -117,9 +117,9 @@ class PreparedSource(SourceOver, BlockedSource):
 
 
 class DerivedSource(SourceOver):
-    """Another source, of any kind, seen through a function of its blocks.
+    """Another source, of any kind, through a function of its blocks.
 
-    The other one reads, counts the passes and decides what is kept.
+    The other one reads, counts passes and decides what stays in memory.
     """
 
     _parent: Source

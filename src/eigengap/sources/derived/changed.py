@@ -86,10 +86,12 @@ def _values(block: Block) -> NDArray[np.float64]:
 
 
 def hidden_cells(observed: NDArray[np.bool_], share: float, seed: int) -> NDArray[np.bool_]:
-    """Which seen cells to hide, about `share` of them; every row keeps at least one: (n, d)."""
+    """Which observed values to hold out, about `share` of them; every row keeps one: (n, d)."""
     number = cell_uniforms(np.arange(len(observed)), observed.shape[1], seed)
     hidden = observed & (number < share)
-    bare = hidden.any(axis=1) & ~(observed & ~hidden).any(axis=1)  # nothing would be left to go by
+    bare = hidden.any(axis=1) & ~(observed & ~hidden).any(
+        axis=1
+    )  # nothing would be left to predict from
     kept = np.argmax(np.where(observed[bare], number[bare], -1.0), axis=1)
     hidden[np.flatnonzero(bare), kept] = False
     return hidden

@@ -1,9 +1,8 @@
 """The grid of a labelled field: what stands where, and which of its cells are columns.
 
 A field has one dimension of samples; the others span a grid. Stacked in C order, its cells are the
-columns of a table. A cell that is never seen (land in a field of sea temperatures) is no column:
-there is nothing to learn of it, and it comes back as NaN. A gap is a cell that is seen in some
-samples.
+columns of a table. A cell that is never observed (land in a field of sea temperatures) is no
+column, and comes back as NaN. A cell that is observed in some samples has missing values.
 """
 
 from __future__ import annotations
@@ -188,7 +187,7 @@ class CellNames(Sequence[str]):
 def labels_of(field: Any, dim: Hashable) -> tuple[str, ...]:
     """What stands at each position of a dimension: its coordinate, else the position.
 
-    Where two positions would read the same, each is told with its position.
+    Where two positions would read the same, each is shown with its position.
     """
     texts = [str(i) for i in range(int(field.sizes[dim]))]
     if dim in field.coords and field.coords[dim].dims == (dim,):

@@ -168,9 +168,9 @@ def chosen_variable(data: Any, variable: Hashable | None, what: str) -> Any:
             )
         return data[variable]
     if len(names) != 1:
-        told = f"holds the variables {listed(names)}" if names else "holds no variable"
+        held = f"holds the variables {listed(names)}" if names else "holds no variable"
         raise ValueError(
-            f"{what} {told}; name one with "
+            f"{what} {held}; name one with "
             f"variable=, or in a path as {quote('file.nc::' + str(names[0] if names else 'name'))}"
         )
     return data[names[0]]
@@ -244,9 +244,9 @@ def _zarr_options(path: Path) -> dict[str, Any]:
         raise UnreadableError(
             str(path), "it is a folder, but no Zarr group: it has neither zarr.json nor .zgroup"
         )
-    told = _metadata(path / "zarr.json").get("consolidated_metadata")
-    consolidated = bool(told) or (path / ".zmetadata").exists()
-    return {"engine": "zarr", "consolidated": consolidated}  # told, or xarray warns
+    found = _metadata(path / "zarr.json").get("consolidated_metadata")
+    consolidated = bool(found) or (path / ".zmetadata").exists()
+    return {"engine": "zarr", "consolidated": consolidated}  # or xarray warns
 
 
 def _is_group(path: Path) -> bool:

@@ -189,7 +189,7 @@ def _longest_chunk(field: Any, dim: Hashable, place: Place) -> int:
 
 
 def warn_of_rereading(layout: Layout, rows: int) -> None:
-    """Tell where chunks are so long that every block of a pass has to read all of them."""
+    """Warn where chunks are so long that every block of a pass has to read all of them."""
     if layout.chunk <= LARGEST_CHUNK * rows:
         return
     enough = -(-layout.chunk // LARGEST_CHUNK) * 8 * layout.grid.size

@@ -54,7 +54,7 @@ class FieldSource(StreamSource):
         """DataArray of truth values over the grid: the cells that are no columns."""
         outside = np.ones(self.grid.size, dtype=bool)
         outside[self.grid.cells] = False
-        return self._made(outside.reshape(self.grid.shape), self.grid.dims, "never_seen")
+        return self._made(outside.reshape(self.grid.shape), self.grid.dims, "never_observed")
 
     def to_field(
         self,
@@ -68,7 +68,7 @@ class FieldSource(StreamSource):
         Parameters
         ----------
         rows : array of shape (k, n_features) or (n_features,)
-            Filled or reconstructed samples, `components_`, `mean_`, ...
+            Imputed or reconstructed samples, `components_`, `mean_`, ...
         dim : name of the first dimension, default=None
             None means `sample_dim`, with its coordinates, where there are as many rows as samples,
             and "component" otherwise. Give it where a model has as many components as samples.
@@ -155,9 +155,9 @@ class FieldSource(StreamSource):
         Parameters
         ----------
         X : DataArray, Dataset, or path
-            A field on the same grid; its dimensions may stand in another order. Which of its cells
-            are seen does not matter: those without a value are gaps where this field has columns,
-            and are left out where it has none.
+            A field on the same grid; its dimensions may have another order. It need not have
+            values in the same cells: they are missing where this field has columns, and left out
+            where it has none.
 
         Returns
         -------
@@ -277,10 +277,10 @@ def field_source(
         Which one of a Dataset; may be left out where there is only one.
     columns : names or positions of cells, or truth values, default=None
         The cells to use. Truth values may be a DataArray over the grid, such as a mask of the sea.
-        None means every cell that is seen in some sample, which takes a pass over the data to
+        None means every cell that is observed in some sample, which takes a pass over the data to
         find; with `columns` there is none.
     missing_values : NaN, number or list of numbers
-        What stands for unseen cells besides NaN.
+        What stands for missing values besides NaN.
     sample_weight : array of shape (n_samples,), default=None
         Frequency of each sample; one of weight 0 is as if absent.
     block_bytes, block_rows : int
@@ -309,7 +309,7 @@ def field_source(
     >>> sst[:, 0, 0] = np.nan  # land
     >>> sst[::5, 1, 2] = np.nan  # clouds
     >>> source = field_source(sst)
-    >>> source.n_features, source.has_gaps
+    >>> source.n_features, source.has_missing
     (11, True)
     >>> model = PPCA(n_components=2).fit(source)
     >>> source.to_field(model.components_).sizes
@@ -354,7 +354,7 @@ def field_like(X: Any, values: NDArray[Any], columns: Any = None) -> Any:
 
 
 def _without_land(whole: FieldSource, layout: Layout, options: dict[str, Any]) -> FieldSource:
-    """The source without the cells that no sample shows: one pass, which counts what is seen."""
+    """The source without the cells that no sample shows: one pass, which counts observed values."""
     observed = whole.observed()
     cells = np.flatnonzero(observed.per_column)
     if not len(cells):

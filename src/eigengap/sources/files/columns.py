@@ -26,7 +26,7 @@ LEAST_ROWS = 512  # of a tile, or calls would cost more than the copying
 
 
 class Blocks:
-    """Blocks of `rows` rows, filled in order, the last one as far as the table goes."""
+    """Blocks of `rows` rows, written in order, the last one as far as the table goes."""
 
     def __init__(self, rows: int, d: int, dtype: np.dtype[Any]) -> None:
         self._shape, self._dtype = (rows, d), dtype

@@ -97,7 +97,7 @@ def _difference(first: Reader, other: Reader) -> str:
 
 
 def agree_on_decimals(readers: Sequence[CsvReader]) -> None:
-    """Refuse files whose decimal marks differ: 1.500 is a thousand and a half beside 1,5.
+    """Refuse files whose decimal marks differ: next to 1,5 the text 1.500 is a thousand and a half.
 
     A file whose first rows show no mark, because all numbers are whole, follows the others.
     """

@@ -36,7 +36,7 @@ BATCH = (1 << 20, 8 << 20)
 BUFFERED = (2 << 20, 16 << 20)
 LEAST_BATCH = 1024  # rows
 LEAST_BUFFER = 1 << 14  # bytes of one column
-WHOLE = 4  # blocks that a row group may fill and yet be read as a whole
+WHOLE = 4  # blocks that a row group may take and yet be read as a whole
 
 
 class ParquetReader(FileReader):
@@ -120,7 +120,7 @@ class ParquetReader(FileReader):
             fill = self._in_batches if largest > WHOLE * block else self._as_a_whole
             blocks = Blocks(rows, self.n_features, self.dtype)
             for group, (start, stop) in enumerate(groups):
-                with self._told(group, start, stop):
+                with self._named_errors(group, start, stop):
                     for _ in fill(file, group, stop - start, blocks, batch):
                         yield from blocks.full()
             yield from blocks.rest()
@@ -155,8 +155,8 @@ class ParquetReader(FileReader):
         return [arrow_to_float(part.column(schema.get_field_index(name))) for name in names]
 
     @contextmanager
-    def _told(self, group: int, start: int, stop: int) -> Iterator[None]:
-        """What is wrong with a row group, in words."""
+    def _named_errors(self, group: int, start: int, stop: int) -> Iterator[None]:
+        """Let errors of a row group name the file and its rows."""
         import pyarrow as pa
 
         try:

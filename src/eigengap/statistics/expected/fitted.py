@@ -14,6 +14,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.novelty import noise_ratios
 from eigengap.sources.base import Block
+from eigengap.statistics.additive import Additive
 
 DENSE_CELLS = 1 << 22  # of a block that are held together
 
@@ -44,7 +45,7 @@ class LogLikelihood:
 
 
 @dataclass(frozen=True, eq=False)
-class NoiseRatio:
+class NoiseRatio(Additive):
     """How well the noise of each column is determined: sums over its observed values.
 
     The law of the distances of new rows (`models.gaussian.reference`) needs it.
@@ -60,9 +61,6 @@ class NoiseRatio:
             ratios = noise_ratios(model, X)  # NaN where missing
             sums += w @ ~np.isnan(ratios), w @ np.nan_to_num(ratios)
         return cls(*sums)
-
-    def merge(self, other: NoiseRatio) -> NoiseRatio:
-        return NoiseRatio(self.observed_w + other.observed_w, self.total + other.total)
 
     @property
     def mean(self) -> Array:

@@ -26,6 +26,7 @@ from eigengap.models.gaussian.observed_rows import Chunk, ObservedRows
 from eigengap.models.gaussian.posterior import RowPosteriors
 from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors, times_packed
 from eigengap.runtime.scratch import Scratch
+from eigengap.statistics.additive import Additive
 
 scratch = Scratch()
 
@@ -34,7 +35,7 @@ scratch = Scratch()
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class Expected(Additive):
     """Sums over rows; they merge by addition. K~ = (q + 1)(q + 2) / 2, packed triangles of z~ z~^T.
 
     The triangle's last row belongs to the constant 1, so A = [zz packed | z | 1].
@@ -54,16 +55,6 @@ class Expected:
         for chunk, part in row_posteriors(rows, coefficients, passes, scratch):
             sums.add(chunk, part, chunk.weight)
         return sums.expected(rows.squares, rows.cells)
-
-    def merge(self, other: Expected) -> Expected:
-        return Expected(
-            A=self.A + other.A,
-            B=self.B + other.B,
-            squares=self.squares + other.squares,
-            latent=self.latent + other.latent,
-            log_likelihood=self.log_likelihood + other.log_likelihood,
-            cells=self.cells + other.cells,
-        )
 
     @property
     def q(self) -> int:

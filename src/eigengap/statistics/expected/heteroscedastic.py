@@ -21,6 +21,7 @@ taken. phi instead of psi, for near psi = 0 neither would move it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors, times_packed
 from eigengap.sources.base import Block
 from eigengap.sources.wording import column
+from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.gaussian import (
     Constraints,
     Expected,
@@ -47,7 +49,7 @@ SMALLEST = 1e-145  # deviation whose square, and the inverse of that, stay withi
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyExpected:
+class NoisyExpected(Additive):
     """Sums over rows; they merge by addition."""
 
     expected: Expected  # A and B with weights V; squares are not needed, and 0
@@ -84,16 +86,8 @@ class NoisyExpected:
         assert isinstance(rows.least_known, np.ndarray)
         return cls(expected, A2, B2, squares2, precision, rows.observed, rows.least_known)
 
-    def merge(self, other: NoisyExpected) -> NoisyExpected:
-        return NoisyExpected(
-            expected=self.expected.merge(other.expected),
-            A2=self.A2 + other.A2,
-            B2=self.B2 + other.B2,
-            squares2=self.squares2 + other.squares2,
-            precision=self.precision + other.precision,
-            observed=self.observed + other.observed,
-            least=np.minimum(self.least, other.least),
-        )
+    def merge(self, other: Self, /) -> Self:
+        return replace(super().merge(other), least=np.minimum(self.least, other.least))
 
 
 def maximise_known_noise(

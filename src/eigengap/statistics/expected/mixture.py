@@ -18,6 +18,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.mixture import Posteriors, mixture_posteriors
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.gaussian import (
     Constraints,
     Expected,
@@ -34,7 +35,7 @@ REGULARISING = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureExpected:
+class MixtureExpected(Additive):
     """Sums over rows; they merge by addition. w_i resp_ik is the weight of row i in component k."""
 
     components: tuple[Expected, ...]  # (K,)
@@ -72,15 +73,6 @@ class MixtureExpected:
             overlap=overlap,
             divergence=divergence,
             log_likelihood=log_likelihood,
-        )
-
-    def merge(self, other: MixtureExpected) -> MixtureExpected:
-        both = zip(self.components, other.components, strict=True)
-        return MixtureExpected(
-            components=tuple(mine.merge(theirs) for mine, theirs in both),
-            overlap=self.overlap + other.overlap,
-            divergence=self.divergence + other.divergence,
-            log_likelihood=self.log_likelihood + other.log_likelihood,
         )
 
     def sum_w(self) -> Array:

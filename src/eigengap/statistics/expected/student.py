@@ -20,6 +20,7 @@ from scipy.special import digamma
 from eigengap.linalg import Array, pack, packed_size
 from eigengap.models.gaussian.observed_rows import ObservedRows
 from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors
+from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.gaussian import (
     Constraints,
     Expected,
@@ -38,7 +39,7 @@ PIECE_CELLS = 1 << 15  # of R whose squares are formed at a time
 
 
 @dataclass(frozen=True, eq=False)
-class StudentExpected:
+class StudentExpected(Additive):
     """Sums over rows; they merge by addition."""
 
     expected: Expected  # weighted by u; the log-likelihood is that of the t density
@@ -68,15 +69,6 @@ class StudentExpected:
             squares += _weighted_squares(chunk.R, w * u)
         expected = sums.expected(squares, rows.cells)
         return cls(expected, rows.observed, rows.sum_w, excess, minus_log_u)
-
-    def merge(self, other: StudentExpected) -> StudentExpected:
-        return StudentExpected(
-            expected=self.expected.merge(other.expected),
-            observed=self.observed + other.observed,
-            sum_w=self.sum_w + other.sum_w,
-            excess=self.excess + other.excess,
-            minus_log_u=self.minus_log_u + other.minus_log_u,
-        )
 
 
 def maximise_student(

@@ -1,4 +1,4 @@
-"""Variational Bayes for the linear-Gaussian model: its updates and its bound.
+"""Variational Bayes for the linear-Gaussian model: its updates and its evidence lower bound (ELBO).
 
     x_ij = w_j^T z_i + mu_j + e,  z_i ~ N(0, I),  e ~ N(0, 1 / tau),  tau ~ Gamma
     w_jk ~ N(0, 1 / alpha_k),  alpha_k ~ Gamma,  mu_j ~ N(shift_j, 1 / mean_precision)
@@ -29,7 +29,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.compiled import factorise
-from eigengap.linalg import Array, pack_outer, packed_indices, packed_size, unpack
+from eigengap.linalg import (
+    Array,
+    pack,
+    pack_outer,
+    packed_diagonal,
+    packed_indices,
+    packed_size,
+    twice_off_diagonal,
+    unpack,
+)
 from eigengap.models.gaussian.bayesian import Gammas
 from eigengap.models.gaussian.row_posterior import Coefficients
 from eigengap.statistics.expected.gaussian import Expected
@@ -47,7 +56,7 @@ class Prior:
 
 
 @dataclass(frozen=True, eq=False)
-class Beliefs:
+class VariationalPosterior:
     """q(W, mu) and q(tau), in the fit's units, mu measured from the rows' shift."""
 
     mean: Array  # (q + 1, d) of w~_j, feature innermost
@@ -76,40 +85,40 @@ class Beliefs:
         """q(alpha) in the basis in which Q is diagonal, the strongest column first."""
         return _relevance(_strengths(self.second_moment()), self.d, prior)
 
-    def principal(self) -> Beliefs:
+    def principal(self) -> VariationalPosterior:
         """The same in that basis."""
         U = np.linalg.eigh(self.second_moment()[:-1, :-1])[1][:, ::-1]
         T = np.eye(self.q + 1)
         T[:-1, :-1] = U.T
-        return Beliefs(T @ self.mean, _transformed(self.cov, T), self.tau)
+        return VariationalPosterior(T @ self.mean, _transformed(self.cov, T), self.tau)
 
-    def only(self, kept: NDArray[np.bool_]) -> Beliefs:
+    def only(self, kept: NDArray[np.bool_]) -> VariationalPosterior:
         """The same with some (q,) of the components."""
         rows = np.append(kept, True)
         i, j = packed_indices(self.q + 1)
-        return Beliefs(self.mean[rows], self.cov[rows[i] & rows[j]], self.tau)
+        return VariationalPosterior(self.mean[rows], self.cov[rows[i] & rows[j]], self.tau)
 
 
-def improved(expected: Expected, current: Beliefs, prior: Prior) -> Beliefs:
+def update(expected: Expected, current: VariationalPosterior, prior: Prior) -> VariationalPosterior:
     """One round of updates, q(Z) being `expected`: q(W, mu), q(tau), a change of basis."""
     distinct, of = _distinct_features(expected, current)
     mean, cov, residual = _regression(expected, current, prior, distinct, of)
     mean, cov = _in_best_basis(expected, mean, cov, of, prior)
     tau = _noise(expected, residual, current.tau, prior)
-    return Beliefs(mean, cov if len(distinct) == current.d else cov[:, of], tau)
+    return VariationalPosterior(mean, cov if len(distinct) == current.d else cov[:, of], tau)
 
 
-def bound(expected: Expected, beliefs: Beliefs, prior: Prior) -> float:
-    """The evidence lower bound at these beliefs, with the q(Z) and q(alpha) that are best for them.
+def elbo(expected: Expected, posterior: VariationalPosterior, prior: Prior) -> float:
+    """The evidence lower bound with the q(Z) and q(alpha) that are best for this posterior.
 
-    `expected` must be the E-step under `beliefs.coefficients()`: its log-likelihood is
+    `expected` must be the E-step under `posterior.coefficients()`: its log-likelihood is
     E[ln p(X, Z)] + H[q(Z)] with ln E[tau] where E[ln tau] belongs.
     """
-    q, d, tau = beliefs.q, beliefs.d, beliefs.tau
-    log_det = _log_det(beliefs.cov, q + 1)  # first: all else takes definite covariances for granted
+    q, d, tau = posterior.q, posterior.d, posterior.tau
+    log_det = _log_det(posterior.cov, q + 1)  # first: it refuses indefinite covariances
     cells = expected.observed() if len(tau) > 1 else np.array([expected.cells])
     observed = expected.log_likelihood + 0.5 * float(cells @ (tau.mean_log() - np.log(tau.mean())))
-    Q = beliefs.second_moment()
+    Q = posterior.second_moment()
     lam = _strengths(Q)
     alpha = _relevance(lam, d, prior)
     log_precision = float(np.sum(alpha.mean_log())) + log(prior.mean_precision)
@@ -135,12 +144,12 @@ def _relevance(lam: Array, d: int, prior: Prior) -> Gammas:
     return Gammas(shape, prior.loading_rate + 0.5 * lam)
 
 
-def _prior_precision(beliefs: Beliefs, prior: Prior) -> Array:
+def _prior_precision(posterior: VariationalPosterior, prior: Prior) -> Array:
     """D~, (q + 1, q + 1): expected prior precision of w~_j."""
-    q = beliefs.q
-    Q = beliefs.second_moment()[:q, :q]
+    q = posterior.q
+    Q = posterior.second_moment()[:q, :q]
     D = np.zeros((q + 1, q + 1))
-    D[:q, :q] = (prior.loading_shape + 0.5 * beliefs.d) * np.linalg.inv(
+    D[:q, :q] = (prior.loading_shape + 0.5 * posterior.d) * np.linalg.inv(
         prior.loading_rate * np.eye(q) + 0.5 * Q
     )
     D[q, q] = prior.mean_precision
@@ -148,7 +157,7 @@ def _prior_precision(beliefs: Beliefs, prior: Prior) -> Array:
 
 
 def _distinct_features(
-    expected: Expected, current: Beliefs
+    expected: Expected, current: VariationalPosterior
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Features (u,) whose covariances differ, and (d,) which of them each feature goes with.
 
@@ -165,7 +174,7 @@ def _distinct_features(
 
 def _regression(
     expected: Expected,
-    current: Beliefs,
+    current: VariationalPosterior,
     prior: Prior,
     distinct: NDArray[np.intp],
     of: NDArray[np.intp],
@@ -176,9 +185,8 @@ def _regression(
     sum_i E[(r - w~^T z~)^2] = squares - mean^T B + (q + 1 - tr D~ E[w~ w~^T]) / E[tau].
     """
     size = current.q + 1
-    i, j = packed_indices(size)
     tau = np.broadcast_to(current.tau.mean(), (current.d,))
-    D = _prior_precision(current, prior)[i, j]
+    D = pack(_prior_precision(current, prior))
     cov = np.ascontiguousarray(expected.A[:, distinct]) * tau[distinct]
     cov += D[:, None]
     right = expected.B * tau
@@ -186,7 +194,7 @@ def _regression(
     mean = solved[:, of]
     if len(distinct) < current.d:
         mean[:, of == 0] = unpack(cov[:, 0], size) @ right[:, of == 0]
-    both = D * np.where(i == j, 1.0, 2.0)
+    both = twice_off_diagonal(D)
     shrinkage = pack_outer(mean.T) @ both + (both @ cov)[of]
     explained = np.einsum("kd,kd->d", mean, expected.B)
     residual = expected.squares - explained + (size - shrinkage) / tau
@@ -228,8 +236,7 @@ def _basis_cost(Q: Array, d: int, prior: Prior) -> float:
 
 def _transformed(cov: Array, T: Array) -> Array:
     """T cov_j T^T of packed covariances (K~, u)."""
-    i, j = packed_indices(len(T))
-    return np.ascontiguousarray((T @ unpack(cov.T, len(T)) @ T.T)[:, i, j].T)
+    return np.ascontiguousarray(pack(T @ unpack(cov.T, len(T)) @ T.T).T)
 
 
 def _noise(expected: Expected, residual: Array, current: Gammas, prior: Prior) -> Gammas:
@@ -249,13 +256,11 @@ def _log_det(cov: Array, size: int) -> float:
     return 2.0 * float(np.sum(np.log(diagonal)))
 
 
-def start(
-    mean: Array, tau: Gammas, observed_w: Array, prior: Prior
-) -> Beliefs:  # mean (q + 1, d), seen_w (d,)
-    """Beliefs at given loadings, as sure of them as so many rows allow."""
+def start(mean: Array, tau: Gammas, observed_w: Array, prior: Prior) -> VariationalPosterior:
+    """At given means (q + 1, d), with variances by the number of observed values (d,)."""
     q, d = len(mean) - 1, mean.shape[1]
     strength = np.sum(mean[:q] ** 2, axis=1)
     D = np.append(_relevance(strength, d, prior).mean(), prior.mean_precision)
     cov = np.zeros((packed_size(q + 1), d))
-    cov[np.cumsum(np.arange(1, q + 2)) - 1] = 1.0 / (tau.mean() * observed_w + D[:, None])
-    return Beliefs(mean, cov, tau)
+    cov[packed_diagonal(q + 1)] = 1.0 / (tau.mean() * observed_w + D[:, None])
+    return VariationalPosterior(mean, cov, tau)

@@ -1,4 +1,4 @@
-"""What a cell of a CSV file means: a number, a gap, or text."""
+"""What a cell of a CSV file means: a number, a missing value, or text."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _WITH_COMMA = re.compile(r"[+-]?\d*,\d+(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE
 
 @dataclass(frozen=True)
 class Cells:
-    """How numbers and gaps are written in one file."""
+    """How numbers and missing values are written in one file."""
 
     missing: frozenset[str] = MISSING_TEXTS
     decimal: str = "."
 
     def number(self, text: str) -> float | None:
-        """The number in a cell, NaN for a gap, None for text."""
+        """The number in a cell, NaN for a missing value, None for text."""
         text = text.strip(WHITE)
         if self.is_missing(text):
             return nan
@@ -50,7 +50,7 @@ class Cells:
         return csv.ConvertOptions(
             column_types=kinds,
             include_columns=list(kinds),
-            null_values=[gap.encode("latin-1").decode() for gap in sorted(self.missing)],
+            null_values=[text.encode("latin-1").decode() for text in sorted(self.missing)],
             strings_can_be_null=False,
             decimal_point=self.decimal,
             check_utf8=False,
@@ -60,8 +60,8 @@ class Cells:
         bare = text.strip(WHITE)
         return bare in self.missing or _NAN.fullmatch(bare) is not None
 
-    def is_odd(self, text: str) -> bool:
-        """Whether a cell that is no text is one that pyarrow does not take for a number or gap."""
+    def needs_python(self, text: str) -> bool:
+        """Whether pyarrow does not read a cell that is a number or missing value to us."""
         bare = text.strip(WHITE)
         return text not in self.missing and (bare in self.missing or bare.lower() in TRUTH_VALUES)
 

@@ -1,4 +1,4 @@
-"""How a CSV file is written, as its first rows tell: separator, decimal mark, header."""
+"""How a CSV file is written, by its first rows: separator, decimal mark, header."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ _DATE = re.compile(
 
 
 def is_header(rows: Sequence[Sequence[str]], cells: Cells) -> bool:
-    """Unless the first of the rows is all numbers and gaps, or looks like the others.
+    """Unless the first of the rows is all numbers and missing values, or looks like the others.
 
     Whole numbers that count up by one (0, 1, 2, or 2019, 2020, 2021) are names, if the line below
     does not count up too.

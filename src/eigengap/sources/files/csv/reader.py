@@ -199,7 +199,7 @@ class CsvReader(FileReader):
                 table = self._parsed(chunk, set(self._chosen))
             except pa.ArrowException:
                 raise self._fault(chunk, line, error) from None
-            slow.update(j for j in self._chosen if self._is_odd(table.column(str(j))))
+            slow.update(j for j in self._chosen if self._needs_python(table.column(str(j))))
         if QUOTE not in chunk and table.num_rows != count_rows(chunk, self._dialect.newline):
             # Of pyarrow's threads: once, pieces of a chunk were gone without a word.
             table = self._parsed(chunk, slow, in_one=True)
@@ -259,8 +259,10 @@ class CsvReader(FileReader):
         numbers: NDArray[Any] = np.array(values, dtype=F8)
         return np.take(numbers, np.asarray(coded.indices))
 
-    def _is_odd(self, column: Any) -> bool:
-        return any(self._dialect.cells.is_odd(_text(cell)) for cell in column.unique().to_pylist())
+    def _needs_python(self, column: Any) -> bool:
+        return any(
+            self._dialect.cells.needs_python(_text(cell)) for cell in column.unique().to_pylist()
+        )
 
     def _fault(self, chunk: bytes, line: int, error: Exception | None = None) -> UnreadableError:
         found = first_fault(self.where, chunk, line, self._dialect, self._chosen)

@@ -56,7 +56,7 @@ SKIP_NOTHING = SkippedLines()
 
 
 class SkippingStream:
-    """A stream of bytes in which the lines aside are empty."""
+    """A stream of bytes in which skipped lines are empty."""
 
     def __init__(self, stream: Any, skipped: SkippedLines) -> None:
         self._stream, self._skipped = stream, skipped
@@ -87,7 +87,7 @@ class SkippingStream:
         return self._emptied(data[:cut])
 
     def _emptied(self, data: bytes) -> bytes:
-        """Whole lines, those aside without what stands in them."""
+        """Whole lines, skipped ones without their contents."""
         mark = BOM if self._line == 1 and data.startswith(BOM) else b""
         found = self._without_comments(self._without_first(data[len(mark) :]))
         self._line += data.count(self._newline)
@@ -123,10 +123,10 @@ class SkippingStream:
 def _comment(mark: bytes, newline: bytes) -> re.Pattern[bytes]:
     """Lines with the mark behind blanks.
 
-    Not those whose first cell is a gap such as #N/A, and where further tabs follow, which may part
-    cells, not those with a tab before the mark.
+    Not those whose first cell is a missing value such as #N/A, and where further tabs follow, which
+    may separate cells, not those with a tab before the mark.
     """
-    missing = b"|".join(re.escape(gap.encode()) for gap in sorted(MISSING_TEXTS - {""}))
+    missing = b"|".join(re.escape(text.encode()) for text in sorted(MISSING_TEXTS - {""}))
     begin = rb"(?<![^" + newline + rb"])"
     mark = rb"(?!(?:" + missing + rb") *(?:[,;\t|\r\n]|\Z))" + re.escape(mark)
     alone = rb"[ \t]*" + mark + rb"[^\t\r\n]*(?=[\r\n]|\Z)"

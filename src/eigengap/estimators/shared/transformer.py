@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_random_state
 
-from eigengap.estimators.shared.base import NamedComponents
+from eigengap.estimators.shared.base import NamedComponents, seed_of
 from eigengap.estimators.shared.display import Shown
-from eigengap.estimators.shared.progress import ProgressLine, watch_for
+from eigengap.estimators.shared.sklearn_compat import Interval, RealNotInt, StrOptions
 from eigengap.exceptions import SampledWarning
-from eigengap.fitting.optimise.loop import Watch
 from eigengap.linalg import Array
 from eigengap.runtime.memory import free_memory, require_memory
 from eigengap.runtime.warnings import warn
-from eigengap.sources import ArraySource, Source, as_source
+from eigengap.sources import ArraySource, Source, as_source, in_memory
 from eigengap.wording import words
+
+# Constraints on parameters that several classes have, for scikit-learn's validation.
+COUNT = Interval(Integral, 1, None, closed="left")
+FRACTION = Interval(RealNotInt, 0, 1, closed="neither")
+COMPONENTS = [COUNT, FRACTION, StrOptions({"auto"}), None]
 
 SHARE = 0.1  # of the free memory that a sample of rows may take
 MOST_DRAWN = 20_000  # rows of a sample: methods of all pairs take no more
@@ -35,25 +38,11 @@ class Transformer(NamedComponents, Shown, TransformerMixin, BaseEstimator):
     _is_pairwise: Any = False  # whether X holds pairs of points, not rows
     _is_positive: Any = False  # whether X must not be negative
 
-    def _set(self, arguments: dict[str, Any]) -> None:
-        """Store the arguments of `__init__`, which passes its locals()."""
-        self.__dict__.update((name, v) for name, v in arguments.items() if name != "self")
-
     def _seed(self, fixed: bool = True) -> int:
         """A seed from `random_state`; where it is None, 0 if `fixed` and otherwise a random one."""
         if self.random_state is None and fixed:
             return 0
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-
-    @contextmanager
-    def _progress(self) -> Iterator[Watch | None]:
-        """What a fit reports its progress to, as `verbose` asks."""
-        watch = watch_for(self.verbose, type(self).__name__)
-        try:
-            yield watch
-        finally:
-            if isinstance(watch, ProgressLine):
-                watch.close()
+        return seed_of(self.random_state)
 
     def _forget(self, *names: str) -> None:
         """Delete attributes of an earlier fit, which this one may not have."""
@@ -73,21 +62,11 @@ class Transformer(NamedComponents, Shown, TransformerMixin, BaseEstimator):
 # Rows in memory ------------------------------------------------------------------------------
 
 
-def all_rows(X: Any, **how: Any) -> ArraySource:
-    """`as_source` of X with all rows in memory; an error where memory does not hold them."""
-    source = as_source(X, **how)
-    if isinstance(source, ArraySource):
-        return source
-    # A row of weight 0 is not read, and its weight is not wanted either.
-    weight = None if source.weight is None else source.weight[source.weight > 0]
-    return ArraySource(source.collect(), weight=weight, names=source.names)
-
-
 def whole_table(X: Any, method: str, **how: Any) -> ArraySource:
     """`as_source` of X with its rows in memory: all of them, or a random sample of a large file."""
     source = as_source(X, **how)
     if source.fits_in_memory:
-        return all_rows(source)
+        return in_memory(source)
     source = source.present()
     rows = source.observed().rows
     k = int(min(rows, MOST_DRAWN, SHARE * free_memory() / (8 * source.n_features)))

@@ -6,6 +6,7 @@ new rows. Where imputed rows are less certain than their neighbours are near, th
 
 from __future__ import annotations
 
+from copy import deepcopy
 from numbers import Integral, Real
 from typing import Any, Literal, Self
 
@@ -13,13 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators._sklearn_compat import Interval, StrOptions, _fit_context
-from eigengap.estimators._transformer import (
-    Transformer,
-    dense_rows,
-    warn_of_empty_rows,
-    whole_table,
-)
 from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import (
     as_fitted,
@@ -28,6 +22,13 @@ from eigengap.estimators.shared.base import (
     require_names,
 )
 from eigengap.estimators.shared.inner import imputing_model
+from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.transformer import (
+    Transformer,
+    dense_rows,
+    warn_of_empty_rows,
+    whole_table,
+)
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning, UncertainNeighboursWarning
 from eigengap.fitting.graph.distances import METRICS
 from eigengap.fitting.graph.local_weights import local_weights
@@ -244,7 +245,7 @@ class GraphEstimator(Transformer):
             radius=None if radius is None else float(radius),
             metric=self.metric,
             p=getattr(self, "p", 2),
-            metric_params=self.metric_params,
+            metric_params=deepcopy(self.metric_params),  # kept with the fit
             algorithm=self.neighbors_algorithm,
             n_jobs=self.n_jobs,
             seed=self._seed(),
