@@ -526,7 +526,7 @@ def test_coordinates_are_called_nonlinear_only_where_they_are(name: str, missing
 
 
 def test_a_difference_is_said_to_be_in_standard_deviations_within_the_groups() -> None:
-    """Two groups far apart: the standard deviation over all rows would be several times as large."""
+    """Two groups far apart: the standard deviation over all rows would be much larger."""
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(size=30), rng.normal(8.0, size=30)])
     X = np.column_stack([x, np.where(x > 4.0, np.nan, rng.normal(size=60)), rng.normal(size=60)])
