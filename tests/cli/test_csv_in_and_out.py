@@ -215,3 +215,40 @@ def test_whole_numbers_before_decimal_commas_are_imputed_with_commas(folder: Pat
     filled = parsed(ran.out, ";")[1][1]
     assert "," in filled
     assert "." not in filled
+
+
+def test_an_ignored_column_has_no_say_on_the_decimal_mark(folder: Path) -> None:
+    rows = [[a.replace(".", ","), b.replace(".", ","), c] for a, b, c, _ in cells()]
+    Path("mixed.csv").write_bytes(as_csv(rows, ("a", "b", "v"), ";"))
+    ran = call("impute", "mixed.csv", "-k", "1", "--ignore", "v")
+    assert ran.code == 0, ran.err
+    written = [line.split(";") for line in ran.text.splitlines()[1:]]
+    for row, out in zip(rows, written, strict=True):
+        assert out[2] == row[2]
+        for cell, found in zip(row[:2], out[:2], strict=True):
+            assert found == cell if cell else "," in found
+    assert "one way" in call("impute", "mixed.csv", "-k", "1").err
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("begin", [b"", b"\xef\xbb\xbf"], ids=["plain", "with a mark"])
+def test_impute_keeps_the_line_that_declares_the_separator(
+    folder: Path, line_end: str, begin: bytes
+) -> None:
+    above = begin + f"sep=;{line_end}".encode()
+    text = as_csv(cells(), separator=";", newline=line_end)
+    Path("excel.csv").write_bytes(above + text)
+    ran = call("impute", "excel.csv", "-k", "1")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith(above + text.partition(b"\n")[0] + b"\n")
+    assert ran.out.count(b"sep=") == 1
+    assert ran.out.count(b"\n") == (above + text).count(b"\n")
+
+
+def test_na_takes_a_code_whose_last_byte_looks_like_white_space(folder: Path) -> None:
+    rows = [[cell or "\u00e0" for cell in row] for row in cells()]
+    Path("coded.csv").write_bytes(as_csv(rows))
+    assert "\u00e0" in call("impute", "coded.csv", "-k", "1").err
+    ran = call("impute", "coded.csv", "-k", "1", "--na", "\u00e0")
+    assert ran.code == 0, ran.err
+    assert "\u00e0" not in ran.text

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import as_csv, cells
 from tests.cli.running import call
 
-from eigengap.cli.narration import beside, with_spread
+from eigengap.cli.narration import rounded_by, with_sd
 
 FIT = ("-k", "1", "-q")
 HEADER = "time,a,b,c,d"
@@ -120,10 +120,10 @@ def test_comments_behind_cells_are_told_to_stand_alone(folder: Path) -> None:
 def test_values_are_told_as_far_as_their_deviations_go(model: Path) -> None:
     """1020, expected 1019 ± 0.41 would be 2.4 deviations and not 4.4."""
     for value, sd in ((1020.4968, 0.41), (-3.25, 1.9), (5e12, 2e9), (3e-7, 1e-9), (12.0, 400.0)):
-        value_told, sd_told = with_spread(value, sd).replace("−", "-").split(" ± ")
+        value_told, sd_told = with_sd(value, sd).replace("−", "-").split(" ± ")
         assert abs(float(value_told) - value) <= 0.05 * sd
         assert float(sd_told) == pytest.approx(sd, rel=0.05)
-    assert (beside(1019.0, 0.42), with_spread(3.0, 0.0)) == ("1019.00", "3 ± 0")
+    assert (rounded_by(1019.0, 0.42), with_sd(3.0, 0.0)) == ("1019.00", "3 ± 0")
     rows = [[cell and f"{float(cell) + 1000:.3f}" for cell in row] for row in cells()]
     rows[17][2] = "1005"
     Path("t.csv").write_bytes(as_csv(rows))

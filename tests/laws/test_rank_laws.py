@@ -268,3 +268,15 @@ def test_a_cap_on_the_number_of_components():
     choice = choose_rank(table(), criteria=FAST, max_rank=1)
     assert choice.n_components == 1
     assert max(q for name, q in choice.criteria.items() if name != "tolerance") == 1
+
+
+def test_criteria_of_the_whole_spectrum_count_the_rows_that_show_two_columns():
+    """There are more rows than columns here, and the reason must not deny it."""
+    X = np.random.default_rng(0).normal(size=(6, 4))
+    X[0, 0] = X[1, 1] = X[2, 2] = np.nan
+    reasons = choose_rank(X).not_applied
+    observed = (~np.isnan(X)).astype(float)
+    rows = np.mean(observed.T @ observed)
+    for name in ("bartlett", "minka", "gavish_donoho"):
+        assert "observed together in at least 5 rows" in reasons[name]
+        assert reasons[name].endswith(f"they are in {rows:.3g}")

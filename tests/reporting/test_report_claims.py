@@ -523,3 +523,16 @@ def test_coordinates_are_called_nonlinear_only_where_they_are(name: str, missing
     names = tuple("abcdef")
     said = " ".join(variables.section(subject, look, found, names).words)
     assert ("no linear functions of the columns" in said) is not is_linear
+
+
+def test_a_difference_is_said_to_be_in_standard_deviations_within_the_groups() -> None:
+    """Two groups far apart: the standard deviation over all rows would be much larger."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=30), rng.normal(8.0, size=30)])
+    X = np.column_stack([x, np.where(x > 4.0, np.nan, rng.normal(size=60)), rng.normal(size=60)])
+    pooled = np.sqrt((x[:30].var(ddof=1) + x[30:].var(ddof=1)) / 2)
+    apart = (x[30:].mean() - x[:30].mean()) / pooled
+    with silence():
+        _, look = looked(eg.PPCA(1).fit(X), X)
+    said = " ".join(missing.section(look, ("x", "y", "z")).words)
+    assert f"x is {apart:.1f} standard deviations higher on average (pooled within the two" in said

@@ -419,3 +419,63 @@ def test_rows_that_the_parser_loses_are_read_again_or_told(csv, monkeypatch, new
         assert "rows were lost" in refused(csv, content)
     else:
         np.testing.assert_array_equal(csv(content).collect(), [[1, 2], [3, 4], [5, 6]])
+
+
+SPELLINGS_OF_NAN = [
+    *("NAN", "-NAN", "nAn", "+nan", "nan(ind)", "-nan(ind)", "NaN(0x7ff)", "nan()", " NAN "),
+    *("nan(", "nan(a b)", "nan (ind)", "nanx", "xnan", "nan(\u00e9)", "--nan"),
+]
+
+
+@pytest.mark.parametrize("text", SPELLINGS_OF_NAN)
+@pytest.mark.parametrize("width", [2, csv_reader.WIDE])
+def test_a_spelling_of_nan_means_the_same_in_every_row(csv, text, width):
+    """pyarrow reads most rows, and the first ones are read here."""
+    found = set()
+    for at in (3, 1500):
+        lines = [",".join(["1"] * width)] * 1600
+        lines[at] = ",".join([text, *["1"] * (width - 1)])
+        header = ",".join(f"c{j}" for j in range(width))
+        try:
+            values = csv("\n".join([header, *lines]) + "\n").collect()
+        except UnreadableError:
+            found.add("text")
+        else:
+            assert np.isnan(values[at, 0])
+            assert np.isnan(values).sum() == 1
+            found.add("missing")
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("code", ["\u00e0", "\u00c5", "d\u00e9j\u00e0", "x\u3000\u0fa0"])
+@pytest.mark.parametrize("at", [1, 1500])
+def test_codes_that_end_in_a_byte_like_white_space(csv, code, at):
+    lines = ["1,2"] * 1600
+    lines[at] = f"{code} ,2"
+    content = "\n".join(["a,b", *lines]) + "\n"
+    values = csv(content, missing_values=code).collect()
+    assert np.isnan(values).sum() == 1
+    assert np.isnan(values[at, 0])
+
+
+def test_text_that_ends_in_a_byte_like_white_space_is_shown_whole(csv):
+    assert '"d\u00e9j\u00e0"' in refused(csv, "a,b\n1,2\nd\u00e9j\u00e0,3\n4,5\n")
+
+
+def test_a_column_that_is_not_chosen_has_no_say_on_the_decimal_mark(csv):
+    content = "a;v;b\n1,5;1.5;2\n2,5;2.5;3,25\n"
+    values = csv(content, columns=["a", "b"]).collect()
+    np.testing.assert_array_equal(values, [[1.5, 2.0], [2.5, 3.25]])
+    np.testing.assert_array_equal(csv(content, columns=["v"]).collect(), [[1.5], [2.5]])
+    without_header = "1,5;1.5;2\n2,5;2.5;3,25\n"
+    values = csv(without_header, columns=[0, 2]).collect()
+    np.testing.assert_array_equal(values, [[1.5, 2.0], [2.5, 3.25]])
+    assert "write all numbers in one way" in refused(csv, content)
+    assert "write all numbers in one way" in refused(csv, content, columns=["a", "v"])
+
+
+def test_files_agree_on_the_decimal_marks_of_the_chosen_columns(tmp_path):
+    (tmp_path / "x1.csv").write_text("a;v\n1,5;2.5\n2;3.5\n")
+    (tmp_path / "x2.csv").write_text("a;v\n3;4.5\n4,25;5.5\n")
+    values = open_source(str(tmp_path / "x*.csv"), columns=["a"]).collect()
+    np.testing.assert_array_equal(values, [[1.5], [2.0], [3.0], [4.25]])

@@ -37,8 +37,8 @@ from eigengap.sources.files.columns import (
     foreign_kind,
     write_columns,
 )
-from eigengap.sources.files.csv.cells import MISSING_TEXTS, TRUTH_VALUES
-from eigengap.sources.files.csv.dialect import BOM, find_dialect, newline_of
+from eigengap.sources.files.csv.cells import MISSING_TEXTS, TRUTH_VALUES, WHITE
+from eigengap.sources.files.csv.dialect import BOM, SEPARATOR_LINE, find_dialect, newline_of
 from eigengap.sources.files.csv.faults import describe_label_rows, label_rows, require_even
 from eigengap.sources.files.csv.likeness import Likeness, likeness_of
 from eigengap.sources.files.csv.reader import HEAD_BYTES, CsvReader

@@ -19,6 +19,7 @@ from eigengap.sources import (
     F8,
     HEAD_BYTES,
     MISSING_TEXTS,
+    SEPARATOR_LINE,
     SKIP_NOTHING,
     Columns,
     CsvReader,
@@ -49,6 +50,7 @@ class CsvText(CsvReader):
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
         head, is_whole = self._head()
         self.has_mark = head.startswith(BOM)
+        self._declares_separator = SEPARATOR_LINE.match(head.removeprefix(BOM)) is not None
         self.line_end = "\r\n" if b"\r\n" in head else newline_of(head).decode()
         self._dialect = find_dialect(self.where, head, MISSING_TEXTS | as_bytes, is_whole=is_whole)
         require_even(self.where, self._dialect)
@@ -57,10 +59,14 @@ class CsvText(CsvReader):
         self._chosen, self.n_features = [], self._dialect.n_columns
         self.n_lost = 0  # comments between rows, where a pass has counted them
 
+    def decide_mark(self, columns: Sequence[int]) -> None:
+        """Read numbers with the decimal mark of these columns."""
+        self._dialect = self._dialect.with_mark_of(self.where, columns)
+
     def above(self) -> bytes:
-        """The lines skipped that stand above the table, as they are."""
+        """The lines above the table, as they are: those skipped, and sep=;"""
         count, newline, found = self._dialect.first - 1, self._dialect.newline, b""
-        if not self._skipped or count == 0:
+        if not (self._skipped or self._declares_separator) or count == 0:
             return b""
         with self._raw() as stream:
             while found.count(newline) < count and (data := bytes(stream.read(HEAD_BYTES))):

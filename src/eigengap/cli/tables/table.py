@@ -238,7 +238,7 @@ def _parts(address: Any) -> list[Any]:
 
 def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
     from eigengap.cli.tables.csv_text import CsvText
-    from eigengap.sources import agree_on_decimals, format_of
+    from eigengap.sources import format_of
 
     texts, na = frozenset(code.strip() for code in choice.na), choice.na
     readers = tuple(
@@ -254,7 +254,6 @@ def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
                 f"{shown(other.where)} has other columns than {shown(first.where)}; files that "
                 "are read as one table have the same columns in the same order"
             )
-    agree_on_decimals(readers)
     return Table(
         given,
         paths,
@@ -408,6 +407,12 @@ def _require_numbers(table: Table, *, can_ignore: bool) -> None:
     """Refuse features that hold text, all of them in one message."""
     if table.kind == "csv":
         from eigengap.cli.tables.text_columns import faults_of_csv as faults
+        from eigengap.sources import agree_on_decimals
+
+        read = [*table.features, *([] if table.target is None else [table.target])]
+        for reader in table.readers:
+            reader.decide_mark(read)
+        agree_on_decimals(table.readers)
     elif table.kind == "parquet":
         from eigengap.cli.tables.text_columns import faults_of_parquet as faults
     else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eigengap.cli.narration import listing
-from eigengap.sources import Likeness, describe_label_rows, label_rows, likeness_of, quote
+from eigengap.sources import WHITE, Likeness, describe_label_rows, label_rows, likeness_of, quote
 
 if TYPE_CHECKING:
     from eigengap.cli.tables.table import Table
@@ -47,7 +47,7 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
         for j in table.features:
             cell = row.cells[j]
             if dialect.cells.number(cell) is None:
-                text = cell.strip().encode("latin-1").decode("utf-8", "replace")
+                text = cell.strip(WHITE).encode("latin-1").decode("utf-8", "replace")
                 found.setdefault(j, []).append((k + 1, text))
             elif not dialect.cells.is_missing(cell):
                 numbers[j] += 1

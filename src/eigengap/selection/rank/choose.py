@@ -188,6 +188,16 @@ class _Table:
             return incomplete_spectrum(self.source, max(min(self.deflated[0], self.most), 1))
         return fit_pca(self.source, None).spectrum
 
+    def whole_spectrum(self) -> Spectrum:
+        """The spectrum, for criteria that need all of it."""
+        found, d = self.spectrum, self.source.n_features
+        if self.source.has_missing and not found.complete:
+            raise DoesNotApplyError(
+                f"it needs all {d} eigenvalues, for which two columns must be observed together in "
+                f"at least {d + 1} rows on average; they are in {found.sum_w:.3g}"
+            )
+        return found
+
     def fit(self, source: Source, q: int, options: EMOptions) -> GaussianFit:
         if self.noise == "diagonal":
             return fit_factor_analysis(source, q, options=options)
@@ -205,7 +215,7 @@ def _tolerance(table: _Table) -> Picked:
 def _bartlett(table: _Table) -> Picked:
     if table.noise == "diagonal":
         return factor_test(table.source, table.most)
-    return spectral.bartlett(table.spectrum, table.most)
+    return spectral.bartlett(table.whole_spectrum(), table.most)
 
 
 def _bic(table: _Table) -> Picked:
@@ -224,14 +234,14 @@ def _bic(table: _Table) -> Picked:
 def _minka(table: _Table) -> Picked:
     if table.noise == "diagonal":
         raise DoesNotApplyError(SPHERICAL)
-    curve = minka_evidence(table.spectrum, table.most)
+    curve = minka_evidence(table.whole_spectrum(), table.most)
     return curve.highest(), curve
 
 
 def _gavish_donoho(table: _Table) -> Picked:
     if table.noise == "diagonal":
         raise DoesNotApplyError(SPHERICAL)
-    count, curve = spectral.gavish_donoho(table.spectrum)
+    count, curve = spectral.gavish_donoho(table.whole_spectrum())
     return min(count, table.most), curve
 
 

@@ -14,9 +14,12 @@ MISSING_TEXTS = frozenset(
         *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
     }
 )
+WHITE = " \t\n\r\v\f"  # bytes of UTF-8 are letters here, and A0 or 85 may end one
 TRUTH_VALUES = {"true": 1.0, "false": 0.0}
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
+# As pyarrow reads them: nan(ind) is what C writes.
+_NAN = re.compile(r"[+-]?nan(?:\(\w*\))?", re.ASCII | re.IGNORECASE)
 _WITH_COMMA = re.compile(r"[+-]?\d*,\d+(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
@@ -29,8 +32,8 @@ class Cells:
 
     def number(self, text: str) -> float | None:
         """The number in a cell, NaN for a missing value, None for text."""
-        text = text.strip()
-        if text in self.missing:
+        text = text.strip(WHITE)
+        if self.is_missing(text):
             return nan
         if self.decimal == "," and "." not in text:
             text = text.replace(",", ".")
@@ -54,17 +57,26 @@ class Cells:
         )
 
     def is_missing(self, text: str) -> bool:
-        return text.strip() in self.missing
+        bare = text.strip(WHITE)
+        return bare in self.missing or _NAN.fullmatch(bare) is not None
 
     def needs_python(self, text: str) -> bool:
         """Whether pyarrow does not read a cell that is a number or missing value to us."""
-        bare = text.strip()
+        bare = text.strip(WHITE)
         return text not in self.missing and (bare in self.missing or bare.lower() in TRUTH_VALUES)
 
 
+class EitherMark(Cells):
+    """Cells of a file in which some numbers have a decimal point, and others a comma."""
+
+    def number(self, text: str) -> float | None:
+        found = super().number(text)
+        return Cells(self.missing, ",").number(text) if found is None else found
+
+
 def has_decimal_comma(text: str) -> bool:
-    return _WITH_COMMA.fullmatch(text.strip()) is not None
+    return _WITH_COMMA.fullmatch(text.strip(WHITE)) is not None
 
 
 def has_decimal_point(text: str) -> bool:
-    return "." in text and _NUMBER.fullmatch(text.strip()) is not None
+    return "." in text and _NUMBER.fullmatch(text.strip(WHITE)) is not None

@@ -7,11 +7,17 @@ import io
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 from eigengap.exceptions import UnreadableError
-from eigengap.sources.files.csv.cells import Cells, has_decimal_comma, has_decimal_point
+from eigengap.sources.files.csv.cells import (
+    WHITE,
+    Cells,
+    EitherMark,
+    has_decimal_comma,
+    has_decimal_point,
+)
 from eigengap.sources.files.csv.rows import LONGEST_ROW
 from eigengap.wording import words
 
@@ -60,6 +66,19 @@ class Dialect:
     is_whole: bool = False  # whether `head` is known to hold all rows of the file
     mark: Mark | None = None  # None where the first rows show no decimal mark
 
+    def with_mark_of(self, where: str, columns: Sequence[int]) -> Dialect:
+        """The dialect with the decimal mark of these columns; the others are not read."""
+        comma, point = _marks(self.head, self.separator, self.cells.missing, columns)
+        if comma is not None and point is not None:
+            raise UnreadableError(
+                where,
+                f"{comma} and line {point.line} a decimal point ({point.text}); write all numbers "
+                "in one way",
+            )
+        mark = comma or point
+        cells = Cells(self.cells.missing, "." if mark is None else mark.decimal)
+        return replace(self, cells=cells, mark=mark)
+
     @property
     def bare(self) -> tuple[int, ...]:
         """The last columns, if they have neither a name nor, as far as was looked, a cell.
@@ -73,13 +92,17 @@ class Dialect:
 
     def _is_bare(self, j: int) -> bool:
         cells = (row.cells[j] if len(row.cells) > j else "ragged" for row in self.head)
-        return self.names is not None and not self.names[j] and not any(map(str.strip, cells))
+        is_empty = not any(cell.strip(WHITE) for cell in cells)
+        return self.names is not None and not self.names[j] and is_empty
 
 
 def find_dialect(
     where: str, head: bytes, missing: frozenset[str], *, is_whole: bool = False
 ) -> Dialect:
-    """The dialect of a file that begins with `head`: whole rows, or all of them."""
+    """The dialect of a file that begins with `head`: whole rows, or all of them.
+
+    Its decimal mark is not decided before the columns are: see `Dialect.with_mark_of`.
+    """
     for first_bytes, name in FOREIGN:
         if head.startswith(first_bytes):
             raise UnreadableError(
@@ -97,8 +120,11 @@ def find_dialect(
             where, "it is empty" + words().either(": Found array with 0 sample(s)")
         )
     is_whole = is_whole and len(rows) <= LOOKED_AT
-    mark = _mark(where, rows, separator, missing)
-    cells = Cells(missing) if mark is None else Cells(missing, mark.decimal)
+    comma, point = _marks(rows, separator, missing)
+    if comma is not None and point is not None:
+        cells: Cells = EitherMark(missing)
+    else:
+        cells = Cells(missing, "." if comma is None else ",")
     names = None
     start, line, first = 0, top, rows[0].line
     if is_header([row.cells for row in rows], cells) or _in_quotes(rows, text):
@@ -116,7 +142,6 @@ def find_dialect(
         tuple(rows),
         first,
         is_whole,
-        mark,
     )
 
 
@@ -194,24 +219,27 @@ def _merit(text: str, separator: str) -> tuple[bool, bool, float, int]:
     return divides, divides and len(widths) == 1, share, len(rows[0])
 
 
-def _mark(where: str, rows: list[Row], separator: str, missing: frozenset[str]) -> Mark | None:
-    """Commas are decimal marks in a file whose cells are parted by semicolons, and only there."""
-    comma = _first(rows, has_decimal_comma, ",", missing) if separator == ";" else None
-    point = _first(rows, has_decimal_point, ".", missing)
-    if comma is not None and point is not None:
-        raise UnreadableError(
-            where,
-            f"{comma} and line {point.line} a decimal point ({point.text}); write all numbers in "
-            "one way",
-        )
-    return comma or point
+def _marks(
+    rows: Sequence[Row],
+    separator: str,
+    missing: frozenset[str],
+    columns: Sequence[int] | None = None,
+) -> tuple[Mark | None, Mark | None]:
+    """The first decimal comma and the first decimal point in the columns; None for all of them.
 
+    Commas are decimal marks in a file whose cells are parted by semicolons, and only there.
+    """
 
-def _first(
-    rows: list[Row], holds: Callable[[str], bool], decimal: str, missing: frozenset[str]
-) -> Mark | None:
-    found = ((r.line, c.strip()) for r in rows for c in r.cells if holds(c))
-    return next((Mark(decimal, *one) for one in found if one[1] not in missing), None)
+    def first(holds: Callable[[str], bool], decimal: str) -> Mark | None:
+        for row in rows:
+            cells = row.cells if columns is None else [row.cells[j] for j in columns]
+            for cell in cells:
+                if holds(cell) and (text := cell.strip(WHITE)) not in missing:
+                    return Mark(decimal, row.line, text)
+        return None
+
+    comma = first(has_decimal_comma, ",") if separator == ";" else None
+    return comma, first(has_decimal_point, ".")
 
 
 def _in_quotes(rows: list[Row], text: str) -> bool:
@@ -276,7 +304,7 @@ def _is_like(first: Sequence[str], below: Sequence[Sequence[str]], cells: Cells)
 
 
 def _is_date(cell: str) -> bool:
-    return _DATE.fullmatch(cell.strip()) is not None
+    return _DATE.fullmatch(cell.strip(WHITE)) is not None
 
 
 def _counts_up(cells: Sequence[str]) -> bool:
@@ -284,7 +312,7 @@ def _counts_up(cells: Sequence[str]) -> bool:
 
     So pandas names columns without names (0, 1, 2, ...), and so years follow each other.
     """
-    if len(cells) < 3 or not all(cell.strip().isdecimal() for cell in cells):
+    if len(cells) < 3 or not all(cell.strip(WHITE).isdecimal() for cell in cells):
         return False
     numbers = [int(cell) for cell in cells]
     return all(b == a + 1 for a, b in pairwise(numbers))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.columns import choice, not_numeric
-from eigengap.sources.files.csv.cells import Cells
+from eigengap.sources.files.csv.cells import WHITE, Cells
 from eigengap.sources.files.csv.dialect import Dialect, Row, is_header, rows_of
 from eigengap.sources.files.csv.likeness import is_followed_by_comment, likeness_of
 from eigengap.sources.files.csv.skipped import SkippedLines
@@ -198,7 +198,7 @@ def _most_are_numbers(column: Iterable[str], cells: Cells) -> bool:
 def describe_label_rows(dialect: Dialect, chosen: Sequence[int], count: int) -> str:
     """The message about rows that are labels."""
     rows = dialect.head[:count]
-    texts = [_shown(row.cells[j]) for row in rows for j in chosen if row.cells[j].strip()]
+    texts = [_shown(row.cells[j]) for row in rows for j in chosen if row.cells[j].strip(WHITE)]
     shown = ", ".join(map(quote, texts[:MOST_UNITS])) + ", ..." * (len(texts) > MOST_UNITS)
     if count == 1:
         return (
@@ -302,4 +302,4 @@ def _choosable(dialect: Dialect, positions: Sequence[int]) -> list[str | int]:
 
 
 def _shown(cell: str) -> str:
-    return cell.strip().encode("latin-1").decode("utf-8", "replace")
+    return cell.strip(WHITE).encode("latin-1").decode("utf-8", "replace")

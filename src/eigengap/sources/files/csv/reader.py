@@ -56,6 +56,7 @@ class CsvReader(FileReader):
         require_even(self.where, self._dialect)
         names, d = self._dialect.names, self._dialect.n_columns
         self._chosen = list(range(d)) if columns is None else resolve_columns(columns, names, d)
+        self._dialect = self._dialect.with_mark_of(self.where, self._chosen)
         self._require_names(columns)
         refuse_text_columns(self.where, self._dialect, self._chosen)
         self.names = None if names is None else tuple(names[j] for j in self._chosen)
