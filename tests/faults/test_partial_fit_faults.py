@@ -239,3 +239,27 @@ def test_a_batch_of_rows_without_weight_changes_nothing(kind, missing):
         rows.partial_fit(X[i : i + 1], sample_weight=weight[i : i + 1])
     assert rows.n_samples_seen_ == whole.n_samples_seen_ == 57
     np.testing.assert_allclose(rows.get_covariance(), whole.get_covariance(), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("batches", [1, 7])
+@pytest.mark.parametrize("q", [3, 4])
+@pytest.mark.filterwarnings("ignore")
+def test_small_columns_keep_their_digits_next_to_nanosecond_timestamps(q, batches):
+    X = np.random.default_rng(0).normal(size=(300, 4)) * [1.0, 5.0, 3.0, 1.0]
+    X[:, 0] = 1.7e18 + np.arange(300) * 8.64e13
+    whole, streamed = PCA(q).fit(X), PCA(q)
+    for part in np.array_split(X, batches):
+        streamed.partial_fit(part)
+    np.testing.assert_allclose(streamed.explained_variance_, whole.explained_variance_, rtol=1e-6)
+    np.testing.assert_allclose(streamed.components_, whole.components_, atol=1e-6)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.filterwarnings("ignore")
+def test_more_components_than_the_rank_of_the_rows_are_as_in_fit(rank):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, rank)) @ rng.normal(size=(rank, 6))
+    found, expected = PCA(5).partial_fit(X).explained_variance_, PCA(5).fit(X).explained_variance_
+    np.testing.assert_allclose(found, expected, atol=1e-12 * expected[0])
+    with pytest.raises(ValueError, match=r"at most|allow only"):
+        _ = PCA(5).partial_fit(X[:4]).components_

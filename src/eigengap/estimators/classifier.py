@@ -26,6 +26,7 @@ from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.inner import CONSTRAINTS, density, warnings_about
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.exceptions import (
+    DataError,
     NoiseFloorWarning,
     SentinelWarning,
     UnboundedLikelihoodWarning,
@@ -238,6 +239,13 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"{part.name} has {observed.rows} row(s) (n_samples={observed.rows}), too few for "
                 "a density: leave the class out, or merge it with another"
+            )
+        if observed.sum_w <= 1.0:
+            raise DataError(
+                f"sample_weight sums to {observed.sum_w:g} in {part.name}, but weights are "
+                "frequencies: rows that count once or less in all have no variance. Raise these "
+                "weights, or leave the class out",
+                value=observed.sum_w,
             )
         missing = np.flatnonzero(observed.per_column == 0)
         if len(missing):

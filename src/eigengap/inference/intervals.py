@@ -44,7 +44,8 @@ class Interval:
     ) -> Interval:
         """Limits on the logarithm's scale, about an estimate without its bias."""
         centre = estimate * np.exp(-np.asarray(log_bias))
-        factor = np.exp(quantile * log_se)
+        with np.errstate(over="ignore"):  # a variance of which nothing is known: 0 to infinity
+            factor = np.exp(quantile * log_se)
         return cls(estimate, centre / factor, centre * factor, log_se)
 
     def covers(self, truth: Any) -> Any:

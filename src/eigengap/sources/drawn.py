@@ -113,8 +113,10 @@ def _keys(seed: int, start: int, n: int, weight: Array | None) -> Array:
     u = ((row_hashes(start, n, seed) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     if weight is None:
         return u  # the order of u is that of any monotone function of it, reversed or not
-    with np.errstate(divide="ignore"):
-        return np.asarray(-np.log1p(-u) / weight)
+    with np.errstate(divide="ignore", over="ignore"):
+        keys = -np.log1p(-u) / weight
+    # A row whose weight is almost 0 comes last; one of weight 0 never.
+    return np.where(weight > 0, np.minimum(keys, np.finfo(np.float64).max), inf)
 
 
 def _least(keys: Array, k: int) -> tuple[NDArray[np.intp], Array]:

@@ -23,6 +23,7 @@ from eigengap.estimators.shared.sklearn_compat import (
     _get_feature_names,
 )
 from eigengap.exceptions import OverflowingCellError
+from eigengap.fitting.gaussian.noise import LOST_IN_SUMS
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.linalg import Array
 from eigengap.persistence.atomic import require_writable
@@ -279,6 +280,14 @@ def not_converged(name: str, fit: GaussianFit, max_iter: int) -> str:
         return (
             f"{name} did not converge in {fit.n_iter} steps (last change {change:.1e}); "
             f"{words().more_steps(max_iter)}"
+        )
+    model = fit.model
+    signal = np.einsum("jq,jq->j", model.W, model.W)
+    if not np.any(signal > LOST_IN_SUMS * model.psi):
+        return (
+            f"{name} stopped after {fit.n_iter} steps before it reached the tolerance: what "
+            "further steps would gain is lost in rounding. A larger "
+            f"{words().parameter('tol')} accepts such a fit"
         )
     return (
         f"{name} gave up after {fit.n_iter} steps: the noise is so small relative to the signal "

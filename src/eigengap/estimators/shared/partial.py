@@ -296,7 +296,8 @@ class PartialFit(LinearGaussianEstimator):
         if spec.noise == "diagonal":
             warn_of_few(rows, fit.model.q)
         elif stream.n_incomplete == 0:
-            _warn_of_digits(fit)
+            sd = np.sqrt(stream.columns.variance)
+            _warn_of_digits(fit, sd if unit is None else sd / unit)
         self._finish(rows, fit)
 
     def _solved(self, rows: StreamedRows, origin: Array) -> tuple[Solved, Array | None]:
@@ -378,25 +379,30 @@ def _of_size(stream: Stream) -> Source:
     return ArraySource(np.tile([sd, -sd], (10, 1)), names=stream.names)
 
 
-def _warn_of_digits(fit: GaussianFit) -> None:
-    """Warn of variances near the rounding of the covariance that they were taken from."""
+def _warn_of_digits(fit: GaussianFit, sd: Array) -> None:
+    """Warn of variances near the rounding of the covariance that they were taken from.
+
+    Its entries are rounded relative to the standard deviations (d,) of their columns: a component
+    of small columns keeps its digits next to a large column.
+    """
     q, spectrum = fit.model.q, fit.spectrum
     if spectrum.total <= 0.0 or q == 0:
         return
-    small = float(spectrum.lam[q - 1])
+    entries = float(np.sum(np.abs(fit.axes[:, q - 1]) * sd)) ** 2
+    level = min(entries, float(spectrum.lam[0])) or 1.0  # 0 of constant columns alone
+    share = float(spectrum.lam[q - 1]) / level
     if q < min(spectrum.d, len(spectrum.lam)):
-        small = min(small, spectrum.discarded_variance(q))
-    share = small / float(spectrum.lam[0])
+        share = min(share, spectrum.discarded_variance(q) / float(spectrum.lam[0]))
     if share >= FEW_DIGITS:
         return
     if share > ROUNDING:
         size = f"{share:.0e} of the largest"
-        known = f"know it to about {int(np.log10(share / ROUNDING)) + 1} digits"
+        digits = f"know it to about {int(np.log10(share / ROUNDING)) + 1} digits"
     else:
         size = f"less than {ROUNDING:.0e} of the largest"
-        known = "do not know it at all, nor whether it is 0"
+        digits = "do not know it at all, nor whether it is 0"
     warn(
-        f"a variance is {size}: the moments that partial_fit keeps {known}. fit on the rows "
+        f"a variance is {size}: the moments that partial_fit keeps {digits}. fit on the rows "
         "themselves knows it to all",
         LostDigitsWarning,
     )

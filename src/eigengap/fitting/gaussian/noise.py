@@ -209,8 +209,7 @@ class GaussianProblem(Problem[Parameters]):
         """Of the parameters of the E-step."""
         return float(statistic.log_likelihood)
 
-    @property
-    def known(self) -> Array | float:
+    def known(self, psi: Array) -> Array | float:
         """(d,) noise variance of a typical cell besides psi."""
         return 0.0
 
@@ -222,7 +221,8 @@ class GaussianProblem(Problem[Parameters]):
 
     def apply(self, theta: Array, like: Parameters | None = None, passes: int = 1) -> Mapped:
         current = self.unpack(theta)
-        rotation = graded_axes(current.W, current.psi + self.known)
+        known = self.known(current.psi)
+        rotation = graded_axes(current.W, current.psi + known)
         current = replace(current, W=current.W @ rotation)
         statistic = self.rows.reduce(self.e_step(current, passes))
         updated = self.m_step.maximise(statistic, current, self.constraints)
@@ -232,7 +232,7 @@ class GaussianProblem(Problem[Parameters]):
             by = self.m_step.gradient(statistic, current, self.constraints)
             by = replace(by, W=by.W @ rotation.T)
             observed = self.units.observed_w[None, :]
-            return self.packing.slope([current], [by], observed, known=self.known)
+            return self.packing.slope([current], [by], observed, known=known)
 
         value = self.log_likelihood(statistic) + log_prior(current, self.constraints)
         return Mapped(self.pack(updated), value, slope)
@@ -481,9 +481,8 @@ class MeasurementErrorProblem(GaussianProblem):
     def log_likelihood(statistic: Any) -> float:
         return float(statistic.expected.log_likelihood)
 
-    @property
-    def known(self) -> Array | float:
-        return 0.0 if self.variances is None else self.variances.typical()
+    def known(self, psi: Array) -> Array | float:
+        return 0.0 if self.variances is None else self.variances.typical(psi)
 
 
 # Rows that noise does not spoil -----------------------------------------------------------------

@@ -478,7 +478,9 @@ def pattern_of(
     The uncertainty of the parameters is computed from it.
     """
     d, q = fit.model.W.shape
-    known = source.reduce(KnownVariances.of).typical() if source.has_cell_sd else 0.0
+    known: Array | float = 0.0
+    if source.has_cell_sd:
+        known = source.reduce(KnownVariances.of).typical(fit.model.psi)
     of = partial(
         ObservationPattern, observed_w=fit.observed_w, noise=noise, fits_mean=fits_mean, known=known
     )

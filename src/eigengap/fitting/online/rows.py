@@ -129,19 +129,26 @@ def rescaled(moments: Moments, shift: Array, unit: Array) -> Moments:
 
 
 def equivalent_rows(moments: Moments) -> Block:
-    """2 r rows mean +- c u, r the rank of the scatter, that have these moments.
+    """Rows mean +- c u, two for each rank of the scatter, that have these moments.
 
-    Eigenvalues in the rounding of the scatter are taken for 0.
+    The scatter is divided by the sizes of its columns first, so that a small column keeps its
+    digits next to a large one. Eigenvalues in the rounding of what results are taken for 0. Rows at
+    the mean are added up to the smaller of the numbers of rows and columns, so that a fit may have
+    as many components.
     """
-    lam, U = np.linalg.eigh(moments.scatter)
+    variance = np.diag(moments.scatter)
+    size = np.sqrt(np.where(variance > 0, variance, 1.0))
+    lam, U = np.linalg.eigh(moments.scatter / size / size[:, None])
     real = lam > len(lam) * np.finfo(np.float64).eps * max(lam[-1], 0.0)
     r = int(np.count_nonzero(real))
     if r == 0:
         return Block(moments.mean[None, :], np.array([moments.sum_w]), None, 0)
-    w = moments.sum_w / (2 * r)
-    arms = (U[:, real] * np.sqrt(lam[real] / (2.0 * w))).T  # (r, d)
-    values = np.concatenate([moments.mean + arms, moments.mean - arms])
-    return Block(values, np.full(2 * r, w), None, 0)
+    at_mean = max(min(moments.n_rows, len(lam)) - 2 * r, 0)
+    w = moments.sum_w / (2 * r + at_mean)
+    arms = (U[:, real] * np.sqrt(lam[real] / (2.0 * w))).T * size  # (r, d)
+    mean = np.tile(moments.mean, (at_mean, 1))
+    values = np.concatenate([moments.mean + arms, moments.mean - arms, mean])
+    return Block(values, np.full(len(values), w), None, 0)
 
 
 def _gone(what: str) -> RowsAreGoneError:

@@ -163,7 +163,8 @@ class LinearGaussian:
         for part in self.row_posteriors(X, cell_sd):
             mean[part.at] = part.mean @ self.W.T + self.mu
             variance[part.at] = projected_variance(self.W, part.S).T + self.psi
-            factor = part.variance_factor
+            has_variance = bool(np.any(variance[part.at]))
+            factor = part.variance_factor if has_variance else None
             if factor is not None:
                 variance[part.at] *= factor[:, None]
         observed = ~np.isnan(X)

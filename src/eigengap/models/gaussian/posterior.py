@@ -73,7 +73,8 @@ class RowPosteriors:
             raise SingularModelError(
                 "the model has no density: its noise variance is zero where its "
                 f"{self.q} components leave directions without variance (row "
-                f"{words().number(int(self.at[0]))}). Fit fewer components, or give "
+                f"{words().number(int(self.at[0]))}). "
+                f"{'Fit fewer components, or give' if self.q else 'Give'} "
                 f"{words().model('PPCA')} a {words().parameter('noise_variance')} above 0"
             )
 
@@ -100,7 +101,7 @@ class RowPosteriors:
         """(c, d) draws of x - E[x] given the observed values, for loadings W and noise psi."""
         c = len(self.at)
         u = None
-        if self.nu < inf:
+        if self.nu < inf and (np.any(W) or np.any(psi)):  # without any variance, none is multiplied
             self.require_density()
             u = rng.gamma((self.nu + self.row_cells) / 2) * 2 / (self.nu + self.distance)
         z = (square_roots(self.covariances()) @ rng.standard_normal((c, self.q, 1)))[:, :, 0]

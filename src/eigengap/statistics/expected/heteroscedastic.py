@@ -144,6 +144,7 @@ class KnownVariances:
     least: Array  # (d,) smallest known variance; 0 where one is not known, inf if none is observed
     sum: Array  # (d,) of the known variances' inverse square roots, unknown ones left out
     count: Array  # (d,) of known variances
+    unknown: Array  # (d,) observed values without one
     first_unknown: NDArray[np.intp]  # (d,) row of the first observed value without one; -1 if none
 
     @classmethod
@@ -158,6 +159,7 @@ class KnownVariances:
             least=np.min(deviations, axis=0, where=observed, initial=np.inf) ** 2,
             sum=precision.sum(axis=0),
             count=known.sum(axis=0).astype(np.float64),
+            unknown=unknown.sum(axis=0).astype(np.float64),
             first_unknown=first,
         )
 
@@ -167,6 +169,7 @@ class KnownVariances:
             least=np.minimum(self.least, other.least),
             sum=self.sum + other.sum,
             count=self.count + other.count,
+            unknown=self.unknown + other.unknown,
             first_unknown=first,
         )
 
@@ -174,10 +177,19 @@ class KnownVariances:
         """Of x / unit."""
         return replace(self, least=self.least / unit**2, sum=self.sum * unit)
 
-    def typical(self) -> Array:
-        """(d,) known variance of a typical cell (harmonic mean of deviations); 0 where none is."""
+    def typical(self, psi: Array) -> Array:
+        """(d,) known variance k of a typical cell next to a noise variance psi; 0 where none is.
+
+        1 / (psi + k) is the mean precision of the column: of cells without a known variance
+        1 / psi, of the others that at the harmonic mean of their deviations. Few cells of a huge
+        measurement error leave the column to the others.
+        """
         mean = self.sum / np.maximum(self.count, 1.0)
-        return np.where(self.count > 0, 1.0 / np.where(mean > 0, mean, 1.0) ** 2, 0.0)
+        known = np.where(self.count > 0, 1.0 / np.where(mean > 0, mean, 1.0) ** 2, 0.0)
+        without = self.unknown / np.maximum(self.count + self.unknown, 1.0)
+        both = without * (psi + known) + (1.0 - without) * psi
+        mixed = psi * ((1.0 - without) * known / np.where(both > 0, both, 1.0))
+        return np.where(without > 0, mixed, known)
 
     def floor(self, alone: Array, noise: str) -> Array:
         """(d,) least noise variance that is safe next to the known ones; `alone` where none is."""
