@@ -50,7 +50,7 @@ def test_a_row_of_almost_no_weight_is_drawn_last():
 def test_a_constant_table_is_imputed_without_deviation_under_student_noise():
     X = np.full((30, 3), 7.0)
     X[0, 0] = np.nan
-    model = eg.PPCA(0, noise="student").fit(X)
+    model = eg.PPCA(0, distribution="student").fit(X)
     imputed, sd = model.impute(X, return_std=True)
     assert np.all(imputed == 7.0)
     assert np.all(sd == 0.0)
