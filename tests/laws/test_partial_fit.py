@@ -106,7 +106,7 @@ OPTIONS = {
     "PPCA without a mean": (PPCA, {"n_components": 2, "fit_mean": False}),
     "PPCA of known noise": (PPCA, {"n_components": 2, "noise_variance": 0.3}),
     "PPCA with a prior": (PPCA, {"n_components": 2, "loading_precision": 2.0, "tol": 1e-10}),
-    "PPCA by EM": (PPCA, {"n_components": 2, "method": "em", "tol": 1e-10}),
+    "PPCA by EM": (PPCA, {"n_components": 2, "solver": "em", "tol": 1e-10}),
     "factors by parallel analysis": (FactorAnalysis, {"tol": 1e-12}),
     "factors, rotated": (
         FactorAnalysis,

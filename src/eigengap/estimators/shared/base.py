@@ -23,8 +23,7 @@ from eigengap.estimators.shared.sklearn_compat import (
     _get_feature_names,
 )
 from eigengap.exceptions import OverflowingCellError
-from eigengap.fitting.gaussian.noise import LOST_IN_SUMS
-from eigengap.fitting.gaussian.problem import GaussianFit
+from eigengap.fitting.gaussian.problem import LOST_IN_SUMS, GaussianFit
 from eigengap.linalg import Array
 from eigengap.persistence.atomic import require_writable
 from eigengap.persistence.checkpoint import Checkpoint, FileCheckpointer

@@ -17,6 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from eigengap.estimators.shared.base import check_features, keep_features
 from eigengap.estimators.shared.density import warn_of_constants, warn_of_few, warn_of_units
 from eigengap.estimators.shared.linear import LinearGaussianEstimator
+from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
 from eigengap.fitting.gaussian.noise import Specification
@@ -282,7 +283,7 @@ class PartialFit(LinearGaussianEstimator):
         else:
             unit = self._column_scale(rows, stream.origin) if self.scale else None
             how, choice = self._stream_spec(), batches.choice
-            with self._watched(None) as watch:
+            with progress_of(self) as watch:
                 watched = replace(how.options, watch=watch)
                 fit = stream.fit_settled(replace(how, options=watched))
         self._keep_fit((_moved(fit, stream.origin, unit), choice), unit)
