@@ -160,10 +160,10 @@ class LinearGaussian:
         """
         X = self._rows(X)
         mean, variance = np.empty(X.shape), np.empty(X.shape)
+        has_variance = bool(np.any(self.W) or np.any(self.psi))  # a constant table has none
         for part in self.row_posteriors(X, cell_sd):
             mean[part.at] = part.mean @ self.W.T + self.mu
             variance[part.at] = projected_variance(self.W, part.S).T + self.psi
-            has_variance = bool(np.any(variance[part.at]))
             factor = part.variance_factor if has_variance else None
             if factor is not None:
                 variance[part.at] *= factor[:, None]
