@@ -41,7 +41,7 @@ WITHOUT_NUMBERS = (
     "tests/laws/test_progress_line.py",
     "tests/laws/test_tensor_files.py",
     "tests/sources/test_dask_cluster.py",
-    "tests/sources/test_files_aside.py",
+    "tests/sources/test_files_skipped.py",
     "tests/sources/test_files_csv.py",
     "tests/sources/test_files_formats.py",
     "tests/sources/test_files_many.py",
