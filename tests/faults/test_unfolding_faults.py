@@ -190,7 +190,7 @@ def test_a_hundred_thousand_rows_are_placed_by_landmarks(monkeypatch):
     rows = np.random.default_rng(0).uniform(size=(100_000, 2))
     with pytest.raises(DoesNotFitError):
         MaximumVarianceUnfolding().fit(rows)
-    assert asked == ["100000 rows seen from 300 landmarks"]
+    assert asked == ["100000 rows by 300 landmarks"]
 
 
 # Copies ----------------------------------------------------------------------------------------
