@@ -65,7 +65,8 @@ class Autoencoder(Transformer):
         loses a direction of variance l at weight_decay = 2 l / n_features, and all of them at 2.
     scale : bool, default=True
         Divide every column by its standard deviation first; undone in every output that is in data
-        units. False divides all by one number, so that the unit of the table does not matter.
+        units. False divides all by one number, so that the unit of the table does not matter. On by
+        default: steps of one size suit weights only if columns have similar scales.
     batch_size : int or "auto", default="auto"
         Rows of a step of Adam; "auto" is a hundredth of the rows, between 128 and 512.
     learning_rate : float or "auto", default="auto"

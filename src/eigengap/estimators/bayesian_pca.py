@@ -44,7 +44,7 @@ class BayesianPCA(LinearGaussianEstimator):
     scale : bool, default=False
         Divide every column by its standard deviation before the fit; undone in every output that
         is in data units. `components_`, `explained_variance_`, `noise_variance_` and `alpha_` are
-        in standardised units.
+        in standardised units. Off by default, as in `PPCA`.
     loading_shape, loading_rate : float, default=1e-3
         Of the Gamma prior of every alpha_k. Of the mean of the columns' variances as unit (of each
         column's own, where noise="diagonal").

@@ -111,7 +111,8 @@ class GPLVM(Transformer):
     scale : bool, default=False
         Divide every column by its standard deviation before the fit, undone in every output in
         data units. `kernel_` and `noise_variance_` are in standardised units then. A column that
-        has one value only has the median of the others' standard deviations for its own.
+        has one value only has the median of the others' standard deviations for its own. Off by
+        default, as in `PPCA`, whose nonlinear form this is.
     n_init : int, default=1
         Number of starts; the first is `init`, the others are perturbed, the best is kept.
     tol : float, default=1e-6

@@ -77,7 +77,7 @@ class MixturePPCA(DensityEstimator):
         kept only if the likelihood rises. Moves need n_mixture >= 3.
     scale : bool, default=False
         Divide every column by its standard deviation before the fit; undone in every output that
-        is in data units. `noise_variance_` is in standardised units.
+        is in data units. `noise_variance_` is in standardised units. Off by default, as in `PPCA`.
     missing_values : float or list of float, default=nan
         Values that mark a missing value, besides NaN.
     tol : float, default=1e-5

@@ -69,7 +69,8 @@ class PCA(PartialFit):
     random_state : int, RandomState or None, default=None
     scale : bool, default=False
         Divide every column by its standard deviation first (PCA of the correlations); undone in
-        every output that is in data units.
+        every output that is in data units. Off by default, as in scikit-learn: columns in one unit
+        (spectra, images, genes) keep their relative variance.
     missing_values : float or list of float, default=nan
     max_iter : int, default=1000
         Most EM steps where values are missing.

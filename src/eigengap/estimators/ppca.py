@@ -57,7 +57,8 @@ class PPCA(PartialFit, NoisyEstimator):
         Divide every column by its standard deviation before the fit (with Student noise or
         `cell_sd`: by its median absolute deviation times 1.4826, which outliers do not move);
         undone in every output that is in data units. `components_`, `explained_variance_` and
-        `noise_variance_` are in standardised units.
+        `noise_variance_` are in standardised units. Off by default, as in `PCA`, of which this is
+        the probabilistic form.
     missing_values : float or list of float, default=nan
         Values that mark a missing value, besides NaN.
     tol : float, default=1e-6

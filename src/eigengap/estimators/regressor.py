@@ -57,7 +57,8 @@ class PPCARegressor(AcceptsMissing, Shown, MultiOutputMixin, RegressorMixin, Bas
         A noise variance for each column (factor analysis), since y has one of its own, or one
         for all (PPCA).
     scale : bool, default=True
-        Whether to divide every column by its standard deviation first.
+        Whether to divide every column by its standard deviation first. On by default: the units of
+        predictors and targets have nothing to do with each other.
     estimator : estimator with `fit` and `impute(X, return_std)`, default=None
         Used for the joint table instead, e.g. BayesianPCA or MixturePPCA. Of the other parameters
         only missing_values applies then.
