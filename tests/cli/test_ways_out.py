@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.cli.running import call
 
 import eigengap as eg
 from eigengap.persistence.model_file import load
+from eigengap.printable import quoted
 from eigengap.sources.files.csv.likeness import likeness_of
 
 FIT = ("fit", "t.csv", "-k", "1", "-o", "t.egap", "--force")
@@ -357,3 +359,15 @@ def test_multiples_are_not_said_to_be_units(cell: str, meant: str) -> None:
     assert look is not None
     assert "multiple" in look.like
     assert meant in look.way
+
+
+@pytest.mark.parametrize("code", ["?", "n/a", "$x", "`id`", 'a"b', "back\\slash"])
+def test_a_proposed_code_reaches_the_program_as_it_is(code):
+    """The shell splits the proposed option into the very code, and expands nothing of it."""
+    from eigengap.cli.wording import Options
+
+    option = Options().missing_values([quoted(code)])
+    shell = subprocess.run(
+        ["sh", "-c", f'printf "%s\\n" {option}'], capture_output=True, text=True, check=True
+    )
+    assert shell.stdout.splitlines() == ["--na", code]

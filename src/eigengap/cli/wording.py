@@ -42,7 +42,7 @@ class Options(Words):
         return OPTIONS[name] if value is None or value is True else f"{OPTIONS[name]} {value}"
 
     def missing_values(self, codes: Sequence[str]) -> str:
-        return " ".join(f"--na {code}" for code in codes)
+        return " ".join(f"--na {_for_shell(code)}" for code in codes)
 
     def columns(self, chosen: Sequence[str | int], more: bool = False) -> str:
         items = [f'"{bare(one)}"' if "," in str(one) else bare(one) for one in chosen]
@@ -68,3 +68,10 @@ class Options(Words):
 
     def either(self, in_python: str, at_terminal: str = "") -> str:
         return at_terminal
+
+
+def _for_shell(code: str) -> str:
+    """A code in double quotes, or in single ones if it holds what a shell would expand."""
+    if not code.startswith('"') or not set("$`\\!") & set(code):
+        return code
+    return shlex.quote(code[1:-1].replace('\\"', '"').replace("\\\\", "\\"))

@@ -53,7 +53,7 @@ class StandardisedImage:
     def restored(self, values: Array, keep_observed: bool = False) -> NDArray[Any]:
         """Worked-on values (h, w, c') in the shape, type and range of what was given.
 
-        `keep_seen` puts back the seen entries to the last bit.
+        `keep_observed` puts back the observed entries to the last bit.
         """
         result = _within(values * self.sd + self.mean, self.power, self.given.dtype)
         if keep_observed:

@@ -284,9 +284,9 @@ NOISE_CONSTRAINTS: dict[str, list[Any]] = {
 
 
 class NoisyEstimator(LinearGaussianEstimator):
-    """Base class of what takes `noise`, `degrees_of_freedom` and `cell_sd`."""
+    """Base class of what takes `distribution`, `degrees_of_freedom` and `cell_sd`."""
 
-    noise: str
+    distribution: str
     degrees_of_freedom: float | None
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -27,7 +27,7 @@ from eigengap.models.gp.gaussian_process import JITTER
 
 
 class Table(NamedTuple):
-    """The arrays of `fitting.gp.column_patterns.SeenColumns` that a bound needs."""
+    """The arrays of `fitting.gp.start.ObservedColumns` that a bound needs."""
 
     Y: jax.Array  # (n, c + 1)
     groups: jax.Array  # (P, n)

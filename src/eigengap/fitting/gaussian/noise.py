@@ -1,8 +1,8 @@
 """Maximum likelihood of x = W z + mu + e by EM, from incomplete rows, under each kind of noise.
 
-The E-step (T&B 1999, Appendix B; with missing values, Ilin and Raiko 2010, section 4.3) is
-`statistics.expected.gaussian`, the M-step `statistics.expected.gaussian`; PPCA and factor analysis
-differ only in `Constraints`. `GaussianProblem` has e ~ N(0, diag(psi)). A further noise model is a
+The E-step (T&B 1999, Appendix B; with missing values, Ilin and Raiko 2010, section 4.3) and the
+M-step are both in `statistics.expected.gaussian`; PPCA and factor analysis differ only in
+`Constraints`. `GaussianProblem` has e ~ N(0, diag(psi)). A further noise model is a
 subclass of it: the scale of the columns, how rows are prepared, where EM starts, its own E- and
 M-step, and the model that comes of them.
 

@@ -1,7 +1,7 @@
 """What a stream of rows leaves behind, and models from it.
 
 Complete rows leave their moments (`statistics.moments`, Chan's merge), which is all that a fit asks
-of them (`online_rows`): the model is that of all rows together, whatever the batches.
+of them (`fitting.online.rows`): the model is that of all rows together, whatever the batches.
 
 Incomplete rows are kept as they are until there are `most_kept` of them. Until then a fit is that
 of all rows, too. Then they are settled: replaced by the expected statistics of an E-step, which

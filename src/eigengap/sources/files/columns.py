@@ -102,7 +102,7 @@ def write_columns(block: NDArray[Any], columns: Columns) -> None:
 def arrow_to_float(column: Any) -> NDArray[Any]:
     """A pyarrow array of numbers or truth values, null as NaN; float32 stays, the rest is float64.
 
-    The type has been looked at by `numeric_kind`.
+    The type has been looked at by `foreign_kind`.
     """
     import pyarrow as pa
 
