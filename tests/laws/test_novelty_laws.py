@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -225,3 +227,13 @@ def test_bad_arguments_are_told():
     exact = NoveltyDetector(PPCA(4)).fit(pd.DataFrame(X, columns=list("abcd")))
     with pytest.raises(ValueError, match='column "a"'):
         exact.contributions(pd.DataFrame(X, columns=list("abcd")))
+
+
+def test_float32_rows_with_missing_values_are_explained_without_raw_warnings():
+    X = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    Y = X[:5].copy()
+    Y[3, 1] = np.nan
+    detector = NoveltyDetector(PPCA(1)).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        detector.explain(Y, k=1)

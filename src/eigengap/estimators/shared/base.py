@@ -268,7 +268,7 @@ def _refuse_overflow(X: Array, found: Array, start: int) -> None:
     rows = np.flatnonzero(np.isnan(found).any(axis=tuple(range(1, found.ndim))))
     for i in rows:
         j = int(np.nanargmax(np.abs(X[i]))) if not np.isnan(X[i]).all() else 0
-        if abs(X[i, j]) > LARGEST_CELL:
+        if abs(float(X[i, j])) > LARGEST_CELL:
             raise OverflowingCellError(float(X[i, j]), start + int(i), j)
 
 

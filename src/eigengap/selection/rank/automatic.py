@@ -2,10 +2,10 @@
 
 Parallel analysis of the correlations against Gaussian noise (`noise_spectrum`), at least as many as
 lie above a cliff in the spectrum, and from there on deflated parallel analysis (`deflation`), which
-finds what strong components hide. Without noise it is the rank; there is always one. The same for PCA,
-PPCA and factor analysis, and no matter in which units the columns are. Complete data need one pass
-and no fit; with missing values there are as many fits as deflation takes rounds, commonly one or
-two. docs/rank.md has the evidence for it.
+finds what strong components hide. Without noise it is the rank; there is always one. The same for
+PCA, PPCA and factor analysis, and no matter in which units the columns are. Complete data need one
+pass and no fit; with missing values there are as many fits as deflation takes rounds, commonly one
+or two. docs/rank.md has the evidence for it.
 """
 
 from __future__ import annotations
