@@ -12,6 +12,7 @@ from tests.reporting.pages import Parsed
 
 import eigengap as eg
 from eigengap import registry
+from eigengap.plots.numbers import correlations
 from eigengap.reporting import report
 from eigengap.runtime.warnings import silence
 
@@ -179,3 +180,15 @@ def test_labels_of_every_type_colour_or_name_the_rows(tmp_path: Path) -> None:
         assert "empty" not in found
         assert None in found["infinite"]["values"]
         assert rows["names"][3] == "3 (row 3)"
+
+
+@pytest.mark.parametrize("method", ["centre", "normalise"])
+def test_scores_that_stay_missing_are_reported(method: str, tmp_path: Path) -> None:
+    """Columns are correlated with them over the rows in which both are known."""
+    X = np.random.default_rng(0).normal(size=(40, 4))
+    X[::7, 1] = np.nan
+    model = eg.Whitener(method=method).fit(X)
+    report(model, X, tmp_path / "report.html")
+    both = ~np.isnan(X[:, 1])
+    truth = np.corrcoef(X[both].T)
+    np.testing.assert_allclose(correlations(model, X)[:, 1], truth[:, 1], atol=1e-12)

@@ -109,12 +109,20 @@ def _sample_correlations(X: Array, T: Array) -> Array:
 
 
 def _pairwise_correlations(X: Array, T: Array) -> Array:
-    """Each column with the scores of the rows in which it is observed."""
+    """Each column with the scores, over the rows in which both are known.
+
+    Centring and standardising alone leave missing values missing in the scores.
+    """
     found = np.zeros((X.shape[1], T.shape[1]))
+    partly = np.isnan(T).any(axis=0)  # (q,)
     for j in range(X.shape[1]):
         observed = ~np.isnan(X[:, j])
         if np.count_nonzero(observed) > 1:
             found[j] = _sample_correlations(X[observed, j : j + 1], T[observed])[0]
+        for k in np.flatnonzero(partly):
+            both = observed & ~np.isnan(T[:, k])
+            if np.count_nonzero(both) > 1:
+                found[j, k] = _sample_correlations(X[both, j : j + 1], T[both, k : k + 1])[0, 0]
     return found
 
 

@@ -82,6 +82,8 @@ def _among_scores(subject: Subject, table: Table) -> Array:
 
 
 def _correlation(T: Array) -> Array:
+    """Of rows whose scores are all known: centring alone leaves missing values missing."""
+    T = T[~np.isnan(T).any(axis=1)]
     if len(T) < 2:
         return np.eye(T.shape[1])
     centred = T - T.mean(axis=0)
