@@ -237,7 +237,7 @@ def test_bad_value_of_a_parameter(kind, name, value):
     [
         (PCA, "svd_solver", "magic"),
         (PCA, "whiten", 2),
-        (PPCA, "method", "guess"),
+        (PPCA, "solver", "guess"),
         (PPCA, "noise_variance", -0.1),
         (PPCA, "loading_precision", -1.0),
         (PPCA, "fit_mean", None),

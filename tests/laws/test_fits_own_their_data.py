@@ -93,7 +93,7 @@ def test_overwriting_the_inputs_changes_no_output(name):
         given["y"] = WORDS.copy() if target == "class" else FULL[:, 0].copy()
     if "sample_weight" in takes:
         given["sample_weight"] = np.arange(1.0, n + 1.0)
-    if "cell_sd" in takes and "noise" not in parameters:
+    if "cell_sd" in takes and "distribution" not in parameters:
         given["cell_sd"] = np.random.default_rng(0).random(table.shape)
     with silence():
         estimator.fit(**given)

@@ -417,7 +417,7 @@ def the(header, kind):
             "'skew' is no field of LinearGaussian",
         ),
         (lambda h: the(h, "PPCA").update(kind="HPCA"), "holds a HPCA, which this version"),
-        (lambda h: the(h, "PPCA").update(version=2), "PPCA of version 2"),
+        (lambda h: the(h, "PPCA").update(version=9), "PPCA of version 9"),
         (lambda h: the(h, "AffineMap").update(version=9), "AffineMap of version 9"),
     ],
     ids=["parameter", "field", "kind", "version", "value-version"],
