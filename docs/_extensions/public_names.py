@@ -6,6 +6,8 @@ Docstrings write `PCA` and `X`; the first becomes a link to its page, the second
 from __future__ import annotations
 
 import re
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -14,10 +16,19 @@ from sphinx.application import Sphinx
 from sphinx.errors import SphinxError
 
 import eigengap
+import eigengap.exceptions
 import eigengap.images
 import eigengap.plots
 
-PUBLIC = frozenset([*eigengap.__all__, *eigengap.images.__all__, "plots", "images"])
+ROOMS = ("exceptions", "images", "plots")  # public as modules
+# Results and models are listed with their modules; pages call them by the class alone.
+_PAGE = (Path(__file__).parents[1] / "api.rst.in").read_text(encoding="utf-8")
+DOTTED = {
+    name.rpartition(".")[2]: name
+    for name in re.findall(r"^   ([a-z_]+(?:\.\w+)+)$", _PAGE, flags=re.M)
+    if not name.startswith(("images.", "plots."))
+}
+PUBLIC = frozenset([*eigengap.__all__, *eigengap.images.__all__, *ROOMS, *DOTTED])
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -38,8 +49,10 @@ def _role(name, rawtext, text, lineno, inliner, options=None, content=None):
 
 def _linked(code: nodes.literal) -> nodes.Node:
     short = re.sub(r"\(.*\)$", "", code.astext().removeprefix("eigengap.").removeprefix("eg."))
-    if short.split(".")[0] not in PUBLIC or not re.fullmatch(r"[\w.]+", short):
+    first, dot, rest = short.partition(".")
+    if first not in PUBLIC or not re.fullmatch(r"[\w.]+", short):
         return code
+    short = DOTTED.get(first, first) + dot + rest
     return addnodes.pending_xref(
         code.rawsource,
         code,
@@ -88,12 +101,23 @@ def _complete(app: Sphinx) -> None:
     """Fail where api.rst leaves out a public name, or has one that is gone."""
     page = (app.srcdir / "api.rst").read_text(encoding="utf-8")
     listed = set(re.findall(r"^   (?:eigengap\.)?(?:images\.)?([\w.]+)$", page, flags=re.M))
-    public = {*eigengap.__all__, *eigengap.images.__all__}
+    public = {*eigengap.__all__, *eigengap.images.__all__} - set(ROOMS)
     public |= {f"plots.{name}" for name in eigengap.plots.__all__}
+    public |= {f"exceptions.{n}" for n, c in vars(eigengap.exceptions).items() if _is_public(n, c)}
     if missing := sorted(public - listed):
         raise SphinxError(f"docs/api.rst does not list {', '.join(missing)}")
-    if gone := sorted(listed - public):
+    if gone := sorted(name for name in listed - public if not _exists(name)):
         raise SphinxError(f"docs/api.rst lists {', '.join(gone)}, which are not public")
+
+
+def _is_public(name: str, value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception) and not name.startswith("_")
+
+
+def _exists(name: str) -> bool:
+    """Whether it is a class, listed with its module."""
+    module, _, cls = name.rpartition(".")
+    return bool(module) and hasattr(import_module(f"eigengap.{module}"), cls)
 
 
 def _skip(app, what, name, obj, skip, options):
