@@ -107,8 +107,8 @@ cells = np.genfromtxt(
 )[:, 1:10]
 complete = cells[~np.isnan(cells).any(axis=1)]
 WAYS = ("closed form", "EM of eigengap", "textbook EM")
-for method in ("closed_form", "em"):
-    eg.PPCA(3, method=method).fit(complete)  # the first fit also loads what it needs
+for solver in ("closed_form", "em"):
+    eg.PPCA(3, solver=solver).fit(complete)  # the first fit also loads what it needs
 cancer = row(complete, 3)
 with_missing, incomplete = seconds(lambda: eg.PPCA(3).fit(cells))
 times = ", ".join(f"{name} {ms:.1f} ms" for name, ms in zip(WAYS, cancer["ms"], strict=True))
