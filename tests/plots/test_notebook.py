@@ -45,7 +45,7 @@ def test_summary_says_what_was_fitted(features: pd.DataFrame) -> None:
     told = str(model.summary())
     assert told.startswith("PPCA\n")
     assert "699 rows × 9 columns, 16 cells missing (0.254 %)" in told
-    assert re.search(r"chosen +k = 1: the first component stands out", told)
+    assert re.search(r"chosen +k = 1: the first component exceeds the noise level", told)
     assert re.search(r"fit +\d+ steps, converged", told)
     assert f"{100 * model.explained_variance_ratio_[0]:.1f}" in told
     assert repr(model.summary()) == told

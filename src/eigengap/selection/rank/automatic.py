@@ -109,14 +109,16 @@ def _noiseless_rank(spectrum: Spectrum, rows: float) -> int:
 
 def _words(plain: int, count: int, kept: int, left: Curve) -> str:
     if count == 0:
-        return f"k = {kept}: no component stands out of noise (parallel analysis); 1 is the fewest"
+        return (
+            f"k = {kept}: no component exceeds the noise level (parallel analysis); 1 is the fewest"
+        )
     if count > kept:
-        return f"k = {kept}: the most that can be had; {count} components stand out of noise"
+        return f"k = {kept}: the most possible; {count} components exceed the noise level"
     how = "parallel analysis" if plain == count else f"{plain} before, {count} after deflation"
-    stand = "component stands" if kept == 1 else f"{kept} components stand"
-    words = f"k = {kept}: the first {stand} out of noise ({how})"
+    exceed = "component exceeds" if kept == 1 else f"{kept} components exceed"
+    words = f"k = {kept}: the first {exceed} the noise level ({how})"
     if left.get(kept, 2.0) <= 1.0:
-        words += f"; the next reaches {100 * left[kept]:.0f} % of the largest that noise has"
+        words += f"; the next reaches {100 * left[kept]:.0f} % of that level"
     elif len(left):
-        words += "; what is left is not pure noise, however many are taken out"
+        words += "; the residual is not pure noise, however many are removed"
     return words
