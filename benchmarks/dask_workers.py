@@ -119,7 +119,7 @@ def _steps() -> list[Row]:
     """Steps of EM over partitions of ten rows: all overhead."""
     import dask.array as da
 
-    from eigengap.models.gaussian.row_posterior import Coefficients
+    from eigengap.models.gaussian.posterior import Coefficients
     from eigengap.sources.dask import as_dask_source
     from eigengap.statistics.expected.gaussian import Expected
 

@@ -19,7 +19,7 @@ from eigengap.fitting.optimise.climb import Bounds, Slope
 from eigengap.fitting.optimise.em import Mapped, em
 from eigengap.linalg import principal_angles
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.conversion import as_source
 from eigengap.statistics.expected.gaussian import Expected, Parameters
 from eigengap.statistics.expected.mixture import MixtureParameters

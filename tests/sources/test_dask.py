@@ -24,7 +24,7 @@ from eigengap.fitting.gaussian.pca import HasMissing, fit_pca
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.mixture.fit import fit_mixture
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.base import Block, ObservedCells, merge_tree
 from eigengap.sources.conversion import as_source
 from eigengap.sources.dask import as_dask_source, is_dask

@@ -18,7 +18,7 @@ from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.mixture.fit import fit_mixture
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.base import Block
 from eigengap.sources.conversion import as_source
 from eigengap.sources.dask import as_dask_source
