@@ -38,8 +38,7 @@ from eigengap.fitting.gaussian.problem import (
 )
 from eigengap.fitting.gaussian.robust_scale import typical_columns
 from eigengap.fitting.gaussian.start import Starts, random_start, spectral_start
-from eigengap.fitting.optimise.climb import Bounds, Slope
-from eigengap.fitting.optimise.em import Mapped
+from eigengap.fitting.optimise.em import Bounds, Mapped, Slope
 from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
