@@ -182,8 +182,8 @@ def _threads(n: int) -> list[Row]:
     """Eight fits in joblib threads against the same eight one after another."""
     from joblib import Parallel, delayed
 
+    from eigengap.fitting.gaussian.fit import fit_ppca
     from eigengap.fitting.gaussian.pca import fit_pca
-    from eigengap.fitting.gaussian.ppca import fit_ppca
     from eigengap.sources.conversion import as_source
 
     rows = []

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from eigengap.comparison.compare import _seed as seed_of
 from eigengap.comparison.fillers import unfitted
-from eigengap.fitting.gaussian.factor import fit_factor_analysis
-from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.fit import fit_factor_analysis, fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian

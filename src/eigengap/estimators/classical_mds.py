@@ -38,7 +38,7 @@ from eigengap.estimators.shared.transformer import (
 )
 from eigengap.exceptions import NegativeEigenvaluesWarning
 from eigengap.fitting.eigen.signed_spectrum import SignedSpectrum
-from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.fit import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.graph.distances import METRICS, Metric, RowDistances, as_rows
 from eigengap.fitting.graph.mds import (

@@ -24,7 +24,7 @@ from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import decoded
 from eigengap.exceptions import HeywoodWarning, UnitsWarning
-from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.fit import fit_factor_analysis
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.fitting.gaussian.rotation import METHODS, Method, rotate
 from eigengap.linalg import Array

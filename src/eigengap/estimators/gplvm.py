@@ -26,7 +26,6 @@ from eigengap.estimators.shared.transformer import (
     whole_table,
 )
 from eigengap.exceptions import NoiseFloorWarning
-from eigengap.fitting.eigen.range import refuse_out_of_range
 from eigengap.fitting.gp.back_constraint import BackMap, Kind, back_constraint
 from eigengap.fitting.gp.cell_noise import noise_of_cells
 from eigengap.fitting.gp.dual_ppca import fit_linear
@@ -52,6 +51,7 @@ from eigengap.models.gp.kernels import LatentKernel, Linear, kernel_of
 from eigengap.runtime.memory import require_memory, require_pairs
 from eigengap.runtime.warnings import warn
 from eigengap.sources import Source, column, like, warn_of_codes
+from eigengap.statistics.moments import refuse_out_of_range
 from eigengap.wording import words
 
 EXACT_ROWS = 500  # up to which method="auto" takes all pairs

@@ -20,7 +20,7 @@ from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import decoded
 from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE
-from eigengap.fitting.gaussian.ppca import closed_form, fit_exact_spectrum, fit_ppca
+from eigengap.fitting.gaussian.fit import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.fitting.eigen.singular import SAFE, Matrix, Triplets, singular_triplets
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
@@ -23,7 +22,7 @@ from eigengap.matrices.completion import (
 from eigengap.models.gaussian.predictive import Predictive
 from eigengap.selection.rank import RankChoice, automatic_rank
 from eigengap.sources import Rescaled, Source, as_source, like, warn_of_codes
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.moments import ColumnMoments, refuse_overflow
 
 CANCELS = 1e-8  # ||X||^2 - sum of s^2, relative to ||X||^2, below which it is summed anew
 FIRST_GUESS = 32  # triplets that are found first where a share of the squares is asked for

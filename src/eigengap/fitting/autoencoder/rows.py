@@ -13,13 +13,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.eigen.range import SMALLEST_VARIANCE
 from eigengap.linalg import Array
 from eigengap.runtime.hashing import cell_uniforms
 from eigengap.runtime.memory import free_memory
 from eigengap.sources.base import Block, S, Source
 from eigengap.sources.wording import column
-from eigengap.statistics.moments import ColumnMoments, ColumnRange
+from eigengap.statistics.moments import SMALLEST_VARIANCE, ColumnMoments, ColumnRange
 from eigengap.wording import words
 
 NARROWEST, WIDEST = 1e-290, 1e300  # ranges of columns whose numbers have all their digits

@@ -22,12 +22,12 @@ import numpy as np
 import scipy.linalg
 
 from eigengap.fitting.eigen.bidiagonal import top_triplets
-from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.fitting.gaussian.pca import NotCertified
 from eigengap.fitting.gaussian.plan import LARGEST_DENSE, plan
 from eigengap.linalg import Array, sign_rule
 from eigengap.runtime.memory import require_memory
 from eigengap.sources.base import Rows
+from eigengap.statistics.moments import refuse_overflow
 
 TOLERANCE = 1e-10  # residual, relative to s_1, up to which a triplet is taken
 DIGITS = 1e-4  # of a singular value itself, which a route that squares X must keep

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from eigengap.fitting.gaussian.column_scale import typical_columns
 from eigengap.fitting.gaussian.problem import (
     DEFAULT,
     EMOptions,
@@ -36,7 +37,6 @@ from eigengap.fitting.gaussian.problem import (
     has_vanishing_noise,
     spectrum_of,
 )
-from eigengap.fitting.gaussian.robust_scale import typical_columns
 from eigengap.fitting.gaussian.start import Starts, random_start, spectral_start
 from eigengap.fitting.optimise.em import Bounds, Mapped, Slope
 from eigengap.fitting.optimise.loop import Trace

@@ -23,7 +23,6 @@ from typing import Any, Generic, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
 from eigengap.fitting.optimise.em import Bounds, Mapped, Slope, em
 from eigengap.fitting.optimise.loop import Trace, Watch
 from eigengap.linalg import Array
@@ -36,7 +35,7 @@ from eigengap.spectrum import Spectrum
 from eigengap.statistics.expected.gaussian import Constraints, Parameters
 from eigengap.statistics.expected.heteroscedastic import KnownVariances
 from eigengap.statistics.expected.student import LARGEST_NU
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.moments import ColumnMoments, refuse_out_of_range, refuse_tiny_columns
 
 Noise = Literal["isotropic", "diagonal"]
 

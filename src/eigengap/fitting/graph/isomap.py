@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.fitting.eigen.krylov import block_width, top_eigenpairs
-from eigengap.fitting.eigen.range import power_of_ten
 from eigengap.fitting.eigen.symmetric import (
     FEW,
     SMALL,
@@ -42,6 +41,7 @@ from eigengap.models.maps.distances import GowerMap, inner_products
 from eigengap.models.maps.geodesic import PIECE_BYTES, GeodesicMap
 from eigengap.runtime.memory import require_pairs
 from eigengap.runtime.threads import in_threads, one_blas_thread, workers_for
+from eigengap.statistics.moments import power_of_ten
 
 ANGLE = 1e-9  # of eigenvectors
 SQUARED_BYTES = 1 << 20  # of rows that are squared at a time, to stay in the cache

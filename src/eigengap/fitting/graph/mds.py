@@ -25,7 +25,7 @@ from scipy.spatial.distance import cdist
 
 from eigengap.fitting.eigen.signed_spectrum import EPS, SignedSpectrum, signed_eigenpairs
 from eigengap.fitting.eigen.symmetric import double_centred
-from eigengap.fitting.gaussian.ppca import closed_form, fit_exact_spectrum
+from eigengap.fitting.gaussian.fit import closed_form, fit_exact_spectrum
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.graph.additive_constant import additive_constant, correct
 from eigengap.fitting.graph.distances import BLOCK_BYTES

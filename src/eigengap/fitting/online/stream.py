@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.online.em import (
     Present,
@@ -43,7 +42,7 @@ from eigengap.runtime.memory import require_memory
 from eigengap.sources.base import Block, ObservedCells, Rows
 from eigengap.sources.drawn import Draw, Drawn
 from eigengap.sources.wording import column
-from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments
+from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments, refuse_overflow
 
 KEPT_ROWS = 2000  # incomplete, at most, or as many as there are columns
 PATIENCE = 10  # times that many rows are kept while a column has had no value at all

@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from eigengap.exceptions import ObjectiveFellError
-from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
 from eigengap.fitting.gaussian.bayesian import fit_bayesian
-from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.fit import fit_factor_analysis, fit_ppca
 from eigengap.fitting.gaussian.pca import fit_pca
-from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, Noise
 from eigengap.linalg import Array
 from eigengap.selection.rank import automatic, spectral
@@ -38,7 +36,7 @@ from eigengap.selection.rank.permutation import permuted_parallel_analysis
 from eigengap.sources import Block, Rescaled, Source, as_source, require_frequencies, warn_of_codes
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.imputed_correlation import Standardised
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.moments import ColumnMoments, refuse_out_of_range, refuse_tiny_columns
 
 LOOSE = EMOptions(tol=1e-3, max_iter=200)
 SPHERICAL = "it takes the noise to be the same in every column"

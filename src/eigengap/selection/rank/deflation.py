@@ -21,7 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.fit import fit_factor_analysis
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian

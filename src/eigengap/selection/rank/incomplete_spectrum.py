@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.fit import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
