@@ -42,8 +42,8 @@ from eigengap.runtime.warnings import warn
 from eigengap.selection.rank.asked import Solved
 from eigengap.sources import Source, named_columns
 from eigengap.spectrum import Spectrum
-from eigengap.statistics.column_faults import skewed_columns
 from eigengap.statistics.expected.student import least_degrees
+from eigengap.statistics.first_look import skewed_columns
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.wording import words
 
