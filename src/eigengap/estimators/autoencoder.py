@@ -18,8 +18,8 @@ from eigengap.estimators.shared.base import (
     keep_features,
     keep_parameters,
     like_input,
+    progress_of,
 )
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import COUNT, Transformer, as_latents, decoded
 from eigengap.fitting.autoencoder.fit import AUTO_RATE, AutoencoderFit, AutoencoderOptions

@@ -25,8 +25,8 @@ from eigengap.estimators.shared.base import (
     keep_features,
     keep_parameters,
     not_converged,
+    progress_of,
 )
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
     COMPONENTS,

@@ -34,7 +34,7 @@ from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import most_factors
 from eigengap.selection.rank.asked import Solved, fit_asked
 from eigengap.sources import Source, named_columns
-from eigengap.statistics.column_faults import BELOW_NOISE
+from eigengap.statistics.first_look import BELOW_NOISE
 from eigengap.statistics.moments import ColumnMoments
 
 

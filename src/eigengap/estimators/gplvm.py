@@ -13,9 +13,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.ppca import PPCA
-from eigengap.estimators.shared.base import as_fitted, keep_features, keep_parameters, source_of_new
+from eigengap.estimators.shared.base import (
+    as_fitted,
+    keep_features,
+    keep_parameters,
+    progress_of,
+    source_of_new,
+)
 from eigengap.estimators.shared.inner import imputing_model
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
     COUNT,

@@ -19,6 +19,7 @@ from eigengap.estimators.shared.base import (
     SHARED_CONSTRAINTS,
     keep_parameters,
     map_rows,
+    progress_of,
 )
 from eigengap.estimators.shared.density import (
     DensityEstimator,
@@ -26,7 +27,6 @@ from eigengap.estimators.shared.density import (
     warn_of_units,
     warn_of_unlinked,
 )
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _check_feature_names_in
 from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
 from eigengap.fitting.gaussian.problem import Noise

@@ -79,6 +79,19 @@ class Moments:
         """Scatter about zero, (d, d)."""
         return self.scatter + self.sum_w * (self.mean[:, None] * self.mean)
 
+    @property
+    def columns(self) -> ColumnMoments:
+        """Of each column by itself."""
+        d = len(self.mean)
+        return ColumnMoments(
+            counts=np.full(d, self.n_rows),
+            sum_w=np.full(d, self.sum_w),
+            mean=self.mean,
+            m2=np.maximum(np.diagonal(self.scatter), 0.0),
+            n_rows=self.n_rows,
+            tail=self.tail,
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnMoments:

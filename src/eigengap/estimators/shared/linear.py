@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared.base import NamedComponents, as_fitted, not_converged
+from eigengap.estimators.shared.base import NamedComponents, as_fitted, not_converged, progress_of
 from eigengap.estimators.shared.density import (
     DensityEstimator,
     warn_of_constants,
@@ -24,7 +24,6 @@ from eigengap.estimators.shared.density import (
     warn_of_units,
     warn_of_unlinked,
 )
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import as_latents, decoded
 from eigengap.exceptions import HeavyTailsWarning, NoiseFloorWarning, UnboundedLikelihoodWarning
@@ -42,8 +41,8 @@ from eigengap.runtime.warnings import warn
 from eigengap.selection.rank.asked import Solved
 from eigengap.sources import Source, named_columns
 from eigengap.spectrum import Spectrum
-from eigengap.statistics.column_faults import skewed_columns
 from eigengap.statistics.expected.student import least_degrees
+from eigengap.statistics.first_look import skewed_columns
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.wording import words
 

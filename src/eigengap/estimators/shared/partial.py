@@ -14,10 +14,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from eigengap.estimators.shared.base import check_features, keep_features
+from eigengap.estimators.shared.base import check_features, keep_features, progress_of
 from eigengap.estimators.shared.density import warn_of_constants, warn_of_few, warn_of_units
 from eigengap.estimators.shared.linear import LinearGaussianEstimator
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
 from eigengap.fitting.gaussian.noise import Specification

@@ -265,7 +265,7 @@ def _with_piece(stream: Stream, piece: Block) -> Stream:
             found = Moments.of(piece if not missing.any() else _some(piece, ~missing))
             found = replace(found, mean=found.mean - left)
             refuse_overflow(float(np.sum(found.scatter)))
-            moments, columns = moments.merge(found), columns.merge(_columns(found))
+            moments, columns = moments.merge(found), columns.merge(found.columns)
         if missing.any():
             some = _some(piece, missing)
             columns = columns.merge(ColumnMoments.of(some))
@@ -285,18 +285,6 @@ def _with_incomplete(stream: Stream, some: Block) -> Stream:
         patterns=stream.patterns.merge(Draw(PATTERNS, 0)(shown)),
         n_incomplete=stream.n_incomplete + some.n_rows,
         incomplete_w=stream.incomplete_w + float(np.sum(weight)),
-    )
-
-
-def _columns(moments: Moments) -> ColumnMoments:
-    """Of complete rows."""
-    d = len(moments.mean)
-    return ColumnMoments(
-        counts=np.full(d, moments.n_rows),
-        sum_w=np.full(d, moments.sum_w),
-        mean=moments.mean,
-        m2=np.maximum(np.diag(moments.scatter), 0.0),
-        n_rows=moments.n_rows,
     )
 
 
