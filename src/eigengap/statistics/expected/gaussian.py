@@ -101,7 +101,7 @@ class Sums:
         """
         log_density = part.log_density
         self._log_likelihood += float(np.sum(log_density) if w is None else log_density @ w)
-        E = _expected_products(part, w, u)  # (K~, number of mask rows)
+        E = expected_products(part, w, u)  # (K~, number of mask rows)
         wu = w if u is None else u if w is None else w * u
         z = np.vstack([part.Z, np.ones((1, part.Z.shape[1]))])  # (q + 1, c)
         z = z if wu is None else z * wu
@@ -126,7 +126,7 @@ class Sums:
         )
 
 
-def _expected_products(part: RowPosteriors, w: Array | None, u: Array | None) -> Array:
+def expected_products(part: RowPosteriors, w: Array | None, u: Array | None) -> Array:
     """Weighted E[z~ z~^T], packed: (K~, c), or summed over the rows of a shared pattern (K~, 1).
 
     With u (c,) E[u z~ z~^T] = [S + u z z^T | u z | u]: the covariance S / u times u is S again.

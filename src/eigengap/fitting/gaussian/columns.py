@@ -1,0 +1,113 @@
+"""Factor analysis of columns of every kind: u = W z + mu + e behind each, by EM on sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.fitting.gaussian.noise import GaussianProblem, MStep, Specification
+from eigengap.fitting.gaussian.problem import DEFAULT, EMOptions, GaussianFit, Units
+from eigengap.fitting.gaussian.start import Starts, spectral_start
+from eigengap.linalg import Array
+from eigengap.models.columns.table import Columns
+from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
+from eigengap.models.gaussian.posterior import Coefficients
+from eigengap.sources.base import Block, Source
+from eigengap.statistics.additive import Additive
+from eigengap.statistics.expected.gaussian import Parameters
+from eigengap.statistics.expected.sites import (
+    KeptRows,
+    expected_of_sites,
+    gradient_of_sites,
+    maximise_sites,
+)
+
+
+def fit_columns(
+    source: Source, columns: Columns, q: int, options: EMOptions = DEFAULT
+) -> GaussianFit:
+    """Maximum (approximate) likelihood of factor analysis behind columns of these kinds."""
+    counts = source.reduce(partial(LatentCounts.of, columns=columns))
+    ones = np.ones(columns.width)
+    units = Units(0.0 * ones, ones, ones, counts.observed, counts.sum_w)
+    problem = SiteProblem.in_units(source, units, q, Specification("diagonal"), columns)
+    return problem.finish(problem.run(problem.starts().first, options))
+
+
+@dataclass(frozen=True, eq=False)
+class LatentCounts(Additive):
+    """How often each latent column is observed."""
+
+    observed: Array  # (D,)
+    sum_w: float
+
+    @classmethod
+    def of(cls, block: Block, columns: Columns) -> LatentCounts:
+        rows = columns.encode(block.values, block.weight)
+        M = rows.M.copy()
+        M[:, rows.at] += rows.evidence.informative
+        w = np.ones(len(M)) if block.weight is None else block.weight
+        return cls(w @ M, float(np.sum(w)))
+
+
+@dataclass(frozen=True, eq=False)
+class SiteProblem(GaussianProblem):
+    """Cells that give evidence about u."""
+
+    free_scale: NDArray[np.bool_] | None = None
+    columns: Columns | None = None
+
+    @classmethod
+    def in_units(
+        cls, source: Source, units: Units, q: int, spec: Specification, columns: Columns
+    ) -> Self:
+        plain = GaussianProblem.in_units(source, units, q, spec)
+        rows = source.prepared(partial(_encoded, columns=columns))
+        return cls(
+            source, rows, units, q, plain.constraints, plain.packing, columns.free_scale, columns
+        )
+
+    def starts(self) -> Starts:
+        scores = self.source.prepared(partial(_scored, columns=self.columns, q=self.q))
+        starts = spectral_start(scores, self.q, self.units, self.constraints)
+
+        def sized(start: Parameters) -> Parameters:
+            psi = np.maximum(start.psi, 0.05)  # sites settle slowly where there is little noise
+            unit = np.where(self.free_scale, 1.0 / np.sqrt(psi), 1.0)
+            W = start.W * unit[:, None]
+            return replace(start, W=W, delta=start.delta * unit, psi=psi * unit**2)
+
+        return starts.map(sized)
+
+    def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
+        coefficients = Coefficients(current.W, current.delta, current.psi)
+        return partial(expected_of_sites, coefficients=coefficients, passes=passes)
+
+    @property
+    def m_step(self) -> MStep:  # type: ignore[override]
+        return MStep(
+            partial(maximise_sites, free_scale=self.free_scale),
+            partial(gradient_of_sites, free_scale=self.free_scale),
+        )
+
+    def is_degenerate(self, theta: Array, like: Parameters) -> bool:
+        return True  # expectation propagation promises no rise
+
+
+def _encoded(block: Block, columns: Columns) -> KeptRows:
+    return KeptRows(columns.encode(block.values, block.weight))
+
+
+def _scored(block: Block, columns: Columns, q: int) -> ObservedRows:
+    """Rows with the mean of u under N(0, 1) and the evidence of each cell alone."""
+    rows = columns.encode(block.values, block.weight)
+    U = np.where(rows.M > 0, rows.R, np.nan)
+    shape = rows.evidence.first.shape
+    alone = rows.evidence.tilted(np.zeros(shape), np.ones(shape)).mean
+    U[:, rows.at] = np.where(rows.evidence.informative, alone, U[:, rows.at])
+    return prepare_rows(U, block.weight, np.zeros(U.shape[1]), None, q)

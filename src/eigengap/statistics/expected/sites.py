@@ -1,0 +1,98 @@
+"""EM where cells give evidence about u: the sums of `gaussian`, with tilted moments in place of u.
+
+The expected complete-data log-likelihood of column j needs E[u z~], E[u^2] and E[z~ z~^T] over the
+rows in which it is observed. For a cell of evidence these are moments of its tilted distribution
+(`models.gaussian.sites`): E[u z] = E[u] E[z] + gain S w. The derivatives of the approximate
+log-likelihood are those of this expectation, so that the M-step and the gradient of `gaussian` hold
+as they are.
+
+Expectation propagation gives no bound on the likelihood, so that an M-step may lower it; the loop
+then continues by the gradient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eigengap.linalg import Array, packed_size
+from eigengap.models.gaussian.posterior import Coefficients, times_packed
+from eigengap.models.gaussian.sites import SiteRows, Sites, site_posteriors
+from eigengap.statistics.expected.gaussian import (
+    Constraints,
+    Expected,
+    Parameters,
+    expected_products,
+    gradient,
+    maximise,
+)
+
+
+@dataclass(eq=False)
+class KeptRows:
+    """Rows of a block, and the sites where expectation propagation last left them.
+
+    It starts from there the next time, which saves sweeps and changes nothing else.
+    """
+
+    rows: SiteRows
+    sites: Sites | None = None
+
+
+def expected_of_sites(kept: KeptRows, coefficients: Coefficients, passes: int = 1) -> Expected:
+    """Statistics of one block under the current parameters: an E-step."""
+    rows, q = kept.rows, coefficients.q
+    d, at = rows.R.shape[1], rows.at
+    size = packed_size(q + 1)
+    A, B, squares = np.zeros((size, d)), np.zeros((q + 1, d)), np.zeros(d)
+    latent, gains = np.zeros(size), np.zeros((packed_size(q), len(at)))
+    log_likelihood, cells = 0.0, 0.0
+    shape = rows.evidence.first.shape
+    before = Sites.none(shape) if kept.sites is None else kept.sites
+    after = Sites.none(shape)
+    for some in rows.chunks():
+        part = rows.take(some)
+        found, sites = site_posteriors(part, coefficients, before.take(some), passes)
+        after.tau[some], after.nu[some] = sites.tau, sites.nu
+        w = np.ones(len(part)) if part.weight is None else part.weight
+        E = expected_products(found, part.weight, None)  # (K~, c)
+        M, U, U2 = part.M.copy(), part.R.copy(), part.R**2
+        M[:, at] += part.evidence.informative
+        U[:, at] += found.mean
+        U2[:, at] += found.mean**2 + found.variance
+        z = np.vstack([found.Z, np.ones(len(part))]) * w
+        A += E @ M
+        B += z @ U
+        squares += w @ U2
+        latent += E.sum(axis=1)
+        gains += (found.S * w) @ found.gain
+        log_likelihood += float(found.log_likelihood @ w)
+        cells += float(w @ M.sum(axis=1))
+    B[:q, at] += times_packed(gains, coefficients.W[at].T)
+    kept.sites = after
+    return Expected(A, B, squares, latent, log_likelihood, cells)
+
+
+def maximise_sites(
+    expected: Expected, current: Parameters, how: Constraints, free_scale: NDArray[np.bool_]
+) -> Parameters:
+    """An M-step. A column whose scale the data leave open keeps the noise variance it has.
+
+    Its loadings, mean and noise are rescaled together, which leaves the likelihood as it is: the
+    M-step of the larger model with a free scale, folded back (parameter-expanded EM).
+    """
+    updated = maximise(expected, current, replace(how, noise="diagonal"))
+    unit = np.ones(len(free_scale))
+    unit[free_scale] = np.sqrt(current.psi[free_scale] / updated.psi[free_scale])
+    psi = updated.psi * unit**2
+    return replace(updated, W=updated.W * unit[:, None], delta=updated.delta * unit, psi=psi)
+
+
+def gradient_of_sites(
+    expected: Expected, current: Parameters, how: Constraints, free_scale: NDArray[np.bool_]
+) -> Parameters:
+    """Derivatives of the approximate log-likelihood; none by a noise variance that stays."""
+    by = gradient(expected, current, how)
+    return replace(by, psi=np.where(free_scale, 0.0, by.psi))
