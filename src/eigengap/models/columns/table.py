@@ -1,49 +1,59 @@
-"""The columns of a table, each of its kind, and the latent Gaussian columns u behind them."""
+"""All columns of a table, each of its kind, and the Gaussian columns u behind them, side by side."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
+from eigengap.models.columns.column import Column
 from eigengap.models.columns.evidence import Evidence
 from eigengap.models.gaussian.sites import SiteRows
 
 
-class Column(Protocol):
-    width: int
-    free_scale: bool
-    has_evidence: bool
-
-    def encode(self, x: Array) -> tuple[Array, Array, Array]: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Columns:
-    kinds: tuple[Any, ...]
+    """The columns of a table in their order; D is the number of their u."""
+
+    kinds: tuple[Column, ...]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple(kind.width for kind in self.kinds)
 
     @property
     def width(self) -> int:
-        return sum(k.width for k in self.kinds)
+        return sum(self.widths)
 
     @property
     def free_scale(self) -> NDArray[np.bool_]:
-        return np.repeat([k.free_scale for k in self.kinds], [k.width for k in self.kinds])
+        """(D,) whether the scale of each u is left open by the data."""
+        return np.repeat([kind.free_scale for kind in self.kinds], self.widths).astype(bool)
 
     def encode(self, values: Array, weight: Array | None = None) -> SiteRows:
-        parts = [k.encode(values[:, j]) for j, k in enumerate(self.kinds)]
-        exact, first, second = (np.column_stack(p) for p in zip(*parts, strict=True))
-        has = np.repeat([k.has_evidence for k in self.kinds], [k.width for k in self.kinds])
-        at = np.flatnonzero(has)
-        M = ~np.isnan(exact)
-        is_count = np.zeros(len(at), dtype=bool)
+        """What rows (c, d) say about u; categories by their codes, NaN where missing."""
+        cells = [kind.encode(values[:, j]) for j, kind in enumerate(self.kinds)]
+        exact, first, second = (np.concatenate(part, axis=1) for part in zip(*cells, strict=True))
+        at = np.flatnonzero(np.repeat([kind.has_evidence for kind in self.kinds], self.widths))
+        of = np.repeat(np.arange(len(self.kinds)), self.widths)[at]
         evidence = Evidence(
-            is_count,
-            np.ascontiguousarray(first[:, at]),
-            np.ascontiguousarray(second[:, at]),
-            np.full(len(at), np.inf),
+            is_count=np.array([self.kinds[j].is_count for j in of], dtype=bool),
+            first=np.ascontiguousarray(first[:, at]),
+            second=np.ascontiguousarray(second[:, at]),
+            shape=np.array([self.kinds[j].shape for j in of], dtype=np.float64),
         )
-        return SiteRows(np.where(M, exact, 0.0), M.astype(float), at, evidence, weight)
+        M = ~np.isnan(exact)
+        return SiteRows(np.where(M, exact, 0.0), M.astype(np.float64), at, evidence, weight)
+
+    def log_slope(self, values: Array) -> Array:
+        """(c,) what the maps of its cells add to the log-density of a row."""
+        return np.sum([k.log_slope(values[:, j]) for j, k in enumerate(self.kinds)], axis=0)
+
+    def __iter__(self) -> Iterator[tuple[Column, slice]]:
+        """Each column, and where its u are."""
+        end = np.cumsum(self.widths)
+        for kind, stop in zip(self.kinds, end.tolist(), strict=True):
+            yield kind, slice(stop - kind.width, stop)

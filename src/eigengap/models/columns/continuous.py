@@ -1,0 +1,67 @@
+"""Continuous columns: x = f(u), f increasing, so that a value gives u and a quantile gives x.
+
+Many cells that share the least (or the largest) value, zero rainfall for instance, are an atom: u
+is below the atom's threshold, which is all that such a cell says (Tobin 1958, where the threshold
+is known). A censored cell, "< 0.1", says as much about a value of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+import numpy as np
+
+from eigengap.linalg import Array
+from eigengap.models.columns.column import Cells, Column, missing, quantile_of_u
+from eigengap.models.columns.maps import Margin
+
+
+@dataclass(frozen=True, eq=False)
+class ContinuousColumn(Column):
+    """x = margin^-1(u) between the atoms at `least` and `largest`, where there are any."""
+
+    is_exact: ClassVar[bool] = True
+
+    margin: Margin
+    least: float = -inf  # value of the lower atom
+    below: float = -inf  # u at or below which x is that
+    largest: float = inf
+    above: float = inf  # u above which x is `largest`
+    step: float = 0.0  # values are whole multiples of it; 0 for any
+
+    @property
+    def has_evidence(self) -> bool:  # type: ignore[override]
+        return self.below > -inf or self.above < inf
+
+    def encode(self, x: Array) -> Cells:
+        exact, first, second = (missing(len(x)) for _ in range(3))
+        low, high = x <= self.least, x >= self.largest
+        inner = ~(low | high | np.isnan(x))
+        exact[inner, 0] = self.margin.forward(x[inner])
+        first[low], second[low] = -inf, self.below
+        first[high], second[high] = self.above, inf
+        return Cells(exact, first, second)
+
+    def log_slope(self, x: Array) -> Array:
+        slope = np.zeros(len(x))
+        inner = (x > self.least) & (x < self.largest)
+        slope[inner] = self.margin.log_slope(x[inner])
+        return slope
+
+    def value(self, mean: Array, cov: Array) -> Array:
+        return self._of_u(mean[:, 0])
+
+    def quantile(self, share: float, mean: Array, cov: Array) -> Array:
+        return self._of_u(quantile_of_u(share, mean, cov))
+
+    def from_u(self, u: Array, rng: np.random.Generator) -> Array:
+        return self._of_u(u[:, 0])
+
+    def _of_u(self, u: Array) -> Array:
+        x = self.margin.inverse(u)
+        if self.step:
+            x = np.round(x / self.step) * self.step
+        x = np.clip(x, self.least, self.largest)
+        return np.where(u <= self.below, self.least, np.where(u > self.above, self.largest, x))

@@ -1,0 +1,171 @@
+"""Monotone maps between the values of a continuous column and its Gaussian u.
+
+A map is a family chosen for the column's range, x -> y, followed by y -> u: the standard score, and
+where the column is large enough a correction of that score by the ranks of the data. The family
+decides what lies beyond the data: log for positive columns, logit for bounded ones, and Yeo and
+Johnson's (2000) powers for skewed columns of either sign, so that nothing is imputed outside the
+range and tails decay as the family's do.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+from scipy.special import expit, logit, ndtri
+
+from eigengap.linalg import Array
+
+
+class Family(ABC):
+    """x -> y, increasing and smooth on the range of a column."""
+
+    @abstractmethod
+    def forward(self, x: Array) -> Array: ...
+
+    @abstractmethod
+    def inverse(self, y: Array) -> Array: ...
+
+    @abstractmethod
+    def log_slope(self, x: Array) -> Array:
+        """ln dy / dx."""
+
+
+@dataclass(frozen=True)
+class Identity(Family):
+    def forward(self, x: Array) -> Array:
+        return x
+
+    def inverse(self, y: Array) -> Array:
+        return y
+
+    def log_slope(self, x: Array) -> Array:
+        return np.zeros(x.shape)
+
+
+@dataclass(frozen=True)
+class Log(Family):
+    """x > lower."""
+
+    lower: float = 0.0
+
+    def forward(self, x: Array) -> Array:
+        return np.log(x - self.lower)
+
+    def inverse(self, y: Array) -> Array:
+        return self.lower + np.exp(y)
+
+    def log_slope(self, x: Array) -> Array:
+        return -np.log(x - self.lower)
+
+
+@dataclass(frozen=True)
+class Logit(Family):
+    """lower < x < upper."""
+
+    lower: float
+    upper: float
+
+    def forward(self, x: Array) -> Array:
+        return np.asarray(logit((x - self.lower) / (self.upper - self.lower)))
+
+    def inverse(self, y: Array) -> Array:
+        return self.lower + (self.upper - self.lower) * np.asarray(expit(y))
+
+    def log_slope(self, x: Array) -> Array:
+        inner = np.log(x - self.lower) + np.log(self.upper - x)
+        return np.log(self.upper - self.lower) - inner
+
+
+@dataclass(frozen=True)
+class YeoJohnson(Family):
+    """Powers of 1 + |x - centre| / unit, with an exponent of its own on each side."""
+
+    power: float  # 1 is the identity, 0 the logarithm on the right
+    centre: float = 0.0
+    unit: float = 1.0
+
+    def forward(self, x: Array) -> Array:
+        s = (x - self.centre) / self.unit
+        right = _box_cox(np.maximum(s, 0.0), self.power)
+        left = -_box_cox(np.maximum(-s, 0.0), 2.0 - self.power)
+        return np.where(s >= 0.0, right, left)
+
+    def inverse(self, y: Array) -> Array:
+        right = _box_cox_inverse(np.maximum(y, 0.0), self.power)
+        left = -_box_cox_inverse(np.maximum(-y, 0.0), 2.0 - self.power)
+        return self.centre + self.unit * np.where(y >= 0.0, right, left)
+
+    def log_slope(self, x: Array) -> Array:
+        s = (x - self.centre) / self.unit
+        exponent = np.where(s >= 0.0, self.power - 1.0, 1.0 - self.power)
+        return exponent * np.log1p(np.abs(s)) - np.log(self.unit)
+
+
+def _box_cox(s: Array, power: float) -> Array:
+    """((1 + s)^power - 1) / power, and its limit ln(1 + s)."""
+    log = np.log1p(s)
+    return log if power == 0.0 else np.expm1(power * log) / power
+
+
+def _box_cox_inverse(y: Array, power: float) -> Array:
+    """Its inverse; where the power is negative y has a bound, beyond which s is infinite."""
+    if power == 0.0:
+        return np.expm1(y)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.expm1(np.log1p(np.maximum(power * y, -1.0)) / power))
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """x -> y by the family, then y -> u: (y - centre) / unit, corrected between knots.
+
+    The correction passes through the knots (y_k, u_k), monotone and smooth (Fritsch and Carlson
+    1980); outside them it continues with the slope 1 / unit of the family.
+    """
+
+    family: Family
+    centre: float
+    unit: float
+    knots: tuple[Array, Array] | None = None  # (k,) y and u, both increasing
+
+    def forward(self, x: Array) -> Array:
+        y = self.family.forward(x)
+        if self.knots is None:
+            return (y - self.centre) / self.unit
+        at, u = self.knots
+        inside = PchipInterpolator(at, u)(np.clip(y, at[0], at[-1]))
+        beyond = np.minimum(y - at[0], 0.0) + np.maximum(y - at[-1], 0.0)
+        return np.asarray(inside + beyond / self.unit)
+
+    def inverse(self, u: Array) -> Array:
+        if self.knots is None:
+            return self.family.inverse(self.centre + self.unit * u)
+        at, knots = self.knots
+        y = _inverse_pchip(at, knots, np.clip(u, knots[0], knots[-1]))
+        beyond = np.minimum(u - knots[0], 0.0) + np.maximum(u - knots[-1], 0.0)
+        return self.family.inverse(y + self.unit * beyond)
+
+    def log_slope(self, x: Array) -> Array:
+        slope = self.family.log_slope(x) - np.log(self.unit)
+        if self.knots is None:
+            return slope
+        at, u = self.knots
+        y = self.family.forward(x)
+        inside = (y > at[0]) & (y < at[-1])
+        own = PchipInterpolator(at, u).derivative()(np.clip(y, at[0], at[-1]))
+        return np.where(inside, np.log(np.maximum(own, 1e-300)) + self.family.log_slope(x), slope)
+
+
+def _inverse_pchip(at: Array, knots: Array, u: Array) -> Array:
+    """Solve the interpolant for y, by bisection within the knots that enclose u."""
+    curve = PchipInterpolator(at, knots)
+    k = np.clip(np.searchsorted(knots, u) - 1, 0, len(at) - 2)
+    low, high = at[k], at[k + 1]
+    for _ in range(52):
+        middle = (low + high) / 2.0
+        below = curve(middle) < u
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return (low + high) / 2.0

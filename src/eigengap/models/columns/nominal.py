@@ -1,0 +1,83 @@
+"""Levels without an order, by a chain of yes-or-no questions.
+
+The first question is whether the cell has the first level, u_1 > 0; if not, the second is whether
+it has the second, u_2 > 0; and so on to K - 1 questions for K levels: the stick-breaking probit of
+Khan, Mohamed, Marlin and Murphy (2012), "A stick-breaking likelihood for categorical data analysis
+with latent Gaussian models". A cell answers the questions up to its own, and leaves those after it
+open, so that every answer is a binary site and an unasked question a missing value. Two levels are
+a binary column. Levels are asked for in the order of their frequency: what is common is told apart
+first.
+
+Of a missing cell the answers are correlated through z. Its probabilities are found question by
+question: given "no" so far, the mean and covariance of the remaining u are updated by the moments
+of the truncated Gaussian (assumed density filtering).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from eigengap.linalg import Array
+from eigengap.models.columns.column import Cells, Column, missing
+from eigengap.models.columns.evidence import truncated
+
+
+@dataclass(frozen=True, eq=False)
+class NominalColumn(Column):
+    """K levels; `order` (K,) are their codes in the order of the questions."""
+
+    order: NDArray[np.intp]
+
+    @classmethod
+    def of_counts(cls, counts: Array) -> NominalColumn:
+        """From the (weighted) number of cells of each level (K,)."""
+        return cls(np.argsort(-counts, kind="stable"))
+
+    @property
+    def width(self) -> int:
+        return len(self.order) - 1
+
+    @property
+    def free_scale(self) -> bool:
+        return True
+
+    def encode(self, x: Array) -> Cells:
+        place = np.argsort(self.order)[np.nan_to_num(x).astype(np.intp)][:, None]  # of each level
+        question = np.arange(self.width)
+        asked = (question <= place) & ~np.isnan(x)[:, None]
+        yes = question == place
+        first = np.where(asked, np.where(yes, 0.0, -np.inf), np.nan)
+        second = np.where(asked, np.where(yes, np.inf, 0.0), np.nan)
+        return Cells(missing(len(x), self.width), first, second)
+
+    def value(self, mean: Array, cov: Array) -> Array:
+        return np.argmax(self.probabilities(mean, cov), axis=1).astype(np.float64)
+
+    def quantile(self, share: float, mean: Array, cov: Array) -> Array:
+        """Levels have no order; the most probable one stands for all shares."""
+        return self.value(mean, cov)
+
+    def from_u(self, u: Array, rng: np.random.Generator) -> Array:
+        yes = np.column_stack([u > 0.0, np.ones(len(u), dtype=bool)])
+        return self.order[np.argmax(yes, axis=1)].astype(np.float64)
+
+    def probabilities(self, mean: Array, cov: Array) -> Array:
+        mean, cov = mean.copy(), cov.copy()
+        found = np.empty((len(mean), len(self.order)))
+        log_left = np.zeros(len(mean))  # ln of the probability of "no" so far
+        for k in range(self.width):
+            sd = np.sqrt(cov[:, k, k])
+            found[:, k] = np.exp(log_left) * ndtr(mean[:, k] / sd)
+            log_mass, inside, share = truncated(np.full(len(sd), -np.inf), -mean[:, k] / sd)
+            log_left = log_left + log_mass
+            along = cov[:, :, k] / sd[:, None]  # (c, width) in units of u_k
+            mean += along * inside[:, None]
+            cov -= along[:, :, None] * along[:, None, :] * (1.0 - share)[:, None, None]
+        found[:, -1] = np.exp(log_left)
+        in_codes = np.empty_like(found)
+        in_codes[:, self.order] = found / found.sum(axis=1, keepdims=True)
+        return in_codes

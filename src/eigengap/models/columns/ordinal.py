@@ -1,0 +1,57 @@
+"""Ordered levels: level k is where u lies between the thresholds t_k and t_(k+1).
+
+The ordered probit model of polychoric correlation and of ordinal factor analysis (Olsson 1979,
+"Maximum likelihood estimation of the polychoric correlation coefficient"). Thresholds are the
+normal quantiles of the cumulative shares of the levels; three levels or more then fix location and
+scale of u. A binary column is the one of two levels: its scale remains free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from eigengap.linalg import Array
+from eigengap.models.columns.column import Cells, Column, missing, quantile_of_u
+
+
+@dataclass(frozen=True, eq=False)
+class OrdinalColumn(Column):
+    """Levels 0 .. K - 1 by thresholds (K + 1,), which begin with -inf and end with inf."""
+
+    thresholds: Array
+
+    @classmethod
+    def of_shares(cls, counts: Array) -> OrdinalColumn:
+        """From the (weighted) number of cells of each level (K,), all positive."""
+        below = np.cumsum(counts)[:-1] / np.sum(counts)
+        return cls(np.concatenate([[-np.inf], ndtri(below), [np.inf]]))
+
+    @property
+    def free_scale(self) -> bool:
+        return len(self.thresholds) <= 3
+
+    def encode(self, x: Array) -> Cells:
+        code = np.nan_to_num(x).astype(np.intp)
+        observed = ~np.isnan(x)
+        first = np.where(observed, self.thresholds[code], np.nan)
+        second = np.where(observed, self.thresholds[code + 1], np.nan)
+        return Cells(missing(len(x)), first[:, None], second[:, None])
+
+    def value(self, mean: Array, cov: Array) -> Array:
+        return self._level(mean[:, 0])
+
+    def quantile(self, share: float, mean: Array, cov: Array) -> Array:
+        return self._level(quantile_of_u(share, mean, cov))
+
+    def from_u(self, u: Array, rng: np.random.Generator) -> Array:
+        return self._level(u[:, 0])
+
+    def probabilities(self, mean: Array, cov: Array) -> Array:
+        below = ndtr((self.thresholds - mean) / np.sqrt(cov[:, :, 0]))
+        return np.diff(below, axis=1)
+
+    def _level(self, u: Array) -> Array:
+        return np.searchsorted(self.thresholds[1:-1], u).astype(np.float64)
