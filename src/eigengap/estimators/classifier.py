@@ -24,6 +24,7 @@ from eigengap.estimators.shared.base import (
 )
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.inner import CONSTRAINTS, density, warnings_about
+from eigengap.estimators.shared.linear import LOOSE
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.exceptions import (
     DataError,
@@ -44,7 +45,6 @@ from eigengap.selection.prediction import (
     frequencies,
     has_density,
 )
-from eigengap.selection.rank.asked import LOOSE
 from eigengap.sources import (
     ArraySource,
     Rescaled,

@@ -19,7 +19,13 @@ from eigengap.estimators.shared.base import (
     as_fitted,
     keep_parameters,
 )
-from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
+from eigengap.estimators.shared.linear import (
+    NOISE_CONSTRAINTS,
+    FitSpec,
+    NoisyEstimator,
+    Solved,
+    fit_asked,
+)
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import decoded
@@ -32,7 +38,6 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Posterior
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import most_factors
-from eigengap.selection.rank.asked import Solved, fit_asked
 from eigengap.sources import Source, named_columns
 from eigengap.statistics.first_look import BELOW_NOISE
 from eigengap.statistics.moments import ColumnMoments

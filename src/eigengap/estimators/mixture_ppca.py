@@ -20,6 +20,7 @@ from eigengap.estimators.shared.base import (
     keep_parameters,
     map_rows,
     progress_of,
+    require_rank,
 )
 from eigengap.estimators.shared.density import (
     DensityEstimator,
@@ -43,7 +44,6 @@ from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.predictive import MixturePredictive
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.selection.rank.asked import require_rank
 from eigengap.sources import Rescaled, Source
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.wording import words

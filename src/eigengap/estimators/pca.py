@@ -14,8 +14,10 @@ from eigengap.estimators.shared.base import (
     CHECKPOINT_CONSTRAINTS,
     SHARED_CONSTRAINTS,
     keep_parameters,
+    most_components,
+    require_components,
 )
-from eigengap.estimators.shared.linear import FitSpec
+from eigengap.estimators.shared.linear import FitSpec, Solved, fit_asked
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import decoded
@@ -25,7 +27,6 @@ from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import RankChoice, automatic_rank, minka_rank
-from eigengap.selection.rank.asked import Solved, fit_asked, most_components, require_components
 from eigengap.sources import Block, Source
 
 DEFAULT_TOL = 1e-6  # of the EM fit with missing values, where tol=0.0 asks for the default

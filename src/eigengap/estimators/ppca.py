@@ -14,13 +14,19 @@ from eigengap.estimators.shared.base import (
     SHARED_CONSTRAINTS,
     keep_parameters,
 )
-from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
+from eigengap.estimators.shared.linear import (
+    NOISE_CONSTRAINTS,
+    FitSpec,
+    NoisyEstimator,
+    Solved,
+    fit_asked,
+    fit_reaching,
+)
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import StrOptions
 from eigengap.fitting.gaussian.fit import Solver, fit_ppca, has_closed_form
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.problem import EMOptions
-from eigengap.selection.rank.asked import Solved, fit_asked, fit_reaching
 from eigengap.sources import Source
 
 

@@ -21,13 +21,13 @@ from eigengap.estimators.shared.base import (
 from eigengap.estimators.shared.density import warn_of_few
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.inner import CONSTRAINTS, density, warnings_about
+from eigengap.estimators.shared.linear import LOOSE
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _fit_context
 from eigengap.exceptions import FewCellsWarning, HeywoodWarning, SentinelWarning
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.selection.prediction import SEARCH_STEPS, Predict, best, prediction_errors
-from eigengap.selection.rank.asked import LOOSE
 from eigengap.sources import ArraySource, Rows, as_source, column, in_memory, warn_of_codes
 
 METHODS = ["fit", "impute"]

@@ -16,6 +16,7 @@ from eigengap.estimators.shared.base import (
     keep_features,
     keep_parameters,
     progress_of,
+    require_rank,
     source_of_new,
 )
 from eigengap.estimators.shared.density import warn_of_unlinked
@@ -49,7 +50,6 @@ from eigengap.linalg import Array
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank
-from eigengap.selection.rank.asked import require_rank
 from eigengap.sources import Block, Rescaled, Source, as_source, warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.wording import words
