@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.runtime.warnings import CapturedWarning, captured, warn
-from eigengap.sources.array import dense_to_float
+from eigengap.sources.array import dense_to_float, library_of
 from eigengap.sources.base import Block, Source
 from eigengap.sources.conversion import as_source
-from eigengap.sources.frames import frame_to_float, library_of
+from eigengap.sources.frames import frame_to_float
 from eigengap.sources.sinks import open_sink
 
 SD = "_sd"  # what is added to the name of a column for its standard deviation

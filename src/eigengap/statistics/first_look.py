@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eigengap.sources.base import Block, ObservedCells, Source
-from eigengap.sources.drawn import Draw, seed_of
+from eigengap.sources.base import Block, Draw, ObservedCells, Source, seed_of
 from eigengap.statistics.moments import ColumnMoments, Moments
 
 SAMPLED_CELLS = 2_000_000

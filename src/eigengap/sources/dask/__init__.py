@@ -4,10 +4,8 @@
 |---|---|
 | `table.py` | a collection as partitions, refused before anything is computed if need be |
 | `tasks.py` | what workers run: partitions to blocks to statistics, and the tree of merges |
-| `cluster.py` | where tasks run, what is sent, what can go wrong |
-| `labels.py` | which partitions a task stands for, for messages |
-| `source.py` | `DaskSource` |
-| `prepared.py` | what an iterative fit keeps on the workers |
+| `cluster.py` | where tasks run, what is sent, what can go wrong and in which partitions |
+| `source.py` | `DaskSource`, and what an iterative fit keeps on the workers |
 
 Importing this module imports no Dask.
 """
@@ -18,22 +16,15 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from eigengap.exceptions import MissingExtraError
+from eigengap.sources.array import is_dask
 
 if TYPE_CHECKING:
     from eigengap.sources.dask.source import DaskSource
 
-ROOTS = ("dask", "dask_expr")
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask collection; Dask is not imported to find out."""
-    return kind_of(X) is not None
-
 
 def kind_of(X: Any) -> str | None:
     """ "array", "frame" for what has columns, "other" for another Dask collection; else None."""
-    roots = (base.__module__.partition(".")[0] for base in type(X).__mro__)
-    if not any(root in ROOTS for root in roots):
+    if not is_dask(X):
         return None
     if hasattr(type(X), "chunks"):
         return "array"

@@ -1,7 +1,7 @@
 """Where tasks run: a `distributed.Client` if there is one, else Dask's local scheduler.
 
 No cluster is ever started here. Failures of workers or scheduler are raised as a `ClusterError`
-that names the partitions; errors of a task are passed on unchanged.
+that names the partitions (`Labels`); errors of a task are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from uuid import uuid4
 import cloudpickle  # type: ignore[import-untyped]
 import dask.base
 import dask.config
+from dask.core import get_dependencies
 from dask.delayed import Delayed, delayed
 from dask.utils import parse_timedelta
 
 from eigengap.exceptions import ClusterError
 from eigengap.runtime.memory import cores, free_memory
 from eigengap.runtime.threads import at_most
-from eigengap.sources.dask.labels import Labels
 from eigengap.sources.dask.tasks import Forest
 
 BATCH_BYTES = 1 << 28  # of rows that are on their way from the workers at a time
@@ -368,3 +368,54 @@ def _local_workers() -> int:
     if dask.config.get("scheduler", None) in ("synchronous", "sync", "single-threaded"):
         return 1
     return int(dask.config.get("num_workers", None) or cores())
+
+
+class Labels:
+    """The partitions that keys of tasks stand for, in words."""
+
+    def __init__(self, parts: Sequence[Delayed]) -> None:
+        self._parts = parts
+        self._words: dict[Any, str] = {}
+
+    def __setitem__(self, key: Any, words: str) -> None:
+        self._words[key] = words
+
+    def __getitem__(self, key: Any) -> str:
+        return self._words.get(key) or self._of_foreign(key) or f"the task {key!r}"
+
+    def copy(self) -> Labels:
+        labels = Labels(self._parts)
+        labels._words |= self._words
+        return labels
+
+    def _of_foreign(self, key: Any) -> str | None:
+        """A task of the caller's own graph: the partitions that are made of it."""
+        found = [p for p, part in enumerate(self._parts) if key in _made_of(part)]
+        if len(found) == len(self._parts) > 1:
+            return None  # it says nothing
+        return in_words(found) if found else None
+
+
+def _made_of(part: Delayed) -> set[Any]:
+    """All keys that a task needs."""
+    graph = part.dask
+    found, open_ = {part.key}, [part.key]
+    while open_:
+        for key in get_dependencies(graph, open_.pop()):
+            if key not in found:
+                found.add(key)
+                open_.append(key)
+    return found
+
+
+def in_words(partitions: Sequence[int]) -> str:
+    """Partitions by their numbers, neighbours as a range."""
+    runs: list[list[int]] = []
+    for p in partitions:
+        if runs and p == runs[-1][1] + 1:
+            runs[-1][1] = p
+        else:
+            runs.append([p, p])
+    several = "s" if len(partitions) > 1 else ""
+    listed = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in runs)
+    return f"partition{several} {listed}"

@@ -12,7 +12,7 @@ import numpy as np
 from dask.delayed import Delayed
 
 from eigengap.linalg import Array
-from eigengap.sources.array import F4, F8, is_sparse
+from eigengap.sources.array import F4, F8, is_sparse, library_of
 from eigengap.sources.cells import Refused, refusal
 from eigengap.sources.checks import (
     as_weight,
@@ -21,7 +21,7 @@ from eigengap.sources.checks import (
     resolve_columns,
 )
 from eigengap.sources.dask import kind_of
-from eigengap.sources.frames import _kind, library_of, series_to_float
+from eigengap.sources.frames import _kind, series_to_float
 from eigengap.sources.wording import column
 
 Weight = Array | float | tuple[Delayed, ...] | None

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.runtime.memory import SHARE, free_memory, require_memory
-from eigengap.sources.base import Block, ObservedCells, Rows, S, Source
-from eigengap.sources.derived.blocked import stacked
-from eigengap.sources.drawn import Draw, Drawn, seed_of
+from eigengap.sources.base import Draw, Drawn, ObservedCells, Rows, S, Source, seed_of
+from eigengap.sources.derived.blocked import stacked, values_of
 
 
 class MemoisedSource(Source):
@@ -129,9 +128,3 @@ def _merged(a: Any, b: Any) -> Any:
     if a is None or b is None:
         return a if b is None else b
     return a.merge(b)
-
-
-def values_of(block: Block) -> NDArray[Any]:
-    """The rows of a block themselves."""
-    values: NDArray[Any] = block.values
-    return values

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.printable import quoted
+from eigengap.sources.array import is_field
 from eigengap.sources.fields.grid import listed
 from eigengap.sources.files.hdf5 import require_self_contained
 from eigengap.sources.files.paths import INSIDE, find_files
@@ -115,14 +116,6 @@ def xarray() -> Any:
     except ImportError:
         raise MissingExtraError("a labelled field", "xarray", "xarray") from None
     return package
-
-
-def is_field(X: Any) -> bool:
-    """Whether X is a DataArray or Dataset of xarray, which is not imported to find out."""
-    return any(
-        base.__name__ in ("DataArray", "Dataset") and base.__module__.partition(".")[0] == "xarray"
-        for base in type(X).__mro__
-    )
 
 
 def is_field_path(X: Any) -> bool:

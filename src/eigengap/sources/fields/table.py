@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from eigengap.exceptions import InfiniteCellError, UnreadableError
 from eigengap.linalg import Array
 from eigengap.runtime import memory
+from eigengap.sources.array import is_field
 from eigengap.sources.base import ObservedCells
 from eigengap.sources.checks import as_weight, missing_codes
 from eigengap.sources.fields.grid import Grid, listed
-from eigengap.sources.fields.places import is_field, places_of, xarray
+from eigengap.sources.fields.places import places_of, xarray
 from eigengap.sources.fields.reader import FieldReader, Layout, layout_of, warn_of_rereading
-from eigengap.sources.streamed import BLOCK_BYTES, StreamSource
+from eigengap.sources.reader import BLOCK_BYTES, StreamSource
 from eigengap.sources.wording import quote
 from eigengap.wording import words
 

@@ -19,7 +19,11 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.sources.files.contents import (
+    ATTRIBUTES,
+    MOST_CODES,
+    WAY_OUT,
     ArrayReader,
+    Packing,
     choose_member,
     float_type,
     listed,
@@ -27,7 +31,6 @@ from eigengap.sources.files.contents import (
     require_chunk,
     require_plausible,
 )
-from eigengap.sources.files.packed import ATTRIBUTES, MOST_CODES, WAY_OUT, Packing
 from eigengap.sources.wording import quote
 
 MOST_CACHE = 256 << 20  # bytes of decoded chunks in memory, so that none is decoded twice

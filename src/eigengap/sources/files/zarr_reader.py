@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import MissingExtraError, UnreadableError
 from eigengap.sources.files.contents import (
+    CODES,
     ArrayReader,
+    Packing,
     choose_member,
+    decoded_fill_value,
     float_type,
     names_from,
     require_chunk,
     require_plausible,
 )
-from eigengap.sources.files.packed import CODES, Packing, decoded_fill_value
 from eigengap.sources.reader import Stamp
 from eigengap.sources.wording import quote
 

@@ -18,13 +18,12 @@ from eigengap.sources.files.csv.cells import (
     has_decimal_comma,
     has_decimal_point,
 )
-from eigengap.sources.files.csv.rows import LONGEST_ROW
+from eigengap.sources.files.csv.rows import BOM, LONGEST_ROW, newline_of
 from eigengap.wording import words
 
 LOOKED_AT = 1000  # rows
 SEPARATORS = (",", ";", "\t", "|")
 SEPARATOR_LINE = re.compile(rb'"?sep=([,;\t|])"?(?:\r\n|\r|\n)', re.I)  # as Excel has it
-BOM = b"\xef\xbb\xbf"
 FOREIGN = ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 
 
@@ -191,10 +190,6 @@ class _LongFields:
 
 
 _long_fields = _LongFields()
-
-
-def newline_of(head: bytes) -> bytes:
-    return b"\r" if b"\r" in head and b"\n" not in head else b"\n"
 
 
 def _separator(text: str) -> str:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from eigengap.exceptions import UnreadableError
 from eigengap.sources.files.columns import choice, not_numeric
-from eigengap.sources.files.csv.cells import WHITE, Cells
+from eigengap.sources.files.csv.cells import WHITE, Cells, is_followed_by_comment, likeness_of
 from eigengap.sources.files.csv.dialect import Dialect, Row, is_header, rows_of
-from eigengap.sources.files.csv.likeness import is_followed_by_comment, likeness_of
-from eigengap.sources.files.csv.skipped import SkippedLines
+from eigengap.sources.files.csv.rows import SkippedLines
 from eigengap.sources.wording import column, quote
 from eigengap.wording import words
 

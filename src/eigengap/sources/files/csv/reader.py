@@ -21,10 +21,18 @@ from eigengap.sources.array import F8
 from eigengap.sources.checks import EXACT, resolve_columns, warn_rounded
 from eigengap.sources.files.columns import Columns, arrow_path, choice, in_blocks
 from eigengap.sources.files.csv.cells import MISSING_TEXTS
-from eigengap.sources.files.csv.dialect import Dialect, find_dialect, newline_of
+from eigengap.sources.files.csv.dialect import Dialect, find_dialect
 from eigengap.sources.files.csv.faults import first_fault, refuse_text_columns, require_even
-from eigengap.sources.files.csv.rows import QUOTE, count_rows, outside_quotes, row_chunks
-from eigengap.sources.files.csv.skipped import SKIP_NOTHING, SkippedLines, SkippingStream
+from eigengap.sources.files.csv.rows import (
+    QUOTE,
+    SKIP_NOTHING,
+    SkippedLines,
+    SkippingStream,
+    count_rows,
+    newline_of,
+    outside_quotes,
+    row_chunks,
+)
 from eigengap.sources.reader import FileReader
 from eigengap.sources.wording import column, first_repeated, quote
 
