@@ -40,17 +40,11 @@ def as_dask_source(
     block_bytes: int | None = None,
     block_rows: int | None = None,
 ) -> DaskSource:
-    """The Dask array or data frame X (n, d) as a source.
+    """The Dask array or data frame X (n, d) as a source; parameters are those of `as_source`.
 
-    Parameters
-    ----------
-    X : dask.array of two dimensions, chunked in any way, with row sizes that may be unknown; or
-        dask.dataframe of numeric columns.
-    sample_weight : (n,) how often each row counts, a number, or a Dask array or series that is cut
-        into partitions as X is.
-    missing_values : NaN, or a number or list of numbers that stand for missing values too.
-    columns : the columns to use, in this order; strings are names, integers positions.
-    block_bytes, block_rows : size of the blocks that a partition is cut into.
+    X is a dask.array of two dimensions, chunked in any way, with row sizes that may be unknown, or a
+    dask.dataframe of numeric columns. `sample_weight` may be a Dask array or series that is cut into
+    partitions as X is. Partitions are cut into blocks.
     """
     try:
         import dask  # noqa: F401

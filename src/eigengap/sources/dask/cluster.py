@@ -99,7 +99,7 @@ def compute(tasks: Sequence[Delayed], labels: Labels) -> list[Any]:
     """The results of some tasks, here."""
     client = current_client()
     if client is None:
-        with _local_threads():
+        with _share_of(_local_workers()):
             return list(dask.base.compute(*tasks))  # type: ignore[no-untyped-call]
     with _cluster_errors(client, labels):
         return _gathered(client, client.compute(list(tasks)), labels)
@@ -147,7 +147,7 @@ def persist(tasks: Sequence[Delayed], labels: Labels) -> list[Delayed]:
     """
     client = current_client()
     if client is None:
-        with _local_threads():
+        with _share_of(_local_workers()):
             return list(dask.base.persist(*tasks))  # type: ignore[no-untyped-call]
     with _cluster_errors(client, labels):
         return list(client.persist(list(tasks)))
@@ -225,15 +225,12 @@ def most_kept() -> float:
 
 def run_here(sent: Sent, run: Callable[..., Any], *args: Any) -> Any:
     """On a worker: run(work, *args) with its share of the cores."""
-    with _share_of(max(sent.together, threads_of_worker())) if on_worker() else nullcontext():
+    own = _threads_of_worker()
+    with _share_of(max(sent.together, own)) if own else nullcontext():
         return run(sent.opened(), *args)
 
 
-def on_worker() -> bool:
-    return threads_of_worker() > 0
-
-
-def threads_of_worker() -> int:
+def _threads_of_worker() -> int:
     """Threads of the worker that runs this task; 0 where this is no worker of a cluster."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
@@ -276,9 +273,8 @@ Work = dict[str, tuple[str, ...]]  # worker -> keys of the tasks that it was giv
 
 def _under_way(client: Any) -> Work:
     with _asked():
-        return {
-            worker: tuple(sorted(map(str, keys))) for worker, keys in client.processing().items()
-        }
+        given = client.processing().items()
+    return {worker: tuple(sorted(map(str, keys))) for worker, keys in given}
 
 
 def _check_patience(work: Work, unchanged: float, labels: Labels) -> None:
@@ -337,23 +333,15 @@ def _cluster_errors(client: Any, labels: Labels) -> Iterator[None]:
             "crash, or else a task that these workers had beside it: compute it by itself, and see "
             "the logs (client.get_worker_logs())"
         ) from error
-    except CancelledError as error:
-        if client.status == "running":
-            raise ClusterError(
-                f"Dask cancelled the computation ({error}): data that lived only on a lost worker "
-                "(client.scatter) cannot be made again. Give data that workers can load anew"
-            ) from error
-        raise ClusterError(_LOST) from error
-    except OSError as error:
-        if client.status == "running":
+    except (CancelledError, OSError) as error:
+        if client.status != "running":
+            raise ClusterError(_LOST) from error
+        if isinstance(error, OSError):
             raise  # of a task: a file that a worker cannot read, say
-        raise ClusterError(_LOST) from error
-
-
-@contextmanager
-def _local_threads() -> Iterator[None]:
-    with _share_of(_local_workers()):
-        yield
+        raise ClusterError(
+            f"Dask cancelled the computation ({error}): data that lived only on a lost worker "
+            "(client.scatter) cannot be made again. Give data that workers can load anew"
+        ) from error
 
 
 def _share_of(tasks: int) -> AbstractContextManager[None]:
@@ -398,13 +386,11 @@ class Labels:
 
 def _made_of(part: Delayed) -> set[Any]:
     """All keys that a task needs."""
-    graph = part.dask
     found, open_ = {part.key}, [part.key]
     while open_:
-        for key in get_dependencies(graph, open_.pop()):
-            if key not in found:
-                found.add(key)
-                open_.append(key)
+        new = get_dependencies(part.dask, open_.pop()) - found
+        found |= new
+        open_ += new
     return found
 
 

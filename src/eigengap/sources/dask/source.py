@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask.delayed import Delayed
@@ -25,7 +26,7 @@ from eigengap.sources.checks import check_not_empty
 from eigengap.sources.dask import cluster, tasks
 from eigengap.sources.dask.cluster import Labels, in_words
 from eigengap.sources.dask.table import Table, Weight
-from eigengap.sources.dask.tasks import Cut, MappedRows, Place, Preparation, Statistics
+from eigengap.sources.dask.tasks import Cut, Place, Statistics
 from eigengap.sources.derived.blocked import SourceOver, stacked
 from eigengap.sources.derived.memo import MemoisedSource
 
@@ -35,15 +36,13 @@ PREPARED = 2.0  # bytes of prepared rows for each byte of theirs: values and mas
 BUNDLES_PER_THREAD = 2  # so that the next one is there when one ends
 
 
-class Unit:
+class Unit(NamedTuple):
     """Consecutive partitions that one task takes together."""
 
-    def __init__(self, partitions: range, place: Place, args: tuple[Any, ...], n: int | None):
-        self.partitions, self.place, self.args = partitions, place, args
-        self.n = n  # rows, None while unknown
-
-    def __str__(self) -> str:
-        return in_words(self.partitions)
+    partitions: range
+    place: Place
+    args: tuple[Any, ...]  # the partitions, and their weights where there are any
+    n: int | None  # rows, None while unknown
 
 
 class DaskSource(MemoisedSource):
@@ -110,15 +109,11 @@ class DaskSource(MemoisedSource):
 
     def _pass(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
         self.passes += 1
-        forests, labels = self._tasks(
-            tasks.statistics, Statistics(tuple(ofs)), "statistic", numbered=True
-        )
+        forests, labels = self._tasks(tasks.statistics_of, Statistics(tuple(ofs)), "statistic")
         (forest,) = cluster.compute([cluster.joined(forests)], labels)
         found = forest.root()
         self._learn(found.counts)
-        if found.several is None:
-            self._refuse_nothing()
-        parts: Sequence[Any] = found.several.parts
+        parts: Sequence[Any] = found.parts
         return parts
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
@@ -144,17 +139,14 @@ class DaskSource(MemoisedSource):
 
     def _pieces(self, fn: Callable[[Any], NDArray[Any]]) -> Iterator[NDArray[Any]]:
         self.passes += 1
-        made, labels = self._tasks(tasks.mapped, MappedRows(fn), "rows")
+        made, labels = self._tasks(tasks.applied, partial(tasks.mapped, fn), "rows")
         sizes = [(u.n or self._cut.rows_per_block) * self._row_bytes for u in self.units()]
         counts: tasks.Counts = {}
         for batch in cluster.stream(cluster.batches(made, sizes), labels):
-            for rows, counted in batch:
-                counts |= counted
-                if rows is not None:
-                    yield rows
+            for ready in batch:
+                counts |= ready.counts
+                yield from (rows for rows in ready.units.values() if rows is not None)
         self._learn(counts)
-        if not any(kept for _, kept in counts.values()):
-            self._refuse_nothing()
 
     def count(self) -> None:
         """Count the rows of every partition: one pass, or none where they are known."""
@@ -168,7 +160,7 @@ class DaskSource(MemoisedSource):
         """The units prepared, on the workers; and the partitions that their keys stand for."""
         self._place_weights()
         self.count()
-        made, labels = self._tasks(tasks.prepared, Preparation(prepare), "prepared", numbered=True)
+        made, labels = self._tasks(tasks.applied, partial(tasks.prepared, prepare), "prepared")
         held = cluster.places([self._table.parts[u.partitions.start] for u in self.units()])
         return kept(made, held, self.nbytes, labels), labels
 
@@ -177,21 +169,18 @@ class DaskSource(MemoisedSource):
         """Bytes of the values, 0 while the rows are not counted."""
         return float(self.n_rows or 0) * self.n_features * self.dtype.itemsize
 
-    def _tasks(
-        self, run: Callable[..., Any], work: Any, name: str, *, numbered: bool = False
-    ) -> tuple[list[Delayed], Labels]:
-        """run(work, ...) of every unit, and the partitions that each key stands for."""
+    def _tasks(self, run: Callable[..., Any], of: Any, name: str) -> tuple[list[Delayed], Labels]:
+        """run(of, ...) of every unit, and the partitions that each key stands for."""
         units = self.units()
-        sent = cluster.send((work, self._cut), len(units))
+        sent = cluster.send((run, of, self._cut), len(units))
         make = cluster.task(cluster.run_here, name)
         weighted = self._given is not None
         made = []
         labels = Labels(self._table.parts)
         for leaf, unit in enumerate(units):
-            number = (leaf, len(units)) if numbered else ()
-            one = make(sent, run, unit.place, weighted, *number, *unit.args)
-            labels[one.key] = str(unit)
-            made.append(one)
+            where = (unit.place, weighted, leaf, len(units))
+            made.append(make(sent, tasks.on_partitions, *where, *unit.args))
+            labels[made[-1].key] = in_words(unit.partitions)
         return made, labels
 
     @property
@@ -271,6 +260,9 @@ class DaskSource(MemoisedSource):
             )
         if self._kept is None:
             self._placed(rows, kept)
+        if not any(kept):
+            check_not_empty((sum(rows), self.n_features))
+            raise ValueError("sample_weight is zero in every row: no row is left to learn from")
 
     def _placed(self, rows: tuple[int, ...], kept: tuple[int, ...] | None) -> None:
         self._rows, self.n_rows = rows, sum(rows)
@@ -285,10 +277,6 @@ class DaskSource(MemoisedSource):
             self._kept = tuple(int(np.count_nonzero(part)) for part in parts)
         else:
             self._kept = rows
-
-    def _refuse_nothing(self) -> None:
-        check_not_empty((self.n_rows or 0, self.n_features))
-        raise ValueError("sample_weight is zero in every row: no row is left to learn from")
 
 
 def _weight_of(block: Block) -> NDArray[Any]:
@@ -312,13 +300,13 @@ class PreparedOnDask(SourceOver):
         self.passes += 1
         forests, labels = self._applied(tasks.statistics_of, Statistics((of,)), "step")
         (forest,) = cluster.compute([cluster.joined(forests)], labels)
-        merged: S = forest.root().several.parts[0]
+        merged: S = forest.root().parts[0]
         return merged
 
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self._keep()
         self.passes += 1
-        made, labels = self._applied(tasks.applied, MappedRows(fn), "rows")
+        made, labels = self._applied(tasks.applied, partial(tasks.mapped, fn), "rows")
         found: dict[int, Any] = {}
         sizes = [self.nbytes / len(made)] * len(made)
         for batch in cluster.stream(cluster.batches(made, sizes), labels):
@@ -333,7 +321,7 @@ class PreparedOnDask(SourceOver):
     def keep(self, prepare: Callable[[Any], Any]) -> tuple[list[Delayed], Labels]:
         """Prepare once more what was prepared, and keep both."""
         self._keep()
-        made, labels = self._applied(tasks.applied, Preparation(prepare), "prepared")
+        made, labels = self._applied(tasks.applied, partial(tasks.prepared, prepare), "prepared")
         return cluster.persist(made, labels), labels
 
     @property

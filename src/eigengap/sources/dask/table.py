@@ -128,17 +128,15 @@ def _refuse_by_type(types: Sequence[Any], names: tuple[str, ...] | None) -> None
     """Columns that cannot hold numbers; objects may, and are looked at where they lie."""
     import narwhals as nw
 
-    def usable(t: Any) -> bool:
-        return bool(t.is_numeric() or t in (nw.Boolean, nw.Object, nw.Unknown))
-
-    def kind(t: Any) -> str:
-        return "text" if t == nw.String else _kind(t)
-
-    refused = [
-        _RefusedType(column(names, j), kind(t), "", 0) for j, t in enumerate(types) if not usable(t)
-    ]
+    refused, numeric = [], []
+    for j, t in enumerate(types):
+        if t.is_numeric() or t in (nw.Boolean, nw.Object, nw.Unknown):
+            numeric.append(column(names, j))
+        else:
+            kind = "text" if t == nw.String else _kind(t)
+            refused.append(_RefusedType(column(names, j), kind, "", 0))
     if refused:
-        raise refusal(refused, [column(names, j) for j, t in enumerate(types) if usable(t)], {})
+        raise refusal(refused, numeric, {})
 
 
 def weight_of(sample_weight: Any, table: Table) -> Weight:

@@ -115,16 +115,17 @@ class MemoisedSource(Source):
 
 
 class Several:
-    """Several statistics of the same rows; None where there are no rows, or no answer."""
+    """Several statistics of the same rows; None where there are no rows, or no answer.
 
-    def __init__(self, parts: tuple[Any, ...]) -> None:
-        self.parts = parts
+    `counts` may have been counted on the way, for each part of the table.
+    """
+
+    def __init__(self, parts: tuple[Any, ...], counts: dict[int, Any] | None = None) -> None:
+        self.parts, self.counts = parts, counts or {}
 
     def merge(self, other: Several) -> Several:
-        return Several(tuple(map(_merged, self.parts, other.parts)))
-
-
-def _merged(a: Any, b: Any) -> Any:
-    if a is None or b is None:
-        return a if b is None else b
-    return a.merge(b)
+        merged = tuple(
+            (a if b is None else b) if a is None or b is None else a.merge(b)
+            for a, b in zip(self.parts, other.parts, strict=True)
+        )
+        return Several(merged, self.counts | other.counts)
