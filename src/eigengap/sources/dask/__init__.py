@@ -42,9 +42,9 @@ def as_dask_source(
 ) -> DaskSource:
     """The Dask array or data frame X (n, d) as a source; parameters are those of `as_source`.
 
-    X is a dask.array of two dimensions, chunked in any way, with row sizes that may be unknown, or a
-    dask.dataframe of numeric columns. `sample_weight` may be a Dask array or series that is cut into
-    partitions as X is. Partitions are cut into blocks.
+    X is a dask.array of two dimensions, chunked in any way, with row sizes that may be unknown, or
+    a dask.dataframe of numeric columns. `sample_weight` may be a Dask array or series that is cut
+    into partitions as X is. Partitions are cut into blocks.
     """
     try:
         import dask  # noqa: F401
