@@ -15,8 +15,8 @@ from __future__ import annotations
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from eigengap.exceptions import MissingExtraError
 from eigengap.sources.array import is_dask
+from eigengap.sources.files.paths import needed
 
 if TYPE_CHECKING:
     from eigengap.sources.dask.source import DaskSource
@@ -46,10 +46,7 @@ def as_dask_source(
     a dask.dataframe of numeric columns. `sample_weight` may be a Dask array or series that is cut
     into partitions as X is. Partitions are cut into blocks.
     """
-    try:
-        import dask  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("A table on Dask", "dask", "dask") from error
+    needed("A table on Dask", "dask", "dask")
     from eigengap.sources.checks import missing_codes
     from eigengap.sources.dask.source import BLOCK_BYTES, DaskSource
     from eigengap.sources.dask.table import table_of, weight_of

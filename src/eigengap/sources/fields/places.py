@@ -19,7 +19,7 @@ from eigengap.printable import quoted
 from eigengap.sources.array import is_field
 from eigengap.sources.fields.grid import listed
 from eigengap.sources.files.hdf5 import require_self_contained
-from eigengap.sources.files.paths import INSIDE, find_files
+from eigengap.sources.files.paths import INSIDE, find_files, needed
 from eigengap.sources.files.zarr_reader import require_sound
 from eigengap.sources.reader import Stamp, require_stamp
 from eigengap.sources.wording import quote
@@ -101,11 +101,7 @@ Place: TypeAlias = Held | FieldFile
 
 def xarray() -> Any:
     """The package, or an error that says how to install it."""
-    try:
-        import xarray as package
-    except ImportError:
-        raise MissingExtraError("a labelled field", "xarray", "xarray") from None
-    return package
+    return needed("a labelled field", "xarray", "xarray")
 
 
 def is_field_path(X: Any) -> bool:

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from eigengap.exceptions import MissingExtraError
 from eigengap.runtime.part_files import Part
 from eigengap.sources.files.csv.cells import Cells
-from eigengap.sources.files.paths import ZARR
+from eigengap.sources.files.paths import ZARR, needed
 from eigengap.sources.sinks.base import FileSink, Sink
 
 GROUP = 64 << 20  # bytes of a row group of Parquet, as float64
@@ -65,11 +64,9 @@ class ParquetSink(FileSink):
     _writer: Any = None
 
     def _begin(self) -> None:
-        try:
-            import pyarrow as pa
-            from pyarrow import parquet
-        except ImportError as error:
-            raise MissingExtraError("writing Parquet", "pyarrow", "files") from error
+        parquet = needed("writing Parquet", "pyarrow.parquet")
+        import pyarrow as pa
+
         assert self.n_features is not None
         names = self.names or tuple(map(str, range(self.n_features)))
         kind = pa.from_numpy_dtype(self.dtype)
@@ -118,10 +115,7 @@ class ZarrSink(Sink):
         return target.is_file() or any((target / name).exists() for name in ZARR)
 
     def _begin(self) -> None:
-        try:
-            import zarr
-        except ImportError as error:
-            raise MissingExtraError("writing Zarr", "zarr", "files") from error
+        zarr = needed("writing Zarr", "zarr")
         assert self.dtype is not None
         assert self.n_features is not None
         self._chunk = max(1, ZARR_CHUNK // max(1, self.dtype.itemsize * self.n_features))
@@ -160,10 +154,7 @@ class Hdf5Sink(FileSink):
     _h5: Any = None
 
     def _begin(self) -> None:
-        try:
-            import h5py
-        except ImportError as error:
-            raise MissingExtraError("writing HDF5", "h5py", "files") from error
+        h5py = needed("writing HDF5", "h5py")
         assert self.dtype is not None
         assert self.n_features is not None
         width = max(1, self.n_features)
@@ -297,11 +288,9 @@ class CsvSink(TextSink):
             self._text.write(self._as_text(rows[start : start + step]))
 
     def _as_text(self, rows: NDArray[Any]) -> memoryview:
-        try:
-            import pyarrow as pa
-            from pyarrow import csv as arrow_csv
-        except ImportError as error:
-            raise MissingExtraError("writing CSV", "pyarrow", "files") from error
+        arrow_csv = needed("writing CSV", "pyarrow.csv")
+        import pyarrow as pa
+
         # An empty line is no row: a missing value in a single column is written out.
         missing_empty = rows.shape[1] > 1
         # One long column: many short ones are slow in pyarrow.
