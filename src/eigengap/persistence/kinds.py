@@ -124,7 +124,7 @@ _VALUES = {
     "ColumnRange": "statistics.moments:ColumnRange",
     "Moments": "statistics.moments:Moments",
     "Block": "sources.base:Block",
-    "Drawn": "sources.drawn:Drawn",
+    "Drawn": "sources.base:Drawn",
     "StandardisedRows": "fitting.gp.start:Standard",
     "KernelFit": "fitting.kernel.fit:KernelFit",
     "LaplacianFit": "fitting.laplacian.fit:LaplacianFit",
