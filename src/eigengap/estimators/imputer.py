@@ -43,9 +43,15 @@ from eigengap.exceptions import FewCellsWarning, NoiseFloorWarning, SentinelWarn
 from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import without
-from eigengap.selection.imputation import HeldOut, ImputationChoice, Search, Trial
+from eigengap.selection.imputation import (
+    Candidates,
+    HeldOut,
+    ImputationChoice,
+    Search,
+    Trial,
+    try_all,
+)
 from eigengap.selection.inner_fits import Names, fit_rows
-from eigengap.selection.model_search import Candidates, try_all
 from eigengap.sources import (
     Source,
     boolean_columns,
