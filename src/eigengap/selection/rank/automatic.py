@@ -97,7 +97,7 @@ def deflated(
     return (first if found else q), Curve.of(left, "above 1", LEFT)
 
 
-def complete_remainder(_: Source, table: Standardised, q: int) -> Array:
+def complete_remainder(_source: Source, table: Standardised, q: int) -> Array:
     """Eigenvalues of the table in units of its noise, descending, with q components taken out.
 
     Those beyond the q-th of Psi^-1/2 R Psi^-1/2, R the correlations (or, of a wide table, the
