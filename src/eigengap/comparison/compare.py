@@ -104,7 +104,7 @@ def compare(
     """
     named = _named(models)
     rows = _Rows.of(X, y, sample_weight, missing_values)
-    seed = _seed(random_state)
+    seed = seed_of(random_state)
     folds = list(_folds(cv, rows, seed))
     if not 0.0 <= holdout < 1.0:
         raise ValueError(f"holdout must be a share of the cells in [0, 1), got {holdout}")
@@ -345,9 +345,9 @@ def _positions(index: Any) -> Rows:
     return np.flatnonzero(found) if found.dtype == bool else found.astype(np.intp)
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
     if random_state is None:
-        return int(np.random.default_rng().integers(2**31))
+        random_state = np.random.default_rng()
     if hasattr(random_state, "integers"):
         return int(random_state.integers(2**31))
     if hasattr(random_state, "randint"):

@@ -130,13 +130,15 @@ def _kept(
     # Means over all choices among points at equal distance, for the points that have any
     (E, blur_e), (D, blur_d) = here(at), _only(there, at)
     for place, i in enumerate(at):
-        for m in np.flatnonzero(near.tied[i]):
-            inside, group, share = _choices(E[place], blur_e.at(place), ks[m])
+        for m, k in enumerate(ks):
+            if not near.tied[i, m]:
+                continue
+            inside, group, share = _choices(E[place], blur_e.at(place), k)
             columns = np.concatenate([inside, group])[None, :]
             rank = ranks(D[place : place + 1], blur_d.at(place), columns)[0]
             weight = np.repeat([1.0, share], [len(inside), len(group)])
-            out.cost[i, m] = weight @ np.maximum(rank - ks[m], 0)
-            out.hits[i, m] = weight @ (rank <= ks[m])
+            out.cost[i, m] = weight @ np.maximum(rank - k, 0)
+            out.hits[i, m] = weight @ (rank <= k)
     return out
 
 
