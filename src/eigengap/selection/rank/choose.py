@@ -114,7 +114,7 @@ def choose_rank(
         refuse_tiny_columns(source, columns.variance)
         sd = np.sqrt(columns.variance)
         source = Rescaled(source, np.where(sd > 0, sd, 1.0))
-    table = _Table(source, columns, noise, tolerance, _seed(random_state), max_rank)
+    table = _Table(source, columns, noise, tolerance, seed_of(random_state), max_rank)
     picks: dict[str, int] = {}
     curves: dict[str, Curve] = {}
     not_applied: dict[str, str] = {}
@@ -299,7 +299,8 @@ def _check(max_rank: int | None, noise: str, tolerance: float) -> None:
         )
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
+    """A seed from an int, Generator, RandomState or None."""
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
     return int(np.random.default_rng(random_state).integers(2**31 - 1))
