@@ -42,9 +42,15 @@ from eigengap.estimators.shared.transformer import whole_table
 from eigengap.exceptions import FewCellsWarning, NoiseFloorWarning, SentinelWarning
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import without
-from eigengap.selection.imputation import HeldOut, ImputationChoice, Search, Trial
+from eigengap.selection.imputation import (
+    Candidates,
+    HeldOut,
+    ImputationChoice,
+    Search,
+    Trial,
+    try_all,
+)
 from eigengap.selection.inner_fits import Names, fit_rows
-from eigengap.selection.model_search import Candidates, try_all
 from eigengap.sources import (
     Source,
     boolean_columns,

@@ -37,7 +37,7 @@ def command(data: str, **given: Any) -> None:
     from eigengap.cli.narration import Narrator
     from eigengap.cli.progress import waiting
     from eigengap.cli.tables.table import Choice, open_table
-    from eigengap.selection.rank.consensus import NAMES
+    from eigengap.selection.rank.choice import NAMES
 
     unknown = [name for name in given["criteria"] if name not in NAMES]
     if unknown:
@@ -68,7 +68,7 @@ def command(data: str, **given: Any) -> None:
 
 def _print(found: Any) -> None:
     from eigengap.cli.narration import aligned
-    from eigengap.selection.rank.consensus import NAMES
+    from eigengap.selection.rank.choice import NAMES
 
     rows = [(str(q), NAMES[name]) for name, q in found.criteria.items()]
     rows += [("-", f"{NAMES[name]} ({why})") for name, why in found.not_applied.items()]
