@@ -83,7 +83,8 @@ def top_eigenpairs(
         T[:size, done:size] = coupling
         T[done:size, :size] = coupling.T
         done = size
-        full = done + width > longest
+        # A basis of the whole space ends with a narrower block: QR has no more directions to give.
+        full = done + width > longest if longest < d else done == d
         if full or passes >= look or passes == max_passes:
             theta, Y = np.linalg.eigh(T[:done, :done])
             theta, Y = theta[::-1], Y[:, ::-1]
@@ -180,7 +181,7 @@ def top_triplets(
         B[:before, before:size], B[before:size, before:size] = coupling, border
         image = adjoint(np.ascontiguousarray(P[:, before:size]))
         _, V, border = _orthogonalised(image, Q[:, :size])
-        full = size + width > longest
+        full = size + width > longest if longest < d else size == d
         last = passes == max_passes
         if full or last or (passes >= _FIRST_LOOK and passes % _LOOK_EVERY == 0):
             Y, s, Zt = np.linalg.svd(B[:size, :size])
