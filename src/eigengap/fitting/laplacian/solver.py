@@ -16,7 +16,6 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from eigengap.fitting.eigen.krylov import block_width
 from eigengap.fitting.eigen.smallest import (
     ANGLE,
     LONGEST,
@@ -26,7 +25,7 @@ from eigengap.fitting.eigen.smallest import (
     by_inverse,
     conjugate_gradients,
 )
-from eigengap.fitting.eigen.symmetric import FEW, SMALL, leading_eigenpairs
+from eigengap.fitting.eigen.symmetric import SMALL, are_few, leading_eigenpairs
 from eigengap.fitting.graph.stored import is_sparse
 from eigengap.fitting.laplacian.factor import cost_of_factor, grounded_solver
 from eigengap.fitting.laplacian.graph import Laplacian
@@ -71,8 +70,11 @@ def beyond_null(
 def _directly(
     graph: Laplacian, k: int, solver: Solver, angle: float, seed: int
 ) -> tuple[Smallest, str]:
-    """By the solver asked for; small graphs that it fails on by others."""
-    if _is_dense(graph, k, solver):
+    """By the solver asked for; small graphs that it fails on by others.
+
+    The matrix of all pairs is formed of a small graph, or for many eigenvectors.
+    """
+    if solver == "dense" or not is_sparse(graph.W) or not are_few(k, graph.n):
         found, used = _dense(graph, k, angle), "dense"
     else:
         found, used = _sparse(graph, k, solver, angle, seed)
@@ -80,12 +82,6 @@ def _directly(
             found, used = _dense(graph, k, angle), "dense"
     V = found.V
     return Smallest(graph.quotients(V / graph.root), V, found.products, found.certified), used
-
-
-def _is_dense(graph: Laplacian, k: int, solver: Solver) -> bool:
-    """Whether the matrix of all pairs is formed: a small one, or many eigenvectors of it."""
-    given = not is_sparse(graph.W)
-    return solver == "dense" or given or graph.n <= SMALL or FEW * block_width(k) > graph.n
 
 
 def _sparse(
