@@ -351,9 +351,7 @@ class GPLVM(Transformer):
         if method == "exact" and _is_linear(kernel, columns, self.back_constraint):
             return fit_linear(columns, int(self.n_components))
         kernel = kernel.times(1.0 if self.scale else standard.unit[0] ** -2)
-        import eigengap.fitting.autodiff.engine  # noqa: F401  # JAX, or how to install it
-        from eigengap.fitting.autodiff.bayesian_gplvm import fit_bayesian
-        from eigengap.fitting.autodiff.gplvm import fit_exact
+        from eigengap.fitting.autodiff.gplvm import fit_latents
 
         rng = np.random.default_rng(self._seed())
         Z, shares = self._first_latents(complete, given, rng)
@@ -366,11 +364,11 @@ class GPLVM(Transformer):
                 back = back_constraint(self.back_constraint, complete, at, rng)
             start = Start(at, shares, kernel, of_row, back=back)
             with progress_of(self) as watch:
-                how: Any = {"tol": float(self.tol), "max_iter": int(self.max_iter), "watch": watch}
-                if method == "exact":
-                    fit = fit_exact(columns, start, **how)
-                else:
-                    fit = fit_bayesian(columns, start, self._points(kernel, at, rng), **how)
+                points = None if method == "exact" else self._points(kernel, at, rng)
+                fit = fit_latents(
+                    columns, start, points,
+                    tol=float(self.tol), max_iter=int(self.max_iter), watch=watch,
+                )  # fmt: skip
             if best is None or fit.objective > best.objective:
                 best = fit
         assert best is not None

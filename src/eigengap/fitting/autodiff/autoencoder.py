@@ -18,15 +18,16 @@ stationary points being saddles.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from eigengap.exceptions import MissingExtraError
-from eigengap.fitting.autodiff.engine import double_precision
+from eigengap.fitting.autodiff import double_precision
 from eigengap.fitting.autoencoder.fit import (
     AutoencoderFit,
     AutoencoderOptions,
@@ -66,12 +67,6 @@ from eigengap.models.network.autoencoder import (
 )
 from eigengap.runtime.threads import in_turn, one_blas_thread
 from eigengap.sources.base import Source
-
-try:
-    import jax
-    import jax.numpy as jnp
-except ImportError as error:
-    raise MissingExtraError("fitting an Autoencoder", "jax", "autodiff") from error
 
 AUTO_BATCH, LARGEST_BATCH = 128, 512
 AUTO_POLISH = 10**7  # cells up to which polish="auto" goes over all rows at once
@@ -181,7 +176,7 @@ class _Fit:
         stopped = converged and self.held_out.count > 0
         if self._polishes:
             theta, steps, more, polished, worse = self._polish(theta, float(state["best_loss"]))
-            trace, curve = _joined(trace, steps), np.concatenate([curve, more])
+            trace, curve = trace.then(steps), np.concatenate([curve, more])
             converged, stopped = (polished or worse) and not diverged, stopped or worse
         network = self._finished(theta)
         return AutoencoderFit(
@@ -429,16 +424,6 @@ class _Watched:
 
 def _auto_batch(n: int) -> int:
     return int(np.clip(2 ** round(np.log2(max(n / 100.0, 1.0))), AUTO_BATCH, LARGEST_BATCH))
-
-
-def _joined(a: Trace, b: Trace) -> Trace:
-    last = a.seconds[-1] if len(a) else 0.0
-    return replace(
-        a,
-        objective=np.concatenate([a.objective, b.objective]),
-        change=np.concatenate([a.change, b.change]),
-        seconds=np.concatenate([a.seconds, last + b.seconds]),
-    )
 
 
 # Adam ------------------------------------------------------------------------------------------

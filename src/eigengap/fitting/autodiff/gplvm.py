@@ -1,6 +1,6 @@
-"""The Gaussian process latent variable model, all pairs of rows (Lawrence 2005).
+"""The Gaussian process latent variable model, exact and Bayesian.
 
-Every column of the standardised table is a Gaussian process of the latents,
+Exact (Lawrence 2005): every column of the standardised table is a Gaussian process of the latents,
 
     ln p(Y | Z) = sum_j -n_j/2 ln 2 pi - 1/2 ln |K_j| - 1/2 y_j' K_j^-1 y_j
     K = k(Z, Z) + sigma2 I
@@ -10,63 +10,85 @@ over latents, kernel and noise. The prior z ~ N(0, I) has no maximum together wi
 scales: latents and length scales that shrink together leave the likelihood as it is, while the
 prior rises. Latents are therefore held to the prior's own mean 0 and mean square 1, coordinate by
 coordinate, under which ln p(Z) is a constant; their scale is in the length scales.
+
+Bayesian (Titsias and Lawrence 2010): latents are not points but q(z_n) = N(mu_n, diag(s_n));
+inducing points U stand for the rows, so that the cost grows with n M^2. The bound of
+`bayesian_bound` is maximised over all of these, kernel and noise.
+
+Both by L-BFGS, all parameters at once.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from eigengap.fitting.autodiff.bayesian_bound import Table, noise_of
-from eigengap.fitting.autodiff.descent import minimise_named
-from eigengap.fitting.autodiff.engine import double_precision
+from eigengap.fitting.autodiff import double_precision
+from eigengap.fitting.autodiff.bayesian_bound import Table, bound, divergence, noise_of
 from eigengap.fitting.autodiff.gp_kernels import Form, kernel_from, matrix, start_of
-from eigengap.fitting.gp.start import FLOOR, LatentFit, ObservedColumns, Start
+from eigengap.fitting.gp.descent import minimise_named
+from eigengap.fitting.gp.start import FLOOR, NOISE, LatentFit, ObservedColumns, Start
 from eigengap.fitting.optimise.loop import Trace, Watch
-from eigengap.models.gp.gaussian_process import given_latents
+from eigengap.linalg import Array
+from eigengap.models.gp.gaussian_process import given_latents, given_uncertain_latents
+from eigengap.models.network.autoencoder import Perceptron
 
 TINY = 1e-12  # variance of a coordinate that is the same for all rows
+UNCERTAIN = 0.1  # variance of the latents of a Bayesian fit at the start
 
 
-def fit_exact(
+def fit_latents(
     columns: ObservedColumns,
     start: Start,
+    inducing: Array | None = None,  # (M, q) of a Bayesian fit
     *,
     tol: float,
     max_iter: int,
     watch: Watch | None = None,
 ) -> LatentFit:
-    """Latents, kernel and noise of highest likelihood."""
-    form = Form.of(start.kernel)
-    back = start.back
+    """Latents, kernel and noise of highest likelihood, or of highest bound by inducing points."""
+    form, back, n, cells = Form.of(start.kernel), start.back, len(start.Z), columns.cells
     kind = None if back is None else back.kind
     parameters = start_of(start.kernel, start.shares)
-    parameters["noise"] = np.log(max(start.noise_variance - FLOOR, FLOOR))
+    parameters["noise"] = np.log(NOISE - FLOOR)
+    # By n itself an exact fit's kernel would settle before the latents have moved, in a worse
+    # optimum.
+    weights = dict.fromkeys(parameters, n**0.5 if inducing is None else float(n))
+    if inducing is not None:
+        parameters["U"], weights["U"] = inducing, max(n / len(inducing), 1.0)
+        parameters["s"] = np.full(start.shared.shape, np.log(UNCERTAIN))
     parameters.update({"Z": start.shared} if back is None else back.start)
-    cells = columns.cells
-    # By n itself the kernel would settle before the latents have moved, in a worse optimum.
-    weights = shared_weights(len(start.Z) ** 0.5)
     with double_precision():
-        table = table_of(columns)
         features = jnp.asarray(start.of_row if back is None else back.features)
-        both = partial(_value_and_slopes, form, kind, cells, table=table, features=features)
+        of_row, table = jnp.asarray(start.of_row), table_of(columns)
         found, minimum = minimise_named(
-            both, parameters, weights, tol=tol, max_iter=max_iter, watch=watch
-        )
+            partial(
+                _value_and_slopes, form, kind, cells, table=table, features=features, of_row=of_row
+            ),
+            parameters, weights, tol=tol, max_iter=max_iter, watch=watch,
+        )  # fmt: skip
         raw = latents(kind, {k: jnp.asarray(v) for k, v in found.items()}, features)
-        Z, shift, stretch = (np.asarray(part) for part in to_unit_variance(raw))
-    noise = FLOOR + float(np.exp(found["noise"]))
-    kernel = kernel_from(form, found)
-    model = given_latents(kernel, noise, Z, columns.table, columns.groups, columns.of_column)
+        Z, shift, stretch = map(np.asarray, to_unit_variance(raw))
+    noise, kernel = FLOOR + float(np.exp(found["noise"])), kernel_from(form, found)
+    observed = columns.table, columns.groups, columns.of_column
+    if inducing is None:
+        s, model = None, given_latents(kernel, noise, Z, *observed)
+    else:
+        Z, shift, stretch = np.asarray(raw), np.zeros(Z.shape[1]), np.ones(Z.shape[1])
+        s = np.exp(found["s"])[start.of_row]
+        model = given_uncertain_latents(kernel, noise, found["U"], Z, s, *observed)
+    trace = minimum.trace
     return LatentFit(
         model,
         Z,
-        None,
+        s,
         -cells * minimum.value,
-        risen(minimum.trace, cells),
+        Trace(-cells * trace.objective, trace.change, trace.seconds),
         minimum.converged,
         noise < 2.0 * FLOOR,
         None if back is None else back.map(found, shift, stretch),
@@ -74,22 +96,7 @@ def fit_exact(
 
 
 def table_of(columns: ObservedColumns) -> Table:
-    return Table(
-        jnp.asarray(columns.Y),
-        jnp.asarray(columns.groups),
-        jnp.asarray(columns.members),
-        jnp.asarray(columns.counts),
-    )
-
-
-def shared_weights(weight: float) -> dict[str, float]:
-    """The weight (see `descent`) of every parameter that all rows share."""
-    return dict.fromkeys(("noise", "variances", "lengths", "slopes"), weight)
-
-
-def risen(trace: Trace, cells: float) -> Trace:
-    """The trace of what was maximised, from that of its negative per cell."""
-    return Trace(-cells * trace.objective, trace.change, trace.seconds)
+    return Table(*map(jnp.asarray, (columns.Y, columns.groups, columns.members, columns.counts)))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -101,12 +108,19 @@ def _value_and_slopes(
     *,
     table: Table,
     features: jax.Array,
+    of_row: jax.Array | None = None,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """-ln p(Y | Z) per observed value, and its derivatives."""
+    """-ln p(Y | Z) per observed value, or the negative bound where there are inducing points.
+
+    And the derivatives.
+    """
 
     def objective(p: dict[str, jax.Array]) -> jax.Array:
-        Z = to_unit_variance(latents(back, p, features))[0]
-        return negative_log_likelihood(form, p, Z, table) / cells
+        Z = latents(back, p, features)
+        if "U" not in p:
+            return negative_log_likelihood(form, p, to_unit_variance(Z)[0], table) / cells
+        s = jnp.exp(p["s"])[of_row]
+        return (divergence(Z, s) - bound(form, p, Z, s, p["U"], table)) / cells
 
     return jax.value_and_grad(objective)(parameters)
 
@@ -176,8 +190,8 @@ def latents(back: str | None, parameters: dict[str, jax.Array], features: jax.Ar
         return parameters["Z"][features]
     if back == "kernel":
         return features @ parameters["A"]
-    hidden = jnp.tanh(features @ parameters["W1"] + parameters["b1"])
-    return features @ parameters["W0"] + hidden @ parameters["W2"] + parameters["b2"]
+    weights: dict[str, Any] = {field.name: parameters[field.name] for field in fields(Perceptron)}
+    return jnp.asarray(Perceptron(**weights).forward(features, jnp))
 
 
 def to_unit_variance(Z: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

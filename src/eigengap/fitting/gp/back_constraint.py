@@ -19,7 +19,7 @@ from eigengap.fitting.kernel.bandwidth import median_gamma
 from eigengap.linalg import Array
 from eigengap.models.kernels.functions import RBF
 from eigengap.models.maps.landmark import LandmarkMap
-from eigengap.models.network.perceptron import Perceptron
+from eigengap.models.network.autoencoder import Perceptron
 
 Kind = Literal["kernel", "mlp"]
 BackMap = LandmarkMap | Perceptron

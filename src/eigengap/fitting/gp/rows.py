@@ -53,7 +53,6 @@ class FittedLatents:
         starts = likely_starts(self.predictive, Y, self.Z, STARTS)
         if self.sd is None:
             return most_probable(self.predictive, Y, starts)
-        import eigengap.fitting.autodiff.engine  # noqa: F401  # JAX, or how to install it
         from eigengap.fitting.autodiff import latent_rows
 
         s = np.broadcast_to(np.mean(self.sd**2, axis=0), starts.shape)

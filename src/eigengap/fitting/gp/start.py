@@ -198,7 +198,6 @@ class Start:
     shares: Array  # (q,) share of the data's variance along each
     kernel: LatentKernel  # what it leaves open is chosen
     of_row: Rows  # (n,) which latent each row has: rows that are equal have one
-    noise_variance: float = NOISE
     back: Back | None = None
 
     @property

@@ -1,8 +1,4 @@
-"""Minimising a function of named parameters by L-BFGS.
-
-The function is compiled at the top of its module and takes its data as arguments, so that a second
-fit of the same shape starts at once.
-"""
+"""Minimising a function of named parameters by L-BFGS."""
 
 from __future__ import annotations
 
@@ -11,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from eigengap.fitting.autodiff.engine import Parameters, double_precision
 from eigengap.fitting.optimise.lbfgs import Function, Minimum, minimise
-from eigengap.fitting.optimise.loop import Progress, Trace, Watch
+from eigengap.fitting.optimise.loop import Progress, Watch
 from eigengap.linalg import Array
 
+Parameters = Mapping[str, Array]  # by name, of any shapes
 Both = Callable[[dict[str, Array]], tuple[object, Parameters]]  # -> value, slopes by name
 
 MEMORY = 50  # pairs of steps and slopes: latents and kernel pull on each other in many directions
@@ -57,8 +53,7 @@ def minimise_named(
     x = np.concatenate(
         [np.ravel(np.asarray(start[name], np.float64)) / units[name] for name in shapes]
     )
-    with double_precision():
-        found = _persistent(function, x, tol, max_iter, watch)
+    found = _persistent(function, x, tol, max_iter, watch)
     return named(found.x), found
 
 
@@ -84,7 +79,7 @@ def _persistent(
     while not (found.converged or settled.so or found.n_iter >= max_iter):
         again = descend(found.x, max_iter - found.n_iter)
         gain = found.value - again.value
-        found = _joined(found, again)
+        found = replace(again, trace=found.trace.then(again.trace))
         if not gain > tol:  # nor where the start is not finite
             flat = float(np.max(np.abs(found.gradient), initial=0.0)) <= SLOPE
             return replace(found, converged=found.n_iter > 0 and flat)
@@ -107,13 +102,3 @@ class _Settled:
             self.so = self.values[-1 - WINDOW] - self.values[-1] <= self.tol
         if self.so:
             raise StopIteration
-
-
-def _joined(first: Minimum, second: Minimum) -> Minimum:
-    seconds = second.trace.seconds + (first.trace.seconds[-1] if len(first.trace) else 0.0)
-    trace = Trace(
-        np.concatenate([first.trace.objective, second.trace.objective]),
-        np.concatenate([first.trace.change, second.trace.change]),
-        np.concatenate([first.trace.seconds, seconds]),
-    )
-    return replace(second, trace=trace)
