@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.models.gp.gaussian_process import GaussianProcesses
 from eigengap.models.gp.kernels import squared_distances
+from eigengap.models.maps.landmark import row_pieces
 
 Own = NDArray[np.intp]  # (n,) which point of the support is the row itself, -1 where none is
 
@@ -44,7 +45,6 @@ STEP = 1e-8  # size of a step at which a row is done
 APART = 0.5  # distance of two starts, where the prior's standard deviation is 1
 MOST_CANDIDATES = 2000  # fitted latents among which starts are sought
 FAR = 1e100  # added to the cost of what is near a start already
-PIECE = 1 << 21  # numbers that are held at a time
 
 
 @dataclass(eq=False)
@@ -86,7 +86,7 @@ def most_probable(model: GaussianProcesses, Y: Array, starts: Array) -> Array:
     """(n, q) of standardised new rows Y (n, d) with missing values (NaN), from starts (n, k, q)."""
     n, k, q = starts.shape
     found = np.empty((n, q))
-    for rows in pieces(n, k * width(model)):
+    for rows in row_pieces(n, k * width(model)):
         some, own = Y[rows], none_of(n)[rows]
         near, value = first_steps(model, some, starts[rows], own)
         best = near[np.arange(len(some)), np.argmin(value, axis=1)]
@@ -135,12 +135,6 @@ def width(model: GaussianProcesses) -> int:
     return len(model.support) * (model.q + len(model.reductions))
 
 
-def pieces(n: int, width: int) -> list[slice]:
-    """Rows that are worked on at a time."""
-    step = max(1, PIECE // max(width, 1))
-    return [slice(first, min(first + step, n)) for first in range(0, n, step)]
-
-
 def predictions(model: GaussianProcesses, Z: Array, own: Own) -> tuple[Array, Array]:
     """Mean and variance (n, d) of standardised cells at Z (n, q), own rows left out, with noise."""
     k = model.kernel.matrix(Z, model.support)
@@ -155,39 +149,6 @@ def predictions(model: GaussianProcesses, Z: Array, own: Own) -> tuple[Array, Ar
         mean[np.ix_(rows, columns)] -= (c / b)[:, None] * model.weights[np.ix_(own[rows], columns)]
         variance[:, columns] = (np.maximum(left, 0.0) + model.noise_variance)[:, None]
     return mean, variance
-
-
-@dataclass(frozen=True, eq=False)
-class SharedPoints:
-    """Points at which all rows are looked at, with the predictions there."""
-
-    model: GaussianProcesses
-    Z: Array  # (S, q)
-    k: Array  # (S, M) kernels with the support
-    mean: Array  # (S, d)
-    variance: Array  # (S, d)
-
-    @classmethod
-    def at(cls, model: GaussianProcesses, Z: Array) -> SharedPoints:
-        k = model.kernel.matrix(Z, model.support)
-        return cls(model, Z, k, *predictions(model, Z, none_of(len(Z))))
-
-    def without(self, own: Own) -> tuple[Array, Array]:
-        """The predictions (n, S, d) for rows that are left out of them, or not."""
-        model, (S, d) = self.model, self.mean.shape
-        mean = np.broadcast_to(self.mean, (len(own), S, d)).copy()
-        variance = np.broadcast_to(self.variance, (len(own), S, d)).copy()
-        for p, B in enumerate(model.reductions):
-            columns = np.flatnonzero(model.pattern == p)
-            rows = np.flatnonzero(own >= 0)
-            rows = rows[B[own[rows], own[rows]] > 0.0]
-            if len(rows):
-                b, c = B[own[rows], own[rows]], (self.k @ B[:, own[rows]]).T  # (r, S)
-                w = model.weights[np.ix_(own[rows], columns)] / b[:, None]
-                at = np.ix_(rows, np.arange(S), columns)
-                mean[at] -= c[:, :, None] * w[:, None, :]
-                variance[at] += (c * c / b[:, None])[:, :, None]
-        return mean, variance
 
 
 def cost(Y: Array, Z: Array, mean: Array, variance: Array) -> Array:
@@ -270,7 +231,7 @@ def likely_starts(model: GaussianProcesses, Y: Array, Z: Array, k: int) -> Array
     of_mask = (np.log(variance) + mean**2 / variance).T
     prior = np.sum(Z * Z, axis=1)
     starts = np.empty((len(Y), k, Z.shape[1]))
-    for rows in pieces(len(Y), len(Z)):
+    for rows in row_pieces(len(Y), len(Z)):
         costs = m[rows] @ of_mask + (x[rows] ** 2) @ (1.0 / variance).T
         costs += prior - 2.0 * x[rows] @ (mean / variance).T
         for j in range(k):

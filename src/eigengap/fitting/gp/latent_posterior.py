@@ -24,7 +24,7 @@ Moments of cells follow by the law of total variance, over z of the mean and of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -34,17 +34,17 @@ from scipy.special import ndtri
 from eigengap.fitting.gp.latent_points import (
     Look,
     Own,
-    SharedPoints,
     cost,
     first_steps,
     fisher_step,
     likely_starts,
-    pieces,
+    none_of,
     predictions,
     width,
 )
 from eigengap.linalg import Array
 from eigengap.models.gp.gaussian_process import GaussianProcesses
+from eigengap.models.maps.landmark import row_pieces
 
 STARTS = 16  # fitted latents from which modes are sought
 CENTRES = 16  # points that are resampled for a further round
@@ -85,8 +85,8 @@ def latent_posterior(
         np.empty((n, d)), np.empty((n, d)), np.empty(n),
     )  # fmt: skip
     starts = likely_starts(model, Y, candidates, STARTS)
-    prior = SharedPoints.at(model, _deviates(OF_PRIOR, q))
-    for rows in pieces(n, CENTRES * EACH * (len(model.support) + d) + STARTS * width(model)):
+    prior = _PriorPoints.at(model, _deviates(OF_PRIOR, q))
+    for rows in row_pieces(n, CENTRES * EACH * (len(model.support) + d) + STARTS * width(model)):
         _fill(found, np.arange(n)[rows], model, Y[rows], starts[rows], own[rows], prior)
     empty = np.all(np.isnan(Y), axis=1)  # whose posterior is the prior
     found.mean[empty], found.cov[empty], found.log_density[empty] = 0.0, np.eye(q), 0.0
@@ -119,24 +119,12 @@ class _Points:
         return np.asarray(np.exp(self.log_weights - _log_sum(self.log_weights)[:, None]))
 
     def joined(self, other: _Points) -> _Points:
-        def both(a: Array, b: Array) -> Array:
-            return np.concatenate([a, b], axis=1)
-
-        return _Points(
-            both(self.Z, other.Z),
-            both(self.cost, other.cost),
-            both(self.mean, other.mean),
-            both(self.variance, other.variance),
-            both(self.centres, other.centres),
-            both(self.precision, other.precision),
-            np.concatenate([self.count, other.count]),
-        )
+        both = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return _Points(*(np.concatenate(pair, axis=min(1, pair[0].ndim - 1)) for pair in both))
 
     def of(self, rows: NDArray[np.intp]) -> _Points:
-        return _Points(
-            self.Z[rows], self.cost[rows], self.mean[rows], self.variance[rows],
-            self.centres[rows], self.precision[rows], self.count,
-        )  # fmt: skip
+        some = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "count"}
+        return replace(self, **some)
 
     def moments(self, rows: NDArray[np.intp]) -> LatentPosterior:
         w, Z, means = self.weights[rows, None], self.Z[rows], self.mean[rows]
@@ -182,13 +170,11 @@ def _fill(
     Y: Array,
     starts: Array,
     own: Own,
-    prior: SharedPoints,
+    prior: _PriorPoints,
 ) -> None:
     """Put the moments of some rows where they belong."""
     ends, _ = first_steps(model, Y, starts, own)
-    points = _drawn(model, Y, own, *_gaussians(model, Y, ends, own)).joined(
-        _of_prior(Y, own, prior)
-    )
+    points = _drawn(model, Y, own, *_gaussians(model, Y, ends, own)).joined(prior.of(Y, own))
     for left in range(ROUNDS, -1, -1):
         w = points.weights
         enough = (1.0 / np.sum(w * w, axis=1) >= ENOUGH) | (left == 0)
@@ -197,36 +183,62 @@ def _fill(
             return
         going = np.flatnonzero(~enough)
         rows, Y, own, points = rows[going], Y[going], own[going], points.of(going)
-        centres, precision = _moved(model, Y, _resampled(points.Z, w[going]), own)
-        points = points.joined(_drawn(model, Y, own, centres, precision))
+        centres = _resampled(points.Z, w[going])
+        further = _drawn(model, Y, own, *_gaussians(model, Y, centres, own, move=True))
+        points = points.joined(further)
 
 
-def _looked(model: GaussianProcesses, Y: Array, Z: Array, own: Own) -> tuple[Array, Array]:
-    """Slopes (n, K, q) and local precisions (n, K, q, q) at points (n, K, q) of each row."""
+def _gaussians(
+    model: GaussianProcesses, Y: Array, Z: Array, own: Own, move: bool = False
+) -> tuple[Array, Array]:
+    """Gaussians about points (n, K, q) of each row: centres, and precisions (n, K, q, q).
+
+    No wider than functions are straight, nor further than that by one step of Fisher scoring,
+    where they are to move.
+    """
     n, K, q = Z.shape
     at = Look.at(model, np.repeat(Y, K, axis=0), Z.reshape(-1, q), np.repeat(own, K))
     local = at.information + np.diag((STRAIGHT * model.kernel.reach(q)) ** -2)
-    return at.slope.reshape(n, K, q), local.reshape(n, K, q, q)
+    local = local.reshape(n, K, q, q)
+    if move:
+        Z = Z - fisher_step(model, local, at.slope.reshape(n, K, q))
+    return Z, local / WIDER
 
 
-def _gaussians(model: GaussianProcesses, Y: Array, Z: Array, own: Own) -> tuple[Array, Array]:
-    return Z, _looked(model, Y, Z, own)[1] / WIDER
+@dataclass(frozen=True, eq=False)
+class _PriorPoints:
+    """Points from the prior, at which all rows are looked at, with the predictions there."""
 
+    model: GaussianProcesses
+    Z: Array  # (S, q)
+    k: Array  # (S, M) kernels with the support
+    mean: Array  # (S, d)
+    variance: Array  # (S, d)
 
-def _moved(model: GaussianProcesses, Y: Array, Z: Array, own: Own) -> tuple[Array, Array]:
-    """Points after one step of Fisher scoring, no longer than functions are straight."""
-    slope, local = _looked(model, Y, Z, own)
-    return Z - fisher_step(model, local, slope), local / WIDER
+    @classmethod
+    def at(cls, model: GaussianProcesses, Z: Array) -> _PriorPoints:
+        k = model.kernel.matrix(Z, model.support)
+        return cls(model, Z, k, *predictions(model, Z, none_of(len(Z))))
 
-
-def _of_prior(Y: Array, own: Own, shared: SharedPoints) -> _Points:
-    """The shared points, which are from the prior, as points of each row."""
-    n, (S, q) = len(Y), shared.Z.shape
-    mean, variance = shared.without(own)
-    Z = np.broadcast_to(shared.Z, (n, S, q))
-    costs = cost(Y[:, None, :], Z, mean, variance)
-    prior = np.broadcast_to(np.eye(q), (n, 1, q, q))
-    return _Points(Z, costs, mean, variance, np.zeros((n, 1, q)), prior, np.full(1, float(S)))
+    def of(self, Y: Array, own: Own) -> _Points:
+        """As points of each row, which is left out of the predictions where it is its own."""
+        model, n, (S, q), d = self.model, len(Y), self.Z.shape, Y.shape[1]
+        mean = np.broadcast_to(self.mean, (n, S, d)).copy()
+        variance = np.broadcast_to(self.variance, (n, S, d)).copy()
+        for p, B in enumerate(model.reductions):
+            columns = np.flatnonzero(model.pattern == p)
+            rows = np.flatnonzero(own >= 0)
+            rows = rows[B[own[rows], own[rows]] > 0.0]
+            if len(rows):
+                b, c = B[own[rows], own[rows]], (self.k @ B[:, own[rows]]).T  # (r, S)
+                w = model.weights[np.ix_(own[rows], columns)] / b[:, None]
+                at = np.ix_(rows, np.arange(S), columns)
+                mean[at] -= c[:, :, None] * w[:, None, :]
+                variance[at] += (c * c / b[:, None])[:, :, None]
+        Z = np.broadcast_to(self.Z, (n, S, q))
+        unit = np.broadcast_to(np.eye(q), (n, 1, q, q))
+        costs = cost(Y[:, None, :], Z, mean, variance)
+        return _Points(Z, costs, mean, variance, np.zeros((n, 1, q)), unit, np.full(1, float(S)))
 
 
 def _drawn(
