@@ -85,12 +85,9 @@ class Autoencoder(Transformer):
     polish : bool or "auto", default="auto"
         Whether L-BFGS goes on over all rows at once where Adam ends. "auto" does, up to 1e7 cells;
         never for rows that memory does not hold, nor where cells are hidden by chance.
-    missing_values : float or list of float, default=nan
     random_state : int, RandomState or None, default=None
         None is another start, other batches and other held-out rows at every fit.
         Of weights, held-out rows, the order of rows and the cells hidden.
-    verbose : bool or int, default=False
-        A progress line.
 
     Attributes
     ----------
@@ -204,18 +201,7 @@ class Autoencoder(Transformer):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit encoder and decoder to the observed values of X.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            Array, masked array, pandas, polars or pyarrow; NaN marks a missing value.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
+        """Fit encoder and decoder to the observed values of X."""
         from eigengap.fitting.autodiff.autoencoder import fit_autoencoder
 
         q = int(self.n_components)
@@ -304,11 +290,6 @@ class Autoencoder(Transformer):
     def transform(self, X: Any) -> Array:
         """Codes of the rows of X.
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-
         Returns
         -------
         array of shape (n_samples, n_components)
@@ -335,11 +316,6 @@ class Autoencoder(Transformer):
     def reconstruct(self, X: Any) -> Any:
         """Rows as the network gives them back, missing values included.
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-
         Returns
         -------
         table of X's type, of shape (n_samples, n_features)
@@ -349,13 +325,6 @@ class Autoencoder(Transformer):
 
     def impute(self, X: Any, return_std: bool = False) -> Any:
         """Impute every missing value by what the network makes of the rest of its row.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        return_std : bool, default=False
-            Whether to return standard deviations too.
 
         Returns
         -------
@@ -383,11 +352,6 @@ class Autoencoder(Transformer):
     def score_samples(self, X: Any) -> Array:
         """Minus the mean squared error of the observed values of each row, in standardised units.
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-
         Returns
         -------
         array of shape (n_samples,)
@@ -399,11 +363,6 @@ class Autoencoder(Transformer):
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of `score_samples` over the rows that have an observed value.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-        y : ignored
 
         Returns
         -------

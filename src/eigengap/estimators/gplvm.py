@@ -116,15 +116,9 @@ class GPLVM(Transformer):
         Number of starts; the first is `init`, the others are perturbed, the best is kept.
     tol : float, default=1e-6
         The fit stops where twenty steps together gain less than this, in nats per observed value.
-    max_iter : int, default=1000
-        Most steps of L-BFGS.
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     random_state : int, RandomState or None, default=None
         Of inducing points, the perceptron and further starts. None is a seed of 0, so that two
         fits agree.
-    verbose : bool or int, default=False
-        Whether to show progress.
 
     Attributes
     ----------
@@ -231,29 +225,13 @@ class GPLVM(Transformer):
     # Fitting -------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find latents of the rows of X and functions from them to its columns.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            Array, masked array, pandas, polars or pyarrow; NaN marks a missing value.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
+        """Find latents of the rows of X and functions from them to its columns."""
         self.fit_transform(X, y)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_transform(self, X: Any, y: Any = None) -> Array:
         """Fit, and the latents of the rows of X: (n_samples, n_components).
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-        y : ignored
 
         Returns
         -------
@@ -431,11 +409,6 @@ class GPLVM(Transformer):
         other rows are what it is placed by. With a back constraint the mean is its function of
         the row, and the covariance is about that.
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-
         Returns
         -------
         Posterior
@@ -449,24 +422,13 @@ class GPLVM(Transformer):
 
         By importance sampling, with the functions as the fit left them. A row of an exact fit is
         judged by the other rows. Missing values are left out.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         """
         _, Y = self._new_rows(X)
         density = self._fitted.posterior(Y).log_density
         return np.asarray(density - (~np.isnan(Y)) @ np.log(self.model_.unit))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples` over the rows that have an observed value; 0 where none has.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-        y : ignored
-        """
+        """Mean of `score_samples` over the rows that have an observed value; 0 where none has."""
         scores = self.score_samples(X)
         observed = ~np.isnan(self._new_rows(X)[1]).all(axis=1)
         return float(np.mean(scores[observed])) if observed.any() else 0.0
@@ -542,13 +504,6 @@ class GPLVM(Transformer):
         """Impute every missing value by its expected value given the rest of its row.
 
         Over all the places in latent space where the row may be.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        return_std : bool, default=False
-            Whether to return the standard deviations too.
 
         Returns
         -------
