@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.shared.base import (
+    SHARED_CONSTRAINTS,
     as_fitted,
     check_features,
     keep_features,
@@ -86,8 +87,8 @@ class Autoencoder(Transformer):
         Whether L-BFGS goes on over all rows at once where Adam ends. "auto" does, up to 1e7 cells;
         never for rows that memory does not hold, nor where cells are hidden by chance.
     random_state : int, RandomState or None, default=None
-        None is another start, other batches and other held-out rows at every fit.
-        Of weights, held-out rows, the order of rows and the cells hidden.
+        Of weights, held-out rows, the order of rows and the cells hidden; None is another at
+        every fit.
 
     Attributes
     ----------
@@ -149,6 +150,7 @@ class Autoencoder(Transformer):
     _accepts_sparse = False
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED_CONSTRAINTS,
         "n_components": [COUNT],
         "hidden": ["array-like", Integral],  # a number is refused with its way out
         "activation": [StrOptions(set(ACTIVATIONS))],
@@ -156,18 +158,12 @@ class Autoencoder(Transformer):
         "init": [StrOptions({"auto", "pca", "random"})],
         "denoising": [Interval(Real, 0, 1, closed="left")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "scale": ["boolean"],
         "batch_size": [COUNT, StrOptions({"auto"})],
         "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "patience": [COUNT],
-        "max_iter": [COUNT],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "polish": ["boolean", StrOptions({"auto"})],
-        "missing_values": [Real, "array-like"],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     model_: Network
@@ -288,38 +284,24 @@ class Autoencoder(Transformer):
     # Output --------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Array:
-        """Codes of the rows of X.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-        """
+        """Codes of the rows of X: (n_samples, n_components)."""
         check_is_fitted(self, "model_")
         return self._map(X, self.model_.encode)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Rows at the codes X.
+        """Rows at the codes X: (n_samples, n_features).
 
         Parameters
         ----------
         X : array of shape (n_samples, n_components)
             As `transform` returns them; a NaN counts as 0, the mean of a code.
-
-        Returns
-        -------
-        array of shape (n_samples, n_features)
         """
         check_is_fitted(self, "model_")
         Z = as_latents(X, self.n_components_, "codes")
         return decoded(np.where(np.isnan(Z), Z.dtype.type(0.0), Z), self.model_.decode)
 
     def reconstruct(self, X: Any) -> Any:
-        """Rows as the network gives them back, missing values included.
-
-        Returns
-        -------
-        table of X's type, of shape (n_samples, n_features)
-        """
+        """Rows as the network gives them back, missing values included: a table of X's type."""
         check_is_fitted(self, "model_")
         return like_input(self, X, self._map(X, self.model_.reconstruct))
 
@@ -362,13 +344,7 @@ class Autoencoder(Transformer):
         return self._scores(self._source(X))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean of `score_samples` over the rows that have an observed value.
-
-        Returns
-        -------
-        float
-            0 where no row has one.
-        """
+        """Mean of `score_samples` over the rows that have an observed value; 0 where none has."""
         check_is_fitted(self, "model_")
         source = self._source(X)
         present = source.map(lambda block: ~np.isnan(block.values).all(axis=1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from math import nan
-from numbers import Real
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
@@ -14,10 +13,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.ppca import PPCA
-from eigengap.estimators.shared.base import as_fitted, keep_features, keep_parameters, source_of_new
+from eigengap.estimators.shared.base import (
+    SHARED_CONSTRAINTS,
+    as_fitted,
+    keep_features,
+    keep_parameters,
+    source_of_new,
+)
 from eigengap.estimators.shared.inner import imputing_model
 from eigengap.estimators.shared.progress import progress_of
-from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
+from eigengap.estimators.shared.sklearn_compat import StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
     COUNT,
     Transformer,
@@ -174,19 +179,14 @@ class GPLVM(Transformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SHARED_CONSTRAINTS,
         "n_components": [COUNT],
         "kernel": [str, LatentKernel],
         "method": [StrOptions({"auto", "exact", "bayesian"})],
         "n_inducing": [COUNT],
         "init": [StrOptions({"ppca", "isomap"}), "array-like"],
         "back_constraint": [StrOptions({"kernel", "mlp"}), None],
-        "scale": ["boolean"],
         "n_init": [COUNT],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [COUNT],
-        "missing_values": [Real, "array-like"],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     _prefix = "GP"
@@ -231,13 +231,7 @@ class GPLVM(Transformer):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_transform(self, X: Any, y: Any = None) -> Array:
-        """Fit, and the latents of the rows of X: (n_samples, n_components).
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-            `embedding_`, in float32 where X is.
-        """
+        """Fit, and `embedding_`, the latents of the rows of X, in float32 where X is."""
         kernel, q = kernel_of(self.kernel), int(self.n_components)
         kernel.require_positive(q)
         source = whole_table(X, "GPLVM", missing_values=self.missing_values)
@@ -389,10 +383,6 @@ class GPLVM(Transformer):
         ----------
         X : table of shape (n_samples, n_features)
             NaN marks a missing value; a row without any observed value is at 0, the prior mean.
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
         """
         source, Y = self._new_rows(X)
         Z = self._mapped(source, Y)

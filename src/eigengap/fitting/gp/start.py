@@ -165,7 +165,10 @@ def observed_columns(table: Array) -> ObservedColumns:
     counts = np.bincount(of_column)
     values = np.where(observed, table, 0.0)
     rooted = observed.all() and d > n
-    Y = _root(values) if rooted else values
+    Y = values
+    if rooted:
+        lam, V = np.linalg.eigh(values @ values.T)
+        Y = V * np.sqrt(np.maximum(lam, 0.0))
     width = Y.shape[1] if rooted else int(counts.max())
     members = np.full((len(patterns), width), Y.shape[1])
     for p in range(len(patterns)):
@@ -179,12 +182,6 @@ def observed_columns(table: Array) -> ObservedColumns:
         of_column,
         values,
     )
-
-
-def _root(Y: Array) -> Array:
-    """R (n, n) with R R' = Y Y'."""
-    lam, V = np.linalg.eigh(Y @ Y.T)
-    return np.asarray(V * np.sqrt(np.maximum(lam, 0.0)))
 
 
 # The fit ---------------------------------------------------------------------------------------
