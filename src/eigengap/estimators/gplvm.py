@@ -43,7 +43,7 @@ from eigengap.fitting.gp.fit import (
     noise_of_cells,
     require_exact,
 )
-from eigengap.fitting.gp.rows import FittedLatents
+from eigengap.fitting.gp.latent_posterior import FittedLatents
 from eigengap.fitting.gp.start import (
     LatentFit,
     ObservedColumns,
@@ -257,7 +257,7 @@ class GPLVM(Transformer):
         if not columns.is_complete:
             imputer = imputing_model(source)
             complete = standard.of(np.asarray(imputer.impute(values[present]), dtype=np.float64))
-        given = self._given_latents(len(values))
+        given = self._given_latents(len(values), present)
         if method == "exact" and is_closed(kernel, columns, back):
             fit = fit_linear(columns, q)
         else:
@@ -266,7 +266,7 @@ class GPLVM(Transformer):
                 complete,
                 distinct(standard.Y),
                 kernel.times(1.0 if self.scale else standard.unit[0] ** -2),
-                self._isomap(complete) if given is None else given[present],
+                lambda: self._isomap(complete) if given is None else given,
                 q=q,
                 n_inducing=None if method == "exact" else int(self.n_inducing),
                 back=back,
@@ -295,8 +295,8 @@ class GPLVM(Transformer):
                 f"with an observed value, {n} (n_samples={n})"
             )
 
-    def _given_latents(self, n: int) -> Array | None:
-        """(n, q) of all rows, where init is an array."""
+    def _given_latents(self, n: int, present: Rows) -> Array | None:
+        """(n, q) of the rows that are present, where init is an array."""
         if isinstance(self.init, str):
             return None
         given, shape = np.asarray(self.init, dtype=np.float64), (n, int(self.n_components))
@@ -307,13 +307,12 @@ class GPLVM(Transformer):
         if not np.all(np.isfinite(given)):
             row, k = np.argwhere(~np.isfinite(given))[0]
             raise ValueError(f"init holds {given[row, k]} at row {row}, column {k}")
-        return given
+        return given[present]
 
     def _isomap(self, complete: Array) -> Array | None:
         """(n, q) latents by Isomap where `init` asks for it."""
         if self.init != "isomap":
             return None
-        import eigengap.fitting.autodiff  # noqa: F401  # JAX, or how to install it
         from eigengap.estimators.isomap import Isomap
 
         return np.asarray(Isomap(n_components=int(self.n_components)).fit_transform(complete))

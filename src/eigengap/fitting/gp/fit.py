@@ -94,7 +94,7 @@ def best_fit(
     complete: Array,  # (n, d) the table with its missing values imputed
     of_row: Rows,  # (n,) which latent each row has
     kernel: LatentKernel,
-    given: Array | None,  # (n, q) where latents start; None is by principal components
+    given: Callable[[], Array | None],  # (n, q) where latents start; None is principal components
     *,
     q: int,
     n_inducing: int | None,  # None is an exact fit
@@ -109,7 +109,8 @@ def best_fit(
     from eigengap.fitting.autodiff.gplvm import fit_latents
 
     rng = np.random.default_rng(seed)
-    Z, shares = principal_start(complete, q, rng) if given is None else to_unit_variance(given, rng)
+    first = given()
+    Z, shares = principal_start(complete, q, rng) if first is None else to_unit_variance(first, rng)
 
     def fitted(k: int) -> LatentFit:
         at = Z if k == 0 else perturbed(Z, rng)
