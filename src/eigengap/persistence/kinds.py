@@ -114,7 +114,7 @@ _VALUES = {
     "MixtureOfLinearGaussians": "models.gaussian.mixture:MixtureOfLinearGaussians",
     "Architecture": "models.network.autoencoder:Architecture",
     "Network": "models.network.autoencoder:Network",
-    "Perceptron": "models.network.perceptron:Perceptron",
+    "Perceptron": "models.network.autoencoder:Perceptron",
     "Reference": "models.gaussian.reference:Reference",
     "StudentLinearGaussian": "models.gaussian.student:StudentLinearGaussian",
     "Curve": "selection.rank.choice:Curve",
