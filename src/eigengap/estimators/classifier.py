@@ -89,8 +89,6 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
     estimator : density estimator with `fit` and `score_samples`, default=None
         Used for each class instead, e.g. MixturePPCA. Of the other parameters only priors, scale
         and missing_values apply then.
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     tol, max_iter, n_init, random_state, verbose
         As in PPCA and FactorAnalysis.
 
@@ -148,17 +146,9 @@ class PPCAClassifier(AcceptsMissing, Shown, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         y : array of shape (n_samples,)
             Classes, numbers or strings. Of a row without any observed value the class counts in
             `class_prior_`, and nothing else.
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row.
-
-        Returns
-        -------
-        self
         """
         everything = in_memory(
             as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)

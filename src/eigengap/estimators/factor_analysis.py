@@ -55,9 +55,6 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         EM stops when no parameter moves by more than this (in units of its column's standard
         deviation), the log-likelihood by no more per observed value, and the gradient is as small
         (docs/numerics.md); on complete data, the largest entry of the gradient.
-    copy : bool, default=True
-        Kept for scikit-learn's signature; the data are never modified.
-    max_iter : int, default=1000
     noise_variance_init : array of shape (n_features,), default=None
         Kept for scikit-learn's signature; the start is spectral.
     svd_method, iterated_power
@@ -72,12 +69,6 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         Whether the rotation is found from standardised loadings with Kaiser's normalisation: rows
         of unit length, so that every column counts alike. `rotation="varimax"` and `"promax"` are
         then those of R's `factanal`.
-    distribution : {"gaussian", "student"}, default="gaussian"
-        "student" gives every row a scale of its own, so that its observed part is multivariate t:
-        outliers lose their weight (`row_weights`) instead of moving the axes.
-    degrees_of_freedom : float, default=None
-        Of the Student noise; None learns them. Few mean heavy tails, infinitely many the Gaussian.
-        With 2 or fewer the density has no variance, which a fit that learns them warns of.
     n_init : int, default=1
         Number of starts where values are missing; the best is kept. A table of up to 4000 observed
         values, which may have several maxima, gets at least 5, and up to 15 columns the other
@@ -87,13 +78,6 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         Whether columns are divided by their standard deviations. Factor analysis is covariant
         under rescaling, so this changes only the units of `noise_variance_`,
         `explained_variance_` and the tolerance, and the units in which a `rotation` is found.
-    missing_values : float or list of float, default=nan
-    random_state : int, RandomState or None, default=0
-    verbose : bool or int, default=False
-    checkpoint : str, path-like or Checkpoint, default=None
-        File to which an iterative fit writes now and then what it has done, and from which a later
-        call goes on if this one was interrupted; removed when the fit has converged
-        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -186,15 +170,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
             warn(f"the {self.rotation} rotation did not converge", ConvergenceWarning)
 
     def transform(self, X: Any, *, cell_sd: Any = None) -> Array:
-        """Posterior means of the (rotated) factors: (n_samples, n_components).
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        cell_sd : table of X's shape, default=None
-            Known standard deviation of each value: a noisy one counts less.
-        """
+        """Posterior means of the (rotated) factors: (n_samples, n_components)."""
         check_is_fitted(self, "model_")
         T = self.rotation_.T
         return self._map(X, lambda *x: self.model_.posterior_mean(*x) @ T, cell_sd)

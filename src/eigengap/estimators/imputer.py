@@ -94,8 +94,6 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         from a truth within the bounds; random draws are reflected, which does not pile them up.
     add_indicator : bool, default=False
         Whether `transform` appends a 0/1 column for each column that had missing values in `fit`.
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     tol : float, default=1e-2
         Tolerance of the models made here; given estimators keep their own.
     max_iter : int, default=10
@@ -177,20 +175,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Choose the model and fit it to the observed values of X.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            Array, pandas, polars or pyarrow; NaN marks a missing value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row.
-
-        Returns
-        -------
-        self
-        """
+        """Choose the model and fit it to the observed values of X."""
         source = whole_table(
             X, "LowRankImputer", sample_weight=sample_weight, missing_values=self.missing_values
         )
@@ -324,13 +309,6 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     def impute(self, X: Any, return_std: bool = False) -> Any:
         """X with its missing values imputed, in X's own type, and their standard deviations.
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        return_std : bool, default=False
-            Whether to return the standard deviations too.
-
         Returns
         -------
         imputed : table of X's type
@@ -355,7 +333,6 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
         level : float in (0, 1), default=0.95
             Probability with which the truth lies inside.
 
@@ -373,14 +350,6 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
     def sample_imputations(self, X: Any, m: int, random_state: Any = None) -> Iterator[Any]:
         """Draw the missing values m times: tables to analyse one by one and to `eigengap.pool`.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        m : int
-            Number of tables.
-        random_state : int, RandomState or None
 
         Yields
         ------

@@ -78,21 +78,11 @@ class MixturePPCA(DensityEstimator):
     scale : bool, default=False
         Divide every column by its standard deviation before the fit; undone in every output that
         is in data units. `noise_variance_` is in standardised units. Off by default, as in `PPCA`.
-    missing_values : float or list of float, default=nan
-        Values that mark a missing value, besides NaN.
     tol : float, default=1e-5
         EM stops when no parameter moves by more than this (in units of its column's standard
         deviation) and the log-likelihood by no more per observed value.
-    max_iter : int, default=1000
-        Most EM steps.
     random_state : int, RandomState or None, default=None
         Of the starts.
-    verbose : bool or int, default=False
-        Whether to show progress.
-    checkpoint : str, path-like or Checkpoint, default=None
-        File to which an iterative fit writes now and then what it has done, and from which a later
-        call goes on if this one was interrupted; removed when the fit has converged
-        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -297,13 +287,7 @@ class MixturePPCA(DensityEstimator):
     # Where in it -------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Array:
-        """resp_k E[z | x, k] of all components side by side: (n_samples, sum of n_components_).
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        """
+        """resp_k E[z | x, k] of all components side by side: (n_samples, sum of n_components_)."""
         check_is_fitted(self, "model_")
         return self._map(X, self.model_.local_coordinates)
 

@@ -131,20 +131,7 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)  # the inner estimator's are validated too
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model and set the threshold.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row.
-
-        Returns
-        -------
-        self
-        """
+        """Fit the model and set the threshold."""
         estimator = FactorAnalysis() if self.estimator is None else clone(self.estimator)
         if missing_codes(self.missing_values):
             estimator.set_params(missing_values=self.missing_values)
@@ -189,10 +176,6 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
     def statistics(self, X: Any) -> NoveltyStatistics:
         """D2, T2 and SPE of every row with degrees of freedom and p-values.
 
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-
         Returns
         -------
         NoveltyStatistics
@@ -216,7 +199,6 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
         of : {"D2", "T2", "SPE"}
             "D2": (x - mu)_j (C^-1 (x - mu))_j. "T2": (x - mu)_j times half the derivative of T2 by
             x_j. "SPE": squared residual from the components over the column's noise variance.

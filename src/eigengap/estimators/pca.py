@@ -48,8 +48,6 @@ class PCA(PartialFit):
         docs/rank.md); the number of largest evidence (Minka 2000); None keeps every direction that
         has variance (with missing values min(n_samples, n_features) - 1, and "auto" with a warning
         where that is more than 50).
-    copy : bool, default=True
-        Kept for scikit-learn's signature; the data are never modified.
     whiten : bool, default=False
         Divide the scores by their standard deviation. An output option: the density stays.
     svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}, default="auto"
@@ -66,19 +64,12 @@ class PCA(PartialFit):
         Kept for scikit-learn's signature; iterative routes stop by a residual certificate.
     n_oversamples : int, default=10
         "randomized" is exact where this and n_components reach min(n_samples, n_features).
-    random_state : int, RandomState or None, default=None
     scale : bool, default=False
         Divide every column by its standard deviation first (PCA of the correlations); undone in
         every output that is in data units. Off by default, as in scikit-learn: columns in one unit
         (spectra, images, genes) keep their relative variance.
-    missing_values : float or list of float, default=nan
     max_iter : int, default=1000
         Most EM steps where values are missing.
-    verbose : bool or int, default=False
-    checkpoint : str, path-like or Checkpoint, default=None
-        File to which an iterative fit writes now and then what it has done, and from which a later
-        call goes on if this one was interrupted; removed when the fit has converged
-        (docs/checkpoints.md).
 
     Attributes
     ----------
@@ -186,8 +177,6 @@ class PCA(PartialFit):
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         kind : {"optimal", "posterior"}, default="optimal"
             "optimal" is the orthogonal projection of ordinary PCA, of least squared error: missing
             values are imputed first, and scores go through `inverse_transform`. "posterior" is

@@ -128,16 +128,8 @@ class PPCARegressor(AcceptsMissing, Shown, MultiOutputMixin, RegressorMixin, Bas
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         y : array of shape (n_samples,) or (n_samples, n_targets)
             NaN where it is unknown.
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row.
-
-        Returns
-        -------
-        self
         """
         everything = in_memory(
             as_source(X, sample_weight=sample_weight, missing_values=self.missing_values)
@@ -218,8 +210,6 @@ class PPCARegressor(AcceptsMissing, Shown, MultiOutputMixin, RegressorMixin, Bas
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
         return_std : bool, default=False
             Whether to return the standard deviations of y too, its noise included.
 
@@ -247,9 +237,7 @@ class PPCARegressor(AcceptsMissing, Shown, MultiOutputMixin, RegressorMixin, Bas
 
         Parameters
         ----------
-        X : table of shape (n_samples, n_features)
         y : array of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array of shape (n_samples,), default=None
         """
         truth = self._targets(y)[0]
         predicted = np.asarray(self.predict(X)).reshape(-1, self.n_targets_)

@@ -78,11 +78,8 @@ class Whitener(Transformer):
         Directions whose standard deviation is at or below rank_tol times the largest do not count
         as variation. "auto" is what rounding can explain: of the solution, and of the cells as they
         are stored (float32 cells, or far from zero, hold less).
-    tol : float, default=1e-6
-    max_iter : int, default=1000
+    tol, max_iter
         Of the EM fit with missing values.
-    missing_values : float or list of float, default=nan
-    verbose : bool or int, default=False
 
     Attributes
     ----------
@@ -157,20 +154,7 @@ class Whitener(Transformer):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Find mean, variances and the whitening map of the observed values of X.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
-        """
+        """Find mean, variances and the whitening map of the observed values of X."""
         if self.n_components is not None and self.method not in TRUNCATED:
             raise ValueError(
                 f'n_components={self.n_components!r} has no meaning for method="{self.method}", '

@@ -22,6 +22,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from eigengap.estimators.shared import complete
 from eigengap.linalg import Array
 from eigengap.registry import ESTIMATORS, entry_of, names_with
 from eigengap.sources import named_columns, show
@@ -374,7 +375,11 @@ require_fitted = check_is_fitted  # for charts, which do not know scikit-learn
 
 
 class Shown:
-    """`plot`, `summary()` and the display in notebooks."""
+    """`plot`, `summary()` and the display in notebooks; completes docstrings."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        complete(cls)
 
     @property
     def plot(self) -> Plots:
