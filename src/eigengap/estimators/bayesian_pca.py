@@ -6,12 +6,7 @@ from math import nan
 from numbers import Real
 from typing import Any, ClassVar
 
-from eigengap.estimators.shared.base import (
-    AT_LEAST_ONE,
-    CHECKPOINT_CONSTRAINTS,
-    SHARED_CONSTRAINTS,
-    keep_parameters,
-)
+from eigengap.estimators.shared.base import AT_LEAST_ONE, keep_parameters
 from eigengap.estimators.shared.linear import FitSpec, LinearGaussianEstimator, log_jacobian
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.fitting.gaussian.bayesian import BayesianFit, fit_bayesian
@@ -109,10 +104,7 @@ class BayesianPCA(LinearGaussianEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        **CHECKPOINT_CONSTRAINTS,
         "n_components": [*AT_LEAST_ONE, StrOptions({"auto"})],
-        "noise": [StrOptions({"isotropic", "diagonal"})],
         "loading_shape": _PRECISION,
         "loading_rate": _PRECISION,
         "noise_shape": _PRECISION,

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import keep_features, keep_parameters, map_rows, source_of_new
-from eigengap.estimators.shared.inner import CONSTRAINTS, Predictor, warnings_about
+from eigengap.estimators.shared.inner import Predictor, warnings_about
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.exceptions import (
     DataError,
@@ -107,7 +107,6 @@ class PPCAClassifier(ClassifierMixin, Predictor):
     _methods = ("fit", "score_samples")
     _target = "the class of each row"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CONSTRAINTS,
         "priors": ["array-like", None],
         "estimator": [HasMethods(list(_methods)), None],
     }

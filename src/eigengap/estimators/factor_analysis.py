@@ -12,14 +12,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared.base import (
-    AT_LEAST_ONE,
-    CHECKPOINT_CONSTRAINTS,
-    SHARED_CONSTRAINTS,
-    as_fitted,
-    keep_parameters,
-)
-from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
+from eigengap.estimators.shared import CONSTRAINTS
+from eigengap.estimators.shared.base import as_fitted, keep_parameters
+from eigengap.estimators.shared.linear import FitSpec, NoisyEstimator
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import decoded
@@ -115,17 +110,11 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     _prefix = "FA"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        **CHECKPOINT_CONSTRAINTS,
-        **NOISE_CONSTRAINTS,
-        "n_components": [*SHARED_CONSTRAINTS["n_components"], None],
-        "copy": ["boolean"],
+        "n_components": [*CONSTRAINTS["n_components"], None],
         "noise_variance_init": ["array-like", None],
         "svd_method": [StrOptions({"randomized", "lapack"})],
         "iterated_power": [Interval(Integral, 0, None, closed="left")],
         "rotation": [StrOptions(set(METHODS)), None],
-        "kaiser": ["boolean"],
-        "n_init": AT_LEAST_ONE,
     }
 
     def __init__(

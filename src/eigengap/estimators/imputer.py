@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from math import nan
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +19,6 @@ from eigengap.estimators.mixture_ppca import MixturePPCA
 from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
-    NOT_NEGATIVE,
     AcceptsMissing,
     keep_features,
     keep_parameters,
@@ -146,12 +144,6 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         "scale": ["boolean", StrOptions({"auto"})],
         "integers": [StrOptions({"keep"}), "array-like", None],
         "bounds": [StrOptions({"data"}), tuple, list, Mapping, None],
-        "add_indicator": ["boolean"],
-        "missing_values": [Real, "array-like"],
-        "tol": NOT_NEGATIVE,
-        "max_iter": AT_LEAST_ONE,
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(

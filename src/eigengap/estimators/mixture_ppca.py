@@ -13,13 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared.base import (
-    AT_LEAST_ONE,
-    CHECKPOINT_CONSTRAINTS,
-    SHARED_CONSTRAINTS,
-    keep_parameters,
-    map_rows,
-)
+from eigengap.estimators.shared.base import AT_LEAST_ONE, keep_parameters, map_rows
 from eigengap.estimators.shared.density import (
     DensityEstimator,
     warn_of_constants,
@@ -140,17 +134,12 @@ class MixturePPCA(DensityEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        **CHECKPOINT_CONSTRAINTS,
         "n_mixture": AT_LEAST_ONE,
         "n_components": [
             Interval(Integral, 0, None, closed="left"),
             "array-like",
             StrOptions({"auto"}),
         ],
-        "noise": [StrOptions({"isotropic", "diagonal"})],
-        "shared_noise": ["boolean"],
-        "n_init": AT_LEAST_ONE,
         "split_merge": [Interval(Integral, 0, None, closed="left")],
     }
 

@@ -116,7 +116,6 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
         "estimator": [HasMethods(["fit", "score_samples"]), None],
         "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
         "alpha": [Interval(Real, 0, 1, closed="neither")],
-        "missing_values": [Real, "array-like"],
     }
 
     def __init__(

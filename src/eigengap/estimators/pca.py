@@ -9,12 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared.base import (
-    AT_LEAST_ONE,
-    CHECKPOINT_CONSTRAINTS,
-    SHARED_CONSTRAINTS,
-    keep_parameters,
-)
+from eigengap.estimators.shared import CONSTRAINTS
+from eigengap.estimators.shared.base import AT_LEAST_ONE, keep_parameters
 from eigengap.estimators.shared.linear import FitSpec
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
@@ -100,15 +96,7 @@ class PCA(PartialFit):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        **CHECKPOINT_CONSTRAINTS,
-        "n_components": [
-            *SHARED_CONSTRAINTS["n_components"],
-            StrOptions({"mle"}),
-            None,
-        ],
-        "copy": ["boolean"],
-        "whiten": ["boolean"],
+        "n_components": [*CONSTRAINTS["n_components"], StrOptions({"mle"}), None],
         "svd_solver": [StrOptions({"auto", "full", "covariance_eigh", "arpack", "randomized"})],
         "iterated_power": [StrOptions({"auto"}), Interval(Integral, 0, None, closed="left")],
         "n_oversamples": AT_LEAST_ONE,

@@ -7,14 +7,8 @@ from math import nan
 from numbers import Integral
 from typing import Any, ClassVar
 
-from eigengap.estimators.shared.base import (
-    AT_LEAST_ONE,
-    CHECKPOINT_CONSTRAINTS,
-    NOT_NEGATIVE,
-    SHARED_CONSTRAINTS,
-    keep_parameters,
-)
-from eigengap.estimators.shared.linear import NOISE_CONSTRAINTS, FitSpec, NoisyEstimator
+from eigengap.estimators.shared.base import NOT_NEGATIVE, keep_parameters
+from eigengap.estimators.shared.linear import FitSpec, NoisyEstimator
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import StrOptions
 from eigengap.fitting.gaussian.pca import fit_pca
@@ -104,14 +98,9 @@ class PPCA(PartialFit, NoisyEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **SHARED_CONSTRAINTS,
-        **CHECKPOINT_CONSTRAINTS,
-        **NOISE_CONSTRAINTS,
         "solver": [StrOptions({"auto", "closed_form", "em"})],
         "noise_variance": [*NOT_NEGATIVE, None],
-        "fit_mean": ["boolean"],
         "loading_precision": NOT_NEGATIVE,
-        "n_init": AT_LEAST_ONE,
     }
 
     def __init__(

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from eigengap.estimators.shared.base import keep_features, keep_parameters, map_rows, source_of_new
 from eigengap.estimators.shared.density import warn_of_few
-from eigengap.estimators.shared.inner import CONSTRAINTS, Predictor, warnings_about
+from eigengap.estimators.shared.inner import Predictor, warnings_about
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _fit_context
 from eigengap.exceptions import FewCellsWarning, HeywoodWarning, SentinelWarning
 from eigengap.linalg import Array
@@ -94,8 +94,7 @@ class PPCARegressor(MultiOutputMixin, RegressorMixin, Predictor):
     _methods = ("fit", "impute")
     _target = "what is to be predicted, NaN where unknown"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CONSTRAINTS,
-        "estimator": [HasMethods(list(_methods)), None],
+        "estimator": [HasMethods(list(_methods)), None]
     }
 
     def __init__(

@@ -22,7 +22,6 @@ from eigengap.estimators.shared.sklearn_compat import (
 )
 from eigengap.estimators.shared.transformer import (
     COMPONENTS,
-    COUNT,
     Transformer,
     as_latents,
     decoded,
@@ -131,9 +130,6 @@ class Whitener(Transformer):
         "ddof": [Interval(Integral, 0, None, closed="left")],
         "rank_tol": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [COUNT],
-        "missing_values": [Real, "array-like"],
-        "verbose": ["verbose"],
     }
 
     result_: Whitening

@@ -1,13 +1,43 @@
-"""What estimators share; here, the parameters that they describe alike.
+"""What estimators share; here, the parameters that they describe and constrain alike.
 
-The docstring of an estimator, or of one of its methods, describes what is particular to it. When
-the class is made, `complete` adds those parameters of its signature that are described here and not
-there, so that `help`, the reference pages and scikit-learn's notebooks show every one.
+An estimator writes down what is particular to it. When its class is made, `complete` adds what is
+known here of the other parameters: to `_parameter_constraints`, for scikit-learn's validation, and
+to the docstrings of the class and its methods, so that `help`, the reference pages and
+scikit-learn's notebooks show every parameter.
 """
 
 import re
 from inspect import cleandoc, isfunction, signature
+from numbers import Integral, Real
+from os import PathLike
 from typing import Any
+
+from eigengap.estimators.shared.sklearn_compat import Interval, RealNotInt, StrOptions
+from eigengap.persistence.checkpoint import Checkpoint
+
+COUNT = Interval(Integral, 1, None, closed="left")
+
+# A parameter that is True or False by default is a boolean, if nothing else is known of it.
+CONSTRAINTS: dict[str, list[Any]] = {
+    "checkpoint": [str, PathLike, Checkpoint, None],
+    "degrees_of_freedom": [Interval(Real, 0, None, closed="neither"), None],
+    "distribution": [StrOptions({"gaussian", "student"})],
+    "max_iter": [COUNT],
+    "metric_params": [dict, None],
+    "missing_values": [Real, "array-like"],
+    "n_components": [
+        Interval(Integral, 0, None, closed="left"),
+        Interval(RealNotInt, 0, 1, closed="neither"),
+        StrOptions({"auto"}),
+    ],
+    "n_init": [COUNT],
+    "n_jobs": [Integral, None],
+    "noise": [StrOptions({"isotropic", "diagonal"})],
+    "p": [Interval(Real, 1, None, closed="left")],
+    "random_state": ["random_state"],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "verbose": ["verbose"],
+}
 
 HEAD = "Parameters\n----------\n"
 
@@ -72,8 +102,13 @@ random_state : int, RandomState or None, default=DEFAULT
 
 
 def complete(cls: type) -> None:
-    """Complete the docstrings of a class and of its public methods."""
+    """Complete the constraints and docstrings of a class, and those of its public methods."""
     if "__init__" in vars(cls):
+        own = vars(cls)["_parameter_constraints"]
+        parameters = signature(cls).parameters.values()
+        booleans = {p.name: ["boolean"] for p in parameters if isinstance(p.default, bool)}
+        known = {**booleans, **CONSTRAINTS, **own}
+        cls._parameter_constraints = {p.name: known[p.name] for p in parameters}  # type: ignore[attr-defined]
         _complete(cls, vars(cls)["__init__"], OF_CLASSES)
     for name, method in vars(cls).items():
         # The X of inverse_transform is no table of the user's.

@@ -379,7 +379,8 @@ class Shown:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        complete(cls)
+        if cls.__module__.startswith("eigengap."):
+            complete(cls)
 
     @property
     def plot(self) -> Plots:

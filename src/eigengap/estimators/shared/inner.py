@@ -12,9 +12,9 @@ from sklearn.utils import check_random_state
 
 from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.ppca import PPCA
-from eigengap.estimators.shared.base import AT_LEAST_ONE, SHARED_CONSTRAINTS, AcceptsMissing
+from eigengap.estimators.shared.base import AcceptsMissing
 from eigengap.estimators.shared.display import Shown
-from eigengap.estimators.shared.sklearn_compat import HasMethods, StrOptions, _VisualBlock
+from eigengap.estimators.shared.sklearn_compat import HasMethods, _VisualBlock
 from eigengap.exceptions import SentinelWarning
 from eigengap.linalg import Array
 from eigengap.models.gaussian.columns import IndependentColumns
@@ -50,12 +50,6 @@ def imputing_model(rows: Source | Array, owner: Any = None) -> PPCA:
 
 # Parameters that both hand on to PPCA or FactorAnalysis, besides n_components.
 HANDED_ON = ("tol", "max_iter", "n_init", "random_state", "verbose")
-
-CONSTRAINTS: dict[str, list[Any]] = {
-    **SHARED_CONSTRAINTS,
-    "noise": [StrOptions({"isotropic", "diagonal"})],
-    "n_init": AT_LEAST_ONE,
-}
 
 
 class Predictor(AcceptsMissing, Shown, BaseEstimator):
