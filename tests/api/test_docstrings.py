@@ -1,11 +1,13 @@
 """Docstrings are complete at run time, also where the source leaves out what all describe alike."""
 
 import inspect
+import math
+from typing import ClassVar
 
 import pytest
 
 import eigengap
-from eigengap.estimators.shared import OF_CLASSES, OF_METHODS, complete
+from eigengap.estimators.shared import CONSTRAINTS, OF_CLASSES, OF_METHODS, complete
 from eigengap.registry import ESTIMATORS
 
 
@@ -40,7 +42,9 @@ def test_shared_descriptions_fill_what_is_left_out():
         2
         """
 
-        def __init__(self, method="slow", *, missing_values=float("nan"), verbose=False):
+        _parameter_constraints: ClassVar = {"method": [str]}
+
+        def __init__(self, method="slow", *, missing_values=math.nan, verbose=False, exact=True):
             pass
 
         def fit(self, X, y=None, sample_weight=None):
@@ -59,6 +63,12 @@ def test_shared_descriptions_fill_what_is_left_out():
             """One of each."""
 
     complete(Twice)
+    assert Twice._parameter_constraints == {
+        "method": [str],
+        "missing_values": CONSTRAINTS["missing_values"],
+        "verbose": CONSTRAINTS["verbose"],
+        "exact": ["boolean"],
+    }
     missing = OF_CLASSES["missing_values"].replace("DEFAULT", "nan")
     verbose = OF_CLASSES["verbose"].replace("DEFAULT", "False")
     assert Twice.__doc__ == (

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from math import nan
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -194,9 +195,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
     def components_(self) -> Array:
         return self.loadings_.T
 
-    @property
-    def factor_correlation_(self) -> Array:
-        return self.rotation_.phi
+    factor_correlation_ = property(attrgetter("rotation_.phi"))
 
     @property
     def noise_variance_(self) -> Array:

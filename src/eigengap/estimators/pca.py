@@ -22,7 +22,7 @@ from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import RankChoice, automatic_rank, minka_rank
 from eigengap.selection.rank.asked import Solved, fit_asked, most_components, require_components
-from eigengap.sources import Block, Source
+from eigengap.sources import Source
 
 DEFAULT_TOL = 1e-6  # of the EM fit with missing values, where tol=0.0 asks for the default
 TRUNCATED = ("arpack", "randomized")  # solvers of a number of components known beforehand
@@ -125,9 +125,10 @@ class PCA(PartialFit):
 
     def transform(self, X: Any) -> Array:  # type: ignore[override]
         """Orthogonal scores U^T (x - mu), missing values imputed: (n_samples, n_components_)."""
-        check_is_fitted(self, "model_")
         source = self._source(X)
-        scores = source.map(self._scores_of)
+        scores = source.map(lambda block: self._scores(block.values))
+        if self.whiten:
+            scores = scores / self._whitening()
         return scores.astype(np.float32) if source.dtype == np.float32 else scores
 
     def inverse_transform(self, X: Any) -> Array:
@@ -135,24 +136,21 @@ class PCA(PartialFit):
         check_is_fitted(self, "model_")
         q = self.n_components_
         sd = np.sqrt(self.spectrum_.explained_variance(q)) if self.whiten else 1.0
-        unit = 1.0 if self.scale_ is None else self.scale_
-        return decoded(self._latents(X), lambda Z: self.projection_.backward(Z * sd) * unit)
-
-    def _scores_of(self, block: Block) -> Array:
-        values = block.values
-        if isinstance(values, np.ndarray) and np.isnan(values).any():
-            values = self.model_.conditional_mean(values)
-        return self._scores(values)
+        return decoded(self._latents(X), lambda Z: self._at(Z * sd))
 
     def _scores(self, values: Any) -> Array:
+        """Of rows, dense or sparse, before they are whitened."""
+        dense = isinstance(values, np.ndarray)
+        if dense and np.isnan(values).any():
+            values = self.model_.conditional_mean(values)
         if self.scale_ is not None:
-            values = (
-                values / self.scale_
-                if isinstance(values, np.ndarray)
-                else (values * (1.0 / self.scale_)).tocsr()
-            )
-        scores = self.projection_.forward(values)
-        return scores / self._whitening() if self.whiten else scores
+            values = values / self.scale_ if dense else (values * (1.0 / self.scale_)).tocsr()
+        return self.projection_.forward(values)
+
+    def _at(self, scores: Array) -> Array:
+        """Rows at scores that are not whitened."""
+        rows = self.projection_.backward(scores)
+        return rows if self.scale_ is None else rows * self.scale_
 
     def _whitening(self) -> Array:
         """Standard deviation of each score; infinite where there is none, for a score of 0."""
@@ -191,10 +189,7 @@ class PCA(PartialFit):
 
     def _project(self, X: Array) -> Array:
         """Along the axes themselves: a direction of no more than the noise is none of `model_`."""
-        rows = self.model_.conditional_mean(X) if np.isnan(X).any() else X
-        unit = 1.0 if self.scale_ is None else self.scale_
-        scores = self.projection_.forward(rows / unit)
-        return np.asarray(self.projection_.backward(scores) * unit)
+        return self._at(self._scores(X))
 
     def reconstruction_error(self) -> float:
         """Mean squared distance of a training row to its reconstruction.

@@ -206,15 +206,14 @@ class Whitener(Transformer):
 
     def _warn(self, source: Source) -> None:
         fit = self.result_
-        if self.method not in ("centre", "normalise"):
+        if self.method not in BY_COLUMN:
             warn_of_unlinked(source)
         if not fit.full_rank and self.method != "centre":
             which = describe_dependent(fit.dependent, source.names, source.observed().rows)
-            done = {
-                "normalise": "columns that do not vary are centred only",
-                "pca": "only those directions are whitened, one column for each",
-                "pca-cor": "only those directions are whitened, one column for each",
-            }.get(self.method, "only those directions are whitened")
+            done = "only those directions are whitened"
+            done += ", one column for each" if self.method in ROTATED else ""
+            if self.method == "normalise":
+                done = "columns that do not vary are centred only"
             sure = "" if fit.converged else ", as far as incomplete rows show (nearly collinear)"
             warn(
                 f"the {source.n_features} columns of X have rank {fit.rank}{which}{sure}: {done}",
@@ -290,14 +289,7 @@ class Whitener(Transformer):
     scale_ = property(attrgetter("result_.unit"))
     explained_variance_ = property(attrgetter("result_.variance"))
 
-    @property
-    def n_components_(self) -> int:
-        return len(self.result_.variance)
-
     rank_ = property(attrgetter("result_.rank"))
-
-    @property
-    def n_iter_(self) -> int:
-        return max(self.result_.n_iter, 1)
-
     converged_ = property(attrgetter("result_.converged"))
+    n_iter_ = property(lambda self: max(self.result_.n_iter, 1))
+    n_components_ = property(lambda self: len(self.result_.variance))
