@@ -150,7 +150,6 @@ class PPCAClassifier(ClassifierMixin, Predictor):
         counted = np.bincount(code, weights=weight[weight > 0]).astype(float)
         prior = self._prior(classes, counted)
         code = code[everything.is_present()[weight > 0]]
-        _require_observed(classes, code)
         unit = column_scale(source) if self.scale else None
         scaled = source if unit is None else in_memory(Rescaled(source, unit))
         parts = [
@@ -203,11 +202,14 @@ class PPCAClassifier(ClassifierMixin, Predictor):
         return (*settled, UnitsWarning) if self.scale else settled
 
     def _require_rows(self, part: ClassRows) -> None:
+        merge = "leave the class out, or merge it with another"
+        if part.source.n_rows == 0:
+            raise ValueError(f"{part.name} has no row with an observed value: {merge}")
         observed = part.source.observed()
         if observed.count < 2:
             raise ValueError(
                 f"{part.name} has {observed.rows} row(s) (n_samples={observed.rows}), too few for "
-                "a density: leave the class out, or merge it with another"
+                f"a density: {merge}"
             )
         if observed.sum_w <= 1.0:
             raise DataError(
@@ -350,16 +352,6 @@ def _fitted(estimator: Any, source: ArraySource) -> Any:
 
 def _has_density(estimator: Any) -> bool:
     return has_density(getattr(estimator, "model_", None))
-
-
-def _require_observed(classes: NDArray[Any], code: NDArray[np.intp]) -> None:
-    """Refuse a class of whose rows, by position in `code`, none has an observed value."""
-    bare = np.flatnonzero(np.bincount(code, minlength=len(classes)) == 0)
-    if len(bare):
-        raise ValueError(
-            f"class {show(classes[bare[0]])} has no row with an observed value: leave the class "
-            "out, or merge it with another"
-        )
 
 
 def _refuse_missing(y: Any) -> None:

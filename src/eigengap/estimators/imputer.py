@@ -254,12 +254,9 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     def _whole(self, X: Any, source: Source, values: Array) -> NDArray[np.bool_]:
         """(d,) columns to be imputed by whole numbers."""
         d = source.n_features
-        if self.integers is None:
-            return np.zeros(d, dtype=bool)
         if not isinstance(self.integers, str):
-            whole = np.zeros(d, dtype=bool)
-            whole[resolve_columns(self.integers, source.names, d)] = True
-            return whole
+            named = [] if self.integers is None else self.integers
+            return np.isin(np.arange(d), resolve_columns(named, source.names, d))
         whole = np.all(np.isnan(values) | (values == np.round(values)), axis=0)
         by_type = whole_columns(X)
         return whole if by_type is None else whole | by_type
@@ -276,8 +273,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
                 low[j], high[j] = _pair(pair, f"bounds of column {column!r}")
         elif self.bounds is not None:
             low[:], high[:] = _pair(self.bounds, "bounds")
-        keep = isinstance(self.integers, str)
-        if keep and (truth := boolean_columns(X)) is not None:
+        if isinstance(self.integers, str) and (truth := boolean_columns(X)) is not None:
             low[truth], high[truth] = np.maximum(low[truth], 0), np.minimum(high[truth], 1)
         return np.stack([low, high])
 
@@ -398,13 +394,8 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         flags = [f"missingindicator_{names[j]}" for j in self.indicator_features_]
         return np.concatenate([names, np.array(flags, dtype=object)])
 
-    @property
-    def n_components_(self) -> Any:
-        return getattr(self.estimator_, "n_components_", None)
-
-    @property
-    def n_iter_(self) -> int:
-        return int(getattr(self.estimator_, "n_iter_", 1))
+    n_components_ = property(lambda self: getattr(self.estimator_, "n_components_", None))
+    n_iter_ = property(lambda self: int(getattr(self.estimator_, "n_iter_", 1)))
 
 
 def _dense(source: Source) -> Array:

@@ -38,7 +38,6 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian import novelty
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.novelty import Distances, Name
-from eigengap.models.gaussian.reference import Reference
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.sources import Source, as_source, column, library_of, missing_codes
 
@@ -148,7 +147,10 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
             found = map_rows(source, partial(distances_of, model=model.gaussian))
             core = scaled_to_median(model.gaussian, found, source.weight)
         law = reference_of(core, source)
-        offset = self._offset(source, core, law)
+        offset = float(np.log(self.alpha))
+        if not isinstance(self.contamination, str):
+            scores = map_rows(source, partial(log_p, model=core, law=law))
+            offset = weighted_quantile(scores, source.weight, float(self.contamination))
         keep_features(self, X, source)  # only now: a fit may fail
         self.estimator_, self.core_, self.reference_, self.offset_ = estimator, core, law, offset
         return self
@@ -250,12 +252,6 @@ class NoveltyDetector(AcceptsMissing, Shown, OutlierMixin, BaseEstimator):
     def _source(self, X: Any) -> Source:
         check_is_fitted(self, "offset_")
         return source_of_new(self, X, missing_values=_codes(self.estimator_))
-
-    def _offset(self, source: Source, model: LinearGaussian, law: Reference) -> float:
-        if isinstance(self.contamination, str):
-            return float(np.log(self.alpha))
-        scores = map_rows(source, partial(log_p, model=model, law=law))
-        return weighted_quantile(scores, source.weight, float(self.contamination))
 
     def _require_noise(self, source: Source) -> None:
         try:

@@ -161,7 +161,13 @@ class Whitener(Transformer):
         source = look_first(everything, scatter=True)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        self._require_freedom(source.observed().sum_w)
+        sum_w = source.observed().sum_w
+        if sum_w <= self.ddof:
+            raise ValueError(
+                f"the rows count {sum_w:g} in all (sample_weight is a frequency), which leaves "
+                f"nothing to divide by at ddof={self.ddof}; scale the weights to sum to the number "
+                "of rows, or use ddof=0"
+            )
         result = self._fitted(source)
         keep_features(self, X, source)  # only now: a fit may fail
         self.result_ = result
@@ -195,14 +201,6 @@ class Whitener(Transformer):
             require_rank(int(asked), source)
             return int(asked)
         return asked
-
-    def _require_freedom(self, sum_w: float) -> None:
-        if sum_w <= self.ddof:
-            raise ValueError(
-                f"the rows count {sum_w:g} in all (sample_weight is a frequency), which leaves "
-                f"nothing to divide by at ddof={self.ddof}; scale the weights to sum to the number "
-                "of rows, or use ddof=0"
-            )
 
     def _warn(self, source: Source) -> None:
         fit = self.result_
