@@ -27,6 +27,7 @@ from eigengap.estimators.shared.base import (
     not_converged,
     progress_of,
 )
+from eigengap.estimators.shared.linear import fit_asked
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
     COMPONENTS,
@@ -70,7 +71,6 @@ from eigengap.models.maps.distances import (
     inner_products,
 )
 from eigengap.runtime.warnings import warn
-from eigengap.selection.rank.asked import fit_asked
 from eigengap.sources import (
     Block,
     Source,

@@ -92,6 +92,42 @@ def require_count(name: str, value: Any, what: str) -> None:
         )
 
 
+def most_components(source: Source) -> int:
+    """The most that can be asked for: as many as rows, and as columns."""
+    return int(min(source.observed().count, source.n_features))
+
+
+def require_rank(q: int, source: Source) -> None:
+    """Refuse more components than rows or columns."""
+    most = most_components(source)
+    if q > most:
+        raise ValueError(
+            f"{words().parameter('n_components', q)} must be at most {most}, the smaller of "
+            "the number of rows "
+            f"({source.observed().count:g}) and of columns ({source.n_features})"
+        )
+
+
+def require_components(q: int | float, source: Source, svd_solver: str) -> None:
+    """Refuse what scikit-learn's solver of that name refuses, in its words."""
+    most = most_components(source)
+    bound = f"min(n_samples, n_features)={most} with svd_solver="
+    if svd_solver == "arpack" and q == most:
+        raise ValueError(
+            f"{words().parameter('n_components', q)} must be strictly less than "
+            f"{bound}'arpack'; 'full' finds all"
+        )
+    least = 1 if svd_solver in ("arpack", "randomized") else 0
+    if not least <= q <= most:
+        named = "full" if svd_solver == "auto" else svd_solver
+        raise ValueError(
+            f"{words().parameter('n_components', q)} must be between {least} and "
+            f"{bound}{named!r}: at most {most}, the "
+            f"smaller of the number of rows ({source.observed().count:g}) and of columns "
+            f"({source.n_features})"
+        )
+
+
 def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
