@@ -1,6 +1,6 @@
 """Moments of Gaussians times evidence, and expectation propagation row by row, compiled by numba.
 
-`tilt` computes what `models.columns.evidence.Evidence.tilted` does, cell by cell. `sweep` visits
+`tilt` computes what `models.gaussian.evidence.Evidence.tilted` does, cell by cell. `sweep` visits
 the sites of a row one after another and takes each change into the row's posterior at once, by a
 rank-one update, so that a few sweeps settle where sites that move together overshoot.
 
@@ -22,7 +22,7 @@ from eigengap.compiled.cache import OPTIONS, compile_cached
 Array = NDArray[np.float64]
 F = TypeVar("F", bound=Callable[..., Any])
 
-# As in `models.columns.evidence`, which says why.
+# As in `models.gaussian.evidence`, which says why.
 TAIL, NARROW, NEGLIGIBLE = 3.0, 1.0, 74.0
 FEW, FEW_WEIGHTS = np.polynomial.legendre.leggauss(8)
 MANY, MANY_WEIGHTS = np.polynomial.legendre.leggauss(32)

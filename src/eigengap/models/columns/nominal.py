@@ -23,7 +23,7 @@ from scipy.special import ndtr
 
 from eigengap.linalg import Array
 from eigengap.models.columns.column import Cells, Column, missing
-from eigengap.models.columns.evidence import truncated
+from eigengap.models.gaussian.evidence import truncated
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.models.columns.column import Column
-from eigengap.models.columns.evidence import Evidence
+from eigengap.models.gaussian.evidence import Evidence
 from eigengap.models.gaussian.sites import SiteRows
 
 

@@ -1,7 +1,7 @@
 """Posterior of the latent variables where cells do not give their u, but evidence about it.
 
 The model is u = W z + delta + e, e ~ N(0, diag(psi)). Some cells of a row give their u exactly, of
-others there is evidence (`models.columns.evidence`): an interval, a count. Expectation propagation
+others there is evidence (`models.gaussian.evidence`): an interval, a count. Expectation propagation
 (Minka 2001; Rasmussen and Williams 2006, section 3.6) replaces the evidence of such a cell by a
 Gaussian site exp(-tau t^2 / 2 + nu t) in t = w^T z + delta. The posterior of a row is then that of
 a row with a known precision for every cell,
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from eigengap.compiled import factorise
 from eigengap.compiled.choice import Kernels
 from eigengap.linalg import Array, pack_outer, packed_diagonal, packed_size
-from eigengap.models.columns.evidence import Evidence, Moments, Rows
+from eigengap.models.gaussian.evidence import Evidence, Moments, Rows
 from eigengap.models.gaussian.posterior import Coefficients, product, projected_variance
 from eigengap.runtime.threads import over_columns
 
