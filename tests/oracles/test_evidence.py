@@ -1,12 +1,14 @@
 """Moments of a Gaussian times the evidence of a cell, against numerical integration."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import nbinom, norm, poisson
 
 from eigengap.compiled.choice import Kernels
-from eigengap.models.columns.evidence import Counts, Evidence, truncated
+from eigengap.models.gaussian.evidence import Counts, Evidence, truncated
 
 LOWER = [-np.inf, -40.0, -9.0, -3.1, -1.0, -1e-3, 0.0, 0.7, 2.9, 3.1, 8.0, 60.0]
 WIDTH = [1e-7, 1e-3, 0.3, 0.99, 1.01, 4.0, np.inf]
@@ -24,7 +26,7 @@ def integrated(lower, upper):
 
         parts = [low, *(near + scale * np.arange(-38, 39, 4.0)), high]
         parts = sorted({p for p in parts if low <= p <= high})
-        return sum(quad(of, a, b, epsabs=0, epsrel=1e-13)[0] for a, b in zip(parts, parts[1:]))
+        return sum(quad(of, a, b, epsabs=0, epsrel=1e-13)[0] for a, b in pairwise(parts))
 
     mass = moment(0)
     offset = moment(1) / mass
@@ -79,7 +81,7 @@ def test_counts(y, a, v, shape):
 
     def moment(k, centre):
         ends = at + sd * np.linspace(-15, 15, 31)
-        parts = zip(ends, ends[1:])
+        parts = pairwise(ends)
         each = [quad(lambda u: (u - centre) ** k * density(u), *p, epsabs=1e-14)[0] for p in parts]
         return sum(each)
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import logsumexp, ndtr
 
 from eigengap.linalg import unpack
-from eigengap.models.columns.evidence import Evidence
 from eigengap.models.gaussian import sites
+from eigengap.models.gaussian.evidence import Evidence
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.models.gaussian.sites import SiteRows, Sites, site_posteriors
@@ -71,7 +71,9 @@ def test_quadrature(q, compiled):
     found, _ = site_posteriors(given.rows, given.model)
     axis = np.linspace(-7, 7, 281)
     grid = np.stack(np.meshgrid(*[axis] * q, indexing="ij"), -1).reshape(-1, q)
-    log_prior = -0.5 * np.sum(grid**2, axis=1) + q * np.log((axis[1] - axis[0]) / np.sqrt(2 * np.pi))
+    log_prior = -0.5 * np.sum(grid**2, axis=1) + q * np.log(
+        (axis[1] - axis[0]) / np.sqrt(2 * np.pi)
+    )
     T = grid @ given.model.W.T + given.model.delta
     for i in range(len(given.rows)):
         log_joint = log_prior + exact_density(given.rows, given.model, i, T)

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigengap.fitting.gaussian.noise import GaussianProblem, MStep, Specification
-from eigengap.fitting.gaussian.problem import DEFAULT, EMOptions, GaussianFit, Units
+from eigengap.fitting.gaussian.problem import DEFAULT, EMOptions, GaussianFit, Packing, Units
 from eigengap.fitting.gaussian.start import Starts, spectral_start
 from eigengap.linalg import Array
 from eigengap.models.columns.table import Columns
@@ -27,27 +26,29 @@ from eigengap.statistics.expected.sites import (
     maximise_sites,
 )
 
+LEAST_NOISE = 0.05  # of a start, relative to u: sites settle slowly where there is less
+
 
 def fit_columns(
     source: Source, columns: Columns, q: int, options: EMOptions = DEFAULT
 ) -> GaussianFit:
-    """Maximum (approximate) likelihood of factor analysis behind columns of these kinds."""
-    counts = source.reduce(partial(LatentCounts.of, columns=columns))
-    ones = np.ones(columns.width)
-    units = Units(0.0 * ones, ones, ones, counts.observed, counts.sum_w)
-    problem = SiteProblem.in_units(source, units, q, Specification("diagonal"), columns)
+    """Maximum (approximate) likelihood of factor analysis behind columns of these kinds.
+
+    The model and the likelihood are those of u; `Columns.log_slope` leads to that of the values.
+    """
+    problem = SiteProblem.of_columns(source, columns, q)
     return problem.finish(problem.run(problem.starts().first, options))
 
 
 @dataclass(frozen=True, eq=False)
-class LatentCounts(Additive):
+class _LatentCounts(Additive):
     """How often each latent column is observed."""
 
     observed: Array  # (D,)
     sum_w: float
 
     @classmethod
-    def of(cls, block: Block, columns: Columns) -> LatentCounts:
+    def of(cls, block: Block, columns: Columns) -> _LatentCounts:
         rows = columns.encode(block.values, block.weight)
         M = rows.M.copy()
         M[:, rows.at] += rows.evidence.informative
@@ -55,30 +56,30 @@ class LatentCounts(Additive):
         return cls(w @ M, float(np.sum(w)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SiteProblem(GaussianProblem):
     """Cells that give evidence about u."""
 
-    free_scale: NDArray[np.bool_] | None = None
-    columns: Columns | None = None
+    columns: Columns
 
     @classmethod
-    def in_units(
-        cls, source: Source, units: Units, q: int, spec: Specification, columns: Columns
-    ) -> Self:
-        plain = GaussianProblem.in_units(source, units, q, spec)
+    def of_columns(cls, source: Source, columns: Columns, q: int) -> Self:
+        counts = source.reduce(partial(_LatentCounts.of, columns=columns))
+        ones = np.ones(columns.width)
+        units = Units(np.zeros(columns.width), ones, ones, counts.observed, counts.sum_w)
+        how = Specification("diagonal").constraints(units)
         rows = source.prepared(partial(_encoded, columns=columns))
-        return cls(
-            source, rows, units, q, plain.constraints, plain.packing, columns.free_scale, columns
-        )
+        packing = Packing(units, how, (q,))
+        return cls(source, rows, units, q, how, packing, columns=columns)
 
     def starts(self) -> Starts:
+        """Spectral, on rows with the mean of u given its own cell alone."""
         scores = self.source.prepared(partial(_scored, columns=self.columns, q=self.q))
         starts = spectral_start(scores, self.q, self.units, self.constraints)
 
         def sized(start: Parameters) -> Parameters:
-            psi = np.maximum(start.psi, 0.05)  # sites settle slowly where there is little noise
-            unit = np.where(self.free_scale, 1.0 / np.sqrt(psi), 1.0)
+            psi = np.maximum(start.psi, LEAST_NOISE)
+            unit = np.where(self.columns.free_scale, 1.0 / np.sqrt(psi), 1.0)
             W = start.W * unit[:, None]
             return replace(start, W=W, delta=start.delta * unit, psi=psi * unit**2)
 
@@ -91,8 +92,8 @@ class SiteProblem(GaussianProblem):
     @property
     def m_step(self) -> MStep:  # type: ignore[override]
         return MStep(
-            partial(maximise_sites, free_scale=self.free_scale),
-            partial(gradient_of_sites, free_scale=self.free_scale),
+            partial(maximise_sites, free_scale=self.columns.free_scale),
+            partial(gradient_of_sites, free_scale=self.columns.free_scale),
         )
 
     def is_degenerate(self, theta: Array, like: Parameters) -> bool:

@@ -46,7 +46,7 @@ def continuous_column(
     if has_high:
         kept &= values < largest
     inner = values[kept]
-    atoms = {}
+    atoms: dict[str, float] = {}
     if has_low and len(inner):
         atoms |= {"least": least, "below": float(ndtri(share_low))}
     if has_high and len(inner):

@@ -71,9 +71,14 @@ class Column(ABC):
     def from_u(self, u: Array, rng: np.random.Generator) -> Array:
         """(c,) values of x given u (c, width)."""
 
-    def probabilities(self, mean: Array, cov: Array) -> Array | None:
-        """(c, K) of the levels; None for a column that has none."""
-        return None
+    @property
+    def n_levels(self) -> int:
+        """K; 0 for a column without levels."""
+        return 0
+
+    def probabilities(self, mean: Array, cov: Array) -> Array:
+        """(c, K) of the levels."""
+        return np.empty((len(mean), 0))
 
 
 def missing(rows: int, width: int = 1) -> Array:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit
 
 from eigengap.linalg import Array
 
@@ -72,11 +72,11 @@ class Logit(Family):
         return np.asarray(logit((x - self.lower) / (self.upper - self.lower)))
 
     def inverse(self, y: Array) -> Array:
-        return self.lower + (self.upper - self.lower) * np.asarray(expit(y))
+        return np.asarray(self.lower + (self.upper - self.lower) * expit(y))
 
     def log_slope(self, x: Array) -> Array:
         inner = np.log(x - self.lower) + np.log(self.upper - x)
-        return np.log(self.upper - self.lower) - inner
+        return np.asarray(np.log(self.upper - self.lower) - inner)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class YeoJohnson(Family):
     def log_slope(self, x: Array) -> Array:
         s = (x - self.centre) / self.unit
         exponent = np.where(s >= 0.0, self.power - 1.0, 1.0 - self.power)
-        return exponent * np.log1p(np.abs(s)) - np.log(self.unit)
+        return np.asarray(exponent * np.log1p(np.abs(s)) - np.log(self.unit))
 
 
 def _box_cox(s: Array, power: float) -> Array:
@@ -151,7 +151,7 @@ class Margin:
     def log_slope(self, x: Array) -> Array:
         slope = self.family.log_slope(x) - np.log(self.unit)
         if self.knots is None:
-            return slope
+            return np.asarray(slope)
         at, u = self.knots
         y = self.family.forward(x)
         inside = (y > at[0]) & (y < at[-1])

@@ -83,24 +83,18 @@ class ColumnModel:
 
     def level_probabilities(self, values: Array, j: int) -> Array:
         """(n, K) of the levels of column j: 1 for an observed one."""
+        found = np.zeros((len(values), self.columns.kinds[j].n_levels))
         observed = ~np.isnan(values[:, j])
-        found: Array | None = None
+        found[observed, values[observed, j].astype(np.intp)] = 1.0
         for kind, column, at, mean, cov in self._missing(values):
             if column == j:
-                p = kind.probabilities(mean, cov)
-                assert p is not None  # only columns with levels are asked
-                found = np.zeros((len(values), p.shape[1])) if found is None else found
-                found[at] = p
-        kind = self.columns.kinds[j]
-        K = kind.n_levels
-        found = np.zeros((len(values), K)) if found is None else found
-        found[observed, values[observed, j].astype(np.intp)] = 1.0
+                found[at] = kind.probabilities(mean, cov)
         return found
 
     def sample_imputations(self, values: Array, rng: np.random.Generator) -> Array:
         """(n, d) one draw of the missing values given the observed ones."""
         X, sd = self.as_measured(values)
-        u = self.gaussian.sample_conditional(np.where(sd > 0, X, X), rng, sd)
+        u = self.gaussian.sample_conditional(X, rng, sd if sd.any() else None)
         filled = values.copy()
         for j, (kind, own) in enumerate(self.columns):
             at = np.isnan(values[:, j])
@@ -120,7 +114,7 @@ class ColumnModel:
     ) -> Iterator[tuple[Column, int, NDArray[np.bool_], Array, Array]]:
         """Of every column with missing values: rows (n,), mean and covariance of its u there."""
         g = self.gaussian
-        _, found, sites = self.posteriors(values)
+        _, found, _ = self.posteriors(values)
         mean = found.Z.T @ g.W.T + g.mu
         S = unpack(found.S.T, g.q)  # (n, q, q)
         wider = self._wider(values)

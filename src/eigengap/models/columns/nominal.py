@@ -45,6 +45,10 @@ class NominalColumn(Column):
     def free_scale(self) -> bool:
         return True
 
+    @property
+    def n_levels(self) -> int:
+        return len(self.order)
+
     def encode(self, x: Array) -> Cells:
         place = np.argsort(self.order)[np.nan_to_num(x).astype(np.intp)][:, None]  # of each level
         question = np.arange(self.width)
@@ -55,7 +59,7 @@ class NominalColumn(Column):
         return Cells(missing(len(x), self.width), first, second)
 
     def value(self, mean: Array, cov: Array) -> Array:
-        return np.argmax(self.probabilities(mean, cov), axis=1).astype(np.float64)
+        return np.asarray(np.argmax(self.probabilities(mean, cov), axis=1), dtype=np.float64)
 
     def quantile(self, share: float, mean: Array, cov: Array) -> Array:
         """Levels have no order; the most probable one stands for all shares."""
@@ -63,7 +67,7 @@ class NominalColumn(Column):
 
     def from_u(self, u: Array, rng: np.random.Generator) -> Array:
         yes = np.column_stack([u > 0.0, np.ones(len(u), dtype=bool)])
-        return self.order[np.argmax(yes, axis=1)].astype(np.float64)
+        return np.asarray(self.order[np.argmax(yes, axis=1)], dtype=np.float64)
 
     def probabilities(self, mean: Array, cov: Array) -> Array:
         mean, cov = mean.copy(), cov.copy()

@@ -33,6 +33,10 @@ class OrdinalColumn(Column):
     def free_scale(self) -> bool:
         return len(self.thresholds) <= 3
 
+    @property
+    def n_levels(self) -> int:
+        return len(self.thresholds) - 1
+
     def encode(self, x: Array) -> Cells:
         code = np.nan_to_num(x).astype(np.intp)
         observed = ~np.isnan(x)

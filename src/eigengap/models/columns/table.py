@@ -1,4 +1,4 @@
-"""All columns of a table, each of its kind, and the Gaussian columns u behind them, side by side."""
+"""All columns of a table, each of its kind, and the Gaussian columns u behind them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class Columns:
 
     def log_slope(self, values: Array) -> Array:
         """(c,) what the maps of its cells add to the log-density of a row."""
-        return np.sum([k.log_slope(values[:, j]) for j, k in enumerate(self.kinds)], axis=0)
+        return sum(
+            (k.log_slope(values[:, j]) for j, k in enumerate(self.kinds)), np.zeros(len(values))
+        )
 
     def __iter__(self) -> Iterator[tuple[Column, slice]]:
         """Each column, and where its u are."""

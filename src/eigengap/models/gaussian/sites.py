@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -165,11 +166,7 @@ def _settle_in_turn(fixed: _Fixed, sites: Sites, found: SitePosteriors, kernels:
         active = np.flatnonzero(found.change > SETTLED)
         if not len(active):
             return
-        over_columns(
-            lambda first, last: fixed.sweep(sites, active, first, last, kernels),
-            len(active),
-            GRAIN,
-        )
+        over_columns(partial(fixed.sweep, sites, active, kernels), len(active), GRAIN)
         found.put(active, fixed.take(active).posteriors(sites.take(active), kernels))
 
 
@@ -255,7 +252,7 @@ class _Fixed:
         return found
 
     def sweep(
-        self, sites: Sites, active: NDArray[np.intp], first: int, last: int, kernels: Any
+        self, sites: Sites, active: NDArray[np.intp], kernels: Any, first: int, last: int
     ) -> int:
         both = np.ascontiguousarray(self.model.augmented[self.at])
         exact = np.ascontiguousarray(self.sums), np.ascontiguousarray(self.projected)

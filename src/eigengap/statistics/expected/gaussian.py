@@ -101,7 +101,7 @@ class Sums:
         """
         log_density = part.log_density
         self._log_likelihood += float(np.sum(log_density) if w is None else log_density @ w)
-        E = expected_products(part, w, u)  # (K~, number of mask rows)
+        E = expected_products(part.Z, part.S, w, u)  # (K~, number of mask rows)
         wu = w if u is None else u if w is None else w * u
         z = np.vstack([part.Z, np.ones((1, part.Z.shape[1]))])  # (q + 1, c)
         z = z if wu is None else z * wu
@@ -126,12 +126,11 @@ class Sums:
         )
 
 
-def expected_products(part: RowPosteriors, w: Array | None, u: Array | None) -> Array:
+def expected_products(Z: Array, S: Array, w: Array | None, u: Array | None = None) -> Array:
     """Weighted E[z~ z~^T], packed: (K~, c), or summed over the rows of a shared pattern (K~, 1).
 
     With u (c,) E[u z~ z~^T] = [S + u z z^T | u z | u]: the covariance S / u times u is S again.
     """
-    Z, S = part.Z, part.S
     (q, c), K = Z.shape, len(S)
     E = scratch.array("products", (K + q + 1, S.shape[1]))
     uZ = Z if u is None else Z * u

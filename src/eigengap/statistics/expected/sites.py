@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.linalg import Array, packed_size
+from eigengap.linalg import packed_size
 from eigengap.models.gaussian.posterior import Coefficients, times_packed
 from eigengap.models.gaussian.sites import SiteRows, Sites, site_posteriors
 from eigengap.statistics.expected.gaussian import (
@@ -57,7 +57,7 @@ def expected_of_sites(kept: KeptRows, coefficients: Coefficients, passes: int = 
         found, sites = site_posteriors(part, coefficients, before.take(some), passes)
         after.tau[some], after.nu[some] = sites.tau, sites.nu
         w = np.ones(len(part)) if part.weight is None else part.weight
-        E = expected_products(found, part.weight, None)  # (K~, c)
+        E = expected_products(found.Z, found.S, part.weight)  # (K~, c)
         M, U, U2 = part.M.copy(), part.R.copy(), part.R**2
         M[:, at] += part.evidence.informative
         U[:, at] += found.mean
