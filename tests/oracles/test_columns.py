@@ -1,0 +1,222 @@
+"""Columns of every kind, against factor analysis, tobit regression, simulation, 2 x 2 tables."""
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq, minimize
+from scipy.stats import multivariate_normal, norm
+
+import eigengap as eg
+from eigengap.fitting.columns.fit import fit_columns
+from eigengap.fitting.columns.learn import continuous_column
+from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.models.columns.continuous import ContinuousColumn
+from eigengap.models.columns.count import CountColumn
+from eigengap.models.columns.maps import Identity, Log, Logit, Margin, YeoJohnson
+from eigengap.models.columns.model import ColumnModel
+from eigengap.models.columns.nominal import NominalColumn
+from eigengap.models.columns.ordinal import OrdinalColumn
+from eigengap.models.columns.table import Columns
+from eigengap.sources import as_source
+
+TIGHT = EMOptions(tol=1e-8)
+
+
+def standard(x):
+    return ContinuousColumn(Margin(Identity(), float(np.nanmean(x)), float(np.nanstd(x))))
+
+
+def shares(x):
+    return np.bincount(x[~np.isnan(x)].astype(int)).astype(float)
+
+
+def correlations(model):
+    C = model.covariance()
+    sd = np.sqrt(np.diag(C))
+    return C / np.outer(sd, sd)
+
+
+def test_continuous_columns_without_a_map_are_factor_analysis():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 8)) + rng.normal(size=(300, 8))
+    X[rng.random(X.shape) < 0.2] = np.nan
+    columns = Columns(tuple(standard(x) for x in X.T))
+    fit = fit_columns(as_source(X), columns, 2, TIGHT)
+    expected = eg.FactorAnalysis(2, tol=1e-8).fit(X)
+    model = ColumnModel(columns, fit.model)
+    assert np.sum(model.log_likelihood(X)) == pytest.approx(expected.log_likelihood_, rel=1e-10)
+    np.testing.assert_allclose(model.impute(X), expected.impute(X), rtol=1e-6, atol=1e-6)
+
+
+def test_a_nominal_column_of_two_levels_is_binary():
+    rng = np.random.default_rng(1)
+    U = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 5)) + 0.7 * rng.normal(size=(300, 5))
+    X = np.column_stack([U[:, 0] > 0.2, U[:, 1:]]).astype(float)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    rest = tuple(standard(x) for x in X.T[1:])
+    fits, models = [], []
+    for first in (
+        OrdinalColumn.of_shares(shares(X[:, 0])),
+        NominalColumn.of_counts(shares(X[:, 0])),
+    ):
+        columns = Columns((first, *rest))
+        fits.append(fit_columns(as_source(X), columns, 1, EMOptions(tol=1e-7)))
+        models.append(ColumnModel(columns, fits[-1].model))
+    assert fits[0].log_likelihood == pytest.approx(fits[1].log_likelihood, abs=1e-6)
+    one, two = (model.level_probabilities(X, 0) for model in models)
+    np.testing.assert_allclose(one, two, atol=1e-4)
+
+
+def test_a_censored_column_is_tobit_regression():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=800)
+    limit = 0.2
+    y = np.maximum(0.5 + 0.8 * x + 0.6 * rng.normal(size=800), limit)
+    censored = ContinuousColumn(Margin(Identity(), 0.0, 1.0), least=limit, below=limit)
+    table = np.column_stack([x, y])
+    fit = fit_columns(as_source(table), Columns((standard(x), censored)), 1, TIGHT)
+    C = fit.model.covariance()
+
+    def minus_log_likelihood(p):
+        a, b, log_s = p
+        r, s, cut = y - a - b * x, np.exp(log_s), y <= limit
+        return -(
+            np.sum(norm.logpdf(r[~cut] / s) - log_s)
+            + np.sum(norm.logcdf((limit - a - b * x[cut]) / s))
+        )
+
+    _, slope, log_s = minimize(minus_log_likelihood, [0.0, 1.0, 0.0], tol=1e-10).x
+    assert C[0, 1] / C[0, 0] / np.std(x) == pytest.approx(slope, rel=1e-4)
+    assert np.sqrt(C[1, 1] - C[0, 1] ** 2 / C[0, 0]) == pytest.approx(np.exp(log_s), rel=1e-4)
+
+
+@pytest.mark.parametrize("rho", [0.2, 0.5])
+def test_a_table_of_two_by_two_has_nearly_the_tetrachoric_correlation(rho):
+    """Two sites for one latent variable are what expectation propagation is least exact for."""
+    rng = np.random.default_rng(3)
+    U = rng.multivariate_normal([0, 0], [[1, rho], [rho, 1]], size=2000)
+    X = (U > [0.3, -0.5]).astype(float)
+    columns = Columns(tuple(OrdinalColumn.of_shares(shares(x)) for x in X.T))
+    fit = fit_columns(as_source(X), columns, 1, EMOptions(tol=1e-5))
+    at = norm.ppf(X.mean(axis=0))
+    both = np.mean(X[:, 0] * X[:, 1])
+    tetrachoric = brentq(
+        lambda r: multivariate_normal.cdf(at, cov=[[1, r], [r, 1]]) - both, -0.99, 0.99
+    )
+    assert correlations(fit.model)[0, 1] == pytest.approx(tetrachoric, abs=0.02)
+
+
+def test_ordinal_items_have_the_correlations_of_their_factors():
+    rng = np.random.default_rng(4)
+    n, d = 3000, 8
+    W = rng.uniform(0.5, 1.5, size=(d, 1))
+    U = rng.normal(size=(n, 1)) @ W.T + rng.normal(size=(n, d))
+    X = np.stack([np.digitize(u, np.quantile(u, [0.2, 0.5, 0.8])) for u in U.T], axis=1).astype(
+        float
+    )
+    X[rng.random(X.shape) < 0.1] = np.nan
+    columns = Columns(tuple(OrdinalColumn.of_shares(shares(x)) for x in X.T))
+    fit = fit_columns(as_source(X), columns, 1, EMOptions(tol=1e-5))
+    truth = W @ W.T + np.eye(d)
+    truth /= np.sqrt(np.outer(np.diag(truth), np.diag(truth)))
+    # Sampling error of a correlation is about 1 / sqrt(n).
+    np.testing.assert_allclose(correlations(fit.model), truth, atol=5 / np.sqrt(n))
+
+
+def test_level_probabilities_are_frequencies():
+    rng = np.random.default_rng(5)
+    column = NominalColumn(np.array([2, 0, 3, 1]))
+    mean, root = rng.normal(size=(4, 3)), 0.6 * rng.normal(size=(4, 3, 3))
+    cov = root @ root.transpose(0, 2, 1) + 0.5 * np.eye(3)
+    found = column.probabilities(mean, cov)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    for i in range(4):
+        u = rng.multivariate_normal(mean[i], cov[i], size=100_000)
+        frequency = np.bincount(column.from_u(u, rng).astype(int), minlength=4) / len(u)
+        np.testing.assert_allclose(found[i], frequency, atol=0.02)  # filtering is approximate
+
+
+def test_ordinal_probabilities_and_quantiles_agree():
+    column = OrdinalColumn.of_shares(np.array([10.0, 30.0, 40.0, 20.0]))
+    mean, cov = np.linspace(-2, 2, 9)[:, None], np.full((9, 1, 1), 0.5)
+    below = np.cumsum(column.probabilities(mean, cov), axis=1)
+    for share in (0.1, 0.5, 0.9):
+        level = column.quantile(share, mean, cov).astype(int)
+        at = np.arange(9)
+        assert np.all(below[at, level] >= share - 1e-12)
+        assert np.all((level == 0) | (below[at, level - 1] <= share + 1e-12))
+
+
+@pytest.mark.parametrize("dispersion", [0.0, 0.5])
+def test_quantiles_of_counts(dispersion):
+    rng = np.random.default_rng(6)
+    column = CountColumn(dispersion)
+    mean, cov = np.array([[0.3], [2.0]]), np.array([[[0.4]], [[0.1]]])
+    for i in range(2):
+        u = mean[i] + np.sqrt(cov[i, 0, 0]) * rng.normal(size=(200_000, 1))
+        drawn = column.from_u(u, rng)
+        for share in (0.05, 0.5, 0.95):
+            found = column.quantile(share, mean[i : i + 1], cov[i : i + 1])[0]
+            assert np.mean(drawn <= found) >= share - 0.01
+            assert np.mean(drawn < found) <= share + 0.01
+
+
+FAMILIES = [
+    Identity(),
+    Log(),
+    Log(-3.0),
+    Logit(-5.0, 90.0),
+    *(YeoJohnson(p, 1.0, 2.0) for p in (-1.0, 0.0, 0.5, 1.0, 2.0, 2.6)),
+]
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_families_are_increasing_and_have_inverses(family):
+    x = np.linspace(0.1, 40.0, 200)
+    y = family.forward(x)
+    assert np.all(np.diff(y) > 0)
+    np.testing.assert_allclose(family.inverse(y), x, rtol=1e-9)
+    h = 1e-6
+    slope = (family.forward(x + h) - family.forward(x - h)) / (2 * h)
+    np.testing.assert_allclose(np.log(slope), family.log_slope(x), atol=1e-5)
+
+
+TABLES = {
+    "Gaussian": lambda rng: 7 + 3 * rng.normal(size=400),
+    "log-normal": lambda rng: np.exp(1.2 * rng.normal(size=400)),
+    "two clusters": lambda rng: np.concatenate([rng.normal(size=300), 6 + rng.normal(size=300)]),
+    "many zeros": lambda rng: np.where(rng.random(500) < 0.4, 0.0, np.exp(rng.normal(size=500))),
+    "heavy tails": lambda rng: rng.standard_t(2.5, size=500),
+    "whole numbers": lambda rng: np.round(rng.gamma(5, 8, size=300)),
+    "few": lambda rng: np.exp(rng.normal(size=12)),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_learned_column_gives_its_values_back(name):
+    x = TABLES[name](np.random.default_rng(7))
+    column = continuous_column(x)
+    exact, first, second = column.encode(x)
+    inner = ~np.isnan(exact[:, 0])
+    np.testing.assert_allclose(
+        column.margin.inverse(exact[inner, 0]), x[inner], rtol=1e-6, atol=1e-6
+    )
+    assert np.all(np.isnan(first[inner]))
+    assert np.all(~np.isnan(second[~inner]))
+    # u is standard Gaussian as far as the sample tells.
+    cov = np.ones((1, 1, 1))
+    for share in (0.1, 0.5, 0.9):
+        found = column.quantile(share, np.zeros((1, 1)), cov)[0]
+        allowed = 4 * np.sqrt(share * (1 - share) / len(x))
+        assert np.mean(x <= found) >= share - allowed
+        assert np.mean(x < found) <= share + allowed
+
+
+def test_values_stay_in_their_range():
+    rng = np.random.default_rng(8)
+    far = np.array([[-12.0], [12.0]])
+    cov = np.full((2, 1, 1), 1.0)
+    positive = continuous_column(np.exp(rng.normal(size=200)), lower=0.0)
+    assert np.all(positive.value(far, cov) > 0)
+    share = continuous_column(100 * rng.beta(0.6, 3, size=300), lower=0.0, upper=100.0)
+    low, high = share.value(far, cov)
+    assert 0 <= low < high <= 100
