@@ -188,6 +188,10 @@ class OverflowingCellError(DataError):
         return OverflowingCellError(self.value, self.row + start, self.column)
 
 
+class UnknownLevelError(DataError):
+    """A category that was not among the levels of the fit."""
+
+
 class UnreadableError(DataError):
     """A file that cannot be read as a table: which (`where`), what is wrong, and the way out.
 

@@ -16,6 +16,7 @@ from math import inf
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from eigengap.linalg import Array
@@ -75,6 +76,10 @@ class Column(ABC):
     def n_levels(self) -> int:
         """K; 0 for a column without levels."""
         return 0
+
+    def code(self, x: Array) -> NDArray[np.intp]:
+        """(c,) number of the level of each value."""
+        return x.astype(np.intp)
 
     def probabilities(self, mean: Array, cov: Array) -> Array:
         """(c, K) of the levels."""

@@ -83,9 +83,10 @@ class ColumnModel:
 
     def level_probabilities(self, values: Array, j: int) -> Array:
         """(n, K) of the levels of column j: 1 for an observed one."""
-        found = np.zeros((len(values), self.columns.kinds[j].n_levels))
-        observed = ~np.isnan(values[:, j])
-        found[observed, values[observed, j].astype(np.intp)] = 1.0
+        own = self.columns.kinds[j]
+        found = np.zeros((len(values), own.n_levels))
+        observed = np.flatnonzero(~np.isnan(values[:, j]))
+        found[observed, own.code(values[observed, j])] = 1.0
         for kind, column, at, mean, cov in self._missing(values):
             if column == j:
                 found[at] = kind.probabilities(mean, cov)

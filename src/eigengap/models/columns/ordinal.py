@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from eigengap.linalg import Array
@@ -19,15 +20,17 @@ from eigengap.models.columns.column import Cells, Column, missing, quantile_of_u
 
 @dataclass(frozen=True, eq=False)
 class OrdinalColumn(Column):
-    """Levels 0 .. K - 1 by thresholds (K + 1,), which begin with -inf and end with inf."""
+    """K levels by thresholds (K + 1,), which begin with -inf and end with inf."""
 
     thresholds: Array
+    levels: Array  # (K,) the value that stands for each: its code, or a number
 
     @classmethod
-    def of_shares(cls, counts: Array) -> OrdinalColumn:
+    def of_shares(cls, counts: Array, levels: Array | None = None) -> OrdinalColumn:
         """From the (weighted) number of cells of each level (K,), all positive."""
         below = np.cumsum(counts)[:-1] / np.sum(counts)
-        return cls(np.concatenate([[-np.inf], ndtri(below), [np.inf]]))
+        levels = np.arange(len(counts), dtype=np.float64) if levels is None else levels
+        return cls(np.concatenate([[-np.inf], ndtri(below), [np.inf]]), levels)
 
     @property
     def free_scale(self) -> bool:
@@ -35,14 +38,17 @@ class OrdinalColumn(Column):
 
     @property
     def n_levels(self) -> int:
-        return len(self.thresholds) - 1
+        return len(self.levels)
 
     def encode(self, x: Array) -> Cells:
-        code = np.nan_to_num(x).astype(np.intp)
         observed = ~np.isnan(x)
+        code = self.code(np.where(observed, x, self.levels[0]))
         first = np.where(observed, self.thresholds[code], np.nan)
         second = np.where(observed, self.thresholds[code + 1], np.nan)
         return Cells(missing(len(x)), first[:, None], second[:, None])
+
+    def code(self, x: Array) -> NDArray[np.intp]:
+        return np.searchsorted(self.levels, x)
 
     def value(self, mean: Array, cov: Array) -> Array:
         return self._level(mean[:, 0])
@@ -58,4 +64,4 @@ class OrdinalColumn(Column):
         return np.diff(below, axis=1)
 
     def _level(self, u: Array) -> Array:
-        return np.searchsorted(self.thresholds[1:-1], u).astype(np.float64)
+        return np.asarray(self.levels[np.searchsorted(self.thresholds[1:-1], u)])

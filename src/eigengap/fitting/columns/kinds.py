@@ -1,0 +1,163 @@
+"""Kinds of columns as users name them, chosen from the data where they do not.
+
+A kind is a small value; `learned` makes of it the fitted column (`models.columns`) of the values
+that were observed. `kinds_of` chooses one for every column of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from eigengap.fitting.columns.learn import continuous_column
+from eigengap.linalg import Array
+from eigengap.models.columns.column import Column
+from eigengap.models.columns.count import CountColumn
+from eigengap.models.columns.nominal import NominalColumn
+from eigengap.models.columns.ordinal import OrdinalColumn
+
+Holds = Literal["numbers", "truth", "levels", "ordered", "other"]
+
+FEW_NUMBERS = 10  # different whole numbers up to which a column is ordinal, not continuous
+MOST_LEVELS = 50  # of a nominal column; more are an identifier or free text
+FEWEST_PER_LEVEL = 2.0  # cells, on average, below which levels are names of rows
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a column is."""
+
+    word: ClassVar[str]
+
+    def learned(self, values: Array) -> Column:
+        """The fitted column of the observed values (n,)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Continuous(Kind):
+    """Any number, x = f(u) with f increasing: how is `transform`."""
+
+    word: ClassVar[str] = "continuous"
+    transform: str = "auto"
+
+    def learned(self, values: Array) -> Column:
+        return continuous_column(values, family=self.transform)
+
+
+@dataclass(frozen=True)
+class Positive(Kind):
+    """Numbers above 0; many zeros are an atom of their own."""
+
+    word: ClassVar[str] = "positive"
+
+    def learned(self, values: Array) -> Column:
+        return continuous_column(values, lower=0.0)
+
+
+@dataclass(frozen=True)
+class Bounded(Kind):
+    """Numbers between two bounds, percentages for instance; many at a bound are an atom."""
+
+    word: ClassVar[str] = "bounded"
+    lower: float = 0.0
+    upper: float = 1.0
+
+    def learned(self, values: Array) -> Column:
+        return continuous_column(values, lower=self.lower, upper=self.upper)
+
+
+@dataclass(frozen=True)
+class Ordinal(Kind):
+    """Levels with an order: a rating, a stage, few whole numbers."""
+
+    word: ClassVar[str] = "ordinal"
+
+    def learned(self, values: Array) -> Column:
+        levels, counts = np.unique(values, return_counts=True)
+        return OrdinalColumn.of_shares(counts.astype(np.float64), levels)
+
+
+@dataclass(frozen=True)
+class Binary(Ordinal):
+    """Two levels."""
+
+    word: ClassVar[str] = "binary"
+
+
+@dataclass(frozen=True)
+class Nominal(Kind):
+    """Levels without an order."""
+
+    word: ClassVar[str] = "nominal"
+
+    def learned(self, values: Array) -> Column:
+        return NominalColumn.of_counts(np.bincount(values.astype(np.intp)).astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Count(Kind):
+    """Counts: Poisson, or negative binomial of a given dispersion (variance m + dispersion m^2)."""
+
+    word: ClassVar[str] = "count"
+    dispersion: float = 0.0
+
+    def learned(self, values: Array) -> Column:
+        return CountColumn(self.dispersion)
+
+
+@dataclass(frozen=True)
+class Ignored(Kind):
+    """Left out: an identifier, free text, a date."""
+
+    word: ClassVar[str] = "ignored"
+    why: str = ""
+
+
+WORDS: Mapping[str, type[Kind]] = {
+    kind.word: kind
+    for kind in (Continuous, Positive, Bounded, Ordinal, Binary, Nominal, Count, Ignored)
+}
+
+
+def kinds_of(
+    values: Array,  # (n, d), codes of levels
+    holds: Sequence[Holds],
+    n_levels: Sequence[int],
+    asked: Mapping[int, Kind | str] | None = None,
+) -> tuple[Kind, ...]:
+    """The kind of every column: as asked for, else by what it holds."""
+    asked = {} if asked is None else asked
+    found = []
+    for j, (held, levels) in enumerate(zip(holds, n_levels, strict=True)):
+        wanted: Any = asked.get(j)
+        if isinstance(wanted, str):
+            wanted = WORDS[wanted]()
+        x = values[:, j]
+        found.append(_automatic(x[~np.isnan(x)], held, levels) if wanted is None else wanted)
+    return tuple(found)
+
+
+def _automatic(x: Array, held: Holds, n_levels: int) -> Kind:
+    if held == "other":
+        return Ignored("it holds neither numbers nor levels")
+    if held == "truth":
+        return Binary()
+    if held != "numbers":
+        if n_levels == 2:
+            return Binary()
+        if n_levels > MOST_LEVELS or len(x) < FEWEST_PER_LEVEL * n_levels:
+            return Ignored(f"{n_levels} different texts in {len(x)} rows are names, not levels")
+        return Ordinal() if held == "ordered" else Nominal()
+    different = np.unique(x[: 50 * FEW_NUMBERS])
+    if len(different) <= FEW_NUMBERS:
+        different = np.unique(x)
+    if len(different) == 2:
+        return Binary()
+    is_few = len(different) <= FEW_NUMBERS and len(x) >= 3 * len(different)
+    if is_few and len(different) > 2 and np.all(different == np.round(different)):
+        return Ordinal()
+    return Continuous()
