@@ -21,6 +21,8 @@ from scipy.special import ndtri
 
 from eigengap.linalg import Array
 
+TINY = 1e-12  # probability that a prediction is charged for at most
+
 
 class Cells(NamedTuple):
     """What the cells of a column say about its u: (c, width) each, NaN where nothing."""
@@ -67,6 +69,12 @@ class Column(ABC):
     @abstractmethod
     def quantile(self, share: float, mean: Array, cov: Array) -> Array:
         """(c,) the value below which x lies with this probability."""
+
+    def log_score(self, x: Array, mean: Array, cov: Array) -> Array:
+        """(c,) ln of the predicted probability of x, or of its density in units of u."""
+        return np.log(
+            np.maximum(self.probabilities(mean, cov)[np.arange(len(x)), self.code(x)], TINY)
+        )
 
     @abstractmethod
     def from_u(self, u: Array, rng: np.random.Generator) -> Array:

@@ -8,13 +8,14 @@ is known). A censored cell, "< 0.1", says as much about a value of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, pi
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import ndtr
 
 from eigengap.linalg import Array
-from eigengap.models.columns.column import Cells, Column, missing, quantile_of_u
+from eigengap.models.columns.column import TINY, Cells, Column, missing, quantile_of_u
 from eigengap.models.columns.maps import Margin
 
 
@@ -55,6 +56,14 @@ class ContinuousColumn(Column):
 
     def quantile(self, share: float, mean: Array, cov: Array) -> Array:
         return self._of_u(quantile_of_u(share, mean, cov))
+
+    def log_score(self, x: Array, mean: Array, cov: Array) -> Array:
+        exact, first, second = self.encode(x)
+        sd = np.sqrt(cov[:, 0, 0])
+        below = [ndtr((end[:, 0] - mean[:, 0]) / sd) for end in (first, second)]
+        at_atom = np.log(np.maximum(below[1] - below[0], TINY))
+        score = -0.5 * ((exact[:, 0] - mean[:, 0]) / sd) ** 2 - np.log(sd * np.sqrt(2.0 * pi))
+        return np.where(np.isnan(exact[:, 0]), at_atom, np.maximum(score, np.log(TINY)))
 
     def from_u(self, u: Array, rng: np.random.Generator) -> Array:
         return self._of_u(u[:, 0])

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import nbdtr, ndtri, pdtr
 
 from eigengap.linalg import Array
-from eigengap.models.columns.column import Cells, Column, missing
+from eigengap.models.columns.column import TINY, Cells, Column, missing
 
 # Nodes for an average over u: midpoints of shares of its distribution up to 1e-6 in the tails,
 # Gauss and Hermite's rule.
@@ -53,6 +53,15 @@ class CountColumn(Column):
             reached = self._cumulative(middle[:, None], rate) @ weights >= share
             high, low = np.where(reached, middle, high), np.where(reached, low, middle)
         return high
+
+    def log_score(self, x: Array, mean: Array, cov: Array) -> Array:
+        rate = np.exp(mean + np.sqrt(cov[:, :, 0]) * NODES)
+        weights = WEIGHTS / WEIGHTS.sum()
+        below = [
+            np.where(y >= 0, self._cumulative(np.maximum(y, 0), rate), 0.0) @ weights
+            for y in (x[:, None] - 1, x[:, None])
+        ]
+        return np.log(np.maximum(below[1] - below[0], TINY))
 
     def from_u(self, u: Array, rng: np.random.Generator) -> Array:
         rate = np.exp(u[:, 0])

@@ -92,6 +92,15 @@ class ColumnModel:
                 found[at] = kind.probabilities(mean, cov)
         return found
 
+    def log_scores(self, values: Array, truth: Array) -> Array:
+        """(n, d) ln of what is predicted of the true values of missing cells; NaN elsewhere."""
+        scores = np.full(values.shape, np.nan)
+        for kind, j, at, mean, cov in self._missing(values):
+            known = ~np.isnan(truth[at, j])
+            rows = np.flatnonzero(at)[known]
+            scores[rows, j] = kind.log_score(truth[rows, j], mean[known], cov[known])
+        return scores
+
     def sample_imputations(self, values: Array, rng: np.random.Generator) -> Array:
         """(n, d) one draw of the missing values given the observed ones."""
         X, sd = self.as_measured(values)
