@@ -39,7 +39,6 @@ from eigengap.fitting.gaussian.problem import (
 )
 from eigengap.fitting.gaussian.start import Starts, random_start, spectral_start
 from eigengap.fitting.optimise.em import Bounds, Mapped, Slope
-from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
@@ -373,8 +372,6 @@ class GaussianProblem(Problem[Parameters]):
             log_likelihood=self.source.reduce(partial(LogLikelihood.of, model=of_kind)).value,
             observed_w=self.units.observed_w,
             sum_w=self.units.sum_w,
-            converged=True,
-            trace=Trace(),
             at_floor=() if noise_variance else tuple(range(d)),
         )
 
