@@ -21,7 +21,7 @@ from eigengap.sources.checks import (
     resolve_columns,
 )
 from eigengap.sources.dask import kind_of
-from eigengap.sources.frames import _kind, series_to_float
+from eigengap.sources.frames import kind_of_type, series_to_float
 from eigengap.sources.wording import column
 
 Weight = Array | float | tuple[Delayed, ...] | None
@@ -133,7 +133,7 @@ def _refuse_by_type(types: Sequence[Any], names: tuple[str, ...] | None) -> None
         if t.is_numeric() or t in (nw.Boolean, nw.Object, nw.Unknown):
             numeric.append(column(names, j))
         else:
-            kind = "text" if t == nw.String else _kind(t)
+            kind = "text" if t == nw.String else kind_of_type(t)
             refused.append(_RefusedType(column(names, j), kind, "", 0))
     if refused:
         raise refusal(refused, numeric, {})

@@ -38,7 +38,11 @@ class BlockedSource(Source):
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
         with sharing(), closing(in_order(fn, iter(self._row_blocks()), self.n_features)) as made:
-            return stacked(made, self.n_rows)
+            return self._stacked(made, self.n_rows)
+
+    def _stacked(self, parts: Iterator[NDArray[Any]], n: int | None) -> NDArray[Any]:
+        """The n rows that `map` gives."""
+        return stacked(parts, n)
 
     def _row_blocks(self) -> Iterable[Any]:
         """Blocks for `map`, whose results are rows and not merged: any cut will do."""
