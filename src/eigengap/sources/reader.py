@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,6 +125,18 @@ def require_stamp(path: Path, stamp: Stamp, where: str) -> None:
         f"it {change} since it was opened, and every pass must see the same rows. Let nothing "
         "write to it, or work on a copy",
     )
+
+
+@contextmanager
+def unreadable(where: str, kinds: tuple[type[Exception], ...], message: str) -> Iterator[None]:
+    """Let errors of these kinds name the file; {} in the message is for what they say."""
+    try:
+        yield
+    except (UnreadableError, MemoryError):
+        raise
+    except kinds as error:
+        said = str(error).strip().partition("\n")[0][:200] or type(error).__name__
+        raise UnreadableError(where, message.replace("{}", said)) from error
 
 
 class FileReader(Reader):

@@ -34,7 +34,7 @@ from eigengap.sources.files.csv.rows import (
     row_chunks,
 )
 from eigengap.sources.files.paths import needed
-from eigengap.sources.reader import FileReader
+from eigengap.sources.reader import FileReader, unreadable
 from eigengap.sources.wording import column, first_repeated, quote
 
 HEAD_BYTES = 1 << 18  # bytes that are looked at first
@@ -90,11 +90,12 @@ class CsvReader(FileReader):
     def _raw(self) -> Iterator[Any]:
         """The bytes of the file, lines aside included."""
         pa = needed("reading CSV", "pyarrow")
-        try:
-            with pa.input_stream(arrow_path(self._path), compression=self._compression) as stream:
-                yield stream
-        except (pa.ArrowException, OSError) as error:
-            raise UnreadableError(self.where, f"it cannot be read to its end ({error})") from error
+        what = "it cannot be read to its end ({})"
+        with (
+            unreadable(self.where, (pa.ArrowException, OSError), what),
+            pa.input_stream(arrow_path(self._path), compression=self._compression) as stream,
+        ):
+            yield stream
 
     def _head(self) -> tuple[bytes, bool]:
         """The first rows, whole: three of them at least, where the file has so many.
