@@ -135,7 +135,7 @@ def unreadable(where: str, kinds: tuple[type[Exception], ...], message: str) -> 
     except (UnreadableError, MemoryError):
         raise
     except kinds as error:
-        said = str(error).strip().partition("\n")[0][:200] or type(error).__name__
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
         raise UnreadableError(where, message.replace("{}", said)) from error
 
 

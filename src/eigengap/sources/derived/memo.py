@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.runtime.memory import SHARE, free_memory, require_memory
-from eigengap.sources.base import Draw, Drawn, ObservedCells, Rows, S, Source, seed_of
+from eigengap.sources.base import Draw, ObservedCells, Rows, S, Source, seed_of
 from eigengap.sources.derived.blocked import stacked, values_of
 
 
@@ -60,24 +60,18 @@ class MemoisedSource(Source):
         return found
 
     def sample(self, k: int, rng: np.random.Generator) -> Array:
-        drawn = self._drawn(k, seed_of(rng))
-        if len(drawn.rows) < k:
-            raise ValueError(f"cannot draw {k} distinct rows from {len(drawn.rows)}")
-        return drawn.rows[:k]
-
-    def _drawn(self, k: int, seed: int) -> Drawn:
-        """A sample of k rows or more; a smaller one is the beginning of a larger one."""
+        seed = seed_of(rng)
         known = [of for of in self._known if isinstance(of, Draw) and of.seed == seed]
+        # A smaller sample is the beginning of a larger one.
         draw = next((of for of in known if of.k >= k), Draw(k, seed))
-        drawn = self._gathered(draw)
-        if len(drawn.rows) < k and draw.below < inf:  # the bound was too tight, which is rare
-            drawn = self._gathered(Draw(k, seed))
-        return drawn
-
-    def _gathered(self, draw: Draw) -> Drawn:
         self.gather(draw)
-        found: Drawn = self._known[draw]
-        return found
+        if len(self._known[draw].rows) < k and draw.below < inf:  # too tight a bound, which is rare
+            draw = Draw(k, seed)
+            self.gather(draw)
+        rows: Array = self._known[draw].rows
+        if len(rows) < k:
+            raise ValueError(f"cannot draw {k} distinct rows from {len(rows)}")
+        return rows[:k]
 
     def collect(self) -> Rows:
         """The whole table, where it fits into memory."""
