@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import accumulate, takewhile
 from math import nan
 from typing import Any
 
@@ -281,8 +280,12 @@ class ManyReader(Reader):
             reader.require_unchanged()
 
     def place(self, row: int) -> str:
-        known = takewhile(lambda n: n is not None, (reader.n_rows for reader in self._readers[:-1]))
-        starts = max([0, *accumulate(known)], self._starts, key=len)
+        starts = [0]
+        for reader in self._readers[:-1]:
+            if reader.n_rows is None:
+                break
+            starts.append(starts[-1] + reader.n_rows)
+        starts = max(starts, self._starts, key=len)
         index = bisect_right(starts, row) - 1
         return self._readers[index].place(row - starts[index])
 

@@ -210,8 +210,8 @@ class CsvReader(FileReader):
             except pa.ArrowException:
                 raise self._fault(chunk, line, error) from None
             for j in self._chosen:
-                found = map(_text, table.column(str(j)).unique().to_pylist())
-                if any(map(self._dialect.cells.needs_python, found)):
+                texts = map(_text, table.column(str(j)).unique().to_pylist())
+                if any(map(self._dialect.cells.needs_python, texts)):
                     slow.add(j)
         if QUOTE not in chunk and table.num_rows != count_rows(chunk, self._dialect.newline):
             # Of pyarrow's threads: once, pieces of a chunk were gone without a word.
