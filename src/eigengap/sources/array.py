@@ -198,7 +198,10 @@ def dense_to_float(X: Any) -> NDArray[Any]:
         )
     check_two_dimensional(array)
     if kind in "fiub":
-        return _numbers_to_float(array)
+        with np.errstate(over="ignore"):  # too large for float64 becomes inf, refused later
+            floats = array.astype(F4 if kind == "f" and array.itemsize == 4 else F8, copy=False)
+        warn_of_rounded(floats, is_long(array.dtype), None)
+        return floats if floats.flags.aligned else floats.copy()
     check_not_empty(array.shape)
     if kind == "O":
         return _objects_to_float(array)
@@ -234,14 +237,6 @@ def sparse_to_float(X: Any, positions: list[int] | None = None) -> Any:
         csr = csr.copy()
         csr.sum_duplicates()
     return csr
-
-
-def _numbers_to_float(array: NDArray[Any]) -> NDArray[Any]:
-    target = F4 if array.dtype.kind == "f" and array.dtype.itemsize == 4 else F8
-    with np.errstate(over="ignore"):  # too large for float64 becomes inf, which is refused later
-        floats = array.astype(target, copy=False)
-    warn_of_rounded(floats, is_long(array.dtype), None)
-    return floats if floats.flags.aligned else floats.copy()
 
 
 def _masked_to_float(X: Any) -> NDArray[Any]:

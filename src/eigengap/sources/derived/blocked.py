@@ -105,24 +105,24 @@ class PreparedSource(SourceOver, BlockedSource):
         self._complete = False
 
     def _blocks(self) -> Iterator[Any]:
-        if self._complete:
-            yield from self._kept
-            return
         done = len(self._kept)  # an interrupted pass has left the first ones
         yield from self._kept
-        blocks = _after_first(done, iter(self._parent._blocks()))
-        with closing(in_order(self._prepare, blocks, self.n_features)) as made:
+        if self._complete:
+            return
+        blocks = iter(self._parent._blocks())
+        rest = islice(blocks, done, None)
+        with (
+            closed_at_end(blocks),
+            closing(in_order(self._prepare, rest, self.n_features)) as made,
+        ):
             for ready in made:
-                self._keep(ready)
+                if self._kept_bytes <= self._most_kept:
+                    self._kept_bytes += held_bytes(ready)
+                    self._kept.append(ready)
+                if self._kept_bytes > self._most_kept:  # a part does not save reading the rest
+                    self._kept.clear()
                 yield ready
         self._complete = self._kept_bytes <= self._most_kept
-
-    def _keep(self, ready: Any) -> None:
-        if self._kept_bytes <= self._most_kept:
-            self._kept_bytes += held_bytes(ready)
-            self._kept.append(ready)
-        if self._kept_bytes > self._most_kept:  # a part would not save the reading of the rest
-            self._kept.clear()
 
 
 class DerivedSource(SourceOver):
@@ -169,11 +169,6 @@ class _After:
 
     def __call__(self, block: Any) -> Any:
         return self.then(self.first(block))
-
-
-def _after_first(count: int, blocks: Iterator[Any]) -> Iterator[Any]:
-    with closed_at_end(blocks):
-        yield from islice(blocks, count, None)
 
 
 def merge_stream(parts: Iterable[S]) -> S:

@@ -133,8 +133,8 @@ class FieldReader(Reader):
     def _piece(self, field: Any, start: int, stop: int, place: Place) -> NDArray[Any]:
         dim = self.layout.sample_dim
         part = field.isel({dim: slice(start, stop)}).transpose(dim, *self.grid.dims)
-        kinds = (Exception,) if isinstance(place, FieldFile) else ()  # every codec has its own
         what = f"samples {start} to {stop - 1} along {quote(str(dim))} cannot be read ({{}})"
+        kinds = (Exception,) if isinstance(place, FieldFile) else ()  # every codec has its own
         with unreadable(place.where, kinds, what):
             values = np.asarray(part.values)
         return self.grid.stacked(values).astype(self.dtype, copy=False)
