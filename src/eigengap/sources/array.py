@@ -21,6 +21,7 @@ from eigengap.sources.base import (
     least_keys,
     seed_of,
 )
+from eigengap.sources.blocked import BlockedSource, merge_stream
 from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
 from eigengap.sources.checks import (
     EXACT,
@@ -34,7 +35,6 @@ from eigengap.sources.checks import (
     warn_of_rounded,
     warn_rounded,
 )
-from eigengap.sources.derived.blocked import BlockedSource, merge_stream
 from eigengap.sources.wording import show
 from eigengap.wording import words
 

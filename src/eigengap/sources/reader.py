@@ -33,14 +33,13 @@ from eigengap.runtime.memory import free_memory
 from eigengap.runtime.threads import closed_at_end
 from eigengap.runtime.warnings import CapturedWarning, captured
 from eigengap.sources.base import Block, Source, without_empty
+from eigengap.sources.blocked import BlockedSource, MemoisedSource, Several
 from eigengap.sources.checks import (
     check_not_empty,
     count_missing,
     warn_of_rounded,
     with_missing_for,
 )
-from eigengap.sources.derived.blocked import BlockedSource
-from eigengap.sources.derived.memo import MemoisedSource, Several
 from eigengap.wording import words
 
 BLOCK_BYTES = 32 << 20  # of float64 values, where memory allows (`memory.block_bytes`)
