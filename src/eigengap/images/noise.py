@@ -116,7 +116,9 @@ def noise_sd(patches: Array, channels: int, low: Array, high: Array) -> float:
     sd = joint.noise_sd()
     if not np.isfinite([low, high]).any():
         return sd
-    single = _asked(*_by_channel(patches, channels, low, high))
+    n = len(patches)  # every channel of every patch as a patch by itself
+    by_channel = patches.reshape(n, -1, channels).transpose(2, 0, 1).reshape(n * channels, -1)
+    single = _asked(by_channel, 1, np.repeat(low, n), np.repeat(high, n))
     # What to ask, how far from the limits (in sd), and the share of it that is enough. Channels by
     # themselves keep clear of the limits more often, and separate noise from texture less well.
     choices = [(joint, 2.0, 0.3), (single, 2.0, 0.1), (single, 1.0, 0.03)]
@@ -163,8 +165,9 @@ class Asked:
         """Standard deviation of the noise; `sd`, a first guess, is for what clipping took."""
         calm = self.calm()
         n, d = calm.detail.shape
-        lam = np.asarray(np.linalg.eigvalsh(covariance(calm.detail))[::-1], dtype=np.float64)
-        lam = lam[: 3 * d // 4]  # others are 0
+        centred = calm.detail - calm.detail.mean(axis=0)
+        C = np.asarray(centred.T @ centred / n, dtype=np.float64)
+        lam = np.linalg.eigvalsh(C)[::-1][: 3 * d // 4]  # others are 0
         variance = noise_eigenvalue(lam, EVEN + len(lam) / (3.0 * n))
         if sd is None or sd == 0.0:
             return float(np.sqrt(variance))
@@ -174,29 +177,13 @@ class Asked:
 
 
 def _asked(patches: Array, channels: int, low: Array, high: Array) -> Asked:
-    coarse, detail = coarse_and_detail(patches, channels)
-    shape = (len(patches), 1, channels)
-    return Asked(
-        coarse, detail, *(np.broadcast_to(x.reshape(-1, 1, channels), shape) for x in (low, high))
-    )
-
-
-def _by_channel(
-    patches: Array, channels: int, low: Array, high: Array
-) -> tuple[Array, int, Array, Array]:
-    """Every channel of every patch as a patch by itself."""
-    n = len(patches)
-    single = patches.reshape(n, -1, channels).transpose(2, 0, 1).reshape(n * channels, -1)
-    return single, 1, np.repeat(low, n), np.repeat(high, n)
-
-
-def coarse_and_detail(patches: Array, channels: int) -> tuple[Array, Array]:
-    """Means over 2 x 2 pixels (n, blocks, c), and the rest (n, d), of which a quarter is 0."""
     n, d = patches.shape
     half = round((d / channels) ** 0.5) // 2
     blocks = patches.reshape(n, half, 2, half, 2, channels)
     means = blocks.mean(axis=(2, 4), keepdims=True)
-    return means.reshape(n, half * half, channels), (blocks - means).reshape(n, -1)
+    low, high = (np.broadcast_to(x.reshape(-1, 1, channels), (n, 1, channels)) for x in (low, high))
+    coarse, detail = means.reshape(n, half * half, channels), (blocks - means).reshape(n, -1)
+    return Asked(coarse, detail, low, high)
 
 
 def noise_eigenvalue(descending: Array, even: float = EVEN) -> float:
@@ -259,9 +246,3 @@ def _clipped_normal(least: float = -4.0) -> _Clipped:
     above, density = ndtr(a), np.exp(-0.5 * a**2) / np.sqrt(2.0 * np.pi)
     mean = a * above + density
     return _Clipped(a, mean, (a**2 + 1.0) * above + a * density - mean**2)
-
-
-def covariance(patches: Array) -> Array:
-    """Covariance (d, d) of the rows, divisor n."""
-    centred = patches - patches.mean(axis=0)
-    return np.asarray(centred.T @ centred / len(patches), dtype=np.float64)
