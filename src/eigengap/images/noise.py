@@ -166,8 +166,8 @@ class Asked:
         calm = self.calm()
         n, d = calm.detail.shape
         centred = calm.detail - calm.detail.mean(axis=0)
-        C = np.asarray(centred.T @ centred / n, dtype=np.float64)
-        lam: Array = np.linalg.eigvalsh(C)[::-1][: 3 * d // 4]  # others are 0
+        C = (centred.T @ centred / n).astype(np.float64)
+        lam = np.asarray(np.linalg.eigvalsh(C)[::-1][: 3 * d // 4], np.float64)  # others are 0
         variance = noise_eigenvalue(lam, EVEN + len(lam) / (3.0 * n))
         if sd is None or sd == 0.0:
             return float(np.sqrt(variance))
