@@ -126,3 +126,11 @@ def in_order(fn: Callable[[B], T], blocks: list[B]) -> Iterator[T]:
 def sample_rows(n: int, most: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Up to `most` of n numbers, in order."""
     return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+
+
+def tamed_coordinates(X: NDArray[Any], most: int) -> Array:
+    """(n, most) leading coordinates of centred rows, in which the largest count for less."""
+    lam, U = np.linalg.eigh((X.T @ X / len(X)).astype(np.float64))
+    leading = slice(-1, -1 - most, -1)
+    Z = X @ U[:, leading].astype(X.dtype)
+    return np.asarray(Z / np.maximum(lam[leading], 1e-12) ** 0.25, dtype=np.float64)
