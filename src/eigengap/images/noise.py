@@ -23,14 +23,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from eigengap.images.patches import Grid, patches_at, sample_rows
+from eigengap.images.patches import corners, patches_at, sample_rows
 from eigengap.linalg import Array
 from eigengap.runtime.threads import one_blas_thread
 from eigengap.wording import words
@@ -58,7 +57,7 @@ def learned_noise(values: Array, patch: int, rng: np.random.Generator) -> float:
     low, high = limits(values)
     unmoved = still(values)
     for side in range(patch - patch % 2, 1, -2):
-        y, x = Grid(h, w, side, 1).corners()
+        y, x = corners(h, w, side, 1)
         at = sample_rows(len(y), ASKED, rng)
         patches = patches_at(values, y[at], x[at], side)
         complete = ~np.isnan(patches).any(axis=1)
@@ -202,8 +201,8 @@ def noise_eigenvalue(descending: Array, even: float = EVEN) -> float:
 
 def left_by_clipping(distance: Array) -> Array:
     """Variance left of noise of variance 1 whose mean, after clipping, is so far from the limit."""
-    normal = _clipped_normal()
-    return np.interp(distance, normal.mean, normal.variance)
+    _, mean, variance = _clipped_normals(-4.0)
+    return np.interp(distance, mean, variance)
 
 
 def unclipped(
@@ -214,35 +213,19 @@ def unclipped(
     What was clipped keeps away from the limit: black in noise of 25 is 10 on average. The mean
     before is taken to have been within the limits.
     """
+    a, clipped, _ = _clipped_normals(0.0)
     low, high = limits
     below, above = (mean - low) / noise, (high - mean) / noise
-    true = mean + noise * (_pushed(above) - _pushed(below))
-    return true, sd * _steeper(below) * _steeper(above)
-
-
-def _pushed(distance: Array) -> Array:
-    """How much further from the limit clipping has put the mean."""
-    normal = _clipped_normal(0.0)
-    return np.minimum(np.interp(distance, normal.mean, normal.mean - normal.a), distance)
-
-
-def _steeper(distance: Array) -> Array:
-    """By how much the mean before clipping moves faster than that after it."""
-    normal = _clipped_normal(0.0)
-    return np.interp(distance, normal.mean, 1.0 / ndtr(normal.a))
-
-
-class _Clipped(NamedTuple):
-    """Of normals of variance 1 with means a, clipped at 0."""
-
-    a: Array
-    mean: Array
-    variance: Array
+    # How much further from each limit clipping has put the mean, and how much slower it moves
+    moved = [np.minimum(np.interp(one, clipped, clipped - a), one) for one in (below, above)]
+    steeper = [np.interp(one, clipped, 1.0 / ndtr(a)) for one in (below, above)]
+    return mean + noise * (moved[1] - moved[0]), sd * steeper[0] * steeper[1]
 
 
 @cache
-def _clipped_normal(least: float = -4.0) -> _Clipped:
+def _clipped_normals(least: float) -> tuple[Array, Array, Array]:
+    """Means a of normals of variance 1, and their means and variances when clipped at 0."""
     a = np.linspace(least, 8.0, 601)
     above, density = ndtr(a), np.exp(-0.5 * a**2) / np.sqrt(2.0 * np.pi)
     mean = a * above + density
-    return _Clipped(a, mean, (a**2 + 1.0) * above + a * density - mean**2)
+    return a, mean, (a**2 + 1.0) * above + a * density - mean**2

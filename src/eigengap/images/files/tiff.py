@@ -113,24 +113,20 @@ def trouble(data: bytes) -> str:
         return ""
     try:
         fields = Directory.first_of(data)
-        held = _in_words(fields)
+        w, h = fields.first(WIDTH), fields.first(HEIGHT)
+        c, bits = fields.first(CHANNELS, 1), fields.first(BITS, 1)
+        kind = {2: " with signs", 3: " as floats"}.get(fields.first(NUMBER, 1), "")
+        how = fields.first(COMPRESSION, PLAIN)
     except FAULTS:
         return "the TIFF in it is damaged"
+    packed = "not compressed" if how == PLAIN else f"compressed by {METHODS.get(how, how)}"
+    samples = f"{c} sample{'s' * (c != 1)} a pixel of {bits} bit{'s' * (bits != 1)}{kind}"
+    held = f"it is a TIFF of {w} x {h} pixels, {samples}, {packed}"
     try:
         _require_ours(fields)
     except FAULTS:
-        return f"it is {held}, which is not read here; {elsewhere()}"
-    return f"it is {held}, and damaged"
-
-
-def _in_words(fields: Directory) -> str:
-    w, h = fields.first(WIDTH), fields.first(HEIGHT)
-    c, bits = fields.first(CHANNELS, 1), fields.first(BITS, 1)
-    kind = {2: " with signs", 3: " as floats"}.get(fields.first(NUMBER, 1), "")
-    how = fields.first(COMPRESSION, PLAIN)
-    packed = "not compressed" if how == PLAIN else f"compressed by {METHODS.get(how, how)}"
-    samples = f"{c} sample{'s' * (c != 1)} a pixel of {bits} bit{'s' * (bits != 1)}{kind}"
-    return f"a TIFF of {w} x {h} pixels, {samples}, {packed}"
+        return f"{held}, which is not read here; {elsewhere()}"
+    return f"{held}, and damaged"
 
 
 # Samples as they are seen --------------------------------------------------------------------
