@@ -11,7 +11,7 @@ def main() -> None:
     if sys.stderr is None:  # closed by whoever started us: narration has nowhere to go
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, to the end of the process
     try:
-        from eigengap.cli.ending import main as end_with
+        from eigengap.cli.app import main as end_with
 
         code = end_with(sys.argv[1:])
     except ModuleNotFoundError as error:

@@ -84,13 +84,13 @@ class Narrator:
                 with captured() as heard:
                     yield
             finally:
-                for warning in {one.category: one for one in reversed(heard)}.values():
-                    if warning.category is RoundedWarning and warning.category in self._kinds:
-                        continue  # a later pass over the same table may name another cell
-                    if warning.category is ConstantColumnWarning:
-                        continue  # `report_constant` has named them, with the option
-                    self._kinds.add(warning.category)
-                    self.note(warning.message)
+                # `report_constant` has named constant columns, with the option; a later pass over
+                # the same table may name another rounded cell.
+                known = {ConstantColumnWarning, *({RoundedWarning} & self._kinds)}
+                for kind, warning in {one.category: one for one in reversed(heard)}.items():
+                    if kind not in known:
+                        self._kinds.add(kind)
+                        self.note(warning.message)
 
     def finish(self) -> None:
         """Print the facts as one JSON object, where that was asked for."""

@@ -53,6 +53,10 @@ def talking(function: F) -> F:
     return options(run)  # type: ignore[return-value]
 
 
+scheduler = click.option(
+    "--scheduler", metavar="ADDRESS",
+    help="Fit on the Dask cluster of this scheduler, e.g. tcp://host:8786.",
+)  # fmt: skip
 forcing = click.option("--force", is_flag=True, help="Overwrite files that exist.")
 
 ids = click.option(
@@ -107,10 +111,7 @@ fitting = stacked(
         "--checkpoint", type=click.Path(), metavar="FILE",
         help="Keep the steps of the fit here; the same command goes on from there.",
     ),
-    click.option(
-        "--scheduler", metavar="ADDRESS",
-        help="Fit on the Dask cluster of this scheduler, e.g. tcp://host:8786.",
-    ),
+    scheduler,
 )  # fmt: skip
 image = click.argument("image", type=FILE, metavar="IMG")
 of_patches = stacked(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import click
@@ -26,7 +27,7 @@ from eigengap.registry import ESTIMATORS
     "--holdout", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
     help="Share of the cells of test rows that are held out and have to be imputed.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Random seed.")
+@options.seed
 @options.columns
 @options.talking
 def command(data: str, names: tuple[str, ...], narrator: Any, **given: Any) -> None:
@@ -67,33 +68,28 @@ def command(data: str, names: tuple[str, ...], narrator: Any, **given: Any) -> N
 
 def _rank(model: Any, source: Any) -> int | list[int] | None:
     """How many components: as given, or as chosen by a fit to all rows."""
-    from numbers import Integral
+    import numpy as np
 
     from eigengap.comparison.fillers import unfitted
 
-    given = model.get_params().get("n_components")
-    if isinstance(given, Integral):
-        return int(given)
-    try:
-        found = getattr(unfitted(model).fit(source), "n_components_", None)
-    except (ValueError, ArithmeticError, MemoryError):  # reported in the model's note
-        return None
-    if found is None or isinstance(found, Integral):
-        return None if found is None else int(found)
-    return [int(one) for one in found]
+    found = model.get_params().get("n_components")
+    if not isinstance(found, Integral):
+        try:
+            found = getattr(unfitted(model).fit(source), "n_components_", None)
+        except (ValueError, ArithmeticError, MemoryError):  # reported in the model's note
+            return None
+    ranks: int | list[int] | None = np.asarray(found).tolist()
+    return ranks
 
 
 def _with_ranks(table: str, names: Sequence[str], ranks: Sequence[Any]) -> str:
     """The table of the comparison with a column k after the models."""
-    shown = [
-        "-" if k is None else ",".join(map(str, k if isinstance(k, list) else [k])) for k in ranks
-    ]
+    shown = ["-" if k is None else str(k).strip("[]").replace(" ", "") for k in ranks]
     width, wide = max(map(len, ("model", *names))), max(map(len, shown))
     cells = ["k".rjust(wide), "-" * wide, *(k.rjust(wide) for k in shown)]
-    lines = table.splitlines()
     return "\n".join(
         f"{line[:width].ljust(width)}  {cell}{line[width:]}"
-        for line, cell in zip(lines, cells, strict=True)
+        for line, cell in zip(table.splitlines(), cells, strict=True)
     )
 
 

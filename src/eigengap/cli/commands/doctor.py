@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import sys
+import tempfile
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,20 +45,19 @@ def facts() -> dict[str, Any]:
     import eigengap
     from eigengap.runtime.memory import cores, free_memory
 
+    folder = tempfile.gettempdir()
     return {
         "eigengap": eigengap.__version__,
         "python": platform.python_version(),
         "executable": sys.executable,
         "platform": platform.platform(),
-        "packages": {name: _version(name) for name in BASE},
-        "extras": {
-            extra: {name: _version(name) for name in names} for extra, names in EXTRAS.items()
-        },
+        "packages": _versions(BASE),
+        "extras": {extra: _versions(names) for extra, names in EXTRAS.items()},
         "cores": cores(),
         "blas": _blas(),
         "memory_free": free_memory(),
         "compiled_kernels": _compiled(eigengap.__file__),
-        "temporary": _temporary(),
+        "temporary": {"folder": folder, "free": shutil.disk_usage(folder).free},
         "terminal": {
             "stdout": sys.stdout.isatty(),
             "stderr": sys.stderr.isatty(),
@@ -66,11 +68,14 @@ def facts() -> dict[str, Any]:
     }
 
 
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "present" if find_spec(name.replace("-", "_")) is not None else None
+def _versions(names: Sequence[str]) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "present" if find_spec(name.replace("-", "_")) is not None else None
+    return found
 
 
 def _blas() -> list[dict[str, Any]]:
@@ -81,21 +86,12 @@ def _blas() -> list[dict[str, Any]]:
     return [{name: pool.get(name) for name in names} for pool in threadpool_info()]
 
 
-def _temporary() -> dict[str, Any]:
-    import shutil
-    import tempfile
-
-    folder = tempfile.gettempdir()
-    return {"folder": folder, "free": shutil.disk_usage(folder).free}
-
-
 def _compiled(package: str) -> dict[str, Any]:
     """Where numba keeps what it has compiled: it takes the first place that can be written."""
     cache = Path(package).parent / "compiled" / "__pycache__"
     own = os.environ.get("NUMBA_CACHE_DIR")
     if own is not None:
-        found = sorted(Path(own).rglob("*.nbi"))
-        return {"folder": own, "kernels": len(found)}
+        return {"folder": own, "kernels": len(list(Path(own).rglob("*.nbi")))}
     if os.access(cache if cache.exists() else cache.parent, os.W_OK):
         return {"folder": str(cache), "kernels": len(list(cache.glob("*.nbi")))}
     return {"folder": "the cache of the user", "kernels": None}

@@ -19,8 +19,8 @@ from eigengap.cli import options
     show_default=True, help="One noise for all columns (PPCA), or one for each (fa).",
 )  # fmt: skip
 @click.option("--scale/--no-scale", default=True, show_default=True, help="Standardise columns.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Random seed.")
-@click.option("--scheduler", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler.")
+@options.seed
+@options.scheduler
 @options.talking
 def command(data: str, narrator: Any, **given: Any) -> None:
     """Say how many components DATA has, by every criterion that applies.

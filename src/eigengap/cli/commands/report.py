@@ -130,18 +130,18 @@ def _columns(table: Any, positions: Sequence[int]) -> list[_Named]:
     from eigengap.cli.tables.pieces import pieces
 
     place = {j: k for k, j in enumerate(table.features)}
-    found = [_Named() for _ in positions]
+    found = {j: _Named() for j in positions}
     for piece in pieces(table):
-        for j, cells in zip(positions, found, strict=True):
+        for j, cells in found.items():
             if j in place:
                 cells += piece.values[:, place[j]].tolist()
             else:
                 cells += piece.columns.column(j).to_pylist()
-    for j, cells in zip(positions, found, strict=True):
+    for j, cells in found.items():
         cells.name = table.name(j)
         if any(isinstance(cell, bytes) for cell in cells):
             cells[:] = _of_csv(cells, table.readers[0].dialect.cells)
-    return found
+    return list(found.values())
 
 
 def _of_csv(cells: list[bytes], how: Any) -> list[Any]:

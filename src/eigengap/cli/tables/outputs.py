@@ -8,12 +8,11 @@ they read back the same.
 from __future__ import annotations
 
 import csv
-import errno
 import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +23,7 @@ from pyarrow import compute, parquet
 from pyarrow import csv as arrow_csv
 
 from eigengap.cli.errors import FileTrouble
-from eigengap.cli.files import COLUMNS, DASH, TEXT, form_of, write_to_stdout
+from eigengap.cli.files import COLUMNS, DASH, TEXT, form_of, stdout_trouble, write_to_stdout
 from eigengap.sources import BOM, FileSink, TextSink, csv_header, open_sink
 
 
@@ -140,14 +139,6 @@ def _telling_of_stdout() -> Iterator[None]:
         raise
     except OSError as error:
         raise stdout_trouble(error) from error
-
-
-def stdout_trouble(error: OSError) -> FileTrouble:
-    """What the system says of standard output; whatever waits to be written is given up."""
-    with suppress(OSError, ValueError):  # it may be no file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    why = error.strerror or os.strerror(error.errno or errno.EIO)
-    return FileTrouble(f"standard output cannot be written to: {why}")
 
 
 class _TableSink(FileSink):
