@@ -22,23 +22,22 @@ from eigengap.cli.files import stdout_trouble
 from eigengap.cli.wording import Options
 from eigengap.wording import worded
 
-# Every command, and what `eigengap --help` says of it; its module has its name, but for one.
+# Every command with its module and what `eigengap --help` says of it.
 COMMANDS = {
-    "fit": "Fit a model to a table and write it to a file.",
-    "transform": "Coordinates (or predictions) of every row, by a fitted model.",
-    "impute": "Impute the missing values of a table, by a fitted model or in one go.",
-    "score": "How likely every row is, and which are odd.",
-    "rank": "How many components a table has, by every criterion.",
-    "compare": "Models side by side on rows and cells that they have not seen.",
-    "report": "One HTML file that shows a model and its data.",
-    "denoise": "Take the noise out of an image.",
-    "inpaint": "Fill in what is missing of an image.",
-    "inspect": "What is in a model file, without loading it.",
-    "demo": "Fit, impute and report the shipped table with its 16 missing values.",
-    "doctor": "Versions, extras, threads and memory, for a bug report.",
-    "completion": "Print the script that completes commands in your shell.",
+    "fit": ("fit", "Fit a model to a table and write it to a file."),
+    "transform": ("rows", "Coordinates (or predictions) of every row, by a fitted model."),
+    "impute": ("impute", "Impute the missing values of a table, by a fitted model or in one go."),
+    "score": ("rows", "How likely every row is, and which are odd."),
+    "rank": ("choosing", "How many components a table has, by every criterion."),
+    "compare": ("choosing", "Models side by side on rows and cells that they have not seen."),
+    "report": ("report", "One HTML file that shows a model and its data."),
+    "denoise": ("images", "Take the noise out of an image."),
+    "inpaint": ("images", "Fill in what is missing of an image."),
+    "inspect": ("about", "What is in a model file, without loading it."),
+    "demo": ("report", "Fit, impute and report the shipped table with its 16 missing values."),
+    "doctor": ("about", "Versions, extras, threads and memory, for a bug report."),
+    "completion": ("about", "Print the script that completes commands in your shell."),
 }
-MODULES = {"inspect": "inspect_model"}  # `inspect` is one of Python's
 ISSUES = "set EIGENGAP_DEBUG=1 to see where, and report it with `eigengap doctor`"
 
 
@@ -51,8 +50,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"eigengap.cli.commands.{MODULES.get(cmd_name, cmd_name)}")
-        command: click.Command = module.command
+        module = import_module(f"eigengap.cli.commands.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
         return command
 
     def resolve_command(
@@ -66,7 +65,7 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, says) for name, (_, says) in COMMANDS.items()])
 
 
 @click.group(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -23,6 +22,7 @@ from eigengap.runtime.memory import free_memory
 from eigengap.sources import ArraySource, FieldSource, as_source, is_number, quote
 from eigengap.statistics.first_look import look_first
 
+MODEL_OPTIONS = ("components", "settings", "scale", "seed", "checkpoint")
 PATIENCE = "20s"  # for a Dask scheduler to answer
 LOADED_SHARE = 0.1  # of the free memory that a table may take to be read once instead of often
 GROWS = {None: 2.0, "gzip": 10.0, "bz2": 12.0, "zstd": 10.0}  # bytes of numbers for one of the file
@@ -30,44 +30,21 @@ MOST_NAMED = 8  # columns that one message lists
 ID_NAMES = {"id", "index", "row", "rowid", "row_id", "sample_id", "patient_id", "unnamed: 0"}
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The model that the options describe."""
-
-    name: str
-    components: str | None = None
-    settings: tuple[str, ...] = ()
-    scale: bool | None = None
-    seed: int = 0
-    checkpoint: str | None = None
-    scheduler: str | None = None
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Wanted:
-        """From the options of a command."""
-        names = ("components", "settings", "scale", "seed", "checkpoint", "scheduler")
-        return cls(given["name"] or "ppca", *(given[name] for name in names))
-
-    def unfitted(self, narrator: Narrator) -> Any:
-        shows = narrator.verbose or (narrator.shows_progress and self.name != "low-rank")
-        return estimator(
-            self.name, components=self.components, scale=self.scale, seed=self.seed,
-            checkpoint=self.checkpoint, settings=self.settings, verbose=shows,
-        )  # fmt: skip
-
-
-def fitted(wanted: Wanted, table: Table, narrator: Narrator) -> Any:
-    """Fit, and report what was read, chosen and found."""
-    if bool(BY_COMMAND[wanted.name].target) != (table.target is not None):
+def fitted(wanted: Mapping[str, Any], table: Table, narrator: Narrator) -> Any:
+    """Fit what options describe, and report what was read, chosen and found."""
+    name = wanted["name"]
+    if bool(BY_COMMAND[name].target) != (table.target is not None):
         need = "needs --target COLUMN" if table.target is None else "takes no --target"
-        raise WrongUsage(f"-m {wanted.name} {need}")
-    model = wanted.unfitted(narrator)
+        raise WrongUsage(f"-m {name} {need}")
+    how = {option: wanted[option] for option in MODEL_OPTIONS if option in wanted}
+    shows = narrator.verbose or (narrator.shows_progress and name != "low-rank")
+    model = estimator(name, verbose=shows, **how)
     model._validate_params()  # wrong options are refused before anything is read
     with ExitStack() as stack:
         with narrator.hearing(), waiting(narrator, "Reading"):
-            source = stack.enter_context(source_of(table, wanted.scheduler))
+            source = stack.enter_context(source_of(table, wanted.get("scheduler")))
             report_read(table, source, narrator, model)
-        given = () if table.target is None else (_target(table, wanted.name),)
+        given = () if table.target is None else (_target(table, name),)
         before = narrator.n_notes
         with narrator.hearing(), showing_steps(narrator):
             model.fit(source, *given)

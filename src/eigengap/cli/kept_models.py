@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import nan
 from typing import Any
 
@@ -29,83 +29,58 @@ def opened(
     `given` has the options of the table, whose `columns` are those that the model is to take, in
     its order. What they leave out is as it was in the fit, and so are columns without names.
     """
+    options = Choice.of(given)
     with as_file(model, option) as model_path, as_file(data, "DATA") as path:
-        kept = Kept.of(load(model_path))
-        options = Choice.of(given)
+        estimator = load(model_path)
+        record = estimator.provenance_
+        count = int(estimator.n_features_in_)
+        names = getattr(estimator, "feature_names_in_", None)
+        features: list[str | int] = list(range(count) if names is None else map(str, names))
+        positions = _texts(record, "positions")
+        if names is None and len(positions) == count:
+            features = [int(j) for j in positions]
+        codes = _codes_of(estimator)
+        na = _texts(record, "na") or codes  # what stood for a missing cell in the fit
         choice = replace(
-            options, na=options.na or kept.na, ids=options.ids or kept.texts("ids"),
-            target=kept.target,
+            options, na=options.na or na, ids=options.ids or _texts(record, "ids"),
+            target=record["target"] if isinstance(record.get("target"), str) else None,
         )  # fmt: skip
-        table = table_for(
-            data, path, kept.features, choice, kept.n_columns, may_lack_ids=not options.ids
-        )
-        if not options.na and kept.na:
+        # How many columns a table without names has to have.
+        n_columns = record["columns"] if isinstance(record.get("columns"), int) else count
+        table = table_for(data, path, features, choice, n_columns, may_lack_ids=not options.ids)
+        if not options.na and na:
             narrator.note(
-                f"{listing(kept.na)} stand{'s' * (len(kept.na) == 1)} for a missing cell, as in "
-                "the fit; --na says otherwise"
+                f"{listing(na)} stand{'s' * (len(na) == 1)} for a missing cell, as in the fit; "
+                "--na says otherwise"
             )
-        has_names = hasattr(kept.estimator, "feature_names_in_")
-        if has_names != (table.names is not None):
-            which, other = ("model", "table") if has_names else ("table", "model")
+        if (names is None) != (table.names is None):
+            which, other = ("table", "model") if names is None else ("model", "table")
             narrator.note(
                 f"the {which} has names of columns and the {other} has none: columns are taken in "
                 "the order of the fit"
             )
-        yield kept.estimator, table
+        yield estimator, table
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A fitted model, and how its table was read."""
+def _codes_of(estimator: Any) -> tuple[str, ...]:
+    """Its `missing_values`, taken over: cells are read by us, and reach it as NaN."""
+    codes: dict[str, None] = {}
+    inner: Any = getattr(estimator, "estimator_", None)
+    for one in (estimator, inner):
+        if hasattr(one, "missing_values"):
+            texts, numbers = codes_of(one.missing_values)
+            codes |= dict.fromkeys([*sorted(texts), *(f"{code:.17g}" for code in numbers)])
+            one.missing_values = nan
+    return tuple(codes)
 
-    estimator: Any
-    provenance: dict[str, Any]
-    codes: tuple[str, ...]  # for missing cells, that the estimator itself was given
 
-    @classmethod
-    def of(cls, estimator: Any) -> Kept:
-        """Its `missing_values` are taken over: cells are read by us, and reach it as NaN."""
-        codes: dict[str, None] = {}
-        inner: Any = getattr(estimator, "estimator_", None)
-        for one in (estimator, inner):
-            if hasattr(one, "missing_values"):
-                texts, numbers = codes_of(one.missing_values)
-                codes |= dict.fromkeys([*sorted(texts), *(f"{code:.17g}" for code in numbers)])
-                one.missing_values = nan
-        return cls(estimator, dict(estimator.provenance_), tuple(codes))
-
-    @property
-    def features(self) -> list[str | int]:
-        """Names of the columns of the fit, or positions where they had none."""
-        names = getattr(self.estimator, "feature_names_in_", None)
-        if names is not None:
-            return [str(name) for name in names]
-        count, positions = int(self.estimator.n_features_in_), self.texts("positions")
-        return [int(j) for j in positions] if len(positions) == count else list(range(count))
-
-    @property
-    def na(self) -> tuple[str, ...]:
-        """What stood for a missing cell in the fit, as --na takes it."""
-        return self.texts("na") or self.codes
-
-    @property
-    def target(self) -> str | None:
-        target = self.provenance.get("target")
-        return target if isinstance(target, str) else None
-
-    @property
-    def n_columns(self) -> int:
-        """How many columns a table without names has to have."""
-        found = self.provenance.get("columns")
-        return found if isinstance(found, int) else int(self.estimator.n_features_in_)
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A list that the record, which is flat, holds as JSON."""
-        try:
-            found = json.loads(str(self.provenance.get(name, "[]")))
-        except ValueError:
-            return ()
-        return tuple(map(str, found)) if isinstance(found, list) else ()
+def _texts(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A list that the record of a model file, which is flat, holds as JSON."""
+    try:
+        found = json.loads(str(record.get(name, "[]")))
+    except ValueError:
+        return ()
+    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 def provenance_for(table: Table, rows: int) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def talking(function: F) -> F:
 
 scheduler = click.option(
     "--scheduler", metavar="ADDRESS",
-    help="Fit on the Dask cluster of this scheduler, e.g. tcp://host:8786.",
+    help="Work on the Dask cluster of this scheduler, e.g. tcp://host:8786.",
 )  # fmt: skip
 forcing = click.option("--force", is_flag=True, help="Overwrite files that exist.")
 

@@ -14,10 +14,9 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +45,7 @@ Arrays = Mapping[str, NDArray[Any]]
 Place = str | os.PathLike[str]
 
 
-@dataclass(frozen=True)
-class TensorFacts:
+class TensorFacts(NamedTuple):
     """An array of a file, which was not read."""
 
     name: str
@@ -55,8 +53,7 @@ class TensorFacts:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """The part of a file before its arrays."""
 
     size: int  # bytes of the whole file
@@ -216,8 +213,7 @@ def _digest(arrays: Arrays, kind: str, text: str) -> str:
 
 def _head_digest(tensors: list[TensorFacts], kind: str, text: str) -> str:
     """sha256 of everything but the values of the arrays."""
-    entries = sorted([t.name, t.dtype, list(t.shape)] for t in tensors)
-    return hashlib.sha256(json.dumps([FORMAT, kind, text, entries]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([FORMAT, kind, text, sorted(tensors)]).encode()).hexdigest()
 
 
 def _damaged(path: Place, why: str) -> CorruptFileError:

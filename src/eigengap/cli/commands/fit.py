@@ -11,9 +11,11 @@ from typing import Any
 import click
 
 from eigengap.cli import options
+from eigengap.cli.files import check_not_input, check_places
+from eigengap.registry import entry_of
 
 
-@click.command("fit")
+@click.command()
 @options.data
 @options.model_name
 @options.fitting
@@ -22,7 +24,7 @@ from eigengap.cli import options
 @options.columns
 @options.forcing
 @options.talking
-def command(data: str, output: str, force: bool, narrator: Any, **given: Any) -> None:
+def fit(data: str, output: str, force: bool, narrator: Any, **given: Any) -> None:
     """Fit a model to DATA and write it to a file.
 
     DATA is CSV, Parquet, npy, npz, HDF5 or Zarr, a glob of them, or - for standard input. Gaps are
@@ -33,8 +35,7 @@ def command(data: str, output: str, force: bool, narrator: Any, **given: Any) ->
     eigengap fit table.csv -m fa -k 3 --set rotation=varimax -o fa.egap
     eigengap fit table.csv -m classifier --target diagnosis
     """
-    from eigengap.cli.files import check_not_input, check_places
-    from eigengap.cli.fitting import Wanted, fitted
+    from eigengap.cli.fitting import fitted
     from eigengap.cli.kept_models import provenance_for, save_kept
     from eigengap.cli.tables.table import opened
 
@@ -42,7 +43,7 @@ def command(data: str, output: str, force: bool, narrator: Any, **given: Any) ->
     check_places(narrator, output, force, data, None, given["checkpoint"], bytes_of="a model")
     began = time.perf_counter()
     with opened(data, given) as table:
-        model = fitted(Wanted.of(given), table, narrator)
+        model = fitted(given, table, narrator)
         provenance = provenance_for(table, narrator.facts["rows"])
     count = save_kept(model, output, provenance)
     seconds = time.perf_counter() - began
@@ -53,7 +54,6 @@ def command(data: str, output: str, force: bool, narrator: Any, **given: Any) ->
 
 
 def _print_next(model: Any, output: str, data: str, table: Any, narrator: Any) -> None:
-    from eigengap.registry import entry_of
 
     files = shlex.join([output, data])
     then = {

@@ -9,10 +9,13 @@ from typing import Any
 import click
 
 from eigengap.cli import options
+from eigengap.cli.errors import WrongUsage
+from eigengap.cli.files import check_places
 from eigengap.cli.models import NAMES
+from eigengap.registry import BY_COMMAND
 
 
-@click.command("impute")
+@click.command()
 @options.data
 @click.option("--model", type=options.FILE, metavar="FILE", help="A model that is fitted already.")
 @click.option(
@@ -29,7 +32,7 @@ from eigengap.cli.models import NAMES
 @options.columns
 @options.forcing
 @options.talking
-def command(
+def impute(
     data: str, model: str | None, output: str, force: bool, narrator: Any, **given: Any
 ) -> None:
     """Impute the missing values of DATA.
@@ -43,7 +46,6 @@ def command(
     eigengap impute new.csv --model model.egap --std -o imputed.parquet
     cat table.csv | eigengap impute - -k 3 --na -999 > imputed.csv
     """
-    from eigengap.cli.files import check_places
     from eigengap.cli.tables.imputing import require_imputes, write_imputed
 
     check_places(narrator, output, force, data, model, given["checkpoint"])
@@ -61,11 +63,9 @@ def command(
 def _opened(data: str, model: str | None, given: dict[str, Any], narrator: Any) -> Iterator[Any]:
     """A model and the table: the model is that of a file, or fitted to the table."""
     from eigengap.cli import kept_models
-    from eigengap.cli.errors import WrongUsage
-    from eigengap.cli.fitting import Wanted, fitted
+    from eigengap.cli.fitting import fitted
     from eigengap.cli.tables.imputing import require_can_impute
     from eigengap.cli.tables.table import opened
-    from eigengap.registry import BY_COMMAND
 
     if model is not None:
         fits = [given[name] for name in ("name", "components", "checkpoint", "scheduler")]
@@ -76,9 +76,9 @@ def _opened(data: str, model: str | None, given: dict[str, Any], narrator: Any) 
         with kept_models.opened(model, data, given, narrator, "--model") as found:
             yield found
         return
-    wanted = Wanted.of(given)
-    if BY_COMMAND[wanted.name].target:
-        raise WrongUsage(f"-m {wanted.name} predicts a column and imputes no missing values")
-    require_can_impute(wanted.name)
+    name = given["name"] or "ppca"
+    if BY_COMMAND[name].target:
+        raise WrongUsage(f"-m {name} predicts a column and imputes no missing values")
+    require_can_impute(name)
     with opened(data, given) as table:
-        yield fitted(wanted, table, narrator), table
+        yield fitted({**given, "name": name}, table, narrator), table

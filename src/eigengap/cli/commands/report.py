@@ -1,4 +1,4 @@
-"""`eigengap report`: one HTML file that shows a model and its data."""
+"""`eigengap report`, and `eigengap demo`, which writes one of the shipped table."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import click
 
 from eigengap.cli import options
+from eigengap.cli.errors import WrongUsage, shown
+from eigengap.cli.files import check_apart, check_output, check_places, write_whole
+from eigengap.registry import entry_of
 
 PATIENCE = 3.0  # seconds within which a launcher that finds no browser has said so
 # They show no script, without which a report has no charts.
 IN_TERMINALS = {"www-browser", "links", "links2", "elinks", "lynx", "w3m"}
+TABLE = "breast_cancer_wisconsin.csv"
 
 
-@click.command("report")
+@click.command()
 @options.model_file
 @options.data
 @options.output("report.html", "the report")
@@ -33,14 +38,12 @@ IN_TERMINALS = {"www-browser", "links", "links2", "elinks", "lynx", "w3m"}
 @options.cells
 @options.forcing
 @options.talking
-def command(model: str, data: str, output: str, force: bool, narrator: Any, **given: Any) -> None:
+def report(model: str, data: str, output: str, force: bool, narrator: Any, **given: Any) -> None:
     """Write a report of MODEL and DATA: one HTML file that needs no network.
 
     \b
     eigengap report model.egap table.csv --color diagnosis --open
     """
-    from eigengap.cli.errors import WrongUsage, shown
-    from eigengap.cli.files import check_places
     from eigengap.cli.kept_models import opened
     from eigengap.cli.tables.table import position_of
 
@@ -67,8 +70,6 @@ def write_report(
     color: str | None, rows: int = 2000, **how: Any,
 ) -> int:  # fmt: skip
     """Write the report of a fitted model, and say how many bytes it has."""
-    from eigengap.cli.errors import WrongUsage
-    from eigengap.cli.files import write_whole
     from eigengap.cli.progress import waiting
     from eigengap.cli.tables.table import position_of
     from eigengap.reporting import report
@@ -157,8 +158,6 @@ def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
 
 
 def _require_rows_have_places(estimator: Any) -> None:
-    from eigengap.cli.errors import WrongUsage
-    from eigengap.registry import entry_of
 
     drawn = estimator.estimator_ if entry_of(estimator).shows else estimator
     if not (hasattr(drawn, "transform") or hasattr(drawn, "embedding_")):
@@ -170,7 +169,6 @@ def _require_rows_have_places(estimator: Any) -> None:
 
 def show_page(path: str, narrator: Any) -> None:
     """Open a file in a browser; where there is none, say so and leave it to the user."""
-    from eigengap.cli.errors import shown
 
     if not _is_open(Path(os.path.expanduser(path)).resolve().as_uri()):
         narrator.note(f"No browser was found; open {shown(path)} yourself")
@@ -201,3 +199,44 @@ def _is_open(uri: str) -> bool:
         return True  # the browser itself, which runs until it is closed
     except OSError:
         return False
+
+
+@click.command()
+@options.output("breast_cancer_filled.csv", "the imputed table")
+@click.option(
+    "--report", type=click.Path(), default="report.html", show_default=True, metavar="FILE",
+    help="Where to write the report.",
+)  # fmt: skip
+@click.option("--no-report", is_flag=True, help="Write no report.")
+@click.option("--open", "opens", is_flag=True, help="Open the report in a browser.")
+@options.forcing
+@options.talking
+def demo(
+    output: str, report: str, no_report: bool, opens: bool, force: bool, narrator: Any
+) -> None:
+    """Fit PPCA to a shipped table with 16 missing values, impute them, and write a report.
+
+    The table is Breast Cancer Wisconsin (Original): 699 biopsies, 9 features scored 1 to 10.
+    """
+    from eigengap.cli.fitting import fitted
+    from eigengap.cli.kept_models import provenance_for
+    from eigengap.cli.tables.imputing import write_imputed
+    from eigengap.cli.tables.table import Choice, open_table
+
+    check_places(narrator, output, force)
+    if not no_report:
+        check_output(report, force, "--report FILE")
+        check_apart(output, report)
+    with resources.as_file(resources.files("eigengap") / "data" / TABLE) as path:
+        table = open_table(TABLE, str(path), Choice(ids=("id",), ignore=("diagnosis",)))
+        model = fitted({"name": "ppca", "components": "auto"}, table, narrator)
+        write_imputed(model, table, output, force, narrator, prints_std=True)
+        if not no_report:
+            record = provenance_for(table, narrator.facts["rows"])
+            count = write_report(
+                model, table, report, narrator, color="diagnosis", provenance=record
+            )
+            narrator.wrote(report, count, after=": open it in a browser", report=report)
+            if opens:
+                show_page(report, narrator)
+    narrator.say("Next", "the same on a table of your own: eigengap fit TABLE.csv")

@@ -279,20 +279,17 @@ def report_constant(table: Table, source: Any, narrator: Narrator) -> None:
     if not at:
         return
     rounded = _rounded(table, [k for k in at if _may_be_rounded(table, k, moments.mean[k])])
-    same = [table.features[k] for k in at if k not in rounded]
-    if same and len(at) < len(table.features):  # else the fit says that all rows are equal
-        narrator.note(_sentence(table, same, "constant"))
-    if rounded:
-        columns = [table.features[k] for k in rounded]
-        narrator.note(_sentence(table, columns, "constant after rounding to float64"))
-
-
-def _sentence(table: Table, columns: Sequence[int], what: str) -> str:
-    are, it = ("are", "them") if len(columns) > 1 else ("is", "it")
-    return (
-        f"{listing([table.name(j) for j in columns])} {are} {what} and cannot distinguish rows; "
-        f"leave {it} out: --ignore {as_argument(table, columns)}"
-    )
+    same = [k for k in at if k not in rounded]
+    if len(at) == len(table.features):  # the fit says that all rows are equal
+        same = []
+    for which, what in ((same, "constant"), (rounded, "constant after rounding to float64")):
+        columns = [table.features[k] for k in which]
+        are, it = ("are", "them") if len(columns) > 1 else ("is", "it")
+        if columns:
+            narrator.note(
+                f"{listing([table.name(j) for j in columns])} {are} {what} and cannot distinguish "
+                f"rows; leave {it} out: --ignore {as_argument(table, columns)}"
+            )
 
 
 def _may_be_rounded(table: Table, k: int, value: float) -> bool:

@@ -68,18 +68,17 @@ def write_imputed(
     rows = narrator.facts.get("rows")
     with (
         narrator.hearing(),
-        open_output(output, layout.names, force, _manner(table, output)) as sink,
+        open_output(output, layout.names, force, _manner(table, output)) as write,
         counting_rows(narrator, "Imputing", rows and rows * (draws or 1)) as done,
     ):
         for number, piece, values, sd in _imputed(model, table, std or prints_std, draws, seed):
             _require_numbers(piece, values, table)
             if number in (None, 1):
                 imputed.add(piece, values, sd)
-            sink.write(layout.of(piece, values, sd if std else None, number))
+            write(layout.of(piece, values, sd if std else None, number))
             done(piece.n_rows)
-        written = sink.n_rows
     imputed.report(narrator, draws)
-    report_output(output, written, layout.n_columns, narrator)
+    report_output(output, imputed.rows * (draws or 1), layout.n_columns, narrator)
     lost = sum(reader.n_lost for reader in table.readers)
     if lost:
         narrator.note(f"{many(lost, 'comment')} between rows cannot stand in {shown(output)}")

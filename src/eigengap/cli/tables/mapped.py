@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -72,31 +73,29 @@ def write_rows(
     table: Table, names: Sequence[str], of: Of, output: str | None, force: bool, narrator: Narrator
 ) -> None:
     """Write ids and `of` of every piece beside them; without an output `of` sees all pieces."""
-    if output is None:
-        with narrator.hearing(), counting_rows(narrator, "Reading", None) as done:
-            for piece in pieces(table):
-                of(piece)
-                done(piece.n_rows)
-        return
-    ids = list(table.ids)
-    if ids and form_of(output) == NUMBERS:
+    ids = [] if output is None else list(table.ids)
+    if ids and output is not None and form_of(output) == NUMBERS:
         narrator.note(f"{listing([table.name(j) for j in ids])} cannot stand in {shown(output)}")
         ids = []
     header = unique(
         [*(table.name(j) if table.names is None else table.names[j] for j in ids), *names]
     )
+    labels, rows = [str(k) for k in range(len(header))], 0
     with (
         narrator.hearing(),
-        open_output(output, header, force) as sink,
-        counting_rows(narrator, "Writing", None) as done,
+        nullcontext() if output is None else open_output(output, header, force) as write,
+        counting_rows(narrator, "Reading" if output is None else "Writing", None) as done,
     ):
         for piece in pieces(table):
-            arrays = [pa.array(np.asarray(column)) for column in of(piece)]
-            kept = [piece.columns.column(j) for j in ids]
-            sink.write(pa.Table.from_arrays([*kept, *arrays], [str(k) for k in range(len(header))]))
+            columns = of(piece)
+            if write is not None:
+                kept = [piece.columns.column(j) for j in ids]
+                arrays = [pa.array(np.asarray(column)) for column in columns]
+                write(pa.Table.from_arrays([*kept, *arrays], labels))
             done(piece.n_rows)
-        rows = sink.n_rows
-    report_output(output, rows, len(header), narrator)
+            rows += piece.n_rows
+    if output is not None:
+        report_output(output, rows, len(header), narrator)
 
 
 def report_output(output: str, rows: int, columns: int, narrator: Narrator) -> None:

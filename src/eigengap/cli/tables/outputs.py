@@ -11,11 +11,11 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from pyarrow import compute, parquet
 from pyarrow import csv as arrow_csv
 
 from eigengap.cli.errors import FileTrouble
-from eigengap.cli.files import COLUMNS, DASH, TEXT, form_of, stdout_trouble, write_to_stdout
+from eigengap.cli.files import DASH, NUMBERS, TEXT, form_of, stdout_trouble, write_to_stdout
 from eigengap.sources import BOM, FileSink, TextSink, csv_header, open_sink
 
 
@@ -38,20 +38,41 @@ class Manner:
     above: bytes = b""  # lines above the table, with that mark
 
 
+@contextmanager
 def open_output(
     path: str, names: Sequence[str] | None, force: bool, manner: Manner | None = None
-) -> AbstractContextManager[Any]:
-    """Where rows go: an Arrow table at a time, with columns in the order of `names`."""
-    form = form_of(path)
+) -> Iterator[Callable[[Any], None]]:
+    """What writes rows: call it with Arrow tables, with columns in the order of `names`."""
+    form, target = form_of(path), Path(os.path.expanduser(path))
     lines = Lines(names, manner or Manner("\t" if path.lower().endswith(".tsv") else ","))
     if path == DASH:
-        return StandardOutput(lines)
-    target = Path(os.path.expanduser(path))
-    if form == TEXT:
-        return CsvOutput(target, names, force, lines)
-    if form == COLUMNS:
-        return ParquetOutput(target, names, force)
-    return NumbersOutput(target, names, force)
+
+        def write(table: Any) -> None:
+            with _of_stdout():
+                write_to_stdout(lines.of(table))
+
+        yield write
+        with _of_stdout():
+            sys.stdout.buffer.flush()
+    elif form == NUMBERS:
+        with open_sink(target, names, force=force) as sink:
+            yield lambda table: sink.append(
+                np.column_stack([column.to_numpy() for column in table.columns]).astype(np.float64)
+            )
+    else:
+        how = (target, names, force)
+        with CsvOutput(*how, lines) if form == TEXT else ParquetOutput(*how) as output:
+            yield output.write
+
+
+@contextmanager
+def _of_stdout() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise stdout_trouble(error) from error
 
 
 class Lines:
@@ -111,36 +132,6 @@ def with_mark(text: Any, decimal: str) -> Any:
     return text if decimal == "." else compute.replace_substring(text, ".", decimal)
 
 
-class StandardOutput:
-    """CSV on standard output."""
-
-    def __init__(self, lines: Lines) -> None:
-        self._lines, self.n_rows = lines, 0
-
-    def write(self, table: Any) -> None:
-        with _telling_of_stdout():
-            write_to_stdout(self._lines.of(table))
-        self.n_rows += table.num_rows
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        if kind is None:
-            with _telling_of_stdout():
-                sys.stdout.buffer.flush()
-
-
-@contextmanager
-def _telling_of_stdout() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise stdout_trouble(error) from error
-
-
 class _TableSink(FileSink):
     """A sink that takes Arrow tables."""
 
@@ -151,7 +142,6 @@ class _TableSink(FileSink):
                 self._first = table
                 self._begin()
             self._write(table)
-        self.n_rows += table.num_rows
 
 
 class CsvOutput(_TableSink, TextSink):
@@ -195,25 +185,3 @@ class ParquetOutput(_TableSink):
         if self._writer is not None:
             self._writer.is_open = False  # closing it would write the footer
         super()._abandon()
-
-
-class NumbersOutput:
-    """.npy, .h5 and .zarr by the library's sinks."""
-
-    def __init__(self, path: Path, names: Sequence[str] | None, force: bool) -> None:
-        self._sink = open_sink(path, names, force=force)
-
-    @property
-    def n_rows(self) -> int:
-        return self._sink.n_rows
-
-    def write(self, table: Any) -> None:
-        columns = [table.column(k).to_numpy() for k in range(table.num_columns)]
-        self._sink.append(np.column_stack(columns).astype(np.float64, copy=False))
-
-    def __enter__(self) -> Self:
-        self._sink.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._sink.__exit__(*error)
