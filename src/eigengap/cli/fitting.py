@@ -18,7 +18,7 @@ from eigengap.cli.tables.faults import as_argument, report_constant
 from eigengap.cli.tables.table import Table
 from eigengap.exceptions import MissingExtraError
 from eigengap.registry import BY_COMMAND, entry_of
-from eigengap.runtime.memory import free_memory
+from eigengap.runtime import memory
 from eigengap.sources import ArraySource, FieldSource, as_source, is_number, quote
 from eigengap.statistics.first_look import look_first
 
@@ -104,7 +104,7 @@ def loaded(table: Table) -> Any:
     else:
         packed = table.readers[0]._compression if table.readers else None
         size = GROWS[packed] * (source.reader.bytes_per_pass or 0)
-    most = LOADED_SHARE * free_memory()
+    most = LOADED_SHARE * memory.free_memory()
     # The second question is for files that were packed more tightly.
     if size > most or 8.0 * source.observed().rows * source.n_features > most:
         return source

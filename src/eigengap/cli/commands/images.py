@@ -21,7 +21,7 @@ from eigengap.cli.narration import figure, many
 @options.of_patches
 @options.forcing
 @options.talking
-def denoise(image: str, output: str | None, force: bool, narrator: Any, **given: Any) -> None:
+def denoise(narrator: Any, **given: Any) -> None:
     """Take the noise out of an image.
 
     IMG is an image, grey or colour, of 8 or 16 bits or (TIFF) floats, or - for standard input;
@@ -36,7 +36,7 @@ def denoise(image: str, output: str | None, force: bool, narrator: Any, **given:
     from eigengap.images import denoise_image
 
     how = images.how_of(given)
-    loaded, plan = images.opened(image, "denoised", output, force, given, narrator)
+    loaded, plan = images.opened("denoised", given, narrator)
     missing = loaded.missing()
     gone = f"; {100.0 * missing.mean():.3g} % of its samples are missing" if missing.any() else ""
     narrator.say("Read", loaded.in_words() + gone, missing=int(missing.sum()), **loaded.facts())
@@ -66,7 +66,7 @@ def denoise(image: str, output: str | None, force: bool, narrator: Any, **given:
 @options.of_patches
 @options.forcing
 @options.talking
-def inpaint(image: str, output: str | None, force: bool, narrator: Any, **given: Any) -> None:
+def inpaint(narrator: Any, **given: Any) -> None:
     """Fill in what is missing of an image.
 
     IMG is an image, grey or colour, of 8 or 16 bits or (TIFF) floats, or - for standard input;
@@ -81,10 +81,10 @@ def inpaint(image: str, output: str | None, force: bool, narrator: Any, **given:
     from eigengap.images import inpaint_image
 
     mask = given["mask"]
-    require_one_stdin(image, mask or "")
+    require_one_stdin(given["image"], mask or "")
     masks.require_sense(mask)
     how = images.how_of(given)
-    loaded, plan = images.opened(image, "inpainted", output, force, given, narrator)
+    loaded, plan = images.opened("inpainted", given, narrator)
     missing = masks.missing_of(mask, loaded, given["seed"], narrator)
     gone = "are hidden at random" if masks.hides(mask) else "are missing"
     message = f"{loaded.in_words()}; {100.0 * missing.mean():.3g} % of its samples {gone}"
@@ -93,7 +93,7 @@ def inpaint(image: str, output: str | None, force: bool, narrator: Any, **given:
         narrator, "Inpainting", inpaint_image, loaded.pixels, missing, **how
     )
     narrator.say("Fit", found.model, model=found.model, seconds=seconds)
-    quality = masks.quality(mask, loaded, found.image, missing, narrator)
+    quality = masks.quality(mask, loaded, found, missing, narrator)
     narrator.say("Filled", many(found.n_missing, "sample") + quality, filled=found.n_missing)
     known = {"mask": missing} | ({"original": loaded.pixels} if masks.hides(mask) else {})
     if masks.is_transparent(mask):

@@ -83,19 +83,12 @@ class ImageFile:
         return np.asarray(np.isnan(self.pixels))
 
 
-def opened(
-    image: str,
-    word: str,
-    output: str | None,
-    force: bool,
-    given: dict[str, Any],
-    narrator: Narrator,
-) -> tuple[ImageFile, Plan]:
+def opened(word: str, given: dict[str, Any], narrator: Narrator) -> tuple[ImageFile, Plan]:
     """The image, read when all that can be refused without it has been, and where results go."""
-    plan = Plan.of(image, word, output, force, given, narrator)
-    with as_file(image, "IMG") as path:
-        loaded = read_image_file(image, path, narrator)
-    return loaded, plan.for_image(loaded)
+    plan = Plan.of(word, given, narrator)
+    with as_file(given["image"], "IMG") as path:
+        image = read_image_file(given["image"], path, narrator)
+    return image, plan.for_image(image)
 
 
 def restored(
@@ -150,19 +143,16 @@ class Plan:
     mask: str | None = None  # another input
 
     @classmethod
-    def of(
-        cls, image: str, word: str, output: str | None, force: bool, given: dict[str, Any],
-        narrator: Narrator,
-    ) -> Self:  # fmt: skip
+    def of(cls, word: str, given: dict[str, Any], narrator: Narrator) -> Self:
+        image, output, compare = (given[name] for name in ("image", "output", "compare"))
         if output == DASH and narrator.as_json:
             raise WrongUsage("--json wants standard output: name a file with -o")
         require_no_terminal(output, "an image")
-        compare = given["compare"]
-        if compare == BESIDE and output is not None and output != DASH:
+        if compare == BESIDE and output not in (None, DASH):
             compare = named_after(output, "compared")
         elif compare == BESIDE:
             compare = named_after(image, f"{word}.compared")
-        plan = cls(image, word, output, given["sd"], compare, force, given.get("mask"))
+        plan = cls(image, word, output, given["sd"], compare, given["force"], given.get("mask"))
         plan._require_names()
         return plan
 

@@ -56,16 +56,26 @@ def _share_of(mask: str) -> float:
 
 def missing_of(mask: str | None, image: ImageFile, seed: int, narrator: Narrator) -> NDArray[Any]:
     """Which samples are missing, of the shape of the image's pixels."""
-    pixels = image.pixels
     gone = image.missing()
-    if mask is None:
-        if not gone.any():
-            raise WrongUsage(_nothing_missing(image))
-    elif is_transparent(mask):
-        gone = gone | _of_opacity(image)
-    elif hides(mask):
-        gone = gone | (np.random.default_rng(seed).random(pixels.shape) < _share_of(mask))
-    else:
+    clear = np.zeros(gone.shape[:2], bool) if image.opacity is None else image.opacity == 0
+    if mask is None and not gone.any():
+        count = int(np.count_nonzero(clear))
+        own = f"--mask transparent for its {many(count, 'transparent pixel')}, " if count else ""
+        raise WrongUsage(
+            f"nothing of {shown(image.given)} is missing. Say what is: {own}--mask IMAGE, in which "
+            "what is not black is missing, or --mask random:0.8 to try it. To remove noise: "
+            "eigengap denoise"
+        )
+    if is_transparent(mask):
+        if not clear.any():
+            raise WrongUsage(
+                f"--mask transparent: nothing of {shown(image.given)} is transparent. Erase what "
+                "is to be filled, or paint it white in a black image and give that"
+            )
+        gone = gone | _of_pixels(clear, image)
+    elif mask is not None and hides(mask):
+        gone = gone | (np.random.default_rng(seed).random(gone.shape) < _share_of(mask))
+    elif mask is not None:
         gone = gone | _of_image(mask, image, narrator)
     if gone.all():
         is_drawn = mask is not None and not hides(mask) and not is_transparent(mask)
@@ -73,26 +83,6 @@ def missing_of(mask: str | None, image: ImageFile, seed: int, narrator: Narrator
             f"all of {shown(image.given)} is missing" + (f". {INVERTED}" if is_drawn else "")
         )
     return gone
-
-
-def _nothing_missing(image: ImageFile) -> str:
-    clear = 0 if image.opacity is None else int(np.count_nonzero(image.opacity == 0))
-    own = f"--mask transparent for its {many(clear, 'transparent pixel')}, " if clear else ""
-    return (
-        f"nothing of {shown(image.given)} is missing. Say what is: {own}--mask IMAGE, in which "
-        "what is not black is missing, or --mask random:0.8 to try it. To remove noise: eigengap "
-        "denoise"
-    )
-
-
-def _of_opacity(image: ImageFile) -> NDArray[Any]:
-    clear = None if image.opacity is None else image.opacity == 0
-    if clear is None or not clear.any():
-        raise WrongUsage(
-            f"--mask transparent: nothing of {shown(image.given)} is transparent. Erase what is "
-            "to be filled, or paint it white in a black image and give that"
-        )
-    return _of_pixels(clear, image)
 
 
 def _of_pixels(marked: NDArray[Any], image: ImageFile) -> NDArray[Any]:
@@ -103,17 +93,13 @@ def _of_pixels(marked: NDArray[Any], image: ImageFile) -> NDArray[Any]:
 
 
 def quality(
-    mask: str | None,
-    image: ImageFile,
-    filled: NDArray[Any],
-    missing: NDArray[Any],
-    narrator: Narrator,
+    mask: str | None, image: ImageFile, found: Any, missing: NDArray[Any], narrator: Narrator
 ) -> str:
     """How near the truth, where it is known: the ratio of peak to noise, in decibels."""
     if not hides(mask):
         return ""
     known = ~image.missing()
-    error = np.where(known, filled.astype(np.float64) - image.pixels, 0.0)
+    error = np.where(known, found.image.astype(np.float64) - image.pixels, 0.0)
     over_all = _decibels(error[known], image.top)
     over_missing = _decibels(error[known & missing], image.top)
     narrator.facts.update(psnr=over_all, psnr_of_hidden=over_missing)
@@ -148,23 +134,20 @@ def _of_image(mask: str, image: ImageFile, narrator: Narrator) -> NDArray[Any]:
     if found.opacity is not None:  # what is seen through is not painted over
         marked = marked & (found.opacity > 0)
     if not marked.any():
-        raise WrongUsage(_nothing_marked(mask, found, bool(lossy)))
+        opaque, drawn = "", ""
+        if found.opacity is not None:
+            opaque, drawn = " where it is opaque", "; opacity alone marks nothing"
+        raise WrongUsage(
+            f"the mask {shown(mask)} is {'darker than half' if lossy else 'black'} all over{opaque}"
+            ", so that nothing is missing: paint white what is missing, and black what is "
+            f"seen{drawn}"
+        )
     if marked.mean() > MUCH:
         narrator.note(
             f"the mask {shown(mask)} leaves {100.0 - 100.0 * marked.mean():.3g} % of the image. "
             + INVERTED
         )
     return _of_pixels(marked, image)
-
-
-def _nothing_marked(mask: str, found: ImageFile, lossy: bool) -> str:
-    opaque = "" if found.opacity is None else " where it is opaque"
-    dark = "darker than half" if lossy else "black"
-    drawn = "" if found.opacity is None else "; opacity alone marks nothing"
-    return (
-        f"the mask {shown(mask)} is {dark} all over{opaque}, so that nothing is missing: paint "
-        f"white what is missing, and black what is seen{drawn}"
-    )
 
 
 def _lossy(path: str) -> str:
