@@ -19,9 +19,8 @@ from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.estimators.shared.display import cautions
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.novelty import noise_ratios
-from eigengap.models.gaussian.reference import Reference
 from eigengap.models.gaussian.student import StudentLinearGaussian
+from eigengap.plots.numbers.outliers import detector_for
 from eigengap.registry import entry_of, scores_log_density
 from eigengap.sources import ArraySource, arrow_to_float, foreign_kind, quote, with_missing_for
 
@@ -206,9 +205,8 @@ def targets(column: Any, table: Table) -> NDArray[Any]:
 
 def _as_fields(cell: Any) -> dict[str, Any]:
     """A surprising cell, for a program."""
-    return {
-        "column": cell.column, "value": cell.value, "expected": cell.expected, "sd": cell.std,
-    }  # fmt: skip
+    named = {"column": cell.column, "value": cell.value}
+    return named | {"expected": cell.expected, "sd": cell.std}
 
 
 def in_words(cell: Any) -> str:
@@ -226,30 +224,17 @@ def in_words(cell: Any) -> str:
 
 
 def detector_of(model: Any, alpha: float | None) -> Any:
-    """A detector of outliers around a fitted linear-Gaussian model; None where it is none.
-
-    The laws of its statistics depend on how many rows, and which patterns of missing values, the
-    fit saw, and the model remembers those (`evidence_`).
-    """
-    if isinstance(model, NoveltyDetector):
-        if alpha is not None:
-            model.offset_ = float(np.log(alpha))
-        return model
-    value, evidence = getattr(model, "model_", None), getattr(model, "evidence_", None)
-    if type(value) is not LinearGaussian or evidence is None or not np.all(value.psi > 0.0):
-        return None
-    patterns = np.where(evidence.observed, value.mu, np.nan)
-    weight = np.ones(len(patterns)) if evidence.count is None else np.asarray(evidence.count, float)
-    observed_w = np.maximum(weight @ evidence.observed, 1e-300)
-    rho = np.maximum(weight @ np.nan_to_num(noise_ratios(value, patterns)) / observed_w, 1.0)
-    alpha = alpha or ALPHA
-    detector = NoveltyDetector(model, alpha=alpha)
-    detector.estimator_, detector.core_ = model, value
-    detector.reference_ = Reference.of(value, model.spectrum_.sum_w, evidence.observed_w, rho)
-    detector.offset_ = float(np.log(alpha))
-    detector.n_features_in_ = model.n_features_in_
-    if hasattr(model, "feature_names_in_"):
-        detector.feature_names_in_ = model.feature_names_in_
+    """A detector of outliers around a fitted linear-Gaussian model; None where it is none."""
+    detector = model
+    if not isinstance(model, NoveltyDetector):
+        value = getattr(model, "model_", None)
+        # p-values depend on which patterns of missing values the fit saw.
+        knows_patterns = getattr(model, "evidence_", None) is not None
+        if type(value) is not LinearGaussian or not knows_patterns or not np.all(value.psi > 0.0):
+            return None
+        detector = detector_for(model)
+    if alpha is not None:
+        detector.offset_ = float(np.log(alpha))
     return detector
 
 

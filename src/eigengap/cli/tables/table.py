@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from math import nan
 from pathlib import Path
@@ -351,42 +352,37 @@ def _positions(
 
 
 def _is_there(table: Table, name: str) -> bool:
-    if table.names is not None and name in table.names:
-        return True
-    if not (name.isdecimal() and name.isascii() and int(name) < table.n_columns):
-        return False
+    names = table.names or ("",) * table.n_columns
     # A position stands for a column without a name, such as the row names that R writes.
-    return table.names is None or not table.names[int(name)]
+    return name in names or (_is_position(table, name) and not names[int(name)])
+
+
+def _is_position(table: Table, name: str) -> bool:
+    return name.isdecimal() and name.isascii() and int(name) < table.n_columns
 
 
 def position_of(table: Table, name: str, option: str) -> int:
-    if table.names is not None and name in table.names:
-        if table.names.count(name) == 1:
-            return table.names.index(name)
-        at = [str(j) for j, one in enumerate(table.names) if one == name]
-        raise WrongUsage(
-            f"{option} {quote(name)}: {len(at)} columns have that name (positions "
-            f"{', '.join(at)}, the first column being 0); name them by position"
-        )
-    if name.isdecimal() and name.isascii() and int(name) < table.n_columns:
+    at = [j for j, one in enumerate(table.names or ()) if one == name]
+    if len(at) == 1:
+        return at[0]
+    if not at and _is_position(table, name):
         return int(name)
-    if table.names is None:
-        raise WrongUsage(
-            f"{option} {quote(name)}: {shown(table.given)} has no column names; columns go by "
-            f"position, 0 to {table.n_columns - 1}" + _why_nameless(table)
+    if at:
+        why = (
+            f"{len(at)} columns have that name (positions {', '.join(map(str, at))}, the first "
+            "column being 0); name them by position"
         )
-    raise WrongUsage(
-        f"{option} {quote(name)}: {shown(table.given)} has no such column. {_hint(table, name)}"
-    )
-
-
-def _hint(table: Table, name: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, table.names or (), n=1)
-    if close:
-        return f"Did you mean {quote(close[0])}?"
-    return f"It has {listing(_all_names(table), most=12)}"
+    elif table.names is None:
+        why = (
+            f"{shown(table.given)} has no column names; columns go by position, 0 to "
+            f"{table.n_columns - 1}{_why_nameless(table)}"
+        )
+    else:
+        close = get_close_matches(name, table.names, n=1)
+        has = f"It has {listing(_all_names(table), most=12)}"
+        hint = f"Did you mean {quote(close[0])}?" if close else has
+        why = f"{shown(table.given)} has no such column. {hint}"
+    raise WrongUsage(f"{option} {quote(name)}: {why}")
 
 
 def _all_names(table: Table) -> list[str]:
