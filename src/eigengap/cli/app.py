@@ -26,7 +26,7 @@ from eigengap.wording import worded
 COMMANDS = {
     "fit": ("fit", "Fit a model to a table and write it to a file."),
     "transform": ("rows", "Coordinates (or predictions) of every row, by a fitted model."),
-    "impute": ("impute", "Impute the missing values of a table, by a fitted model or in one go."),
+    "impute": ("fit", "Impute the missing values of a table, by a fitted model or in one go."),
     "score": ("rows", "How likely every row is, and which are odd."),
     "rank": ("choosing", "How many components a table has, by every criterion."),
     "compare": ("choosing", "Models side by side on rows and cells that they have not seen."),

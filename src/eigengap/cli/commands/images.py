@@ -32,7 +32,7 @@ def denoise(narrator: Any, **given: Any) -> None:
     eigengap denoise photo.png
     eigengap denoise photo.png --sigma 25 -o clean.png --sd sd.png --compare both.png
     """
-    from eigengap.cli.images import images
+    from eigengap.cli import images
     from eigengap.images import denoise_image
 
     how = images.how_of(given)
@@ -77,25 +77,25 @@ def inpaint(narrator: Any, **given: Any) -> None:
     eigengap inpaint photo.png --mask scratches.png
     eigengap inpaint photo.png --mask random:0.8 --compare
     """
-    from eigengap.cli.images import images, masks
+    from eigengap.cli import images
     from eigengap.images import inpaint_image
 
     mask = given["mask"]
     require_one_stdin(given["image"], mask or "")
-    masks.require_sense(mask)
+    images.require_sense(mask)
     how = images.how_of(given)
     loaded, plan = images.opened("inpainted", given, narrator)
-    missing = masks.missing_of(mask, loaded, given["seed"], narrator)
-    gone = "are hidden at random" if masks.hides(mask) else "are missing"
+    missing = images.missing_of(mask, loaded, given["seed"], narrator)
+    gone = "are hidden at random" if images.hides(mask) else "are missing"
     message = f"{loaded.in_words()}; {100.0 * missing.mean():.3g} % of its samples {gone}"
     narrator.say("Read", message, missing=int(missing.sum()), **loaded.facts())
     found, seconds = images.restored(
         narrator, "Inpainting", inpaint_image, loaded.pixels, missing, **how
     )
     narrator.say("Fit", found.model, model=found.model, seconds=seconds)
-    quality = masks.quality(mask, loaded, found, missing, narrator)
+    quality = images.quality(mask, loaded, found, missing, narrator)
     narrator.say("Filled", many(found.n_missing, "sample") + quality, filled=found.n_missing)
-    known = {"mask": missing} | ({"original": loaded.pixels} if masks.hides(mask) else {})
-    if masks.is_transparent(mask):
+    known = {"mask": missing} | ({"original": loaded.pixels} if images.hides(mask) else {})
+    if images.is_transparent(mask):
         loaded = loaded.made_opaque()
     plan.write(narrator, loaded, found, **known)

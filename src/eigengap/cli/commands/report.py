@@ -104,7 +104,7 @@ def as_drawn(table: Any, estimator: Any) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    from eigengap.cli.tables.mapped import names_of, source_for, unique
+    from eigengap.cli.tables.outputs import names_of, source_for, unique
     from eigengap.cli.tables.pieces import pieces
 
     names = names_of(estimator)

@@ -30,7 +30,7 @@ def transform(model: str, data: str, output: str, force: bool, narrator: Any, **
     eigengap transform model.egap new.csv -o scores.csv
     """
     from eigengap.cli.kept_models import opened
-    from eigengap.cli.tables.mapped import coordinates, write_rows
+    from eigengap.cli.tables.outputs import coordinates, write_rows
 
     check_places(narrator, output, force, data, model)
     with opened(model, data, given, narrator) as (estimator, table):
@@ -65,7 +65,7 @@ def score(
     eigengap score novelty.egap new.csv -o odd.csv
     """
     from eigengap.cli.kept_models import opened
-    from eigengap.cli.tables.mapped import write_rows
+    from eigengap.cli.tables.outputs import write_rows
     from eigengap.cli.tables.scores import Scores
 
     check_places(narrator, output, force, data, model)

@@ -15,8 +15,15 @@ from eigengap.cli.errors import Unfittable, WrongUsage, shown
 from eigengap.cli.files import NUMBERS, TEXT, form_of
 from eigengap.cli.narration import Narrator, figure, listing, many, sd_text, with_sd
 from eigengap.cli.progress import counting_rows
-from eigengap.cli.tables.mapped import given, report_output, source_for, unique
-from eigengap.cli.tables.outputs import Manner, open_output, with_mark
+from eigengap.cli.tables.outputs import (
+    Manner,
+    given,
+    open_output,
+    report_output,
+    source_for,
+    unique,
+    with_mark,
+)
 from eigengap.cli.tables.pieces import Piece, pieces, without_nulls
 from eigengap.cli.tables.table import Table
 from eigengap.registry import BY_COMMAND, ESTIMATORS

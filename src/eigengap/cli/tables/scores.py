@@ -14,7 +14,7 @@ from eigengap import NoveltyDetector
 from eigengap.cli.errors import WrongUsage
 from eigengap.cli.fitting import as_text, is_no_class
 from eigengap.cli.narration import Narrator, many, rounded_by, signed, with_sd
-from eigengap.cli.tables.mapped import given, names_of
+from eigengap.cli.tables.outputs import given, names_of
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.estimators.shared.display import cautions
