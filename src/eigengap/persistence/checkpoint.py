@@ -145,9 +145,8 @@ class FileCheckpointer:
 
     def keep(self, state: State, steps: Steps, *, done: bool) -> None:
         run = self._runs[self._at]
-        if self._at + 1 < len(self._runs):
-            # Under a larger max_iter it went further than before: later runs are void.
-            del self._runs[self._at + 1 :]
+        # If it went further than before, under a larger max_iter, later runs are void.
+        del self._runs[self._at + 1 :]
         run.steps = steps
         run.now = (state, len(steps), done)
         self._dirty = True
@@ -271,14 +270,13 @@ def _require_header(header: dict[str, Any]) -> None:
 
 def _parts(arrays: dict[str, NDArray[Any]], count: int) -> list[dict[str, NDArray[Any]]]:
     """The arrays of each run."""
-    numbers = {str(k): k for k in range(count)}
-    parts: list[dict[str, NDArray[Any]]] = [{} for _ in range(count)]
+    parts: dict[str, dict[str, NDArray[Any]]] = {str(k): {} for k in range(count)}
     for name, value in arrays.items():
         k, _, rest = name.partition(".")
-        if k not in numbers:
+        if k not in parts:
             raise ValueError("it has arrays of a run that it does not have")
-        parts[numbers[k]][rest] = value
-    return parts
+        parts[k][rest] = value
+    return list(parts.values())
 
 
 def _require_run(part: dict[str, NDArray[Any]], start: dict[str, Any], *, done: bool) -> None:

@@ -8,7 +8,7 @@ cannot hold, functions above all, is refused with its place in the estimator.
 from __future__ import annotations
 
 import re
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -155,7 +155,6 @@ class Encoder:
         ]
 
     def _value(self, value: Any, kind: Kind, where: str) -> Node:
-        assert is_dataclass(value)
         names = kind.remade_from or tuple(field.name for field in fields(value))
         held = {name: getattr(value, name) for name in names}
         if kind.name == "Neighbours" and value.search.algorithm == "approximate":

@@ -111,10 +111,12 @@ def _from_bits(array: NDArray[Any], text: Any) -> NDArray[Any]:
 def numeric_dtype(text: Any) -> np.dtype[Any]:
     """The type that a file names, if it is one of numbers."""
     try:
-        require(NUMBERS.fullmatch(text), "it is another")
-        return np.dtype(text)
-    except (TypeError, MalformedError):
-        raise MalformedError(f"no type of numbers: {text!s:.40}") from None
+        if NUMBERS.fullmatch(text) is not None:
+            dtype: np.dtype[Any] = np.dtype(text)
+            return dtype
+    except TypeError:  # no text, or no unit of time
+        pass
+    raise MalformedError(f"no type of numbers: {text!s:.40}")
 
 
 # Arrays of strings -----------------------------------------------------------------------------

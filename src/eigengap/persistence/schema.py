@@ -218,7 +218,7 @@ def _is_graph(v: Held, _: Held) -> bool:
         return False
     is_whole = v.indptr[0] == 0 and v.indptr[-1] == len(v.indices)
     is_ordered = is_whole and np.all(np.diff(v.indptr) >= 0)
-    return is_ordered and np.all((v.indices >= 0) & (v.indices < len(v.indptr) - 1))
+    return bool(is_ordered and np.all((v.indices >= 0) & (v.indices < len(v.indptr) - 1)))
 
 
 def _has_batches(v: Held, _: Held) -> bool:

@@ -57,7 +57,6 @@ def fit(data: str, output: str, force: bool, narrator: Any, **given: Any) -> Non
 
 
 def _print_next(model: Any, output: str, data: str, table: Any, narrator: Any) -> None:
-
     files = shlex.join([output, data])
     then = {
         "report": f"eigengap report {files} --open",
@@ -65,19 +64,15 @@ def _print_next(model: Any, output: str, data: str, table: Any, narrator: Any) -
         "score": f"eigengap score {files}",
         "impute": f"eigengap impute {shlex.join([data, '--model', output])} -o imputed.csv",
     }[entry_of(model).next_command]
-    then += "".join(f" {option}" for option in _of_this_file(table))
-    narrator.say("Next", then, next=then)
-
-
-def _of_this_file(table: Any) -> Iterator[str]:
-    """What has to be said of the file again, for no model knows it."""
-    names, count = table.names, Counter(table.names or ())
-    if names is not None and any(count[names[j]] > 1 for j in table.features):
-        yield f"--columns {','.join(map(str, table.features))}"
+    # What has to be said of the file again, for no model knows it.
+    count = Counter(table.names or ())
+    if table.names is not None and any(count[table.names[j]] > 1 for j in table.features):
+        then += f" --columns {','.join(map(str, table.features))}"
     if table.skipped.first:
-        yield f"--skip-rows {table.skipped.first}"
+        then += f" --skip-rows {table.skipped.first}"
     if table.skipped.mark:
-        yield f"--comment {shlex.quote(table.skipped.mark)}"
+        then += f" --comment {shlex.quote(table.skipped.mark)}"
+    narrator.say("Next", then, next=then)
 
 
 @click.command()

@@ -11,19 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eigengap import sources
 from eigengap.cli.errors import FileTrouble, shown
 from eigengap.cli.narration import Narrator, listing
-from eigengap.sources import (
-    BOM,
-    EXACT,
-    WHITE,
-    Likeness,
-    describe_label_rows,
-    foreign_kind,
-    label_rows,
-    likeness_of,
-    quote,
-)
+from eigengap.sources import quote
 
 if TYPE_CHECKING:
     from eigengap.cli.tables.table import Table
@@ -55,26 +46,25 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
     A model that is fitted wants its columns, and none of them can be left out.
     """
     dialect = table.readers[0].dialect
-    count = label_rows(dialect, table.features)
+    count = sources.label_rows(dialect, table.features)
     found: dict[int, list[tuple[int, str]]] = {}  # (row, text) of each column that holds any
     numbers: Counter[int] = Counter()
     for k, row in enumerate(dialect.head[count:], count):
         for j in table.features:
             cell = row.cells[j]
             if dialect.cells.number(cell) is None:
-                text = cell.strip(WHITE).encode("latin-1").decode("utf-8", "replace")
+                text = cell.strip(sources.WHITE).encode("latin-1").decode("utf-8", "replace")
                 found.setdefault(j, []).append((k + 1, text))
             elif not dialect.cells.is_missing(cell):
                 numbers[j] += 1
     _require_names(table)
-    message = _described(
-        table, [_fault(table, j, found[j], numbers[j], can_ignore) for j in sorted(found)]
-    )
-    return [describe_label_rows(dialect, table.features, count), *message] if count else message
+    faults = [_fault(table, j, found[j], numbers[j], can_ignore) for j in sorted(found)]
+    labels = [sources.describe_label_rows(dialect, table.features, count)] if count else []
+    return [*labels, *_described(table, faults)]
 
 
 def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
-    kinds = {j: foreign_kind(table.schema.field(j).type) for j in table.features}
+    kinds = {j: sources.foreign_kind(table.schema.field(j).type) for j in table.features}
     found = [
         Fault(
             j,
@@ -105,7 +95,7 @@ def _fault(
     holds = f"column {quote(table.name(j))} holds text in {word} {where} ({examples})"
     # Texts that look like numbers written in another way.
     decimal = table.readers[0].dialect.cells.decimal
-    found = {text: likeness_of(text, decimal) for text in texts[:MOST_TEXTS]}
+    found = {text: sources.likeness_of(text, decimal) for text in texts[:MOST_TEXTS]}
     looks = {text: look for text, look in found.items() if look and (look.is_sure or numbers)}
     if looks and (codes or 2 * sum(text in looks for _, text in cells) > len(cells)):
         return _by_hand(table, j, holds, looks, codes, can_ignore)
@@ -124,7 +114,7 @@ def _by_hand(
     table: Table,
     j: int,
     holds: str,
-    looks: dict[str, Likeness],
+    looks: dict[str, sources.Likeness],
     codes: Sequence[str],
     can_ignore: bool,
 ) -> Fault:
@@ -250,7 +240,7 @@ def _names_above(table: Table) -> str | None:
     """What to do about a line above the table that has as many cells, none of them a number."""
     reader, mark = table.readers[0], table.skipped.mark
     dialect = reader.dialect
-    lines = reader.above().removeprefix(BOM).split(dialect.newline)
+    lines = reader.above().removeprefix(sources.BOM).split(dialect.newline)
     last = max((k for k, line in enumerate(lines) if line.strip()), default=0)  # the first is 0
     cells = lines[last].decode("latin-1").strip("\r").split(dialect.separator)
     if len(cells) != dialect.n_columns or any(
@@ -294,7 +284,7 @@ def report_constant(table: Table, source: Any, narrator: Narrator) -> None:
 
 def _may_be_rounded(table: Table, k: int, value: float) -> bool:
     """Whether feature k may hold different numbers that are all read as `value`."""
-    if abs(value) >= EXACT:
+    if abs(value) >= sources.EXACT:
         return True
     j = table.features[k]
     if table.kind == "csv":

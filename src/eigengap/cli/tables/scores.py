@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,13 +74,10 @@ class Scores:
 
     def _keep(self, height: NDArray[Any], piece: Piece) -> None:
         """The lowest rows so far."""
-        for i in np.argsort(height)[:WORST]:
-            ids = [as_text(piece.columns.column(j)[int(i)].as_py()) for j in self._table.ids]
-            entry = (-float(height[i]), -(piece.start + int(i)), piece.values[i], ids)
-            if len(self._worst) < WORST:
-                heapq.heappush(self._worst, entry)
-            elif entry[:2] > self._worst[0][:2]:
-                heapq.heapreplace(self._worst, entry)
+        for i in map(int, np.argsort(height)[:WORST]):
+            ids = [as_text(piece.columns.column(j)[i].as_py()) for j in self._table.ids]
+            self._worst.append((float(height[i]), piece.start + i, piece.values[i], ids))
+        self._worst = sorted(self._worst, key=lambda entry: entry[:2])[:WORST]
 
     def _predicted(self, piece: Piece) -> Any:
         found = np.asarray(self._model.predict(given(self._model, piece)))
@@ -135,18 +131,18 @@ class Scores:
         self._print_worst(narrator)
 
     def _print_worst(self, narrator: Narrator) -> None:
-        worst = sorted(self._worst, key=lambda entry: entry[:2], reverse=True)[: self._outliers]
+        worst = self._worst[: self._outliers]
         if not worst:
             return
         values = np.array([entry[2] for entry in worst])
         found = self._detector.explain(ArraySource(values, names=names_of(self._model)), k=1)
         names = [self._table.name(j) for j in self._table.ids]
         rows, facts = [], []
-        for (_, minus, _, ids), explanation in zip(worst, found, strict=True):
+        for (_, i, _, ids), explanation in zip(worst, found, strict=True):
             cell = explanation.cells[0] if explanation.cells else None
             p = explanation.p_value
-            rows.append((str(1 - minus), *map(_clean, ids), f"{p:.2g}", in_words(cell)))
-            fact = {"row": 1 - minus, "p_value": p, "cell": cell and _as_fields(cell)}
+            rows.append((str(i + 1), *map(_clean, ids), f"{p:.2g}", in_words(cell)))
+            fact = {"row": i + 1, "p_value": p, "cell": cell and _as_fields(cell)}
             facts.append(fact | ({"id": dict(zip(names, ids, strict=True))} if ids else {}))
         header = ("data row", *map(_clean, names), "p", "least expected value")
         narrator.show_rows(header, rows)

@@ -16,25 +16,12 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+from eigengap import sources
 from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
 from eigengap.cli.files import as_file
 from eigengap.cli.narration import listing, many
 from eigengap.cli.tables.faults import faults_of_csv, faults_of_parquet, on_names
-from eigengap.sources import (
-    SKIP_NOTHING,
-    TRUTH_VALUES,
-    SkippedLines,
-    agree_on_decimals,
-    find_files,
-    format_of,
-    index_columns,
-    is_field_path,
-    is_number,
-    missing_codes,
-    open_source,
-    parquet_parts,
-    quote,
-)
+from eigengap.sources import quote
 
 
 @dataclass(frozen=True)
@@ -46,17 +33,16 @@ class Choice:
     ids: tuple[str, ...] = ()
     target: str | None = None
     na: tuple[str, ...] = ()
-    skipped: SkippedLines = SKIP_NOTHING
+    skipped: sources.SkippedLines = sources.SKIP_NOTHING
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Choice:
         """From the options of a command, as far as it has them."""
         if given["comment"] is not None and not given["comment"].strip():
             raise WrongUsage("--comment is empty: give what comments begin with, e.g. '#'")
-        return cls(
-            given.get("columns", ()), given.get("ignore", ()), given.get("ids", ()),
-            given.get("target"), given["na"], SkippedLines.of(given["skip_rows"], given["comment"]),
-        )  # fmt: skip
+        chosen = [given.get(name, ()) for name in ("columns", "ignore", "ids")]
+        skipped = sources.SkippedLines.of(given["skip_rows"], given["comment"])
+        return cls(*chosen, given.get("target"), given["na"], skipped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +60,7 @@ class Table:
     target: int | None = None
     notes: tuple[str, ...] = ()  # to be printed when it has been read
     readers: tuple[Any, ...] = field(default=(), repr=False)  # of CSV
-    skipped: SkippedLines = SKIP_NOTHING
+    skipped: sources.SkippedLines = sources.SKIP_NOTHING
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -91,7 +77,7 @@ class Table:
         counts = Counter(self.names or ())
         if self.names and all(self.names[j] and counts[self.names[j]] == 1 for j in columns):
             columns = [self.names[j] for j in columns]
-        return open_source(
+        return sources.open_source(
             self.paths[0] if len(self.paths) == 1 else list(self.paths),
             columns=None if every else columns,
             missing_values=self.missing_values,
@@ -107,7 +93,7 @@ class Table:
     @cached_property
     def codes(self) -> tuple[float, ...]:
         """The numbers among what --na says."""
-        return missing_codes([float(code) for code in self.na if is_number(code)])
+        return sources.missing_codes([float(code) for code in self.na if sources.is_number(code)])
 
     @cached_property
     def schema(self) -> Any:
@@ -242,13 +228,13 @@ def _of_model(table: Table, features: Sequence[str]) -> list[int]:
 
 
 def _looked_at(given: str, path: str, choice: Choice) -> Table:
-    if is_field_path(path):
+    if sources.is_field_path(path):
         return _numbers(given, (path,), choice.na)
     addresses = []
-    for address in find_files(path):
-        is_folder = address.path.is_dir() and format_of(address.path).name == "folder"
-        addresses += parquet_parts(address) if is_folder else [address]
-    kinds = {format_of(address.path).name for address in addresses}
+    for address in sources.find_files(path):
+        is_folder = address.path.is_dir() and sources.format_of(address.path).name == "folder"
+        addresses += sources.parquet_parts(address) if is_folder else [address]
+    kinds = {sources.format_of(address.path).name for address in addresses}
     paths = tuple(str(a.path) if a.member is None else f"{a.path}::{a.member}" for a in addresses)
     is_whole = not any(a.member for a in addresses)
     if kinds == {"csv"} and is_whole:
@@ -271,7 +257,7 @@ def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
 
     texts = frozenset(code.strip() for code in choice.na)
     readers = tuple(
-        CsvText(Path(path), texts, format_of(Path(path)).compression, choice.skipped)
+        CsvText(Path(path), texts, sources.format_of(Path(path)).compression, choice.skipped)
         for path in paths
     )
     if not any(reader.dialect.head for reader in readers):
@@ -290,7 +276,7 @@ def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
 
 
 def _numbers(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
-    source = open_source(paths[0] if len(paths) == 1 else list(paths))
+    source = sources.open_source(paths[0] if len(paths) == 1 else list(paths))
     return Table(given, paths, "numbers", source.names, source.n_features, na)
 
 
@@ -298,7 +284,7 @@ def _index(table: Table) -> list[int]:
     """Columns of Parquet that hold the row labels of a pandas frame."""
     if table.kind != "parquet" or table.names is None:
         return []
-    index = index_columns(table.schema)
+    index = sources.index_columns(table.schema)
     return [j for j, name in enumerate(table.names) if name in index]
 
 
@@ -323,9 +309,8 @@ def _truths(table: Table) -> list[str]:
     found: list[int] = []
     if table.kind == "csv":
         rows = [row.cells for reader in table.readers for row in reader.dialect.head]
-        found = [
-            j for j in table.features if any(row[j].strip().lower() in TRUTH_VALUES for row in rows)
-        ]
+        cells = {j: {row[j].strip().lower() for row in rows} for j in table.features}
+        found = [j for j in table.features if cells[j] & sources.TRUTH_VALUES.keys()]
     elif table.kind == "parquet":
         found = [j for j in table.features if str(table.schema.field(j).type) == "bool"]
     return [table.name(j) for j in found]
@@ -396,7 +381,7 @@ def _require_numbers(table: Table, *, can_ignore: bool) -> None:
         read = [*table.features, *([] if table.target is None else [table.target])]
         for reader in table.readers:
             reader.decide_mark(read)
-        agree_on_decimals(table.readers)
+        sources.agree_on_decimals(table.readers)
         found = faults_of_csv(table, can_ignore)
     elif table.kind == "parquet":
         found = faults_of_parquet(table, can_ignore)
