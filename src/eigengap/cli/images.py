@@ -16,16 +16,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.cli import files
 from eigengap.cli.errors import Unfittable, WrongUsage, shown
-from eigengap.cli.files import (
-    DASH,
-    as_file,
-    check_apart,
-    check_not_input,
-    check_output,
-    require_no_terminal,
-    write_whole,
-)
+from eigengap.cli.files import DASH
 from eigengap.cli.narration import Narrator, figure, many
 from eigengap.cli.progress import waiting
 from eigengap.images.files.comparing import before_and_after, shades
@@ -69,35 +62,30 @@ class ImageFile:
         opacity[opacity == 0] = 1 if opacity.dtype.kind == "f" else np.iinfo(opacity.dtype).max
         return replace(self, opacity=opacity)
 
-    @property
-    def channels(self) -> int:
-        return 1 if self.pixels.ndim == 2 else int(self.pixels.shape[2])
-
-    def facts(self) -> dict[str, Any]:
-        h, w = self.pixels.shape[:2]
-        return {
-            "image": self.given, "width": w, "height": h, "channels": self.channels,
-            "type": str(self.pixels.dtype),
-        }  # fmt: skip
-
-    def in_words(self) -> str:
-        h, w = self.pixels.shape[:2]
-        depth = {1: "8 bits", 2: "16 bits"}.get(self.pixels.dtype.itemsize, "floats")
-        colour = {1: "grey", 3: "colour"}.get(self.channels, f"{self.channels} channels")
-        kept = "" if self.opacity is None else ", opacity kept as it is"
-        return f"{shown(self.given)}, {w} x {h} pixels, {colour}, {depth}{kept}"
-
     def missing(self) -> NDArray[np.bool_]:
         """Which samples are NaN."""
-        if self.pixels.dtype.kind == "u":
-            return np.zeros(self.pixels.shape, dtype=bool)
         return np.asarray(np.isnan(self.pixels))
+
+    def report(self, narrator: Narrator, missing: NDArray[Any], gone: str = "are missing") -> None:
+        """Say what was read; `gone` is what became of the samples that are missing."""
+        h, w = self.pixels.shape[:2]
+        channels = 1 if self.pixels.ndim == 2 else int(self.pixels.shape[2])
+        depth = {1: "8 bits", 2: "16 bits"}.get(self.pixels.dtype.itemsize, "floats")
+        colour = {1: "grey", 3: "colour"}.get(channels, f"{channels} channels")
+        message = f"{shown(self.given)}, {w} x {h} pixels, {colour}, {depth}"
+        if self.opacity is not None:
+            message += ", opacity kept as it is"
+        if missing.any():
+            message += f"; {100.0 * missing.mean():.3g} % of its samples {gone}"
+        facts = {"image": self.given, "width": w, "height": h, "channels": channels}
+        kind = str(self.pixels.dtype)
+        narrator.say("Read", message, missing=int(missing.sum()), **facts, type=kind)
 
 
 def opened(word: str, given: dict[str, Any], narrator: Narrator) -> tuple[ImageFile, Plan]:
     """The image, read when all that can be refused without it has been, and where results go."""
     plan = Plan.of(word, given, narrator)
-    with as_file(given["image"], "IMG") as path:
+    with files.as_file(given["image"], "IMG") as path:
         image = read_image_file(given["image"], path, narrator)
     return image, plan.for_image(image)
 
@@ -158,7 +146,7 @@ class Plan:
         image, output, compare = (given[name] for name in ("image", "output", "compare"))
         if output == DASH and narrator.as_json:
             raise WrongUsage("--json wants standard output: name a file with -o")
-        require_no_terminal(output, "an image")
+        files.require_no_terminal(output, "an image")
         if compare == BESIDE and output not in (None, DASH):
             compare = named_after(output, "compared")
         elif compare == BESIDE:
@@ -202,9 +190,9 @@ class Plan:
                     raise WrongUsage(f"{option} {error}") from None
             for read in (self.image, self.mask):
                 if read is not None:
-                    check_not_input(path, read, "what is written", f"{option} FILE")
-            check_output(path, self.force, option=f"{option} FILE")
-        check_apart(self.output, self.sd, self.compare)
+                    files.check_not_input(path, read, "what is written", f"{option} FILE")
+            files.check_output(path, self.force, option=f"{option} FILE")
+        files.check_apart(self.output, self.sd, self.compare)
 
     def write(self, narrator: Narrator, image: ImageFile, found: Any, **known: Any) -> None:
         """All that was asked for; `known` is the mask and the original, for the comparison."""
@@ -244,7 +232,7 @@ class Plan:
         def write(to: str) -> None:
             write_image(to, pixels, force=self.force, opacity=opacity)
 
-        return write_whole(path, suffix_for(pixels, opacity), write)
+        return files.write_whole(path, suffix_for(pixels, opacity), write)
 
 
 def named_after(given: str, word: str, suffix: str = ".png") -> str:
@@ -356,7 +344,7 @@ def _decibels(error: NDArray[Any], top: float) -> float:
 
 
 def _of_image(mask: str, image: ImageFile, narrator: Narrator) -> NDArray[Any]:
-    with as_file(mask, "--mask") as path:
+    with files.as_file(mask, "--mask") as path:
         found = read_image_file(mask, path, narrator)
         lossy = _lossy(path)
     if found.pixels.shape[:2] != image.pixels.shape[:2]:

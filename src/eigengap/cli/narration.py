@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -61,10 +60,13 @@ class Narrator:
         if len(self._noted) <= MOST_NOTES:
             self.console.print(Text.assemble((f"{'Note':<{INDENT}}", "bold yellow"), sentence))
 
-    def wrote(self, path: str, count: int, what: str = "", after: str = "", **facts: Any) -> None:
+    def wrote(
+        self, path: str, count: int | None, what: str = "", after: str = "", **facts: Any
+    ) -> None:
         """Where so many bytes went; `what` stands before standard output, which has no name."""
         where = f"{what}standard output" if path == "-" else shown(path)
-        self.say("Wrote", f"{where} ({size(count)}){after}", **facts)
+        bytes_of = "" if count is None else f" ({size(count)})"
+        self.say("Wrote", f"{where}{bytes_of}{after}", **facts)
 
     def show_rows(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A small table under the last sentence; the first column is right-aligned."""
@@ -91,13 +93,6 @@ class Narrator:
                     if kind not in known:
                         self._kinds.add(kind)
                         self.note(warning.message)
-
-    def finish(self) -> None:
-        """Print the facts as one JSON object, where that was asked for."""
-        if self.as_json:
-            import click
-
-            click.echo(json.dumps(plain(self.facts), allow_nan=False))
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, bool]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
@@ -39,11 +40,12 @@ def talking(function: F) -> F:
 
     @wraps(function)
     def run(as_json: bool, quiet: bool, verbose: bool, **given: Any) -> None:
-        from eigengap.cli.narration import Narrator
+        from eigengap.cli.narration import Narrator, plain
 
         narrator = Narrator(quiet, as_json, verbose)
         function(narrator=narrator, **given)
-        narrator.finish()
+        if as_json:
+            click.echo(json.dumps(plain(narrator.facts), allow_nan=False))
 
     options = stacked(
         click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON."),

@@ -107,9 +107,13 @@ def doctor(narrator: Any) -> None:
 
 
 def facts() -> dict[str, Any]:
+    import numpy  # noqa: F401  the library has to be there to be seen
+    from threadpoolctl import threadpool_info
+
     import eigengap
     from eigengap.runtime.memory import cores, free_memory
 
+    pools = ("internal_api", "version", "num_threads", "threading_layer", "architecture")
     folder = tempfile.gettempdir()
     return {
         "eigengap": eigengap.__version__,
@@ -119,7 +123,7 @@ def facts() -> dict[str, Any]:
         "packages": _versions(BASE),
         "extras": {extra: _versions(names) for extra, names in EXTRAS.items()},
         "cores": cores(),
-        "blas": _blas(),
+        "blas": [{name: pool.get(name) for name in pools} for pool in threadpool_info()],
         "memory_free": free_memory(),
         "compiled_kernels": _compiled(eigengap.__file__),
         "temporary": {"folder": folder, "free": shutil.disk_usage(folder).free},
@@ -141,14 +145,6 @@ def _versions(names: Sequence[str]) -> dict[str, str | None]:
         except PackageNotFoundError:
             found[name] = "present" if find_spec(name.replace("-", "_")) is not None else None
     return found
-
-
-def _blas() -> list[dict[str, Any]]:
-    import numpy  # noqa: F401  the library has to be there to be seen
-    from threadpoolctl import threadpool_info
-
-    names = ("internal_api", "version", "num_threads", "threading_layer", "architecture")
-    return [{name: pool.get(name) for name in names} for pool in threadpool_info()]
 
 
 def _compiled(package: str) -> dict[str, Any]:

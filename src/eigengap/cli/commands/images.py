@@ -37,9 +37,7 @@ def denoise(narrator: Any, **given: Any) -> None:
 
     how = images.how_of(given)
     loaded, plan = images.opened("denoised", given, narrator)
-    missing = loaded.missing()
-    gone = f"; {100.0 * missing.mean():.3g} % of its samples are missing" if missing.any() else ""
-    narrator.say("Read", loaded.in_words() + gone, missing=int(missing.sum()), **loaded.facts())
+    loaded.report(narrator, loaded.missing())
     found, seconds = images.restored(narrator, "Denoising", denoise_image, loaded.pixels, **how)
     learned = "learned" if how["sigma"] is None else "given"
     noise = f"noise of standard deviation {figure(found.noise_sd)} ({learned})"
@@ -87,8 +85,7 @@ def inpaint(narrator: Any, **given: Any) -> None:
     loaded, plan = images.opened("inpainted", given, narrator)
     missing = images.missing_of(mask, loaded, given["seed"], narrator)
     gone = "are hidden at random" if images.hides(mask) else "are missing"
-    message = f"{loaded.in_words()}; {100.0 * missing.mean():.3g} % of its samples {gone}"
-    narrator.say("Read", message, missing=int(missing.sum()), **loaded.facts())
+    loaded.report(narrator, missing, gone)
     found, seconds = images.restored(
         narrator, "Inpainting", inpaint_image, loaded.pixels, missing, **how
     )

@@ -53,7 +53,12 @@ def report(model: str, data: str, output: str, force: bool, narrator: Any, **giv
     if output != "-" and Path(output).suffix.lower() not in (".html", ".htm"):
         raise WrongUsage(f"-o {shown(output)}: a report is HTML; name a file that ends in .html")
     with opened(model, data, given, narrator) as (estimator, table):
-        _require_rows_have_places(estimator)
+        drawn = estimator.estimator_ if entry_of(estimator).shows else estimator
+        if not (hasattr(drawn, "transform") or hasattr(drawn, "embedding_")):
+            raise WrongUsage(
+                f"{type(estimator).__name__} places rows nowhere, so that there is nothing to "
+                "draw. Report another model of the same table: eigengap fit DATA -m ppca"
+            )
         if given["color"] is not None:
             position_of(table, given["color"], "--color")
         count = write_report(
@@ -155,16 +160,6 @@ def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
         None if how.is_missing(text) else cell.decode("utf-8", "replace")
         for text, cell in zip(texts, cells, strict=True)
     ]
-
-
-def _require_rows_have_places(estimator: Any) -> None:
-
-    drawn = estimator.estimator_ if entry_of(estimator).shows else estimator
-    if not (hasattr(drawn, "transform") or hasattr(drawn, "embedding_")):
-        raise WrongUsage(
-            f"{type(estimator).__name__} places rows nowhere, so that there is nothing to draw. "
-            "Report another model of the same table: eigengap fit DATA -m ppca"
-        )
 
 
 def show_page(path: str, narrator: Any) -> None:

@@ -90,7 +90,10 @@ def _fault(
         if not dialect.is_whole or len(table.readers) > 1:
             where += f" of the first {len(dialect.head)}"
     word = "row" if len(rows) == 1 else "rows"
-    codes = _codes(texts, len(cells), numbers)
+    # Few texts among numbers may be words for a missing cell.
+    few = 1 if numbers <= len(cells) else MOST_CODES
+    plain = all(text.isprintable() and len(text) <= LONGEST_CODE for text in texts)
+    codes = tuple(texts) if plain and numbers and len(texts) <= few else ()
     examples = " and ".join(quote(text) for text in (codes or texts[:1]))
     holds = f"column {quote(table.name(j))} holds text in {word} {where} ({examples})"
     # Texts that look like numbers written in another way.
@@ -132,14 +135,6 @@ def _by_hand(
     elif leave and len(table.features) > 1:
         message += f". Or leave the column out: --ignore {as_argument(table, [j])}"
     return Fault(j, message, tuple(codes), is_left_out=leave, by_hand=True)
-
-
-def _codes(texts: list[str], count: int, numbers: int) -> tuple[str, ...]:
-    """The texts of a column of numbers that look like words for a missing cell."""
-    one = len(texts) == 1 and numbers > 0
-    few = len(texts) <= MOST_CODES and numbers > count
-    plain = all(text.isprintable() and len(text) <= LONGEST_CODE for text in texts)
-    return tuple(texts) if (one or few) and plain else ()
 
 
 def _as_options(codes: Sequence[str]) -> str:

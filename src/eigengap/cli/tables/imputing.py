@@ -71,11 +71,15 @@ def write_imputed(
         narrator.note(
             f"{shown(output)} holds numbers alone; {listing(layout.lost)} cannot stand there"
         )
-    imputed = Imputed(table)
+    imputed, manner = Imputed(table), None
+    if table.kind == "csv" and not output.lower().endswith(".tsv"):  # it comes out as it went in
+        reader = table.readers[0]
+        separator, mark = reader.dialect.separator, reader.dialect.cells.decimal
+        manner = Manner(separator, mark, reader.line_end, reader.has_mark, reader.above())
     rows = narrator.facts.get("rows")
     with (
         narrator.hearing(),
-        open_output(output, layout.names, force, _manner(table, output)) as write,
+        open_output(output, layout.names, force, manner) as write,
         counting_rows(narrator, "Imputing", rows and rows * (draws or 1)) as done,
     ):
         for number, piece, values, sd in _imputed(model, table, std or prints_std, draws, seed):
@@ -123,17 +127,6 @@ def _require_numbers(piece: Piece, values: NDArray[Any], table: Table) -> None:
             f"no value could be found for row {piece.start + i + 1}, column "
             f"{quote(table.name(table.features[k]))}: the numbers of that row are too large"
         )
-
-
-def _manner(table: Table, output: str) -> Manner | None:
-    """CSV comes out as it went in."""
-    if table.kind != "csv" or output.lower().endswith(".tsv"):
-        return None
-    reader = table.readers[0]
-    dialect = reader.dialect
-    return Manner(
-        dialect.separator, dialect.cells.decimal, reader.line_end, reader.has_mark, reader.above()
-    )
 
 
 # What is written ----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from pyarrow import csv as arrow_csv
 
 from eigengap.cli.errors import FileTrouble, WrongUsage, shown
 from eigengap.cli.files import DASH, NUMBERS, TEXT, form_of, stdout_trouble, write_to_stdout
-from eigengap.cli.narration import Narrator, listing, many, size
+from eigengap.cli.narration import Narrator, listing, many
 from eigengap.cli.progress import counting_rows
 from eigengap.cli.tables.pieces import Piece, pieces
 from eigengap.cli.tables.table import Table
@@ -115,14 +115,8 @@ def report_output(output: str, rows: int, columns: int, narrator: Narrator) -> N
         return
     path = os.path.expanduser(output)
     count = os.path.getsize(path) if os.path.isfile(path) else None
-    message = "" if count is None else f" ({size(count)})"
-    narrator.say(
-        "Wrote",
-        f"{shown(output)}{message}: {many(rows, 'row')} x {many(columns, 'column')}",
-        rows=rows,
-        wrote=output,
-        bytes=count,
-    )
+    after = f": {many(rows, 'row')} x {many(columns, 'column')}"
+    narrator.wrote(output, count, after=after, rows=rows, wrote=output, bytes=count)
 
 
 def unique(names: Sequence[str]) -> list[str]:

@@ -181,15 +181,6 @@ class CsvText(sources.CsvReader):
             self.n_lost = sum(at > dialect.first for at in stream.comments) if self._skipped else 0
         self.require_unchanged()
 
-    def _block(self, parts: list[sources.Columns]) -> NDArray[Any]:
-        block = np.empty((sum(len(columns[0]) for columns in parts), len(self._chosen)))
-        start = 0
-        for columns in parts:
-            stop = start + len(columns[0])
-            sources.write_columns(block[start:stop], columns)
-            start = stop
-        return block
-
     def _text(self, chunk: bytes) -> Any:
         names = [str(j) for j in range(self._dialect.n_columns)]
         try:

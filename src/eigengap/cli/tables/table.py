@@ -125,7 +125,10 @@ def open_table(given: str, path: str, choice: Choice) -> Table:
         # Columns behind the separators with which every line of every file ends.
         behind = min((reader.dialect.bare for reader in table.readers), key=len, default=())
         bare = [j for j in behind if j not in apart]
-        left_out = {*apart, *bare, *_index(table)}
+        # Columns of Parquet that hold the row labels of a pandas frame.
+        index = sources.index_columns(table.schema) if table.kind == "parquet" else ()
+        labels = (j for j, name in enumerate(table.names or ()) if name in index)
+        left_out = {*apart, *bare, *labels}
         features = tuple(j for j in range(table.n_columns) if j not in left_out)
     clash = next((j for j in features if j in apart), None)
     if clash is not None:
@@ -280,14 +283,6 @@ def _numbers(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
     return Table(given, paths, "numbers", source.names, source.n_features, na)
 
 
-def _index(table: Table) -> list[int]:
-    """Columns of Parquet that hold the row labels of a pandas frame."""
-    if table.kind != "parquet" or table.names is None:
-        return []
-    index = sources.index_columns(table.schema)
-    return [j for j, name in enumerate(table.names) if name in index]
-
-
 def _left_out(table: Table, bare: Sequence[int]) -> str:
     dialect = table.readers[0].dialect
     mark = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}[dialect.separator]
@@ -324,22 +319,19 @@ def _positions(
 ) -> list[int]:
     """Columns by name, several of them parted by commas, as a line of CSV has them."""
     found: list[int] = []
+    names = table.names or ("",) * table.n_columns
     for text in wanted:
-        whole = table.names is not None and text in table.names
+        whole = table.names is not None and text in names
         parts = [text] if whole else next(csv.reader([text], skipinitialspace=True), [])
         for name in parts if whole else filter(None, parts):
-            if absent_ok and not _is_there(table, name):
+            # Among names a position stands for a column without one, such as the row names of R.
+            is_place = _is_position(table, name) and not names[int(name)]
+            if absent_ok and name not in names and not is_place:
                 continue
             j = position_of(table, name, option)
             if j not in found:
                 found.append(j)
     return found
-
-
-def _is_there(table: Table, name: str) -> bool:
-    names = table.names or ("",) * table.n_columns
-    # A position stands for a column without a name, such as the row names that R writes.
-    return name in names or (_is_position(table, name) and not names[int(name)])
 
 
 def _is_position(table: Table, name: str) -> bool:
