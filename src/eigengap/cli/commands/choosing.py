@@ -64,7 +64,7 @@ def rank(data: str, narrator: Any, **given: Any) -> None:
     if not narrator.as_json:
         rows = [(str(q), NAMES[name]) for name, q in found.criteria.items()]
         rows += [("-", f"{NAMES[name]} ({why})") for name, why in found.not_applied.items()]
-        for line, _ in aligned(("k", "criterion"), rows):
+        for line in aligned(("k", "criterion"), rows):
             click.echo(line)
 
 

@@ -112,7 +112,7 @@ def impute(
     if given["std"] and given["draws"]:
         raise click.UsageError("--std goes with expected values, and --draws writes none")
     with _opened(data, model, given, narrator) as (estimator, table):
-        require_imputes(estimator, given["draws"])
+        require_imputes(estimator, type(estimator).__name__, given["draws"])
         write_imputed(
             estimator, table, output, force, narrator,
             std=given["std"], draws=given["draws"], seed=given["seed"],
@@ -122,9 +122,10 @@ def impute(
 @contextmanager
 def _opened(data: str, model: str | None, given: dict[str, Any], narrator: Any) -> Iterator[Any]:
     """A model and the table: the model is that of a file, or fitted to the table."""
+    import eigengap
     from eigengap.cli import kept_models
     from eigengap.cli.fitting import fitted
-    from eigengap.cli.tables.imputing import require_can_impute
+    from eigengap.cli.tables.imputing import require_imputes
     from eigengap.cli.tables.table import opened
 
     if model is not None:
@@ -139,6 +140,6 @@ def _opened(data: str, model: str | None, given: dict[str, Any], narrator: Any) 
     name = given["name"] or "ppca"
     if BY_COMMAND[name].target:
         raise WrongUsage(f"-m {name} predicts a column and imputes no missing values")
-    require_can_impute(name)
+    require_imputes(getattr(eigengap, BY_COMMAND[name].name), f"-m {name}")
     with opened(data, given) as table:
         yield fitted({**given, "name": name}, table, narrator), table

@@ -164,7 +164,6 @@ def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
 
 def show_page(path: str, narrator: Any) -> None:
     """Open a file in a browser; where there is none, say so and leave it to the user."""
-
     if not _is_open(Path(os.path.expanduser(path)).resolve().as_uri()):
         narrator.note(f"No browser was found; open {shown(path)} yourself")
 
