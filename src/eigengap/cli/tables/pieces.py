@@ -172,7 +172,12 @@ class CsvText(sources.CsvReader):
             for chunk, line in sources.row_chunks(
                 stream.read, CHUNK, dialect.newline, self.where, dialect.line
             ):
-                numbers = self._block(list(self._numbers(chunk, line, slow)))
+                parts = list(self._numbers(chunk, line, slow))
+                numbers = np.empty((sum(len(part[0]) for part in parts), len(chosen)))
+                start = 0
+                for part in parts:
+                    sources.write_columns(numbers[start : start + len(part[0])], part)
+                    start += len(part[0])
                 text = self._text(chunk)
                 if len(numbers) != text.num_rows:
                     raise UnreadableError(self.where, f"lines from {line} on cannot be read")

@@ -40,9 +40,9 @@ class Choice:
         """From the options of a command, as far as it has them."""
         if given["comment"] is not None and not given["comment"].strip():
             raise WrongUsage("--comment is empty: give what comments begin with, e.g. '#'")
-        chosen = [given.get(name, ()) for name in ("columns", "ignore", "ids")]
+        columns, ignore, ids = (given.get(name, ()) for name in ("columns", "ignore", "ids"))
         skipped = sources.SkippedLines.of(given["skip_rows"], given["comment"])
-        return cls(*chosen, given.get("target"), given["na"], skipped)
+        return cls(columns, ignore, ids, given.get("target"), given["na"], skipped)
 
 
 @dataclass(frozen=True, eq=False)
