@@ -38,8 +38,7 @@ def fit(data: str, output: str, force: bool, narrator: Any, **given: Any) -> Non
     eigengap fit table.csv -m fa -k 3 --set rotation=varimax -o fa.egap
     eigengap fit table.csv -m classifier --target diagnosis
     """
-    from eigengap.cli.fitting import fitted
-    from eigengap.cli.kept_models import provenance_for, save_kept
+    from eigengap.cli.fitting import fitted, provenance_for, save_kept
     from eigengap.cli.tables.table import opened
 
     check_not_input(output, data, "the model")
@@ -123,8 +122,7 @@ def impute(
 def _opened(data: str, model: str | None, given: dict[str, Any], narrator: Any) -> Iterator[Any]:
     """A model and the table: the model is that of a file, or fitted to the table."""
     import eigengap
-    from eigengap.cli import kept_models
-    from eigengap.cli.fitting import fitted
+    from eigengap.cli.fitting import fitted, opened_with_model
     from eigengap.cli.tables.imputing import require_imputes
     from eigengap.cli.tables.table import opened
 
@@ -134,7 +132,7 @@ def _opened(data: str, model: str | None, given: dict[str, Any], narrator: Any) 
             raise WrongUsage("--model is fitted already: leave out -m, -k and what else fits one")
         if given["ignore"]:
             raise WrongUsage("the columns are those of --model: leave out --ignore")
-        with kept_models.opened(model, data, given, narrator, "--model") as found:
+        with opened_with_model(model, data, given, narrator, "--model") as found:
             yield found
         return
     name = given["name"] or "ppca"

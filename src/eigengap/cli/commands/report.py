@@ -44,7 +44,7 @@ def report(model: str, data: str, output: str, force: bool, narrator: Any, **giv
     \b
     eigengap report model.egap table.csv --color diagnosis --open
     """
-    from eigengap.cli.kept_models import opened
+    from eigengap.cli.fitting import opened_with_model
     from eigengap.cli.tables.table import position_of
 
     check_places(narrator, output, force, data, model, bytes_of="a report")
@@ -52,7 +52,7 @@ def report(model: str, data: str, output: str, force: bool, narrator: Any, **giv
         raise click.UsageError("a report on standard output does not go with --open")
     if output != "-" and Path(output).suffix.lower() not in (".html", ".htm"):
         raise WrongUsage(f"-o {shown(output)}: a report is HTML; name a file that ends in .html")
-    with opened(model, data, given, narrator) as (estimator, table):
+    with opened_with_model(model, data, given, narrator) as (estimator, table):
         drawn = estimator.estimator_ if entry_of(estimator).shows else estimator
         if not (hasattr(drawn, "transform") or hasattr(drawn, "embedding_")):
             raise WrongUsage(
@@ -212,8 +212,7 @@ def demo(
 
     The table is Breast Cancer Wisconsin (Original): 699 biopsies, 9 features scored 1 to 10.
     """
-    from eigengap.cli.fitting import fitted
-    from eigengap.cli.kept_models import provenance_for
+    from eigengap.cli.fitting import fitted, provenance_for
     from eigengap.cli.tables.imputing import write_imputed
     from eigengap.cli.tables.table import Choice, open_table
 

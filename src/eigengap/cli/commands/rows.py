@@ -29,11 +29,11 @@ def transform(model: str, data: str, output: str, force: bool, narrator: Any, **
     \b
     eigengap transform model.egap new.csv -o scores.csv
     """
-    from eigengap.cli.kept_models import opened
+    from eigengap.cli.fitting import opened_with_model
     from eigengap.cli.tables.outputs import coordinates, write_rows
 
     check_places(narrator, output, force, data, model)
-    with opened(model, data, given, narrator) as (estimator, table):
+    with opened_with_model(model, data, given, narrator) as (estimator, table):
         write_rows(table, *coordinates(estimator), output, force, narrator)
 
 
@@ -64,12 +64,12 @@ def score(
     eigengap score model.egap new.csv
     eigengap score novelty.egap new.csv -o odd.csv
     """
-    from eigengap.cli.kept_models import opened
+    from eigengap.cli.fitting import opened_with_model
     from eigengap.cli.tables.outputs import write_rows
     from eigengap.cli.tables.scores import Scores
 
     check_places(narrator, output, force, data, model)
-    with opened(model, data, given, narrator) as (estimator, table):
+    with opened_with_model(model, data, given, narrator) as (estimator, table):
         scores = Scores(estimator, table, given["alpha"])
         write_rows(table, scores.names, scores.of, output, force, narrator)
         with narrator.hearing():
