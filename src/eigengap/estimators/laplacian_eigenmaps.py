@@ -35,13 +35,8 @@ from eigengap.fitting.graph.stored import (
     without_diagonal,
 )
 from eigengap.fitting.kernel.fit import pair_matrix
-from eigengap.fitting.laplacian.fit import (
-    NEIGHBOURS,
-    Laplacian,
-    LaplacianFit,
-    Solver,
-    fit_laplacian,
-)
+from eigengap.fitting.laplacian.fit import NEIGHBOURS, LaplacianFit, Solver, fit_laplacian
+from eigengap.fitting.laplacian.graph import Laplacian
 from eigengap.fitting.laplacian.weights import (
     Bandwidth,
     EdgeWeights,

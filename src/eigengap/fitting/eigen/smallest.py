@@ -134,11 +134,8 @@ def by_filter(
     b = width(k, most)
     start = np.random.default_rng(seed).standard_normal((M.n, b))
     U, spent, degree = tall_qr(M.deflated(start))[0], 0, 1
-
-    def apply(V: Array) -> Array:
-        """bound - M, whose largest eigenvalues belong to the smallest of M."""
-        return M.deflated(M.bound * V - M.apply(V))
-
+    # First bound - M, whose largest eigenvalues belong to the smallest of M.
+    apply: Apply = lambda V: M.deflated(M.bound * V - M.apply(V))  # noqa: E731
     while True:
         top = top_eigenpairs(
             apply,
