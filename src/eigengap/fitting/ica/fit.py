@@ -359,7 +359,7 @@ class _Walk:
             moments = ScoreMoments.of(self.block, R, how)
         return corrected(moments.mean(), self.problem.noise_at(R))
 
-    def _no_memory(self) -> dict[str, Array]:
+    def _no_memory(self) -> dict[str, Any]:
         pairs = self.problem.q * (self.problem.q - 1) // 2
         return {"steps": np.empty((0, pairs)), "changes": np.empty((0, pairs))}
 
