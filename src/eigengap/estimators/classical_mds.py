@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import nan
 from numbers import Integral, Real
@@ -40,18 +40,9 @@ from eigengap.exceptions import NegativeEigenvaluesWarning
 from eigengap.fitting.eigen.signed_spectrum import SignedSpectrum
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.fitting.graph import mds
 from eigengap.fitting.graph.distances import METRICS, Metric, RowDistances, as_rows
-from eigengap.fitting.graph.mds import (
-    Dimensions,
-    ScalingFit,
-    coordinates,
-    fit_distances,
-    fit_gram,
-    fit_rows,
-    of_components,
-    require_scaling,
-    stress,
-)
+from eigengap.fitting.graph.mds import Dimensions
 from eigengap.fitting.graph.pairs import (
     Labels,
     distance_matrix,
@@ -86,22 +77,9 @@ FEW_DIGITS = 0.01  # bound on the relative error of an eigenvalue that is worth 
 TOO_NEGATIVE = 0.05  # share of the eigenvalues' moduli that is worth a warning
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """The result of a fit, by whichever route."""
-
-    fit: ScalingFit
-    density: LinearGaussian | None = None  # of Euclidean rows
-    distances: RowDistances | None = None  # of rows by another metric
-    n_iter: int = 1
-    converged: bool = True
-
-
-def _is_euclidean(metric: Metric, params: dict[str, Any] | None) -> bool:
-    """Whether distances are the plain Euclidean ones, by whichever name."""
-    if metric == "minkowski":
-        return set(params or {}) <= {"p"} and (params or {}).get("p", 2) == 2
-    return metric in ("euclidean", "l2")
+# A fit, and the fitted attributes that belong to its route: density_ of Euclidean rows, distances_
+# of rows by another metric, n_iter_ and converged_.
+_Found = tuple[mds.ScalingFit, dict[str, Any]]
 
 
 class ClassicalMDS(Transformer):
@@ -248,19 +226,7 @@ class ClassicalMDS(Transformer):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
-        """Fit and return the coordinates of the fitted points: (n_samples, n_components).
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features), or square matrix of all pairs
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-            `embedding_`, in float32 where X is.
-        """
+        """Fit, and the coordinates of the fitted points: (n_samples, n_components)."""
         everyone = whole_table(
             X, "ClassicalMDS", sample_weight=sample_weight, missing_values=self.missing_values
         )
@@ -270,29 +236,22 @@ class ClassicalMDS(Transformer):
         if not np.all(weight == 1.0):
             require_frequencies(float(np.sum(weight)))
         if self.metric in PAIRS:
-            found = self._fit_pairs(everyone, weight)
+            fit, more = self._fit_pairs(everyone, weight), {}
         elif self._from_rows:
-            found = self._fit_rows(self._checked(everyone))
+            fit, more = self._fit_rows(self._checked(everyone))
         else:
-            found = self._fit_metric(self._checked(everyone), weight)
+            fit, more = self._fit_metric(self._checked(everyone), weight)
         keep_features(self, X, everyone)  # only now: a fit may fail
-        self.present_ = _present(weight)
-        self._keep(found)
-        if self.present_ is not None:
-            self.embedding_ = self._of_everyone(everyone)
-        self._warn(found.fit)
-        return as_fitted(self.embedding_, everyone.dtype == np.float32)
-
-    def _keep(self, found: _Found) -> None:
         self._forget("density_", "distances_")
-        fit = found.fit
+        self.present_ = _present(weight)
         self.embedding_, self.model_ = fit.Z, fit.model
         self.spectrum_, self.constant_ = fit.spectrum, fit.constant
-        self.n_iter_, self.converged_ = found.n_iter, found.converged
-        if found.density is not None:
-            self.density_ = found.density
-        if found.distances is not None:
-            self.distances_ = found.distances
+        self.n_iter_, self.converged_ = 1, True
+        self.__dict__.update(more)
+        if self.present_ is not None:
+            self.embedding_ = self._of_everyone(everyone)
+        self._warn(fit)
+        return as_fitted(self.embedding_, everyone.dtype == np.float32)
 
     def _of_everyone(self, source: Source) -> Array:
         """Coordinates of all given points, also those without weight or observed value.
@@ -315,7 +274,11 @@ class ClassicalMDS(Transformer):
 
     @property
     def _from_rows(self) -> bool:
-        return _is_euclidean(self.metric, self.metric_params)
+        """Whether distances are the plain Euclidean ones, by whichever name."""
+        if self.metric == "minkowski":
+            given = self.metric_params or {}
+            return set(given) <= {"p"} and given.get("p", 2) == 2
+        return self.metric in ("euclidean", "l2")
 
     def _checked(self, everyone: Source) -> Source:
         """The rows of positive weight that have an observed value, checked."""
@@ -335,13 +298,10 @@ class ClassicalMDS(Transformer):
             raise ValueError(
                 f'metric="{self.metric}" takes no metric_params, got {self.metric_params}'
             )
-        if source.has_missing:
-            return self._fit_missing(source)
-        fit, density = fit_rows(source, self._dimensions(source.observed().rows))
-        return _Found(fit, density=density)
-
-    def _fit_missing(self, source: Source) -> _Found:
         asked = self._dimensions(source.observed().rows)
+        if not source.has_missing:
+            fit, density = mds.fit_rows(source, asked)
+            return fit, {"density_": density}
         most = min(source.observed().rows, source.n_features)
         known = "auto" if asked is None else min(asked, most) if isinstance(asked, int) else asked
         with progress_of(self) as watch:
@@ -350,24 +310,36 @@ class ClassicalMDS(Transformer):
         if not found.converged:
             warn(not_converged("ClassicalMDS", found, self.max_iter), ConvergenceWarning)
         dimensions = asked if isinstance(asked, int) else found.model.q
-        fit = of_components(source, found, dimensions, "ppca")
-        return _Found(fit, found.model, n_iter=max(found.n_iter, 1), converged=found.converged)
+        more = {"n_iter_": max(found.n_iter, 1), "converged_": found.converged}
+        fit = mds.of_components(source, found, dimensions, "ppca")
+        return fit, {"density_": found.model, **more}
 
     def _fit_metric(self, source: Source, weight: Array) -> _Found:
         n = source.observed().rows
         asked = self._dimensions(n)
-        require_scaling(n, self.correction, more=4.0 if self.metric == "nan_euclidean" else 1.5)
+        mds.require_scaling(n, self.correction, more=4.0 if self.metric == "nan_euclidean" else 1.5)
         distances = RowDistances.of(source, self.metric, deepcopy(self.metric_params))
         w = _weights(weight[weight > 0.0])
-        fit = fit_distances(distances.among(), asked, w, self.correction)
-        return _Found(fit, distances=distances)
+        fit = mds.fit_distances(distances.among(), asked, w, self.correction)
+        return fit, {"distances_": distances}
 
-    def _fit_pairs(self, everyone: Source, weight: Array) -> _Found:
-        self._refuse_for_pairs(everyone)
+    def _fit_pairs(self, everyone: Source, weight: Array) -> mds.ScalingFit:
+        if self.metric_params:
+            raise ValueError(f'metric="{self.metric}" takes no metric_params')
+        if self.metric == "gram" and self.correction is not None:
+            raise ValueError(
+                f'correction="{self.correction}" is of distances, and inner products do not '
+                'determine how far new points are; pass distances with metric="precomputed"'
+            )
+        if self.metric == "precomputed" and everyone.is_sparse:
+            raise ValueError(
+                "X is sparse, and pairs that it leaves out would be at distance 0; if they are, "
+                "densify it with X.toarray()"
+            )
         n, present = int(np.count_nonzero(weight)), _present(weight)
         values = everyone.collect()
         if values.shape[0] == values.shape[1]:  # if not, that is what is wrong
-            require_scaling(n, self.correction)
+            mds.require_scaling(n, self.correction)
         values = _dense(values)
         if values.shape[0] != values.shape[1]:
             present = None
@@ -383,22 +355,8 @@ class ClassicalMDS(Transformer):
                 "fit"
             )
         if is_gram:
-            return _Found(fit_gram(pairs, self._dimensions(n), w))
-        return _Found(fit_distances(pairs, self._dimensions(n), w, self.correction))
-
-    def _refuse_for_pairs(self, everyone: Source) -> None:
-        if self.metric_params:
-            raise ValueError(f'metric="{self.metric}" takes no metric_params')
-        if self.metric == "gram" and self.correction is not None:
-            raise ValueError(
-                f'correction="{self.correction}" is of distances, and inner products do not '
-                'determine how far new points are; pass distances with metric="precomputed"'
-            )
-        if self.metric == "precomputed" and everyone.is_sparse:
-            raise ValueError(
-                "X is sparse, and pairs that it leaves out would be at distance 0; if they are, "
-                "densify it with X.toarray()"
-            )
+            return mds.fit_gram(pairs, self._dimensions(n), w)
+        return mds.fit_distances(pairs, self._dimensions(n), w, self.correction)
 
     def _dimensions(self, n: int) -> Dimensions:
         """n_components as the fit takes it."""
@@ -414,7 +372,7 @@ class ClassicalMDS(Transformer):
             )
         return int(asked)
 
-    def _warn(self, fit: ScalingFit) -> None:
+    def _warn(self, fit: mds.ScalingFit) -> None:
         """Warn of what the coordinates do not show."""
         q, spectrum = fit.Z.shape[1], fit.spectrum
         if spectrum.positive + spectrum.negative <= 0.0:
@@ -495,21 +453,17 @@ class ClassicalMDS(Transformer):
 
     def _coordinates(self, source: Source) -> Array:
         if isinstance(self.model_, AffineMap):
-            return source.map(partial(coordinates, model=self.model_, density=self.density_))
+            return source.map(partial(mds.coordinates, model=self.model_, density=self.density_))
         gower = self.model_
 
         def of(block: Block) -> Array:
-            return np.concatenate([gower.forward(G) for G in self._inner_products(block)])
+            if self.metric == "gram":
+                products = [self._of_fitted(_dense(block.values)).astype(np.float64, copy=False)]
+            else:
+                products = map(inner_products, self._distances(block))
+            return np.concatenate([gower.forward(G) for G in products])
 
         return source.map(of)
-
-    def _inner_products(self, block: Block) -> Iterator[Array]:
-        """Inner products of the block's points with the fitted ones, some points at a time."""
-        if self.metric == "gram":
-            yield self._of_fitted(_dense(block.values)).astype(np.float64, copy=False)
-            return
-        for D in self._distances(block):
-            yield inner_products(D)
 
     def _distances(self, block: Block) -> Iterator[Array]:
         """Distances of the block's points to the fitted ones, corrected."""
@@ -548,7 +502,7 @@ class ClassicalMDS(Transformer):
             matrix.
         """
         source = self._source(X)
-        return stress(self._far_from(source), self._coordinates(source))
+        return mds.stress(self._far_from(source), self._coordinates(source))
 
     def _far_from(self, source: Source) -> Callable[[slice], Array]:
         """A function from some points to their distances to all."""
