@@ -34,23 +34,21 @@ from eigengap.fitting.graph.stored import (
     stored_distances,
     without_diagonal,
 )
-from eigengap.fitting.kernel.fit import pair_matrix
-from eigengap.fitting.laplacian.fit import NEIGHBOURS, LaplacianFit, Solver, fit_laplacian
+from eigengap.fitting.laplacian.fit import LaplacianFit, Solver, fit_laplacian
 from eigengap.fitting.laplacian.graph import Laplacian
 from eigengap.fitting.laplacian.weights import (
     Bandwidth,
     EdgeWeights,
     Sharing,
     affinity_matrix,
-    kernel_shares,
     new_affinities,
-    require_weights,
+    rbf_affinities,
+    rbf_shares,
     shares_of,
 )
 from eigengap.linalg import Array
-from eigengap.models.kernels.functions import RBF
 from eigengap.models.maps.eigenmap import Eigenmap
-from eigengap.runtime.memory import require_memory, require_pairs
+from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.sources import ArraySource, Source
 from eigengap.statistics.moments import rows_are_equal
@@ -67,7 +65,6 @@ SOLVERS: dict[str | None, Solver] = {
 WITHOUT_PARAMS = ("euclidean", "l2", "precomputed")
 FEWEST = 5  # neighbours, the row itself among them, that a small table takes by default
 EDGE_BYTES = 80.0  # of an edge while the graph is built
-PIECE_BYTES = 64 << 20  # of distances of new rows that are held at a time
 
 
 class LaplacianEigenmaps(GraphEstimator):
@@ -362,13 +359,9 @@ callable, default="nearest_neighbors"
         if self.affinity == "precomputed":
             return affinity_matrix(rows, "X")
         if self.affinity == "rbf":
-            require_pairs(n, "the rbf affinity", NEIGHBOURS, copies=3.5)
             self._rows_ = rows
             self.gamma_ = 1.0 / rows.shape[1] if self.gamma is None else float(self.gamma)
-            W = pair_matrix(RBF(self.gamma_, 1.0), rows, self.n_jobs)
-            np.fill_diagonal(W, 0.0)
-            require_weights(W)
-            return W, np.ones(n)
+            return rbf_affinities(rows, self.gamma_, self.n_jobs), np.ones(n)
         self._nearest = self._stored(rows) if self._is_given else self._found(rows)
         self._weights = EdgeWeights.of(
             self._nearest,
@@ -410,11 +403,11 @@ callable, default="nearest_neighbors"
 
         A matrix that is not sparse stores all of them.
         """
-        stored = stored_distances(square_distances(X))
-        if self.radius is None and self.n_neighbors is not None:
-            self.n_neighbors_ = int(self.n_neighbors)
         count = None if self.n_neighbors is None else int(self.n_neighbors)
-        nearest = without_diagonal(self._within_reach(stored, count))
+        if self.radius is None and count is not None:
+            self.n_neighbors_ = count
+        nearest = self._within_reach(stored_distances(square_distances(X)), count)
+        nearest = without_diagonal(nearest)
         self._others = int(np.max(np.diff(nearest.indptr)))  # itself need not be stored
         return nearest
 
@@ -469,18 +462,12 @@ callable, default="nearest_neighbors"
     def _of_new(self, rows: Any) -> Array:
         fitted = found_among(row_hashes(_canonical(rows, self.affinity)), self._prints)
         if not isinstance(self.affinity, str):
-            return self._by_function(rows, fitted)
-        if self.affinity == "precomputed":
+            rows = self._compared(rows)
+        if self.affinity == "precomputed" or not isinstance(self.affinity, str):
             return self._placed(*shares_of(new_affinities(rows), fitted), fitted)
         if self.affinity == "rbf":
-            step = max(1, PIECE_BYTES // (8 * len(self._rows_)))
-            pieces = [slice(start, start + step) for start in range(0, len(rows), step)]
-            return np.concatenate(
-                [
-                    self._placed(*kernel_shares(rows[at], self._rows_, self.gamma_), fitted[at])
-                    for at in pieces
-                ]
-            )
+            pieces = rbf_shares(rows, self._rows_, self.gamma_)
+            return np.concatenate([self._placed(*share, fitted[at]) for at, share in pieces])
         if self._is_given:
             stored = stored_distances(rows)
             fitted = np.where(fitted < 0, coinciding(stored), fitted)
@@ -515,19 +502,20 @@ callable, default="nearest_neighbors"
             )
         return Z
 
-    def _by_function(self, rows: Array, fitted: NDArray[np.int64]) -> Array:
+    def _compared(self, rows: Array) -> Any:
+        """What the function that affinity is returns for new rows and the fitted ones."""
         if not _takes_two(self.affinity):
             raise ValueError(
                 "affinity takes one table, and does not compare new rows with fitted ones: for "
                 "transform it has to take two, affinity(X_new, X_fitted) -> (n_new, n_samples)"
             )
-        W = new_affinities(_as_matrix(self.affinity(rows, self._rows_), len(rows)))
+        W = _as_matrix(self.affinity(rows, self._rows_), len(rows))
         if W.shape[1] != len(self._rows_):
             raise ValueError(
                 f"affinity(X_new, X_fitted) returned {W.shape[1]} columns for {len(self._rows_)} "
                 "fitted rows"
             )
-        return self._placed(*shares_of(W, fitted), fitted)
+        return W
 
     # Fitted attributes ---------------------------------------------------------------------
 

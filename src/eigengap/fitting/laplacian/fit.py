@@ -55,6 +55,7 @@ from eigengap.fitting.laplacian.parts import (
     merges,
     within_and_across,
 )
+from eigengap.fitting.laplacian.weights import NEIGHBOURS
 from eigengap.linalg import Array, sign_rule
 from eigengap.runtime.memory import SHARE, free_memory, require_pairs
 from eigengap.runtime.threads import one_blas_thread
@@ -67,7 +68,6 @@ FEW_PRODUCTS, BLOCK = 2500, 6  # with a block of columns, as many as a cheap fac
 RESCUED = 3000  # nodes up to which LAPACK takes over from an iteration that gets nowhere
 EXTRA = 3  # functions more than are wanted, which the wanted ones may mix with
 OVERHEAD = 100_000  # multiplications that a product costs at least
-NEIGHBOURS = 'affinity="nearest_neighbors" needs a few neighbours of every row only'
 
 
 @dataclass(frozen=True, eq=False)

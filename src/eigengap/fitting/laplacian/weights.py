@@ -11,6 +11,7 @@ neighbour alone; as in scikit-learn), max(A, A') ("union") or min(A, A') ("mutua
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,18 +22,24 @@ from scipy.spatial.distance import cdist
 
 from eigengap.fitting.graph.pairs import ROWS, rounding
 from eigengap.fitting.graph.stored import (
+    first_entry,
     is_sparse,
     nearest_stored,
     row_of_entries,
     without_diagonal,
 )
+from eigengap.fitting.kernel.fit import pair_matrix
 from eigengap.linalg import Array
+from eigengap.models.kernels.functions import RBF
+from eigengap.runtime.memory import require_pairs
 from eigengap.runtime.warnings import warn
 
 Sharing = Literal["average", "union", "mutual"]
 Bandwidth = float | Literal["median", "local"]
 
 SEVENTH = 7
+NEIGHBOURS = 'affinity="nearest_neighbors" needs a few neighbours of every row only'
+PIECE_BYTES = 64 << 20  # of distances of new rows that are held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +66,20 @@ class EdgeWeights:
             return cls(sharing, None, None, reach)
         if bandwidth == "local":
             return cls(sharing, None, _positive(_kth(nearest, SEVENTH)), reach)
-        t = _median_square(nearest.data) if bandwidth == "median" else float(bandwidth)
-        return cls(sharing, t, None, reach)
+        if bandwidth == "median":
+            above = nearest.data[nearest.data > 0.0]
+            bandwidth = float(np.median(above) ** 2) if len(above) else 1.0
+        return cls(sharing, float(bandwidth), None, reach)
 
     def among(self, nearest: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
         """W (n, n): symmetric, 0 on the diagonal, no stored zeros."""
-        A = _with_data(nearest, np.exp(self._logs(nearest)))
+        logs = np.zeros(nearest.nnz)
+        if self.sigma is not None:
+            both = self.sigma[row_of_entries(nearest)] * self.sigma[nearest.indices]
+            logs = -(nearest.data**2) / both
+        elif self.t is not None:
+            logs = -(nearest.data**2) / self.t
+        A = _with_data(nearest, np.exp(logs))
         if self.sharing == "average":
             W = 0.5 * (A + A.T)
         elif self.sharing == "union":
@@ -115,13 +130,6 @@ class EdgeWeights:
             logs = -(nearest.data - least) * ((nearest.data + least) / self.t)
             return np.where(nearest.data == least, 0.0, logs), -shortest * (shortest / self.t)
 
-    def _logs(self, nearest: scipy.sparse.csr_array) -> Array:
-        """Logarithms of the weights of the edges among fitted rows."""
-        squares = nearest.data**2
-        if self.sigma is not None:
-            return -squares / (self.sigma[row_of_entries(nearest)] * self.sigma[nearest.indices])
-        return -squares / self.t if self.t is not None else np.zeros(len(squares))
-
     def _log_sharing(self, nearest: scipy.sparse.csr_array) -> Array:
         """What is added for a fitted row that would have, or not have, the new one for neighbour.
 
@@ -159,31 +167,35 @@ def _positive(sigma: Array) -> Array:
     return np.maximum(sigma, float(np.min(above)) if len(above) else 1.0)
 
 
-def _median_square(lengths: Array) -> float:
-    above = lengths[lengths > 0.0]
-    return float(np.median(above) ** 2) if len(above) else 1.0
-
-
-def kernel_shares(X: Array, fitted: Array, gamma: float) -> tuple[Array, Array]:
-    """Shares (c, n) of exp(-gamma |x - x'|^2) of new rows X (c, d), and their degrees (c,)."""
-    squares = cdist(X, fitted, "sqeuclidean")
-    least = np.min(squares, axis=1)
-    squares -= least[:, None]  # shares do not depend on it, and some weight is 1
-    squares *= -gamma
-    relative = np.exp(squares, out=squares)
-    totals = np.sum(relative, axis=1)
-    relative /= totals[:, None]
-    return relative, totals * np.exp(-gamma * least)
-
-
-def require_weights(W: Array) -> None:
-    """Refuse weights that are not finite, of rows too large for their squares."""
+def rbf_affinities(rows: Array, gamma: float, n_jobs: int | None = None) -> Array:
+    """exp(-gamma |x - x'|^2) of all pairs (n, n), 0 on the diagonal; refused where it overflows."""
+    require_pairs(len(rows), "the rbf affinity", NEIGHBOURS, copies=3.5)
+    W = pair_matrix(RBF(gamma, 1.0), rows, n_jobs)
+    np.fill_diagonal(W, 0.0)
     if not np.all(np.isfinite(W)):
         i, j = map(int, np.argwhere(~np.isfinite(W))[0])
         raise ValueError(
             f"the rbf affinity of rows {i} and {j} is {W[i, j]}: their squares overflow. Divide "
             "the columns by their scale"
         )
+    return W
+
+
+def rbf_shares(
+    X: Array, fitted: Array, gamma: float
+) -> Iterator[tuple[slice, tuple[Array, Array]]]:
+    """Some of the new rows X (c, d) at a time, their shares of the weights and their degrees."""
+    step = max(1, PIECE_BYTES // (8 * len(fitted)))
+    for start in range(0, len(X), step):
+        some = slice(start, start + step)
+        squares = cdist(X[some], fitted, "sqeuclidean")
+        least = np.min(squares, axis=1)
+        squares -= least[:, None]  # shares do not depend on it, and some weight is 1
+        squares *= -gamma
+        relative = np.exp(squares, out=squares)
+        totals = np.sum(relative, axis=1)
+        relative /= totals[:, None]
+        yield some, (relative, totals * np.exp(-gamma * least))
 
 
 # Affinities that are given -------------------------------------------------------------------
@@ -253,13 +265,7 @@ def _refuse_values(W: Any, whose: str) -> None:
     bad = ~np.isfinite(data) | (data < 0.0)
     if not bad.any():
         return
-    if is_sparse(W):
-        at = int(np.argmax(bad))
-        i, j = int(np.searchsorted(W.indptr, at, side="right")) - 1, int(W.indices[at])
-        value = float(data[at])
-    else:
-        i, j = map(int, np.unravel_index(int(np.argmax(bad)), W.shape))
-        value = float(W[i, j])
+    i, j, value = first_entry(W, bad)
     if value < 0.0 and np.isfinite(value):
         raise ValueError(
             f"Negative values in data: {whose} has the affinity {value:.6g} at row {i}, column "
