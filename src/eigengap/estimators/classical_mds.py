@@ -40,16 +40,9 @@ from eigengap.exceptions import NegativeEigenvaluesWarning
 from eigengap.fitting.eigen.signed_spectrum import SignedSpectrum
 from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
-from eigengap.fitting.graph import mds
+from eigengap.fitting.graph import mds, pairs
 from eigengap.fitting.graph.distances import METRICS, Metric, RowDistances, as_rows
 from eigengap.fitting.graph.mds import Dimensions
-from eigengap.fitting.graph.pairs import (
-    Labels,
-    distance_matrix,
-    gram_matrix,
-    new_distances,
-    refuse_missing,
-)
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap
@@ -345,18 +338,18 @@ class ClassicalMDS(Transformer):
             present = None
         elif present is not None:
             values = values[np.ix_(present, present)]
-        labels = Labels(everyone.names, present)
+        labels = pairs.Labels(everyone.names, present)
         w = _weights(weight[weight > 0.0])
         is_gram = self.metric == "gram"
-        pairs = (gram_matrix if is_gram else distance_matrix)(values, labels)
+        known = (pairs.gram_matrix if is_gram else pairs.distance_matrix)(values, labels)
         if n < 2 and float(np.sum(weight)) < 2:
             raise ValueError(
                 f"Found array with {n} sample(s) (n_samples={n}); at least 2 points are needed to "
                 "fit"
             )
         if is_gram:
-            return mds.fit_gram(pairs, self._dimensions(n), w)
-        return mds.fit_distances(pairs, self._dimensions(n), w, self.correction)
+            return mds.fit_gram(known, self._dimensions(n), w)
+        return mds.fit_distances(known, self._dimensions(n), w, self.correction)
 
     def _dimensions(self, n: int) -> Dimensions:
         """n_components as the fit takes it."""
@@ -468,7 +461,7 @@ class ClassicalMDS(Transformer):
     def _distances(self, block: Block) -> Iterator[Array]:
         """Distances of the block's points to the fitted ones, corrected."""
         if self.metric == "precomputed":
-            D = new_distances(block.values, Labels(start=block.start))
+            D = pairs.new_distances(block.values, pairs.Labels(start=block.start))
             found: Any = [self._of_fitted(D)]
         else:
             found = self.distances_.to(block.values, block.start)
@@ -519,7 +512,9 @@ class ClassicalMDS(Transformer):
                 f"stress needs the square matrix that was given to fit, got shape {values.shape}"
             )
         if self.metric == "precomputed":
-            return lambda some: self._correct(new_distances(values[some], Labels(start=some.start)))
+            return lambda some: self._correct(
+                pairs.new_distances(values[some], pairs.Labels(start=some.start))
+            )
         size = values.diagonal().astype(np.float64)
         return lambda some: gram_distances(values[some], size[some], size)
 
@@ -580,7 +575,7 @@ def _weights(weight: Array) -> Array | None:
 def _refuse_missing(source: Source, metric: Metric) -> None:
     if metric in PAIRS:
         what = "distance" if metric == "precomputed" else "inner product"
-        refuse_missing(source.collect(), Labels(source.names), what)
+        pairs.refuse_missing(source.collect(), pairs.Labels(source.names), what)
 
     def first(block: Block) -> NDArray[Any]:
         cells = np.argwhere(np.isnan(block.values))[:1]

@@ -20,32 +20,14 @@ from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import dense_rows
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.eigen.smallest import ANGLE
+from eigengap.fitting.graph import stored
 from eigengap.fitting.graph.duplicate_rows import as_imputed_before, found_among, row_hashes
 from eigengap.fitting.graph.neighbourhood import as_graph, copies_in_words, in_words, joined
 from eigengap.fitting.graph.neighbours import Neighbours
 from eigengap.fitting.graph.pairs import new_distances, refuse_large
-from eigengap.fitting.graph.stored import (
-    coinciding,
-    is_sparse,
-    nearest_stored,
-    require_finite,
-    selected,
-    square_distances,
-    stored_distances,
-    without_diagonal,
-)
+from eigengap.fitting.laplacian import weights as edge_weights
 from eigengap.fitting.laplacian.fit import LaplacianFit, Solver, fit_laplacian
 from eigengap.fitting.laplacian.graph import Laplacian
-from eigengap.fitting.laplacian.weights import (
-    Bandwidth,
-    EdgeWeights,
-    Sharing,
-    affinity_matrix,
-    new_affinities,
-    rbf_affinities,
-    rbf_shares,
-    shares_of,
-)
 from eigengap.linalg import Array
 from eigengap.models.maps.eigenmap import Eigenmap
 from eigengap.runtime.memory import require_memory
@@ -215,9 +197,9 @@ callable, default="nearest_neighbors"
         n_neighbors: int | None = None,
         n_jobs: int | None = None,
         radius: float | None = None,
-        symmetrize: Sharing = "average",
+        symmetrize: edge_weights.Sharing = "average",
         weights: str = "connectivity",
-        bandwidth: Bandwidth = "median",
+        bandwidth: edge_weights.Bandwidth = "median",
         normalized: bool = True,
         drop_first: bool = True,
         metric: Any = "euclidean",
@@ -355,15 +337,17 @@ callable, default="nearest_neighbors"
         self._nearest = None
         if not isinstance(self.affinity, str):
             self._rows_ = rows
-            return affinity_matrix(_as_matrix(self.affinity(rows), n), "what affinity returns")
+            return edge_weights.affinity_matrix(
+                _as_matrix(self.affinity(rows), n), "what affinity returns"
+            )
         if self.affinity == "precomputed":
-            return affinity_matrix(rows, "X")
+            return edge_weights.affinity_matrix(rows, "X")
         if self.affinity == "rbf":
             self._rows_ = rows
             self.gamma_ = 1.0 / rows.shape[1] if self.gamma is None else float(self.gamma)
-            return rbf_affinities(rows, self.gamma_, self.n_jobs), np.ones(n)
+            return edge_weights.rbf_affinities(rows, self.gamma_, self.n_jobs), np.ones(n)
         self._nearest = self._stored(rows) if self._is_given else self._found(rows)
-        self._weights = EdgeWeights.of(
+        self._weights = edge_weights.EdgeWeights.of(
             self._nearest,
             self.symmetrize,
             self.bandwidth if self.weights == "heat" else None,
@@ -380,7 +364,7 @@ callable, default="nearest_neighbors"
         self._neighbours = Neighbours.of(self._search_for(others, self.radius), rows)
         self._rows_ = rows
         nearest = self._neighbours.among()
-        require_finite(nearest, "X")
+        stored.require_finite(nearest, "X")
         self._warn_of_uncertain(nearest)
         return nearest
 
@@ -406,15 +390,15 @@ callable, default="nearest_neighbors"
         count = None if self.n_neighbors is None else int(self.n_neighbors)
         if self.radius is None and count is not None:
             self.n_neighbors_ = count
-        nearest = self._within_reach(stored_distances(square_distances(X)), count)
-        nearest = without_diagonal(nearest)
+        nearest = self._within_reach(stored.stored_distances(stored.square_distances(X)), count)
+        nearest = stored.without_diagonal(nearest)
         self._others = int(np.max(np.diff(nearest.indptr)))  # itself need not be stored
         return nearest
 
     def _within_reach(self, X: scipy.sparse.csr_array, count: int | None) -> scipy.sparse.csr_array:
         if self.radius is not None:
-            return selected(X, X.data <= float(self.radius))
-        return nearest_stored(X, count)
+            return stored.selected(X, X.data <= float(self.radius))
+        return stored.nearest_stored(X, count)
 
     def _of_components(self, laplacian: Laplacian) -> Laplacian:
         """The graph as `disconnected` wants it, with a warning, or an error."""
@@ -464,20 +448,22 @@ callable, default="nearest_neighbors"
         if not isinstance(self.affinity, str):
             rows = self._compared(rows)
         if self.affinity == "precomputed" or not isinstance(self.affinity, str):
-            return self._placed(*shares_of(new_affinities(rows), fitted), fitted)
+            return self._placed(
+                *edge_weights.shares_of(edge_weights.new_affinities(rows), fitted), fitted
+            )
         if self.affinity == "rbf":
-            pieces = rbf_shares(rows, self._rows_, self.gamma_)
+            pieces = edge_weights.rbf_shares(rows, self._rows_, self.gamma_)
             return np.concatenate([self._placed(*share, fitted[at]) for at, share in pieces])
         if self._is_given:
-            stored = stored_distances(rows)
-            fitted = np.where(fitted < 0, coinciding(stored), fitted)
+            known = stored.stored_distances(rows)
+            fitted = np.where(fitted < 0, stored.coinciding(known), fitted)
             of_row = None if self.n_neighbors is None else self._others
-            nearest = self._within_reach(stored, of_row)
+            nearest = self._within_reach(known, of_row)
         else:
             nearest = self._neighbours.of_new(rows)
-            require_finite(nearest, "X")
+            stored.require_finite(nearest, "X")
             if self._has_distances:
-                fitted = np.where(fitted < 0, coinciding(nearest), fitted)
+                fitted = np.where(fitted < 0, stored.coinciding(nearest), fitted)
         alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
         if len(alone):
             raise ValueError(
@@ -522,7 +508,7 @@ callable, default="nearest_neighbors"
     @property
     def affinity_matrix_(self) -> Any:
         kind = self.embedding_.dtype
-        if is_sparse(self._W):
+        if stored.is_sparse(self._W):
             W = self._W + scipy.sparse.diags_array(self._diagonal)
             return scipy.sparse.csr_array(W).astype(kind, copy=False)
         W = self._W.astype(kind)
@@ -536,7 +522,7 @@ callable, default="nearest_neighbors"
 
 def _canonical(rows: Any, affinity: Any) -> Any:
     """Rows, or rows of a sparse graph, in the one form by which fitted rows are recognised."""
-    if not is_sparse(rows):
+    if not stored.is_sparse(rows):
         return rows
     found = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
     found.sum_duplicates()
@@ -547,7 +533,7 @@ def _canonical(rows: Any, affinity: Any) -> Any:
 
 def _as_matrix(found: Any, rows: int) -> Any:
     """What a function of rows returned, as a matrix."""
-    W = found if is_sparse(found) else np.asarray(found)
+    W = found if stored.is_sparse(found) else np.asarray(found)
     if W.ndim != 2 or W.shape[0] != rows:
         raise ValueError(f"affinity returned shape {W.shape} for {rows} rows")
     return W

@@ -17,6 +17,7 @@ from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import StructureWarning
 from eigengap.fitting.graph.neighbours import Search
+from eigengap.fitting.sdp import structure_start
 from eigengap.fitting.sdp.structure import (
     Embedding,
     Kind,
@@ -24,13 +25,6 @@ from eigengap.fitting.sdp.structure import (
     read_back,
     require_structure,
     shares,
-)
-from eigengap.fitting.sdp.structure_start import (
-    adjacency,
-    embed_from_starts,
-    graph_gain,
-    looks_like_adjacency,
-    rows_gain,
 )
 from eigengap.fitting.sdp.unfolding import principal
 from eigengap.linalg import Array
@@ -203,14 +197,14 @@ default="auto"
     def _rows(self, source: Source) -> Any:
         if self.affinity == "rows":
             rows = super()._rows(source)
-            if looks_like_adjacency(rows):
+            if structure_start.looks_like_adjacency(rows):
                 warn(
                     "X looks like the adjacency matrix of a graph, and is taken for rows of data: "
                     'affinity="precomputed" takes a graph',
                     UserWarning,
                 )
             return rows
-        return adjacency(source.collect(), directed=self._may_be_directed())
+        return structure_start.adjacency(source.collect(), directed=self._may_be_directed())
 
     def _may_be_directed(self) -> bool:
         if self.directed and self.graph == "threshold":
@@ -242,14 +236,16 @@ default="auto"
         if self.affinity == "rows":
             undirected = self._neighbour_graph(rows)
             nearest = self._neighbours.among()
-            scaled = rows_gain(undirected, nearest, self.graph, self.radius, self.margin, q, rng)
+            scaled = structure_start.rows_gain(
+                undirected, nearest, self.graph, self.radius, self.margin, q, rng
+            )
             if self._neighbours.search.is_euclidean:
                 scaled = scaled.also_from(rows, q)
         else:
-            scaled = graph_gain(rows, self.graph, self.margin)
+            scaled = structure_start.graph_gain(rows, self.graph, self.margin)
         self.n_connected_components_ = scaled.components
         with progress_of(self) as watch:
-            best = embed_from_starts(
+            best = structure_start.embed_from_starts(
                 scaled,
                 q,
                 n_init=int(self.n_init),

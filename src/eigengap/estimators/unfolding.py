@@ -15,20 +15,8 @@ from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.fitting.graph.local_weights import local_weights
 from eigengap.fitting.optimise.loop import Trace
-from eigengap.fitting.sdp.unfolding import (
-    Constraint,
-    Unfolding,
-    first_columns,
-    require_unfolding,
-    unfold,
-    with_angles,
-    with_equal_rows,
-)
-from eigengap.fitting.sdp.unfolding_landmarks import (
-    choose_landmarks,
-    reconstruction_basis,
-    unfold_on_landmarks,
-)
+from eigengap.fitting.sdp import unfolding
+from eigengap.fitting.sdp import unfolding_landmarks as on_landmarks
 from eigengap.linalg import Array
 from eigengap.models.maps.graph import Graph
 from eigengap.runtime.warnings import warn
@@ -182,7 +170,7 @@ default="auto"
         *,
         n_neighbors: int | None = 6,
         radius: float | None = None,
-        constraint: Constraint = "equal",
+        constraint: unfolding.Constraint = "equal",
         preserve_angles: bool = False,
         landmarks: int | str | None = "auto",
         metric: Any = "minkowski",
@@ -204,26 +192,28 @@ default="auto"
     def _fit_rows(self, rows: Array) -> Array:
         parts = self._neighbour_graph(rows)
         nearest = self._neighbours.among()
-        parts = with_equal_rows(parts, nearest, rows)
+        parts = unfolding.with_equal_rows(parts, nearest, rows)
         if self.preserve_angles:
-            parts = with_angles(parts, self._neighbours, nearest)
-        columns = first_columns(
+            parts = unfolding.with_angles(parts, self._neighbours, nearest)
+        columns = unfolding.first_columns(
             int(self.n_components), None if self._is_pairwise else rows.shape[1], self.constraint
         )
         rng = np.random.default_rng(self._seed())
         chosen = self._chosen(parts, columns, rng)
         graph = self._connected(parts)
         self._forget("landmarks_")
-        require_unfolding(graph.n, graph.m, columns)
+        unfolding.require_unfolding(graph.n, graph.m, columns)
         basis = None
         if chosen is not None:
             self.landmarks_ = chosen
-            basis = reconstruction_basis(local_weights(self._neighbours, nearest, False), chosen)
+            basis = on_landmarks.reconstruction_basis(
+                local_weights(self._neighbours, nearest, False), chosen
+            )
         found = self._unfolded(graph, columns, basis, rng)
         self._keep(graph, found)
         return self._coordinates(found)
 
-    def _coordinates(self, found: Unfolding) -> Array:
+    def _coordinates(self, found: unfolding.Unfolding) -> Array:
         """The leading n_components principal coordinates; 0 where K has fewer."""
         q = int(self.n_components)
         embedding = np.zeros((len(found.Z), q))
@@ -243,19 +233,19 @@ default="auto"
         wanted = AUTO_LANDMARKS if self.landmarks == "auto" else int(self.landmarks)
         if wanted >= n:
             return None
-        chosen = choose_landmarks(parts.components[1], wanted, columns + 1, rng)
+        chosen = on_landmarks.choose_landmarks(parts.components[1], wanted, columns + 1, rng)
         return chosen if len(chosen) < n else None
 
     def _unfolded(
         self, graph: Graph, columns: int, basis: Array | None, rng: np.random.Generator
-    ) -> Unfolding:
+    ) -> unfolding.Unfolding:
         tol = float(self.tol)
         with progress_of(self) as watch:
             if basis is not None:
-                return unfold_on_landmarks(
+                return on_landmarks.unfold_on_landmarks(
                     graph, basis, self.constraint, columns=columns, tol=tol, rng=rng, watch=watch
                 )
-            return unfold(
+            return unfolding.unfold(
                 graph,
                 self.constraint,
                 columns=columns,
@@ -265,7 +255,7 @@ default="auto"
                 watch=watch,
             )
 
-    def _keep(self, graph: Graph, found: Unfolding) -> None:
+    def _keep(self, graph: Graph, found: unfolding.Unfolding) -> None:
         self.graph_ = graph
         self.eigenvalues_ = found.lam
         self.constraint_violation_ = found.worst
@@ -278,7 +268,7 @@ default="auto"
         if not found.converged:
             warn(self.not_converged(found), ConvergenceWarning)
 
-    def not_converged(self, found: Unfolding) -> str:
+    def not_converged(self, found: unfolding.Unfolding) -> str:
         off = (
             f"squared distances of neighbours are off by up to {100 * found.worst:.2g} % "
             f"(root mean square {100 * found.rms:.2g} %)"

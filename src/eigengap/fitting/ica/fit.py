@@ -18,19 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eigengap.fitting.ica import steps as rotation
 from eigengap.fitting.ica.pairs import ROWS, rotated_pairs
-from eigengap.fitting.ica.steps import (
-    LARGEST_ANGLE,
-    Slope,
-    above_diagonal,
-    cayley,
-    corrected,
-    descent,
-    fixed_point,
-    polar,
-    remembered,
-    slope_at,
-)
 from eigengap.fitting.optimise.loop import LoopState, Step, Trace, Watch, iterate
 from eigengap.linalg import Array, sign_rule
 from eigengap.runtime.threads import allowed_threads, one_blas_thread
@@ -143,7 +132,7 @@ class _Problem:
 
     def on_samples(self) -> tuple[Array, ScoreSample | None]:
         """The rotation that growing samples lead to, and the largest of them."""
-        R = np.eye(self.q) if self.how.start is None else polar(self.how.start)
+        R = np.eye(self.q) if self.how.start is None else rotation.polar(self.how.start)
         n = self.scores.n_rows
         sizes = sample_sizes(n, self.q) if self.how.on_samples else []
         if n is None or not sizes:
@@ -175,7 +164,7 @@ class _Problem:
         rng = np.random.default_rng(0)
         best, contrast = found, self._contrast(found.R)
         for _ in range(OTHER_STARTS):
-            start = polar(rng.standard_normal((self.q, self.q)))
+            start = rotation.polar(rng.standard_normal((self.q, self.q)))
             other = self.on_all_rows(start, None)
             reached = self._contrast(other.R)
             if other.converged and reached > contrast * (1.0 + CLEARLY):
@@ -203,7 +192,7 @@ class _Problem:
         # One more fixed-point step needs no pass, where it was gaining a lot by each.
         polished = converged and not best.by_lbfgs
         return RotationFit(
-            R=fixed_point(best.R, best.at) if polished else best.R,
+            R=rotation.fixed_point(best.R, best.at) if polished else best.R,
             kappa=best.at.kappa,
             gaussian=self._gaussian(best),
             gradient=best.at.norm,
@@ -279,8 +268,8 @@ class _Place(LoopState):
     by_lbfgs: bool = False
 
     @cached_property
-    def at(self) -> Slope:
-        return slope_at(ScoreMoments(self.sum_w, self.cross, self.slope, self.spread))
+    def at(self) -> rotation.Slope:
+        return rotation.slope_at(ScoreMoments(self.sum_w, self.cross, self.slope, self.spread))
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +296,7 @@ class _Walk:
         return Step(place, place.at.discrepancy, place.at.norm, done=place.at.norm <= self.tol)
 
     def _fixed_point(self, place: _Place) -> _Place:
-        R, taken = fixed_point(place.R, place.at), place.fixed_steps + 1
+        R, taken = rotation.fixed_point(place.R, place.at), place.fixed_steps + 1
         there = replace(place, **self._moments(R, place.bits, spread=False), fixed_steps=taken)
         if there.at.norm > SLOW * place.at.norm and taken > self.seek:
             moments = self._moments(R, there.bits, spread=True)
@@ -320,28 +309,28 @@ class _Walk:
         The slope and not the contrast decides, so that every step costs one pass and a function
         whose integral nobody knows serves too.
         """
-        gradient = above_diagonal(place.at.gradient)
-        direction = descent(place.at, place.steps, place.changes)
+        gradient = rotation.above_diagonal(place.at.gradient)
+        direction = rotation.descent(place.at, place.steps, place.changes)
         before = float(direction @ gradient)
-        length = min(1.0, LARGEST_ANGLE / float(np.max(np.abs(direction))))
+        length = min(1.0, rotation.LARGEST_ANGLE / float(np.max(np.abs(direction))))
         for _ in range(HALVINGS):
-            R = cayley(length * direction, self.problem.q) @ place.R
+            R = rotation.cayley(length * direction, self.problem.q) @ place.R
             there = replace(place, **self._moments(R, place.bits, spread=True))
-            after = float(direction @ above_diagonal(there.at.gradient))
+            after = float(direction @ rotation.above_diagonal(there.at.gradient))
             if after <= OVERSHOOT * abs(before):
                 break
             length *= min(max(before / (before - after), 0.1), 0.7)
         if np.any(there.at.sign != place.at.sign):  # another function from here on
             return replace(there, **self._no_memory())
-        change = above_diagonal(there.at.gradient) - gradient
-        steps, changes = remembered(place.steps, place.changes, length * direction, change)
+        change = rotation.above_diagonal(there.at.gradient) - gradient
+        steps, changes = rotation.remembered(place.steps, place.changes, length * direction, change)
         return replace(there, steps=steps, changes=changes)
 
     def _moments(self, R: Array, bits: int, *, spread: bool) -> dict[str, Any]:
         """R and its moments; in float64 once float32 finds the gradient small, on all rows."""
         found = self._evaluated(R, bits, spread)
         enough = max(self.tol, SINGLE_ENOUGH)
-        if bits == 32 and self.block is None and slope_at(found).norm <= enough:
+        if bits == 32 and self.block is None and rotation.slope_at(found).norm <= enough:
             bits = 64
             found = self._evaluated(R, bits, spread)
         return {"R": R, "bits": bits, **vars(found)}
@@ -357,7 +346,7 @@ class _Walk:
             moments = self.problem.scores.reduce(partial(ScoreMoments.of, R=R, how=how))
         else:
             moments = ScoreMoments.of(self.block, R, how)
-        return corrected(moments.mean(), self.problem.noise_at(R))
+        return rotation.corrected(moments.mean(), self.problem.noise_at(R))
 
     def _no_memory(self) -> dict[str, Any]:
         pairs = self.problem.q * (self.problem.q - 1) // 2

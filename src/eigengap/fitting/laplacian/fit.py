@@ -43,18 +43,9 @@ from eigengap.fitting.eigen.smallest import (
 )
 from eigengap.fitting.eigen.symmetric import SMALL, are_few, leading_eigenpairs
 from eigengap.fitting.graph.stored import is_sparse
+from eigengap.fitting.laplacian import parts
 from eigengap.fitting.laplacian.factor import cost_of_factor, grounded_solver
 from eigengap.fitting.laplacian.graph import Laplacian, in_range
-from eigengap.fitting.laplacian.parts import (
-    BELOW_ROUNDING,
-    MOST,
-    WEAK,
-    between_parts,
-    by_jacobi,
-    eigenpairs_by_elimination,
-    merges,
-    within_and_across,
-)
 from eigengap.fitting.laplacian.weights import NEIGHBOURS
 from eigengap.linalg import Array, sign_rule
 from eigengap.runtime.memory import SHARE, free_memory, require_pairs
@@ -154,14 +145,14 @@ def beyond_null(
     graph: Laplacian, k: int, solver: Solver, angle: float, seed: int
 ) -> tuple[Smallest, str]:
     """The k smallest eigenpairs above the null space, and the name of the solver."""
-    joins = merges(graph.W, graph.mass, graph.bound)
-    if joins is not None and joins.weakest < WEAK and graph.n <= SMALL:
+    joins = parts.merges(graph.W, graph.mass, graph.bound)
+    if joins is not None and joins.weakest < parts.WEAK and graph.n <= SMALL:
         return _by_elimination(graph, k), "elimination"
-    if joins is not None and joins.weakest < BELOW_ROUNDING:
+    if joins is not None and joins.weakest < parts.BELOW_ROUNDING:
         found, used = _in_parts(graph, joins.parts(), k, solver, angle, seed)
     else:
         found, used = _directly(graph, k, solver, angle, seed)
-    if not found.certified and graph.n <= MOST:
+    if not found.certified and graph.n <= parts.MOST:
         return _by_elimination(graph, k), "elimination"
     return found, used
 
@@ -245,7 +236,7 @@ def _all_pairs(graph: Laplacian) -> tuple[float, Array]:
 
 def _by_elimination(graph: Laplacian, k: int) -> Smallest:
     W = graph.W.toarray() if is_sparse(graph.W) else graph.W
-    lam, V = eigenpairs_by_elimination(W, graph.mass)
+    lam, V = parts.eigenpairs_by_elimination(W, graph.mass)
     return Smallest(lam[:k], V[:, :k], 1, certified=True)
 
 
@@ -256,7 +247,7 @@ def _in_parts(
     graph: Laplacian, labels: NDArray[Any], k: int, solver: Solver, angle: float, seed: int
 ) -> tuple[Smallest, str]:
     """First the functions that are nearly constant on parts, then those within, without these."""
-    within, across = within_and_across(graph.W, labels)
+    within, across = parts.within_and_across(graph.W, labels)
     inner = Laplacian(within, graph.normalized, graph.mass)
     first = _between(graph, inner, across, labels, k, solver, angle, seed)
     few = len(first.lam)
@@ -288,7 +279,7 @@ def _between(
     """
     count = int(np.max(labels)) + 1
     mass = np.bincount(labels, weights=graph.mass, minlength=count).astype(np.float64)
-    outer = Laplacian(between_parts(across, labels, count), graph.normalized, mass)
+    outer = Laplacian(parts.between_parts(across, labels, count), graph.normalized, mass)
     scale = float(2.0 ** np.frexp(outer.bound)[1])
     scaled = Laplacian(outer.W, graph.normalized, mass * scale)  # its eigenvalues are of order 1
     most = count - graph.components[0]
@@ -325,7 +316,7 @@ def _graded(lam: Array, shift: Array, more: Array) -> tuple[Array, Array]:
         return lam, np.eye(len(lam))
     size, U = np.linalg.eigh(np.eye(len(lam)) + more)
     inverse = (U / np.sqrt(size)) @ U.T
-    values, Q = by_jacobi(inverse @ (root[:, None] * np.linalg.cholesky(relative)))
+    values, Q = parts.by_jacobi(inverse @ (root[:, None] * np.linalg.cholesky(relative)))
     return values, inverse @ Q
 
 

@@ -20,14 +20,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from eigengap.fitting.graph import stored
 from eigengap.fitting.graph.pairs import ROWS, rounding
-from eigengap.fitting.graph.stored import (
-    first_entry,
-    is_sparse,
-    nearest_stored,
-    row_of_entries,
-    without_diagonal,
-)
 from eigengap.fitting.kernel.fit import pair_matrix
 from eigengap.linalg import Array
 from eigengap.models.kernels.functions import RBF
@@ -75,7 +69,7 @@ class EdgeWeights:
         """W (n, n): symmetric, 0 on the diagonal, no stored zeros."""
         logs = np.zeros(nearest.nnz)
         if self.sigma is not None:
-            both = self.sigma[row_of_entries(nearest)] * self.sigma[nearest.indices]
+            both = self.sigma[stored.row_of_entries(nearest)] * self.sigma[nearest.indices]
             logs = -(nearest.data**2) / both
         elif self.t is not None:
             logs = -(nearest.data**2) / self.t
@@ -98,7 +92,7 @@ class EdgeWeights:
         of a row underflow: far from all fitted rows the nearest one has the share 1. Rows without
         any neighbour have none.
         """
-        c, rows = nearest.shape[0], row_of_entries(nearest)
+        c, rows = nearest.shape[0], stored.row_of_entries(nearest)
         relative, least = self._relative_logs(nearest)
         logs = relative + self._log_sharing(nearest)
         highest = np.full(c, -np.inf)
@@ -115,7 +109,7 @@ class EdgeWeights:
         For exp(-length^2 / t) it is the largest of the row: -(l - m)(l + m) / t keeps digits, and
         its range, where squares do not.
         """
-        c, rows = nearest.shape[0], row_of_entries(nearest)
+        c, rows = nearest.shape[0], stored.row_of_entries(nearest)
         if self.sigma is not None:
             own = _positive(_kth(nearest, SEVENTH))[rows]
             with np.errstate(over="ignore"):
@@ -141,10 +135,13 @@ class EdgeWeights:
         if self.sharing == "average":
             return np.where(returned, 0.0, np.log(0.5))
         some = (
-            np.bincount(row_of_entries(nearest), weights=returned, minlength=nearest.shape[0]) > 0
+            np.bincount(
+                stored.row_of_entries(nearest), weights=returned, minlength=nearest.shape[0]
+            )
+            > 0
         )
         with np.errstate(divide="ignore"):
-            return np.where(returned | ~some[row_of_entries(nearest)], 0.0, -np.inf)
+            return np.where(returned | ~some[stored.row_of_entries(nearest)], 0.0, -np.inf)
 
 
 def _with_data(A: scipy.sparse.csr_array, data: Array) -> scipy.sparse.csr_array:
@@ -153,7 +150,7 @@ def _with_data(A: scipy.sparse.csr_array, data: Array) -> scipy.sparse.csr_array
 
 def _kth(nearest: scipy.sparse.csr_array, k: int | None) -> Array:
     """(n,) distance of each row to its k-th neighbour, or its last; 0 where it has none."""
-    ordered = nearest_stored(nearest, k)
+    ordered = stored.nearest_stored(nearest, k)
     last = np.asarray(ordered.indptr[1:]) - 1
     some = np.diff(ordered.indptr) > 0
     found = np.zeros(nearest.shape[0])
@@ -214,7 +211,7 @@ def affinity_matrix(X: Any, whose: str) -> tuple[Any, Array]:
             f"{whose} is of shape {n} x {m}. Rows of data want another affinity, and new rows go "
             "to transform"
         )
-    if is_sparse(X):
+    if stored.is_sparse(X):
         W: Any = scipy.sparse.csr_array(X, dtype=np.float64, copy=True)
         W.sum_duplicates()
     else:
@@ -223,8 +220,8 @@ def affinity_matrix(X: Any, whose: str) -> tuple[Any, Array]:
     slack = rounding(np.dtype(X.dtype)) * float(W.max()) if n else 0.0
     W = _symmetric(W, slack, whose)
     diagonal = np.array(W.diagonal())
-    if is_sparse(W):
-        W = without_diagonal(W)
+    if stored.is_sparse(W):
+        W = stored.without_diagonal(W)
         W.eliminate_zeros()
         W.sort_indices()
     else:
@@ -234,7 +231,7 @@ def affinity_matrix(X: Any, whose: str) -> tuple[Any, Array]:
 
 def new_affinities(X: Any) -> Any:
     """Affinities (c, n) of new rows to the fitted ones, float64, dense or CSR."""
-    sparse = is_sparse(X)
+    sparse = stored.is_sparse(X)
     W: Any = (scipy.sparse.csr_array if sparse else np.asarray)(X, dtype=np.float64)
     _refuse_values(W, "X")
     return W
@@ -253,7 +250,7 @@ def shares_of(W: Any, fitted: NDArray[np.int64]) -> tuple[Any, Array]:
             "its coordinates: leave it out"
         )
     degrees = np.where(degrees > 0.0, degrees, 1.0)
-    if is_sparse(W):
+    if stored.is_sparse(W):
         W = W.copy()
         W.data = W.data / np.repeat(degrees, np.diff(W.indptr))
         return W, degrees
@@ -261,11 +258,11 @@ def shares_of(W: Any, fitted: NDArray[np.int64]) -> tuple[Any, Array]:
 
 
 def _refuse_values(W: Any, whose: str) -> None:
-    data = W.data if is_sparse(W) else W
+    data = W.data if stored.is_sparse(W) else W
     bad = ~np.isfinite(data) | (data < 0.0)
     if not bad.any():
         return
-    i, j, value = first_entry(W, bad)
+    i, j, value = stored.first_entry(W, bad)
     if value < 0.0 and np.isfinite(value):
         raise ValueError(
             f"Negative values in data: {whose} has the affinity {value:.6g} at row {i}, column "
@@ -280,7 +277,7 @@ def _refuse_values(W: Any, whose: str) -> None:
 
 
 def _symmetric(W: Any, slack: float, whose: str) -> Any:
-    if is_sparse(W):
+    if stored.is_sparse(W):
         apart = float(abs(W - W.T).max()) if W.nnz else 0.0
         found = W if apart == 0.0 else scipy.sparse.csr_array(0.5 * (W + W.T))
     else:
