@@ -228,8 +228,9 @@ class ClassicalMDS(Transformer):
             weight = np.where(present, weight, 0.0)
         if not np.all(weight == 1.0):
             require_frequencies(float(np.sum(weight)))
+        more: dict[str, Any] = {}
         if self.metric in PAIRS:
-            fit, more = self._fit_pairs(everyone, weight), {}
+            fit = self._fit_pairs(everyone, weight)
         elif self._from_rows:
             fit, more = self._fit_rows(self._checked(everyone))
         else:
@@ -451,10 +452,10 @@ class ClassicalMDS(Transformer):
 
         def of(block: Block) -> Array:
             if self.metric == "gram":
-                products = [self._of_fitted(_dense(block.values)).astype(np.float64, copy=False)]
-            else:
-                products = map(inner_products, self._distances(block))
-            return np.concatenate([gower.forward(G) for G in products])
+                G = self._of_fitted(_dense(block.values)).astype(np.float64, copy=False)
+                return gower.forward(G)
+            found = map(inner_products, self._distances(block))
+            return np.concatenate([gower.forward(G) for G in found])
 
         return source.map(of)
 

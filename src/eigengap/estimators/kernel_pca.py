@@ -473,7 +473,7 @@ callable or Kernel, default="linear"
         if source.has_missing and not (self._gap_model or _has_expectation(self.model_.kernel)):
             raise ValueError(_no_missing(self.kernel, source))
         at, kernel = self.model_, self.model_.kernel
-        if source.has_missing and not isinstance(kernel, ExpectedKernel):
+        if source.has_missing and isinstance(kernel, kernels.Linear | kernels.RBF):
             rows = self.X_fit_ if self._fit_.V is not None else at.landmarks
             at = replace(at, kernel=ExpectedKernel(kernel, imputing_model(rows, self).model_))
         scores = source.map(lambda block: at.forward(block.values, self.n_jobs))

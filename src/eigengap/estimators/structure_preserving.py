@@ -19,9 +19,7 @@ from eigengap.exceptions import StructureWarning
 from eigengap.fitting.graph.neighbours import Search
 from eigengap.fitting.sdp import structure_start
 from eigengap.fitting.sdp.structure import (
-    Embedding,
     Kind,
-    Structure,
     read_back,
     require_structure,
     shares,
@@ -156,9 +154,6 @@ default="auto"
 
     _prefix = "SPE"
 
-    edges_recovered_: float
-    false_edges_: float
-
     def __init__(
         self,
         n_components: int = 2,
@@ -204,15 +199,12 @@ default="auto"
                     UserWarning,
                 )
             return rows
-        return structure_start.adjacency(source.collect(), directed=self._may_be_directed())
-
-    def _may_be_directed(self) -> bool:
         if self.directed and self.graph == "threshold":
             raise ValueError(
                 "directed=True belongs to graph='nearest_neighbors': pairs within a threshold have "
                 "no direction"
             )
-        return bool(self.directed)
+        return structure_start.adjacency(source.collect(), directed=bool(self.directed))
 
     def _search(self) -> Search:
         """By the parameter that the kind of graph asks for; the other one is of no use."""
@@ -255,21 +247,14 @@ default="auto"
                 rng=rng,
                 watch=watch,
             )
-        self._keep(scaled.structure, best, scaled.unit)
-        found = np.zeros((n, q))
-        Z = principal(best.Y)[0]
-        found[:, : Z.shape[1]] = Z * scaled.unit
-        return found
-
-    def _keep(self, structure: Structure, best: Embedding, unit: float) -> None:
         self._forget("threshold_")
-        self._structure, self._unit = structure, unit
-        self.graph_ = self._both_ways(structure.neighbours)
+        self._structure, self._unit = scaled.structure, scaled.unit
+        self.graph_ = self._both_ways(scaled.structure.neighbours)
         self.recovered_graph_ = self._both_ways(best.recovered)
         self.edges_recovered_, self.false_edges_ = shares(self.graph_, self.recovered_graph_)
         self.n_constraints_, self.n_iter_ = best.constraints, best.rounds
-        if structure.kind == "threshold":
-            self.threshold_ = unit * float(np.sqrt(1.0 + 0.5 * structure.margin))
+        if self.graph == "threshold":
+            self.threshold_ = self._unit * float(np.sqrt(1.0 + 0.5 * self._structure.margin))
         if self.edges_recovered_ < 1.0 or self.false_edges_ > 0.0:
             warn(
                 f"the coordinates give back {100 * self.edges_recovered_:.1f} % of the edges, and "
@@ -278,6 +263,10 @@ default="auto"
                 "or max_iter",
                 StructureWarning,
             )
+        found = np.zeros((n, q))
+        Z = principal(best.Y)[0]
+        found[:, : Z.shape[1]] = Z * scaled.unit
+        return found
 
     def _both_ways(self, pattern: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
         """Edges of either direction, unless directions count."""
@@ -297,21 +286,6 @@ default="auto"
         check_is_fitted(self, "embedding_")
         return self._both_ways(read_back(self._structure, self._fitted / self._unit))
 
-    def transform(self, X: Any) -> Array:
-        """Coordinates of new rows in the fitted embedding; a bare graph has none.
-
-        Parameters
-        ----------
-        X : table of shape (n_new, n_features)
-            NaN marks a missing value. Where the metric is "precomputed", distances
-            (n_new, n_samples) to the fitted points.
-
-        Returns
-        -------
-        array of shape (n_new, n_components)
-        """
-        return super().transform(X)
-
     def _of_new(self, rows: Array) -> Array:
         return self._locally_linear(rows, "radius")
 
@@ -324,8 +298,8 @@ default="auto"
         return tags
 
 
-# Only now: scikit-learn wraps `transform` for set_output when the class is made, and what it wraps
-# is always there.
+# Only now: scikit-learn wraps the `transform` of a class for set_output when the class is made, and
+# what it wraps is always there.
 StructurePreservingEmbedding.transform = available_if(_of_rows)(  # type: ignore[method-assign]
-    StructurePreservingEmbedding.transform
+    GraphEstimator.transform
 )

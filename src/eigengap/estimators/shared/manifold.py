@@ -96,18 +96,7 @@ class GraphEstimator(Transformer):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit_transform(self, X: Any, y: Any = None) -> Array:
-        """Fit, and the coordinates of the rows of X: (n_samples, n_components).
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        array of shape (n_samples, n_components)
-            `embedding_`, in float32 where X is.
-        """
+        """Fit, and `embedding_`, the coordinates of the rows of X, in float32 where X is."""
         require_names(X)
         everything = whole_table(X, type(self).__name__, missing_values=self.missing_values)
         before = dict(self.__dict__)

@@ -154,7 +154,11 @@ def by_filter(
         if certified or spent >= longest:
             return Smallest(lam[:k], U[:, :k], spent, certified)
         above = float(lam[min(b, len(lam)) - 1])
-        degree = min(_degree(above / M.bound), max(longest // EARLIEST, 4))
+        # At this degree T_m((c - x) / e) is cosh(SPREAD) at x = 0, [above, bound] being damped.
+        share = above / M.bound
+        grows = float(np.arccosh((1.0 + share) / max(1.0 - share, 1e-3)))
+        degree = int(np.clip(np.ceil(SPREAD / max(grows, 1e-12)), 4, 2000))
+        degree = min(degree, max(longest // EARLIEST, 4))
         apply, U = _chebyshev(M, above, degree), U[:, :b]
 
 
@@ -204,12 +208,6 @@ def conjugate_gradients(M: Operator, B: Array) -> tuple[Array, bool]:
 
 
 # Polynomials --------------------------------------------------------------------------------
-
-
-def _degree(above: float) -> int:
-    """At which T_m((c - x) / e) is cosh(SPREAD) at x = 0, [a, b] = [above, 1] being damped."""
-    grows = float(np.arccosh((1.0 + above) / max(1.0 - above, 1e-3)))
-    return int(np.clip(np.ceil(SPREAD / max(grows, 1e-12)), 4, 2000))
 
 
 def _chebyshev(M: Operator, above: float, degree: int) -> Apply:

@@ -182,8 +182,8 @@ class Neighbours:
                 lengths, nearest = self.index.kneighbors(self._about(X), n_neighbors=k)
             rows = self.rows if X is None else X
             lengths = self._exact(rows, nearest, lengths)
-            blurred = self._blurred(rows, lengths[:, -1]) if self._by_products else ()
-            if len(blurred):  # rows that products cannot separate
+            blurred = self._blurred(rows, lengths[:, -1]) if self._by_products else None
+            if blurred is not None and len(blurred):  # rows that products cannot separate
                 lengths[blurred], nearest[blurred] = Exhaustive(self.rows, cdist).kneighbors(
                     None if X is None else X[blurred], k, at=blurred
                 )

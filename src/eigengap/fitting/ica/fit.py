@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.fitting.ica import steps as rotation
-from eigengap.fitting.ica.pairs import ROWS, rotated_pairs
 from eigengap.fitting.optimise.loop import LoopState, Step, Trace, Watch, iterate
 from eigengap.linalg import Array, sign_rule
 from eigengap.runtime.threads import allowed_threads, one_blas_thread
@@ -207,11 +206,11 @@ class _Problem:
             return None
         n = self.scores.n_rows
         if sample is None:
-            share = 1.0 if n is None or n <= ROWS else ROWS / n
+            share = 1.0 if n is None or n <= rotation.ROWS else rotation.ROWS / n
             sample = self.scores.reduce(partial(ScoreSample.of, share=share))
-        if len(sample.Z) < ROWS // 2:
+        if len(sample.Z) < rotation.ROWS // 2:
             sample = self.scores.reduce(partial(ScoreSample.of, share=1.0))
-        return rotated_pairs(sample.first(ROWS), R, self.how.fun)
+        return rotation.rotated_pairs(sample.first(rotation.ROWS), R, self.how.fun)
 
     def _contrast(self, R: Array) -> float:
         """sum_i |E F(y_i) - E F(nu)| over all rows."""

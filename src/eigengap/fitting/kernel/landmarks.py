@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import log
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -95,30 +95,17 @@ def fit_rows(
 
 
 def fit_on_landmarks(
-    source: Source,
-    kernel: Kernel,
-    landmarks: Rows,
-    wanted: Wanted,
-    *,
-    convention: Convention = PCA_LIKE,
-    n_jobs: int | None = None,
+    source: Source, kernel: Kernel, landmarks: Rows, wanted: Wanted, **how: Any
 ) -> KernelFit:
-    """Kernel PCA of all rows of the source, by their kernel with landmarks (m, d)."""
-    return _fit(source, whitened(kernel, landmarks), wanted, convention, n_jobs)
+    """Kernel PCA of all rows of the source, by their kernel with landmarks (m, d); as `_fit`."""
+    return _fit(source, whitened(kernel, landmarks), wanted, **how)
 
 
-def fit_in_feature_space(
-    source: Source,
-    kernel: Kernel,
-    wanted: Wanted,
-    *,
-    convention: Convention = PCA_LIKE,
-    n_jobs: int | None = None,
-) -> KernelFit:
+def fit_in_feature_space(source: Source, kernel: Kernel, wanted: Wanted, **how: Any) -> KernelFit:
     """Kernel PCA where phi_j(x) = k(x, e_j): the unit vectors are landmarks that span it all."""
     d = source.n_features
     assert kernel.features(d) == d
-    return _fit(source, LandmarkFeatures(kernel, np.eye(d), None), wanted, convention, n_jobs)
+    return _fit(source, LandmarkFeatures(kernel, np.eye(d), None), wanted, **how)
 
 
 def whitened(kernel: Kernel, landmarks: Rows) -> LandmarkFeatures:
@@ -140,8 +127,9 @@ def _fit(
     source: Source,
     at: LandmarkFeatures,
     wanted: Wanted,
-    convention: Convention,
-    n_jobs: int | None,
+    *,
+    convention: Convention = PCA_LIKE,
+    n_jobs: int | None = None,
 ) -> KernelFit:
     moments = source.reduce(partial(LandmarkMoments.of, at=at, n_jobs=n_jobs))
     features = moments.features
