@@ -233,7 +233,17 @@ class Isomap(GraphEstimator):
         nearest = self._neighbours.of_new(rows)
         alone = np.flatnonzero(np.diff(nearest.indptr) == 0)
         if len(alone):
-            nearest = self._joined(nearest, rows, alone)
+            many = f"{len(alone)} of {rows.shape[0]} new rows have no fitted row within radius="
+            many += f"{self.radius:g} (row {int(alone[0])} first)"
+            if stored.is_sparse(rows):
+                raise DisconnectedError(f"{many}, and of pairs that X leaves out nothing is known")
+            if self.disconnected == "error":
+                raise DisconnectedError(
+                    f'{many}; disconnected="bridge" joins them to their nearest'
+                )
+            warn(f"{many}, and were joined to their nearest", DisconnectedWarning)
+            found = self._neighbours.nearest_of_new(rows[alone])
+            nearest = stored.with_entries(nearest, alone, *found)
         if not np.all(np.isfinite(nearest.data)):
             row = int(stored.row_of_entries(nearest)[np.argmax(~np.isfinite(nearest.data))])
             raise ValueError(f"row {row} has no finite distance to some of its neighbours")
@@ -248,17 +258,6 @@ class Isomap(GraphEstimator):
             fitted = found_among(row_hashes(rows), row_hashes(self._neighbours.rows))
             Z[fitted >= 0] = self.model_.Z[fitted[fitted >= 0]]
         return Z
-
-    def _joined(self, nearest: Any, rows: Any, alone: NDArray[Any]) -> Any:
-        """(c, n) with the nearest fitted row for new rows that have none within the radius."""
-        many = f"{len(alone)} of {rows.shape[0]} new rows have no fitted row within radius="
-        many += f"{self.radius:g} (row {int(alone[0])} first)"
-        if stored.is_sparse(rows):
-            raise DisconnectedError(f"{many}, and of pairs that X leaves out nothing is known")
-        if self.disconnected == "error":
-            raise DisconnectedError(f'{many}; disconnected="bridge" joins them to their nearest')
-        warn(f"{many}, and were joined to their nearest", DisconnectedWarning)
-        return stored.with_entries(nearest, alone, *self._neighbours.nearest_of_new(rows[alone]))
 
     # How good it is ------------------------------------------------------------------------
 

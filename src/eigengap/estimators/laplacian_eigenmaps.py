@@ -359,28 +359,22 @@ callable, default="nearest_neighbors"
         """Distances to the neighbours that a search over the rows finds."""
         others = None
         if self.radius is None:
-            self.n_neighbors_ = self._number_of_neighbours(rows.shape[0])
-            others = self.n_neighbors_ - 1
+            n, asked = rows.shape[0], self.n_neighbors
+            if asked is not None and asked > n:
+                raise ValueError(
+                    f"n_neighbors={asked} must be at most the number of rows (n_samples={n}): it "
+                    "counts the row itself"
+                )
+            count = min(max(n // 10, FEWEST), n) if asked is None else int(asked)
+            what = f"a graph of {count} neighbours of {n} rows"
+            require_memory(EDGE_BYTES * n * (count - 1), what, "take n_neighbors=10")
+            self.n_neighbors_, others = count, count - 1
         self._neighbours = Neighbours.of(self._search_for(others, self.radius), rows)
         self._rows_ = rows
         nearest = self._neighbours.among()
         stored.require_finite(nearest, "X")
         self._warn_of_uncertain(nearest)
         return nearest
-
-    def _number_of_neighbours(self, n: int) -> int:
-        if self.n_neighbors is None:
-            count = min(max(n // 10, FEWEST), n)
-        elif self.n_neighbors > n:
-            raise ValueError(
-                f"n_neighbors={self.n_neighbors} must be at most the number of rows "
-                f"(n_samples={n}): it counts the row itself"
-            )
-        else:
-            count = int(self.n_neighbors)
-        need = EDGE_BYTES * n * (count - 1)
-        require_memory(need, f"a graph of {count} neighbours of {n} rows", "take n_neighbors=10")
-        return count
 
     def _stored(self, X: Any) -> scipy.sparse.csr_array:
         """The shortest distances stored in X, as scikit-learn takes them, and not of a row itself.

@@ -19,34 +19,29 @@ def refuse_overflow(total: float, source: Source | None = None) -> None:
     """An infinite sum of squares of finite cells: the data are too large."""
     if isfinite(total):
         return
-    if source is not None:
-        _refuse_large_column(source)
+    if source is not None:  # name the column of the largest cell, and by what to divide it
+        observed = source.reduce(ColumnRange.of)
+        size = np.nan_to_num(np.maximum(np.abs(observed.low), np.abs(observed.high)), posinf=inf)
+        j = int(np.argmax(size))
+        if size[j] <= 1e100:
+            raise ValueError(
+                f"sums of squares overflow: sample_weight sums to {source.observed().sum_w:.1e}; "
+                "rescale the weights, e.g. sample_weight * len(sample_weight) / sample_weight.sum()"
+            )
+        if size[j] < inf:
+            raise ValueError(
+                f"sums of squares overflow: column {column(source.names, j)} holds values up to "
+                f"{size[j]:.1e} in size, whose squares overflow; "
+                + words().either(
+                    "rescale the data, for instance divide that column", "beforehand divide it"
+                )
+                + f" by {power_of_ten(size[j])}"
+            )
     raise ValueError(
         "sums of squares overflow: the table holds infinities, or values so large that sums of "
         "their squares are; "
         + words().either("rescale the data, for instance X / 1e200", "divide them by 1e200 first")
     )
-
-
-def _refuse_large_column(source: Source) -> None:
-    """Name the column of the largest cell, and by what to divide it."""
-    observed = source.reduce(ColumnRange.of)
-    size = np.nan_to_num(np.maximum(np.abs(observed.low), np.abs(observed.high)), posinf=inf)
-    j = int(np.argmax(size))
-    if size[j] <= 1e100:
-        raise ValueError(
-            f"sums of squares overflow: sample_weight sums to {source.observed().sum_w:.1e}; "
-            "rescale the weights, e.g. sample_weight * len(sample_weight) / sample_weight.sum()"
-        )
-    if size[j] < inf:
-        raise ValueError(
-            f"sums of squares overflow: column {column(source.names, j)} holds values up to "
-            f"{size[j]:.1e} in size, whose squares overflow; "
-            + words().either(
-                "rescale the data, for instance divide that column", "beforehand divide it"
-            )
-            + f" by {power_of_ten(size[j])}"
-        )
 
 
 def refuse_out_of_range(source: Source, total: float, fit_mean: bool) -> None:

@@ -68,7 +68,6 @@ class Smallest:
 
     lam: Array  # (k,) ascending
     V: Array  # (n, k) orthonormal
-    products: int  # of the matrix, or its pseudo-inverse, with a block
     certified: bool  # whether every vector is within ANGLE, or rounding, of an eigenvector
 
 
@@ -80,7 +79,7 @@ def by_inverse(
     `most` is the number of eigenvalues above 0.
     """
     most = M.n if most is None else most
-    locked, spent = np.empty((M.n, 0)), 0
+    locked = np.empty((M.n, 0))
 
     def project(V: Array) -> Array:
         """V without its part in the null space, and along what is found already."""
@@ -103,18 +102,17 @@ def by_inverse(
             max_passes=INVERSE_PASSES,
             angle=angle,
         )
-        spent += top.passes
         lam, U, residual = _rayleigh_ritz(M, np.concatenate([locked, top.U], axis=1))
         fine = are_fine(lam, residual, angle, M.bound, complete=len(lam) == most)
         fine |= top.certified & (residual <= SMOOTH * lam)
         if np.all(fine[:k]):
-            return Smallest(lam[:k], U[:, :k], spent, certified=True)
+            return Smallest(lam[:k], U[:, :k], certified=True)
         # Next to a very large eigenvalue of the inverse the others drown in its rounding.
         first = int(np.argmin(fine))
         if first <= had:
             break
         locked = U[:, :first]
-    return Smallest(lam[:k], U[:, :k], spent, certified=False)
+    return Smallest(lam[:k], U[:, :k], certified=False)
 
 
 def by_filter(
@@ -152,7 +150,7 @@ def by_filter(
         fine = are_fine(lam, residual, angle, M.bound, complete=len(lam) == most)
         certified = len(lam) >= k and bool(np.all(fine[:k]))
         if certified or spent >= longest:
-            return Smallest(lam[:k], U[:, :k], spent, certified)
+            return Smallest(lam[:k], U[:, :k], certified)
         above = float(lam[min(b, len(lam)) - 1])
         # At this degree T_m((c - x) / e) is cosh(SPREAD) at x = 0, [above, bound] being damped.
         share = above / M.bound

@@ -88,7 +88,10 @@ def fit_rotation(
     with one_blas_thread():  # pieces of rows are spread over threads instead
         problem = _Problem(scores, q, noise, how, threads)
         found = problem.on_all_rows(*problem.on_samples())
-        return problem.from_other_starts(found) if problem.is_small else found
+        # More starts cost next to nothing where rows are few, and few are where one may go astray.
+        n, free = scores.n_rows, how.start is None and noise is None and has_potential(how.fun)
+        small = n is not None and q > 1 and n * q**2 <= SMALL_WORK
+        return problem.from_other_starts(found) if free and small else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,13 +153,6 @@ class _Problem:
             )
             R = walk.run(R, SAMPLE_STEPS)[0].R
         return R, sample
-
-    @property
-    def is_small(self) -> bool:
-        """Whether more starts cost next to nothing; few rows are where one may go astray."""
-        n = self.scores.n_rows
-        free = self.how.start is None and self.noise is None and has_potential(self.how.fun)
-        return free and n is not None and self.q > 1 and n * self.q**2 <= SMALL_WORK
 
     def from_other_starts(self, found: RotationFit) -> RotationFit:
         """The best of this and of walks from a few rotations, always the same ones."""

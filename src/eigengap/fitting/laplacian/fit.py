@@ -23,7 +23,7 @@ parts that are held apart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -170,8 +170,7 @@ def _directly(
         found, used = _sparse(graph, k, solver, angle, seed)
         if not found.certified and graph.n <= RESCUED:
             found, used = _dense(graph, k, angle), "dense"
-    V = found.V
-    return Smallest(graph.quotients(V / graph.root), V, found.products, found.certified), used
+    return replace(found, lam=graph.quotients(found.V / graph.root)), used
 
 
 def _sparse(
@@ -197,7 +196,7 @@ def _sparse(
             chosen = "factorised"
     if chosen == "factorised":
         found = by_inverse(ordered, _inverse(ordered), k, angle, seed, most)
-    return Smallest(found.lam, found.V[back], found.products, found.certified), chosen
+    return replace(found, V=found.V[back]), chosen
 
 
 def _dense(graph: Laplacian, k: int, angle: float) -> Smallest:
@@ -215,7 +214,7 @@ def _dense(graph: Laplacian, k: int, angle: float) -> Smallest:
     residual = graph.residuals(V / graph.root, lam)
     # LAPACK's own rounding is of ten times the size of a product's.
     fine = are_fine(lam, residual / 10.0, angle, bound, complete=len(lam) == most)
-    return Smallest(lam[:k], V[:, :k], 1, bool(np.all(fine[:k])))
+    return Smallest(lam[:k], V[:, :k], bool(np.all(fine[:k])))
 
 
 def _all_pairs(graph: Laplacian) -> tuple[float, Array]:
@@ -237,7 +236,7 @@ def _all_pairs(graph: Laplacian) -> tuple[float, Array]:
 def _by_elimination(graph: Laplacian, k: int) -> Smallest:
     W = graph.W.toarray() if is_sparse(graph.W) else graph.W
     lam, V = parts.eigenpairs_by_elimination(W, graph.mass)
-    return Smallest(lam[:k], V[:, :k], 1, certified=True)
+    return Smallest(lam[:k], V[:, :k], certified=True)
 
 
 # Parts that are held apart ------------------------------------------------------------------
@@ -257,8 +256,7 @@ def _in_parts(
     second, used = _directly(rest, k - few, solver, angle, seed)
     lam = np.concatenate([first.lam, second.lam])
     V = np.concatenate([first.V, second.V], axis=1)
-    certified = first.certified and second.certified
-    return Smallest(lam, V, second.products, certified), f"{used} in parts"
+    return Smallest(lam, V, first.certified and second.certified), f"{used} in parts"
 
 
 def _between(
@@ -293,14 +291,19 @@ def _between(
         before, (Z, solved) = Z, solve(R + Z * lam)
     error = float(np.linalg.norm(Z - before)) if solved else np.inf
     if more < most:
-        error += _leakage(lam, R.T @ Z, k)
+        # How much of functions that were not computed, beyond the last one, the first k may have.
+        relative = float(np.max(np.diag(R.T @ Z) / lam))
+        last, wanted = lam[-1], lam[:k]
+        with np.errstate(divide="ignore", over="ignore"):
+            apart = np.sqrt(wanted * last) / np.maximum(last - wanted, 0.0)
+            error += relative * float(np.max(apart))
     lam, Q = _graded(lam, R.T @ Z, Z.T @ Z)
     # The orthonormal columns nearest to these, which nearly are (Loewdin 1950).
     X = (X - Z) @ Q[:, :k]
     size, V = np.linalg.eigh(X.T @ X)
     X = X @ ((V / np.sqrt(size)) @ V.T)
     certified = found.certified and error <= max(angle, ANGLE)
-    return Smallest(lam[:k], X, found.products, certified)
+    return Smallest(lam[:k], X, certified)
 
 
 def _graded(lam: Array, shift: Array, more: Array) -> tuple[Array, Array]:
@@ -318,14 +321,6 @@ def _graded(lam: Array, shift: Array, more: Array) -> tuple[Array, Array]:
     inverse = (U / np.sqrt(size)) @ U.T
     values, Q = parts.by_jacobi(inverse @ (root[:, None] * np.linalg.cholesky(relative)))
     return values, inverse @ Q
-
-
-def _leakage(lam: Array, shift: Array, k: int) -> float:
-    """How much of functions that were not computed, beyond the last one, the first k may have."""
-    relative = float(np.max(np.diag(shift) / lam))
-    last, wanted = lam[-1], lam[:k]
-    with np.errstate(divide="ignore", over="ignore"):
-        return relative * float(np.max(np.sqrt(wanted * last) / np.maximum(last - wanted, 0.0)))
 
 
 def _within(inner: Laplacian, solver: Solver) -> Callable[[Array], tuple[Array, bool]]:
