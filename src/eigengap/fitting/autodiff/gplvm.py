@@ -80,13 +80,14 @@ def fit_latents(
             parameters, weights, tol=tol, max_iter=max_iter, watch=watch,
         )  # fmt: skip
         raw = latents(kind, {k: jnp.asarray(v) for k, v in found.items()}, features)
-        Z, shift, stretch = map(np.asarray, to_unit_variance(raw))
+        as_found = raw, np.zeros(raw.shape[1]), np.ones(raw.shape[1])
+        end = to_unit_variance(raw) if inducing is None else as_found
+        Z, shift, stretch = map(np.asarray, end)
     noise, kernel = FLOOR + float(np.exp(found["noise"])), kernel_from(form, found)
     observed = columns.table, columns.groups, columns.of_column
     if inducing is None:
         s, model = None, given_latents(kernel, noise, Z, *observed)
     else:
-        Z, shift, stretch = np.asarray(raw), np.zeros(Z.shape[1]), np.ones(Z.shape[1])
         s = np.exp(found["s"])[start.of_row]
         model = given_uncertain_latents(kernel, noise, found["U"], Z, s, *observed)
     trace = minimum.trace

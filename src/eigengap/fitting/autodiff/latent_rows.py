@@ -99,11 +99,11 @@ class _Rows:
         return value, slope, bend
 
     def _look(self, at: NDArray[np.intp], theta: Array) -> list[Array]:
-        """The same of at most the largest of SIZES, filled up to one of them by the first row."""
+        """The same of at most the largest of SIZES, padded to one of them by the first row."""
         model, c = self.model, len(at)
         size = next(size for size in SIZES if size >= c)
-        filled = np.concatenate([np.arange(c), np.zeros(size - c, dtype=np.intp)])
-        rows = at[filled]
+        padded = np.concatenate([np.arange(c), np.zeros(size - c, dtype=np.intp)])
+        rows = at[padded]
         kinds, pattern = np.unique(self.pattern[rows], return_inverse=True)
         products = np.zeros((size, *model.reductions.shape[1:]))
         for k, kind in enumerate(kinds):
@@ -114,7 +114,7 @@ class _Rows:
             model.noise_variance,
             model.support,
             products,
-            theta[filled],
+            theta[padded],
             self.pull[rows],
             self.squares[rows],
             self.count[rows],

@@ -162,7 +162,7 @@ def shuffled_batches(
 ) -> Iterator[tuple[NDArray[np.intp], Array]]:
     """Positions (size,) of the rows of each batch, in random order, and their weights (size,).
 
-    The last batch is filled up with rows of weight 0, so that all have one shape.
+    The last batch is padded with rows of weight 0, so that all have one shape.
     """
     rng = np.random.default_rng((*seed, block.start))
     order = rng.permutation(block.n_rows)
@@ -173,7 +173,7 @@ def shuffled_batches(
         yield np.concatenate([at, np.zeros(lacking, dtype=at.dtype)]), weight
 
 
-def filled_up(block: StandardBlock, rows: slice, size: int) -> tuple[Array, Array, Array]:
+def padded(block: StandardBlock, rows: slice, size: int) -> tuple[Array, Array, Array]:
     """Some rows and as many of weight 0 as make `size`."""
     x, observed, weight = block.x[rows], block.observed[rows], block.weight[rows]
     lacking = size - len(x)
