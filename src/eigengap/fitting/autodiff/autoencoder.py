@@ -37,7 +37,6 @@ from eigengap.fitting.autoencoder.fit import (
     require_network,
 )
 from eigengap.fitting.autoencoder.rows import (
-    CodeMoments,
     HeldOut,
     Monitor,
     Standard,
@@ -59,7 +58,8 @@ from eigengap.models.network.autoencoder import (
     reconstructions,
 )
 from eigengap.runtime.threads import in_turn, one_blas_thread
-from eigengap.sources.base import Source
+from eigengap.sources.base import Block, Source
+from eigengap.statistics.moments import Moments
 
 AUTO_BATCH, LARGEST_BATCH = 128, 512
 AUTO_POLISH = 10**7  # cells up to which polish="auto" goes over all rows at once
@@ -318,8 +318,15 @@ class _Fit:
 
     def _canonical(self, network: Network) -> Network:
         Z = network.encode(self.monitor.rows.values)
-        moments = self.blocks.reduce(partial(CodeMoments.of, network=network))
-        return network.canonical(moments.mean, moments.covariance, Z[:CODES])
+        parts = network.parts
+
+        def of(block: StandardBlock) -> Moments:
+            z = codes(block.x, block.observed, parts, self.arch)
+            return Moments.of(Block(z, block.weight, None, block.start))
+
+        moments = self.blocks.reduce(of)
+        covariance = moments.scatter / max(moments.sum_w, 1e-300)
+        return network.canonical(moments.mean, covariance, Z[:CODES])
 
     def _finished(self, theta: Array) -> Network:
         network = self.network(theta)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.eigen.range import SMALLEST_VARIANCE
 from eigengap.linalg import Array
-from eigengap.models.network.autoencoder import Network, codes
+from eigengap.models.network.autoencoder import Network
 from eigengap.runtime.hashing import cell_uniforms
 from eigengap.runtime.memory import free_memory
 from eigengap.sources.base import Block, S, Source
@@ -200,37 +200,6 @@ class Sums(list[Any]):
 
     def merge(self, other: Sums) -> Sums:
         return Sums(a + b for a, b in zip(self, other, strict=True))
-
-
-@dataclass(frozen=True, eq=False)
-class CodeMoments:
-    """Mean and scatter of codes (Chan, Golub and LeVeque 1983)."""
-
-    weight: float
-    mean: Array  # (q,)
-    scatter: Array  # (q, q)
-
-    @classmethod
-    def of(cls, block: StandardBlock, network: Network) -> CodeMoments:
-        q, w = network.q, block.weight
-        if not np.sum(w) > 0.0:
-            return cls(0.0, np.zeros(q), np.zeros((q, q)))
-        Z = codes(block.x, block.observed, network.parts, network.architecture)
-        mean = w @ Z / np.sum(w)
-        return cls(float(np.sum(w)), mean, ((Z - mean) * w[:, None]).T @ (Z - mean))
-
-    def merge(self, other: CodeMoments) -> CodeMoments:
-        weight = self.weight + other.weight
-        share = other.weight / weight if weight > 0.0 else 0.0
-        delta = other.mean - self.mean
-        between = self.weight * share * np.outer(delta, delta)
-        return CodeMoments(
-            weight, self.mean + share * delta, self.scatter + other.scatter + between
-        )
-
-    @property
-    def covariance(self) -> Array:
-        return self.scatter / max(self.weight, 1e-300)
 
 
 # Monitored rows --------------------------------------------------------------------------------
