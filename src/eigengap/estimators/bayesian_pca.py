@@ -106,7 +106,7 @@ class BayesianPCA(LinearGaussianEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [*AT_LEAST_ONE, StrOptions({"auto"})],
-        **dict.fromkeys(PRIOR, [Interval(Real, 0, None, closed="neither")]),
+        **{name: [Interval(Real, 0, None, closed="neither")] for name in PRIOR},
     }
 
     bayesian_: BayesianLinearGaussian
