@@ -524,7 +524,7 @@ def test_an_iteration_that_does_not_get_there_says_so():
 
 
 def test_the_warning_of_it(monkeypatch):
-    from eigengap.fitting.laplacian import solver as laplacian_solver
+    from eigengap.fitting.laplacian import fit as laplacian_solver
 
     def short(M, k, angle, seed, most, longest):
         return by_filter(M, k, angle, seed, most, longest=40)

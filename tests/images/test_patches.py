@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eigengap.compiled import subsets
-from eigengap.images.filling import out_of_reach
+from eigengap.images.filling import doubled, halved, out_of_reach, pull_push
 from eigengap.images.gaussians import (
     Gaussian,
     IncompletePatches,
@@ -16,7 +16,6 @@ from eigengap.images.gaussians import (
 )
 from eigengap.images.noise import noise_eigenvalue
 from eigengap.images.patches import Canvas, Grid, patches_at
-from eigengap.images.pyramid import doubled, halved, pull_push
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 4])

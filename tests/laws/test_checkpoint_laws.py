@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import eigengap as eg
 from eigengap.estimators import ppca
 from eigengap.exceptions import CheckpointMismatchError, CheckpointWarning, CorruptFileError
-from eigengap.fitting.optimise.climb import Ascent, LineSearch
+from eigengap.fitting.optimise.em import Ascent, LineSearch
 from eigengap.fitting.optimise.loop import (
     Progress,
     Silent,

@@ -12,7 +12,7 @@ from eigengap.fitting.gaussian.noise import MultivariateT, fit_by_em
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.optimise.em import ROUNDING
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.conversion import as_source
 from eigengap.statistics.expected.gaussian import Parameters
 from eigengap.statistics.expected.heteroscedastic import NoisyExpected

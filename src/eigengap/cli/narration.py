@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from math import isfinite
 from typing import Any
 
+from eigengap.cli.errors import shown
+
 INDENT = 7
 MOST_NOTES = 8
 MOST_DECIMALS = 12
@@ -28,7 +30,7 @@ class Narrator:
         self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         self.verbose = verbose
         self.facts: dict[str, Any] = {}
-        self._as_json = as_json
+        self.as_json = as_json
         self._noted: set[str] = set()
         self._kinds: set[type[Warning]] = set()  # of warnings that became notes
 
@@ -59,6 +61,11 @@ class Narrator:
         if len(self._noted) <= MOST_NOTES:
             self.console.print(Text.assemble((f"{'Note':<{INDENT}}", "bold yellow"), sentence))
 
+    def wrote(self, path: str, count: int, what: str = "", after: str = "", **facts: Any) -> None:
+        """Where so many bytes went; `what` stands before standard output, which has no name."""
+        where = f"{what}standard output" if path == "-" else shown(path)
+        self.say("Wrote", f"{where} ({size(count)}){after}", **facts)
+
     def show_rows(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """A small table under the last sentence; the first column is right-aligned."""
         for line, is_header in aligned(header, rows):
@@ -87,7 +94,7 @@ class Narrator:
 
     def finish(self) -> None:
         """Print the facts as one JSON object, where that was asked for."""
-        if self._as_json:
+        if self.as_json:
             import click
 
             click.echo(json.dumps(plain(self.facts), allow_nan=False))
@@ -129,10 +136,10 @@ def listing(names: Sequence[str], most: int = 5) -> str:
     >>> listing(list("abcdefg"), most=3)
     'a, b, c and 4 more'
     """
-    shown = [named(name) for name in names]
-    if len(shown) > most:
-        return f"{', '.join(shown[:most])} and {len(shown) - most} more"
-    *first, last = shown
+    phrases = [named(name) for name in names]
+    if len(phrases) > most:
+        return f"{', '.join(phrases[:most])} and {len(phrases) - most} more"
+    *first, last = phrases
     return f"{', '.join(first)} and {last}" if first else last
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
@@ -32,11 +33,26 @@ seed = click.option(
     help="Random seed.",
 )  # fmt: skip
 
-talking = stacked(
-    click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON."),
-    click.option("-q", "--quiet", is_flag=True, help="Say nothing unless something is wrong."),
-    click.option("-v", "--verbose", is_flag=True, help="Say more."),
-)
+
+def talking(function: F) -> F:
+    """The command gets a narrator, whose facts are printed at its end where --json asks for it."""
+
+    @wraps(function)
+    def run(as_json: bool, quiet: bool, verbose: bool, **given: Any) -> None:
+        from eigengap.cli.narration import Narrator
+
+        narrator = Narrator(quiet, as_json, verbose)
+        function(narrator=narrator, **given)
+        narrator.finish()
+
+    options = stacked(
+        click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON."),
+        click.option("-q", "--quiet", is_flag=True, help="Say nothing unless something is wrong."),
+        click.option("-v", "--verbose", is_flag=True, help="Say more."),
+    )
+    return options(run)  # type: ignore[return-value]
+
+
 forcing = click.option("--force", is_flag=True, help="Overwrite files that exist.")
 
 ids = click.option(

@@ -7,14 +7,17 @@ from math import nan
 from numbers import Real
 from typing import Any, ClassVar
 
-from eigengap.estimators.shared.base import AT_LEAST_ONE, keep_parameters
-from eigengap.estimators.shared.linear import FitSpec, LinearGaussianEstimator, log_jacobian
+from eigengap.estimators.shared.base import (
+    AT_LEAST_ONE,
+    keep_parameters,
+    require_rank,
+)
+from eigengap.estimators.shared.linear import FitSpec, LinearGaussianEstimator, Solved, log_jacobian
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.fitting.gaussian.bayesian import BayesianFit, fit_bayesian
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, Noise
 from eigengap.linalg import Array
 from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
-from eigengap.selection.rank.asked import Solved, require_rank
 from eigengap.sources import Source
 from eigengap.statistics.expected.variational import Prior
 

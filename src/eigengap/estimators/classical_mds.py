@@ -25,8 +25,9 @@ from eigengap.estimators.shared.base import (
     keep_features,
     keep_parameters,
     not_converged,
+    progress_of,
 )
-from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.linear import fit_asked
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _fit_context
 from eigengap.estimators.shared.transformer import (
     COMPONENTS,
@@ -38,7 +39,7 @@ from eigengap.estimators.shared.transformer import (
 )
 from eigengap.exceptions import NegativeEigenvaluesWarning
 from eigengap.fitting.eigen.signed_spectrum import SignedSpectrum
-from eigengap.fitting.gaussian.ppca import fit_ppca
+from eigengap.fitting.gaussian.fit import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.graph.distances import METRICS, Metric, RowDistances, as_rows
 from eigengap.fitting.graph.mds import (
@@ -70,7 +71,6 @@ from eigengap.models.maps.distances import (
     inner_products,
 )
 from eigengap.runtime.warnings import warn
-from eigengap.selection.rank.asked import fit_asked
 from eigengap.sources import (
     Block,
     Source,

@@ -14,13 +14,21 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.shared import CONSTRAINTS
-from eigengap.estimators.shared.base import as_fitted, keep_parameters
-from eigengap.estimators.shared.linear import FitSpec, NoisyEstimator
+from eigengap.estimators.shared.base import (
+    as_fitted,
+    keep_parameters,
+)
+from eigengap.estimators.shared.linear import (
+    FitSpec,
+    NoisyEstimator,
+    Solved,
+    fit_asked,
+)
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import decoded
 from eigengap.exceptions import HeywoodWarning, UnitsWarning
-from eigengap.fitting.gaussian.factor import fit_factor_analysis
+from eigengap.fitting.gaussian.fit import fit_factor_analysis
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.fitting.gaussian.rotation import METHODS, Method, rotate
 from eigengap.linalg import Array
@@ -28,9 +36,8 @@ from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Posterior
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import most_factors
-from eigengap.selection.rank.asked import Solved, fit_asked
 from eigengap.sources import Source, named_columns
-from eigengap.statistics.column_faults import BELOW_NOISE
+from eigengap.statistics.first_look import BELOW_NOISE
 from eigengap.statistics.moments import ColumnMoments
 
 

@@ -17,10 +17,10 @@ from eigengap.estimators.shared.base import (
     as_fitted,
     keep_features,
     keep_parameters,
+    progress_of,
     source_of_new,
 )
 from eigengap.estimators.shared.density import warn_of_unlinked
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     Options,

@@ -38,12 +38,17 @@ from eigengap.estimators.shared.sklearn_compat import (
 )
 from eigengap.estimators.shared.transformer import whole_table
 from eigengap.exceptions import FewCellsWarning, NoiseFloorWarning, SentinelWarning
-from eigengap.fitting.eigen.range import refuse_overflow
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import without
-from eigengap.selection.imputation import HeldOut, ImputationChoice, Search, Trial
+from eigengap.selection.imputation import (
+    Candidates,
+    HeldOut,
+    ImputationChoice,
+    Search,
+    Trial,
+    try_all,
+)
 from eigengap.selection.inner_fits import Names, fit_rows
-from eigengap.selection.model_search import Candidates, try_all
 from eigengap.sources import (
     Source,
     boolean_columns,
@@ -56,7 +61,7 @@ from eigengap.sources import (
     whole_columns,
     with_new_columns,
 )
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.moments import ColumnMoments, refuse_overflow
 
 PIECE_CELLS = 1 << 17  # of imputed values that are rounded and clipped together
 CARE = 4  # times as many values are held out where the search is to be thorough

@@ -17,19 +17,12 @@ from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning
 from eigengap.fitting.graph.distances import Metric
 from eigengap.fitting.graph.duplicate_rows import found_among, row_hashes
-from eigengap.fitting.graph.geodesics import (
-    Method,
-    geodesics,
-    paths_to,
-    require_geodesics,
-    require_lengths,
-    require_paths,
-    spread_out,
-)
 from eigengap.fitting.graph.isomap import (
-    IsomapFit,
+    Method,
+    fit_isomap,
     fit_on_landmarks,
     fit_pairs,
+    require_geodesics,
     residual_variances,
 )
 from eigengap.fitting.graph.neighbours import scikit_learn_search
@@ -199,13 +192,17 @@ class Isomap(GraphEstimator):
                 f"n_components={q} must be at most {n}, the number of rows (n_samples={n})"
             )
         m = self._n_landmarks(n, q)
-        if m is None:
-            require_geodesics(n)
-        else:
-            require_paths(n, m)
+        require_geodesics(n, m)
         graph = self._connected(self._neighbour_graph(rows))
-        require_lengths(graph)
-        fit = self._fit_graph(graph, q, m)
+        fit = fit_isomap(
+            graph,
+            q,
+            m,
+            method=self.path_method,
+            dense=self.eigen_solver == "dense",
+            n_jobs=self.n_jobs,
+            seed=self._seed(),
+        )
         self.graph_, self.model_, self.landmarks_ = graph, fit.map, fit.landmarks
         self.eigenvalues_, self._error, self._passes = fit.lam, fit.error, fit.passes
         if fit.dimensions == 0:
@@ -217,18 +214,6 @@ class Isomap(GraphEstimator):
                 UserWarning,
             )
         return fit.Z.copy()  # the map keeps its own
-
-    def _fit_graph(self, graph: Graph, q: int, m: int | None) -> IsomapFit:
-        if m is None:
-            D = geodesics(graph, self.path_method, self.n_jobs)
-            return fit_pairs(D, q, self.eigen_solver == "dense", self.n_jobs)
-        chosen = spread_out(graph, m, np.random.default_rng(self._seed()))
-        if len(chosen) <= q:
-            raise ValueError(
-                f"only {len(chosen)} rows differ, too few landmarks for n_components={q}: take "
-                "landmarks=None"
-            )
-        return fit_on_landmarks(paths_to(graph, chosen, self.n_jobs), chosen, q)
 
     def _n_landmarks(self, n: int, q: int) -> int | None:
         """How many, None where all pairs are taken."""

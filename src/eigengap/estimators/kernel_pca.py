@@ -29,7 +29,6 @@ from eigengap.estimators.shared.transformer import (
     whole_table,
 )
 from eigengap.exceptions import KernelWarning
-from eigengap.fitting.eigen.range import refuse_out_of_range
 from eigengap.fitting.kernel.bandwidth import held_out_gamma, median_gamma, some_rows
 from eigengap.fitting.kernel.fit import (
     Convention,
@@ -66,6 +65,7 @@ from eigengap.runtime.warnings import warn
 from eigengap.selection.rank.spectral import largest_eigengap
 from eigengap.sources import ArraySource, Source, as_source, warn_of_codes
 from eigengap.spectrum import Spectrum
+from eigengap.statistics.moments import refuse_out_of_range
 
 NAMES = {"linear", "poly", "rbf", "laplacian", "sigmoid", "cosine", "precomputed"}
 WIDTHS = ("rbf", "laplacian")  # kernels of a distance, which have b, c and a bandwidth

@@ -14,14 +14,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared.base import AT_LEAST_ONE, keep_parameters, map_rows
+from eigengap.estimators.shared.base import (
+    AT_LEAST_ONE,
+    keep_parameters,
+    map_rows,
+    progress_of,
+    require_rank,
+)
 from eigengap.estimators.shared.density import (
     DensityEstimator,
     warn_of_constants,
     warn_of_units,
     warn_of_unlinked,
 )
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions, _check_feature_names_in
 from eigengap.exceptions import DroppedComponentWarning, NoiseFloorWarning
 from eigengap.fitting.gaussian.problem import Noise
@@ -38,7 +43,6 @@ from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
 from eigengap.models.gaussian.predictive import MixturePredictive
 from eigengap.persistence.checkpoint import FileCheckpointer
 from eigengap.runtime.warnings import warn
-from eigengap.selection.rank.asked import require_rank
 from eigengap.sources import Rescaled, Source
 from eigengap.statistics.moments import ColumnMoments
 from eigengap.wording import words

@@ -10,18 +10,22 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from eigengap.estimators.shared import CONSTRAINTS
-from eigengap.estimators.shared.base import AT_LEAST_ONE, keep_parameters
-from eigengap.estimators.shared.linear import FitSpec
+from eigengap.estimators.shared.base import (
+    AT_LEAST_ONE,
+    keep_parameters,
+    most_components,
+    require_components,
+)
+from eigengap.estimators.shared.linear import FitSpec, Solved, fit_asked
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.estimators.shared.transformer import decoded
 from eigengap.fitting.eigen.krylov import ANGLE_TOLERANCE
-from eigengap.fitting.gaussian.ppca import closed_form, fit_exact_spectrum, fit_ppca
+from eigengap.fitting.gaussian.fit import closed_form, fit_exact_spectrum, fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import RankChoice, automatic_rank, minka_rank
-from eigengap.selection.rank.asked import Solved, fit_asked, most_components, require_components
 from eigengap.sources import Source
 
 DEFAULT_TOL = 1e-6  # of the EM fit with missing values, where tol=0.0 asks for the default

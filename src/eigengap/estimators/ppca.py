@@ -7,15 +7,22 @@ from math import nan
 from numbers import Integral
 from typing import Any, ClassVar
 
-from eigengap.estimators.shared.base import NOT_NEGATIVE, keep_parameters
-from eigengap.estimators.shared.linear import FitSpec, NoisyEstimator
+from eigengap.estimators.shared.base import (
+    NOT_NEGATIVE,
+    keep_parameters,
+)
+from eigengap.estimators.shared.linear import (
+    FitSpec,
+    NoisyEstimator,
+    Solved,
+    fit_asked,
+    fit_reaching,
+)
 from eigengap.estimators.shared.partial import PartialFit
 from eigengap.estimators.shared.sklearn_compat import StrOptions
+from eigengap.fitting.gaussian.fit import Solver, fit_ppca, has_closed_form
 from eigengap.fitting.gaussian.pca import fit_pca
-from eigengap.fitting.gaussian.plan import Solver, has_closed_form
-from eigengap.fitting.gaussian.ppca import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
-from eigengap.selection.rank.asked import Solved, fit_asked, fit_reaching
 from eigengap.sources import Source
 
 

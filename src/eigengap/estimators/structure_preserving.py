@@ -11,9 +11,8 @@ import scipy.sparse
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared.base import keep_parameters
+from eigengap.estimators.shared.base import keep_parameters, progress_of
 from eigengap.estimators.shared.manifold import GRAPH_CONSTRAINTS, GraphEstimator
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.exceptions import StructureWarning
 from eigengap.fitting.graph.neighbours import Search

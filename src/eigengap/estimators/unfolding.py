@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from eigengap.estimators.shared.base import keep_parameters
+from eigengap.estimators.shared.base import keep_parameters, progress_of
 from eigengap.estimators.shared.manifold import GRAPH_CONSTRAINTS, Disconnected, GraphEstimator
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.fitting.graph.local_weights import local_weights
 from eigengap.fitting.optimise.loop import Trace

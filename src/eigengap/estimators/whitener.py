@@ -11,9 +11,15 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from eigengap.estimators.shared.base import as_fitted, keep_features, keep_parameters, source_of_new
+from eigengap.estimators.shared.base import (
+    as_fitted,
+    keep_features,
+    keep_parameters,
+    progress_of,
+    require_rank,
+    source_of_new,
+)
 from eigengap.estimators.shared.density import warn_of_unlinked
-from eigengap.estimators.shared.progress import progress_of
 from eigengap.estimators.shared.sklearn_compat import (
     Interval,
     StrOptions,
@@ -38,7 +44,6 @@ from eigengap.linalg import Array
 from eigengap.runtime.memory import require_memory
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import automatic_rank
-from eigengap.selection.rank.asked import require_rank
 from eigengap.sources import Block, Rescaled, Source, as_source, warn_of_codes
 from eigengap.statistics.first_look import look_first
 from eigengap.wording import words

@@ -30,8 +30,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from eigengap.images.mixture import sample_rows
-from eigengap.images.patches import Grid, patches_at
+from eigengap.images.patches import Grid, patches_at, sample_rows
 from eigengap.linalg import Array
 from eigengap.runtime.threads import one_blas_thread
 from eigengap.wording import words

@@ -3,6 +3,25 @@
 The estimator is one of maximum likelihood (PPCA, FactorAnalysis, PCA). It is known here by its
 fitted attributes and by `refitted(source, random_state)`, the same estimator fitted to another
 table.
+
+The bootstrap (Efron 1979) is how an estimate varies over tables that could have been observed. A
+replicate is the same fit to another table: rows drawn again with replacement, as counts that enter
+the fit as row weights so that nothing is copied; or a table drawn from the fitted model with the
+missing values of the true one. Every replicate starts afresh: EM from its spectral start takes 7 to
+20 steps, and no fewer from the full fit.
+
+W and W R describe the same density for every orthogonal R (factor analysis and PPCA alike), so
+loadings of two fits differ by an arbitrary R unless something fixes it:
+
+- "rotation": Procrustes rotates one onto the other. What is left is how far the fitted subspace and
+  its scale moved. It is stable however close two eigenvalues are.
+- "axes": each fit keeps the axes that it defines itself (principal axes, the canonical form of
+  factor analysis, the varimax solution, ...) and only order and signs are matched. The rotation of
+  the axes among themselves is then part of the difference; where two eigenvalues are close it has
+  no limit.
+
+Nearness is measured in a unit for each feature, so that it does not depend on how columns of
+different kinds are scaled.
 """
 
 from __future__ import annotations
@@ -14,14 +33,14 @@ from math import nan
 from typing import Any, Literal
 
 import numpy as np
+import scipy.optimize
+import scipy.special
 from numpy.typing import NDArray
 
 from eigengap.fitting.gaussian.rotation import rotate
-from eigengap.inference.alignment import ALIGNMENTS, Align, Aligned, onto
-from eigengap.inference.asymptotics import standard_errors
-from eigengap.inference.bootstrap import Accuracy, generators, resampled, seed_from
-from eigengap.inference.intervals import Interval, Intervals, noise_bias, student_quantile
-from eigengap.linalg import Array
+from eigengap.inference.asymptotics import noise_bias, standard_errors
+from eigengap.inference.intervals import Interval, Intervals
+from eigengap.linalg import Array, procrustes
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.threads import in_threads
 from eigengap.runtime.warnings import silence
@@ -31,7 +50,13 @@ from eigengap.statistics.moments import ColumnMoments
 
 Method = Literal["bootstrap", "parametric", "asymptotic"]
 METHODS: tuple[Method, ...] = ("bootstrap", "parametric", "asymptotic")
+Align = Literal["rotation", "axes"]
+ALIGNMENTS: tuple[Align, ...] = ("rotation", "axes")
+Aligned = Callable[[Array, Array], Array]  # (W, the same rotated by its own fit) -> aligned (d, q)
+
 OTHER_TABLE = 1e-2  # nats a row between the fit's log-likelihood and that of the table given
+LEAST_OBSERVED = 2  # rows in which a replicate must show a column
+TRIES = 100  # draws until every column has them
 
 
 def confidence_intervals(
@@ -100,7 +125,14 @@ def confidence_intervals(
     >>> intervals.loadings.covers([[2.0], [1.0], [0.0]]).ravel()
     array([ True,  True,  True])
     """
-    _check_options(level, method, align, n_boot)
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    if align not in ALIGNMENTS:
+        raise ValueError(f"align must be one of {', '.join(ALIGNMENTS)}, got {align!r}")
+    if n_boot < 2:
+        raise ValueError(f"n_boot must be at least 2, got {n_boot}; a few hundred are usual")
     if not hasattr(estimator, "refitted"):
         raise TypeError(
             "confidence intervals are for PPCA, FactorAnalysis and PCA, not for "
@@ -110,20 +142,41 @@ def confidence_intervals(
     fitted = estimator if hasattr(estimator, "model_") else table.fit(estimator)
     table.require_of(fitted)
     loadings = _Loadings.of(fitted, table.source, align)
-    build = partial(_intervals, fitted, table, level, method, align)
+    not_converged = 0
     if method == "asymptotic":
-        return build(_asymptotic(fitted, table, loadings))
-    rows = table if method == "bootstrap" else table.repeated()
-    draw = rows.resampled if method == "bootstrap" else partial(rows.drawn, fitted.model_)
-    refit = partial(_replicate, rows, fitted, loadings, draw)
-    with silence():  # fits that did not converge are counted below
-        replicates = in_threads(refit, generators(seed_from(random_state), n_boot), n_jobs)
-    at_fit = _readings(fitted, loadings)
-    found = Accuracy.of(at_fit, [values for values, _ in replicates], table.sum_w)
-    return build(
-        _Errors.split(found.se, fitted, log_bias=found.bias),
+        se, bias = _asymptotic(fitted, table, loadings)
+        n_boot = 0
+    else:
+        rows = table if method == "bootstrap" else table.repeated()
+        draw = rows.resampled if method == "bootstrap" else partial(rows.drawn, fitted.model_)
+        refit = partial(_replicate, rows, fitted, loadings, draw)
+        # One independent stream a replicate, so that their order and threads do not matter.
+        streams = np.random.SeedSequence(seed_from(random_state)).spawn(n_boot)
+        with silence():  # fits that did not converge are counted
+            replicates = in_threads(refit, map(np.random.default_rng, streams), n_jobs)
+        drawn = np.stack([values for values, _ in replicates])
+        not_converged = sum(not converged for _, converged in replicates)
+        # Resampling n rows loses one degree of freedom as the sample variance does.
+        lost = table.sum_w / max(table.sum_w - 1.0, 1.0)
+        se = np.std(drawn, axis=0, ddof=1) * np.sqrt(lost)
+        bias = np.mean(drawn, axis=0) - _readings(fitted, loadings)
+    d, q = fitted.loadings_.shape
+    at = np.cumsum([d * q, q, d])
+    se_loadings, se_variance, se_mean, se_noise = np.split(se, at)
+    # Student's, two-sided, at n - 1 degrees of freedom
+    t = float(scipy.special.stdtrit(max(table.sum_w - 1.0, 1.0), 0.5 + level / 2.0))
+    noise = np.atleast_1d(fitted.noise_variance_)
+    return Intervals(
+        loadings=Interval.around(fitted.loadings_, se_loadings.reshape(d, q), t),
+        explained_variance=Interval.of_variance(fitted.explained_variance_, se_variance, t),
+        mean=Interval.around(fitted.mean_, se_mean, t),
+        noise_variance=Interval.of_variance(noise, se_noise, t, bias[at[-1] :]),
+        level=level,
+        method=method,
+        align=align,
         n_boot=n_boot,
-        not_converged=sum(not converged for _, converged in replicates),
+        not_converged=not_converged,
+        names=table.source.names,
     )
 
 
@@ -172,7 +225,8 @@ class _Table:
         expected = getattr(fitted, "log_likelihood_", np.inf)
         if not np.isfinite(expected):
             return
-        here = float(self.weight @ _scores(fitted, self.values, self.cell_sd))
+        dense = self.values if isinstance(self.values, np.ndarray) else self.values.toarray()
+        here = float(self.weight @ fitted.model_.log_likelihood(dense, self.cell_sd))
         if abs(here - expected) > OTHER_TABLE * self.sum_w:
             raise ValueError(
                 f"X is not the table that {type(fitted).__name__} was fitted to: its "
@@ -201,12 +255,6 @@ class _Table:
         at = np.repeat(np.arange(len(counts)), counts)
         sd = None if self.cell_sd is None else self.cell_sd[at]
         return replace(self, values=self.values[at], weight=np.ones(len(at)), cell_sd=sd)
-
-
-def _scores(fitted: Any, values: Any, cell_sd: Array | None) -> Array:
-    """Log-likelihood of rows that were read already, whatever the names of the fit."""
-    dense = values if isinstance(values, np.ndarray) else values.toarray()
-    return np.asarray(fitted.model_.log_likelihood(dense, cell_sd))
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,23 +292,28 @@ def units_of(fitted: Any) -> Array:
     return np.asarray(np.sqrt(fitted.model_.variances()))
 
 
-@dataclass(frozen=True, eq=False)
-class _Errors:
-    """Standard errors of the readings: of logarithms where they are variances."""
+def onto(W: Array, loadings: Array, unit: Array, align: Align) -> Aligned:
+    """How the loadings of another fit are aligned with those of this one.
 
-    loadings: Array
-    log_variance: Array
-    mean: Array
-    log_noise: Array
-    log_noise_bias: Array
+    Parameters
+    ----------
+    W : (d, q) unrotated loadings of the reference
+    loadings : (d, q) the same after the rotation of factor analysis, W T^-T; W where there is none
+    unit : (d,) of each feature
+    """
+    per = 1.0 / unit[:, None]
+    if align == "axes":
+        return lambda _, other: match_axes(other * per, loadings * per) / per
+    rotation = np.linalg.lstsq(W, loadings, rcond=None)[0]  # (q, q), the reference's rotation
+    return lambda other, _: other @ procrustes(other * per, W * per) @ rotation
 
-    @classmethod
-    def split(cls, se: Array, fitted: Any, log_bias: Array) -> _Errors:
-        """From vectors in the order of `_readings`."""
-        d, q = fitted.loadings_.shape
-        at = np.cumsum([d * q, q, d])
-        loadings, log_variance, mean, log_noise = np.split(se, at)
-        return cls(loadings.reshape(d, q), log_variance, mean, log_noise, log_bias[at[-1] :])
+
+def match_axes(A: Array, B: Array) -> Array:
+    """A with its columns ordered and signed to be nearest to those of B, (d, q)."""
+    products = A.T @ B
+    _, order = scipy.optimize.linear_sum_assignment(-np.abs(products).T)
+    signs = np.where(products[order, np.arange(B.shape[1])] < 0, -1.0, 1.0)
+    return A[:, order] * signs
 
 
 def _readings(fitted: Any, loadings: _Loadings) -> Array:
@@ -302,28 +355,8 @@ def _replicate(
     return _readings(again, loadings), bool(again.converged_)
 
 
-def _asymptotic(fitted: Any, table: _Table, loadings: _Loadings) -> _Errors:
-    _require_maximum_likelihood(fitted, table)
-    isotropic = np.ndim(fitted.noise_variance_) == 0
-    se = standard_errors(
-        table.source,
-        fitted.model_,
-        partial(_model_readings, loadings, isotropic),
-        isotropic=isotropic,
-        fit_mean=getattr(fitted, "fit_mean", True),
-        fit_noise=getattr(fitted, "noise_variance", None) is None,
-    )
-    observed = table.source.reduce(ColumnMoments.of).sum_w
-    bias = noise_bias(fitted.model_.W, fitted.model_.psi, observed)
-    if getattr(fitted, "noise_variance", None) is not None:
-        bias = np.zeros_like(bias)
-    log_bias = np.zeros(len(se))
-    noise = slice(-1, None) if isotropic else slice(-len(bias), None)
-    log_bias[noise] = np.mean(bias) if isotropic else bias
-    return _Errors.split(se, fitted, log_bias)
-
-
-def _require_maximum_likelihood(fitted: Any, table: _Table) -> None:
+def _asymptotic(fitted: Any, table: _Table, loadings: _Loadings) -> tuple[Array, Array]:
+    """Standard errors of the readings, and their bias, which only the noise has."""
     if type(fitted.model_) is not LinearGaussian or table.cell_sd is not None:
         raise ValueError(
             "asymptotic intervals are for Gaussian noise that is the same in every row; use "
@@ -340,46 +373,50 @@ def _require_maximum_likelihood(fitted: Any, table: _Table) -> None:
             "asymptotic intervals are for maximum likelihood, without loading_precision; use "
             'method="bootstrap"'
         )
-
-
-def _intervals(
-    fitted: Any,
-    table: _Table,
-    level: float,
-    method: str,
-    align: str,
-    errors: _Errors,
-    n_boot: int = 0,
-    not_converged: int = 0,
-) -> Intervals:
-    quantile = student_quantile(level, table.sum_w)
-    return Intervals(
-        loadings=Interval.around(fitted.loadings_, errors.loadings, quantile),
-        explained_variance=Interval.of_variance(
-            fitted.explained_variance_, errors.log_variance, quantile
-        ),
-        mean=Interval.around(fitted.mean_, errors.mean, quantile),
-        noise_variance=Interval.of_variance(
-            np.atleast_1d(fitted.noise_variance_),
-            errors.log_noise,
-            quantile,
-            errors.log_noise_bias,
-        ),
-        level=level,
-        method=method,
-        align=align,
-        n_boot=n_boot,
-        not_converged=not_converged,
-        names=table.source.names,
+    isotropic = np.ndim(fitted.noise_variance_) == 0
+    se = standard_errors(
+        table.source,
+        fitted.model_,
+        partial(_model_readings, loadings, isotropic),
+        isotropic=isotropic,
+        fit_mean=getattr(fitted, "fit_mean", True),
+        fit_noise=getattr(fitted, "noise_variance", None) is None,
     )
+    log_bias = np.zeros(len(se))
+    if getattr(fitted, "noise_variance", None) is None:
+        observed = table.source.reduce(ColumnMoments.of).sum_w
+        bias = noise_bias(fitted.model_.W, fitted.model_.psi, observed)
+        log_bias[-1 if isotropic else -len(bias) :] = np.mean(bias) if isotropic else bias
+    return se, log_bias
 
 
-def _check_options(level: float, method: str, align: str, n_boot: int) -> None:
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie between 0 and 1, got {level}")
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    if align not in ALIGNMENTS:
-        raise ValueError(f"align must be one of {', '.join(ALIGNMENTS)}, got {align!r}")
-    if n_boot < 2:
-        raise ValueError(f"n_boot must be at least 2, got {n_boot}; a few hundred are usual")
+# Tables drawn anew -------------------------------------------------------------------------------
+
+
+def seed_from(random_state: Any) -> int:
+    """A seed from what scikit-learn takes for a random_state, drawn as it draws one."""
+    if random_state is None:  # of the generator that np.random.seed sets
+        return int(np.random.randint(np.iinfo(np.int32).max))  # noqa: NPY002
+    if not isinstance(random_state, np.random.RandomState):
+        random_state = np.random.RandomState(random_state)
+    return int(random_state.randint(np.iinfo(np.int32).max))
+
+
+def resampled(observed: NDArray[np.bool_], weight: Array, rng: np.random.Generator) -> Array:
+    """How often each row was drawn, (n,): as many draws as the weights (frequencies) sum to.
+
+    A draw that shows a column in fewer than two rows is no table to fit and is repeated.
+    """
+    sum_w = float(np.sum(weight))
+    draws = max(round(sum_w), 2)
+    for _ in range(TRIES):
+        counts = rng.multinomial(draws, weight / sum_w).astype(np.float64)
+        if np.all(np.count_nonzero(observed[counts > 0], axis=0) >= LEAST_OBSERVED):
+            return np.asarray(counts * (sum_w / draws))
+    cells = np.count_nonzero(observed[weight > 0], axis=0)
+    column = int(np.argmin(cells))
+    raise ValueError(
+        f"the rows cannot be resampled: {TRIES} draws in a row showed some column in fewer than "
+        f"{LEAST_OBSERVED} rows. Column {column} has {cells[column]} observed value(s); "
+        'drop it, or use method="parametric" or "asymptotic"'
+    )

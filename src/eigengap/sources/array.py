@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.base import Block, ObservedCells, Rows, Source, empty_rows
+from eigengap.sources.base import (
+    Block,
+    ObservedCells,
+    Rows,
+    Source,
+    dense_rows,
+    empty_rows,
+    least_keys,
+    seed_of,
+)
 from eigengap.sources.cells import WRITTEN, Refused, objects_to_float, refusal
 from eigengap.sources.checks import (
     EXACT,
@@ -25,7 +34,6 @@ from eigengap.sources.checks import (
     warn_rounded,
 )
 from eigengap.sources.derived.blocked import BlockedSource, merge_stream
-from eigengap.sources.drawn import dense_rows, least_keys, seed_of
 from eigengap.sources.wording import show
 from eigengap.wording import words
 
@@ -139,8 +147,33 @@ class ArraySource(BlockedSource):
         return ObservedCells(rows, sum_w, np.full(self.n_features, rows, dtype=np.intp))
 
 
+# What kind of container X is. A class is recognised by the package that it comes from, so that none
+# of these packages is imported for the sake of looking.
+FRAMES = frozenset({"pandas", "polars", "pyarrow", "modin", "cudf", "narwhals"})
+DASK = frozenset({"dask", "dask_expr"})
+
+
+def library_of(X: Any, libraries: frozenset[str] = FRAMES) -> str | None:
+    """Name of the data-frame library that X comes from, None where it is not of one."""
+    roots = (base.__module__.partition(".")[0] for base in type(X).__mro__)
+    return next((root for root in roots if root in libraries), None)
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection."""
+    return library_of(X, DASK) is not None
+
+
+def is_field(X: Any) -> bool:
+    """Whether X is a DataArray or Dataset of xarray."""
+    return any(
+        base.__name__ in ("DataArray", "Dataset") and base.__module__.partition(".")[0] == "xarray"
+        for base in type(X).__mro__
+    )
+
+
 def is_sparse(X: Any) -> bool:
-    """Whether X is of scipy.sparse, which is not imported to find out."""
+    """Whether X is of scipy.sparse."""
     sparse = sys.modules.get("scipy.sparse")
     return sparse is not None and bool(sparse.issparse(X))
 

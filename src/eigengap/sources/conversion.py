@@ -14,15 +14,17 @@ from eigengap.sources.array import (
     BLOCK_BYTES,
     ArraySource,
     dense_to_float,
+    is_dask,
+    is_field,
     is_sparse,
+    library_of,
     select_columns,
     sparse_to_float,
 )
 from eigengap.sources.base import Rows, Source
 from eigengap.sources.checks import as_weight, missing_codes, resolve_columns, with_missing_for
-from eigengap.sources.dask import as_dask_source, is_dask
-from eigengap.sources.fields.places import is_field
-from eigengap.sources.frames import frame_to_float, library_of, series_to_float
+from eigengap.sources.dask import as_dask_source
+from eigengap.sources.frames import frame_to_float, series_to_float
 from eigengap.sources.wording import column, quote
 
 __all__ = ["Source", "as_source", "in_memory_table"]

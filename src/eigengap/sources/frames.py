@@ -1,7 +1,6 @@
 """Data frames: pandas, polars, pyarrow and whatever else narwhals reads, in and out.
 
-A frame is recognised by the library its class comes from, so that none of them is imported for
-the sake of looking.
+Imputed tables come back in the column types of the frame that they came from.
 """
 
 from __future__ import annotations
@@ -15,16 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.sources.array import F4, F8, dense_to_float
+from eigengap.sources.array import F4, F8, FRAMES, dense_to_float, library_of
 from eigengap.sources.cells import MIXED, WRITTEN, Refused, describe_text, objects_to_float, refusal
-from eigengap.sources.checks import resolve_columns, warn_of_rounded
-from eigengap.sources.decimals import decimals_to_float
+from eigengap.sources.checks import EXACT, resolve_columns, warn_of_rounded
+from eigengap.sources.files.columns import decimals_to_float
 from eigengap.sources.wording import column, show
 
 if TYPE_CHECKING:
     import narwhals as nw
 
-LIBRARIES = frozenset({"pandas", "polars", "pyarrow", "modin", "cudf", "narwhals"})
 TO_NUMERIC = {
     "pandas": {
         WRITTEN: "pandas.to_numeric(X[{}])",
@@ -36,15 +34,6 @@ TO_NUMERIC = {
     },
     "pyarrow": {WRITTEN: 'pyarrow.compute.cast(X[{}], "float64")'},
 }
-
-
-def library_of(X: Any) -> str | None:
-    """Name of the data-frame library that X comes from, None where it is not of one."""
-    for base in type(X).__mro__:
-        root = base.__module__.partition(".")[0]
-        if root in LIBRARIES:
-            return root
-    return None
 
 
 def frame_to_float(X: Any, columns: Any = None) -> tuple[NDArray[Any], tuple[str, ...] | None]:
@@ -262,7 +251,7 @@ def _output_labels(X: Any, columns: Any) -> Any:
 def _constructor(X: Any) -> Any:
     """The plain frame class of the library: a subclass may demand more than values."""
     for base in type(X).__mro__:
-        if base.__name__ == "DataFrame" and base.__module__.partition(".")[0] in LIBRARIES:
+        if base.__name__ == "DataFrame" and base.__module__.partition(".")[0] in FRAMES:
             return base
     return type(X)
 
@@ -286,3 +275,117 @@ def new_frame(columns: Mapping[str, Any]) -> Any:
         "a frame needs pandas or polars, and neither is installed: pip install pandas; "
         "the numbers are attributes of this object without it"
     )
+
+
+def typed_like(X: Any, values: NDArray[Any], imputed: NDArray[np.bool_]) -> Any:
+    """Values (n, d) as the type of X, each column in its own type where that can hold them.
+
+    `imputed` (n, d) marks missing values of X; a column without any is X's own. An integer or
+    boolean column becomes floating-point where imputed values are not integers.
+    """
+    if library_of(X) is None:
+        return values
+    X, frame = eager_frame(X), like(X, values)
+    columns = {
+        j: column
+        for j in range(values.shape[1])
+        if (column := _own_type(native_column(X, j), values[:, j], imputed[:, j])) is not None
+    }
+    return _with_columns(frame, columns)
+
+
+def whole_columns(X: Any) -> NDArray[np.bool_] | None:
+    """(d,) columns of an integer or boolean type; None where X is no frame."""
+    return _by_type(X, lambda dtype, nw: dtype.is_integer() or dtype == nw.Boolean)
+
+
+def boolean_columns(X: Any) -> NDArray[np.bool_] | None:
+    """(d,) columns of a boolean type; None where X is no frame."""
+    return _by_type(X, lambda dtype, nw: dtype == nw.Boolean)
+
+
+def _by_type(X: Any, holds: Any) -> NDArray[np.bool_] | None:
+    if library_of(X) is None:
+        return None
+    import narwhals as nw
+
+    X = eager_frame(X)
+    d = len(X.column_names if hasattr(X, "column_names") else X.columns)
+    columns = [nw.from_native(native_column(X, j), series_only=True) for j in range(d)]
+    return np.array([bool(holds(column.dtype, nw)) for column in columns])
+
+
+def _own_type(native: Any, values: NDArray[Any], imputed: NDArray[np.bool_]) -> Any:
+    """The column in its own type, None where floating-point must do."""
+    import narwhals as nw
+
+    column = nw.from_native(native, series_only=True)
+    dtype = column.dtype
+    if not imputed.any():
+        return native if dtype.is_numeric() or dtype == nw.Boolean else None
+    if not _holds(dtype, values[imputed], nw):
+        return None
+    cells = values.tolist() if dtype.is_float() else _with_imputed(column, values, imputed)
+    if hasattr(native, "iloc"):
+        return type(native)(cells, index=native.index, dtype=native.dtype)
+    made = nw.new_series(column.name or "", cells, dtype=dtype, backend=column.implementation)
+    return made.to_native()
+
+
+def _with_imputed(column: Any, values: NDArray[Any], imputed: NDArray[np.bool_]) -> list[Any]:
+    """Observed values as in the column: float64 does not represent every integer."""
+    import narwhals as nw
+
+    kind = bool if column.dtype == nw.Boolean else int
+    cells = list(column.to_list())
+    for i in np.flatnonzero(imputed):
+        cells[i] = kind(values[i])
+    return cells
+
+
+def _holds(dtype: Any, values: NDArray[Any], nw: Any) -> bool:
+    if dtype.is_float():
+        return True
+    if dtype == nw.Boolean:
+        return bool(np.all((values == 0) | (values == 1)))
+    if not dtype.is_integer():
+        return False
+    whole = bool(np.all(values == np.round(values)) and np.all(np.abs(values) < EXACT))
+    if not whole:
+        return False
+    bits = int("".join(filter(str.isdigit, str(dtype))) or 64)
+    unsigned = str(dtype).startswith("U")
+    low = 0.0 if unsigned else -(2.0 ** (bits - 1))
+    high = 2.0**bits - 1 if unsigned else 2.0 ** (bits - 1) - 1
+    return bool(values.min() >= low and values.max() <= high)
+
+
+def with_new_columns(frame: Any, names: Any, values: NDArray[Any]) -> Any:
+    """A pandas or polars frame with columns (n, k) of 0 and 1 appended."""
+    new = {str(name): values[:, k].astype(np.int8) for k, name in enumerate(names)}
+    if hasattr(frame, "iloc"):
+        return frame.assign(**new)
+    import narwhals as nw
+
+    return frame.with_columns(
+        [
+            nw.new_series(n, v, backend=nw.get_native_namespace(frame)).to_native()
+            for n, v in new.items()
+        ]
+    )
+
+
+def _with_columns(frame: Any, columns: dict[int, Any]) -> Any:
+    if not columns:
+        return frame
+    if hasattr(frame, "isetitem"):
+        for j, column in columns.items():
+            frame.isetitem(j, column.array)
+        return frame
+    if hasattr(frame, "replace_column"):
+        for j, column in columns.items():
+            frame = frame.replace_column(j, column.rename(frame.columns[j]))
+        return frame
+    for j, column in columns.items():
+        frame = frame.set_column(j, frame.column_names[j], column)
+    return frame

@@ -1,32 +1,36 @@
-"""Tables in files. `open_source` finds the reader by the first bytes of the file, then its name."""
+"""Tables in files. `open_source` finds the reader by the first bytes of the file, then its name.
+
+Many files with the same columns, one after the other, are one table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigengap.exceptions import PartitionColumnWarning, UnreadableError
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import warn
+from eigengap.sources.array import F4, F8, is_field
 from eigengap.sources.base import Source
 from eigengap.sources.cells import is_number
 from eigengap.sources.checks import as_weight, check_not_empty, missing_codes
-from eigengap.sources.fields.places import is_field, is_field_path
+from eigengap.sources.fields.places import is_field_path
 from eigengap.sources.files.csv.reader import CsvReader
-from eigengap.sources.files.csv.skipped import SkippedLines
+from eigengap.sources.files.csv.rows import SkippedLines
 from eigengap.sources.files.hdf5 import Hdf5Reader
-from eigengap.sources.files.many import ManyReader
 from eigengap.sources.files.npy import NpyReader, NpzReader
 from eigengap.sources.files.parquet import ParquetReader
 from eigengap.sources.files.paths import KNOWN, Address, find_files, format_of
 from eigengap.sources.files.zarr_reader import ZarrReader
-from eigengap.sources.reader import Reader
-from eigengap.sources.streamed import StreamSource
+from eigengap.sources.reader import Reader, StreamSource
 from eigengap.sources.wording import quote
 from eigengap.wording import words
 
@@ -267,3 +271,107 @@ def _weight(sample_weight: Any, reader: Reader) -> Array | None:
         )
     n = len(sample_weight) if reader.n_rows is None else reader.n_rows
     return as_weight(sample_weight, n)
+
+
+class ManyReader(Reader):
+    """The rows of several readers; their columns must agree in name and order."""
+
+    def __init__(self, readers: Sequence[Reader], where: str) -> None:
+        first = readers[0]
+        for other in readers[1:]:
+            _require_same_columns(first, other)
+        agree_on_decimals([reader for reader in readers if isinstance(reader, CsvReader)])
+        self.where = where
+        self._readers = readers
+        self.n_features, self.names = first.n_features, first.names
+        self.dtype = F4 if all(r.dtype == F4 for r in readers) else F8
+        self.long = np.any([np.broadcast_to(r.long, first.n_features) for r in readers], axis=0)
+        self.n_rows = _total(reader.n_rows for reader in readers)
+        self._starts: list[int] = []  # first row of each file, as far as it is known
+
+    def pieces(self, rows: int) -> Iterator[NDArray[Any]]:
+        row, starts = 0, []
+        for reader in self._readers:
+            starts.append(row)
+            self._starts = max(self._starts, starts, key=len)
+            for piece in reader.pieces(rows):
+                row += len(piece)
+                yield piece.astype(self.dtype, copy=False)
+
+    def require_unchanged(self) -> None:
+        for reader in self._readers:
+            reader.require_unchanged()
+
+    def place(self, row: int) -> str:
+        starts = self._known_starts()
+        index = bisect_right(starts, row) - 1
+        if index < 0:
+            return super().place(row)
+        return self._readers[index].place(row - starts[index])
+
+    def _known_starts(self) -> list[int]:
+        starts, row = [], 0
+        for reader in self._readers:
+            starts.append(row)
+            if reader.n_rows is None:
+                break
+            row += reader.n_rows
+        return max(starts, self._starts, key=len)
+
+    @property
+    def bytes_per_pass(self) -> int | None:
+        return _total(reader.bytes_per_pass for reader in self._readers)
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """The sum, None where one of the counts is not known."""
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))
+
+
+def _require_same_columns(first: Reader, other: Reader) -> None:
+    if first.names == other.names and first.n_features == other.n_features:
+        return
+    raise UnreadableError(
+        other.where,
+        f"its columns are not those of {words().path(first.where)}: "
+        f"{_difference(first, other)}. Files "
+        "that are read as one table have the same columns in the same order; "
+        f"{words().parameter('columns')} chooses those that all of them have",
+    )
+
+
+def _difference(first: Reader, other: Reader) -> str:
+    if (first.names is None) != (other.names is None):
+        return "only one of them has column names"
+    if first.n_features != other.n_features and (first.names is None or other.names is None):
+        return f"{other.n_features} instead of {first.n_features}"
+    assert first.names is not None
+    assert other.names is not None
+    for j, (ours, theirs) in enumerate(zip(first.names, other.names, strict=False)):
+        if ours != theirs:
+            return f"column {j} is {quote(theirs)} instead of {quote(ours)}"
+    return f"{other.n_features} instead of {first.n_features}"
+
+
+def agree_on_decimals(readers: Sequence[CsvReader]) -> None:
+    """Refuse files whose decimal marks differ: next to 1,5 the text 1.500 is a thousand and a half.
+
+    A file whose first rows show no mark, because all numbers are whole, follows the others.
+    """
+    marked = [reader for reader in readers if reader.dialect.mark is not None]
+    if not marked:
+        return
+    first, mark = marked[0], marked[0].dialect.mark
+    assert mark is not None
+    for other in marked[1:]:
+        if other.dialect.mark is not None and other.dialect.mark.decimal != mark.decimal:
+            raise UnreadableError(
+                other.where,
+                f"{other.dialect.mark}, and in {words().path(first.where)} {mark}. Files that are "
+                "read as one table have one decimal mark: write the numbers of all files in one "
+                "way, or read the files apart",
+            )
+    for reader in readers:
+        if reader.dialect.mark is None:
+            reader.follow(mark.decimal)

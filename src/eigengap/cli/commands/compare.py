@@ -29,7 +29,7 @@ from eigengap.registry import ESTIMATORS
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Random seed.")
 @options.columns
 @options.talking
-def command(data: str, names: tuple[str, ...], **given: Any) -> None:
+def command(data: str, names: tuple[str, ...], narrator: Any, **given: Any) -> None:
     """Compare models by rows left out and cells hidden, paired.
 
     The table goes to standard output, all else to standard error.
@@ -38,19 +38,14 @@ def command(data: str, names: tuple[str, ...], **given: Any) -> None:
     eigengap compare table.csv --ignore id -m ppca:1 -m ppca:2 -m fa
     """
     import eigengap
-    from eigengap.cli.files import as_file
     from eigengap.cli.fitting import loaded, report_read
-    from eigengap.cli.narration import Narrator
     from eigengap.cli.progress import waiting
-    from eigengap.cli.tables.table import Choice, open_table
+    from eigengap.cli.tables.table import opened
 
-    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
     models = _models(names or ("pca", "ppca", "fa", "bayesian-pca"), given)
     for model in models.values():
         model._validate_params()
-    choice = Choice.of(given)
-    with as_file(data, "DATA") as path, narrator.hearing():
-        table = open_table(data, path, choice)
+    with opened(data, given) as table, narrator.hearing():
         source = loaded(table)
         report_read(table, source, narrator)
         with waiting(narrator, f"Comparing {len(models)} models"):
@@ -65,10 +60,9 @@ def command(data: str, names: tuple[str, ...], **given: Any) -> None:
         {name: column[k] for name, column in columns.items()} | {"n_components": ranks[k]}
         for k in range(len(found.names))
     ]
-    if not given["as_json"]:
+    if not narrator.as_json:
         click.echo(_with_ranks(repr(found), found.names, ranks))
         sys.stdout.flush()
-    narrator.finish()
 
 
 def _rank(model: Any, source: Any) -> int | list[int] | None:
@@ -107,21 +101,17 @@ def _models(names: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
     from eigengap.cli.errors import WrongUsage
     from eigengap.cli.models import estimator
 
+    can = [entry.command for entry in ESTIMATORS if not entry.target]
+    can.remove("novelty")  # the model within it can be compared
     models = {}
     for label in names:
         name, _, k = label.partition(":")
-        can = [entry.command for entry in ESTIMATORS if not entry.target]
-        can.remove("novelty")  # the model within it can be compared
         if name not in can:
             raise WrongUsage(f"-m {label}: a model is one of {', '.join(can)}, e.g. ppca or ppca:2")
         if label in models:
             raise WrongUsage(f"-m {label} is given twice")
-        scale = given["scale"]
-        probe = estimator(name)
+        scale = given["scale"] if "scale" in estimator(name).get_params() else None
         models[label] = estimator(
-            name,
-            components=k or given["components"],
-            scale=scale if "scale" in probe.get_params() else None,
-            seed=given["seed"],
+            name, components=k or given["components"], scale=scale, seed=given["seed"]
         )
     return models

@@ -19,7 +19,7 @@ from eigengap.cli import options
 @options.of_patches
 @options.forcing
 @options.talking
-def command(image: str, output: str | None, force: bool, **given: Any) -> None:
+def command(image: str, output: str | None, force: bool, narrator: Any, **given: Any) -> None:
     """Take the noise out of an image.
 
     IMG is an image, grey or colour, of 8 or 16 bits or (TIFF) floats, or - for standard input;
@@ -35,21 +35,15 @@ def command(image: str, output: str | None, force: bool, **given: Any) -> None:
     from eigengap.images import denoise_image
 
     how = images.how_of(given)
-    loaded, plan, narrator = images.opened(image, "denoised", output, force, given)
+    loaded, plan = images.opened(image, "denoised", output, force, given, narrator)
     missing = loaded.missing()
     gone = f"; {100.0 * missing.mean():.3g} % of its samples are missing" if missing.any() else ""
     narrator.say("Read", loaded.in_words() + gone, missing=int(missing.sum()), **loaded.facts())
     found, seconds = images.restored(narrator, "Denoising", denoise_image, loaded.pixels, **how)
     learned = "learned" if how["sigma"] is None else "given"
-    narrator.say(
-        "Fit",
-        f"{found.model}; noise of standard deviation {figure(found.noise_sd)} ({learned})",
-        model=found.model,
-        noise_sd=found.noise_sd,
-        filled=found.n_missing,
-        seconds=seconds,
-    )
+    noise = f"noise of standard deviation {figure(found.noise_sd)} ({learned})"
+    facts = {"noise_sd": found.noise_sd, "filled": found.n_missing, "seconds": seconds}
+    narrator.say("Fit", f"{found.model}; {noise}", model=found.model, **facts)
     if found.n_missing:
         narrator.say("Filled", many(found.n_missing, "sample"))
     plan.write(narrator, loaded, found)
-    narrator.finish()

@@ -31,15 +31,11 @@ VARIABLES = (
 
 @click.command("doctor")
 @options.talking
-def command(**given: Any) -> None:
+def command(narrator: Any) -> None:
     """Say what this installation has: versions, extras, threads, BLAS, memory, caches."""
-    from eigengap.cli.narration import Narrator
-
-    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
     narrator.facts.update(facts())
-    if not given["as_json"]:
+    if not narrator.as_json:
         _print(narrator.facts)
-    narrator.finish()
 
 
 def facts() -> dict[str, Any]:

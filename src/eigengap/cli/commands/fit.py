@@ -22,7 +22,7 @@ from eigengap.cli import options
 @options.columns
 @options.forcing
 @options.talking
-def command(data: str, output: str, force: bool, **given: Any) -> None:
+def command(data: str, output: str, force: bool, narrator: Any, **given: Any) -> None:
     """Fit a model to DATA and write it to a file.
 
     DATA is CSV, Parquet, npy, npz, HDF5 or Zarr, a glob of them, or - for standard input. Gaps are
@@ -33,68 +33,35 @@ def command(data: str, output: str, force: bool, **given: Any) -> None:
     eigengap fit table.csv -m fa -k 3 --set rotation=varimax -o fa.egap
     eigengap fit table.csv -m classifier --target diagnosis
     """
-    from eigengap.cli.files import (
-        as_file,
-        check_not_input,
-        check_output,
-        require_inputs,
-        terminal_output,
-    )
+    from eigengap.cli.files import check_not_input, check_places
     from eigengap.cli.fitting import Wanted, fitted
     from eigengap.cli.kept_models import provenance_for, save_kept
-    from eigengap.cli.narration import Narrator, size
-    from eigengap.cli.tables.table import Choice, open_table
+    from eigengap.cli.tables.table import opened
 
     check_not_input(output, data, "the model")
-    require_inputs(data)
-    check_output(output, force)
-    if given["checkpoint"] is not None:
-        check_output(given["checkpoint"], force=True, option="--checkpoint FILE")
-    terminal_output(output, "a model")
-    if output == "-" and given["as_json"]:
-        raise click.UsageError("--json and -o - both want standard output")
-    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
-    wanted = Wanted(
-        given["name"], given["components"], given["settings"], given["scale"], given["seed"],
-        given["checkpoint"], given["scheduler"],
-    )  # fmt: skip
-    choice = Choice.of(given)
+    check_places(narrator, output, force, data, None, given["checkpoint"], bytes_of="a model")
     began = time.perf_counter()
-    with as_file(data, "DATA") as path:
-        table = open_table(data, path, choice)
-        model = fitted(wanted, table, narrator)
+    with opened(data, given) as table:
+        model = fitted(Wanted.of(given), table, narrator)
         provenance = provenance_for(table, narrator.facts["rows"])
     count = save_kept(model, output, provenance)
-    narrator.say(
-        "Wrote",
-        f"{_shown(output)} ({size(count)})",
-        wrote=output,
-        bytes=count,
-        seconds=time.perf_counter() - began,
-    )
+    seconds = time.perf_counter() - began
+    facts = {"wrote": output, "bytes": count, "seconds": seconds}
+    narrator.wrote(output, count, "the model to ", **facts)
     if output != "-" and data != "-" and (output + data).isprintable():
         _print_next(model, output, data, table, narrator)
-    narrator.finish()
-
-
-def _shown(output: str) -> str:
-    from eigengap.cli.errors import shown
-
-    return "the model to standard output" if output == "-" else shown(output)
 
 
 def _print_next(model: Any, output: str, data: str, table: Any, narrator: Any) -> None:
     from eigengap.registry import entry_of
 
-    command = entry_of(model).next_command
     files = shlex.join([output, data])
-    quoted = shlex.join([data, "--model", output])
     then = {
         "report": f"eigengap report {files} --open",
         "transform": f"eigengap transform {files} -o predicted.csv",
         "score": f"eigengap score {files}",
-        "impute": f"eigengap impute {quoted} -o imputed.csv",
-    }[command]
+        "impute": f"eigengap impute {shlex.join([data, '--model', output])} -o imputed.csv",
+    }[entry_of(model).next_command]
     then += "".join(f" {option}" for option in _of_this_file(table))
     narrator.say("Next", then, next=then)
 

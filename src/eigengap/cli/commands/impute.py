@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -27,7 +29,9 @@ from eigengap.cli.models import NAMES
 @options.columns
 @options.forcing
 @options.talking
-def command(data: str, model: str | None, output: str, force: bool, **given: Any) -> None:
+def command(
+    data: str, model: str | None, output: str, force: bool, narrator: Any, **given: Any
+) -> None:
     """Impute the missing values of DATA.
 
     Every missing value is replaced by its expectation given the observed values of its row. All
@@ -39,41 +43,28 @@ def command(data: str, model: str | None, output: str, force: bool, **given: Any
     eigengap impute new.csv --model model.egap --std -o imputed.parquet
     cat table.csv | eigengap impute - -k 3 --na -999 > imputed.csv
     """
-    from eigengap.cli.files import as_file, check_output, require_inputs
-    from eigengap.cli.narration import Narrator
+    from eigengap.cli.files import check_places
     from eigengap.cli.tables.imputing import require_imputes, write_imputed
-    from eigengap.cli.tables.outputs import form_of
 
-    require_inputs(data, model)
-    check_output(output, force)
-    if given["checkpoint"] is not None:
-        check_output(given["checkpoint"], force=True, option="--checkpoint FILE")
-    form_of(output)
-    if output == "-" and given["as_json"]:
-        raise click.UsageError("--json wants standard output: name a file with -o")
+    check_places(narrator, output, force, data, model, given["checkpoint"])
     if given["std"] and given["draws"]:
         raise click.UsageError("--std goes with expected values, and --draws writes none")
-    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
-    with as_file(data, "DATA") as path:
-        table, estimator = _model(data, path, model, given, narrator)
+    with _opened(data, model, given, narrator) as (estimator, table):
         require_imputes(estimator, given["draws"])
         write_imputed(
             estimator, table, output, force, narrator,
             std=given["std"], draws=given["draws"], seed=given["seed"],
         )  # fmt: skip
-    narrator.finish()
 
 
-def _model(
-    data: str, path: str, model: str | None, given: dict[str, Any], narrator: Any
-) -> tuple[Any, Any]:
-    """The table, and a model for it: of a file, or fitted to it."""
+@contextmanager
+def _opened(data: str, model: str | None, given: dict[str, Any], narrator: Any) -> Iterator[Any]:
+    """A model and the table: the model is that of a file, or fitted to the table."""
+    from eigengap.cli import kept_models
     from eigengap.cli.errors import WrongUsage
-    from eigengap.cli.files import as_file
     from eigengap.cli.fitting import Wanted, fitted
-    from eigengap.cli.kept_models import load_kept
     from eigengap.cli.tables.imputing import require_can_impute
-    from eigengap.cli.tables.table import Choice, open_table
+    from eigengap.cli.tables.table import opened
     from eigengap.registry import BY_COMMAND
 
     if model is not None:
@@ -82,19 +73,12 @@ def _model(
             raise WrongUsage("--model is fitted already: leave out -m, -k and what else fits one")
         if given["ignore"]:
             raise WrongUsage("the columns are those of --model: leave out --ignore")
-        with as_file(model, "--model") as model_path:
-            kept = load_kept(model_path)
-        table = kept.table(data, path, Choice.of(given))
-        kept.report_columns(table, given["na"], narrator)
-        return table, kept.estimator
-    name = given["name"] or "ppca"
-    if BY_COMMAND[name].target:
-        raise WrongUsage(f"-m {name} predicts a column and imputes no missing values")
-    wanted = Wanted(
-        name, given["components"], given["settings"], given["scale"], given["seed"],
-        given["checkpoint"], given["scheduler"],
-    )  # fmt: skip
-    require_can_impute(name)
-    choice = Choice.of(given)
-    table = open_table(data, path, choice)
-    return table, fitted(wanted, table, narrator)
+        with kept_models.opened(model, data, given, narrator, "--model") as found:
+            yield found
+        return
+    wanted = Wanted.of(given)
+    if BY_COMMAND[wanted.name].target:
+        raise WrongUsage(f"-m {wanted.name} predicts a column and imputes no missing values")
+    require_can_impute(wanted.name)
+    with opened(data, given) as table:
+        yield fitted(wanted, table, narrator), table

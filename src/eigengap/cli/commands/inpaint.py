@@ -25,7 +25,7 @@ from eigengap.cli import options
 @options.of_patches
 @options.forcing
 @options.talking
-def command(image: str, mask: str | None, output: str | None, force: bool, **given: Any) -> None:
+def command(image: str, output: str | None, force: bool, narrator: Any, **given: Any) -> None:
     """Fill in what is missing of an image.
 
     IMG is an image, grey or colour, of 8 or 16 bits or (TIFF) floats, or - for standard input;
@@ -41,20 +41,15 @@ def command(image: str, mask: str | None, output: str | None, force: bool, **giv
     from eigengap.cli.narration import many
     from eigengap.images import inpaint_image
 
+    mask = given["mask"]
     require_one_stdin(image, mask or "")
     masks.require_sense(mask)
     how = images.how_of(given)
-    loaded, plan, narrator = images.opened(
-        image, "inpainted", output, force, given | {"mask": mask}
-    )
+    loaded, plan = images.opened(image, "inpainted", output, force, given, narrator)
     missing = masks.missing_of(mask, loaded, given["seed"], narrator)
     gone = "are hidden at random" if masks.hides(mask) else "are missing"
-    narrator.say(
-        "Read",
-        f"{loaded.in_words()}; {100.0 * missing.mean():.3g} % of its samples {gone}",
-        missing=int(missing.sum()),
-        **loaded.facts(),
-    )
+    message = f"{loaded.in_words()}; {100.0 * missing.mean():.3g} % of its samples {gone}"
+    narrator.say("Read", message, missing=int(missing.sum()), **loaded.facts())
     found, seconds = images.restored(
         narrator, "Inpainting", inpaint_image, loaded.pixels, missing, **how
     )
@@ -65,4 +60,3 @@ def command(image: str, mask: str | None, output: str | None, force: bool, **giv
     if masks.is_transparent(mask):
         loaded = loaded.made_opaque()
     plan.write(narrator, loaded, found, **known)
-    narrator.finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,37 +17,25 @@ LONGEST = 2000  # letters of one entry
 @click.command("inspect")
 @options.model_file
 @options.talking
-def command(model: str, **given: Any) -> None:
+def command(model: str, narrator: Any) -> None:
     """Say what is in MODEL: kind, columns, parameters, where it comes from.
 
     Only the head of the file is read, and nothing in it is run.
     """
-    from pathlib import Path
-
     from eigengap.cli.errors import FileTrouble, shown
     from eigengap.cli.files import as_file
-    from eigengap.cli.narration import Narrator
     from eigengap.persistence.model_file import inspect_file
 
-    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
     with as_file(model, "MODEL") as path:
         if not Path(path).exists():
             raise FileTrouble(f"{shown(model)} does not exist")
         facts = inspect_file(path)
-    narrator.facts.update(_facts(facts, model))
-    if not given["as_json"]:
-        _print(facts, model, given["verbose"])
-    narrator.finish()
-
-
-def _facts(facts: Any, model: str) -> dict[str, Any]:
     names = ("size", "format", "version", "kind", "parameters", "n_features", "feature_names")
-    found = {name: getattr(facts, name) for name in names}
+    found = {name: getattr(facts, name) for name in (*names, "summary", "provenance")}
     tensors = [{"name": n, "dtype": d, "shape": s} for n, d, s in facts.tensors]
-    return {
-        "path": model, **found, "summary": facts.summary, "provenance": facts.provenance,
-        "tensors": tensors,
-    }  # fmt: skip
+    narrator.facts.update(path=model, **found, tensors=tensors)
+    if not narrator.as_json:
+        _print(facts, model, narrator.verbose)
 
 
 def _print(facts: Any, model: str, verbose: bool) -> None:

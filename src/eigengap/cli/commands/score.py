@@ -22,7 +22,9 @@ from eigengap.cli import options
 @options.cells
 @options.forcing
 @options.talking
-def command(model: str, data: str, output: str | None, force: bool, **given: Any) -> None:
+def command(
+    model: str, data: str, output: str | None, force: bool, narrator: Any, **given: Any
+) -> None:
     """Say how likely the rows of DATA are under MODEL, and which are odd.
 
     With -o a line for every row: log_likelihood, and for linear-Gaussian models p_value (of an
@@ -34,27 +36,14 @@ def command(model: str, data: str, output: str | None, force: bool, **given: Any
     eigengap score model.egap new.csv
     eigengap score novelty.egap new.csv -o odd.csv
     """
-    from eigengap.cli.files import as_file, check_output, require_inputs
-    from eigengap.cli.kept_models import load_kept
-    from eigengap.cli.narration import Narrator
+    from eigengap.cli.files import check_places
+    from eigengap.cli.kept_models import opened
     from eigengap.cli.tables.mapped import write_rows
-    from eigengap.cli.tables.outputs import form_of
     from eigengap.cli.tables.scores import Scores
-    from eigengap.cli.tables.table import Choice
 
-    require_inputs(data, model)
-    if output is not None:
-        check_output(output, force)
-        form_of(output)
-    if output == "-" and given["as_json"]:
-        raise click.UsageError("--json and -o - both want standard output")
-    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
-    with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
-        kept = load_kept(model_path)
-        table = kept.table(data, path, Choice.of(given))
-        kept.report_columns(table, given["na"], narrator)
-        scores = Scores(kept.estimator, table, given["alpha"])
+    check_places(narrator, output, force, data, model)
+    with opened(model, data, given, narrator) as (estimator, table):
+        scores = Scores(estimator, table, given["alpha"])
         write_rows(table, scores.names, scores.of, output, force, narrator)
         with narrator.hearing():
             scores.report(narrator)
-    narrator.finish()

@@ -18,7 +18,7 @@ from eigengap.cli import options
 @options.cells
 @options.forcing
 @options.talking
-def command(model: str, data: str, output: str, force: bool, **given: Any) -> None:
+def command(model: str, data: str, output: str, force: bool, narrator: Any, **given: Any) -> None:
     """Write the coordinates of every row of DATA under MODEL.
 
     The columns are those of the fit, found by name; ids stand beside them. Of a classifier the
@@ -28,24 +28,10 @@ def command(model: str, data: str, output: str, force: bool, **given: Any) -> No
     \b
     eigengap transform model.egap new.csv -o scores.csv
     """
-    from eigengap.cli.files import as_file, check_output, require_inputs
-    from eigengap.cli.kept_models import load_kept
-    from eigengap.cli.narration import Narrator
-    from eigengap.cli.tables.mapped import write_rows
-    from eigengap.cli.tables.outputs import form_of
-    from eigengap.cli.tables.table import Choice
-    from eigengap.cli.tables.views import coordinates
+    from eigengap.cli.files import check_places
+    from eigengap.cli.kept_models import opened
+    from eigengap.cli.tables.mapped import coordinates, write_rows
 
-    require_inputs(data, model)
-    check_output(output, force)
-    form_of(output)
-    if output == "-" and given["as_json"]:
-        raise click.UsageError("--json wants standard output: name a file with -o")
-    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
-    with as_file(model, "MODEL") as model_path, as_file(data, "DATA") as path:
-        kept = load_kept(model_path)
-        table = kept.table(data, path, Choice.of(given))
-        kept.report_columns(table, given["na"], narrator)
-        names, of = coordinates(kept.estimator)
-        write_rows(table, names, of, output, force, narrator)
-    narrator.finish()
+    check_places(narrator, output, force, data, model)
+    with opened(model, data, given, narrator) as (estimator, table):
+        write_rows(table, *coordinates(estimator), output, force, narrator)

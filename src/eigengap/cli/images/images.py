@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,11 +19,13 @@ from eigengap.cli.files import (
     check_apart,
     check_not_input,
     check_output,
-    copy_to_stdout,
-    terminal_output,
+    require_no_terminal,
+    write_whole,
 )
-from eigengap.cli.narration import Narrator, figure, many, size
+from eigengap.cli.narration import Narrator, figure, many
 from eigengap.cli.progress import waiting
+from eigengap.images.files.comparing import before_and_after, shades
+from eigengap.images.files.files import format_of, pixels_for, read_file, write_image
 
 BESIDE = "<beside>"  # --compare without a name
 
@@ -49,10 +50,6 @@ class ImageFile:
             return pixels
         return np.dstack([pixels, self.opacity])
 
-    @property
-    def has_opacity(self) -> bool:
-        return self.opacity is not None
-
     def made_opaque(self) -> ImageFile:
         """The same, to be seen wherever nothing was to be seen."""
         if self.opacity is None:
@@ -61,19 +58,21 @@ class ImageFile:
         opacity[opacity == 0] = 1 if opacity.dtype.kind == "f" else np.iinfo(opacity.dtype).max
         return replace(self, opacity=opacity)
 
+    @property
+    def channels(self) -> int:
+        return 1 if self.pixels.ndim == 2 else int(self.pixels.shape[2])
+
     def facts(self) -> dict[str, Any]:
         h, w = self.pixels.shape[:2]
-        channels = 1 if self.pixels.ndim == 2 else self.pixels.shape[2]
         return {
-            "image": self.given, "width": w, "height": h, "channels": channels,
+            "image": self.given, "width": w, "height": h, "channels": self.channels,
             "type": str(self.pixels.dtype),
         }  # fmt: skip
 
     def in_words(self) -> str:
         h, w = self.pixels.shape[:2]
         depth = {1: "8 bits", 2: "16 bits"}.get(self.pixels.dtype.itemsize, "floats")
-        channels = 1 if self.pixels.ndim == 2 else self.pixels.shape[2]
-        colour = {1: "grey", 3: "colour"}.get(channels, f"{channels} channels")
+        colour = {1: "grey", 3: "colour"}.get(self.channels, f"{self.channels} channels")
         kept = "" if self.opacity is None else ", opacity kept as it is"
         return f"{shown(self.given)}, {w} x {h} pixels, {colour}, {depth}{kept}"
 
@@ -85,14 +84,18 @@ class ImageFile:
 
 
 def opened(
-    image: str, word: str, output: str | None, force: bool, given: dict[str, Any]
-) -> tuple[ImageFile, Plan, Narrator]:
+    image: str,
+    word: str,
+    output: str | None,
+    force: bool,
+    given: dict[str, Any],
+    narrator: Narrator,
+) -> tuple[ImageFile, Plan]:
     """The image, read when all that can be refused without it has been, and where results go."""
-    plan = Plan.of(image, word, output, force, given)
-    narrator = Narrator(given["quiet"], given["as_json"], given["verbose"])
+    plan = Plan.of(image, word, output, force, given, narrator)
     with as_file(image, "IMG") as path:
         loaded = read_image_file(image, path, narrator)
-    return loaded, plan.for_image(loaded), narrator
+    return loaded, plan.for_image(loaded)
 
 
 def restored(
@@ -106,8 +109,6 @@ def restored(
 
 
 def read_image_file(given: str, path: str, narrator: Narrator) -> ImageFile:
-    from eigengap.images.files.files import read_file
-
     with narrator.hearing():
         found = read_file(path)
     pixels, opacity = found.pixels, None
@@ -125,23 +126,15 @@ def how_of(given: dict[str, Any]) -> dict[str, Any]:
         raise WrongUsage(
             f"--sigma {sigma}: it is a standard deviation in units of the samples (25)"
         )
+    k = given["components"]
+    if k != "auto" and not (k.isascii() and k.isdecimal() and int(k) >= 1):
+        raise WrongUsage(f"-k {k}: it is a whole number of components from 1 on (20), or auto")
     return {
         "model": given["name"],
-        "n_components": _components(given["components"]),
+        "n_components": k if k == "auto" else int(k),
         "sigma": sigma,
         "random_state": given["seed"],
     }
-
-
-def _components(text: str) -> int | str:
-    if text == "auto":
-        return text
-    if text.isascii() and text.isdecimal() and int(text) >= 1:
-        return int(text)
-    raise WrongUsage(f"-k {text}: it is a whole number of components from 1 on (20), or auto")
-
-
-# Names ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -158,13 +151,14 @@ class Plan:
 
     @classmethod
     def of(
-        cls, image: str, word: str, output: str | None, force: bool, given: dict[str, Any]
-    ) -> Self:
-        if output == DASH and given["as_json"]:
+        cls, image: str, word: str, output: str | None, force: bool, given: dict[str, Any],
+        narrator: Narrator,
+    ) -> Self:  # fmt: skip
+        if output == DASH and narrator.as_json:
             raise WrongUsage("--json wants standard output: name a file with -o")
-        terminal_output(output or "", "an image")
+        require_no_terminal(output, "an image")
         compare = given["compare"]
-        if compare == BESIDE and output not in (None, DASH):
+        if compare == BESIDE and output is not None and output != DASH:
             compare = named_after(output, "compared")
         elif compare == BESIDE:
             compare = named_after(image, f"{word}.compared")
@@ -173,18 +167,28 @@ class Plan:
         return plan
 
     def for_image(self, image: ImageFile) -> Self:
-        """With a name for what is written."""
-        plan = self
+        """With a name for what is written; refuses a format that cannot hold it."""
+        plan, whole = self, image.whole(image.pixels)
+        has_opacity = image.opacity is not None
         if self.output is None:
-            suffix = suffix_for(image.whole(image.pixels), image.has_opacity)
+            suffix = suffix_for(whole, has_opacity)
             plan = replace(self, output=named_after(self.image, self.word, suffix))
             plan._require_names()
-        plan._require_holds(image)
+        shade = np.zeros_like(image.pixels[:1, :1], dtype=np.uint8)
+        for option, path, pixels, opacity in (
+            ("-o", plan.output, whole[:1, :1], has_opacity),
+            ("--sd", plan.sd, shade, False),
+        ):
+            if path is None or path == DASH:
+                continue
+            try:
+                pixels_for(pixels, format_of(path), path, opacity)
+            except ValueError as error:
+                said = str(error).removeprefix(f"{path}: ")
+                raise WrongUsage(f"{option} {shown(path)}: {said}") from None
         return plan
 
     def _require_names(self) -> None:
-        from eigengap.images.files.files import format_of
-
         for option, path in (("-o", self.output), ("--sd", self.sd), ("--compare", self.compare)):
             if path is None:
                 continue
@@ -201,40 +205,45 @@ class Plan:
             check_output(path, self.force, option=f"{option} FILE")
         check_apart(self.output, self.sd, self.compare)
 
-    def _require_holds(self, image: ImageFile) -> None:
-        """Refuse a format that has no place for the samples, or for shades of all channels."""
-        from eigengap.images.files.files import format_of, pixels_for
-
-        one = image.whole(image.pixels)[:1, :1]
-        shade = np.zeros_like(image.pixels[:1, :1], dtype=np.uint8)
-        for option, path, pixels, opacity in (
-            ("-o", self.output, one, image.has_opacity),
-            ("--sd", self.sd, shade, False),
-        ):
-            if path is None or path == DASH:
-                continue
-            try:
-                pixels_for(pixels, format_of(path), path, opacity)
-            except ValueError as error:
-                said = str(error).removeprefix(f"{path}: ")
-                raise WrongUsage(f"{option} {shown(path)}: {said}") from None
-
-    def write(
-        self,
-        narrator: Narrator,
-        image: ImageFile,
-        found: Any,
-        **known: Any,
-    ) -> None:
+    def write(self, narrator: Narrator, image: ImageFile, found: Any, **known: Any) -> None:
         """All that was asked for; `known` is the mask and the original, for the comparison."""
         assert self.output is not None
-        whole = image.whole(found.image)
-        count = write_image_file(self.output, whole, self.force, image.has_opacity)
-        report_written(narrator, self.output, count, wrote=self.output, bytes=count)
+        count = self._written(self.output, image.whole(found.image), image.opacity is not None)
+        narrator.wrote(self.output, count, wrote=self.output, bytes=count)
         if self.sd is not None:
-            write_sd(self.sd, found.sd, self.force, narrator)
-        if self.compare is not None:
-            write_compared(self.compare, image, found, known, self.force, narrator)
+            self._write_sd(self.sd, found.sd, narrator)
+        if self.compare is not None:  # in eight bits
+            count = self._written(self.compare, before_and_after(image.pixels, found, **known))
+            first = "original, damaged" if "original" in known else "as it was"
+            after = f": {first}, restored, standard deviation"
+            narrator.wrote(self.compare, count, after=after, compared=self.compare)
+
+    def _write_sd(self, path: str, sd: NDArray[Any], narrator: Narrator) -> None:
+        """Standard deviations of the samples: in TIFF as they are, elsewhere as shades of grey."""
+        unknown = int(np.isnan(sd).sum())
+        # Of what was observed it is 0; where all else is not known there is no largest.
+        largest = float(np.nanmax(sd)) if not unknown or np.nanmax(sd) > 0 else None
+        message = ": standard deviations"
+        if format_of(path) == "TIFF":
+            count, missing = self._written(path, sd), "NaN"
+            if largest is not None:
+                message += f", {figure(float(np.nanmin(sd)))} to {figure(largest)}"
+        else:
+            grey, white = shades(sd)
+            count, missing = self._written(path, grey), "white"
+            message += ", black is 0" + ("" if largest is None else f" and white {figure(white)}")
+        if unknown:
+            message += f"; not known of {many(unknown, 'sample')} ({missing})"
+        narrator.facts.update(largest_sd=largest, unknown_sd=unknown)
+        narrator.wrote(path, count, after=message, sd=path)
+
+    def _written(self, path: str, pixels: NDArray[Any], opacity: bool = False) -> int:
+        """Write an image, to standard output as PNG or TIFF, and say how many bytes it has."""
+
+        def write(to: str) -> None:
+            write_image(to, pixels, force=self.force, opacity=opacity)
+
+        return write_whole(path, suffix_for(pixels, opacity), write)
 
 
 def named_after(given: str, word: str, suffix: str = ".png") -> str:
@@ -249,67 +258,5 @@ def named_after(given: str, word: str, suffix: str = ".png") -> str:
 
 def suffix_for(pixels: NDArray[Any], opacity: bool) -> str:
     """PNG has no place for floats, nor for channels beyond colour and opacity."""
-    many = pixels.ndim == 3 and pixels.shape[2] - opacity not in (1, 3)
-    return ".tif" if many or pixels.dtype.kind == "f" else ".png"
-
-
-# Writing -------------------------------------------------------------------------------------
-
-
-def write_image_file(path: str, pixels: NDArray[Any], force: bool, opacity: bool = False) -> int:
-    """Write it, to standard output as PNG or TIFF, and say how many bytes it has."""
-    from eigengap.images.files.files import write_image
-
-    if path != DASH:
-        target = os.path.expanduser(path)
-        write_image(target, pixels, force=force, opacity=opacity)
-        return os.path.getsize(target)
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="eigengap-") as folder:
-        kept = os.path.join(folder, "image" + suffix_for(pixels, opacity))
-        write_image(kept, pixels, opacity=opacity)
-        copy_to_stdout(kept)
-        return os.path.getsize(kept)
-
-
-def report_written(narrator: Narrator, path: str, count: int, what: str = "", **facts: Any) -> None:
-    where = "standard output" if path == DASH else shown(path)
-    narrator.say("Wrote", f"{where} ({size(count)}){what}", **facts)
-
-
-def write_sd(path: str, sd: NDArray[Any], force: bool, narrator: Narrator) -> None:
-    """Standard deviations of the samples: in TIFF as they are, elsewhere as shades of grey."""
-    from eigengap.images.files.comparing import shades
-    from eigengap.images.files.files import format_of
-
-    unknown = int(np.isnan(sd).sum())
-    # Of what was seen it is 0; where all else is not known there is no largest.
-    largest = float(np.nanmax(sd)) if not unknown or np.nanmax(sd) > 0 else None
-    if format_of(path) == "TIFF":
-        count = write_image_file(path, sd, force)
-        message = (
-            "" if largest is None else f", {figure(float(np.nanmin(sd)))} to {figure(largest)}"
-        )
-        missing = "NaN"
-    else:
-        grey, white = shades(sd)
-        count = write_image_file(path, grey, force)
-        message = ", black is 0" + ("" if largest is None else f" and white {figure(white)}")
-        missing = "white"
-    if unknown:
-        message += f"; not known of {many(unknown, 'sample')} ({missing})"
-    facts = {"largest_sd": largest, "unknown_sd": unknown}
-    report_written(narrator, path, count, f": standard deviations{message}", sd=path, **facts)
-
-
-def write_compared(
-    path: str, image: ImageFile, found: Any, known: dict[str, Any], force: bool, narrator: Narrator
-) -> None:
-    """Before and after side by side, in eight bits."""
-    from eigengap.images.files.comparing import before_and_after
-
-    count = write_image_file(path, before_and_after(image.pixels, found, **known), force)
-    first = "original, damaged" if "original" in known else "as it was"
-    message = f": {first}, restored, standard deviation"
-    report_written(narrator, path, count, message, compared=path)
+    is_wide = pixels.ndim == 3 and pixels.shape[2] - opacity not in (1, 3)
+    return ".tif" if is_wide or pixels.dtype.kind == "f" else ".png"

@@ -15,6 +15,10 @@ from eigengap.cli.narration import Narrator, many
 
 RANDOM = "random:"
 TRANSPARENT = "transparent"
+INVERTED = (
+    "In a mask what is not black is missing and what is black is observed: is it the other way "
+    "round?"
+)
 MUCH = 0.6  # of an image, that a mask may hide before one asks whether it is inverted
 
 
@@ -33,10 +37,10 @@ def require_sense(mask: str | None) -> None:
     if mask == RANDOM.rstrip(":") and not os.path.exists(mask):
         raise WrongUsage("--mask random: say what share of the samples to hide, e.g. random:0.8")
     if mask is not None and hides(mask):
-        share_of(mask)
+        _share_of(mask)
 
 
-def share_of(mask: str) -> float:
+def _share_of(mask: str) -> float:
     """SHARE of random:SHARE."""
     text = mask[len(RANDOM) :]
     try:
@@ -60,17 +64,13 @@ def missing_of(mask: str | None, image: ImageFile, seed: int, narrator: Narrator
     elif is_transparent(mask):
         gone = gone | _of_opacity(image)
     elif hides(mask):
-        gone = gone | (np.random.default_rng(seed).random(pixels.shape) < share_of(mask))
+        gone = gone | (np.random.default_rng(seed).random(pixels.shape) < _share_of(mask))
     else:
         gone = gone | _of_image(mask, image, narrator)
     if gone.all():
-        inverted = (
-            ". In a mask what is not black is missing and what is black is seen: is it the other "
-            "way round?"
-        )
+        is_drawn = mask is not None and not hides(mask) and not is_transparent(mask)
         raise Unfittable(
-            f"all of {shown(image.given)} is missing"
-            + ("" if mask is None or hides(mask) or is_transparent(mask) else inverted)
+            f"all of {shown(image.given)} is missing" + (f". {INVERTED}" if is_drawn else "")
         )
     return gone
 
@@ -151,9 +151,8 @@ def _of_image(mask: str, image: ImageFile, narrator: Narrator) -> NDArray[Any]:
         raise WrongUsage(_nothing_marked(mask, found, bool(lossy)))
     if marked.mean() > MUCH:
         narrator.note(
-            f"the mask {shown(mask)} leaves {100.0 - 100.0 * marked.mean():.3g} % of the image: "
-            "in a mask what is not black is missing and what is black is seen. Is it the other way "
-            "round?"
+            f"the mask {shown(mask)} leaves {100.0 - 100.0 * marked.mean():.3g} % of the image. "
+            + INVERTED
         )
     return _of_pixels(marked, image)
 

@@ -7,32 +7,75 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from eigengap.cli.errors import shown
+from eigengap.cli.errors import WrongUsage, shown
+from eigengap.cli.files import DASH, NUMBERS, form_of
 from eigengap.cli.narration import Narrator, listing, many, size
 from eigengap.cli.progress import counting_rows
-from eigengap.cli.tables.outputs import NUMBERS, form_of, open_output
+from eigengap.cli.tables.outputs import open_output
 from eigengap.cli.tables.pieces import Piece, pieces
 from eigengap.cli.tables.table import Table
+from eigengap.registry import entry_of
+from eigengap.sources import ArraySource
 
-Columns = Sequence[Any]  # arrays of numbers or of text, one for each name
+Of = Callable[[Piece], Sequence[Any]]  # arrays of numbers or of text, one for each name
+
+
+def coordinates(model: Any) -> tuple[list[str], Of]:
+    """Names and values of what `transform` writes."""
+    entry = entry_of(model)
+    if entry.target == "class":
+
+        def classes(piece: Piece) -> Sequence[Any]:
+            share = np.asarray(model.predict_proba(given(model, piece)))
+            return [model.classes_[np.argmax(share, axis=1)], *share.T]
+
+        return ["predicted", *(f"p_{label}" for label in model.classes_)], classes
+    if entry.target == "number":
+        names = ["predicted", "predicted_sd"]
+        return names, lambda piece: model.predict(given(model, piece), return_std=True)
+    if entry.next_command == "impute":
+        raise WrongUsage("this model imputes missing values: eigengap impute DATA --model MODEL")
+    if not hasattr(model, "transform"):
+        raise WrongUsage(
+            f"{type(model).__name__} has no coordinates of rows; eigengap score says how odd they "
+            "are"
+        )
+    return list(model.component_names_), lambda piece: list(
+        np.asarray(model.transform(given(model, piece))).T
+    )
+
+
+def given(model: Any, piece: Piece) -> Any:
+    """A piece as the model wants it: with the names that it was fitted to, if any.
+
+    The columns of a table for a model are in the model's order, whatever they are called there.
+    """
+    return ArraySource(piece.values, names=names_of(model))
+
+
+def source_for(model: Any, table: Table) -> Any:
+    """All rows as the model wants them."""
+    source, names = table.source(), names_of(model)
+    if names is None or source.names is None or tuple(source.names) == names:
+        return source
+    return ArraySource(source.collect(), names=names)
+
+
+def names_of(model: Any) -> tuple[str, ...] | None:
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))
 
 
 def write_rows(
-    table: Table,
-    names: Sequence[str],
-    of: Callable[[Piece, Table], Columns],
-    output: str | None,
-    force: bool,
-    narrator: Narrator,
+    table: Table, names: Sequence[str], of: Of, output: str | None, force: bool, narrator: Narrator
 ) -> None:
     """Write ids and `of` of every piece beside them; without an output `of` sees all pieces."""
-    import pyarrow as pa
-
     if output is None:
         with narrator.hearing(), counting_rows(narrator, "Reading", None) as done:
             for piece in pieces(table):
-                of(piece, table)
+                of(piece)
                 done(piece.n_rows)
         return
     ids = list(table.ids)
@@ -48,8 +91,7 @@ def write_rows(
         counting_rows(narrator, "Writing", None) as done,
     ):
         for piece in pieces(table):
-            columns = of(piece, table)
-            arrays = [pa.array(np.asarray(column)) for column in columns]
+            arrays = [pa.array(np.asarray(column)) for column in of(piece)]
             kept = [piece.columns.column(j) for j in ids]
             sink.write(pa.Table.from_arrays([*kept, *arrays], [str(k) for k in range(len(header))]))
             done(piece.n_rows)
@@ -58,8 +100,8 @@ def write_rows(
 
 
 def report_output(output: str, rows: int, columns: int, narrator: Narrator) -> None:
-    if output == "-":
-        narrator.say("Wrote", f"{many(rows, 'row')} to standard output", rows=rows, wrote="-")
+    if output == DASH:
+        narrator.say("Wrote", f"{many(rows, 'row')} to standard output", rows=rows, wrote=DASH)
         return
     path = os.path.expanduser(output)
     count = os.path.getsize(path) if os.path.isfile(path) else None

@@ -50,13 +50,13 @@ from eigengap.sources import (
     require_frequencies,
     warn_of_codes,
 )
-from eigengap.statistics.column_faults import (
+from eigengap.statistics.first_look import (
     constant_columns,
     far_below_noise,
+    look_first,
     observed_too_seldom,
     unlinked_groups,
 )
-from eigengap.statistics.first_look import look_first
 from eigengap.wording import words
 
 MOST_GROUPS = 5  # of columns that one warning lists

@@ -14,6 +14,7 @@ from eigengap.estimators.factor_analysis import FactorAnalysis
 from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import AcceptsMissing
 from eigengap.estimators.shared.display import Shown
+from eigengap.estimators.shared.linear import LOOSE
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _VisualBlock
 from eigengap.exceptions import SentinelWarning
 from eigengap.linalg import Array
@@ -23,7 +24,6 @@ from eigengap.registry import scores_log_density
 from eigengap.runtime.warnings import captured, warn, without
 from eigengap.selection.inner_fits import fit_rows
 from eigengap.selection.prediction import SEARCH_STEPS
-from eigengap.selection.rank.asked import LOOSE
 from eigengap.sources import ArraySource, Source, as_source, in_memory
 
 # Where complete rows are needed ---------------------------------------------------------------

@@ -14,10 +14,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from eigengap.estimators.shared.base import check_features, keep_features
+from eigengap.estimators.shared.base import check_features, keep_features, progress_of
 from eigengap.estimators.shared.density import warn_of_constants, warn_of_few, warn_of_units
-from eigengap.estimators.shared.linear import LinearGaussianEstimator
-from eigengap.estimators.shared.progress import progress_of
+from eigengap.estimators.shared.linear import LinearGaussianEstimator, Solved
 from eigengap.estimators.shared.sklearn_compat import _fit_context
 from eigengap.exceptions import ContinuedFitWarning, LostDigitsWarning
 from eigengap.fitting.gaussian.noise import Specification
@@ -28,7 +27,6 @@ from eigengap.fitting.online.stream import Stream, complete, taken_in, together
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import CapturedWarning, captured, silence, warn
 from eigengap.selection.rank import RankChoice
-from eigengap.selection.rank.asked import Solved
 from eigengap.sources import (
     ArraySource,
     Block,

@@ -37,7 +37,7 @@ from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array, sign_rule, unpack
 from eigengap.models.gaussian.bayesian import BayesianLinearGaussian, Gammas
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.gaussian import Constraints, Expected
 from eigengap.statistics.expected.variational import (

@@ -23,9 +23,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.eigen.range import refuse_out_of_range, refuse_tiny_columns
-from eigengap.fitting.optimise.climb import Bounds, Slope, loading_scale
-from eigengap.fitting.optimise.em import Mapped, em
+from eigengap.fitting.optimise.em import Bounds, Mapped, Slope, em
 from eigengap.fitting.optimise.loop import Trace, Watch
 from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise as LearnedNoise
@@ -37,7 +35,7 @@ from eigengap.spectrum import Spectrum
 from eigengap.statistics.expected.gaussian import Constraints, Parameters
 from eigengap.statistics.expected.heteroscedastic import KnownVariances
 from eigengap.statistics.expected.student import LARGEST_NU
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.moments import ColumnMoments, refuse_out_of_range, refuse_tiny_columns
 
 Noise = Literal["isotropic", "diagonal"]
 
@@ -285,7 +283,7 @@ class Packing:
         units, how, size = self.units, self.constraints, self.units.size
         share = np.maximum(observed, LEAST_SHARE * units.sum_w) / units.cells  # (K, d)
         scale = [
-            loading_scale(a.W, a.psi + known, own) / size for a, own in zip(at, share, strict=True)
+            _loading_scale(a.W, a.psi + known, own) / size for a, own in zip(at, share, strict=True)
         ]
         gradients = [
             *((b.W * size[:, None]).ravel() for b in by),
@@ -347,6 +345,17 @@ class Packing:
         known = self.known
         floor = np.log(self.constraints.floor[: len(known)] + known)
         return np.tile(floor, 1 if self.shared_noise else self.K)
+
+
+def _loading_scale(W: Array, psi: Array, share: Array) -> Array:
+    """(d,) scale of the loadings and of the mean of each column, which has a share of the cells.
+
+    The information of a loading lies between the complete data's, n / psi, and what is left of it
+    where the latent variables are hardly known, n / (w^T w + psi). The scale is by their geometric
+    mean, for near a noise of zero the former is no guide to what a step gains.
+    """
+    total = np.einsum("jq,jq->j", W, W) + psi
+    return np.asarray(np.sqrt(np.sqrt(psi * total) / share))
 
 
 def _tail(nu: float) -> float:

@@ -21,9 +21,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from eigengap.exceptions import RankError
-from eigengap.fitting.eigen.range import refuse_overflow, refuse_tiny_columns
+from eigengap.fitting.gaussian.fit import closed_form, fit_ppca
 from eigengap.fitting.gaussian.pca import PCAFit, fit_pca
-from eigengap.fitting.gaussian.ppca import closed_form, fit_ppca
 from eigengap.fitting.gaussian.problem import DEFAULT, EMOptions
 from eigengap.fitting.gaussian.unrestricted import fit_unrestricted
 from eigengap.linalg import Array, sign_rule
@@ -33,7 +32,7 @@ from eigengap.runtime.memory import require_memory
 from eigengap.sources.base import Source
 from eigengap.sources.wording import column
 from eigengap.spectrum import Spectrum
-from eigengap.statistics.moments import ColumnMoments
+from eigengap.statistics.moments import ColumnMoments, refuse_overflow, refuse_tiny_columns
 
 ColumnMethod = Literal["centre", "normalise"]
 MixingMethod = Literal["pca", "zca", "cholesky", "pca-cor", "zca-cor"]

@@ -165,7 +165,10 @@ def observed_columns(table: Array) -> ObservedColumns:
     counts = np.bincount(of_column)
     values = np.where(observed, table, 0.0)
     rooted = observed.all() and d > n
-    Y = _root(values) if rooted else values
+    Y = values
+    if rooted:
+        lam, V = np.linalg.eigh(values @ values.T)
+        Y = V * np.sqrt(np.maximum(lam, 0.0))
     width = Y.shape[1] if rooted else int(counts.max())
     members = np.full((len(patterns), width), Y.shape[1])
     for p in range(len(patterns)):
@@ -181,12 +184,6 @@ def observed_columns(table: Array) -> ObservedColumns:
     )
 
 
-def _root(Y: Array) -> Array:
-    """R (n, n) with R R' = Y Y'."""
-    lam, V = np.linalg.eigh(Y @ Y.T)
-    return np.asarray(V * np.sqrt(np.maximum(lam, 0.0)))
-
-
 # The fit ---------------------------------------------------------------------------------------
 
 
@@ -198,7 +195,6 @@ class Start:
     shares: Array  # (q,) share of the data's variance along each
     kernel: LatentKernel  # what it leaves open is chosen
     of_row: Rows  # (n,) which latent each row has: rows that are equal have one
-    noise_variance: float = NOISE
     back: Back | None = None
 
     @property

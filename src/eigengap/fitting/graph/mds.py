@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from eigengap.fitting.eigen.signed_spectrum import EPS, SignedSpectrum, signed_eigenpairs
-from eigengap.fitting.eigen.symmetric import double_centred
-from eigengap.fitting.gaussian.ppca import closed_form, fit_exact_spectrum
+from eigengap.fitting.eigen.symmetric import double_centred, scaled_axes
+from eigengap.fitting.gaussian.fit import closed_form, fit_exact_spectrum
 from eigengap.fitting.gaussian.problem import GaussianFit
 from eigengap.fitting.graph.additive_constant import additive_constant, correct
 from eigengap.fitting.graph.distances import BLOCK_BYTES
@@ -102,23 +102,15 @@ def _fit(
         B *= root.T
     known = q if isinstance(q, int) else None
     spectrum, V = signed_eigenpairs(B, known, error)
-    V = V[:, : _dimensions(spectrum, q)]
-    lam = spectrum.lam[: V.shape[1]]
-    length = np.sqrt(np.where(lam > spectrum.rounding, lam, 0.0))
-    Z = V * length
-    A = V * np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)
+    if q is None:
+        q = max(spectrum.significant() or 0, 1)
+    elif isinstance(q, float):
+        q = spectrum.for_share(q)
+    Z, A, _ = scaled_axes(spectrum.lam[:q], V[:, :q], spectrum.rounding)
     if root is not None:
         Z, A = Z / root, A * root
     signs = sign_rule(Z)
     return ScalingFit(Z * signs, GowerMap(A * signs, means), spectrum, route, constant)
-
-
-def _dimensions(spectrum: SignedSpectrum, q: Dimensions) -> int:
-    if isinstance(q, int):
-        return q
-    if q is not None:
-        return spectrum.for_share(q)
-    return max(spectrum.significant() or 0, 1)
 
 
 # From rows -----------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.fitting.eigen.range import power_of_ten
 from eigengap.linalg import Array
 from eigengap.sources.wording import column
+from eigengap.statistics.moments import power_of_ten
 
 ROWS = 256  # compared at a time with as many columns
 LARGEST, SMALLEST = 1e150, 1e-140  # distances whose squares stay well within float64

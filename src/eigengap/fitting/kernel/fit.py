@@ -16,15 +16,14 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from eigengap.exceptions import KernelOverflowError
-from eigengap.fitting.eigen.krylov import block_width, top_eigenpairs
-from eigengap.fitting.eigen.symmetric import FEW, SMALL, Eigenpairs, leading_eigenpairs
+from eigengap.fitting.eigen.krylov import Product, top_eigenpairs
+from eigengap.fitting.eigen.symmetric import Eigenpairs, are_few, leading_eigenpairs
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.kernels.expected import ExpectedKernel
 from eigengap.models.kernels.functions import RBF, Function, Kernel, Laplacian, Precomputed, Rows
@@ -100,7 +99,8 @@ def fit_kernel_pca(
 ) -> KernelFit:
     """Kernel PCA of the rows X (n, d) with weights w (n,), from the matrix of all pairs."""
     n = X.shape[0]
-    dense = solver == "dense" or not _few(wanted, n)
+    first = wanted if isinstance(wanted, int) else FIRST_GUESS
+    dense = solver == "dense" or wanted is None or not are_few(first, n)
     copies = (2.0 if isinstance(kernel, ExpectedKernel) else 1.0) + (2.0 if dense else 0.2)
     require_pairs(n, "the kernel matrix", LANDMARKS, copies)
     K = pair_matrix(kernel, X, n_jobs)
@@ -339,12 +339,10 @@ def _solve(
     return Eigenpairs(lam[:q].copy(), pairs.V[:, :q].copy(), complete), negative, 1
 
 
-def _leading(
-    apply: Callable[[Array], Array], n: int, wanted: Wanted, total: float
-) -> tuple[Eigenpairs, int] | None:
+def _leading(apply: Product, n: int, wanted: Wanted, total: float) -> tuple[Eigenpairs, int] | None:
     """By Lanczos, with its passes; None without its certificate, or where too many are needed."""
     k, passes = wanted if isinstance(wanted, int) else FIRST_GUESS, 0
-    while _few(k, n):
+    while are_few(k, n):
         top = top_eigenpairs(apply, n, k)
         passes += top.passes
         if not top.certified:
@@ -357,18 +355,12 @@ def _leading(
     return None
 
 
-def _lowest(apply: Callable[[Array], Array], n: int) -> float:
+def _lowest(apply: Product, n: int) -> float:
     """A Ritz value from below: what it says of a negative eigenvalue is true, if not all."""
     low = top_eigenpairs(lambda V: -apply(V), n, 1, max_passes=LOWEST_PASSES)
     value = -float(low.lam[0])
     high = top_eigenpairs(apply, n, 1, max_passes=LOWEST_PASSES)
     return value if value < -1e-10 * abs(float(high.lam[0])) else 0.0
-
-
-def _few(wanted: Wanted, n: int) -> bool:
-    """Whether Lanczos would find that many of n in a small space."""
-    k = wanted if isinstance(wanted, int) else FIRST_GUESS
-    return wanted is not None and n > SMALL and FEW * block_width(k) <= n
 
 
 def _require_axes(lam: Array) -> None:

@@ -37,7 +37,7 @@ from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, mixture_posteriors
 from eigengap.models.gaussian.observed_rows import ObservedRows
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.mixture import MixtureParameters
 

@@ -36,11 +36,10 @@ from eigengap.fitting.gaussian.problem import (
     Units,
     graded_axes,
 )
-from eigengap.fitting.optimise.climb import Bounds, Slope
-from eigengap.fitting.optimise.em import Mapped
+from eigengap.fitting.optimise.em import Bounds, Mapped, Slope
 from eigengap.fitting.optimise.loop import Progress, Trace, Watch, checkpointer_of
 from eigengap.linalg import Array
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.gaussian import Constraints, Parameters, gradient
 from eigengap.statistics.expected.mixture import (

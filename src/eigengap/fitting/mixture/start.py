@@ -22,7 +22,7 @@ from eigengap.fitting.mixture.kmeans import kmeans
 from eigengap.fitting.mixture.problem import MixtureProblem
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian.observed_rows import ObservedRows
-from eigengap.models.gaussian.row_posterior import Coefficients, row_posteriors
+from eigengap.models.gaussian.posterior import BlockCoefficients, Coefficients
 from eigengap.statistics.expected.gaussian import Parameters
 from eigengap.statistics.expected.mixture import MixtureParameters
 
@@ -113,8 +113,9 @@ def truncated(component: Parameters, q: int, least: float = LEAST_STRENGTH) -> P
 def _scores(rows: ObservedRows, coefficients: Coefficients) -> Array:
     """Posterior means and weights (c, q + 1), in the order of `rows.R`."""
     scores = np.ones((len(rows.order), coefficients.q + 1))
-    for chunk, part in row_posteriors(rows, coefficients):
-        scores[chunk.rows, :-1] = part.mean
+    block = BlockCoefficients.of(rows, coefficients)
+    for chunk in rows.chunks(coefficients.q):
+        scores[chunk.rows, :-1] = block.posteriors(chunk).mean
     if rows.weight is not None:
         scores[:, -1] = rows.weight
     return scores

@@ -35,7 +35,7 @@ from eigengap.fitting.optimise.em import fall, rounding_of
 from eigengap.fitting.optimise.loop import LoopState, Step, Trace, iterate
 from eigengap.linalg import Array
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
-from eigengap.models.gaussian.row_posterior import Coefficients, times_packed
+from eigengap.models.gaussian.posterior import Coefficients, times_packed
 from eigengap.statistics.expected.gaussian import (
     Constraints,
     Expected,

@@ -26,11 +26,13 @@ from eigengap.exceptions import SingularModelError
 from eigengap.linalg import Array, sign_rule
 from eigengap.models.gaussian import noiseless as near_exact
 from eigengap.models.gaussian.observed_rows import prepare_rows
-from eigengap.models.gaussian.posterior import Posterior, RowPosteriors, square_roots
-from eigengap.models.gaussian.row_posterior import (
+from eigengap.models.gaussian.posterior import (
+    BlockCoefficients,
     Coefficients,
+    Posterior,
+    RowPosteriors,
     projected_variance,
-    row_posteriors,
+    square_roots,
 )
 from eigengap.models.maps.affine import AffineMap
 
@@ -317,8 +319,8 @@ class LinearGaussian:
             )
             return
         rows = prepare_rows(X, None, self.mu, None, self.q, cell_sd=cell_sd)
-        for _, part in row_posteriors(rows, Coefficients(self.W, np.zeros(self.d), self.psi)):
-            yield part
+        block = BlockCoefficients.of(rows, Coefficients(self.W, np.zeros(self.d), self.psi))
+        yield from map(block.posteriors, rows.chunks(self.q))
 
     def _diagonal(self) -> Array:
         """(d,) of W W^T + diag(psi)."""

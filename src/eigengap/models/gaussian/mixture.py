@@ -22,10 +22,11 @@ from eigengap.linalg import Array, packed_size
 from eigengap.models.gaussian import noiseless as near_exact
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import Chunk, ObservedRows, prepare_rows
-from eigengap.models.gaussian.posterior import Posterior, RowPosteriors
-from eigengap.models.gaussian.row_posterior import (
+from eigengap.models.gaussian.posterior import (
     BlockCoefficients,
     Coefficients,
+    Posterior,
+    RowPosteriors,
     projected_variance,
 )
 

@@ -32,8 +32,7 @@ from eigengap.models.gaussian import noiseless as near_exact
 from eigengap.models.gaussian.information import Information, Noise, ObservationPattern, information
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
-from eigengap.models.gaussian.posterior import RowPosteriors, square_roots
-from eigengap.models.gaussian.row_posterior import projected_variance
+from eigengap.models.gaussian.posterior import RowPosteriors, projected_variance, square_roots
 
 # Least share of the cells (or of a column's) that is left as degrees of freedom, however many
 # parameters there are, and least degrees of freedom of a noise variance: beyond these bounds the

@@ -311,3 +311,18 @@ def _slope(x: Array, activation: str) -> Array:
     if activation == "elu":
         return np.where(x > 0.0, 1.0, np.exp(np.minimum(x, 0.0)))
     return np.ones_like(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Perceptron:
+    """One hidden layer plus a linear map, z = W0'x + W2'tanh(W1'x + b1) + b2: no way back."""
+
+    W0: Array  # (d, q)
+    W1: Array  # (d, h)
+    b1: Array  # (h,)
+    W2: Array  # (h, q)
+    b2: Array  # (q,)
+
+    def forward(self, X: Any, xp: Any = np) -> Any:
+        """Coordinates (n, q) of the rows X (n, d)."""
+        return X @ self.W0 + xp.tanh(X @ self.W1 + self.b1) @ self.W2 + self.b2

@@ -11,8 +11,7 @@ from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, quantity, tips, upper
 from eigengap.plots.numbers.names import label
 from eigengap.plots.numbers.rows import inner
-from eigengap.selection.rank.choice import Curve, RankChoice
-from eigengap.selection.rank.consensus import NAMES
+from eigengap.selection.rank.choice import NAMES, Curve, RankChoice
 
 WIDTH, HEIGHT, ACROSS = 225, 120, 3
 LEVELS = {"above 1": 1.0, "above level": 0.05, "at most tolerance": None}

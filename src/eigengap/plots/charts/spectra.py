@@ -12,8 +12,7 @@ from eigengap.plots.drawing import Chart, data, finish, kind, quantity, tips, up
 from eigengap.plots.numbers.eigenvalues import Eigenvalues, Gap, eigenvalues
 from eigengap.plots.numbers.names import label
 from eigengap.plots.numbers.rows import inner
-from eigengap.selection.rank.choice import RankChoice
-from eigengap.selection.rank.consensus import NAMES
+from eigengap.selection.rank.choice import NAMES, RankChoice
 
 MOST_SHOWN = 40  # eigenvalues
 CUMULATIVE = 110  # height of the second panel

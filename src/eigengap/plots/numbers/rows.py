@@ -1,6 +1,6 @@
 """The rows that a chart shows: read in one pass from wherever they lie, never more than are drawn.
 
-The rows are drawn by hashes of their positions (`eigengap.sources.drawn`), so that the same
+The rows are drawn by hashes of their positions (`eigengap.sources.base`), so that the same
 ones are drawn however the table is cut, and a smaller chart shows some of the rows of a larger
 one.
 """

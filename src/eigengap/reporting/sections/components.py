@@ -13,9 +13,8 @@ from eigengap.reporting.page import specs
 from eigengap.reporting.sections.section import Figure, Grid, Section
 from eigengap.reporting.words import count, listing, number, percent, whole
 from eigengap.runtime.warnings import silence
-from eigengap.selection.rank.choice import RankChoice
+from eigengap.selection.rank.choice import NAMES, RankChoice
 from eigengap.selection.rank.choose import choose_rank
-from eigengap.selection.rank.consensus import NAMES
 
 CHEAP = (
     "deflated_parallel_analysis",

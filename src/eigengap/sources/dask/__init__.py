@@ -4,10 +4,8 @@
 |---|---|
 | `table.py` | a collection as partitions, refused before anything is computed if need be |
 | `tasks.py` | what workers run: partitions to blocks to statistics, and the tree of merges |
-| `cluster.py` | where tasks run, what is sent, what can go wrong |
-| `labels.py` | which partitions a task stands for, for messages |
-| `source.py` | `DaskSource` |
-| `prepared.py` | what an iterative fit keeps on the workers |
+| `cluster.py` | where tasks run, what is sent, what can go wrong and in which partitions |
+| `source.py` | `DaskSource`, and what an iterative fit keeps on the workers |
 
 Importing this module imports no Dask.
 """
@@ -17,23 +15,16 @@ from __future__ import annotations
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from eigengap.exceptions import MissingExtraError
+from eigengap.sources.array import is_dask
+from eigengap.sources.files.paths import needed
 
 if TYPE_CHECKING:
     from eigengap.sources.dask.source import DaskSource
 
-ROOTS = ("dask", "dask_expr")
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask collection; Dask is not imported to find out."""
-    return kind_of(X) is not None
-
 
 def kind_of(X: Any) -> str | None:
     """ "array", "frame" for what has columns, "other" for another Dask collection; else None."""
-    roots = (base.__module__.partition(".")[0] for base in type(X).__mro__)
-    if not any(root in ROOTS for root in roots):
+    if not is_dask(X):
         return None
     if hasattr(type(X), "chunks"):
         return "array"
@@ -49,22 +40,13 @@ def as_dask_source(
     block_bytes: int | None = None,
     block_rows: int | None = None,
 ) -> DaskSource:
-    """The Dask array or data frame X (n, d) as a source.
+    """The Dask array or data frame X (n, d) as a source; parameters are those of `as_source`.
 
-    Parameters
-    ----------
-    X : dask.array of two dimensions, chunked in any way, with row sizes that may be unknown; or
-        dask.dataframe of numeric columns.
-    sample_weight : (n,) how often each row counts, a number, or a Dask array or series that is cut
-        into partitions as X is.
-    missing_values : NaN, or a number or list of numbers that stand for missing values too.
-    columns : the columns to use, in this order; strings are names, integers positions.
-    block_bytes, block_rows : size of the blocks that a partition is cut into.
+    X is a dask.array of two dimensions, chunked in any way, with row sizes that may be unknown, or
+    a dask.dataframe of numeric columns. `sample_weight` may be a Dask array or series that is cut
+    into partitions as X is. Partitions are cut into blocks.
     """
-    try:
-        import dask  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("A table on Dask", "dask", "dask") from error
+    needed("A table on Dask", "dask", "dask")
     from eigengap.sources.checks import missing_codes
     from eigengap.sources.dask.source import BLOCK_BYTES, DaskSource
     from eigengap.sources.dask.table import table_of, weight_of

@@ -12,7 +12,7 @@ import numpy as np
 from dask.delayed import Delayed
 
 from eigengap.linalg import Array
-from eigengap.sources.array import F4, F8, is_sparse
+from eigengap.sources.array import F4, F8, is_sparse, library_of
 from eigengap.sources.cells import Refused, refusal
 from eigengap.sources.checks import (
     as_weight,
@@ -21,7 +21,7 @@ from eigengap.sources.checks import (
     resolve_columns,
 )
 from eigengap.sources.dask import kind_of
-from eigengap.sources.frames import _kind, library_of, series_to_float
+from eigengap.sources.frames import _kind, series_to_float
 from eigengap.sources.wording import column
 
 Weight = Array | float | tuple[Delayed, ...] | None
@@ -128,17 +128,15 @@ def _refuse_by_type(types: Sequence[Any], names: tuple[str, ...] | None) -> None
     """Columns that cannot hold numbers; objects may, and are looked at where they lie."""
     import narwhals as nw
 
-    def usable(t: Any) -> bool:
-        return bool(t.is_numeric() or t in (nw.Boolean, nw.Object, nw.Unknown))
-
-    def kind(t: Any) -> str:
-        return "text" if t == nw.String else _kind(t)
-
-    refused = [
-        _RefusedType(column(names, j), kind(t), "", 0) for j, t in enumerate(types) if not usable(t)
-    ]
+    refused, numeric = [], []
+    for j, t in enumerate(types):
+        if t.is_numeric() or t in (nw.Boolean, nw.Object, nw.Unknown):
+            numeric.append(column(names, j))
+        else:
+            kind = "text" if t == nw.String else _kind(t)
+            refused.append(_RefusedType(column(names, j), kind, "", 0))
     if refused:
-        raise refusal(refused, [column(names, j) for j, t in enumerate(types) if usable(t)], {})
+        raise refusal(refused, numeric, {})
 
 
 def weight_of(sample_weight: Any, table: Table) -> Weight:

@@ -1,10 +1,14 @@
-"""Sources that are read block by block, and sources derived from others."""
+"""Sources that are read block by block, and sources derived from others.
+
+Derived ones have other values: columns in other units, or cells hidden from a model.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from math import inf
 from typing import Any
@@ -13,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
+from eigengap.runtime.hashing import cell_uniforms
 from eigengap.runtime.threads import closed_at_end, in_order, sharing
-from eigengap.sources.base import ObservedCells, Rows, S, Source
+from eigengap.sources.base import Block, ObservedCells, Rows, S, Source
 
 
 class BlockedSource(Source):
@@ -220,3 +225,87 @@ def held_bytes(thing: Any) -> int:
     if hasattr(thing, "indptr"):  # scipy.sparse
         return sum(held_bytes(getattr(thing, name)) for name in ("data", "indices", "indptr"))
     return 0
+
+
+class Rescaled(DerivedSource):
+    """The rows of another source, x / unit."""
+
+    def __init__(self, parent: Source, unit: Array) -> None:
+        super().__init__(parent, partial(_rescaled, unit=unit))
+        self.dtype = np.dtype(np.float64)  # float32 would round what an offset leaves of the digits
+        self._unit = unit
+
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        return np.asarray(self._parent.sample(k, rng) / self._unit)
+
+    def collect(self) -> Rows:
+        return _divided(self._parent.collect(), self._unit)
+
+    def collect_cell_sd(self) -> Array | None:
+        known = self._parent.collect_cell_sd()
+        return None if known is None else known / self._unit
+
+
+def _rescaled(block: Block, unit: Array) -> Block:
+    cell_sd = None if block.cell_sd is None else block.cell_sd / unit
+    return replace(block, values=_divided(block.values, unit), cell_sd=cell_sd)
+
+
+def _divided(values: Rows, unit: Array) -> Rows:
+    if isinstance(values, np.ndarray):
+        return values / unit
+    rows = values.tocsr().astype(np.float64)
+    rows.data = rows.data / unit[rows.indices]  # 1 / unit may be out of range
+    return rows
+
+
+def fold_of_cells(start: int, shape: tuple[int, int], folds: int, seed: int) -> NDArray[np.intp]:
+    """The fold (0 .. folds - 1) of each cell of the rows from `start` on: (c, d).
+
+    It depends on (seed, row, column) alone, so that blocks cannot change it.
+    """
+    rows = np.arange(start, start + shape[0])
+    return (folds * cell_uniforms(rows, shape[1], seed)).astype(np.intp)
+
+
+class HeldOut(DerivedSource):
+    """The rows of another source without the cells of one fold."""
+
+    def __init__(self, parent: Source, fold: int, folds: int, seed: int) -> None:
+        super().__init__(parent, partial(_without, fold=fold, folds=folds, seed=seed))
+        self.is_sparse = False
+        self.has_missing = True
+        self.fold = fold
+
+    def sample(self, k: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        raise NotImplementedError("hidden cells belong to rows, and a sample forgets which")
+
+    def collect(self) -> Rows:
+        return self.map(values_of)
+
+    def observed(self) -> ObservedCells:
+        return self.reduce(ObservedCells.of)
+
+
+def _without(block: Block, fold: int, folds: int, seed: int) -> Block:
+    values = block.values
+    dense = values if isinstance(values, np.ndarray) else values.toarray()
+    hidden = fold_of_cells(block.start, dense.shape, folds, seed) == fold
+    return replace(block, values=np.where(hidden, np.nan, dense.astype(np.float64, copy=False)))
+
+
+def values_of(block: Block) -> NDArray[Any]:
+    """The rows of a block themselves."""
+    values: NDArray[Any] = block.values
+    return values
+
+
+def hidden_cells(observed: NDArray[np.bool_], share: float, seed: int) -> NDArray[np.bool_]:
+    """Which observed values to hold out, about `share` of them; every row keeps one: (n, d)."""
+    number = cell_uniforms(np.arange(len(observed)), observed.shape[1], seed)
+    hidden = observed & (number < share)
+    # Rows of which nothing would be left to predict from.
+    bare = hidden.any(axis=1) & ~(observed & ~hidden).any(axis=1)
+    kept = np.argmax(np.where(observed[bare], number[bare], -1.0), axis=1)
+    hidden[np.flatnonzero(bare), kept] = False
+    return hidden

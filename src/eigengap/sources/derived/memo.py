@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.runtime.memory import SHARE, free_memory, require_memory
-from eigengap.sources.base import Block, ObservedCells, Rows, S, Source
-from eigengap.sources.derived.blocked import stacked
-from eigengap.sources.drawn import Draw, Drawn, seed_of
+from eigengap.sources.base import Draw, Drawn, ObservedCells, Rows, S, Source, seed_of
+from eigengap.sources.derived.blocked import stacked, values_of
 
 
 class MemoisedSource(Source):
@@ -116,22 +115,17 @@ class MemoisedSource(Source):
 
 
 class Several:
-    """Several statistics of the same rows; None where there are no rows, or no answer."""
+    """Several statistics of the same rows; None where there are no rows, or no answer.
 
-    def __init__(self, parts: tuple[Any, ...]) -> None:
-        self.parts = parts
+    `counts` may have been counted on the way, for each part of the table.
+    """
+
+    def __init__(self, parts: tuple[Any, ...], counts: dict[int, Any] | None = None) -> None:
+        self.parts, self.counts = parts, counts or {}
 
     def merge(self, other: Several) -> Several:
-        return Several(tuple(map(_merged, self.parts, other.parts)))
-
-
-def _merged(a: Any, b: Any) -> Any:
-    if a is None or b is None:
-        return a if b is None else b
-    return a.merge(b)
-
-
-def values_of(block: Block) -> NDArray[Any]:
-    """The rows of a block themselves."""
-    values: NDArray[Any] = block.values
-    return values
+        merged = tuple(
+            (a if b is None else b) if a is None or b is None else a.merge(b)
+            for a, b in zip(self.parts, other.parts, strict=True)
+        )
+        return Several(merged, self.counts | other.counts)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import MissingExtraError, UnreadableError
+from eigengap.exceptions import UnreadableError
 from eigengap.sources.array import F4, F8
 from eigengap.sources.checks import resolve_columns
 from eigengap.sources.files.columns import (
@@ -27,6 +27,7 @@ from eigengap.sources.files.columns import (
     not_numeric,
     write_across,
 )
+from eigengap.sources.files.paths import needed
 from eigengap.sources.reader import FileReader
 from eigengap.sources.wording import first_repeated, quote
 
@@ -54,18 +55,16 @@ class ParquetReader(FileReader):
             self.names = self._unique([field.name for field in fields])
             self.n_features = len(fields)
             self.n_rows = facts.num_rows
-            self.dtype = F4 if fields and all(_is_single(f.type) for f in fields) else F8
-            self._kinds = [field.type for field in fields]
-            self.long = np.array([str(kind) in ("int64", "uint64") for kind in self._kinds], bool)
+            kinds = [str(field.type) for field in fields]
+            self.dtype = F4 if set(kinds) == {"float"} else F8
+            self.long = np.array([kind in ("int64", "uint64") for kind in kinds], bool)
         finally:
             file.close()
 
     def _opened(self, buffer: int) -> Any:
-        try:
-            import pyarrow as pa
-            from pyarrow import parquet
-        except ImportError as error:
-            raise MissingExtraError("reading Parquet", "pyarrow", "files") from error
+        parquet = needed("reading Parquet", "pyarrow.parquet")
+        import pyarrow as pa
+
         try:
             return parquet.ParquetFile(
                 arrow_path(self._path),
@@ -206,10 +205,6 @@ def _groups(facts: Any) -> list[tuple[int, int]]:
 def _within(size: int, bounds: tuple[int, int]) -> int:
     low, high = bounds
     return min(high, max(low, size))
-
-
-def _is_single(kind: Any) -> bool:
-    return str(kind) == "float"
 
 
 def _bytes_of(facts: Any, names: set[str]) -> int:

@@ -40,7 +40,7 @@ from eigengap.linalg import (
     unpack,
 )
 from eigengap.models.gaussian.bayesian import Gammas
-from eigengap.models.gaussian.row_posterior import Coefficients
+from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.statistics.expected.gaussian import Expected
 
 

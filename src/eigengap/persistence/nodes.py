@@ -1,7 +1,8 @@
-"""Arrays, their scalars and sparse matrices, as JSON that points at tensors.
+"""Arrays, their scalars, sparse matrices and random generators, as JSON that points at tensors.
 
 An array comes back with its type, its byte order, the order of its axes in memory (on which the
-last bit of a matrix product depends) and whether it may be written to.
+last bit of a matrix product depends) and whether it may be written to; a generator with its state,
+so that what it draws next is what it would have drawn.
 """
 
 from __future__ import annotations
@@ -23,12 +24,22 @@ NUMBERS = re.compile(r"[<>|](b1|[iu][1248]|f[248]|c8|c16|[mM]8(\[\d{0,6}[A-Za-z]
 TEXTS = re.compile(r"[<>]U(\d{1,9})")
 PER_LETTER = 256  # bytes that arrays of strings of one width may take for each letter in them
 SPARE_TEXT = 1 << 24  # bytes that all of them together may take beyond that
-SPARSE = ("bsr", "coo", "csc", "csr", "dia")
 LONG = 1 << 20  # letters from which strings lie among the tensors and not in the header
+ROWS = ("data", "indices", "indptr")
+# The arrays of a sparse matrix, by its format.
+SPARSE = {
+    "bsr": ROWS, "csc": ROWS, "csr": ROWS,
+    "coo": ("data", "row", "col"), "dia": ("data", "offsets"),
+}  # fmt: skip
 
 
 class MalformedError(ValueError):
     """What a file says cannot be what eigengap wrote."""
+
+
+def require(holds: Any, wrong: str) -> None:
+    if not holds:
+        raise MalformedError(wrong)
 
 
 # Arrays of numbers -----------------------------------------------------------------------------
@@ -47,8 +58,7 @@ def array_node(array: NDArray[Any], where: str, put: Put) -> Node:
         array = array.transpose(axes)
     if not array.flags.writeable:
         node["frozen"] = True
-    name = array.dtype.name
-    if name not in CODES or array.dtype.byteorder == ">":
+    if array.dtype.name not in CODES or array.dtype.byteorder == ">":
         node["dtype"] = array.dtype.str
     node["tensor"] = put(where, _by_bits(array))
     return node
@@ -59,11 +69,9 @@ def array_of(node: Node, get: Get) -> NDArray[Any]:
     if "dtype" in node:
         array = _from_bits(array, node["dtype"])
     if "axes" in node:
-        axes = node["axes"]
-        if not isinstance(axes, list) or sorted(map(repr, axes)) != sorted(
-            map(repr, range(array.ndim))
-        ):
-            raise MalformedError(f"axes {axes!s:.40} of an array of {array.ndim} dimensions")
+        axes, own = node["axes"], range(array.ndim)
+        is_order = isinstance(axes, list) and sorted(map(repr, axes)) == sorted(map(repr, own))
+        require(is_order, f"axes {axes!s:.40} of an array of {array.ndim} dimensions")
         array = array.transpose(np.argsort(axes))
     if node.get("frozen") is True:
         array.flags.writeable = False
@@ -90,28 +98,22 @@ def _by_bits(array: NDArray[Any]) -> NDArray[Any]:
 def _from_bits(array: NDArray[Any], text: Any) -> NDArray[Any]:
     dtype = numeric_dtype(text)
     little = dtype.newbyteorder("<")
+    shape = array.shape
     if dtype.kind == "c":
-        if array.ndim == 0 or array.shape[-1] != 2 or array.dtype.itemsize * 2 != dtype.itemsize:
-            raise MalformedError(f"an array {array.shape} of {array.dtype} for {text}")
-        plain = array.view(little).reshape(array.shape[:-1])
-    elif dtype.kind in "mM":
-        if array.dtype != np.int64:
-            raise MalformedError(f"an array of {array.dtype} for {text}")
-        plain = array.view(little)
+        fits = array.ndim and shape[-1] == 2 and array.dtype.itemsize * 2 == dtype.itemsize
+        shape = shape[:-1]
     else:
-        if array.dtype != little:
-            raise MalformedError(f"an array of {array.dtype} for {text}")
-        plain = array
-    return plain.astype(dtype, copy=False)
+        fits = array.dtype == (np.int64 if dtype.kind in "mM" else little)
+    require(fits, f"an array {array.shape} of {array.dtype} for {text}")
+    return array.view(little).reshape(shape).astype(dtype, copy=False)
 
 
 def numeric_dtype(text: Any) -> np.dtype[Any]:
     """The type that a file names, if it is one of numbers."""
-    if not isinstance(text, str) or NUMBERS.fullmatch(text) is None:
-        raise MalformedError(f"no type of numbers: {text!s:.40}")
     try:
+        require(NUMBERS.fullmatch(text), "it is another")
         return np.dtype(text)
-    except TypeError:
+    except (TypeError, MalformedError):
         raise MalformedError(f"no type of numbers: {text!s:.40}") from None
 
 
@@ -150,14 +152,20 @@ def strings_node(array: NDArray[Any], where: str, put: Put) -> Node:
 def strings_of(node: Node, get: Get, width: Width) -> NDArray[Any]:
     items = strings_in(node, get)
     shape = shape_of(node.get("shape"))
-    if int(np.prod(shape, dtype=np.int64)) != len(items):
-        raise MalformedError(f"{len(items)} strings for an array of shape {shape}")
     array = np.empty(len(items), dtype=_text_dtype(node.get("dtype", "O"), items, width))
-    array[:] = items
-    array = array.reshape(shape)
+    array = filled(array, items, shape)
     if node.get("frozen") is True:
         array.flags.writeable = False
     return array
+
+
+def filled(array: NDArray[Any], items: list[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The items, one by one, in an array of that shape."""
+    fits = int(np.prod(shape, dtype=np.int64)) == len(items)
+    require(fits, f"{len(items)} items for an array of shape {shape}")
+    for k, item in enumerate(items):
+        array[k] = item
+    return array.reshape(shape)
 
 
 def strings_in(node: Node, get: Get) -> list[str]:
@@ -196,10 +204,9 @@ def _text_dtype(text: Any, items: list[str], width: Width) -> np.dtype[Any]:
 
 
 def shape_of(given: Any) -> tuple[int, ...]:
-    if not isinstance(given, list) or not all(type(n) is int and n >= 0 for n in given):
-        raise MalformedError(f"no shape: {given!s:.40}")
-    if len(given) > 32 or np.prod(given, dtype=np.float64) > 2**53:
-        raise MalformedError(f"no shape: {given!s:.40}")
+    is_shape = isinstance(given, list) and all(type(n) is int and n >= 0 for n in given)
+    is_small = is_shape and len(given) <= 32 and np.prod(given, dtype=np.float64) <= 2**53
+    require(is_small, f"no shape: {given!s:.40}")
     return tuple(given)
 
 
@@ -216,16 +223,14 @@ def scalar_node(value: np.generic) -> Node:
 
 def scalar_of(node: Node) -> np.generic:
     if "text" in node:
-        if not isinstance(node["text"], str):
-            raise MalformedError("a string that is none")
+        require(isinstance(node["text"], str), "a string that is none")
         return np.str_(node["text"])
     dtype = numeric_dtype(node["scalar"])
     try:
         bits = bytes.fromhex(node["bits"])
     except (KeyError, TypeError, ValueError):
         raise MalformedError("a number without its bits") from None
-    if len(bits) != dtype.itemsize:
-        raise MalformedError(f"{len(bits)} bytes for a number of type {dtype}")
+    require(len(bits) == dtype.itemsize, f"{len(bits)} bytes for a number of type {dtype}")
     found: np.generic = np.frombuffer(bits, dtype=dtype)[0]
     return found
 
@@ -236,23 +241,19 @@ def scalar_of(node: Node) -> np.generic:
 def is_sparse(value: Any) -> bool:
     if not type(value).__module__.startswith("scipy.sparse"):
         return False
-    import scipy.sparse
-
-    known = scipy.sparse.issparse(value) and getattr(value, "format", None) in SPARSE
-    return known and len(getattr(value, "shape", ())) == 2
+    return getattr(value, "format", None) in SPARSE and len(getattr(value, "shape", ())) == 2
 
 
 def sparse_node(value: Any, child: Callable[[Any, str], Any]) -> Node:
     """Parts of a matrix as their arrays, under their names in SciPy."""
     import scipy.sparse
 
-    names = _sparse_parts(value.format)
     return {
         "is": "sparse",
         "format": value.format,
         "old": isinstance(value, scipy.sparse.spmatrix),  # csr_matrix, not csr_array
         "shape": list(map(int, value.shape)),
-        "parts": {name: child(getattr(value, name), name) for name in names},
+        "parts": {name: child(getattr(value, name), name) for name in SPARSE[value.format]},
     }
 
 
@@ -260,32 +261,114 @@ def sparse_of(node: Node, child: Callable[[Any], Any]) -> Any:
     import scipy.sparse
 
     layout, parts = node.get("format"), node.get("parts")
-    if layout not in SPARSE or not isinstance(parts, dict):
+    if not isinstance(layout, str) or layout not in SPARSE or not isinstance(parts, dict):
         raise MalformedError(f"no format of sparse matrices: {layout!s:.40}")
-    names = _sparse_parts(layout)
-    if set(parts) != set(names):
-        raise MalformedError(f"a sparse matrix ({layout}) of {sorted(parts)!s:.80}")
-    found = {name: child(parts[name]) for name in names}
-    if not all(isinstance(part, np.ndarray) for part in found.values()):
+    names = SPARSE[layout]
+    require(set(parts) == set(names), f"a sparse matrix ({layout}) of {sorted(parts)!s:.80}")
+    data, *places = (child(parts[name]) for name in names)
+    if not all(isinstance(part, np.ndarray) for part in (data, *places)):
         raise MalformedError("a sparse matrix whose parts are no arrays")
     shape = shape_of(node.get("shape"))
     cls = getattr(scipy.sparse, f"{layout}_{'matrix' if node.get('old') is True else 'array'}")
     try:
         if layout == "coo":
-            places = (found["row"], found["col"])
-            made = cls((found["data"], places), shape=shape)
-        elif layout == "dia":
-            made = cls((found["data"], found["offsets"]), shape=shape)
-        else:
-            made = cls((found["data"], found["indices"], found["indptr"]), shape=shape)
+            return cls((data, tuple(places)), shape=shape)
+        made = cls((data, *places), shape=shape)
+        if names is ROWS:
             made.check_format(full_check=True)  # compiled code trusts indices
-            made.indices, made.indptr = found["indices"], found["indptr"]  # of their own type
+            made.indices, made.indptr = places  # of their own type
     except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise MalformedError(f"a sparse matrix that is none ({error!s:.80})") from None
     return made
 
 
-def _sparse_parts(layout: str) -> tuple[str, ...]:
-    if layout == "coo":
-        return ("data", "row", "col")
-    return ("data", "offsets") if layout == "dia" else ("data", "indices", "indptr")
+# Random generators -----------------------------------------------------------------------------
+
+U4, U8 = np.uint32, np.uint64
+# What a state holds, by the place of it: so many words of a type, an integer ("int"), or a position
+# up to a number. NumPy copies a state into its C structures and checks little of it; a position
+# outside of its table would be read.
+STATES: dict[str, dict[str, Any]] = {
+    "MT19937": {"state.key": (624, U4), "state.pos": 624},
+    "PCG64": {"state.state": "int", "state.inc": "int"},
+    "PCG64DXSM": {"state.state": "int", "state.inc": "int"},
+    "Philox": {
+        "state.counter": (4, U8), "state.key": (2, U8), "buffer": (4, U8), "buffer_pos": 4,
+    },
+    "SFC64": {"state.state": (4, U8)},
+}  # fmt: skip
+
+
+def is_generator(value: Any) -> bool:
+    known = isinstance(value, np.random.Generator | np.random.RandomState)
+    return known and type(_bits_of(value)).__name__ in STATES
+
+
+def generator_node(value: Any, child: Callable[[Any, str], Any]) -> Node:
+    old = isinstance(value, np.random.RandomState)
+    state = value.get_state(legacy=False) if old else value.bit_generator.state
+    node = {"is": "random", "old": old, "state": child(state, "state")}
+    seeds = getattr(_bits_of(value), "seed_seq", None)
+    if isinstance(seeds, np.random.SeedSequence):  # of which children are spawned
+        entropy = seeds.entropy
+        plain = entropy if entropy is None or isinstance(entropy, int) else list(map(int, entropy))
+        kept = {
+            "entropy": plain,
+            "spawn_key": [int(key) for key in seeds.spawn_key],
+            "pool_size": int(seeds.pool_size),
+            "n_children_spawned": int(seeds.n_children_spawned),
+        }
+        node["seeds"] = child(kept, "seeds")
+    return node
+
+
+def generator_of(node: Node, child: Callable[[Any], Any]) -> Any:
+    state = child(node.get("state"))
+    name = state.get("bit_generator") if isinstance(state, dict) else None
+    if not isinstance(name, str) or name not in STATES:
+        raise MalformedError(f"no generator: {name!s:.40}")
+    _require_state(state, name)
+    try:
+        seeds = _seeds(child(node["seeds"])) if "seeds" in node else 0
+        bits = getattr(np.random, name)(seeds)
+        if node.get("old") is True:
+            made = np.random.RandomState(bits)
+            made.set_state(state)
+            return made
+        bits.state = state
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise MalformedError(f"a generator that is none ({error!s:.80})") from None
+    return np.random.Generator(bits)
+
+
+def _bits_of(value: Any) -> Any:
+    return value._bit_generator if isinstance(value, np.random.RandomState) else value.bit_generator
+
+
+def _seeds(given: Any) -> np.random.SeedSequence:
+    names = {"entropy", "spawn_key", "pool_size", "n_children_spawned"}
+    is_whole = isinstance(given, dict) and set(given) == names
+    require(is_whole and isinstance(given["spawn_key"], list), "seeds without a part")
+    entropy, size = given["entropy"], given["pool_size"]
+    words = [] if entropy is None else entropy if isinstance(entropy, list) else [entropy]
+    some = [*words, *given["spawn_key"], given["n_children_spawned"]]
+    is_plain = len(some) <= 8192 and all(map(_is_integer, some))
+    require(is_plain and type(size) is int and 4 <= size <= 4096, "seeds that are none")
+    return np.random.SeedSequence(**given | {"spawn_key": tuple(given["spawn_key"])})
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int and value >= 0 and value.bit_length() <= 4096
+
+
+def _require_state(state: dict[str, Any], name: str) -> None:
+    for place, wanted in STATES[name].items():
+        value: Any = state
+        for part in place.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if isinstance(wanted, tuple):
+            count, kind = wanted
+            fits = isinstance(value, np.ndarray) and value.shape == (count,) and value.dtype == kind
+        else:
+            fits = _is_integer(value) and (wanted == "int" or value <= wanted)
+        require(fits, f"a state of {name} that is none ({place})")

@@ -1,4 +1,4 @@
-"""Features that hold text: which cells, and the option that mends it."""
+"""What is wrong with columns, and the option that mends it: text, no names, a constant."""
 
 from __future__ import annotations
 
@@ -6,10 +6,24 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
 
-from eigengap.cli.narration import listing
-from eigengap.sources import WHITE, Likeness, describe_label_rows, label_rows, likeness_of, quote
+import numpy as np
+
+from eigengap.cli.errors import FileTrouble, shown
+from eigengap.cli.narration import Narrator, listing
+from eigengap.sources import (
+    BOM,
+    EXACT,
+    WHITE,
+    Likeness,
+    describe_label_rows,
+    foreign_kind,
+    label_rows,
+    likeness_of,
+    quote,
+)
 
 if TYPE_CHECKING:
     from eigengap.cli.tables.table import Table
@@ -19,6 +33,7 @@ MOST_COLUMNS = 8
 MOST_CODES = 3  # different texts among numbers that may all stand for missing cells
 LONGEST_CODE = 40  # characters
 MOST_TEXTS = 100  # different texts of a column that are looked at
+DIGITS = 15  # of which float64 keeps all
 WANTED = ", and the model was fitted to numbers there"
 
 
@@ -59,11 +74,7 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
 
 
 def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
-    from eigengap.cli.tables.parquet_rows import schema_of
-    from eigengap.sources import foreign_kind
-
-    schema = schema_of(table.paths[0])
-    kinds = {j: foreign_kind(schema.field(j).type) for j in table.features}
+    kinds = {j: foreign_kind(table.schema.field(j).type) for j in table.features}
     found = [
         Fault(
             j,
@@ -90,10 +101,13 @@ def _fault(
             where += f" of the first {len(dialect.head)}"
     word = "row" if len(rows) == 1 else "rows"
     codes = _codes(texts, len(cells), numbers)
-    shown = " and ".join(quote(text) for text in (codes or texts[:1]))
-    holds = f"column {quote(table.name(j))} holds text in {word} {where} ({shown})"
-    looks = _looks(table, texts, numbers)
-    if looks and (codes or _are_most(looks, cells)):
+    examples = " and ".join(quote(text) for text in (codes or texts[:1]))
+    holds = f"column {quote(table.name(j))} holds text in {word} {where} ({examples})"
+    # Texts that look like numbers written in another way.
+    decimal = table.readers[0].dialect.cells.decimal
+    found = {text: likeness_of(text, decimal) for text in texts[:MOST_TEXTS]}
+    looks = {text: look for text, look in found.items() if look and (look.is_sure or numbers)}
+    if looks and (codes or 2 * sum(text in looks for _, text in cells) > len(cells)):
         return _by_hand(table, j, holds, looks, codes, can_ignore)
     if codes:
         it = "it" if len(codes) == 1 else "them"
@@ -104,20 +118,6 @@ def _fault(
     if not numbers:
         return Fault(j, f"{holds}. L{leave}", is_left_out=True, is_text=True)
     return Fault(j, f"{holds}, among numbers. Mend them, or l{leave}", is_left_out=True)
-
-
-def _looks(table: Table, texts: Sequence[str], numbers: int) -> dict[str, Likeness]:
-    """The texts that look like numbers written in another way."""
-    decimal = table.readers[0].dialect.cells.decimal
-    found = {text: likeness_of(text, decimal) for text in texts[:MOST_TEXTS]}
-    return {
-        text: look for text, look in found.items() if look is not None and (look.is_sure or numbers)
-    }
-
-
-def _are_most(looks: dict[str, Likeness], cells: list[tuple[int, str]]) -> bool:
-    """Whether more than half of the cells with text look like numbers, and not one among names."""
-    return 2 * sum(text in looks for _, text in cells) > len(cells)
 
 
 def _by_hand(
@@ -131,10 +131,8 @@ def _by_hand(
     """Cells to be written otherwise; --na, or leaving the column out, is the second choice."""
     leave = can_ignore and not codes
     text, look = next(iter(looks.items()))
-    alone = f"({quote(text)})"
-    message = (
-        f"{holds}, which {look}" if holds.endswith(alone) else f"{holds}. {quote(text)} {look}"
-    )
+    is_alone = holds.endswith(f"({quote(text)})")
+    message = f"{holds}, which {look}" if is_alone else f"{holds}. {quote(text)} {look}"
     words = tuple(code for code in codes if code not in looks)
     if words:
         others = " and ".join(quote(word) for word in words)
@@ -155,13 +153,12 @@ def _codes(texts: list[str], count: int, numbers: int) -> tuple[str, ...]:
 
 
 def _as_options(codes: Sequence[str]) -> str:
-    return " ".join(f"--na {_as_word(code)}" for code in codes)
-
-
-def _as_word(text: str) -> str:
     """For a shell, in the quotes that people write."""
-    word = shlex.quote(text)
-    return word if word == text or set(text) & set('$`!\\"') else f'"{text}"'
+    words = []
+    for code in codes:
+        word = shlex.quote(code)
+        words.append(word if word == code or set(code) & set('$`!\\"') else f'"{code}"')
+    return " ".join(f"--na {word}" for word in words)
 
 
 def as_argument(table: Table, columns: Sequence[int]) -> str:
@@ -207,8 +204,6 @@ def _described(table: Table, found: list[Fault]) -> list[str]:
 
 def _require_names(table: Table) -> None:
     """Refuse features without a name, or with another's."""
-    from eigengap.cli.errors import FileTrouble, shown
-
     names, line = table.names, table.readers[0].dialect.first
     if names is None:
         return
@@ -232,3 +227,121 @@ def _require_names(table: Table) -> None:
             f"{', '.join(at)}, the first being 0), and names must be unique. Rename them there, or "
             f"leave all but one out by position: --ignore {','.join(at[1:])}"
         )
+
+
+# Names -------------------------------------------------------------------------------------
+
+
+def on_names(table: Table) -> str | None:
+    """Why the first line is no header, and which line above it may be; None where all is plain."""
+    if table.kind != "csv" or table.names is not None:
+        return None
+    dialect = table.readers[0].dialect
+    first = dialect.head[0]
+    message = []
+    if any(dialect.cells.number(cell) is None for cell in first.cells):
+        message.append(f"Line {first.line} looks like a row and not like names")
+    if dialect.n_columns > 1 and (above := _names_above(table)):
+        message.append(above)
+    return ". ".join(message) or None
+
+
+def _names_above(table: Table) -> str | None:
+    """What to do about a line above the table that has as many cells, none of them a number."""
+    reader, mark = table.readers[0], table.skipped.mark
+    dialect = reader.dialect
+    lines = reader.above().removeprefix(BOM).split(dialect.newline)
+    last = max((k for k, line in enumerate(lines) if line.strip()), default=0)  # the first is 0
+    cells = lines[last].decode("latin-1").strip("\r").split(dialect.separator)
+    if len(cells) != dialect.n_columns or any(
+        dialect.cells.number(one) is not None for one in cells
+    ):
+        return None
+    text = lines[last].decode("utf-8", "replace").strip()
+    ways = [f"pass --skip-rows {last}"] if last else []
+    if mark is not None and text.startswith(mark):
+        ways = [f"take {quote(mark)} off that line", *ways]
+        ways[-1] += " and no --comment" if last else " or leave out --comment"
+    return (
+        f"Line {last + 1} has as many cells, {quote(text)}: if these are names, {' or '.join(ways)}"
+    )
+
+
+# Constant columns --------------------------------------------------------------------------
+
+
+def report_constant(table: Table, source: Any, narrator: Narrator) -> None:
+    """Name the features that are constant, and those among them that rounding made so."""
+    from eigengap.statistics.moments import ColumnMoments
+
+    moments = source.reduce(ColumnMoments.of)
+    at = [k for k in range(len(table.features)) if moments.variance[k] == 0.0]
+    if not at:
+        return
+    rounded = _rounded(table, [k for k in at if _may_be_rounded(table, k, moments.mean[k])])
+    same = [table.features[k] for k in at if k not in rounded]
+    if same and len(at) < len(table.features):  # else the fit says that all rows are equal
+        narrator.note(_sentence(table, same, "constant"))
+    if rounded:
+        columns = [table.features[k] for k in rounded]
+        narrator.note(_sentence(table, columns, "constant after rounding to float64"))
+
+
+def _sentence(table: Table, columns: Sequence[int], what: str) -> str:
+    are, it = ("are", "them") if len(columns) > 1 else ("is", "it")
+    return (
+        f"{listing([table.name(j) for j in columns])} {are} {what} and cannot distinguish rows; "
+        f"leave {it} out: --ignore {as_argument(table, columns)}"
+    )
+
+
+def _may_be_rounded(table: Table, k: int, value: float) -> bool:
+    """Whether feature k may hold different numbers that are all read as `value`."""
+    if abs(value) >= EXACT:
+        return True
+    j = table.features[k]
+    if table.kind == "csv":
+        cells = (row.cells[j] for reader in table.readers for row in reader.dialect.head)
+        return any(sum(map(str.isdigit, cell)) > DIGITS for cell in cells)
+    if table.kind == "parquet":
+        return "decimal" in str(table.schema.field(j).type)
+    return False
+
+
+def _rounded(table: Table, wanted: Sequence[int]) -> list[int]:
+    """Those of the wanted features, all constant in float64, whose numbers differ in the file."""
+    if not wanted:
+        return []
+    if table.kind not in ("csv", "parquet"):  # whose integers are at hand as float64 alone
+        long = getattr(getattr(table.source(), "reader", None), "long", False)
+        return [k for k in wanted if np.broadcast_to(long, len(table.features))[k]]
+    import pyarrow as pa
+
+    from eigengap.cli.tables.pieces import pieces
+
+    mark = table.readers[0].dialect.cells.decimal if table.kind == "csv" else "."
+    found: dict[int, set[Any]] = {k: set() for k in wanted}
+    for piece in pieces(table):
+        for k, numbers in found.items():
+            if len(numbers) < 2:
+                observed = pa.array(~np.isnan(piece.values[:, k]))
+                cells = piece.columns.column(table.features[k]).filter(observed)
+                numbers |= {_exact(cell, mark) for cell in cells.unique().to_pylist()}
+        if all(len(numbers) > 1 for numbers in found.values()):
+            break
+    return [k for k, numbers in found.items() if len(numbers) > 1]
+
+
+def _exact(cell: Any, mark: str) -> Any:
+    """The number of a cell, to all of its digits.
+
+    >>> _exact(b"1,50", ",") == _exact(b" 1,5", ","), _exact(b"TRUE", "."), _exact(3, ".")
+    (True, 'true', 3)
+    """
+    if not isinstance(cell, bytes):
+        return cell
+    text = cell.decode("latin-1").strip().lower().replace(mark, ".")
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return text
