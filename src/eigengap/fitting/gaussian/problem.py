@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from math import inf
@@ -74,7 +74,7 @@ class EMOptions:
 DEFAULT = EMOptions()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GaussianFit:
     """A fitted model and how it was reached."""
 
@@ -84,9 +84,9 @@ class GaussianFit:
     log_likelihood: float  # of all rows, weighted
     observed_w: Array  # (d,) weighted number of rows in which each feature was observed
     sum_w: float
-    converged: bool
-    trace: Trace
-    at_floor: tuple[int, ...]  # features whose noise variance fell to the floor
+    converged: bool = True
+    trace: Trace = field(default_factory=Trace)  # empty where nothing was iterated
+    at_floor: tuple[int, ...] = ()  # features whose noise variance fell to the floor
 
     @property
     def n_iter(self) -> int:

@@ -37,7 +37,6 @@ from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians, mixture_posteriors
 from eigengap.models.gaussian.observed_rows import ObservedRows
-from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.base import Source
 from eigengap.statistics.expected.mixture import MixtureParameters
 
@@ -374,9 +373,8 @@ def _badly_explained(
 def _with_excess(rows: ObservedRows, parameters: MixtureParameters) -> Array:
     """Excess of its squared distance, weight, nearest component, imputed row: (c, 3 + d)."""
     components = parameters.components
-    coefficients = [Coefficients(c.W, c.delta, c.psi) for c in components]
     result = np.ones((len(rows.order), 3 + rows.d))
-    for chunk, parts, resp, _ in mixture_posteriors(rows, parameters.log_weights, coefficients):
+    for chunk, parts, resp, _ in mixture_posteriors(rows, parameters.log_weights, components):
         nearest = np.argmax(resp, axis=0)  # (c,)
         each = np.arange(len(nearest))
         distance = np.stack([part.distance for part in parts])[nearest, each]

@@ -21,6 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri, stdtrit
 
 from eigengap.exceptions import SingularModelError
 from eigengap.linalg import Array, sign_rule
@@ -374,3 +375,30 @@ def right_singular_vectors(A: Array) -> Array:
         return np.eye(A.shape[1])
     Vt = np.linalg.svd(A, full_matrices=A.shape[0] < A.shape[1])[2]
     return np.asarray(Vt.T)
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentColumns:
+    """Independent Gaussian columns, a model without components: their predictive distributions.
+
+    A new value of a column observed in n rows follows Student's t with n - 1 degrees of freedom
+    about the mean, with scale s sqrt(1 + 1 / n), s^2 at divisor n - 1.
+    """
+
+    mean: Array  # (d,)
+    degrees: Array  # (d,) of freedom
+    scale: Array  # (d,)
+
+    @classmethod
+    def of(cls, X: Array, weight: Array | None) -> IndependentColumns:
+        observed = ~np.isnan(X)
+        w = np.where(observed, 1.0 if weight is None else weight[:, None], 0.0)
+        n = w.sum(axis=0)
+        mean = np.sum(w * np.where(observed, X, 0.0), axis=0) / n
+        squares = np.sum(w * np.where(observed, X - mean, 0.0) ** 2, axis=0)
+        degrees = np.maximum(n - 1.0, 1.0)
+        return cls(mean, degrees, np.sqrt(squares / degrees * (1.0 + 1.0 / n)))
+
+    def std(self) -> Array:
+        """(d,) such that +- 1.96 of them are the 95 % interval of the t distribution."""
+        return np.asarray(self.scale * stdtrit(self.degrees, 0.975) / ndtri(0.975))
