@@ -7,11 +7,7 @@ from math import nan
 from numbers import Real
 from typing import Any, ClassVar
 
-from eigengap.estimators.shared.base import (
-    AT_LEAST_ONE,
-    keep_parameters,
-    require_rank,
-)
+from eigengap.estimators.shared.base import AT_LEAST_ONE, keep_parameters, require_rank
 from eigengap.estimators.shared.linear import FitSpec, LinearGaussianEstimator, Solved, log_jacobian
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.fitting.gaussian.bayesian import BayesianFit, fit_bayesian

@@ -15,12 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from eigengap.estimators.ppca import PPCA
-from eigengap.estimators.shared.base import (
-    keep_features,
-    keep_parameters,
-    map_rows,
-    source_of_new,
-)
+from eigengap.estimators.shared.base import keep_features, keep_parameters, map_rows, source_of_new
 from eigengap.estimators.shared.inner import Predictor, warnings_about
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.exceptions import (
