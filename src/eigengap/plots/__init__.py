@@ -9,45 +9,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eigengap.plots.charts.biplot import biplot
-    from eigengap.plots.charts.circle import correlation_circle
-    from eigengap.plots.charts.imputed import imputation
-    from eigengap.plots.charts.missing import missingness
-    from eigengap.plots.charts.mixture import mixture
-    from eigengap.plots.charts.noise_edge import spectrum
-    from eigengap.plots.charts.novelty import novelty
-    from eigengap.plots.charts.rank_curves import rank_criteria
-    from eigengap.plots.charts.scores import scores
-    from eigengap.plots.charts.spectra import scree
-    from eigengap.plots.charts.steps import trace
-    from eigengap.plots.charts.variables import contributions, cos2
-    from eigengap.plots.theme import save
-
-__all__ = [
-    "biplot",
-    "contributions",
-    "correlation_circle",
-    "cos2",
-    "imputation",
-    "missingness",
-    "mixture",
-    "novelty",
-    "rank_criteria",
-    "save",
-    "scores",
-    "scree",
-    "spectrum",
-    "trace",
-]
+    from eigengap.plots.charts.biplot import biplot as biplot
+    from eigengap.plots.charts.biplot import correlation_circle as correlation_circle
+    from eigengap.plots.charts.imputed import imputation as imputation
+    from eigengap.plots.charts.missing import missingness as missingness
+    from eigengap.plots.charts.noise_edge import spectrum as spectrum
+    from eigengap.plots.charts.novelty import novelty as novelty
+    from eigengap.plots.charts.rank_curves import rank_criteria as rank_criteria
+    from eigengap.plots.charts.scores import mixture as mixture
+    from eigengap.plots.charts.scores import scores as scores
+    from eigengap.plots.charts.spectra import scree as scree
+    from eigengap.plots.charts.steps import trace as trace
+    from eigengap.plots.charts.variables import contributions as contributions
+    from eigengap.plots.charts.variables import cos2 as cos2
+    from eigengap.plots.theme import save as save
 
 _HOME = {
     "biplot": "charts.biplot",
     "contributions": "charts.variables",
-    "correlation_circle": "charts.circle",
+    "correlation_circle": "charts.biplot",
     "cos2": "charts.variables",
     "imputation": "charts.imputed",
     "missingness": "charts.missing",
-    "mixture": "charts.mixture",
+    "mixture": "charts.scores",
     "novelty": "charts.novelty",
     "rank_criteria": "charts.rank_curves",
     "save": "theme",
@@ -56,6 +40,7 @@ _HOME = {
     "spectrum": "charts.noise_edge",
     "trace": "charts.steps",
 }
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:

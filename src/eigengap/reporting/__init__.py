@@ -78,7 +78,7 @@ def report(
     report.html True
     """
     from eigengap.persistence.atomic import require_writable, write_atomically
-    from eigengap.plots.numbers.counts import count_of
+    from eigengap.plots.numbers.rows import count_of
     from eigengap.reporting.compose import compose
 
     max_rows = count_of("max_rows, the rows to be shown,", max_rows)

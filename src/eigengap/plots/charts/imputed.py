@@ -9,7 +9,7 @@ import numpy as np
 from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
-from eigengap.plots.drawing import Chart, data, finish, quantity, tips, upper, words
+from eigengap.plots.drawing import Chart, data, finish, kind, tips, upper, words, x_axis, y_axis
 from eigengap.plots.numbers.imputations import Calibration, Imputations, calibration, imputations
 from eigengap.plots.numbers.names import names_of
 from eigengap.plots.numbers.rows import MOST_ROWS, Table, table_of
@@ -30,7 +30,7 @@ def imputation(
     level: float = 0.95,
     max_rows: int = MOST_ROWS,
 ) -> Chart:
-    """Imputed values with their intervals, beside the observed values of their columns.
+    """Imputed values with their intervals, and the observed values of their columns.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ def imputation(
     column : str or int, default=None
         One column; None takes those with most missing values, up to six.
     truth : table of X's shape, default=None
-        With it, or `held_out`, cells are drawn against their true values, with how often the
-        intervals hold them: a calibration view.
+        With it, or `held_out`, values are drawn against the truth, with the coverage of the
+        intervals: a calibration view.
     held_out : float in (0, 1), default=None
-        Share of the observed values to hide and fill again. The model has seen them in its fit, so
-        that this flatters it a little; rows that were not in the fit do not.
+        Share of the observed values to hold out and impute. The model was fitted to them, so that
+        this is a little optimistic; rows that were not in the fit are not.
     level : float in (0, 1), default=0.95
     max_rows : int, default=5000
 
@@ -66,7 +66,11 @@ def imputation(
     require_fitted(estimator)
     table = table_of(X, estimator, most=max_rows)
     names = names_of(estimator, table.X.shape[1])
-    chosen = None if column is None else _position(column, estimator, names)
+    chosen = None
+    if column is not None:
+        known = getattr(estimator, "feature_names_in_", None)
+        given = None if known is None else [str(name) for name in known]
+        chosen = int(resolve_columns([column], given, len(names))[0])
     if truth is not None or held_out is not None:
         return _calibration(estimator, table, names, chosen, truth, held_out, level)
     found = imputations(estimator, table.X, level)
@@ -95,8 +99,8 @@ def imputation(
         "their values; at the left the observed values of the column.",
         ""
         if chosen is not None or len(shown) == incomplete
-        else (f"The {len(shown)} columns with most missing values of {incomplete}."),
-        _told(count[shown]),
+        else f"The {len(shown)} columns with most missing values of {incomplete}.",
+        f"Of each column {MOST_CELLS} cells are drawn." if max(count[shown]) > MOST_CELLS else "",
         upper(table.sampling()),
         width=460,
     )
@@ -113,7 +117,7 @@ def _column(found: Imputations, observed: Array, table: Table, j: int, name: str
     high = max(float(known.max(initial=-np.inf)), float(found.high[cells].max()))
     pad = 0.04 * (high - low) or 1.0
     scale = alt.Scale(domain=[low - pad, high + pad], nice=False, zero=False)
-    y = alt.Y(**quantity("value", name, scale=scale, axis=alt.Axis(tickCount=6)))
+    y = y_axis("value", name, scale=scale, axis=alt.Axis(tickCount=6))
     bars = data(
         k=np.arange(1, len(cells) + 1),
         value=found.value[cells],
@@ -121,20 +125,15 @@ def _column(found: Imputations, observed: Array, table: Table, j: int, name: str
         high=found.high[cells],
         row=table.at[found.row[cells]],
     )
-    x = alt.X(
-        **quantity(
-            "k",
-            "imputed value",
-            axis=alt.Axis(labels=False, ticks=False, grid=False, titlePadding=22),
-        )
-    )
+    bare_x = alt.Axis(labels=False, ticks=False, grid=False, titlePadding=22)
+    x = x_axis("k", "imputed value", axis=bare_x)
     tip = tips(row="#row", value="#imputed", low="#from", high="#to")
     base = alt.Chart(bars).encode(x=x, tooltip=tip)
-    bare_y = alt.Y(**quantity("low", None, scale=scale, axis=alt.Axis(labels=False, ticks=False)))
+    bare_y = y_axis("low", None, scale=scale, axis=alt.Axis(labels=False, ticks=False))
     intervals = alt.layer(
         base.mark_rule(style="eg-main", strokeWidth=1.6, opacity=0.55).encode(y=bare_y, y2="high"),
         base.mark_point(style="eg-main", filled=True, size=26, opacity=1.0).encode(
-            y=alt.Y(**quantity("value", None, scale=scale))
+            y=y_axis("value", None, scale=scale)
         ),
     ).properties(width=210, height=190)
     count, edges = np.histogram(known, bins=np.linspace(low, high, 25) if high > low else 1)
@@ -144,7 +143,7 @@ def _column(found: Imputations, observed: Array, table: Table, j: int, name: str
         .encode(
             y=y,
             y2="top",
-            x=alt.X(**quantity("count", "observed", axis=alt.Axis(tickCount=2, grid=False))),
+            x=x_axis("count", "observed", axis=alt.Axis(tickCount=2, grid=False)),
             x2=alt.datum(0),
             tooltip=tips(count="#cells", value="#from", top="#to"),
         )
@@ -175,23 +174,23 @@ def _calibration(
         level=level,
     )
     if chosen is not None:
-        found = _only(found, chosen)
+        at = np.flatnonzero(found.imputations.column == chosen)
+        if len(at) == 0:
+            raise ValueError("no cell of this column was hidden")
+        found = Calibration(found.imputations.some(at), found.truth[at])
     chart = alt.hconcat(_against_truth(found, table, names), _coverage(found), spacing=34)
     n = len(found.truth)
-    whose = (
-        ""
-        if known is not None
-        else (
+    whose = ""
+    if known is None:
+        whose = (
             " The model was fitted with these cells, unless these are new rows: that flatters it."
         )
-    )
     which = f"column {names[chosen]}" if chosen is not None else "all columns, in their own spread"
-    percent = f"{100 * level:g} %"
     return finish(
         chart,
         f"How well {public_name(estimator)} predicts hidden cells",
-        f"{100 * found.coverage:.1f} % of {n:,} hidden cells lie in their {percent} intervals "
-        f"({which}).{whose}",
+        f"{100 * found.coverage:.1f} % of {n:,} hidden cells lie in their {100 * level:g} % "
+        f"intervals ({which}).{whose}",
         f"{MOST_POINTS:,} of the cells are drawn." if n > MOST_POINTS else "",
         upper(table.sampling()),
         width=600,
@@ -210,9 +209,10 @@ def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
         spread = np.nanstd(table.X, axis=0)
         unit = np.where(spread > 0, spread, 1.0)
     c = f.column[kept]
-    standard = [(v[kept] - centre[c]) / unit[c] for v in (found.truth, f.value, f.low, f.high)]
-    truth, value, low, high = standard
-    inside = (low <= truth) & (truth <= high)
+    truth, value, low, high = (
+        (v[kept] - centre[c]) / unit[c] for v in (found.truth, f.value, f.low, f.high)
+    )
+    states = ["within its interval", "outside"]
     points = data(
         truth=truth,
         value=value,
@@ -220,38 +220,28 @@ def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
         high=high,
         row=table.at[f.row[kept]],
         column=[names[j] for j in c],
-        where=np.where(inside, "within its interval", "outside"),
+        where=np.where((low <= truth) & (truth <= high), *states),
     )
-    least = float(np.min([truth.min(), value.min()]))
-    most = float(np.max([truth.max(), value.max()]))
+    least, most = float(min(truth.min(), value.min())), float(max(truth.max(), value.max()))
     pad = 0.05 * (most - least) or 1.0
-    scale = alt.Scale(domain=[least - pad, most + pad], nice=False, zero=False)
-    what = "standard deviations from the mean" if several else names[int(c[0])]
-    x = alt.X(
-        **quantity("truth", f"true value ({what})" if several else f"true {what}", scale=scale)
-    )
-    imputed = f"imputed value ({what})" if several else f"imputed {what}"
-    y = alt.Y(**quantity("value", imputed, scale=scale))
-    domain = ["within its interval", "outside"]
-    shown = alt.Scale(domain=domain)
+    ends = [least - pad, most + pad]
+    scale = alt.Scale(domain=ends, nice=False, zero=False)
+    what = "value (standard deviations from the mean)" if several else names[int(c[0])]
+    x = x_axis("truth", f"true {what}", scale=scale)
+    y, low_y = (y_axis(field, f"imputed {what}", scale=scale) for field in ("value", "low"))
+    shown = alt.Scale(domain=states)
+    legend = alt.Legend(orient="top", symbolOpacity=1.0)
     base = alt.Chart(points)
-    diagonal = data(truth=[least - pad, most + pad], value=[least - pad, most + pad])
     return alt.layer(
-        alt.Chart(diagonal).mark_line(style="eg-guide").encode(x=x, y=y),
+        alt.Chart(data(truth=ends, value=ends)).mark_line(style="eg-guide").encode(x=x, y=y),
         base.mark_rule(strokeWidth=0.8, opacity=0.22, clip=True, style="eg-main").encode(
-            x=x, y=alt.Y(**quantity("low", imputed, scale=scale)), y2="high"
+            x=x, y=low_y, y2="high"
         ),
         base.mark_point(filled=True, size=26, opacity=0.75).encode(
             x=x,
             y=y,
-            color=alt.Color(
-                field="where",
-                type="nominal",
-                title=None,
-                scale=shown,
-                legend=alt.Legend(orient="top", symbolOpacity=1.0),
-            ),
-            shape=alt.Shape(field="where", type="nominal", title=None, scale=shown),
+            color=alt.Color(**kind("where", None, scale=shown, legend=legend)),
+            shape=alt.Shape(**kind("where", None, scale=shown)),
             tooltip=tips(
                 row="#row", column="", truth="#true", value="#imputed", low="#from", high="#to"
             ),
@@ -261,50 +251,23 @@ def _against_truth(found: Calibration, table: Table, names: list[str]) -> Any:
 
 def _coverage(found: Calibration) -> Any:
     levels = np.linspace(0.05, 0.99, 48)
-    held = found.coverage_at(levels)
-    x = alt.X(
-        **quantity(
-            "level",
-            "level of the interval, %",
-            scale=alt.Scale(domain=[0, 100]),
-            axis=alt.Axis(tickCount=5),
-        )
-    )
-    y = alt.Y(
-        **quantity(
-            "held", "cells inside, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5)
-        )
-    )
-    line = data(level=100 * levels, held=100 * held)
+    how = {"scale": alt.Scale(domain=[0, 100]), "axis": alt.Axis(tickCount=5)}
+    x = x_axis("level", "level of the interval, %", **how)
+    y = y_axis("held", "cells inside, %", **how)
+    line = data(level=100 * levels, held=100 * found.coverage_at(levels))
     even = data(level=[0, 100], held=[0, 100])
     base = alt.Chart(line).encode(x=x, y=y, tooltip=tips(level="#level, %", held="#inside, %"))
-    below = data(level=[97], held=[6], said=["below the line: intervals too narrow"])
-    above = data(level=[3], held=[97], said=["above: too wide"])
+    notes = [
+        alt.Chart(data(level=[level], held=[height], said=[said]))
+        .mark_text(style="eg-note", align=align)
+        .encode(x=x, y=y, text=words())
+        for level, height, align, said in (
+            (97, 6, "right", "below the line: intervals too narrow"),
+            (3, 97, "left", "above: too wide"),
+        )
+    ]
     return alt.layer(
         alt.Chart(even).mark_line(style="eg-guide").encode(x=x, y=y),
         base.mark_line(style="eg-main", strokeWidth=2.2),
-        alt.Chart(below).mark_text(style="eg-note", align="right").encode(x=x, y=y, text=words()),
-        alt.Chart(above).mark_text(style="eg-note", align="left").encode(x=x, y=y, text=words()),
+        *notes,
     ).properties(width=260, height=310)
-
-
-def _only(found: Calibration, j: int) -> Calibration:
-    f = found.imputations
-    at = np.flatnonzero(f.column == j)
-    if len(at) == 0:
-        raise ValueError("no cell of this column was hidden")
-    some = Imputations(
-        f.row[at], f.column[at], f.value[at], f.std[at], f.low[at], f.high[at], f.level
-    )
-    return Calibration(some, found.truth[at])
-
-
-def _position(column: Any, estimator: Any, names: list[str]) -> int:
-    known = getattr(estimator, "feature_names_in_", None)
-    labels = None if known is None else [str(name) for name in known]
-    (j,) = resolve_columns([column], labels, len(names))
-    return int(j)
-
-
-def _told(count: Any) -> str:
-    return f"Of each column {MOST_CELLS} cells are drawn." if max(count) > MOST_CELLS else ""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eigengap.plots._altair import alt
-from eigengap.plots.drawing import Chart, data, finish, kind, quantity, tips
+from eigengap.plots.drawing import Chart, data, finish, kind, tips, words, x_axis, y_axis
 from eigengap.plots.numbers.missing import Missingness, missingness_summary
 from eigengap.plots.numbers.names import labels
 from eigengap.plots.numbers.rows import MOST_READ, table_of
@@ -39,7 +39,7 @@ def missingness(
     altair chart
         Each line is a pattern, with the number of its rows at the right; above is the share of
         missing cells of each column. The 20 most frequent patterns and the 50 columns with most
-        gaps are shown; up to 100 000 rows are read for the patterns.
+        missing values are shown; up to 100 000 rows are read for the patterns.
 
     Examples
     --------
@@ -56,30 +56,16 @@ def missingness(
         table = table_of(X, most=MOST_READ, missing_values=missing_values, **how)
     found = missingness_summary(table, MOST_PATTERNS)
     d = len(found.per_column)
-    names = table.names
-    if names is None:
-        names = tuple(
-            map(str, getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(d)]))
-        )
-    shown = _columns(found)
-    text = labels([names[j] for j in shown])
-    chart = _panels(found, shown, text)
+    names = table.names or getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(d)])
+    most = np.argsort(-found.per_column, kind="stable")[:MOST_COLUMNS]
+    shown = sorted(int(j) for j in most)  # in the order of the table
     incomplete = int(np.isnan(table.X).any(axis=1).sum())
     return finish(
-        chart,
+        _panels(found, shown, labels([str(names[j]) for j in shown])),
         "Missing cells",
         *_notes(found, shown, incomplete, table.sampling()),
         width=TILE * len(shown) + 260,
     )
-
-
-def _columns(found: Missingness) -> list[int]:
-    """Positions of the columns to show, in the order of the table."""
-    d = len(found.per_column)
-    if d <= MOST_COLUMNS:
-        return list(range(d))
-    most = np.argsort(-found.per_column, kind="stable")[:MOST_COLUMNS]
-    return sorted(int(j) for j in most)
 
 
 def _panels(found: Missingness, shown: list[int], text: list[str]) -> Any:
@@ -90,17 +76,9 @@ def _panels(found: Missingness, shown: list[int], text: list[str]) -> Any:
         lines.append("others")
         shade = np.vstack([shade, found.together[shown]])
         rows.append(found.other_rows)
-    wide = TILE * max(len(shown), 1)
-    tall = TILE * len(lines)
-    across = alt.X(
-        **kind(
-            "column",
-            None,
-            sort=text,
-            axis=alt.Axis(labelAngle=-90 if len(text) > 3 else 0, labelLimit=150, orient="bottom"),
-        )
-    )
-    up = alt.Y(**kind("line", None, sort=lines, axis=None))
+    wide, tall = TILE * max(len(shown), 1), TILE * len(lines)
+    turned = alt.Axis(labelAngle=-90 if len(text) > 3 else 0, labelLimit=150, orient="bottom")
+    y = alt.Y(**kind("line", None, sort=lines, axis=None))
     cells = data(
         column=text * len(lines),
         line=np.repeat(lines, len(text)).tolist(),
@@ -109,51 +87,28 @@ def _panels(found: Missingness, shown: list[int], text: list[str]) -> Any:
         state=["missing" if v == 1 else "observed" if v == 0 else "in part" for v in shade.ravel()],
     )
     base = alt.Chart(cells).encode(
-        x=across, y=up, tooltip=tips(column="", state="", rows="#rows of this pattern")
+        x=alt.X(**kind("column", None, sort=text, axis=turned)),
+        y=y,
+        tooltip=tips(column="", state="", rows="#rows of this pattern"),
     )
+    opaque = alt.Scale(domain=[0, 1], range=[0.15, 1])
     tiles = alt.layer(
         base.mark_rect(style="eg-cell"),
         base.transform_filter("datum.share > 0")
         .mark_rect(style="eg-accent")
-        .encode(
-            opacity=alt.Opacity(
-                field="share",
-                type="quantitative",
-                scale=alt.Scale(domain=[0, 1], range=[0.15, 1]),
-                legend=None,
-            )
-        ),
+        .encode(opacity=alt.Opacity(field="share", type="quantitative", scale=opaque, legend=None)),
         base.transform_filter("datum.share == 1")
         .mark_text(style="eg-on-strong", fontSize=10)
         .encode(text=alt.value("×")),
     ).properties(width=wide, height=tall)
-    return _around(found, shown, text, lines, rows, tiles, (wide, tall))
-
-
-def _around(
-    found: Missingness,
-    shown: list[int],
-    text: list[str],
-    lines: list[str],
-    rows: list[Any],
-    tiles: Any,
-    size: tuple[int, int],
-) -> Any:
-    wide, tall = size
     share = 100.0 * found.share[shown]
+    most = alt.Scale(domain=[0, max(float(share.max(initial=0.0)), 1e-9)], nice=3)
     above = (
         alt.Chart(data(column=text, share=share, cells=found.per_column[shown]))
         .mark_bar(style="eg-accent", width={"band": 0.7})
         .encode(
             x=alt.X(**kind("column", None, sort=text, axis=None)),
-            y=alt.Y(
-                **quantity(
-                    "share",
-                    "missing, %",
-                    axis=alt.Axis(tickCount=3),
-                    scale=alt.Scale(domain=[0, max(float(share.max(initial=0.0)), 1e-9)], nice=3),
-                )
-            ),
+            y=y_axis("share", "missing, %", axis=alt.Axis(tickCount=3), scale=most),
             tooltip=tips(column="", share="#missing, %", cells="#cells"),
         )
         .properties(width=wide, height=70)
@@ -162,26 +117,18 @@ def _around(
     said = [f"{count:,} ({size:.3g} %)" for count, size in zip(rows, sizes, strict=True)]
     if found.others:
         said[-1] += f" in {found.others:,} other patterns"
-    counts = data(line=lines, rows=rows, share=sizes, said=said)
-    base = alt.Chart(counts).encode(
-        y=alt.Y(**kind("line", None, sort=lines, axis=None)),
-        x=alt.X(
-            **quantity(
-                "rows",
-                "rows of the pattern",
-                axis=alt.Axis(tickCount=2, tickMinStep=1, format="~s"),
-                scale=alt.Scale(domain=[0, max([*rows, 1])], nice=False),
-            )
-        ),
+    ticks = alt.Axis(tickCount=2, tickMinStep=1, format="~s")
+    ends = alt.Scale(domain=[0, max([*rows, 1])], nice=False)
+    base = alt.Chart(data(line=lines, rows=rows, share=sizes, said=said)).encode(
+        y=y,
+        x=x_axis("rows", "rows of the pattern", axis=ticks, scale=ends),
         tooltip=tips(rows="#rows", share="#rows, %"),
     )
-    beside = alt.layer(
+    counts = alt.layer(
         base.mark_bar(style="eg-main", height={"band": 0.7}),
-        base.mark_text(style="eg-note", align="left", dx=4).encode(
-            text=alt.Text(field="said", type="nominal")
-        ),
+        base.mark_text(style="eg-note", align="left", dx=4).encode(text=words()),
     ).properties(width=BARS, height=tall)  # the words stand beyond the axis, where they need to
-    return alt.vconcat(above, alt.hconcat(tiles, beside, spacing=10), spacing=8)
+    return alt.vconcat(above, alt.hconcat(tiles, counts, spacing=10), spacing=8)
 
 
 def _notes(found: Missingness, shown: list[int], incomplete: int, sampled: str) -> list[str]:
@@ -191,7 +138,7 @@ def _notes(found: Missingness, shown: list[int], incomplete: int, sampled: str) 
         return [f"No cell of {found.n:,} rows × {d} columns is missing."]
     where = f"{incomplete:,} of {found.read:,} rows" + (" that were read" if sampled else "")
     notes = [
-        f"{found.cells:,} of {cells:,} cells are missing ({_percent(found.cells / cells)}), in "
+        f"{found.cells:,} of {cells:,} cells are missing ({100 * found.cells / cells:.3g} %), in "
         f"{int(np.sum(found.per_column > 0)):,} of {d:,} columns and {where}."
     ]
     if len(shown) < d:
@@ -203,7 +150,3 @@ def _notes(found: Missingness, shown: list[int], incomplete: int, sampled: str) 
     if sampled:
         notes.append(f"Patterns of {sampled}; shares by column are of all rows.")
     return notes
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"

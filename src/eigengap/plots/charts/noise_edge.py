@@ -1,4 +1,4 @@
-"""The spectrum beside what noise alone would have: the law of Marchenko and Pastur."""
+"""The spectrum against that of noise alone: the law of Marchenko and Pastur."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
-from eigengap.plots.drawing import Chart, data, finish, quantity, tips, words
-from eigengap.plots.numbers.marchenko_pastur import AgainstNoise, against_noise
+from eigengap.plots.drawing import Chart, data, finish, tips, words, x_axis, y_axis
+from eigengap.plots.numbers.spectrum import AgainstNoise, against_noise
 
 WIDTH, HEIGHT = 480, 240
 FAR = 4.0  # times the edge, beyond which the axis is logarithmic
@@ -48,10 +48,8 @@ def spectrum(estimator: Any) -> Chart:
     """
     require_fitted(estimator)
     found = against_noise(estimator)
-    high = found.law.edges[1]
-    is_log = bool(len(found.values)) and float(found.values[0]) > FAR * high
-    axis = _Axis(found, is_log)
-    layers = [*_bars(found, axis), _law(found, axis), *_edge(high, axis), _ticks(found, axis)]
+    axis = _Axis(found)
+    layers = [*_bars(found, axis), _law(found, axis), *_edge(found, axis), _ticks(found, axis)]
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
     name = public_name(estimator)
     return finish(chart, f"Spectrum of {name} against noise", *_notes(found), width=WIDTH)
@@ -60,28 +58,26 @@ def spectrum(estimator: Any) -> Chart:
 class _Axis:
     """Eigenvalues across, plain or logarithmic; densities are per unit of the axis."""
 
-    def __init__(self, found: AgainstNoise, is_log: bool) -> None:
+    def __init__(self, found: AgainstNoise) -> None:
         low, high = found.law.edges
         positive = found.values[found.values > 1e-9 * high]
         top = max(float(positive[0]) if len(positive) else high, high)
-        self.is_log = is_log
-        if is_log:
+        self.is_log = bool(len(found.values)) and float(found.values[0]) > FAR * high
+        self.domain = (0.0, top * 1.08)
+        if self.is_log:
             least = max(min(float(positive[-1]), low if low > 0 else high), 1e-4 * high)
             self.domain = (least / 1.35, top * 1.35)
-        else:
-            self.domain = (0.0, top * 1.08)
+        title = "density per decade" if self.is_log else "density"
+        ticks = alt.Axis(grid=True, tickCount=5)
+        self.height = y_axis("density", title, scale=alt.Scale(zero=True), axis=ticks)
 
     def encode(self, field: str) -> alt.X:
         title = "eigenvalue (logarithmic axis)" if self.is_log else "eigenvalue"
-        scale = alt.Scale(
-            type="log" if self.is_log else "linear", domain=list(self.domain), nice=False
+        kind = "log" if self.is_log else "linear"
+        scale = alt.Scale(type=kind, domain=list(self.domain), nice=False)
+        return x_axis(
+            field, title, scale=scale, axis=alt.Axis(grid=False, tickCount=6, format="~g")
         )
-        axis = alt.Axis(grid=False, tickCount=6, format="~g")
-        return alt.X(field=field, type="quantitative", title=title, scale=scale, axis=axis)
-
-    def grid(self, low: float, high: float, k: int) -> Array:
-        low = max(low, self.domain[0])
-        return np.geomspace(low, high, k) if self.is_log else np.linspace(low, high, k)
 
     def bins(self, edge: float, k: int) -> Array:
         """About k bins of one width, one of which ends at the edge."""
@@ -92,22 +88,6 @@ class _Axis:
         marks = np.clip(marks, low, high)
         return np.unique(np.exp(marks) if self.is_log else marks)
 
-    def per_unit(self, x: Array) -> Array:
-        """Density per decade where the axis is logarithmic."""
-        return x * np.log(10.0) if self.is_log else np.ones(len(x))
-
-    def width(self, edges: Array) -> Array:
-        return np.diff(np.log10(edges) if self.is_log else edges)
-
-
-def _height(title: str | None = None) -> alt.Y:
-    axis = alt.Axis(grid=True, tickCount=5)
-    return alt.Y(**quantity("density", title, scale=alt.Scale(zero=True), axis=axis))
-
-
-def _title(axis: _Axis) -> str:
-    return "density per decade" if axis.is_log else "density"
-
 
 def _bars(found: AgainstNoise, axis: _Axis) -> list[Any]:
     values = found.values[found.values >= axis.domain[0]]
@@ -115,7 +95,8 @@ def _bars(found: AgainstNoise, axis: _Axis) -> list[Any]:
         return []
     edges = axis.bins(found.law.edges[1], int(np.clip(2 * np.sqrt(len(values)), 8, 60)))
     count, _ = np.histogram(values, edges)
-    height = count / (max(found.law.d, 1) * axis.width(edges))
+    width = np.diff(np.log10(edges) if axis.is_log else edges)
+    height = count / (max(found.law.d, 1) * width)
     bars = data(low=edges[:-1], high=edges[1:], density=height, count=count)
     return [
         alt.Chart(bars)
@@ -123,7 +104,7 @@ def _bars(found: AgainstNoise, axis: _Axis) -> list[Any]:
         .encode(
             x=axis.encode("low"),
             x2="high",
-            y=_height(_title(axis)),
+            y=axis.height,
             y2=alt.datum(0),
             tooltip=tips(count="#eigenvalues", low="#from", high="#to"),
         )
@@ -132,31 +113,24 @@ def _bars(found: AgainstNoise, axis: _Axis) -> list[Any]:
 
 def _law(found: AgainstNoise, axis: _Axis) -> Any:
     low, high = found.law.edges
-    x = axis.grid(low, high, 161)
-    density = found.law.density(x) * axis.per_unit(x)
-    line = data(x=x, density=density)
-    return (
-        alt.Chart(line)
-        .mark_line(style="eg-main", strokeWidth=2)
-        .encode(x=axis.encode("x"), y=_height(_title(axis)))
-    )
+    x = (np.geomspace if axis.is_log else np.linspace)(max(low, axis.domain[0]), high, 161)
+    density = found.law.density(x) * (x * np.log(10.0) if axis.is_log else 1.0)
+    line = alt.Chart(data(x=x, density=density)).mark_line(style="eg-main", strokeWidth=2)
+    return line.encode(x=axis.encode("x"), y=axis.height)
 
 
-def _edge(high: float, axis: _Axis) -> list[Any]:
+def _edge(found: AgainstNoise, axis: _Axis) -> list[Any]:
+    high = found.law.edges[1]
     rule = data(x=[high], said=[f"edge of noise {high:.3g}"])
     base = alt.Chart(rule).encode(x=axis.encode("x"))
     low, top = axis.domain
     share = np.log(high / low) / np.log(top / low) if axis.is_log else (high - low) / (top - low)
-    left = share > 0.6
+    align, dx = ("right", -5) if share > 0.6 else ("left", 5)
     return [
         base.mark_rule(style="eg-accent", strokeDash=[5, 3], strokeWidth=1.6),
-        base.mark_text(
-            style="eg-accent-label",
-            align="right" if left else "left",
-            baseline="top",
-            dx=-5 if left else 5,
-            dy=2,
-        ).encode(y=alt.value(0), text=words()),
+        base.mark_text(style="eg-accent-label", align=align, baseline="top", dx=dx, dy=2).encode(
+            y=alt.value(0), text=words()
+        ),
     ]
 
 

@@ -8,14 +8,14 @@ import numpy as np
 
 from eigengap.estimators.shared.display import public_name
 from eigengap.plots._altair import alt
-from eigengap.plots.drawing import Chart, data, finish, quantity, tips, upper
+from eigengap.plots.drawing import Chart, data, finish, tips, upper, x_axis, y_axis
 from eigengap.plots.numbers.names import label
 from eigengap.plots.numbers.rows import inner
 from eigengap.selection.rank.choice import Curve, RankChoice
 from eigengap.selection.rank.consensus import NAMES
 
 WIDTH, HEIGHT, ACROSS = 225, 120, 3
-LEVELS = {"above 1": 1.0, "above level": 0.05, "at most tolerance": None}
+LEVELS = {"above 1": 1.0, "above level": 0.05}
 WORDS = {
     "lower": "lowest is best",
     "higher": "highest is best",
@@ -53,12 +53,17 @@ def rank_criteria(choice: RankChoice) -> Chart:
         for name, curve in found.curves.items()
         if len(curve) and name in found.criteria
     ]
-    said = upper(found.summary)
-    without = [name for name in found.criteria if not len(found.curves.get(name, {}))]
-    left = "" if not without else f"No curve: {', '.join(_spoken(n) for n in without)}."
-    mute = "" if not found.not_applied else _mute(found)
+    without = [_spoken(name) for name in found.criteria if not len(found.curves.get(name, {}))]
+    not_applied = [f"{_spoken(name)}: {why}" for name, why in found.not_applied.items()]
     chart = alt.concat(*panels, columns=ACROSS, spacing=22).resolve_scale(x="independent")
-    return finish(chart, "How many components", said, left, mute, width=WIDTH * ACROSS)
+    return finish(
+        chart,
+        "How many components",
+        upper(found.summary),
+        f"No curve: {', '.join(without)}." if without else "",
+        f"Not applied: {'; '.join(not_applied)}." if not_applied else "",
+        width=WIDTH * ACROSS,
+    )
 
 
 def _made_by(estimator: Any) -> RankChoice:
@@ -88,21 +93,18 @@ def _panel(name: str, pick: int, curve: Curve) -> Any:
     ratio = curve.better == "above 1" and np.nanmin(value) > 0 and np.nanmax(value) > 20
     points = data(q=q, value=value, pick=np.where(q == pick, "picked", ""))
     step = max(1, -(-len(q) // 8))
-    x = alt.X(
-        **quantity(
-            "q",
-            "components",
-            scale=alt.Scale(domain=[float(q.min()) - 0.4, float(q.max()) + 0.4], nice=False),
-            axis=alt.Axis(values=[int(v) for v in q[::step]], format="d", grid=False),
-        )
+    x = x_axis(
+        "q",
+        "components",
+        scale=alt.Scale(domain=[float(q.min()) - 0.4, float(q.max()) + 0.4], nice=False),
+        axis=alt.Axis(values=[int(v) for v in q[::step]], format="d", grid=False),
     )
-    y = alt.Y(
-        **quantity(
-            "value",
-            None,
-            scale=alt.Scale(zero=False, type="log" if ratio else "linear"),
-            axis=_ticks(value),
-        )
+    large = {"format": "~s"} if np.nanmax(np.abs(value), initial=0.0) >= 1e4 else {}
+    y = y_axis(
+        "value",
+        None,
+        scale=alt.Scale(zero=False, type="log" if ratio else "linear"),
+        axis=alt.Axis(tickCount=4, **large),
     )
     base = alt.Chart(points).encode(x=x, y=y, tooltip=tips(q="#components", value="#value"))
     layers = [
@@ -131,26 +133,13 @@ def _panel(name: str, pick: int, curve: Curve) -> Any:
 
 def _says(pick: int, curve: Curve) -> str:
     """How the curve is read, where the pick is read off it and nothing else."""
-    found = dict(curve.points)
-    above = [q for q, value in found.items() if value > 1.0]
-    agrees = {
-        "lower": lambda: pick == curve.lowest(),
-        "higher": lambda: pick == curve.highest(),
-        "above 1": lambda: pick == max(above, default=0),
-    }
-    by_itself = agrees.get(curve.better, lambda: True)()
-    return WORDS.get(curve.better, "") if by_itself else ""
-
-
-def _ticks(value: Any) -> alt.Axis:
-    large = np.nanmax(np.abs(value), initial=0.0) >= 1e4
-    return alt.Axis(tickCount=4, format="~s") if large else alt.Axis(tickCount=4)
+    read = {
+        "lower": curve.lowest,
+        "higher": curve.highest,
+        "above 1": lambda: max((q for q, value in curve.points if value > 1.0), default=0),
+    }.get(curve.better, lambda: pick)
+    return WORDS.get(curve.better, "") if pick == read() else ""
 
 
 def _spoken(name: str) -> str:
     return label(NAMES.get(name, name.replace("_", " ")).removeprefix("the "), 40)
-
-
-def _mute(found: RankChoice) -> str:
-    said = "; ".join(f"{_spoken(name)}: {why}" for name, why in found.not_applied.items())
-    return f"Not applied: {said}."

@@ -8,10 +8,10 @@ import numpy as np
 
 from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.plots._altair import alt
-from eigengap.plots.drawing import Chart, data, finish, kind, quantity, tips, upper, words
-from eigengap.plots.numbers.eigenvalues import Eigenvalues, Gap, eigenvalues
+from eigengap.plots.drawing import Chart, data, finish, kind, tips, upper, words, x_axis, y_axis
 from eigengap.plots.numbers.names import label
 from eigengap.plots.numbers.rows import inner
+from eigengap.plots.numbers.spectrum import Eigenvalues, Gap, eigenvalues
 from eigengap.selection.rank.choice import RankChoice
 from eigengap.selection.rank.consensus import NAMES
 
@@ -38,11 +38,13 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     -------
     altair chart
 
-    Notes ----- Filled points are the components that the estimator keeps. The gap is that of the
-    criterion "eigengap" of `choose_rank`, taken from `choice` where it is there: the largest ratio
-    of an eigenvalue to the next. With missing values a model of q components knows q + 1 values, q
-    eigenvalues and the mean of all others; without a choice the gap is then the largest among these
-    q.
+    Notes
+    -----
+    Filled points are the components that the estimator keeps. The gap is that of the criterion
+    "eigengap" of `choose_rank`, taken from `choice` where it is there: the largest ratio of an
+    eigenvalue to the next. With missing values a model of q components knows q + 1 values, q
+    eigenvalues and the mean of all others; without a choice the gap is then the largest among
+    these q.
 
     Examples
     --------
@@ -61,66 +63,48 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
     last = shown + (1 if found.rest is not None and shown == len(found.values) else 0)
     picks = {} if choice is None else {n: k for n, k in choice.criteria.items() if k <= MOST_SHOWN}
     last = max([last, *picks.values()])
-    axis = _Components(last)
-    parts = [_values(found, shown, axis, is_last=found.share is None and not picks)]
+    x = _components(last, found.share is None and not picks)
+    parts = [_values(found, shown, x, last)]
     if found.share is not None:
-        parts.append(_cumulative(found, shown, axis, is_last=not picks))
+        parts.append(_cumulative(found, shown, _components(last, not picks)))
     if picks:
-        parts.append(_criteria(picks, axis))
+        parts.append(_criteria(picks, _components(last)))
     chart = alt.vconcat(*parts, spacing=14) if len(parts) > 1 else parts[0]
     name = public_name(estimator)
     return finish(chart, f"Scree plot of {name}", *_notes(found, shown, choice), width=WIDTH)
 
 
-class _Components:
-    """The axis that all panels share."""
-
-    def __init__(self, last: int) -> None:
-        self.last = last
-        step = max(1, -(-last // 20))
-        self.ticks = list(range(1, last + 1, step))
-
-    def encode(self, field: str = "k", *, labelled: bool = True) -> alt.X:
-        axis = alt.Axis(values=self.ticks, format="d", grid=False, labels=labelled, ticks=labelled)
-        title = "component" if labelled else None
-        scale = alt.Scale(domain=[0.5, self.last + 0.5], nice=False, zero=False)
-        return alt.X(field=field, type="quantitative", title=title, axis=axis, scale=scale)
+def _components(last: int, is_last: bool = True) -> alt.X:
+    """The axis that all panels share, labelled at the last of them."""
+    ticks = list(range(1, last + 1, max(1, -(-last // 20))))
+    axis = alt.Axis(values=ticks, format="d", grid=False, labels=is_last, ticks=is_last)
+    scale = alt.Scale(domain=[0.5, last + 0.5], nice=False, zero=False)
+    return x_axis("k", "component" if is_last else None, axis=axis, scale=scale)
 
 
-def _values(found: Eigenvalues, shown: int, axis: _Components, *, is_last: bool) -> Chart:
+def _values(found: Eigenvalues, shown: int, x: alt.X, last: int) -> Chart:
     k = np.arange(1, shown + 1)
     lam = found.values[:shown]
     kept = np.where(k <= found.kept, "kept", "not kept")
     share = np.full(shown, np.nan) if found.share is None else 100.0 * found.share[:shown]
     points = data(k=k, value=lam, kept=kept, share=share)
-    x = axis.encode(labelled=is_last)
     layers: list[Any] = []
     scale = alt.Scale(zero=True)
-    if found.gap is not None and found.gap.k < axis.last:
-        layers += _gap(found.gap, axis, is_last)
+    if found.gap is not None and found.gap.k < last:
+        layers += _gap(found.gap, x, last)
         scale = alt.Scale(zero=True, domainMax=HEADROOM * float(lam.max()), nice=False)
-    y = alt.Y(**quantity("value", found.what, scale=scale))
+    y = y_axis("value", found.what, scale=scale)
     layers.append(alt.Chart(points).mark_line(style="eg-soft").encode(x=x, y=y))
     if found.noise is not None:
         noise = data(value=[found.noise], said=[f"noise variance σ² = {found.noise:.3g}"])
-        layers.append(alt.Chart(noise).mark_rule(style="eg-guide").encode(y=y))
-        layers.append(
+        layers += [
+            alt.Chart(noise).mark_rule(style="eg-guide").encode(y=y),
             alt.Chart(noise)
             .mark_text(style="eg-note", align="right", baseline="bottom", dy=-8)
-            .encode(x=alt.value(WIDTH - 4), y=y, text=words())
-        )
+            .encode(x=alt.value(WIDTH - 4), y=y, text=words()),
+        ]
     tip = tips(k="#component", value="#" + found.what, share="#share of the variance, %", kept="")
-    dots = alt.Chart(points).encode(x=x, y=y, tooltip=tip)
-    layers.append(
-        dots.transform_filter("datum.kept == 'kept'").mark_point(
-            style="eg-main", filled=True, size=75, opacity=1.0
-        )
-    )
-    layers.append(
-        dots.transform_filter("datum.kept != 'kept'").mark_point(
-            style="eg-hollow", size=60, opacity=1.0
-        )
-    )
+    layers += _dots(alt.Chart(points).encode(x=x, y=y, tooltip=tip), 75, 60)
     if found.rest is not None and shown == len(found.values):
         rest = data(k=[shown + 1], value=[found.rest], count=[found.n_rest])
         layers.append(
@@ -133,12 +117,23 @@ def _values(found: Eigenvalues, shown: int, axis: _Components, *, is_last: bool)
     return alt.layer(*layers).properties(width=WIDTH, height=210)
 
 
-def _gap(gap: Gap, axis: _Components, is_last: bool) -> list[Any]:
+def _dots(base: Any, kept: int, not_kept: int) -> list[Any]:
+    """Components that are kept as filled points of this size, the others as hollow ones."""
+    return [
+        base.transform_filter("datum.kept == 'kept'").mark_point(
+            style="eg-main", filled=True, size=kept, opacity=1.0
+        ),
+        base.transform_filter("datum.kept != 'kept'").mark_point(
+            style="eg-hollow", size=not_kept, opacity=1.0
+        ),
+    ]
+
+
+def _gap(gap: Gap, x: alt.X, last: int) -> list[Any]:
     text = f"largest {'known ' if gap.is_partial else ''}eigengap {gap}"
     band = data(k=[gap.k], next=[gap.k + 1], said=[text])
     label = alt.Chart(band).mark_text(style="eg-accent-label", align="left", baseline="top", dy=4)
-    x = axis.encode(labelled=is_last)
-    at = alt.value(_beside(gap.k, axis.last, LETTER * len(text)))
+    at = alt.value(_beside(gap.k, last, LETTER * len(text)))
     return [
         alt.Chart(band).mark_rect(style="eg-band").encode(x=x, x2="next"),
         label.encode(x=at, y=alt.value(0), text=words()),
@@ -157,67 +152,44 @@ def _beside(k: int, last: int, wide: float) -> float:
     return left - 6 - wide if left - 6 - wide >= 0 else max(min(right, WIDTH) - wide - 6, 4.0)
 
 
-def _cumulative(found: Eigenvalues, shown: int, axis: _Components, *, is_last: bool) -> Chart:
+def _cumulative(found: Eigenvalues, shown: int, x: alt.X) -> Chart:
     assert found.share is not None
     k = np.arange(1, shown + 1)
     together = 100.0 * np.cumsum(np.maximum(found.share, 0.0))[:shown]
     points = data(k=k, share=together, kept=np.where(k <= found.kept, "kept", "not kept"))
-    y = alt.Y(
-        **quantity(
-            "share",
-            "cumulative share, %",
-            scale=alt.Scale(domain=[0, 100]),
-            axis=alt.Axis(values=[0, 25, 50, 75, 100]),
-        )
-    )
-    x = axis.encode(labelled=is_last)
+    ticks = alt.Axis(values=[0, 25, 50, 75, 100])
+    y = y_axis("share", "cumulative share, %", scale=alt.Scale(domain=[0, 100]), axis=ticks)
     base = alt.Chart(points).encode(x=x, y=y, tooltip=tips(k="#component", share="#together, %"))
     at = min(found.kept, shown)
     said = data(said=[f"{together[at - 1]:.1f} % in {at}"])
     # A line that rises leaves a corner free: the lower right one, or the upper left one.
     below = bool(together[max(0, shown - 1 - shown // 3)] > ROOM_BELOW)
+    align, baseline = ("right", "bottom") if below else ("left", "top")
+    corner = (WIDTH - 6, CUMULATIVE - 6) if below else (6, 6)
     note = (
         alt.Chart(said)
-        .mark_text(
-            style="eg-label",
-            align="right" if below else "left",
-            baseline="bottom" if below else "top",
-        )
-        .encode(
-            x=alt.value(WIDTH - 6 if below else 6),
-            y=alt.value(CUMULATIVE - 6 if below else 6),
-            text=words(),
-        )
+        .mark_text(style="eg-label", align=align, baseline=baseline)
+        .encode(x=alt.value(corner[0]), y=alt.value(corner[1]), text=words())
     )
-    return alt.layer(
-        base.mark_line(style="eg-soft"),
-        base.transform_filter("datum.kept != 'kept'").mark_point(
-            style="eg-hollow", size=50, opacity=1.0
-        ),
-        base.transform_filter("datum.kept == 'kept'").mark_point(
-            style="eg-main", filled=True, size=60, opacity=1.0
-        ),
-        note,
-    ).properties(width=WIDTH, height=CUMULATIVE)
+    filled, hollow = _dots(base, 60, 50)
+    return alt.layer(base.mark_line(style="eg-soft"), hollow, filled, note).properties(
+        width=WIDTH, height=CUMULATIVE
+    )
 
 
-def _criteria(picks: dict[str, int], axis: _Components) -> Chart:
+def _criteria(picks: dict[str, int], x: alt.X) -> Chart:
     names = [label(NAMES.get(name, name), 40) for name in picks]
     found = list(picks.values())
     points = data(k=[max(k, 0.5) for k in found], name=names, pick=found)
     y = alt.Y(**kind("name", None, sort=names, axis=alt.Axis(grid=True)))
+    small = {"fontSize": 12, "fontWeight": "normal", "offset": 4, "frame": "bounds"}
+    title = alt.TitleParams("what each criterion chooses", **small)
     return (
         alt.Chart(points)
         .mark_point(style="eg-second", shape="triangle-up", filled=True, size=75, opacity=1.0)
-        .encode(x=axis.encode(), y=y, tooltip=tips(name="criterion", pick="#chooses"))
-        .properties(
-            width=WIDTH, height=18 * len(names), title=_small("what each criterion chooses")
-        )
+        .encode(x=x, y=y, tooltip=tips(name="criterion", pick="#chooses"))
+        .properties(width=WIDTH, height=18 * len(names), title=title)
     )
-
-
-def _small(text: str) -> alt.TitleParams:
-    return alt.TitleParams(text=text, fontSize=12, fontWeight="normal", offset=4, frame="bounds")
 
 
 def _notes(found: Eigenvalues, shown: int, choice: RankChoice | None) -> list[str]:

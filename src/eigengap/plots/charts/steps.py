@@ -8,8 +8,8 @@ import numpy as np
 
 from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.plots._altair import alt
-from eigengap.plots.drawing import Chart, data, finish, quantity, tips, words
-from eigengap.plots.numbers.steps import Steps, trace_numbers
+from eigengap.plots.drawing import Chart, data, finish, kind, tips, words, x_axis, y_axis
+from eigengap.plots.numbers.spectrum import Steps, trace_numbers
 
 WIDTH, HEIGHT = 290, 220
 MOST_STEPS = 2000
@@ -25,7 +25,7 @@ def trace(estimator: Any) -> Chart:
     Returns
     -------
     altair chart
-        At the right, on a logarithmic axis, what was left to gain, and the size of each step beside
+        At the right, on a logarithmic axis, what was left to gain, and the size of each step with
         the tolerance at which the fit ends.
 
     Examples
@@ -41,31 +41,32 @@ def trace(estimator: Any) -> Chart:
     """
     require_fitted(estimator)
     found = trace_numbers(estimator)
-    kept = _thinned(len(found.step))
+    k = len(found.step)  # drawn are all, or as many evenly, with the first and the last
+    kept = np.unique(np.linspace(0, k - 1, min(k, MOST_STEPS)).round().astype(int))
     chart = alt.hconcat(_objective(found, kept), _left(found, kept), spacing=30).resolve_scale(
         color="independent", strokeDash="independent"
     )
     said = {True: "converged", False: "NOT converged", None: "ended"}[found.converged]
-    steps = f"{len(found.step):,} step{'s' if len(found.step) != 1 else ''}"
+    steps = f"{k:,} step{'s' if k != 1 else ''}"
     return finish(
         chart,
         f"Fit of {public_name(estimator)}, step by step",
         f"{steps} in {found.seconds:.2g} s, {said}; {found.what} at the end "
         f"{found.objective[-1]:.6g}.",
-        "" if len(kept) == len(found.step) else f"{len(kept):,} of the steps are drawn.",
+        "" if len(kept) == k else f"{len(kept):,} of the steps are drawn.",
         width=2 * WIDTH,
     )
 
 
 def _steps() -> alt.X:
-    return alt.X(**quantity("step", "step", axis=alt.Axis(format="d", tickMinStep=1, grid=False)))
+    return x_axis("step", "step", axis=alt.Axis(format="d", tickMinStep=1, grid=False))
 
 
 def _objective(found: Steps, kept: Any) -> Any:
     points = data(step=found.step[kept], value=found.objective[kept])
     base = alt.Chart(points).encode(
         x=_steps(),
-        y=alt.Y(**quantity("value", found.what, scale=alt.Scale(zero=False))),
+        y=y_axis("value", found.what, scale=alt.Scale(zero=False)),
         tooltip=tips(step="#step", value="#" + found.what),
     )
     layers = [base.mark_line(style="eg-main")]
@@ -75,35 +76,19 @@ def _objective(found: Steps, kept: Any) -> Any:
 
 
 def _left(found: Steps, kept: Any) -> Any:
-    series = {"left to the end": found.distance[kept], "size of the step": found.change[kept]}
-    step, value, name = [], [], []
-    for label, numbers in series.items():
-        good = np.isfinite(numbers) & (numbers > 0.0)
-        step += found.step[kept][good].tolist()
-        value += numbers[good].tolist()
-        name += [label] * int(good.sum())
-    order = list(series)
-    y = alt.Y(
-        **quantity(
-            "value",
-            "logarithmic axis",
-            scale=alt.Scale(type="log"),
-            axis=alt.Axis(format=".0e", tickCount=6),
-        )
-    )
-    scale = alt.Scale(domain=order)
-    base = alt.Chart(data(step=step, value=value, name=name)).encode(
+    order = ["left to the end", "size of the step"]
+    value = np.concatenate([found.distance[kept], found.change[kept]])
+    good = np.isfinite(value) & (value > 0.0)  # the axis is logarithmic
+    step, name = np.tile(found.step[kept], 2), np.repeat(order, len(kept))
+    ticks = alt.Axis(format=".0e", tickCount=6)
+    y = y_axis("value", "logarithmic axis", scale=alt.Scale(type="log"), axis=ticks)
+    colours = {"scale": alt.Scale(domain=order), "legend": alt.Legend(orient="top")}
+    dashes = alt.Scale(domain=order, range=[[1, 0], [5, 3]])
+    base = alt.Chart(data(step=step[good], value=value[good], name=name[good])).encode(
         x=_steps(),
         y=y,
-        color=alt.Color(
-            field="name", type="nominal", title=None, scale=scale, legend=alt.Legend(orient="top")
-        ),
-        strokeDash=alt.StrokeDash(
-            field="name",
-            type="nominal",
-            title=None,
-            scale=alt.Scale(domain=order, range=[[1, 0], [5, 3]]),
-        ),
+        color=alt.Color(**kind("name", None, **colours)),
+        strokeDash=alt.StrokeDash(**kind("name", None, scale=dashes)),
         tooltip=tips(step="#step", name="", value="#value"),
     )
     layers: list[Any] = [base.mark_line()]
@@ -116,8 +101,3 @@ def _left(found: Steps, kept: Any) -> Any:
             .encode(x=alt.value(0), y=y, text=words())
         )
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
-
-
-def _thinned(k: int) -> Any:
-    """Positions of the steps to draw: all, or as many, evenly, with the first and the last."""
-    return np.unique(np.linspace(0, k - 1, min(k, MOST_STEPS)).round().astype(int))

@@ -9,22 +9,22 @@ import numpy as np
 from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
-from eigengap.plots.charts.circle import how_known
+from eigengap.plots.charts.biplot import how_known
 from eigengap.plots.drawing import (
     Chart,
     coloured,
     data,
     finish,
     kind,
-    quantity,
     tips,
     upper,
     words,
+    x_axis,
+    y_axis,
 )
 from eigengap.plots.numbers.colour import Colour
-from eigengap.plots.numbers.counts import count_of
 from eigengap.plots.numbers.names import names_of
-from eigengap.plots.numbers.rows import MOST_READ, MOST_ROWS, Table, table_of
+from eigengap.plots.numbers.rows import MOST_READ, MOST_ROWS, Table, count_of, table_of
 from eigengap.plots.numbers.scores import check_axes, score_names, scores_of
 from eigengap.plots.numbers.variables import (
     row_contributions,
@@ -74,23 +74,19 @@ def contributions(
         share, names = variable_contributions(estimator), names_of(estimator)
     else:
         share, names = row_contributions(estimator, table), [f"row {i}" for i in table.at]
-    positions = _some(axes, share.shape[1], estimator)
-    titles = [score_names(estimator, share.shape[1])[a] for a in positions]
+    positions, titles = _some(axes, share.shape[1], estimator)
     order = np.argsort(-share[:, positions].sum(axis=1), kind="stable")[: count_of("top", top)]
     even = 100.0 / len(share)
     panels = [
         _bars([names[j] for j in order], share[order, a], title, even, first=k == 0)
         for k, (a, title) in enumerate(zip(positions, titles, strict=True))
     ]
-    chart = alt.hconcat(*panels, spacing=16)
-    some = _some_of(len(order), len(share), of)
-    sampled = "" if table is None else upper(table.sampling())
     return finish(
-        chart,
+        alt.hconcat(*panels, spacing=16),
         f"Contributions of the {of} to {public_name(estimator)}",
         f"Contributions to a component sum to 100 %. Dashed: {even:.3g} %, were all equal.",
-        some,
-        sampled,
+        _some_of(len(order), len(share), of),
+        "" if table is None else upper(table.sampling()),
         width=150 + 200 * len(panels),
     )
 
@@ -116,7 +112,7 @@ def cos2(
     top : int, default=20
         Most bars, the best represented first.
     of : {"variables", "rows"}, default="variables"
-        Rows are drawn at their scores, coloured by cos2, with the distribution of it beside.
+        Rows are drawn at their scores, coloured by cos2, with the distribution of cos2.
     max_rows : int, default=5000
 
     Returns
@@ -139,13 +135,12 @@ def cos2(
     'Quality of representation (cos²) of the variables'
     """
     require_fitted(estimator)
-    if of == "rows":
-        return _cos2_of_rows(estimator, _of_rows(estimator, X, of, max_rows), axes)
-    _of_rows(estimator, X, of)
+    rows = _of_rows(estimator, X, of, max_rows)
+    if rows is not None:
+        return _cos2_of_rows(estimator, rows, axes)
     table = None if X is None else table_of(X, estimator, most=MOST_READ)
     quality = variable_cos2(estimator, table)
-    positions = _some(axes, quality.shape[1], estimator)
-    titles = [score_names(estimator, quality.shape[1])[a] for a in positions]
+    positions, titles = _some(axes, quality.shape[1], estimator)
     names = names_of(estimator, len(quality))
     plane = quality[:, positions].sum(axis=1)
     order = np.argsort(-plane, kind="stable")[: count_of("top", top)]
@@ -164,26 +159,22 @@ def cos2(
 
 
 def _bars(names: list[str], share: Array, title: str, even: float, *, first: bool) -> Any:
-    bars = data(name=names, share=share)
-    width = 200
     y = alt.Y(**kind("name", None, sort=names, axis=alt.Axis(labels=first, labelPadding=6)))
-    x = alt.X(
-        **quantity(
-            "share",
-            f"contribution to {title}, %",
-            scale=alt.Scale(domain=[0, max(float(share.max(initial=0.0)) * 1.12, even * 1.25)]),
-            axis=alt.Axis(tickCount=5),
-        )
+    ends = [0, max(float(share.max(initial=0.0)) * 1.12, even * 1.25)]
+    x = x_axis(
+        "share",
+        f"contribution to {title}, %",
+        scale=alt.Scale(domain=ends),
+        axis=alt.Axis(tickCount=5),
     )
-    base = alt.Chart(bars).encode(y=y, x=x, tooltip=tips(name="", share="#contribution, %"))
-    rule = (
+    return alt.layer(
+        alt.Chart(data(name=names, share=share))
+        .mark_bar(style="eg-main", height={"band": 0.72})
+        .encode(y=y, x=x, tooltip=tips(name="", share="#contribution, %")),
         alt.Chart(data(share=[even]))
         .mark_rule(style="eg-accent", strokeDash=[5, 3], strokeWidth=1.4)
-        .encode(x=x)
-    )
-    return alt.layer(base.mark_bar(style="eg-main", height={"band": 0.72}), rule).properties(
-        width=width, height=max(20 * len(names), 60)
-    )
+        .encode(x=x),
+    ).properties(width=200, height=max(20 * len(names), 60))
 
 
 def _stack(names: list[str], quality: Array, titles: list[str]) -> Any:
@@ -199,7 +190,7 @@ def _stack(names: list[str], quality: Array, titles: list[str]) -> Any:
     )
     y = alt.Y(**kind("name", None, sort=names, axis=alt.Axis(labelPadding=6)))
     top = max(1.0, float((before + quality).max(initial=1.0)))
-    x = alt.X(**quantity("low", "cos²", scale=alt.Scale(domain=[0, top], nice=False)))
+    x = x_axis("low", "cos²", scale=alt.Scale(domain=[0, top], nice=False))
     base = alt.Chart(bars).encode(y=y)
     blocks = base.mark_bar(style="eg-segment", height={"band": 0.72}).encode(
         x=x,
@@ -214,45 +205,41 @@ def _stack(names: list[str], quality: Array, titles: list[str]) -> Any:
     ends = (
         alt.Chart(sums)
         .mark_text(style="eg-note", align="left", dx=4)
-        .encode(y=y, x=alt.X(**quantity("total", "cos²")), text=words())
+        .encode(y=y, x=x_axis("total", "cos²"), text=words())
     )
     inside = base.transform_filter("datum.cos2 > 0.12").mark_text(style="eg-on-strong", fontSize=10)
-    named = inside.encode(x=alt.X(**quantity("middle", "cos²")), text=words("component"), y=y)
+    named = inside.encode(x=x_axis("middle", "cos²"), text=words("component"), y=y)
     return alt.layer(blocks, named, ends).properties(width=340, height=max(20 * len(names), 60))
 
 
-def _cos2_of_rows(estimator: Any, table: Table | None, axes: Any) -> Chart:
-    assert table is not None
+def _cos2_of_rows(estimator: Any, table: Table, axes: Any) -> Chart:
     quality = row_cos2(estimator, table)
-    T = scores_of(estimator, table.X)
-    positions = _some(axes, quality.shape[1], estimator)
+    positions, titles = _some(axes, quality.shape[1], estimator)
     plane = np.clip(quality[:, positions].sum(axis=1), 0.0, 1.0)
-    titles = [score_names(estimator, T.shape[1])[a] for a in positions]
     count, edges = np.histogram(plane, np.linspace(0.0, 1.0, 21))
     bars = data(low=edges[:-1], high=edges[1:], count=count)
     middle = float(np.median(plane))
-    x = alt.X(**quantity("low", "cos² of the rows", scale=alt.Scale(domain=[0, 1])))
+    x = x_axis("low", "cos² of the rows", scale=alt.Scale(domain=[0, 1]))
     histogram = alt.layer(
         alt.Chart(bars)
         .mark_rect(style="eg-main", opacity=0.85)
-        .encode(x=x, x2="high", y=alt.Y(**quantity("count", "rows")), y2=alt.datum(0)),
+        .encode(x=x, x2="high", y=y_axis("count", "rows"), y2=alt.datum(0)),
         alt.Chart(data(low=[middle]))
         .mark_rule(style="eg-accent", strokeDash=[5, 3], strokeWidth=1.6)
         .encode(x=x),
     ).properties(width=300 if len(positions) > 1 else 420, height=300)
     parts = [histogram]
     if len(positions) > 1:
-        a, b = positions[:2]
-        points = data(x=T[:, a], y=T[:, b], colour=plane, row=table.at)
-        colour = Colour(list(plane), "cos²", None)
+        T = scores_of(estimator, table.X)[:, positions[:2]]
+        points = data(x=T[:, 0], y=T[:, 1], colour=plane, row=table.at)
         scatter = (
             alt.Chart(points)
             .mark_point(filled=True, size=32, opacity=0.85)
             .encode(
-                x=alt.X(**quantity("x", titles[0], scale=alt.Scale(zero=False))),
-                y=alt.Y(**quantity("y", titles[1], scale=alt.Scale(zero=False))),
+                x=x_axis("x", titles[0], scale=alt.Scale(zero=False)),
+                y=y_axis("y", titles[1], scale=alt.Scale(zero=False)),
                 tooltip=tips(row="#row", colour="#cos²"),
-                **coloured(colour),
+                **coloured(Colour("cos²", values=tuple(plane))),
             )
             .properties(width=320, height=300)
         )
@@ -279,9 +266,12 @@ def _of_rows(estimator: Any, X: Any, of: str, most: int = MOST_ROWS) -> Table | 
     return table_of(X, estimator, most=most)
 
 
-def _some(axes: Any, q: int, estimator: Any) -> list[int]:
+def _some(axes: Any, q: int, estimator: Any) -> tuple[list[int], list[str]]:
+    """Positions of the components asked for, and their names."""
     asked = (1,) if q == 1 and tuple(np.atleast_1d(axes)) == (1, 2) else axes
-    return list(check_axes(asked, q, public_name(estimator)))
+    positions = check_axes(asked, q, public_name(estimator))
+    names = score_names(estimator, q)
+    return list(positions), [names[a] for a in positions]
 
 
 def _some_of(shown: int, total: int, of: str) -> str:

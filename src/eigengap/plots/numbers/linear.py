@@ -19,7 +19,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.maps.affine import AffineMap
 from eigengap.plots.numbers.rows import inner
-from eigengap.registry import names_with
+from eigengap.registry import entry_of, names_with
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,7 @@ def linear_view(estimator: Any) -> LinearView | None:
 def _of_density(model: Any, density: LinearGaussian) -> LinearView:
     unit = np.ones(density.d) if model.scale_ is None else np.asarray(model.scale_)
     standard = density.rescaled(1.0 / unit, -density.mu / unit)
-    name = {cls.__name__ for cls in type(model).__mro__}
-    if "PCA" in name:
+    if entry_of(model).name == "PCA":
         spread = model._whitening() if model.whiten else np.ones(model.n_components_)
         U = model.components_.T
         return LinearView(U.T / spread[:, None], U * spread, density.mu, unit, standard)
