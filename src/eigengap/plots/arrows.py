@@ -80,7 +80,8 @@ def side_labels(frame: Frame, at: Array, names: list[str]) -> list[Any]:
         layers.append(
             alt.Chart(leads).mark_rule(style="eg-leader").encode(**frame.encode(), x2="x2", y2="y2")
         )
-    for side, chosen in (("left", placed.right), ("right", ~placed.right)):
+    sides: tuple[tuple[Any, Any], ...] = (("left", placed.right), ("right", ~placed.right))
+    for side, chosen in sides:
         k = np.flatnonzero(chosen)
         if len(k):
             some = data(x=placed.anchor[k, 0], y=placed.anchor[k, 1], said=[names[i] for i in k])
@@ -90,7 +91,7 @@ def side_labels(frame: Frame, at: Array, names: list[str]) -> list[Any]:
     return layers
 
 
-# Where labels stand -----------------------------------------------------------------------------
+# Where labels stand ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

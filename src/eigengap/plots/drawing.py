@@ -64,7 +64,7 @@ def finish(chart: Chart, title: str, *notes: str, width: float = 480) -> Chart:
     """The chart with its title, what has to be said below it, and the light theme."""
     wide = max(int(width / LETTER), 40)
     lines = [line for note in notes if note for line in textwrap.wrap(note, wide)]
-    below = {"subtitle": lines} if lines else {}
+    below: Any = {"subtitle": lines} if lines else {}
     return theme(chart.properties(title=alt.TitleParams(text=title, **below)))
 
 
@@ -192,7 +192,7 @@ def coloured(colour: Colour | None) -> Mapping[str, Any]:
         }
         channels = {"color": alt.Color, "shape": alt.Shape}
         return {name: channel(**kind("colour", title, **how)) for name, channel in channels.items()}
-    dates = {}
+    dates: dict[str, Any] = {}
     if colour.dates:  # the first, the last and the one between
         observed = [day for day in colour.values if day is not None]
         low, high = min(observed, default=0.0), max(observed, default=0.0)

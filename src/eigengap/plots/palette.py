@@ -136,12 +136,8 @@ def legend_of(ink: Ink) -> dict[str, Any]:
 
 
 def _styles(ink: Ink) -> dict[str, Any]:
-    return {
-        "eg-main": {"color": ink.main},
-        "eg-soft": {"color": ink.soft},
-        "eg-accent": {"color": ink.accent},
-        "eg-second": {"color": ink.second},
-        "eg-band": {"color": ink.band},
+    plain = ("main", "soft", "accent", "second", "band")
+    return {f"eg-{name}": {"color": getattr(ink, name)} for name in plain} | {
         "eg-guide": {"color": ink.muted, "strokeDash": [4, 3], "strokeWidth": 1},
         "eg-zero": {"color": ink.soft, "strokeWidth": 1},
         "eg-frame": {"color": ink.muted, "stroke": ink.muted, "strokeWidth": 1},

@@ -36,13 +36,12 @@ LONGEST_TITLE = 120
 def compose(
     estimator: Any,
     X: Any,
-    *,
     color: Any,
     title: str | None,
     max_rows: int,
-    first_row: int = 0,
-    provenance: Mapping[str, Any] | None,
+    first_row: int,
     seed: int,
+    provenance: Mapping[str, Any] | None,
 ) -> str:
     """The whole page."""
     said = ""

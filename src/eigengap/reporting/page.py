@@ -108,7 +108,7 @@ def _template() -> Any:
     return environment.get_template("report.html.j2")
 
 
-# Vega --------------------------------------------------------------------------------------------
+# Vega ------------------------------------------------------------------------------------------
 
 
 def vega() -> str:
@@ -143,7 +143,7 @@ def _digest(script: str) -> str:
     return hashlib.sha256(script.encode()).hexdigest()
 
 
-# The colours of the charts as variables of the page: light, dark, and paper ----------------------
+# The colours of the charts as variables of the page: light, dark, and paper --------------------
 
 
 def _stylesheet() -> str:

@@ -1,4 +1,8 @@
-"""Scree plot: the eigenvalues, their largest gap, and how many components the criteria choose."""
+"""Eigenvalues: the scree plot, and the spectrum against that of noise alone.
+
+The scree plot has the largest gap, and how many components the criteria choose. Noise alone follows
+the law of Marchenko and Pastur.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,18 @@ from typing import Any
 import numpy as np
 
 from eigengap.estimators.shared.display import public_name, require_fitted
+from eigengap.linalg import Array
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, kind, tips, upper, words, x_axis, y_axis
 from eigengap.plots.numbers.names import label
 from eigengap.plots.numbers.rows import inner
-from eigengap.plots.numbers.spectrum import Eigenvalues, Gap, eigenvalues
+from eigengap.plots.numbers.spectrum import (
+    AgainstNoise,
+    Eigenvalues,
+    Gap,
+    against_noise,
+    eigenvalues,
+)
 from eigengap.selection.rank.choice import RankChoice
 from eigengap.selection.rank.consensus import NAMES
 
@@ -21,6 +32,8 @@ WIDTH = 480
 LETTER = 5.7  # points that a letter of these words takes, about
 HEADROOM = 1.16  # above the largest eigenvalue, for the words on the gap
 ROOM_BELOW = 45.0  # per cent of the variance at the right, above which words fit below the line
+HEIGHT = 240  # of the spectrum
+FAR = 4.0  # times the edge of noise, beyond which the axis is logarithmic
 
 
 def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
@@ -71,7 +84,7 @@ def scree(estimator: Any, *, choice: RankChoice | None = None) -> Chart:
         parts.append(_criteria(picks, _components(last)))
     chart = alt.vconcat(*parts, spacing=14) if len(parts) > 1 else parts[0]
     name = public_name(estimator)
-    return finish(chart, f"Scree plot of {name}", *_notes(found, shown, choice), width=WIDTH)
+    return finish(chart, f"Scree plot of {name}", *_on_scree(found, shown, choice), width=WIDTH)
 
 
 def _components(last: int, is_last: bool = True) -> alt.X:
@@ -164,12 +177,15 @@ def _cumulative(found: Eigenvalues, shown: int, x: alt.X) -> Chart:
     said = data(said=[f"{together[at - 1]:.1f} % in {at}"])
     # A line that rises leaves a corner free: the lower right one, or the upper left one.
     below = bool(together[max(0, shown - 1 - shown // 3)] > ROOM_BELOW)
-    align, baseline = ("right", "bottom") if below else ("left", "top")
-    corner = (WIDTH - 6, CUMULATIVE - 6) if below else (6, 6)
+    how: Any = {"align": "left", "baseline": "top"}
+    x_of_note, y_of_note = 6, 6
+    if below:
+        how = {"align": "right", "baseline": "bottom"}
+        x_of_note, y_of_note = WIDTH - 6, CUMULATIVE - 6
     note = (
         alt.Chart(said)
-        .mark_text(style="eg-label", align=align, baseline=baseline)
-        .encode(x=alt.value(corner[0]), y=alt.value(corner[1]), text=words())
+        .mark_text(style="eg-label", **how)
+        .encode(x=alt.value(x_of_note), y=alt.value(y_of_note), text=words())
     )
     filled, hollow = _dots(base, 60, 50)
     return alt.layer(base.mark_line(style="eg-soft"), hollow, filled, note).properties(
@@ -182,8 +198,9 @@ def _criteria(picks: dict[str, int], x: alt.X) -> Chart:
     found = list(picks.values())
     points = data(k=[max(k, 0.5) for k in found], name=names, pick=found)
     y = alt.Y(**kind("name", None, sort=names, axis=alt.Axis(grid=True)))
-    small = {"fontSize": 12, "fontWeight": "normal", "offset": 4, "frame": "bounds"}
-    title = alt.TitleParams("what each criterion chooses", **small)
+    title = alt.TitleParams(
+        "what each criterion chooses", fontSize=12, fontWeight="normal", offset=4, frame="bounds"
+    )
     return (
         alt.Chart(points)
         .mark_point(style="eg-second", shape="triangle-up", filled=True, size=75, opacity=1.0)
@@ -192,7 +209,7 @@ def _criteria(picks: dict[str, int], x: alt.X) -> Chart:
     )
 
 
-def _notes(found: Eigenvalues, shown: int, choice: RankChoice | None) -> list[str]:
+def _on_scree(found: Eigenvalues, shown: int, choice: RankChoice | None) -> list[str]:
     kept = f"Filled: the {_count(found.kept, 'component')} kept."
     if found.kept >= len(found.values) and found.rest is None:
         kept = f"All of the {_count(len(found.values), 'known eigenvalue')} are kept."
@@ -210,3 +227,163 @@ def _notes(found: Eigenvalues, shown: int, choice: RankChoice | None) -> list[st
 
 def _count(k: int, what: str) -> str:
     return f"{k} {what}" if k == 1 else f"{k} {what}s"
+
+
+# Against noise ---------------------------------------------------------------------------------
+
+
+def spectrum(estimator: Any) -> Chart:
+    """Eigenvalues against the Marchenko-Pastur law of pure noise.
+
+    Parameters
+    ----------
+    estimator : fitted PCA, PPCA or BayesianPCA
+        Its noise variance sets the law.
+
+    Returns
+    -------
+    altair chart
+
+    Notes
+    -----
+    Of n rows of d columns of pure noise of variance sigma2 hardly an eigenvalue lies beyond
+    sigma2 (1 + sqrt(d / n))^2, the edge. The bars count the known eigenvalues (as a density), every
+    tick is one, the line is the density that noise would have. Which of those beyond the edge are
+    there by chance the law of Tracy and Widom tells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from eigengap import PPCA
+    >>> from eigengap.plots import spectrum
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 40)) + 3 * rng.normal(size=(200, 1))
+    >>> chart = spectrum(PPCA(1).fit(X))
+    >>> chart.to_dict()["title"]["subtitle"][0]
+    '2 eigenvalues lie beyond the edge of noise at 2.09. Beyond what chance explains'
+    """
+    require_fitted(estimator)
+    found = against_noise(estimator)
+    axis = _Axis(found)
+    layers = [*_bars(found, axis), _law(found, axis), *_edge(found, axis), _ticks(found, axis)]
+    chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+    name = public_name(estimator)
+    return finish(chart, f"Spectrum of {name} against noise", *_on_noise(found), width=WIDTH)
+
+
+class _Axis:
+    """Eigenvalues across, plain or logarithmic; densities are per unit of the axis."""
+
+    def __init__(self, found: AgainstNoise) -> None:
+        low, high = found.law.edges
+        positive = found.values[found.values > 1e-9 * high]
+        top = max(float(positive[0]) if len(positive) else high, high)
+        self.is_log = bool(len(found.values)) and float(found.values[0]) > FAR * high
+        self.domain = (0.0, top * 1.08)
+        if self.is_log:
+            least = max(min(float(positive[-1]), low if low > 0 else high), 1e-4 * high)
+            self.domain = (least / 1.35, top * 1.35)
+        title = "density per decade" if self.is_log else "density"
+        ticks = alt.Axis(grid=True, tickCount=5)
+        self.height = y_axis("density", title, scale=alt.Scale(zero=True), axis=ticks)
+
+    def encode(self, field: str) -> alt.X:
+        title = "eigenvalue (logarithmic axis)" if self.is_log else "eigenvalue"
+        kind: Any = "log" if self.is_log else "linear"
+        scale = alt.Scale(type=kind, domain=list(self.domain), nice=False)
+        return x_axis(
+            field, title, scale=scale, axis=alt.Axis(grid=False, tickCount=6, format="~g")
+        )
+
+    def bins(self, edge: float, k: int) -> Array:
+        """About k bins of one width, one of which ends at the edge."""
+        low, high = (np.log(v) if self.is_log else v for v in self.domain)
+        at = np.log(edge) if self.is_log else edge
+        step = (high - low) / k
+        marks = at + step * np.arange(-np.ceil((at - low) / step), np.ceil((high - at) / step) + 1)
+        marks = np.clip(marks, low, high)
+        return np.unique(np.exp(marks) if self.is_log else marks)
+
+
+def _bars(found: AgainstNoise, axis: _Axis) -> list[Any]:
+    values = found.values[found.values >= axis.domain[0]]
+    if not found.complete or len(values) < 20:
+        return []
+    edges = axis.bins(found.law.edges[1], int(np.clip(2 * np.sqrt(len(values)), 8, 60)))
+    count, _ = np.histogram(values, edges)
+    width = np.diff(np.log10(edges) if axis.is_log else edges)
+    height = count / (max(found.law.d, 1) * width)
+    bars = data(low=edges[:-1], high=edges[1:], density=height, count=count)
+    return [
+        alt.Chart(bars)
+        .mark_rect(style="eg-soft", opacity=0.55)
+        .encode(
+            x=axis.encode("low"),
+            x2="high",
+            y=axis.height,
+            y2=alt.datum(0),
+            tooltip=tips(count="#eigenvalues", low="#from", high="#to"),
+        )
+    ]
+
+
+def _law(found: AgainstNoise, axis: _Axis) -> Any:
+    low, high = found.law.edges
+    x = (np.geomspace if axis.is_log else np.linspace)(max(low, axis.domain[0]), high, 161)
+    density = found.law.density(x) * (x * np.log(10.0) if axis.is_log else 1.0)
+    line = alt.Chart(data(x=x, density=density)).mark_line(style="eg-main", strokeWidth=2)
+    return line.encode(x=axis.encode("x"), y=axis.height)
+
+
+def _edge(found: AgainstNoise, axis: _Axis) -> list[Any]:
+    high = found.law.edges[1]
+    rule = data(x=[high], said=[f"edge of noise {high:.3g}"])
+    base = alt.Chart(rule).encode(x=axis.encode("x"))
+    low, top = axis.domain
+    share = np.log(high / low) / np.log(top / low) if axis.is_log else (high - low) / (top - low)
+    side: Any = {"align": "right", "dx": -5} if share > 0.6 else {"align": "left", "dx": 5}
+    return [
+        base.mark_rule(style="eg-accent", strokeDash=[5, 3], strokeWidth=1.6),
+        base.mark_text(style="eg-accent-label", baseline="top", dy=2, **side).encode(
+            y=alt.value(0), text=words()
+        ),
+    ]
+
+
+def _ticks(found: AgainstNoise, axis: _Axis) -> Any:
+    shown = found.values[found.values >= axis.domain[0]][:2000]
+    k = np.arange(1, len(shown) + 1)
+    beyond = np.where(shown > found.law.edges[1], "beyond the edge", "within noise")
+    points = data(value=shown, k=k, where=beyond)
+    base = alt.Chart(points).encode(
+        x=axis.encode("value"), tooltip=tips(k="#component", value="#eigenvalue", where="")
+    )
+    inside = base.transform_filter("datum.where == 'within noise'")
+    outside = base.transform_filter("datum.where != 'within noise'")
+    return alt.layer(
+        inside.mark_tick(style="eg-main", thickness=1.2, height=9).encode(y=alt.value(HEIGHT - 6)),
+        outside.mark_point(
+            style="eg-accent", shape="triangle-down", filled=True, size=80, opacity=1.0
+        ).encode(y=alt.value(HEIGHT - 8)),
+    )
+
+
+def _on_noise(found: AgainstNoise) -> list[str]:
+    count, edge = found.exceeding, found.law.edges[1]
+    if count == 0:
+        first = f"No eigenvalue lies beyond the edge of noise at {edge:.3g}."
+    else:
+        lie = "eigenvalue lies" if count == 1 else "eigenvalues lie"
+        first = f"{count} {lie} beyond the edge of noise at {edge:.3g}."
+        some = found.beyond_chance
+        sure = "all" if some == count > 1 else "it is" if some == count else f"the first {some}"
+        if some == 0:
+            sure = "none"
+        first += f" Beyond what chance explains (95 %, {found.law.by_chance:.3g}): {sure}."
+    law = found.law
+    formula = (
+        f"Edge σ² (1 + √(d / n))² with n = {law.n:,.0f} (rows less one), d = {law.d:,}, and "
+        f"σ² = {law.sigma2:.3g} left by {found.kept} component{'s' if found.kept != 1 else ''}."
+    )
+    partly = "" if found.complete else f"{len(found.values)} of {law.d} eigenvalues are known."
+    return [first, formula, partly]

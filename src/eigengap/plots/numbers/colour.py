@@ -54,7 +54,7 @@ class Colour:
         return [self.levels[k] for k in self.codes] if self.is_category else list(self.values)
 
 
-# In a chart --------------------------------------------------------------------------------------
+# In a chart ------------------------------------------------------------------------------------
 
 
 def chart_colour(color: Any, X: Any, table: Table) -> Colour | None:
@@ -109,7 +109,7 @@ def _natural(key: str) -> tuple[int, float, str]:
         return 1, 0.0, key
 
 
-# In the report -----------------------------------------------------------------------------------
+# In the report ---------------------------------------------------------------------------------
 
 
 def colour_of(name: str, values: Sequence[Any], *, asked: bool = False) -> Colour | None:
@@ -153,7 +153,7 @@ def asked_colour(name: str, values: Sequence[Any]) -> Colour:
     )
 
 
-# In both -----------------------------------------------------------------------------------------
+# In both ---------------------------------------------------------------------------------------
 
 
 def _read(
@@ -188,7 +188,9 @@ def _category(
     counts = Counter(key for key in keys if key is not None)
     levels, rarer = sorted(counts, key=order), list[str]()
     if len(levels) > MOST_CATEGORIES:
-        kept = set(sorted(levels, key=lambda key: -counts[key])[: MOST_CATEGORIES - 1])
+        # Of equally frequent ones a chart keeps those of the first rows, the report by name.
+        ties = levels if order is str else list(counts)
+        kept = set(sorted(ties, key=lambda key: -counts[key])[: MOST_CATEGORIES - 1])
         rarer = [key for key in levels if key not in kept]
         levels = [key for key in levels if key in kept]
     code = dict.fromkeys(rarer, len(levels)) | {key: k for k, key in enumerate(levels)}
@@ -200,7 +202,7 @@ def _category(
     return Colour(name, tuple(labelled(levels)), codes, note=said, missing=missing)
 
 
-# Dates as numbers of days, and cells that hold nothing -------------------------------------------
+# Dates as numbers of days, and cells that hold nothing -----------------------------------------
 
 
 def days_of(values: Sequence[Any]) -> tuple[float | None, ...] | None:

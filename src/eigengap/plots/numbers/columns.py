@@ -84,7 +84,12 @@ def _source(subject: Subject, X: Any) -> Source:
     if names is None or not has_names:
         return as_source(X, **how)
     if in_memory:
-        _require(_names(X), names, subject)
+        found = set(_names(X))
+        lacks = [quote(name) for name in names if name not in found]
+        if lacks:
+            listed = ", ".join(lacks[:5]) + (", ..." if len(lacks) > 5 else "")
+            columns = "a column" if len(lacks) == 1 else f"{len(lacks)} columns"
+            raise ValueError(f"X lacks {columns} that the {subject.kind} was fitted to: {listed}")
         return as_source(X, columns=names, **how)
     try:
         return open_source(X, columns=names, **how)
@@ -98,21 +103,11 @@ def _source(subject: Subject, X: Any) -> Source:
         return source
 
 
-def _require(found: Sequence[str], wanted: Sequence[str], subject: Subject) -> None:
-    missing = [name for name in wanted if name not in set(found)]
-    if missing:
-        listed = ", ".join(map(quote, missing[:5]))
-        raise ValueError(
-            f"X lacks {'a column' if len(missing) == 1 else f'{len(missing)} columns'} that the "
-            f"{subject.kind} was fitted to: {listed}{', ...' if len(missing) > 5 else ''}"
-        )
-
-
 def _names(X: Any) -> list[str]:
     return [str(name) for name in (X.column_names if hasattr(X, "column_names") else X.columns)]
 
 
-# Columns that the fit did not use ----------------------------------------------------------------
+# Columns that the fit did not use --------------------------------------------------------------
 
 
 def labels_of(subject: Subject, X: Any, look: Look, asked: str | None = None) -> tuple[Label, ...]:
@@ -184,7 +179,7 @@ def _taken(column: Any, at: NDArray[np.intp]) -> tuple[Any, ...]:
     return tuple(column.take(at).to_pylist())
 
 
-# One column by its name --------------------------------------------------------------------------
+# One column by its name ------------------------------------------------------------------------
 
 
 def one_column(X: Any, name: str) -> list[Any]:

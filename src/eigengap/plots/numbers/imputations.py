@@ -11,7 +11,7 @@ Gaussian processes) the given model predicts values that it was fitted to; `refi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any
 
@@ -50,8 +50,8 @@ class Imputations:
 
     def some(self, kept: NDArray[np.intp]) -> Imputations:
         """Those at these positions."""
-        *arrays, _ = (getattr(self, field.name) for field in fields(self))
-        return Imputations(*(array[kept] for array in arrays), self.level)
+        names = [field.name for field in fields(self) if field.name != "level"]
+        return replace(self, **{name: getattr(self, name)[kept] for name in names})
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,31 +103,25 @@ def calibration(
     seed: int = 0,
 ) -> Calibration:
     """Imputations and their truth: of missing values where it is given, else of held-out ones."""
-    if truth is not None:
-        found = imputations(estimator, X, level)
-        known = np.asarray(truth, dtype=np.float64)[found.row, found.column]
-        return _of_known(found, known)
-    if not 0.0 < share < 1.0:
-        raise ValueError(
-            f"held_out, the share of values to hold out, must lie in (0, 1), got {share!r}"
-        )
-    X = all_rows(X, estimator).X
-    hidden = (np.random.default_rng(seed).random(X.shape) < share) & ~np.isnan(X)
-    # A row keeps at least one observed value, from which to predict.
-    hidden[~np.any(~np.isnan(X) & ~hidden, axis=1)] = False
-    found = imputations(estimator, np.where(hidden, np.nan, X), level)
-    known = np.where(hidden, X, np.nan)[found.row, found.column]
-    return _of_known(found, known)
-
-
-def _of_known(found: Imputations, truth: Array) -> Calibration:
-    kept = np.flatnonzero(~np.isnan(truth))
+    if truth is None:
+        if not 0.0 < share < 1.0:
+            raise ValueError(
+                f"held_out, the share of values to hold out, must lie in (0, 1), got {share!r}"
+            )
+        X = all_rows(X, estimator).X
+        hidden = (np.random.default_rng(seed).random(X.shape) < share) & ~np.isnan(X)
+        # A row keeps at least one observed value, from which to predict.
+        hidden[~np.any(~np.isnan(X) & ~hidden, axis=1)] = False
+        truth, X = np.where(hidden, X, np.nan), np.where(hidden, np.nan, X)
+    found = imputations(estimator, X, level)
+    known = np.asarray(truth, dtype=np.float64)[found.row, found.column]
+    kept = np.flatnonzero(~np.isnan(known))
     if len(kept) == 0:
         raise ValueError("there is no held-out value whose truth is known")
-    return Calibration(found.some(kept), truth[kept])
+    return Calibration(found.some(kept), known[kept])
 
 
-# Held-out values of the report ------------------------------------------------------------------
+# Held-out values of the report -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

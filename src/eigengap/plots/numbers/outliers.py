@@ -143,7 +143,7 @@ def _limits(log_p: Any, observed: NDArray[Any], rank: NDArray[Any], alpha: float
     return np.asarray(high[which.ravel()])
 
 
-# Rows of the report -----------------------------------------------------------------------------
+# Rows of the report ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,18 +171,14 @@ def distances_of(subject: Subject, look: Look) -> RowDistances | str:
     try:
         if subject.mixture is not None:
             return _of_mixture(subject.mixture, look.X)
-        return _of_gaussian(subject, look)
+        detector = _report_detector(subject, look)
+        found = outlier_numbers(detector, look.X, most=MOST_BLAMED, alpha=ALPHA)
     except SingularModelError as error:
         return f"Distances from the model mean nothing here: {error}."
-
-
-def _of_gaussian(subject: Subject, look: Look) -> RowDistances:
-    detector = _report_detector(subject, look)
-    found = outlier_numbers(detector, look.X, most=MOST_BLAMED, alpha=ALPHA)
-    blame = _blame([detector.core_] * len(found.least_probable), look.X[found.least_probable])
-    nothing = np.isnan(look.X).all(axis=1)
+    at, nothing = found.least_probable, np.isnan(look.X).all(axis=1)
     T2, SPE, p = (np.where(nothing, np.nan, v) for v in (found.T2, found.SPE, found.p_value))
-    return RowDistances(T2, SPE, found.T2_limit, found.SPE_limit, p, found.least_probable, *blame)
+    blame = _blame([detector.core_] * len(at), look.X[at])
+    return RowDistances(T2, SPE, found.T2_limit, found.SPE_limit, p, at, *blame)
 
 
 def _blame(models: Sequence[LinearGaussian], X: Array) -> tuple[NDArray[np.intp], Array, Array]:

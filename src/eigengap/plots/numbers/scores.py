@@ -130,7 +130,7 @@ def _pca_cov(model: Any, X: Array, posterior: Posterior) -> Array:
     return found
 
 
-# Mixtures ---------------------------------------------------------------------------------------
+# Mixtures --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +200,7 @@ def _parts(estimator: Any) -> tuple[MixtureOfLinearGaussians, Array, list[str]]:
     )
 
 
-# Rows of the report -----------------------------------------------------------------------------
+# Rows of the report ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

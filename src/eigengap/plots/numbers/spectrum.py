@@ -56,12 +56,12 @@ class Eigenvalues:
 
     values: Array  # (r,) the known ones
     kept: int  # components of the estimator
-    total: float | None  # sum of all, where that is known
-    rest: float | None  # mean of those beyond the known ones
-    n_rest: int  # how many these are
-    noise: float | None  # noise variance common to all columns
     what: str  # what the values are
     gap: Gap | None
+    total: float | None = None  # sum of all, where that is known
+    rest: float | None = None  # mean of those beyond the known ones
+    n_rest: int = 0  # how many these are
+    noise: float | None = None  # noise variance common to all columns
     standardised: bool = False  # whether columns were divided by their standard deviations
 
     @property
@@ -102,10 +102,10 @@ def _eigenvalues(estimator: Any, model: Any) -> Eigenvalues:
         share = model.explained_variance_ratio_
         total = float(lam[0] / share[0]) if len(lam) and share[0] > 0 else None
         return _of_pairs(model, lam, total)
-    for name, what in (("eigenvalues_", None), ("explained_variance_", "explained variance")):
-        found = getattr(model, name, None)
-        if found is not None:
-            return _of_pairs(model, np.asarray(found), None, what)
+    if getattr(model, "eigenvalues_", None) is not None:
+        return _of_pairs(model, model.eigenvalues_)
+    if getattr(model, "explained_variance_", None) is not None:
+        return _of_pairs(model, model.explained_variance_, what="explained variance")
     raise AttributeError(
         f"{public_name(estimator)} has no scree plot, for it knows no eigenvalues. "
         f"{names_with('scree')} do"
@@ -119,17 +119,16 @@ def _of_spectrum(model: Any, spectrum: Spectrum) -> Eigenvalues:
     rest = None
     if n_rest > 0:
         rest = max(spectrum.total - float(np.sum(spectrum.lam)), 0.0) / n_rest * factor
-    noise = model.noise_variance_ if np.ndim(model.noise_variance_) == 0 else None
     return Eigenvalues(
         values=lam,
         kept=int(model.n_components_),
+        what="explained variance",
+        gap=_gap_of_spectrum(spectrum),
         total=spectrum.total * factor,
         rest=rest,
         n_rest=n_rest,
-        noise=None if noise is None else float(noise),
-        what="explained variance",
+        noise=float(model.noise_variance_) if np.ndim(model.noise_variance_) == 0 else None,
         standardised=model.scale_ is not None,
-        gap=_gap_of_spectrum(spectrum),
     )
 
 
@@ -146,18 +145,13 @@ def _gap_of_spectrum(spectrum: Spectrum) -> Gap | None:
     return None if found is None else replace(found, is_partial=True)
 
 
-def _of_pairs(model: Any, lam: Array, total: float | None, what: str | None = None) -> Eigenvalues:
+def _of_pairs(
+    model: Any, lam: Any, total: float | None = None, what: str = "eigenvalue of the inner products"
+) -> Eigenvalues:
     lam = np.asarray(lam, dtype=np.float64)
-    return Eigenvalues(
-        values=lam,
-        kept=int(getattr(model, "n_components_", len(lam))),
-        total=total,
-        rest=None,
-        n_rest=0,
-        noise=None,
-        what=what or "eigenvalue of the inner products",
-        gap=largest_ratio(lam, max(len(lam) // 2, 1)),
-    )
+    kept = int(getattr(model, "n_components_", len(lam)))
+    gap = largest_ratio(lam, max(len(lam) // 2, 1))
+    return Eigenvalues(lam, kept, what, gap, total)
 
 
 def _rising(model: Any) -> Eigenvalues:
@@ -167,8 +161,7 @@ def _rising(model: Any) -> Eigenvalues:
     if len(lam) > 1:
         k = int(np.argmax(np.diff(lam)))
         gap = Gap(k + 1, float(lam[k + 1] - lam[k]), is_ratio=False)
-    what = "eigenvalue of the graph Laplacian"
-    return Eigenvalues(lam, len(lam), None, None, 0, None, what, gap)
+    return Eigenvalues(lam, len(lam), "eigenvalue of the graph Laplacian", gap)
 
 
 def largest_ratio(lam: Array, last: int) -> Gap | None:
@@ -185,7 +178,7 @@ def largest_ratio(lam: Array, last: int) -> Gap | None:
     return Gap(k + 1, ratio[k], is_ratio=True)
 
 
-# Against noise ----------------------------------------------------------------------------------
+# Against noise ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -261,7 +254,7 @@ def against_noise(estimator: Any) -> AgainstNoise:
     )
 
 
-# Steps of the fit -------------------------------------------------------------------------------
+# Steps of the fit ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

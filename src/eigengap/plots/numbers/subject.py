@@ -166,7 +166,7 @@ def _described(inner: Any) -> str:
     return f"{kind}, stopped after {steps} step{'s' if steps != 1 else ''}"
 
 
-# Pipelines --------------------------------------------------------------------------------------
+# Pipelines -------------------------------------------------------------------------------------
 
 
 def is_pipeline(estimator: Any) -> bool:

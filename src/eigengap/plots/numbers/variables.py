@@ -60,7 +60,7 @@ def correlations(estimator: Any, X: Any = None) -> Array:
     if table is not None and table.is_complete:
         return _sample_correlations(table.X, scores_of(estimator, table.X))
     if view is not None and view.density is not None:
-        return _model_correlations(view, _variances(estimator, view, table))
+        return _model_correlations(estimator, view, table)
     if table is None:
         if view is None:
             require_linear(estimator, "correlation circle without X")
@@ -147,30 +147,26 @@ def _pairwise_correlations(X: Array, T: Array) -> Array:
     return found
 
 
-def _model_correlations(view: LinearView, variance: Array) -> Array:
+def _model_correlations(estimator: Any, view: LinearView, table: Table | None) -> Array:
+    assert view.density is not None
+    model = inner(estimator)
+    is_scaled = getattr(model, "scale_", None) is not None
+    if table is not None:
+        Y, unknown = _imputed(view, table.X)
+        variance = np.mean(Y**2 + unknown, axis=0)  # of the columns, in units of the fit
+    elif is_scaled and getattr(model, "distribution", "") != "student":
+        variance = np.ones(len(view.unit))  # they were divided by their standard deviations
+    else:
+        variance = view.density.variances()
     with_scores, of_scores = view.covariances()
     # What the scores explain of a column cannot be more than its variance.
     explained = np.einsum("jk,kl,jl->j", with_scores, np.linalg.pinv(of_scores), with_scores)
     x = np.sqrt(np.maximum(variance, explained))
-    t = np.sqrt(np.diagonal(of_scores))
-    scale = np.outer(x, t)
+    scale = np.outer(x, np.sqrt(np.diagonal(of_scores)))
     return np.clip(with_scores / np.where(scale > 0.0, scale, 1.0), -1.0, 1.0)
 
 
-def _variances(estimator: Any, view: LinearView, table: Table | None) -> Array:
-    """(d,) of the columns, in units of the fit."""
-    assert view.density is not None
-    if table is not None:
-        Y, unknown = _imputed(view, table.X)
-        return np.asarray(np.mean(Y**2 + unknown, axis=0))
-    model = inner(estimator)
-    is_scaled = getattr(model, "scale_", None) is not None
-    if is_scaled and getattr(model, "distribution", "") != "student":
-        return np.ones(len(view.unit))  # they were divided by their standard deviations
-    return view.density.variances()
-
-
-# The biplot -------------------------------------------------------------------------------------
+# The biplot ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +200,7 @@ def biplot_numbers(
     return Biplot(t / s**power, u * s**power, scaling, length / s**power)
 
 
-# Columns of the report --------------------------------------------------------------------------
+# Columns of the report -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import bdtrc, binom
@@ -117,8 +118,7 @@ def section(look: Look, names: tuple[str, ...]) -> Section:
         )
     words += _on_patterns(look, names) + _on_differences(look, names)
     figures = (_per_column(look, names, touched),) if len(touched) > 1 else ()
-    place = "beside" if figures else "grids"
-    grids = {place: _patterns(look, names)}
+    grids: Any = {"beside" if figures else "grids": _patterns(look, names)}
     return Section("missing", TITLE, words=tuple(words), figures=figures, verdict=summary, **grids)
 
 

@@ -134,10 +134,15 @@ def _on_law(p: Array, subject: Subject, look: Look) -> str:
         )
     if tail_is_heavy(known):
         low = int(np.sum(known < ALPHA))
+        whose = "" if subject.entry.has_student_noise else "PPCA with "
+        advice = f'{whose}Student noise (distribution="student") would keep such rows from moving '
+        advice += "the fit."
+        if isinstance(subject.gaussian, StudentLinearGaussian):
+            advice = "Its Student noise expects such rows, and they have moved the fit little."
         return (
             f"Far rows are farther than the model predicts: {whole(low)} rows have p < {ALPHA:g}, "
             f"where {number(ALPHA * len(known), 2)} would be expected. p-values and intervals are "
-            f"approximate. {_on_student_noise(subject)}"
+            f"approximate. {advice}"
         )
     closer = bool(np.median(known) > 0.5)
     if closer and look.n_rows < ROWS_PER_COLUMN * look.n_columns:
@@ -147,26 +152,15 @@ def _on_law(p: Array, subject: Subject, look: Look) -> str:
             "overfits them."
         )
     unequal = "" if subject.entry.noise == "diagonal" else "noise that differs between columns, "
+    side, causes = "farther from", f"Curved relations, {unequal}and groups of rows"
     if closer:
-        return (
-            "Distances depart from the distribution that the model predicts: most rows are closer "
-            "to the model than Gaussian rows would be. Outliers that widen the noise, "
-            f"{unequal}groups of rows, and values that are counts or rounded can each do that; "
-            "distances alone do not show which."
-        )
+        side = "closer to"
+        causes = f"Outliers that widen the noise, {unequal}groups of rows, and values that are "
+        causes += "counts or rounded"
     return (
-        "Distances depart from the distribution that the model predicts: most rows are farther "
-        f"from the model than Gaussian rows would be. Curved relations, {unequal}and groups of "
-        "rows can each do that; distances alone do not show which."
-    )
-
-
-def _on_student_noise(subject: Subject) -> str:
-    if isinstance(subject.gaussian, StudentLinearGaussian):
-        return "Its Student noise expects such rows, and they have moved the fit little."
-    whose = "" if subject.entry.has_student_noise else "PPCA with "
-    return (
-        f'{whose}Student noise (distribution="student") would keep such rows from moving the fit.'
+        f"Distances depart from the distribution that the model predicts: most rows are {side} the "
+        f"model than Gaussian rows would be. {causes} can each do that; distances alone do not "
+        "show which."
     )
 
 
@@ -203,6 +197,9 @@ def _t2_spe(distances: RowDistances, rows: list[str]) -> Figure:
         ),
         height=300,
     )
+    near = int(np.sum((along < NEAREST) | (away < NEAREST)))  # the axes are logarithmic
+    edge = f" {count(near, 'row')} with less than {percent(NEAREST)} of a limit "
+    edge += f"{'lies' if near == 1 else 'lie'} on the edge, drawn at {NEAREST:g}."
     only_along = int(np.sum((along > 1) & ~(away > 1)))
     only_away = int(np.sum((away > 1) & ~(along > 1)))
     return Figure(
@@ -213,19 +210,7 @@ def _t2_spe(distances: RowDistances, rows: list[str]) -> Figure:
         f"exceed{'s' if only_away == 1 else ''} that of SPE only: columns do not go together "
         "there as they do elsewhere.",
         spec,
-        f"Dashed: what 5 % of ordinary new rows exceed.{_on_edge(along, away)}",
-    )
-
-
-def _on_edge(along: Array, away: Array) -> str:
-    """Rows too near to be drawn where they are, on axes of logarithms."""
-    near = int(np.sum((along < NEAREST) | (away < NEAREST)))
-    if not near:
-        return ""
-    verb = "lies" if near == 1 else "lie"
-    return (
-        f" {count(near, 'row')} with less than {percent(NEAREST)} of a limit {verb} on the edge, "
-        f"drawn at {NEAREST:g}."
+        f"Dashed: what 5 % of ordinary new rows exceed.{edge if near else ''}",
     )
 
 
@@ -264,25 +249,20 @@ def _qq(p: Array) -> Figure:
 def _least_probable(
     distances: RowDistances, look: Look, rows: list[str], names: tuple[str, ...]
 ) -> Grid:
-    why = zip(
-        distances.least_probable,
-        distances.blamed,
-        distances.expected,
-        distances.expected_sd,
-        strict=True,
-    )
+    d = distances
+    why = zip(d.least_probable, d.blamed, d.expected, d.expected_sd, strict=True)
     lines = tuple(
         (
             rows[i],
-            number(float(distances.T2[i])),
-            number(float(distances.SPE[i])),
-            p_value(float(distances.p[i])),
+            number(float(d.T2[i])),
+            number(float(d.SPE[i])),
+            p_value(float(d.p[i])),
             names[j],
             brief(float(look.X[i, j])),
             f"{brief(float(mean))} ± {number(float(sd), 2)}",
         )
         for i, j, mean, sd in why
-        if np.isfinite(distances.p[i])
+        if np.isfinite(d.p[i])
     )
     return Grid(
         "The least probable rows",
@@ -290,9 +270,8 @@ def _least_probable(
         lines,
         (False, True, True, True, False, True, True),
         note=(
-            "p: probability that an ordinary new row with the same missing values lies "
-            "farther off. The "
-            "value named is the one that the other values of its row make least expected, shown "
-            "with what they predict."
+            "p: probability that an ordinary new row with the same missing values lies farther "
+            "off. The value named is the one that the other values of its row make least expected, "
+            "shown with what they predict."
         ),
     )

@@ -224,13 +224,16 @@ def separation(Z: Any, codes: tuple[int, ...]) -> float:
 
 def _on_separation(scores: Scores, colours: list[Colour]) -> str:
     """Which category the first two axes separate best, over the rows that have one."""
-    found = [
-        (*over, colour, scores.axes[k])
-        for colour in colours
-        if colour.is_category and not (scores.part is not None and colour.name == OF_MIXTURE)
-        for k in range(min(2, len(scores.axes)))
-        if (over := _separated(scores.Z[:, k], colour)) is not None
-    ]
+    found = []
+    for colour in colours:
+        is_mixture = scores.part is not None and colour.name == OF_MIXTURE
+        codes = np.asarray(colour.codes)
+        for axis, z in zip(scores.axes[:2], scores.Z.T, strict=False):
+            if colour.is_category and not is_mixture:
+                known = np.isfinite(z) & (codes != colour.missing)
+                if len(np.unique(codes[known])) > 1:
+                    share = separation(z[known], tuple(codes[known]))
+                    found.append((share, int(known.sum()), colour, axis))
     if not found:
         return ""
     share, n, colour, axis = max(found, key=lambda one: one[0])
@@ -244,18 +247,6 @@ def _on_separation(scores: Scores, colours: list[Colour]) -> str:
         f"{axis} separates the categories of {colour.name}: {percent(share)} of its variance lies "
         f"between them{among}."
     )
-
-
-def _separated(z: Any, colour: Colour) -> tuple[float, int] | None:
-    """Share of the variance between categories, and the rows that have one.
-
-    None where fewer than two categories are left.
-    """
-    codes = np.asarray(colour.codes)
-    known = np.isfinite(z) & (codes != colour.missing)
-    if len(np.unique(codes[known])) < 2:
-        return None
-    return separation(z[known], tuple(codes[known])), int(known.sum())
 
 
 def _names_rows(label: Label) -> bool:
