@@ -19,7 +19,7 @@ from eigengap import registry
 from eigengap.exceptions import ObjectiveFellError
 from eigengap.plots.numbers.colour import asked_colour, colour_of
 from eigengap.plots.numbers.columns import labels_of, read
-from eigengap.plots.numbers.imputations import HeldOut, held_out
+from eigengap.plots.numbers.missing import HeldOut, held_out
 from eigengap.plots.numbers.outliers import RowDistances, detector_for, distances_of
 from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.scores import Scores

@@ -14,7 +14,7 @@ from tests.reporting.pages import Parsed
 import eigengap as eg
 from eigengap.plots.numbers.colour import colour_of
 from eigengap.plots.numbers.columns import labels_of, read
-from eigengap.plots.numbers.imputations import HeldOut, held_out
+from eigengap.plots.numbers.missing import HeldOut, held_out
 from eigengap.plots.numbers.outliers import RowDistances, distances_of, local_level, quantiles
 from eigengap.plots.numbers.rows import Look, look_at
 from eigengap.plots.numbers.scores import report_scores

@@ -80,30 +80,22 @@ class Frame:
     ticks: tuple[float, ...] | None = None  # None leaves them to Vega
 
     @property
-    def unit(self) -> float:
-        """Points for each unit of x."""
-        return self.width / (self.x[1] - self.x[0])
+    def unit(self) -> Array:
+        """(2,) points for each unit of x, and of y, which are counted down."""
+        low, high = np.array([self.x, self.y[::-1]]).T
+        return np.asarray([self.width, self.height] / (high - low))
 
     def to_points(self, xy: Array) -> Array:
         """Positions (k, 2) on the page, down from the upper left corner."""
-        return np.column_stack(
-            [
-                (xy[:, 0] - self.x[0]) / (self.x[1] - self.x[0]) * self.width,
-                (self.y[1] - xy[:, 1]) / (self.y[1] - self.y[0]) * self.height,
-            ]
-        )
+        return np.asarray((xy - [self.x[0], self.y[1]]) * self.unit)
 
     def from_points(self, at: Array) -> Array:
-        return np.column_stack(
-            [
-                self.x[0] + at[:, 0] / self.width * (self.x[1] - self.x[0]),
-                self.y[1] - at[:, 1] / self.height * (self.y[1] - self.y[0]),
-            ]
-        )
+        return np.asarray(at / self.unit + [self.x[0], self.y[1]])
 
     def widened(self, left: float, right: float) -> Frame:
         """With so many points more at its sides, the unit as it was."""
-        low, high = self.x[0] - left / self.unit, self.x[1] + right / self.unit
+        unit = float(self.unit[0])
+        low, high = self.x[0] - left / unit, self.x[1] + right / unit
         return replace(self, x=(low, high), width=self.width + left + right)
 
     def encode(self, x: str | None = "x", y: str | None = "y") -> dict[str, Any]:
@@ -120,6 +112,11 @@ class Frame:
             for (name, axis, field, ends), title in zip(sides, self.titles, strict=True)
             if field is not None
         }
+
+
+def framed(frame: Frame, *layers: Any) -> Any:
+    """Layers in a frame."""
+    return alt.layer(*layers).properties(width=frame.width, height=frame.height)
 
 
 def equal_frame(

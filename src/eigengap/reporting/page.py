@@ -46,7 +46,9 @@ def page(
     from markupsafe import Markup  # text of our own, not to be escaped
 
     css = _stylesheet() + _static("report.css")
-    bundle, script = vega(), own_script()
+    # The page's own script, of several files that share their names and nobody else's.
+    parts = "\n".join(_static(f"{name}.js") for name in SCRIPTS)
+    bundle, script = vega(), f'(() => {{\n"use strict";\n{parts}}})();'
     require_closed(bundle, script, css)
     return _template().render(
         policy=policy((bundle, script), source_of(css)),
@@ -61,12 +63,6 @@ def page(
         script=Markup(script),
         data=Markup(escaped_json(_data(sections, samples))),
     )
-
-
-def own_script() -> str:
-    """The page's own script, of several files that share their names and nobody else's."""
-    parts = "\n".join(_static(f"{name}.js") for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\n{parts}}})();'
 
 
 def _data(sections: Sequence[Section], samples: Samples) -> dict[str, Any]:

@@ -179,7 +179,17 @@ def trace(estimator: Any) -> Chart:
     found = trace_numbers(estimator)
     k = len(found.step)  # drawn are all, or as many evenly, with the first and the last
     kept = np.unique(np.linspace(0, k - 1, min(k, MOST_STEPS)).round().astype(int))
-    chart = alt.hconcat(_objective(found, kept), _left(found, kept), spacing=30).resolve_scale(
+    x = x_axis("step", "step", axis=alt.Axis(format="d", tickMinStep=1, grid=False))
+    base = alt.Chart(data(step=found.step[kept], value=found.objective[kept])).encode(
+        x=x,
+        y=y_axis("value", found.what, scale=alt.Scale(zero=False)),
+        tooltip=tips(step="#step", value="#" + found.what),
+    )
+    layers = [base.mark_line(style="eg-main")]
+    if len(kept) <= 60:
+        layers.append(base.mark_point(style="eg-main", filled=True, size=22, opacity=1.0))
+    objective = alt.layer(*layers).properties(width=WIDE, height=HIGH)
+    chart = alt.hconcat(objective, _left(found, kept, x), spacing=30).resolve_scale(
         color="independent", strokeDash="independent"
     )
     said = {True: "converged", False: "NOT converged", None: "ended"}[found.converged]
@@ -194,24 +204,7 @@ def trace(estimator: Any) -> Chart:
     )
 
 
-def _steps() -> alt.X:
-    return x_axis("step", "step", axis=alt.Axis(format="d", tickMinStep=1, grid=False))
-
-
-def _objective(found: Steps, kept: Any) -> Any:
-    points = data(step=found.step[kept], value=found.objective[kept])
-    base = alt.Chart(points).encode(
-        x=_steps(),
-        y=y_axis("value", found.what, scale=alt.Scale(zero=False)),
-        tooltip=tips(step="#step", value="#" + found.what),
-    )
-    layers = [base.mark_line(style="eg-main")]
-    if len(kept) <= 60:
-        layers.append(base.mark_point(style="eg-main", filled=True, size=22, opacity=1.0))
-    return alt.layer(*layers).properties(width=WIDE, height=HIGH)
-
-
-def _left(found: Steps, kept: Any) -> Any:
+def _left(found: Steps, kept: Any, x: alt.X) -> Any:
     order = ["left to the end", "size of the step"]
     value = np.concatenate([found.distance[kept], found.change[kept]])
     good = np.isfinite(value) & (value > 0.0)  # the axis is logarithmic
@@ -221,7 +214,7 @@ def _left(found: Steps, kept: Any) -> Any:
     colours = {"scale": alt.Scale(domain=order), "legend": alt.Legend(orient="top")}
     dashes = alt.Scale(domain=order, range=[[1, 0], [5, 3]])
     base = alt.Chart(data(step=step[good], value=value[good], name=name[good])).encode(
-        x=_steps(),
+        x=x,
         y=y,
         color=alt.Color(**kind("name", None, **colours)),
         strokeDash=alt.StrokeDash(**kind("name", None, scale=dashes)),

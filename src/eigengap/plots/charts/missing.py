@@ -11,8 +11,14 @@ from eigengap.estimators.shared.display import public_name, require_fitted
 from eigengap.linalg import Array
 from eigengap.plots._altair import alt
 from eigengap.plots.drawing import Chart, data, finish, kind, tips, upper, words, x_axis, y_axis
-from eigengap.plots.numbers.imputations import Calibration, Imputations, calibration, imputations
-from eigengap.plots.numbers.missing import Missingness, missingness_summary
+from eigengap.plots.numbers.missing import (
+    Calibration,
+    Imputations,
+    Missingness,
+    calibration,
+    imputations,
+    missingness_summary,
+)
 from eigengap.plots.numbers.names import labels, names_of
 from eigengap.plots.numbers.rows import MOST_READ, MOST_ROWS, Table, table_of
 from eigengap.sources import resolve_columns

@@ -17,6 +17,7 @@ from eigengap.plots.drawing import (
     data,
     equal_frame,
     finish,
+    framed,
     origin,
     quantity,
     tips,
@@ -141,11 +142,7 @@ def _titles(estimator: Any, q: int, positions: tuple[int, ...]) -> list[str]:
 
 
 def _plane(
-    table: Table,
-    T: Array,
-    colour: Colour | None,
-    regions: ScoreEllipses | None,
-    titles: list[str],
+    table: Table, T: Array, colour: Colour | None, regions: ScoreEllipses | None, titles: list[str]
 ) -> Any:
     held, layers = T, list[Any]()
     if regions is not None:
@@ -166,8 +163,7 @@ def _plane(
         layers.append(
             _outlines(frame, outlines, rows, encoded, strokeWidth=0.9, opacity=opacity, **how)
         )
-    layers = [*origin(frame), *layers, points(frame, T, table, colour, titles)]
-    return alt.layer(*layers).properties(width=frame.width, height=frame.height)
+    return framed(frame, *origin(frame), *layers, points(frame, T, table, colour, titles))
 
 
 def _outlines(frame: Frame, outlines: Array, rows: dict[str, Any], encoded: Any, **how: Any) -> Any:
@@ -212,11 +208,7 @@ def points(frame: Frame, T: Array, table: Table, colour: Colour | None, titles: 
 
 
 def _line(
-    table: Table,
-    T: Array,
-    colour: Colour | None,
-    regions: ScoreEllipses | None,
-    titles: list[str],
+    table: Table, T: Array, colour: Colour | None, regions: ScoreEllipses | None, titles: list[str]
 ) -> Any:
     """One component: a strip for each category, rows spread up and down so as to be seen."""
     t = T[:, 0]
@@ -324,7 +316,8 @@ def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_
     )
     ends = alt.Scale(domain=[1.0 / max(found.resp.shape[1], 2), 1.0], range=[0.15, 0.85])
     encoded = {"color": coloured(colour)["color"]}
-    chart = alt.layer(
+    chart = framed(
+        frame,
         _outlines(
             frame, outlines, {"k": range(len(outlines)), "colour": legend}, encoded, strokeWidth=1.8
         ),
@@ -337,7 +330,7 @@ def mixture(estimator: Any, X: Any, *, axes: Any = (1, 2), max_rows: int = MOST_
             **coloured(colour),
         ),
         *side_labels(frame, spots, text),
-    ).properties(width=frame.width, height=frame.height)
+    )
     return finish(
         chart,
         f"Components of {public_name(estimator)}",

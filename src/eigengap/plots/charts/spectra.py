@@ -265,7 +265,12 @@ def spectrum(estimator: Any) -> Chart:
     require_fitted(estimator)
     found = against_noise(estimator)
     axis = _Axis(found)
-    layers = [*_bars(found, axis), _law(found, axis), *_edge(found, axis), _ticks(found, axis)]
+    low, high = found.law.edges
+    x = (np.geomspace if axis.is_log else np.linspace)(max(low, axis.domain[0]), high, 161)
+    density = found.law.density(x) * (x * np.log(10.0) if axis.is_log else 1.0)
+    law = alt.Chart(data(x=x, density=density)).mark_line(style="eg-main", strokeWidth=2)
+    law = law.encode(x=axis.encode("x"), y=axis.height)
+    layers = [*_bars(found, axis), law, *_edge(high, axis), _ticks(found, axis)]
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
     name = public_name(estimator)
     return finish(chart, f"Spectrum of {name} against noise", *_on_noise(found), width=WIDTH)
@@ -327,16 +332,7 @@ def _bars(found: AgainstNoise, axis: _Axis) -> list[Any]:
     ]
 
 
-def _law(found: AgainstNoise, axis: _Axis) -> Any:
-    low, high = found.law.edges
-    x = (np.geomspace if axis.is_log else np.linspace)(max(low, axis.domain[0]), high, 161)
-    density = found.law.density(x) * (x * np.log(10.0) if axis.is_log else 1.0)
-    line = alt.Chart(data(x=x, density=density)).mark_line(style="eg-main", strokeWidth=2)
-    return line.encode(x=axis.encode("x"), y=axis.height)
-
-
-def _edge(found: AgainstNoise, axis: _Axis) -> list[Any]:
-    high = found.law.edges[1]
+def _edge(high: float, axis: _Axis) -> list[Any]:
     rule = data(x=[high], said=[f"edge of noise {high:.3g}"])
     base = alt.Chart(rule).encode(x=axis.encode("x"))
     low, top = axis.domain

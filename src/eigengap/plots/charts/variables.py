@@ -18,6 +18,7 @@ from eigengap.plots.drawing import (
     data,
     equal_frame,
     finish,
+    framed,
     kind,
     origin,
     tips,
@@ -27,10 +28,9 @@ from eigengap.plots.drawing import (
     y_axis,
 )
 from eigengap.plots.numbers.colour import Colour, chart_colour
-from eigengap.plots.numbers.linear import require_linear
 from eigengap.plots.numbers.names import names_of
 from eigengap.plots.numbers.rows import MOST_READ, MOST_ROWS, Table, count_of, inner, table_of
-from eigengap.plots.numbers.scores import check_axes, score_names, scores_of
+from eigengap.plots.numbers.scores import check_axes, require_linear, score_names, scores_of
 from eigengap.plots.numbers.variables import (
     FORMULA,
     Scaling,
@@ -109,9 +109,8 @@ def biplot(
     corners = np.vstack([found.points, found.arrows * factor * 1.05])
     plain = equal_frame(corners, titles, width=WIDTH, least=340, most=WIDTH)
     frame, layers, note = _arrows(plain, found.arrows, estimator, titles, factor)
-    chart = alt.layer(
-        *origin(frame), points(frame, found.points, table, colour, titles), *layers
-    ).properties(width=frame.width, height=frame.height)
+    rows = points(frame, found.points, table, colour, titles)
+    chart = framed(frame, *origin(frame), rows, *layers)
     is_scaled = getattr(inner(estimator), "scale_", None) is not None
     unit = "standardised columns" if is_scaled else "columns about their means"
     return finish(
@@ -184,9 +183,8 @@ def correlation_circle(estimator: Any, X: Any = None, *, axes: Any = (1, 2)) -> 
         .mark_line(style="eg-frame", strokeWidth=1.2)
         .encode(**frame.encode(), order=alt.Order(field="order", type="quantitative"))
     )
-    chart = alt.layer(ring, *origin(frame), *layers)
     return finish(
-        chart.properties(width=frame.width, height=frame.height),
+        framed(frame, ring, *origin(frame), *layers),
         f"Correlation circle of {public_name(estimator)}",
         how_known(table),
         note,

@@ -65,7 +65,7 @@ def chart_colour(color: Any, X: Any, table: Table) -> Colour | None:
         title, values = label(color), one_column(X, color)
     else:
         title = "" if getattr(color, "name", None) is None else label(color.name)
-        values = _listed(color)
+        values = listed(color)
     if len(values) != table.n:
         raise ValueError(
             f"color has {len(values)} values for {table.n} rows; give one for each row of X, or "
@@ -83,7 +83,8 @@ def chart_colour(color: Any, X: Any, table: Table) -> Colour | None:
     return Colour(title, values=tuple(found), note=note, dates=is_days)
 
 
-def _listed(color: Any) -> list[Any]:
+def listed(color: Any) -> list[Any]:
+    """One value for each row, of whatever holds them."""
     if getattr(getattr(color, "dtype", None), "kind", "") == "M" and isinstance(color, np.ndarray):
         return list(color)  # tolist would make numbers of them
     for method in ("to_list", "to_pylist", "tolist"):  # polars and pandas, pyarrow, NumPy

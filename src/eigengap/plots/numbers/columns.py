@@ -52,7 +52,12 @@ class Label:
 def read(subject: Subject, X: Any, max_rows: int, seed: int) -> Look:
     """One pass over X."""
     if subject.is_pairwise:
-        return of_pairs(_length(X), max_rows, seed)
+        if hasattr(X, "shape") or (hasattr(X, "__len__") and not isinstance(X, str)):
+            n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        else:
+            source = as_source(X)
+            n = source.n_rows if source.n_rows is not None else source.observed().rows
+        return of_pairs(n, max_rows, seed)
     source = _source(subject, X)
     if source.n_features != subject.n_features:
         raise ValueError(
@@ -60,15 +65,6 @@ def read(subject: Subject, X: Any, max_rows: int, seed: int) -> Look:
             f"{subject.n_features}. Give the table that it was fitted to, or one like it"
         )
     return look_at(source, max_rows, seed)
-
-
-def _length(X: Any) -> int:
-    if hasattr(X, "shape"):
-        return int(X.shape[0])
-    if hasattr(X, "__len__") and not isinstance(X, str):
-        return len(X)
-    source = as_source(X)
-    return source.n_rows if source.n_rows is not None else source.observed().rows
 
 
 def _source(subject: Subject, X: Any) -> Source:

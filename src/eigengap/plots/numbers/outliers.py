@@ -197,23 +197,19 @@ def _blame(models: Sequence[LinearGaussian], X: Array) -> tuple[NDArray[np.intp]
 
 
 def _report_detector(subject: Subject, look: Look) -> NoveltyDetector:
+    """Under Student noise the Gaussian of ordinary rows decides which ones are improbable."""
     if not isinstance(subject.gaussian, StudentLinearGaussian):
         return detector_for(subject.bare)
-    core = _bulk(subject.gaussian, look.X)
-    ratio = ArraySource(look.X).reduce(partial(NoiseRatio.of, core))
-    observed = (look.n_rows - look.missing.per_column).astype(np.float64)
-    reference = Reference.of(core, float(look.n_rows), observed, ratio.mean)
-    return _detector(subject.bare, core, reference)
-
-
-def _bulk(model: StudentLinearGaussian, X: Array) -> LinearGaussian:
-    """The Gaussian of ordinary rows: scatter, scaled so that the median row is an ordinary one."""
-    bulk = model.gaussian
-    observed = np.count_nonzero(~np.isnan(X), axis=1)
+    # Scatter, scaled so that the median row is an ordinary one.
+    bulk, observed = subject.gaussian.gaussian, np.count_nonzero(~np.isnan(look.X), axis=1)
     some = observed > 0
-    D2 = novelty.squared_distance(bulk, X)
+    D2 = novelty.squared_distance(bulk, look.X)
     factor = float(np.median(D2[some] / special.chdtri(observed[some], 0.5)))
-    return replace(bulk, W=bulk.W * np.sqrt(factor), psi=bulk.psi * factor)
+    core = replace(bulk, W=bulk.W * np.sqrt(factor), psi=bulk.psi * factor)
+    ratio = ArraySource(look.X).reduce(partial(NoiseRatio.of, core))
+    per_column = (look.n_rows - look.missing.per_column).astype(np.float64)
+    reference = Reference.of(core, float(look.n_rows), per_column, ratio.mean)
+    return _detector(subject.bare, core, reference)
 
 
 def _of_mixture(model: MixtureOfLinearGaussians, X: Array) -> RowDistances:

@@ -18,6 +18,7 @@ follows the law of Tracy and Widom (Johnstone 2001), whose 95 % quantile says wh
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
@@ -119,30 +120,25 @@ def _of_spectrum(model: Any, spectrum: Spectrum) -> Eigenvalues:
     rest = None
     if n_rest > 0:
         rest = max(spectrum.total - float(np.sum(spectrum.lam)), 0.0) / n_rest * factor
+    gap = None
+    if spectrum.complete:
+        with suppress(DoesNotApplyError):
+            k, curve = largest_eigengap(spectrum, largest_rank(spectrum.d, spectrum.sum_w))
+            gap = Gap(k, curve[k], is_ratio=True)
+    else:  # the mean of all others is no eigenvalue: the last known one over it is no gap
+        gap = largest_ratio(spectrum.lam, len(spectrum.lam) - 1)
+        gap = None if gap is None else replace(gap, is_partial=True)
     return Eigenvalues(
         values=lam,
         kept=int(model.n_components_),
         what="explained variance",
-        gap=_gap_of_spectrum(spectrum),
+        gap=gap,
         total=spectrum.total * factor,
         rest=rest,
         n_rest=n_rest,
         noise=float(model.noise_variance_) if np.ndim(model.noise_variance_) == 0 else None,
         standardised=model.scale_ is not None,
     )
-
-
-def _gap_of_spectrum(spectrum: Spectrum) -> Gap | None:
-    if spectrum.complete:
-        try:
-            most = largest_rank(spectrum.d, spectrum.sum_w)
-            k, curve = largest_eigengap(spectrum, most)
-        except DoesNotApplyError:
-            return None
-        return Gap(k, curve[k], is_ratio=True)
-    # The mean of all others is no eigenvalue: the last known one over it is no gap.
-    found = largest_ratio(spectrum.lam, len(spectrum.lam) - 1)
-    return None if found is None else replace(found, is_partial=True)
 
 
 def _of_pairs(

@@ -33,14 +33,14 @@ import numpy as np
 
 from eigengap.estimators.shared.display import public_name
 from eigengap.linalg import Array
-from eigengap.plots.numbers.linear import (
+from eigengap.plots.numbers.rows import MOST_READ, Look, Table, all_rows, inner, table_of
+from eigengap.plots.numbers.scores import (
     LinearView,
     linear_view,
     orthonormal_axes,
     require_linear,
+    scores_of,
 )
-from eigengap.plots.numbers.rows import MOST_READ, Look, Table, all_rows, inner, table_of
-from eigengap.plots.numbers.scores import scores_of
 from eigengap.plots.numbers.subject import Subject
 
 Scaling = Literal["rows", "columns", "symmetric"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eigengap.plots.numbers.imputations import LEVEL, REACH, HeldOut, held_out
+from eigengap.plots.numbers.missing import LEVEL, REACH, HeldOut, held_out
 from eigengap.plots.numbers.rows import Look
 from eigengap.plots.numbers.subject import Subject
 from eigengap.reporting import specs
@@ -30,7 +30,14 @@ def section(
     grids = _least_certain(subject, look, names, rows)
     if isinstance(found, str):
         return Section("imputation", TITLE, words=(found,), grids=grids)
-    words = [_on_error(found), _how(found, look)]
+    sample = f"{count(found.rows, 'row')} of the sample"
+    how = f"{count(found.n_hidden, 'observed value')} of "
+    how += f"{'all rows' if found.rows == look.n_rows else sample} were held out"
+    if found.refitted:
+        how += " from a new fit with the same number of components, and predicted."
+    else:
+        how += " and predicted. The model was fitted to them, so that it looks better than it is."
+    words = [_on_error(found), how]
     figures = [_by_column(found, names)]
     if found.has_std:
         words.insert(1, _on_coverage(found))
@@ -74,25 +81,12 @@ def _on_coverage(found: HeldOut) -> str:
     return f"{known}, more than 95 % {test}: standard deviations are too large."
 
 
-def _how(found: HeldOut, look: Look) -> str:
-    rows = "all rows" if found.rows == look.n_rows else f"{count(found.rows, 'row')} of the sample"
-    held_out = f"{count(found.n_hidden, 'observed value')} of {rows} were held out"
-    if found.refitted:
-        return f"{held_out} from a new fit with the same number of components, and predicted."
-    return (
-        f"{held_out} and predicted. The model was fitted to them, so that it looks better than it "
-        "is."
-    )
-
-
 def _by_column(found: HeldOut, names: tuple[str, ...]) -> Figure:
     asked = np.flatnonzero(np.isfinite(found.error))
     order = asked[np.argsort(found.error[asked], kind="stable")]
     shown, note = specs.both_ends(order, MOST_COLUMNS, "best", "worst")
     data = specs.records(
-        column=[names[j] for j in shown],
-        model=found.error[shown],
-        mean=found.mean_error[shown],
+        column=[names[j] for j in shown], model=found.error[shown], mean=found.mean_error[shown]
     )
     title, of_column = "error, in standard deviations of the column", "mean of the column"
     named = {"calculate": f"datum.imputed === 'model' ? 'model' : '{of_column}'", "as": "by"}

@@ -100,11 +100,9 @@ def section(look: Look, names: tuple[str, ...]) -> Section:
         return Section("missing", TITLE, words=(sentence,), verdict=sentence)
     order = np.argsort(-missing.per_column, kind="stable")
     touched = [int(j) for j in order if missing.per_column[j]]
-    where = (
-        f"all in {names[touched[0]]}"
-        if len(touched) == 1
-        else f"in {whole(len(touched))} of {whole(d)} columns"
-    )
+    where = f"in {whole(len(touched))} of {whole(d)} columns"
+    if len(touched) == 1:
+        where = f"all in {names[touched[0]]}"
     summary = (
         f"{count(missing.cells, 'cell')} of {whole(n * d)} ({percent(missing.share)}) "
         f"{'is' if missing.cells == 1 else 'are'} missing, {where}; "
@@ -129,10 +127,9 @@ def _on_patterns(look: Look, names: tuple[str, ...]) -> list[str]:
     shown = "rows" if not look.is_sampled else "rows that are shown"
     expected = len(look.X) * float(np.prod(np.isnan(look.X[:, columns]).mean(axis=0)))
     return [
-        f"Values are missing together: {listing([names[j] for j in columns])} are missing at "
-        "once, with or "
-        f"without others, in {whole(rows)} of the {whole(len(look.X))} {shown}; chance would give "
-        f"about {number(expected, 2)}."
+        f"Values are missing together: {listing([names[j] for j in columns])} are missing at once, "
+        f"with or without others, in {whole(rows)} of the {whole(len(look.X))} {shown}; chance "
+        f"would give about {number(expected, 2)}."
     ]
 
 
@@ -148,11 +145,9 @@ def _on_differences(look: Look, names: tuple[str, ...]) -> list[str]:
     side = "higher" if first.size > 0 else "lower"
     return [
         f"Values are not missing completely at random: where {names[first.incomplete]} is "
-        f"missing, {names[first.other]} "
-        f"is {abs(first.size):.1f} standard deviations {side} on average (pooled within the two "
-        "groups of rows). "
-        "Means over the observed values alone would be biased; a model of all columns takes this "
-        "into account.",
+        f"missing, {names[first.other]} is {abs(first.size):.1f} standard deviations {side} on "
+        "average (pooled within the two groups of rows). Means over the observed values alone "
+        "would be biased; a model of all columns takes this into account.",
         assumption,
     ]
 
@@ -161,9 +156,7 @@ def _per_column(look: Look, names: tuple[str, ...], touched: list[int]) -> Figur
     shown = touched[:MOST_COLUMNS]
     share = look.missing.per_column / look.n_rows
     data = specs.records(
-        column=[names[j] for j in shown],
-        missing=share[shown],
-        cells=look.missing.per_column[shown],
+        column=[names[j] for j in shown], missing=share[shown], cells=look.missing.per_column[shown]
     )
     some = f"The {len(shown)} columns with most missing values."
     return Figure(

@@ -35,7 +35,7 @@ def section(
     """Parameters, versions, where the data came from, and `how` rows were drawn."""
     words = [
         "The numbers of this page follow from the fitted model and the table alone; the same two "
-        "give the same page.",
+        "give the same page."
     ]
     if not provenance:
         words.append(
@@ -65,10 +65,11 @@ def _facts(subject: Subject, look: Look, X: Any, provenance: Mapping[str, Any], 
         kind = clean(Path(X).name)
     known = _flat(provenance)
     lines = [("model", call(subject)), ("table", f"{kind}, {size}")]
-    lines += [
-        (NAMES.get(key, clean(key.replace("_", " "))), _value(value))
-        for key, value in known.items()
-    ]
+    for key, value in known.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        is_count = isinstance(value, int) and not isinstance(value, bool)
+        shown = whole(value) if is_count else clean(text, LONGEST)
+        lines.append((NAMES.get(key, clean(key.replace("_", " "))), shown))
     if not known.keys() & {"versions.eigengap", "eigengap", "eigengap_version"}:
         versions = f"eigengap {eigengap.__version__}, python {python_version()}"
         lines.append(("versions", f"{versions}, numpy {np.__version__}"))
@@ -91,9 +92,3 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         name = f"{prefix}{key}"
         found |= _flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
     return found
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return whole(value)
-    return clean(", ".join(map(str, value)) if isinstance(value, list | tuple) else value, LONGEST)
