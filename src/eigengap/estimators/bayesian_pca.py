@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from math import nan
 from numbers import Real
 from typing import Any, ClassVar
 
-from eigengap.estimators.shared.base import (
-    AT_LEAST_ONE,
-    keep_parameters,
-    require_rank,
-)
+from eigengap.estimators.shared.base import AT_LEAST_ONE, keep_parameters, require_rank
 from eigengap.estimators.shared.linear import FitSpec, LinearGaussianEstimator, Solved, log_jacobian
 from eigengap.estimators.shared.sklearn_compat import Interval, StrOptions
 from eigengap.fitting.gaussian.bayesian import BayesianFit, fit_bayesian
@@ -20,7 +17,7 @@ from eigengap.models.gaussian.bayesian import BayesianLinearGaussian
 from eigengap.sources import Source
 from eigengap.statistics.expected.variational import Prior
 
-_PRECISION = [Interval(Real, 0, None, closed="neither")]
+PRIOR = [field.name for field in fields(Prior)]  # parameters of the same names
 
 
 class BayesianPCA(LinearGaussianEstimator):
@@ -108,11 +105,7 @@ class BayesianPCA(LinearGaussianEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [*AT_LEAST_ONE, StrOptions({"auto"})],
-        "loading_shape": _PRECISION,
-        "loading_rate": _PRECISION,
-        "noise_shape": _PRECISION,
-        "noise_rate": _PRECISION,
-        "mean_precision": _PRECISION,
+        **{name: [Interval(Real, 0, None, closed="neither")] for name in PRIOR},
     }
 
     bayesian_: BayesianLinearGaussian
@@ -172,13 +165,7 @@ class BayesianPCA(LinearGaussianEstimator):
         if not isinstance(self.n_components, str):
             require_rank(self.n_components, source)
             most = int(self.n_components)
-        prior = Prior(
-            loading_shape=self.loading_shape,
-            loading_rate=self.loading_rate,
-            noise_shape=self.noise_shape,
-            noise_rate=self.noise_rate,
-            mean_precision=self.mean_precision,
-        )
+        prior = Prior(**{name: getattr(self, name) for name in PRIOR})
         return fit_bayesian(source, most, noise=self.noise, prior=prior, options=options), None
 
     def _finish(self, source: Source, fit: GaussianFit) -> None:

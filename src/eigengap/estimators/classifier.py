@@ -15,12 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from eigengap.estimators.ppca import PPCA
-from eigengap.estimators.shared.base import (
-    keep_features,
-    keep_parameters,
-    map_rows,
-    source_of_new,
-)
+from eigengap.estimators.shared.base import keep_features, keep_parameters, map_rows, source_of_new
 from eigengap.estimators.shared.inner import Predictor, warnings_about
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _check_y, _fit_context
 from eigengap.exceptions import (
@@ -54,6 +49,7 @@ from eigengap.sources import (
 from eigengap.wording import listed
 
 FEWEST_FOR_NOISE = 3  # rows: two lie on a line
+WAYS_OUT = "leave the class out, or merge it with another"
 LEAST_NOISE = 1e-6  # of the mean variance, where no class has any noise
 
 
@@ -155,6 +151,8 @@ class PPCAClassifier(ClassifierMixin, Predictor):
         counted = np.bincount(code, weights=weight[weight > 0]).astype(float)
         prior = self._prior(classes, counted)
         code = code[everything.is_present()[weight > 0]]
+        for label in classes[np.bincount(code, minlength=len(classes)) == 0]:
+            raise ValueError(f"class {show(label)} has no row with an observed value: {WAYS_OUT}")
         unit = column_scale(source) if self.scale else None
         scaled = source if unit is None else in_memory(Rescaled(source, unit))
         parts = [
@@ -207,14 +205,11 @@ class PPCAClassifier(ClassifierMixin, Predictor):
         return (*settled, UnitsWarning) if self.scale else settled
 
     def _require_rows(self, part: ClassRows) -> None:
-        merge = "leave the class out, or merge it with another"
-        if part.source.n_rows == 0:
-            raise ValueError(f"{part.name} has no row with an observed value: {merge}")
         observed = part.source.observed()
         if observed.count < 2:
             raise ValueError(
                 f"{part.name} has {observed.rows} row(s) (n_samples={observed.rows}), too few for "
-                f"a density: {merge}"
+                f"a density: {WAYS_OUT}"
             )
         if observed.sum_w <= 1.0:
             raise DataError(

@@ -7,10 +7,7 @@ from math import nan
 from numbers import Integral
 from typing import Any, ClassVar
 
-from eigengap.estimators.shared.base import (
-    NOT_NEGATIVE,
-    keep_parameters,
-)
+from eigengap.estimators.shared.base import NOT_NEGATIVE, keep_parameters
 from eigengap.estimators.shared.linear import (
     FitSpec,
     NoisyEstimator,

@@ -26,12 +26,7 @@ from eigengap.estimators.shared.sklearn_compat import (
     _check_feature_names_in,
     _fit_context,
 )
-from eigengap.estimators.shared.transformer import (
-    COMPONENTS,
-    Transformer,
-    as_latents,
-    decoded,
-)
+from eigengap.estimators.shared.transformer import COMPONENTS, Transformer, as_latents, decoded
 from eigengap.exceptions import RankDeficientWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.whitening import (

@@ -18,8 +18,8 @@ from eigengap.estimators.shared.linear import LOOSE
 from eigengap.estimators.shared.sklearn_compat import HasMethods, _VisualBlock
 from eigengap.exceptions import SentinelWarning
 from eigengap.linalg import Array
-from eigengap.models.gaussian.columns import IndependentColumns
-from eigengap.models.gaussian.plug_in import PlugIn
+from eigengap.models.gaussian.linear_gaussian import IndependentColumns
+from eigengap.models.gaussian.predictive import PlugIn
 from eigengap.registry import scores_log_density
 from eigengap.runtime.warnings import captured, warn, without
 from eigengap.selection.inner_fits import fit_rows
@@ -134,7 +134,7 @@ def warnings_about(what: str, but: tuple[type[Warning], ...] = ()) -> Iterator[N
 class StoppedFactorAnalysis(FactorAnalysis):
     """Factor analysis stopped before its maximum; users know it as FactorAnalysis.
 
-    Standard deviations are those of the model itself (`models.gaussian.plug_in` says why), and
+    Standard deviations are those of the model itself (`PlugIn` says why), and
     `std_factors_` of LowRankImputer widens them.
     """
 

@@ -146,9 +146,6 @@ def closed_form(pca: PCAFit, q: int, noise_variance: float | None = None) -> Gau
         log_likelihood=_log_likelihood(spectrum, q, sigma2),
         observed_w=np.full(spectrum.d, spectrum.sum_w),
         sum_w=spectrum.sum_w,
-        converged=True,
-        trace=Trace(),
-        at_floor=(),
     )
 
 

@@ -39,11 +39,9 @@ from eigengap.fitting.gaussian.problem import (
 )
 from eigengap.fitting.gaussian.start import Starts, random_start, spectral_start
 from eigengap.fitting.optimise.em import Bounds, Mapped, Slope
-from eigengap.fitting.optimise.loop import Trace
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
-from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.models.gaussian.student import StudentLinearGaussian
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.additive import Additive
@@ -206,8 +204,7 @@ class GaussianProblem(Problem[Parameters]):
 
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
         """The E-step as a function from prepared rows to expected statistics, which merge."""
-        coefficients = Coefficients(current.W, current.delta, current.psi)
-        return partial(Expected.of, coefficients=coefficients, passes=passes)
+        return partial(Expected.of, coefficients=current, passes=passes)
 
     m_step: ClassVar[MStep] = MStep(maximise, gradient)
 
@@ -375,8 +372,6 @@ class GaussianProblem(Problem[Parameters]):
             log_likelihood=self.source.reduce(partial(LogLikelihood.of, model=of_kind)).value,
             observed_w=self.units.observed_w,
             sum_w=self.units.sum_w,
-            converged=True,
-            trace=Trace(),
             at_floor=() if noise_variance else tuple(range(d)),
         )
 
@@ -418,8 +413,7 @@ class MultivariateTProblem(GaussianProblem):
         return shapes.map(sized)
 
     def e_step(self, current: Parameters, passes: int) -> Callable[[Any], Any]:
-        coefficients = Coefficients(current.W, current.delta, current.psi)
-        return partial(StudentExpected.of, coefficients=coefficients, nu=current.nu, passes=passes)
+        return partial(StudentExpected.of, current=current, passes=passes)
 
     m_step = MStep(maximise_student, student_gradient)
 

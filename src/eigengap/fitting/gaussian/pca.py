@@ -22,6 +22,7 @@ from eigengap.fitting.gaussian.plan import LARGEST_DENSE, plan
 from eigengap.linalg import Array, sign_rule
 from eigengap.sources.base import Block, Rows, Source
 from eigengap.spectrum import Spectrum, rounding_along
+from eigengap.statistics.covariance import CovarianceProduct, Triangle
 from eigengap.statistics.moments import (
     ColumnMoments,
     Moments,
@@ -29,8 +30,6 @@ from eigengap.statistics.moments import (
     refuse_out_of_range,
     refuse_overflow,
 )
-from eigengap.statistics.sketch import CovarianceProduct
-from eigengap.statistics.triangle import Triangle
 
 SQUARING_LIMIT = 1e-10  # lam / lam_1 below which the squared matrix has lost an eigenvalue's digits
 FLOAT32_LIMIT = 1e-3  # the same for products in float32

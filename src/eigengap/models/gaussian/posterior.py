@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, log, pi
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ from eigengap.wording import words
 # residuals, and z refined by them: a few more products of size n d q.
 CANCELS, FAR = 1e3, 1e3
 REFINEMENTS = 5  # at most; each gains a factor of about 1 / (eps snr^2)
+# w^T w / psi beyond which they lose more than about half of the digits: `noiseless` takes over.
+NEARLY_EXACT = 1e7
 
 LOG_RANGE = 600.0  # |ln| of a product of variances that neither over- nor underflows
 
@@ -208,14 +210,13 @@ class Coefficients:
     """What each feature adds to the posterior of a row in which it is observed.
 
     The model is x = W z + delta + noise(psi), x measured from the rows' shift; w~ = (w, delta).
-    Where (w_j, delta_j) are uncertain, E[w~ w~^T] takes the place of w~ w~^T (Bishop 1999,
-    variational PCA).
     """
 
     W: Array  # (d, q)
-    delta: Array  # (d,)
+    delta: Array  # (d,) mean - shift
     psi: Array  # (d,)
-    covariances: Array | None = None  # (K + q + 1, d) packed, of each (w_j, delta_j)
+
+    is_known: ClassVar[bool] = True
 
     @property
     def q(self) -> int:
@@ -234,10 +235,25 @@ class Coefficients:
     @cached_property
     def on_mask(self) -> Array:
         """(d, K + q + 2): w~ w~^T / psi packed, which is w w^T | w delta | delta^2; ln 2 pi psi."""
-        products = pack_outer(self.augmented)
-        if self.covariances is not None:
-            products += self.covariances.T
-        return np.column_stack([products / self.psi[:, None], np.log(2 * pi * self.psi)])
+        return np.column_stack([self.products / self.psi[:, None], np.log(2 * pi * self.psi)])
+
+    @property
+    def products(self) -> Array:
+        """(d, K + q + 1) w~ w~^T packed."""
+        return pack_outer(self.augmented)
+
+
+@dataclass(frozen=True, eq=False)
+class UncertainCoefficients(Coefficients):
+    """Those of uncertain (w_j, delta_j): E[w~ w~^T] in place of w~ w~^T (Bishop 1999)."""
+
+    covariances: Array  # (K + q + 1, d) packed, of each (w_j, delta_j)
+
+    is_known: ClassVar[bool] = False
+
+    @property
+    def products(self) -> Array:
+        return super().products + self.covariances.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +271,7 @@ class BlockCoefficients:
         least = model.psi + rows.least_known
         signal = np.einsum("jq,jq->j", model.W, model.W)
         small = (signal / CANCELS > least) | (np.abs(model.delta) / FAR > np.sqrt(least))
-        cancels = model.covariances is None and bool(np.any(small))
+        cancels = model.is_known and bool(np.any(small))
         if rows.known is not None:
             largest = rows.largest_known + float(np.max(model.psi, initial=0.0))
             log_size = max(-log(np.min(least, initial=1.0)), log(largest), 1e-9)
@@ -288,7 +304,7 @@ class BlockCoefficients:
         else:
             V, log_noise = self._precisions(chunk)
             VR = V * chunk.R
-            sums = product(pack_outer(model.augmented), V)
+            sums = product(model.products, V)
             projected = product(model.augmented, VR)
             squares = np.einsum("ij,ij->i", VR, chunk.R)
         S, b = sums[:K], projected[:q] - sums[K : K + q]
@@ -319,6 +335,12 @@ class BlockCoefficients:
         log_noise = np.log(slab).sum(axis=1) + np.log(rest).sum(axis=1)
         log_noise += chunk.row_cells * log(2 * pi)
         return np.divide(chunk.M, v, out=v), log_noise
+
+
+def is_nearly_exact(W: Array, psi: Array) -> bool:
+    """Whether the noise is too small, relative to the signal, for products."""
+    signal = np.einsum("jq,jq->j", W, W)
+    return bool(np.any(signal > NEARLY_EXACT * psi) or np.any(psi <= 0.0))
 
 
 def product(coefficients: Array, rows: Any, out: Array | None = None) -> Array:

@@ -202,12 +202,9 @@ def in_other_units(expected: Expected, a: Array, b: Array) -> Expected:
 
 
 @dataclass(frozen=True, eq=False)
-class Parameters:
-    """A linear-Gaussian model in the making, its mean measured from the rows' shift."""
+class Parameters(Coefficients):
+    """A linear-Gaussian model in the making: an M-step leaves it, the next E-step takes it."""
 
-    W: Array  # (d, q)
-    delta: Array  # (d,) mu - shift
-    psi: Array  # (d,)
     nu: float = inf  # degrees of freedom; finite for multivariate t
 
 
