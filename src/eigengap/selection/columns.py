@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigengap.fitting.columns.fit import fit_columns
 from eigengap.fitting.gaussian.problem import EMOptions
@@ -51,7 +52,7 @@ def rank_of_columns(
     return ColumnRanks(scores, best)
 
 
-def _held_out(values: Array, seed: int) -> Array:
+def _held_out(values: Array, seed: int) -> NDArray[np.bool_]:
     """Cells (n, d) to hold out; every row and column keeps some."""
     rng = np.random.default_rng(seed)
     observed = ~np.isnan(values)

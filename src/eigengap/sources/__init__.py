@@ -62,6 +62,7 @@ from eigengap.sources.frames import (
     whole_columns,
     with_new_columns,
 )
+from eigengap.sources.levels import ColumnType, Schema
 from eigengap.sources.opening import agree_on_decimals, codes_of, open_source, parquet_parts
 from eigengap.sources.reader import FileReader
 from eigengap.sources.sinks import open_sink

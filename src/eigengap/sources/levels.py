@@ -174,8 +174,11 @@ def _listed(cells: Any) -> list[Any]:
 
 
 def _categories(series: Any) -> list[Any]:
-    """The categories of a categorical column in their order."""
-    return list(series.cat.get_categories().to_list())
+    """The categories of a categorical column in their order; those of polars are in none."""
+    own = getattr(getattr(series.to_native(), "dtype", None), "categories", None)
+    if own is None:
+        own = getattr(series.dtype, "categories", None)
+    return sorted(set(series.drop_nulls().to_list())) if own is None else list(own)
 
 
 def _is_null(cell: Any) -> bool:

@@ -10,12 +10,22 @@ from typing import Any, Self
 import numpy as np
 
 from eigengap.fitting.gaussian.noise import GaussianProblem, MStep, Specification
-from eigengap.fitting.gaussian.problem import DEFAULT, EMOptions, GaussianFit, Packing, Units
+from eigengap.fitting.gaussian.problem import (
+    DEFAULT,
+    EMOptions,
+    GaussianFit,
+    Packing,
+    Units,
+    n_patterns,
+)
 from eigengap.fitting.gaussian.start import Starts, spectral_start
 from eigengap.linalg import Array
+from eigengap.models.columns.model import ColumnModel
 from eigengap.models.columns.table import Columns
+from eigengap.models.gaussian.information import ObservationPattern
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
 from eigengap.models.gaussian.posterior import Coefficients
+from eigengap.models.gaussian.predictive import Predictive
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.gaussian import Parameters
@@ -38,6 +48,44 @@ def fit_columns(
     """
     problem = SiteProblem.of_columns(source, columns, q)
     return problem.finish(problem.run(problem.starts().first, options))
+
+
+def fit_column_model(
+    source: Source, columns: Columns, q: int, options: EMOptions = DEFAULT
+) -> ColumnModel:
+    """The fitted model of a table, with the uncertainty of its parameters."""
+    fit = fit_columns(source, columns, q, options)
+    sites = source.reduce(partial(_SitePrecisions.of, model=ColumnModel(columns, fit.model)))
+    k = min(n_patterns(columns.width, q), source.observed().rows)
+    rows = source.sample(k, np.random.default_rng(0))
+    encoded = columns.encode(rows)
+    observed = encoded.M > 0
+    observed[:, encoded.at] |= encoded.evidence.informative
+    pattern = ObservationPattern(
+        observed, fit.observed_w, "diagonal", known=sites.known(fit.model.psi)
+    )
+    return ColumnModel(columns, fit.model, Predictive.of(fit.model, pattern))
+
+
+@dataclass(frozen=True, eq=False)
+class _SitePrecisions(Additive):
+    """Sums over the cells of each u: how much their sites say."""
+
+    tau: Array  # (D,)
+    count: Array  # (D,)
+
+    @classmethod
+    def of(cls, block: Block, model: ColumnModel) -> _SitePrecisions:
+        rows, _, sites = model.posteriors(block.values)
+        tau, count = np.zeros(rows.R.shape[1]), np.zeros(rows.R.shape[1])
+        tau[rows.at] = sites.tau.sum(axis=0)
+        count[rows.at] = np.count_nonzero(sites.tau, axis=0)
+        return cls(tau, count)
+
+    def known(self, psi: Array) -> Array:
+        """(D,) variance that a typical cell has besides psi; 0 where cells give u."""
+        mean = self.tau / np.maximum(self.count, 1.0)
+        return np.where(mean > 0, np.maximum(1.0 / np.where(mean > 0, mean, 1.0) - psi, 0.0), 0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eigengap.fitting.columns.learn import continuous_column
 from eigengap.linalg import Array
@@ -26,6 +27,17 @@ MOST_LEVELS = 50  # of a nominal column; more are an identifier or free text
 FEWEST_PER_LEVEL = 2.0  # cells, on average, below which levels are names of rows
 
 
+class Fault(NamedTuple):
+    """Why a column is not of its kind."""
+
+    what: str
+    at: int  # number of the observed value
+
+
+def _first(bad: NDArray[np.bool_], what: str) -> Fault | None:
+    return Fault(what, int(np.argmax(bad))) if bad.any() else None
+
+
 @dataclass(frozen=True)
 class Kind:
     """What a column is."""
@@ -35,6 +47,10 @@ class Kind:
     def learned(self, values: Array) -> Column:
         """The fitted column of the observed values (n,)."""
         raise NotImplementedError
+
+    def fault(self, values: Array, has_levels: bool) -> Fault | None:
+        """The first of the observed values that a column of this kind cannot hold."""
+        return _first(np.full(len(values), has_levels), "text, where numbers are expected")
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,9 @@ class Positive(Kind):
 
     word: ClassVar[str] = "positive"
 
+    def fault(self, values: Array, has_levels: bool) -> Fault | None:
+        return super().fault(values, has_levels) or _first(values < 0, "a negative number")
+
     def learned(self, values: Array) -> Column:
         return continuous_column(values, lower=0.0)
 
@@ -66,6 +85,11 @@ class Bounded(Kind):
     lower: float = 0.0
     upper: float = 1.0
 
+    def fault(self, values: Array, has_levels: bool) -> Fault | None:
+        outside = (values < self.lower) | (values > self.upper)
+        what = f"a number outside {self.lower:g} to {self.upper:g}"
+        return super().fault(values, has_levels) or _first(outside, what)
+
     def learned(self, values: Array) -> Column:
         return continuous_column(values, lower=self.lower, upper=self.upper)
 
@@ -75,6 +99,9 @@ class Ordinal(Kind):
     """Levels with an order: a rating, a stage, few whole numbers."""
 
     word: ClassVar[str] = "ordinal"
+
+    def fault(self, values: Array, has_levels: bool) -> Fault | None:
+        return None
 
     def learned(self, values: Array) -> Column:
         levels, counts = np.unique(values, return_counts=True)
@@ -87,6 +114,10 @@ class Binary(Ordinal):
 
     word: ClassVar[str] = "binary"
 
+    def fault(self, values: Array, has_levels: bool) -> Fault | None:
+        known = np.unique(values)[:2]
+        return _first(~np.isin(values, known), "a third level")
+
 
 @dataclass(frozen=True)
 class Nominal(Kind):
@@ -94,8 +125,12 @@ class Nominal(Kind):
 
     word: ClassVar[str] = "nominal"
 
+    def fault(self, values: Array, has_levels: bool) -> Fault | None:
+        return None
+
     def learned(self, values: Array) -> Column:
-        return NominalColumn.of_counts(np.bincount(values.astype(np.intp)).astype(np.float64))
+        levels, counts = np.unique(values, return_counts=True)
+        return NominalColumn.of_counts(counts.astype(np.float64), levels)
 
 
 @dataclass(frozen=True)
@@ -104,6 +139,10 @@ class Count(Kind):
 
     word: ClassVar[str] = "count"
     dispersion: float = 0.0
+
+    def fault(self, values: Array, has_levels: bool) -> Fault | None:
+        bad = (values < 0) | (values != np.round(values))
+        return super().fault(values, has_levels) or _first(bad, "a number that is no count")
 
     def learned(self, values: Array) -> Column:
         return CountColumn(self.dispersion)

@@ -57,11 +57,9 @@ class CountColumn(Column):
     def log_score(self, x: Array, mean: Array, cov: Array) -> Array:
         rate = np.exp(mean + np.sqrt(cov[:, :, 0]) * NODES)
         weights = WEIGHTS / WEIGHTS.sum()
-        below = [
-            np.where(y >= 0, self._cumulative(np.maximum(y, 0), rate), 0.0) @ weights
-            for y in (x[:, None] - 1, x[:, None])
-        ]
-        return np.log(np.maximum(below[1] - below[0], TINY))
+        at = self._cumulative(x[:, None], rate)
+        before = np.where(x[:, None] > 0, self._cumulative(np.maximum(x[:, None] - 1, 0), rate), 0)
+        return np.asarray(np.log(np.maximum((at - before) @ weights, TINY)))
 
     def from_u(self, u: Array, rng: np.random.Generator) -> Array:
         rate = np.exp(u[:, 0])

@@ -28,14 +28,16 @@ from eigengap.models.gaussian.evidence import truncated
 
 @dataclass(frozen=True, eq=False)
 class NominalColumn(Column):
-    """K levels; `order` (K,) are their codes in the order of the questions."""
+    """K levels; `order` (K,) are their numbers in the order of the questions."""
 
     order: NDArray[np.intp]
+    levels: Array  # (K,) the value that stands for each, ascending: its code, or a number
 
     @classmethod
-    def of_counts(cls, counts: Array) -> NominalColumn:
+    def of_counts(cls, counts: Array, levels: Array | None = None) -> NominalColumn:
         """From the (weighted) number of cells of each level (K,)."""
-        return cls(np.argsort(-counts, kind="stable"))
+        levels = np.arange(len(counts), dtype=np.float64) if levels is None else levels
+        return cls(np.argsort(-counts, kind="stable"), levels)
 
     @property
     def width(self) -> int:
@@ -50,7 +52,8 @@ class NominalColumn(Column):
         return len(self.order)
 
     def encode(self, x: Array) -> Cells:
-        place = np.argsort(self.order)[np.nan_to_num(x).astype(np.intp)][:, None]  # of each level
+        code = self.code(np.where(np.isnan(x), self.levels[0], x))
+        place = np.argsort(self.order)[code][:, None]
         question = np.arange(self.width)
         asked = (question <= place) & ~np.isnan(x)[:, None]
         yes = question == place
@@ -58,8 +61,11 @@ class NominalColumn(Column):
         second = np.where(asked, np.where(yes, np.inf, 0.0), np.nan)
         return Cells(missing(len(x), self.width), first, second)
 
+    def code(self, x: Array) -> NDArray[np.intp]:
+        return np.searchsorted(self.levels, x)
+
     def value(self, mean: Array, cov: Array) -> Array:
-        return np.asarray(np.argmax(self.probabilities(mean, cov), axis=1), dtype=np.float64)
+        return np.asarray(self.levels[np.argmax(self.probabilities(mean, cov), axis=1)])
 
     def quantile(self, share: float, mean: Array, cov: Array) -> Array:
         """Levels have no order; the most probable one stands for all shares."""
@@ -67,7 +73,7 @@ class NominalColumn(Column):
 
     def from_u(self, u: Array, rng: np.random.Generator) -> Array:
         yes = np.column_stack([u > 0.0, np.ones(len(u), dtype=bool)])
-        return np.asarray(self.order[np.argmax(yes, axis=1)], dtype=np.float64)
+        return np.asarray(self.levels[self.order[np.argmax(yes, axis=1)]])
 
     def probabilities(self, mean: Array, cov: Array) -> Array:
         mean, cov = mean.copy(), cov.copy()
