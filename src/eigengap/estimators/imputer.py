@@ -20,6 +20,7 @@ from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     AcceptsMissing,
+    check_features,
     keep_features,
     keep_parameters,
     require_count,
@@ -29,6 +30,7 @@ from eigengap.estimators.shared.base import (
 from eigengap.estimators.shared.density import warn_of_few
 from eigengap.estimators.shared.display import Shown
 from eigengap.estimators.shared.inner import ColumnMeans, StoppedFactorAnalysis
+from eigengap.estimators.shared.mixed import MixedTable
 from eigengap.estimators.shared.sklearn_compat import (
     HasMethods,
     StrOptions,
@@ -38,6 +40,7 @@ from eigengap.estimators.shared.sklearn_compat import (
 )
 from eigengap.estimators.shared.transformer import whole_table
 from eigengap.exceptions import FewCellsWarning, NoiseFloorWarning, SentinelWarning
+from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import without
 from eigengap.selection.imputation import (
@@ -64,6 +67,8 @@ from eigengap.sources import (
 from eigengap.statistics.moments import ColumnMoments, refuse_overflow
 
 PIECE_CELLS = 1 << 17  # of imputed values that are rounded and clipped together
+# Of the model of columns of every kind, whose likelihood is maximised: it is not stopped early.
+COLUMN_TOL, COLUMN_STEPS = 1e-4, 500
 CARE = 4  # times as many values are held out where the search is to be thorough
 MIXTURE_STEPS = 5  # times as many steps for mixtures: rows have to find their clusters first
 
@@ -105,6 +110,12 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         model is large for the table (docs/imputation.md).
     random_state : int, RandomState or None, default=0
         Which values are held out.
+    columns : "numeric", "auto" or mapping of columns to kinds, default="numeric"
+        What columns hold. "numeric": Gaussian numbers, and text is refused. "auto": numbers, levels
+        and truth values of a data frame, each by its own kind of column (continuous, ordinal,
+        binary, nominal; `kinds_`); identifiers, free text and dates are returned as they are. A
+        mapping names kinds, "ordinal" for instance, or values of `eigengap.columns`, for some
+        columns; the others are found as under "auto" (docs/columns.md).
     verbose : bool or int, default=False
         Whether to print each model as it is tried.
 
@@ -126,6 +137,9 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         Least and largest imputed value of each column.
     indicator_features_ : array
         Columns that had missing values in `fit`.
+    kinds_, levels_ : dict
+        The kind of every column, and the levels of those that have some; only where `columns` is
+        not "numeric".
     n_features_in_, feature_names_in_
 
     Examples
@@ -141,6 +155,19 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     >>> bool(np.isnan(imputer.transform(X)).any())
     False
     >>> low, high = imputer.intervals(X, level=0.9)
+
+    A table with more than numbers:
+
+    >>> import pandas as pd
+    >>> size = X[:, 0]
+    >>> table = pd.DataFrame({"size": size, "large": np.where(size > 0, "yes", "no")})
+    >>> table["weight"] = np.exp(size)
+    >>> table.loc[::5, "large"] = None
+    >>> mixed = LowRankImputer(columns="auto").fit(table)
+    >>> mixed.kinds_
+    {'size': 'continuous', 'large': 'binary', 'weight': 'continuous'}
+    >>> int(mixed.impute(table)["large"].isna().sum())
+    0
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -149,6 +176,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         "scale": ["boolean", StrOptions({"auto"})],
         "integers": [StrOptions({"keep"}), "array-like", None],
         "bounds": [StrOptions({"data"}), tuple, list, Mapping, None],
+        "columns": [StrOptions({"numeric", "auto"}), Mapping],
     }
 
     def __init__(
@@ -165,6 +193,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         max_iter: int = 10,
         random_state: Any = 0,
         verbose: bool | int = False,
+        columns: Any = "numeric",
     ) -> None:
         keep_parameters(self, locals())
 
@@ -173,6 +202,8 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose the model and fit it to the observed values of X."""
+        if not isinstance(self.columns, str) or self.columns != "numeric":
+            return self._fit_columns(X, sample_weight)
         source = whole_table(
             X, "LowRankImputer", sample_weight=sample_weight, missing_values=self.missing_values
         )
@@ -195,6 +226,40 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         self.whole_, self.bounds_ = whole, bounds
         self.indicator_features_ = np.flatnonzero(np.isnan(values).any(axis=0))
         return self
+
+    def _fit_columns(self, X: Any, sample_weight: Any) -> Self:
+        """The model of columns of every kind, instead of one of numbers."""
+        for name, value in (("estimator", "auto"), ("integers", None), ("bounds", None)):
+            if getattr(self, name) is not value and getattr(self, name) != value:
+                raise ValueError(
+                    f'{name} goes with columns="numeric"; kinds of columns say what is imputed'
+                )
+        if self.add_indicator:
+            raise ValueError('add_indicator goes with columns="numeric"')
+        table = MixedTable.fitted(
+            X,
+            self.columns,
+            self.n_components,
+            weight=sample_weight,
+            missing_values=self.missing_values,
+            options=EMOptions(tol=min(self.tol, COLUMN_TOL), max_iter=COLUMN_STEPS),
+            seed=seed_of(self.random_state),
+        )
+        source = table.source_of(X)
+        keep_features(self, X, source)
+        d = source.n_features
+        self.estimator_, self.choice_, self.std_factors_ = table, None, np.ones(d)
+        self.whole_, self.bounds_ = np.zeros(d, dtype=bool), np.tile([[-np.inf], [np.inf]], d)
+        self.indicator_features_ = np.flatnonzero(source.missing_per_column())
+        return self
+
+    def _mixed(self, X: Any) -> MixedTable | None:
+        """The table of the fit, if it has columns of several kinds, and X has the same columns."""
+        check_is_fitted(self, "estimator_")
+        if not isinstance(self.estimator_, MixedTable):
+            return None
+        check_features(self, X, self.estimator_.source_of(X))
+        return self.estimator_
 
     def _chosen(
         self, values: Array, weight: Array | None, names: Names
@@ -287,8 +352,11 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """X with its missing values imputed, as an ndarray unless `set_output` says otherwise.
 
-        Where `set_output` asks for the library that X comes from, columns keep their types.
+        Where `set_output` asks for the library that X comes from, columns keep their types. With
+        columns of several kinds the table is X's own type, as from `impute`.
         """
+        if (table := self._mixed(X)) is not None:
+            return table.impute(X)
         values, missing = self._read(X)
         imputed = self._within(np.asarray(self.estimator_.impute(values)), missing)
         own_types = _get_output_config("transform", self)["dense"] == library_of(X)
@@ -309,8 +377,11 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             imputed values: integers="keep" makes them so.
         std : table of X's type
             Standard deviation of each imputed value before rounding and clipping, 0 for observed
-            ones; times `std_factors_`. Only if return_std.
+            ones; times `std_factors_`. Only if return_std. With columns of several kinds it is half
+            the width of the central 68 % of a number, and NaN for levels (`level_probabilities`).
         """
+        if (table := self._mixed(X)) is not None:
+            return (table.impute(X), table.std(X)) if return_std else table.impute(X)
         values, missing = self._read(X)
         if not return_std:
             imputed = np.asarray(self.estimator_.impute(values))
@@ -335,11 +406,24 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         """
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        if (table := self._mixed(X)) is not None:
+            return table.intervals(X, level)
         values, missing = self._read(X)
         imputed, std = self._imputed_and_std(values)
         reach = norm.ppf(0.5 + level / 2.0) * std
         low, high = (self._within(imputed + sign * reach, missing) for sign in (-1.0, 1.0))
         return like(X, low), like(X, high)
+
+    def level_probabilities(self, X: Any) -> dict[Any, Array]:
+        """Probabilities of the levels of each column that has levels, by column: (n_samples, K).
+
+        The order of the levels is that of `levels_`; an observed level has probability 1. Only
+        where `columns` is not "numeric".
+        """
+        table = self._mixed(X)
+        if table is None:
+            raise ValueError('columns="numeric" knows no levels; fit with columns="auto"')
+        return table.level_probabilities(X)
 
     def sample_imputations(self, X: Any, m: int, random_state: Any = None) -> Iterator[Any]:
         """Draw the missing values m times: tables to analyse one by one and to `eigengap.pool`.
@@ -350,8 +434,11 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             X with its missing values imputed by one joint draw, its distance from the expected
             values times `std_factors_`, reflected at the bounds and rounded where asked.
         """
-        values, missing = self._read(X)
         require_count("m", m, "tables")
+        if (table := self._mixed(X)) is not None:
+            rng = np.random.default_rng(seed_of(random_state))
+            return table.sample_imputations(X, m, rng)
+        values, missing = self._read(X)
         low, high = self.bounds_
         imputed = np.asarray(self.estimator_.impute(values))
 
@@ -398,6 +485,16 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             return names
         flags = [f"missingindicator_{names[j]}" for j in self.indicator_features_]
         return np.concatenate([names, np.array(flags, dtype=object)])
+
+    @property
+    def kinds_(self) -> dict[Any, str]:
+        """The kind of every column; only where `columns` is not "numeric"."""
+        return self.estimator_.described()  # which only a MixedTable has
+
+    @property
+    def levels_(self) -> dict[Any, tuple[Any, ...]]:
+        """The levels of every column that has some, in the order of `level_probabilities`."""
+        return self.estimator_.levels()
 
     n_components_ = property(lambda self: getattr(self.estimator_, "n_components_", None))
     n_iter_ = property(lambda self: int(getattr(self.estimator_, "n_iter_", 1)))

@@ -29,7 +29,7 @@ PATIENCE = 2  # ranks that do worse than the best before the search ends
 class ColumnRanks:
     """Mean log score of the held-out cells for each rank that was tried."""
 
-    scores: dict[int, float]
+    scores: tuple[float, ...]  # of 0, 1, ... components
     chosen: int
 
 
@@ -41,15 +41,15 @@ def rank_of_columns(
     kept = np.where(hidden, np.nan, values)
     truth = np.where(hidden, values, np.nan)
     source = ArraySource(kept, weight=weight)
-    scores: dict[int, float] = {}
+    scores: list[float] = []
     most = max(min(values.shape[0] // 4, columns.width // 2), 0)
     for q in range(most + 1):
         model = ColumnModel(columns, fit_columns(source, columns, q, LOOSE).model)
-        scores[q] = float(np.nanmean(model.log_scores(kept, truth)))
-        best = max(scores, key=lambda k: scores[k])
+        scores.append(float(np.nanmean(model.log_scores(kept, truth))))
+        best = int(np.argmax(scores))
         if q - best >= PATIENCE:
             break
-    return ColumnRanks(scores, best)
+    return ColumnRanks(tuple(scores), best)
 
 
 def _held_out(values: Array, seed: int) -> NDArray[np.bool_]:

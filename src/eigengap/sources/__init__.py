@@ -22,6 +22,7 @@ from eigengap.sources.blocked import HeldOut, Rescaled, fold_of_cells, hidden_ce
 from eigengap.sources.cells import is_number
 from eigengap.sources.checks import (
     EXACT,
+    as_weight,
     count_missing,
     missing_codes,
     resolve_columns,

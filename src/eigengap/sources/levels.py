@@ -18,6 +18,7 @@ from eigengap.exceptions import UnknownLevelError
 from eigengap.linalg import Array
 from eigengap.sources.array import F8, library_of
 from eigengap.sources.cells import NULLS, Refused, objects_to_float
+from eigengap.sources.checks import with_missing_for
 from eigengap.sources.frames import _column_to_float, eager_frame, native_column, typed_like
 from eigengap.sources.wording import column, show
 from eigengap.wording import words
@@ -59,12 +60,14 @@ class Schema:
     """The columns of a table."""
 
     columns: tuple[ColumnType, ...]
+    missing: tuple[float, ...] = ()  # numbers that stand for a missing value
 
     @classmethod
-    def of(cls, X: Any) -> Schema:
+    def of(cls, X: Any, missing: Sequence[float] = ()) -> Schema:
         """Learned from a frame, or a 2-d array of objects."""
         names, read = _columns_of(X)
-        return cls(tuple(_learned(name, *each) for name, each in zip(names, read, strict=True)))
+        learned = (_learned(name, *each) for name, each in zip(names, read, strict=True))
+        return cls(tuple(learned), tuple(missing))
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -82,7 +85,11 @@ class Schema:
         coded = []
         for j, (own, (_, cells)) in enumerate(zip(self.columns, read, strict=True)):
             coded.append(self._coded(own, cells, column(self.names, j)))
-        return np.column_stack(coded) if coded else np.empty((0, 0))
+        values = np.column_stack(coded) if coded else np.empty((0, 0))
+        if self.missing:
+            numbers = [j for j, own in enumerate(self.columns) if own.holds == "numbers"]
+            values[:, numbers] = with_missing_for(values[:, numbers], self.missing)
+        return values
 
     def decode(self, X: Any, values: Array, imputed: NDArray[np.bool_]) -> Any:
         """X with its missing values imputed: levels for codes, in X's own types."""

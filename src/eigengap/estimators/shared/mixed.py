@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,19 @@ from eigengap.fitting.columns.fit import fit_column_model
 from eigengap.fitting.columns.kinds import WORDS, Ignored, Kind, kinds_of
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
+from eigengap.models.columns.column import LevelColumn
 from eigengap.models.columns.model import ColumnModel
 from eigengap.models.columns.table import Columns
 from eigengap.selection.columns import ColumnRanks, rank_of_columns
-from eigengap.sources import ArraySource, Schema, column, like, resolve_columns
+from eigengap.sources import (
+    ArraySource,
+    Schema,
+    as_weight,
+    column,
+    like,
+    missing_codes,
+    resolve_columns,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +46,15 @@ class MixedTable:
         asked: str | Mapping[Any, Any],
         n_components: int | str,
         *,
-        weight: Array | None = None,
+        weight: Any = None,
+        missing_values: Any = nan,
         options: EMOptions,
         seed: int = 0,
     ) -> MixedTable:
-        schema = Schema.of(X)
+        schema = Schema.of(X, missing_codes(missing_values))
         values = schema.code(X)
         kinds = _kinds(schema, values, {} if isinstance(asked, str) else asked)
+        weight = as_weight(weight, len(values))
         used = _used(kinds)
         if not used:
             raise ValueError("every column is ignored; name a kind for one of them in columns=")
@@ -53,6 +65,7 @@ class MixedTable:
             ranks = rank_of_columns(rows, columns, weight, seed)
             n_components = ranks.chosen
         source = ArraySource(rows, weight=weight)
+        source.require_fit(min_rows=2)
         return cls(schema, kinds, fit_column_model(source, columns, n_components, options), ranks)
 
     # Questions -----------------------------------------------------------------------------
@@ -83,7 +96,7 @@ class MixedTable:
         values = self.schema.code(X)[:, self.used]
         found = {}
         for k, j in enumerate(self.used):
-            if self.model.columns.kinds[k].n_levels:
+            if isinstance(self.model.columns.kinds[k], LevelColumn):
                 name = self.schema.columns[j].name
                 found[j if name is None else name] = self.model.level_probabilities(values, k)
         return found
@@ -98,6 +111,10 @@ class MixedTable:
         return self.model.log_likelihood(self.schema.code(X)[:, self.used])
 
     @property
+    def n_components_(self) -> int:
+        return self.model.gaussian.q
+
+    @property
     def used(self) -> list[int]:
         """Columns that the model uses."""
         return _used(self.kinds)
@@ -106,6 +123,21 @@ class MixedTable:
         """The kind of each column, by name or position."""
         names = [c.name if c.name is not None else j for j, c in enumerate(self.schema.columns)]
         return dict(zip(names, [kind.word for kind in self.kinds], strict=True))
+
+    def levels(self) -> dict[Any, tuple[Any, ...]]:
+        """The levels of each column that has some, in the order of `level_probabilities`."""
+        found = {}
+        for k, j in enumerate(self.used):
+            own, fitted = self.schema.columns[j], self.model.columns.kinds[k]
+            if isinstance(fitted, LevelColumn):
+                values = [float(x) for x in fitted.levels]
+                name: Any = j if own.name is None else own.name
+                found[name] = tuple(own.levels[int(x)] if own.levels else x for x in values)
+        return found
+
+    def source_of(self, X: Any) -> ArraySource:
+        """The coded table, for what looks at its size and the names of its columns."""
+        return ArraySource(self.schema.code(X), names=self.schema.names)
 
     def _decoded(self, X: Any, values: Array, answers: Array) -> Any:
         full = values.copy()

@@ -70,28 +70,32 @@ class Column(ABC):
     def quantile(self, share: float, mean: Array, cov: Array) -> Array:
         """(c,) the value below which x lies with this probability."""
 
+    @abstractmethod
     def log_score(self, x: Array, mean: Array, cov: Array) -> Array:
         """(c,) ln of the predicted probability of x, or of its density in units of u."""
-        return np.log(
-            np.maximum(self.probabilities(mean, cov)[np.arange(len(x)), self.code(x)], TINY)
-        )
 
     @abstractmethod
     def from_u(self, u: Array, rng: np.random.Generator) -> Array:
         """(c,) values of x given u (c, width)."""
 
-    @property
-    def n_levels(self) -> int:
-        """K; 0 for a column without levels."""
-        return 0
+
+@dataclass(frozen=True, eq=False)
+class LevelColumn(Column):
+    """A column that takes one of K values."""
+
+    levels: Array  # (K,) ascending: codes of levels, or numbers
 
     def code(self, x: Array) -> NDArray[np.intp]:
         """(c,) number of the level of each value."""
-        return x.astype(np.intp)
+        return np.searchsorted(self.levels, x)
 
+    @abstractmethod
     def probabilities(self, mean: Array, cov: Array) -> Array:
         """(c, K) of the levels."""
-        return np.empty((len(mean), 0))
+
+    def log_score(self, x: Array, mean: Array, cov: Array) -> Array:
+        of_level = self.probabilities(mean, cov)[np.arange(len(x)), self.code(x)]
+        return np.log(np.maximum(of_level, TINY))
 
 
 def missing(rows: int, width: int = 1) -> Array:

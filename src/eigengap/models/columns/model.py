@@ -12,23 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array, unpack
-from eigengap.models.columns.column import Column
+from eigengap.models.columns.column import Column, LevelColumn
 from eigengap.models.columns.table import Columns
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.posterior import Coefficients
+from eigengap.models.gaussian.predictive import Predictive
 from eigengap.models.gaussian.sites import SitePosteriors, SiteRows, Sites, site_posteriors
-
-
-class Uncertain(Protocol):
-    """`Predictive`, or what else widens the variances of u by the uncertainty of parameters."""
-
-    def conditional(self, X: Array, cell_sd: Array | None = None) -> tuple[Array, Array]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +32,7 @@ class ColumnModel:
 
     columns: Columns
     gaussian: LinearGaussian  # of u: D features
-    uncertain: Uncertain | None = None
+    uncertain: Predictive | None = None  # how sure its parameters are
 
     # Posteriors ----------------------------------------------------------------------------
 
@@ -82,14 +77,15 @@ class ColumnModel:
         return lower, upper
 
     def level_probabilities(self, values: Array, j: int) -> Array:
-        """(n, K) of the levels of column j: 1 for an observed one."""
+        """(n, K) of the levels of column j, a `LevelColumn`: 1 for an observed one."""
         own = self.columns.kinds[j]
-        found = np.zeros((len(values), own.n_levels))
+        assert isinstance(own, LevelColumn)
+        found = np.zeros((len(values), len(own.levels)))
         observed = np.flatnonzero(~np.isnan(values[:, j]))
         found[observed, own.code(values[observed, j])] = 1.0
-        for kind, column, at, mean, cov in self._missing(values):
+        for _, column, at, mean, cov in self._missing(values):
             if column == j:
-                found[at] = kind.probabilities(mean, cov)
+                found[at] = own.probabilities(mean, cov)
         return found
 
     def log_scores(self, values: Array, truth: Array) -> Array:

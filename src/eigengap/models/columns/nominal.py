@@ -22,22 +22,21 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from eigengap.linalg import Array
-from eigengap.models.columns.column import Cells, Column, missing
+from eigengap.models.columns.column import Cells, LevelColumn, missing
 from eigengap.models.gaussian.evidence import truncated
 
 
 @dataclass(frozen=True, eq=False)
-class NominalColumn(Column):
+class NominalColumn(LevelColumn):
     """K levels; `order` (K,) are their numbers in the order of the questions."""
 
     order: NDArray[np.intp]
-    levels: Array  # (K,) the value that stands for each, ascending: its code, or a number
 
     @classmethod
     def of_counts(cls, counts: Array, levels: Array | None = None) -> NominalColumn:
         """From the (weighted) number of cells of each level (K,)."""
         levels = np.arange(len(counts), dtype=np.float64) if levels is None else levels
-        return cls(np.argsort(-counts, kind="stable"), levels)
+        return cls(levels, np.argsort(-counts, kind="stable"))
 
     @property
     def width(self) -> int:
@@ -46,10 +45,6 @@ class NominalColumn(Column):
     @property
     def free_scale(self) -> bool:
         return True
-
-    @property
-    def n_levels(self) -> int:
-        return len(self.order)
 
     def encode(self, x: Array) -> Cells:
         code = self.code(np.where(np.isnan(x), self.levels[0], x))
@@ -60,9 +55,6 @@ class NominalColumn(Column):
         first = np.where(asked, np.where(yes, 0.0, -np.inf), np.nan)
         second = np.where(asked, np.where(yes, np.inf, 0.0), np.nan)
         return Cells(missing(len(x), self.width), first, second)
-
-    def code(self, x: Array) -> NDArray[np.intp]:
-        return np.searchsorted(self.levels, x)
 
     def value(self, mean: Array, cov: Array) -> Array:
         return np.asarray(self.levels[np.argmax(self.probabilities(mean, cov), axis=1)])

@@ -11,34 +11,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from eigengap.linalg import Array
-from eigengap.models.columns.column import Cells, Column, missing, quantile_of_u
+from eigengap.models.columns.column import Cells, LevelColumn, missing, quantile_of_u
 
 
 @dataclass(frozen=True, eq=False)
-class OrdinalColumn(Column):
+class OrdinalColumn(LevelColumn):
     """K levels by thresholds (K + 1,), which begin with -inf and end with inf."""
 
     thresholds: Array
-    levels: Array  # (K,) the value that stands for each: its code, or a number
 
     @classmethod
     def of_shares(cls, counts: Array, levels: Array | None = None) -> OrdinalColumn:
         """From the (weighted) number of cells of each level (K,), all positive."""
         below = np.cumsum(counts)[:-1] / np.sum(counts)
         levels = np.arange(len(counts), dtype=np.float64) if levels is None else levels
-        return cls(np.concatenate([[-np.inf], ndtri(below), [np.inf]]), levels)
+        return cls(levels, np.concatenate([[-np.inf], ndtri(below), [np.inf]]))
 
     @property
     def free_scale(self) -> bool:
         return len(self.thresholds) <= 3
-
-    @property
-    def n_levels(self) -> int:
-        return len(self.levels)
 
     def encode(self, x: Array) -> Cells:
         observed = ~np.isnan(x)
@@ -46,9 +40,6 @@ class OrdinalColumn(Column):
         first = np.where(observed, self.thresholds[code], np.nan)
         second = np.where(observed, self.thresholds[code + 1], np.nan)
         return Cells(missing(len(x)), first[:, None], second[:, None])
-
-    def code(self, x: Array) -> NDArray[np.intp]:
-        return np.searchsorted(self.levels, x)
 
     def value(self, mean: Array, cov: Array) -> Array:
         return self._level(mean[:, 0])

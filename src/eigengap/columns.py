@@ -1,0 +1,30 @@
+"""Kinds of columns, to name in `columns=` of an estimator.
+
+Examples
+--------
+>>> from eigengap import LowRankImputer
+>>> from eigengap.columns import Bounded, Ordinal
+>>> imputer = LowRankImputer(columns={"humidity": Bounded(0, 100), "stage": Ordinal()})
+"""
+
+from eigengap.fitting.columns.kinds import (
+    Binary,
+    Bounded,
+    Continuous,
+    Count,
+    Ignored,
+    Nominal,
+    Ordinal,
+    Positive,
+)
+
+__all__ = [
+    "Binary",
+    "Bounded",
+    "Continuous",
+    "Count",
+    "Ignored",
+    "Nominal",
+    "Ordinal",
+    "Positive",
+]
