@@ -124,7 +124,7 @@ def test_ordinal_items_have_the_correlations_of_their_factors():
 
 def test_level_probabilities_are_frequencies():
     rng = np.random.default_rng(5)
-    column = NominalColumn(np.arange(4.0), np.array([2, 0, 3, 1]))
+    column = NominalColumn(np.arange(4.0), np.array([2, 0, 3, 1]), np.array([0.3, -0.2, 0.1]))
     mean, root = rng.normal(size=(4, 3)), 0.6 * rng.normal(size=(4, 3, 3))
     cov = root @ root.transpose(0, 2, 1) + 0.5 * np.eye(3)
     found = column.probabilities(mean, cov)

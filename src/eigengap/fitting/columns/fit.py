@@ -15,10 +15,12 @@ from eigengap.fitting.gaussian.problem import (
     EMOptions,
     GaussianFit,
     Packing,
+    Run,
     Units,
     n_patterns,
 )
 from eigengap.fitting.gaussian.start import Starts, spectral_start
+from eigengap.fitting.optimise.em import Mapped
 from eigengap.linalg import Array
 from eigengap.models.columns.model import ColumnModel
 from eigengap.models.columns.table import Columns
@@ -29,12 +31,7 @@ from eigengap.models.gaussian.predictive import Predictive
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.gaussian import Parameters
-from eigengap.statistics.expected.sites import (
-    KeptRows,
-    expected_of_sites,
-    gradient_of_sites,
-    maximise_sites,
-)
+from eigengap.statistics.expected.sites import FreeScale, KeptRows, expected_of_sites
 
 LEAST_NOISE = 0.05  # of a start, relative to u: sites settle slowly where there is less
 
@@ -139,10 +136,21 @@ class SiteProblem(GaussianProblem):
 
     @property
     def m_step(self) -> MStep:  # type: ignore[override]
-        return MStep(
-            partial(maximise_sites, free_scale=self.columns.free_scale),
-            partial(gradient_of_sites, free_scale=self.columns.free_scale),
-        )
+        return MStep(self.free.maximise, self.free.gradient)
+
+    @property
+    def free(self) -> FreeScale:
+        return FreeScale(self.columns.free_scale)
+
+    def apply(self, theta: Array, like: Parameters | None = None, passes: int = 1) -> Mapped:
+        mapped = super().apply(theta, like, passes)
+        prior = self.free.log_prior(self.unpack(theta))
+        return mapped._replace(objective=mapped.objective + prior)
+
+    def finish(self, run: Run[Parameters]) -> GaussianFit:
+        fit = super().finish(run)
+        log_likelihood = fit.log_likelihood - self.free.log_prior(run.parameters)
+        return replace(fit, log_likelihood=log_likelihood)
 
     def is_degenerate(self, theta: Array, like: Parameters) -> bool:
         return True  # expectation propagation promises no rise

@@ -1,7 +1,7 @@
 """Levels without an order, by a chain of yes-or-no questions.
 
-The first question is whether the cell has the first level, u_1 > 0; if not, the second is whether
-it has the second, u_2 > 0; and so on to K - 1 questions for K levels: the stick-breaking probit of
+The first question is whether the cell has the first level, u_1 > t_1; if not, the second is whether
+it has the second, u_2 > t_2; and so on to K - 1 questions for K levels: the stick-breaking probit of
 Khan, Mohamed, Marlin and Murphy (2012), "A stick-breaking likelihood for categorical data analysis
 with latent Gaussian models". A cell answers the questions up to its own, and leaves those after it
 open, so that every answer is a binary site and an unasked question a missing value. Two levels are
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from eigengap.linalg import Array
 from eigengap.models.columns.column import Cells, LevelColumn, missing
@@ -31,12 +31,16 @@ class NominalColumn(LevelColumn):
     """K levels; `order` (K,) are their numbers in the order of the questions."""
 
     order: NDArray[np.intp]
+    thresholds: Array  # (K - 1,) t, the normal quantiles of "no" among the cells that are asked
 
     @classmethod
     def of_counts(cls, counts: Array, levels: Array | None = None) -> NominalColumn:
         """From the (weighted) number of cells of each level (K,)."""
         levels = np.arange(len(counts), dtype=np.float64) if levels is None else levels
-        return cls(levels, np.argsort(-counts, kind="stable"))
+        order = np.argsort(-counts, kind="stable")
+        yes = counts[order]
+        asked = np.cumsum(yes[::-1])[::-1]
+        return cls(levels, order, ndtri(1.0 - yes[:-1] / asked[:-1]))
 
     @property
     def width(self) -> int:
@@ -52,8 +56,8 @@ class NominalColumn(LevelColumn):
         question = np.arange(self.width)
         asked = (question <= place) & ~np.isnan(x)[:, None]
         yes = question == place
-        first = np.where(asked, np.where(yes, 0.0, -np.inf), np.nan)
-        second = np.where(asked, np.where(yes, np.inf, 0.0), np.nan)
+        first = np.where(asked, np.where(yes, self.thresholds, -np.inf), np.nan)
+        second = np.where(asked, np.where(yes, np.inf, self.thresholds), np.nan)
         return Cells(missing(len(x), self.width), first, second)
 
     def value(self, mean: Array, cov: Array) -> Array:
@@ -64,11 +68,11 @@ class NominalColumn(LevelColumn):
         return self.value(mean, cov)
 
     def from_u(self, u: Array, rng: np.random.Generator) -> Array:
-        yes = np.column_stack([u > 0.0, np.ones(len(u), dtype=bool)])
+        yes = np.column_stack([u > self.thresholds, np.ones(len(u), dtype=bool)])
         return np.asarray(self.levels[self.order[np.argmax(yes, axis=1)]])
 
     def probabilities(self, mean: Array, cov: Array) -> Array:
-        mean, cov = mean.copy(), cov.copy()
+        mean, cov = mean - self.thresholds, cov.copy()
         found = np.empty((len(mean), len(self.order)))
         log_left = np.zeros(len(mean))  # ln of the probability of "no" so far
         for k in range(self.width):
