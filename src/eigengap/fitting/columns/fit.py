@@ -111,7 +111,9 @@ class SiteProblem(GaussianProblem):
     def of_columns(cls, source: Source, columns: Columns, q: int) -> Self:
         counts = source.reduce(partial(_LatentCounts.of, columns=columns))
         ones = np.ones(columns.width)
-        units = Units(np.zeros(columns.width), ones, ones, counts.observed, counts.sum_w)
+        # A question that no cell was asked has the parameters of its prior.
+        observed = np.maximum(counts.observed, 1.0)
+        units = Units(np.zeros(columns.width), ones, ones, observed, counts.sum_w)
         how = Specification("diagonal").constraints(units)
         rows = source.prepared(partial(_encoded, columns=columns))
         packing = Packing(units, how, (q,))
@@ -120,7 +122,10 @@ class SiteProblem(GaussianProblem):
     def starts(self) -> Starts:
         """Spectral, on rows with the mean of u given its own cell alone."""
         scores = self.source.prepared(partial(_scored, columns=self.columns, q=self.q))
-        starts = spectral_start(scores, self.q, self.units, self.constraints)
+        # Factors of a covariance need all of its pairs, and questions that few cells are asked are
+        # never observed together: principal axes do.
+        axes = replace(self.constraints, noise="isotropic")
+        starts = spectral_start(scores, self.q, self.units, axes)
 
         def sized(start: Parameters) -> Parameters:
             psi = np.maximum(start.psi, LEAST_NOISE)
