@@ -94,16 +94,13 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         self._fit(X, sample_weight)
         return self
 
-    def _wants_scatter(self, source: Source) -> bool:
-        """Whether complete rows are fitted from their d x d scatter, which the first pass finds."""
-        return self._fits_scatter and not self.scale and source.n_features <= LARGEST_DENSE
-
     def _fit(self, X: Any, sample_weight: Any, cell_sd: Any = None) -> None:
         require_checkpoint(self)
         rows = as_source(
             X, sample_weight=sample_weight, cell_sd=cell_sd, missing_values=self.missing_values
         )
-        source = look_first(rows, scatter=self._wants_scatter(rows))
+        scatter = self._fits_scatter and not self.scale and rows.n_features <= LARGEST_DENSE
+        source = look_first(rows, scatter=scatter)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         require_frequencies(source.observed().sum_w)
@@ -207,11 +204,8 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
                 'kind="optimal" is a projection, which knows no noise of cells; use '
                 'kind="posterior", or leave cell_sd out'
             )
-        of = self._denoised if kind == "posterior" else self._project
+        of = self.model_.denoised if kind == "posterior" else self._project
         return like_input(self, X, self._map(X, of, cell_sd))
-
-    def _denoised(self, *rows: Array) -> Array:
-        return self.model_.denoised(*rows)
 
     def _project(self, X: Array) -> Array:
         return self.model_.project(X)
