@@ -94,13 +94,16 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         self._fit(X, sample_weight)
         return self
 
+    def _wants_scatter(self, source: Source) -> bool:
+        """Whether complete rows are fitted from their d x d scatter, which the first pass finds."""
+        return self._fits_scatter and not self.scale and source.n_features <= LARGEST_DENSE
+
     def _fit(self, X: Any, sample_weight: Any, cell_sd: Any = None) -> None:
         require_checkpoint(self)
         rows = as_source(
             X, sample_weight=sample_weight, cell_sd=cell_sd, missing_values=self.missing_values
         )
-        scatter = self._fits_scatter and not self.scale and rows.n_features <= LARGEST_DENSE
-        source = look_first(rows, scatter=scatter)
+        source = look_first(rows, scatter=self._wants_scatter(rows))
         source.require_fit(min_rows=2)
         warn_of_codes(source)
         require_frequencies(source.observed().sum_w)
