@@ -129,8 +129,7 @@ def _rows(truth: Any, case: Case, rng: np.random.Generator) -> np.ndarray:
 
 
 def _values(truth: Any, fitted: Any, align: str) -> dict[str, np.ndarray]:
-    from eigengap.inference.alignment import onto
-    from eigengap.inference.confidence import units_of
+    from eigengap.inference.confidence import onto, units_of
 
     aligned = onto(fitted.model_.W, fitted.loadings_, units_of(fitted), align)
     noise = truth.psi if np.ndim(fitted.noise_variance_) else truth.psi[:1]

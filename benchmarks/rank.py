@@ -93,8 +93,8 @@ def _case(
     shape: tuple[int, int, int], signal: float, missing: float, ratio: float, quick: bool, r: bool
 ) -> Hits:
     """Every criterion on the tables of one case."""
+    from eigengap.selection.rank.choice import vote
     from eigengap.selection.rank.choose import choose_rank
-    from eigengap.selection.rank.consensus import vote
 
     n, d, q = shape
     hits: Hits = defaultdict(dict)

@@ -13,13 +13,16 @@ from eigengap.images.filling import _known, fill
 from eigengap.images.gaussians import (
     Gaussian,
     IncompletePatches,
+    Recipe,
+    _eta,
+    _stepped,
+    _updated,
     energies,
+    fit_gaussians,
     moments,
     responsibilities,
 )
-from eigengap.images.learning import Recipe, _eta, _stepped, _updated, fit_gaussians
-from eigengap.images.painting import Known
-from eigengap.images.trials import _scale, tried
+from eigengap.images.painting import Known, _scale, tried
 
 D = 4
 

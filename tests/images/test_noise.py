@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from eigengap.exceptions import ImpulseNoiseWarning
 from eigengap.images import denoise_image
-from eigengap.images.channels import own_channels
+from eigengap.images.denoising import own_channels
 from eigengap.images.impulses import beyond_noise, beyond_range, without_impulses
 from eigengap.images.noise import learned_noise, left_by_clipping, limits, still, unclipped
 

@@ -85,15 +85,14 @@ def test_the_same_seed_gives_the_same_image():
 def test_pieces_do_not_show(monkeypatch):
     image, mask = scene(20, 24), hidden((20, 24, 3))
     whole = inpaint_image(image, mask, **FAST)
-    monkeypatch.setattr("eigengap.images.painting.TILE", 37)
-    monkeypatch.setattr("eigengap.images.denoising.TILE", 37)
+    monkeypatch.setattr("eigengap.images.patches.TILE", 37)
     pieces = inpaint_image(image, mask, **FAST)
     assert pieces.tiles > whole.tiles
     np.testing.assert_allclose(pieces.image, whole.image, atol=1e-8)
     noisy = image + np.random.default_rng(1).normal(0, 10, image.shape)
     monkeypatch.undo()
     whole = denoise_image(noisy, **FAST)
-    monkeypatch.setattr("eigengap.images.denoising.TILE", 37)
+    monkeypatch.setattr("eigengap.images.patches.TILE", 37)
     np.testing.assert_allclose(denoise_image(noisy, **FAST).image, whole.image, atol=1e-3)
 
 
@@ -132,7 +131,7 @@ def test_noise_is_removed_from_observed_entries_where_it_is_asked_for():
 
 @pytest.mark.slow
 def test_better_than_smooth_filling_and_a_mixture_than_one_gaussian_of_low_rank():
-    from eigengap.images.pyramid import pull_push
+    from eigengap.images.filling import pull_push
 
     image, mask = scene(48, 48), hidden((48, 48, 3), 0.8)
     smooth = pull_push(np.where(mask, np.nan, image))

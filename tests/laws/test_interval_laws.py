@@ -5,9 +5,7 @@ import pandas as pd
 import pytest
 
 import eigengap as eg
-from eigengap.inference.alignment import onto
-from eigengap.inference.bootstrap import resampled
-from eigengap.inference.confidence import confidence_intervals
+from eigengap.inference.confidence import confidence_intervals, onto, resampled
 
 
 def table(n=150, d=6, missing=0.0, seed=0):

@@ -8,14 +8,13 @@ import scipy.linalg
 from tests import dense
 
 import eigengap as eg
-from eigengap.inference.alignment import match_axes
 from eigengap.inference.asymptotics import (
     Layout,
     expected_information,
     observed_information,
     score,
 )
-from eigengap.inference.confidence import confidence_intervals
+from eigengap.inference.confidence import confidence_intervals, match_axes
 from eigengap.linalg import procrustes
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.sources.conversion import as_source

@@ -11,9 +11,12 @@ from eigengap.exceptions import ObjectiveFellError
 from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.selection.rank import minka_rank
 from eigengap.selection.rank.choose import choose_rank
-from eigengap.selection.rank.information import most_factors
-from eigengap.selection.rank.noise_spectrum import noise_shares, wishart_eigenvalues
-from eigengap.selection.rank.permutation import permuted_parallel_analysis
+from eigengap.selection.rank.parallel import (
+    noise_shares,
+    permuted_parallel_analysis,
+    wishart_eigenvalues,
+)
+from eigengap.selection.rank.search import most_factors
 from eigengap.selection.rank.spectral import bartlett, gavish_donoho, omega, threshold
 from eigengap.sources.conversion import as_source
 from eigengap.spectrum import Spectrum
@@ -193,8 +196,11 @@ def test_every_criterion_finds_strong_components_through_missing():
 def test_eigengap_tolerance_and_bic_by_hand():
     lam = np.array([10.0, 8.0, 1.0, 0.9, 0.1])
     spectrum = Spectrum(lam, float(lam.sum()), 100.0, 5, complete=True)
-    from eigengap.selection.rank.information import bic_from_spectrum
-    from eigengap.selection.rank.spectral import largest_eigengap, within_tolerance
+    from eigengap.selection.rank.spectral import (
+        bic_from_spectrum,
+        largest_eigengap,
+        within_tolerance,
+    )
 
     q, curve = largest_eigengap(spectrum, 4)
     assert q == 2
@@ -272,10 +278,10 @@ def test_columns_that_repeat_each_other_end_no_fit(seed):
     "error", [ObjectiveFellError("the objective fell"), np.linalg.LinAlgError("singular")]
 )
 def test_a_criterion_whose_fit_fails_is_skipped_and_named(error, monkeypatch):
-    def fails(*_):
+    def fails(*_, **__):
         raise error
 
-    monkeypatch.setattr("eigengap.selection.rank.choose.relevant_components", fails)
+    monkeypatch.setattr("eigengap.selection.rank.choose.fit_bayesian", fails)
     choice = choose_rank(kilograms_and_pounds(0), criteria=["eigengap", "ard"])
     assert list(choice.criteria) == ["eigengap"]
     assert str(error) in choice.not_applied["ard"]

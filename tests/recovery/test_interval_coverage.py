@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import eigengap as eg
-from eigengap.inference.alignment import onto
-from eigengap.inference.confidence import confidence_intervals, units_of
+from eigengap.inference.confidence import confidence_intervals, onto, units_of
 
 
 def truth(noise, d=8, strength=(5.0, 2.5), seed=0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import time
 from collections.abc import Iterator
@@ -223,8 +224,14 @@ def test_errors_of_tasks_come_through(client: Any) -> None:
 
 
 def _settled(client: Any, kept: int) -> bool:
-    """Whether, within a while, so many results are on the workers: they are let go by and by."""
-    for _ in range(100):
+    """Whether, within a while, so many results are on the workers: they are let go by and by.
+
+    The scheduler hears of it when the client's objects are collected and its own loop has time,
+    which a busy machine may keep it waiting for.
+    """
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline:
+        gc.collect()
         held = {key for keys in client.has_what().values() for key in keys}
         if len(held) == kept:
             return True

@@ -18,7 +18,7 @@ of sum (d - c d')^2 / sum d^2 at the best scale c, for embeddings need not be in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from numbers import Integral
@@ -26,20 +26,25 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.comparison.embedding_arguments import (
-    Sample,
-    below_all,
-    below_half,
-    one_size,
-    pieces,
-    sampled,
-    sizes,
+from eigengap.comparison.neighbour_ranks import Kept, across, kept, over, slices
+from eigengap.comparison.pairwise import (
+    DistanceMoments,
+    EuclideanPairs,
+    GivenPairs,
+    Ints,
+    Metric,
+    Pairs,
+    coordinates,
+    pairs_of,
+    table,
 )
-from eigengap.comparison.embedding_spaces import DistanceMoments, Spaces, across, measure, over
-from eigengap.comparison.neighbour_ranks import Kept
-from eigengap.comparison.pairwise import Ints, Metric
 from eigengap.linalg import Array
 from eigengap.sources import new_frame
+
+AUTO_PAIRS = 10**8  # that sample="auto" looks at
+AUTO_ROWS = 1000  # at least
+
+Sample = int | str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,16 +192,29 @@ def embedding_quality(
        10 neighbours: trustworthiness 0.9836, continuity 0.9909, recall 0.751 (chance 0.067)
       euclidean distances: residual variance 0.00323, stress 0.04048
     """
-    spaces = Spaces.of(X, Z, metric, distances)
-    ks = sizes(n_neighbors, *below_half(spaces.n))
-    rows = sampled(sample, spaces.n, random_state)
-    parts = over(lambda part: measure(spaces, part, ks), pieces(rows, spaces.n), n_jobs)
-    forth = Kept.together([part.trust for part in parts])
-    back = Kept.together([part.continuity for part in parts])
-    trust, unbroken = _penalised(forth.cost, ks, spaces.n), _penalised(back.cost, ks, spaces.n)
+    far, near, n = _spaces(X, Z, metric)
+    reference = far
+    if distances is not None:
+        given = distances if callable(distances) else np.asarray(distances)
+        reference = GivenPairs(n, given)
+    ks = _sizes(n_neighbors, n)
+    rows = _sampled(sample, n, random_state)
+
+    def measure(part: slice) -> tuple[Kept, Kept, DistanceMoments]:
+        D, E = far.block(rows[part]), near.block(rows[part])
+        trust, torn = kept(E, D, ks), kept(D, E, ks)
+        apart = D[0] if reference is far else reference.block(rows[part])[0]
+        lengths = reference.lengths(apart), near.lengths(E[0])
+        return trust, torn, DistanceMoments.of(*lengths, rows[part])
+
+    parts = over(measure, slices(len(rows), n), n_jobs)
+    forth = Kept.together([trust for trust, _, _ in parts])
+    back = Kept.together([torn for _, torn, _ in parts])
+    trust, unbroken = _penalised(forth.cost, ks, n), _penalised(back.cost, ks, n)
     recall = forth.hits / np.asarray(ks)
-    apart = DistanceMoments.merged([part.distances for part in parts])
+    apart = DistanceMoments.merged([moments for _, _, moments in parts])
     one = isinstance(n_neighbors, Integral)
+    name = metric if isinstance(metric, str) else getattr(metric, "__name__", "given")
 
     def shaped(values: Array) -> Any:
         return values[..., 0] if one else values
@@ -212,12 +230,12 @@ def embedding_quality(
         residual_variance=apart.residual_variance,
         stress=apart.stress,
         scale=apart.scale,
-        n_points=spaces.n,
+        n_points=n,
         rows=rows,
         row_trustworthiness=shaped(trust),
         row_continuity=shaped(unbroken),
         row_recall=shaped(recall),
-        compared=f"{_name(metric)} distances" if distances is None else "given distances",
+        compared=f"{name} distances" if distances is None else "given distances",
     )
 
 
@@ -258,11 +276,9 @@ def trustworthiness(
     >>> trustworthiness(X, 2.0 * X + 1.0)
     1.0
     """
-    spaces = Spaces.of(X, Z, metric, None)
-    k = one_size(n_neighbors, *below_half(spaces.n))
-    rows = sampled(sample, spaces.n, random_state)
-    found = across(spaces.Z, spaces.X, rows, k, n_jobs)
-    return float(np.mean(_penalised(found.cost, [k], spaces.n)))
+    far, near, n = _spaces(X, Z, metric)
+    k, rows = _one_size(n_neighbors, n), _sampled(sample, n, random_state)
+    return float(np.mean(_penalised(across(near, far, rows, k, n_jobs).cost, [k], n)))
 
 
 def continuity(
@@ -294,11 +310,9 @@ def continuity(
     >>> continuity(X, X[:, :2]) == trustworthiness(X[:, :2], X)
     True
     """
-    spaces = Spaces.of(X, Z, metric, None)
-    k = one_size(n_neighbors, *below_half(spaces.n))
-    rows = sampled(sample, spaces.n, random_state)
-    found = across(spaces.X, spaces.Z, rows, k, n_jobs)
-    return float(np.mean(_penalised(found.cost, [k], spaces.n)))
+    far, near, n = _spaces(X, Z, metric)
+    k, rows = _one_size(n_neighbors, n), _sampled(sample, n, random_state)
+    return float(np.mean(_penalised(across(far, near, rows, k, n_jobs).cost, [k], n)))
 
 
 def neighbour_recall(
@@ -331,10 +345,9 @@ def neighbour_recall(
     >>> neighbour_recall(line, -line, n_neighbors=2)
     1.0
     """
-    spaces = Spaces.of(X, Z, metric, None)
-    k = one_size(n_neighbors, *below_all(spaces.n))
-    rows = sampled(sample, spaces.n, random_state)
-    return float(np.mean(across(spaces.Z, spaces.X, rows, k, n_jobs).hits)) / k
+    far, near, n = _spaces(X, Z, metric)
+    k, rows = _one_size(n_neighbors, n, largest=n - 1), _sampled(sample, n, random_state)
+    return float(np.mean(across(near, far, rows, k, n_jobs).hits)) / k
 
 
 def residual_variance(
@@ -367,14 +380,15 @@ def residual_variance(
     >>> residual_variance(X, 3.0 * X) < 1e-12
     True
     """
-    spaces = Spaces.of(X, Z, metric, None)
-    rows = sampled(sample, spaces.n, random_state)
+    far, near, n = _spaces(X, Z, metric)
+    rows = _sampled(sample, n, random_state)
 
-    def of(part: Ints) -> DistanceMoments:
-        D, E = spaces.X.block(part)[0], spaces.Z.block(part)[0]
-        return DistanceMoments.of(spaces.X.lengths(D), spaces.Z.lengths(E), part)
+    def of(part: slice) -> DistanceMoments:
+        D, E = far.block(rows[part])[0], near.block(rows[part])[0]
+        return DistanceMoments.of(far.lengths(D), near.lengths(E), rows[part])
 
-    return DistanceMoments.merged(over(of, pieces(rows, spaces.n), n_jobs)).residual_variance
+    parts = over(of, slices(len(rows), n), n_jobs)
+    return DistanceMoments.merged(parts).residual_variance
 
 
 def _penalised(cost: Array, ks: Sequence[int], n: int) -> Array:
@@ -383,5 +397,68 @@ def _penalised(cost: Array, ks: Sequence[int], n: int) -> Array:
     return np.asarray(1.0 - cost * (2.0 / (k * (2.0 * n - 3.0 * k - 1.0))))
 
 
-def _name(metric: Metric) -> str:
-    return metric if isinstance(metric, str) else getattr(metric, "__name__", "given")
+# What is given -----------------------------------------------------------------------------------
+
+
+def _spaces(X: Any, Z: Any, metric: Metric) -> tuple[Pairs, EuclideanPairs, int]:
+    """The same n points twice: distances of the rows X and of the coordinates Z."""
+    rows, points = table(X, "X"), coordinates(Z, "Z")
+    if len(rows) != len(points):
+        raise ValueError(f"X has {len(rows)} rows but Z has {len(points)}: give the same points")
+    return pairs_of(rows, metric), EuclideanPairs(points), len(rows)
+
+
+def _one_size(n_neighbors: Any, n: int, largest: int | None = None) -> int:
+    if not isinstance(n_neighbors, Integral):
+        raise ValueError(
+            f"n_neighbors must be one integer here, got {n_neighbors!r}; embedding_quality takes "
+            "several"
+        )
+    return _sizes([int(n_neighbors)], n, largest)[0]
+
+
+def _sizes(n_neighbors: int | Sequence[int], n: int, largest: int | None = None) -> list[int]:
+    """Sizes of neighbourhoods, less than half of the n points unless `largest` is given."""
+    asked: Any = n_neighbors
+    given = list(asked) if isinstance(asked, Iterable) else [asked]
+    if not given:
+        raise ValueError("n_neighbors is empty; give at least one size of a neighbourhood")
+    for k in given:
+        if not isinstance(k, Integral) or isinstance(k, bool) or int(k) < 1:
+            raise ValueError(f"n_neighbors must be a positive integer or a list of them, got {k!r}")
+        if largest is None and int(k) > (n - 1) // 2:
+            raise ValueError(
+                f"n_neighbors={k} must be less than half of the {n} points, for larger "
+                "neighbourhoods have no worst case to compare with; neighbour_recall takes them"
+            )
+        if largest is not None and int(k) > largest:
+            raise ValueError(
+                f"n_neighbors={k} must be less than the {n} points: a point is not its own "
+                "neighbour"
+            )
+    return [int(k) for k in given]
+
+
+def _sampled(sample: Sample, n: int, random_state: Any) -> Ints:
+    """The points that are looked at, in order."""
+    if sample is None:
+        m = n
+    elif isinstance(sample, str):
+        if sample != "auto":
+            raise ValueError(f'sample must be a number of points, "auto" or None, got {sample!r}')
+        m = min(n, max(AUTO_ROWS, AUTO_PAIRS // n))
+    elif isinstance(sample, Integral) and not isinstance(sample, bool) and int(sample) >= 1:
+        m = min(int(sample), n)
+    else:
+        raise ValueError(f'sample must be a positive integer, "auto" or None, got {sample!r}')
+    if m == n:
+        return np.arange(n)
+    return np.sort(_generator(random_state).choice(n, size=m, replace=False))
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if hasattr(random_state, "randint"):
+        return np.random.default_rng(int(random_state.randint(2**31 - 1)))
+    return np.random.default_rng(random_state)

@@ -18,19 +18,19 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.special
-from numpy.typing import NDArray
 
-from eigengap.comparison.compare import _seed as seed_of
+from eigengap.comparison.compare import seed_of
 from eigengap.comparison.fillers import unfitted
 from eigengap.fitting.gaussian.fit import fit_factor_analysis, fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.inference.confidence import observed_values
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.threads import in_threads
 from eigengap.runtime.warnings import silence
-from eigengap.selection.inner_fits import Names, fit_rows
+from eigengap.selection.inner_fits import fit_rows
 from eigengap.selection.rank import factor_parameters, ppca_parameters
-from eigengap.sources import ArraySource, Block, Rescaled, as_source, missing_codes
+from eigengap.sources import ArraySource, Rescaled, as_source, in_memory, missing_codes
 
 Method = Literal["auto", "chi2", "bootstrap"]
 METHODS: tuple[Method, ...] = ("auto", "chi2", "bootstrap")
@@ -121,122 +121,107 @@ def likelihood_ratio_test(
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     _require_gaussian(smaller, larger)
-    _require_nested(smaller, larger)
-    table = _Table.of(smaller, X, sample_weight)
-    df = _degrees_of_freedom(smaller, larger, table.values.shape[1])
-    first, second = table.fit(smaller), table.fit(larger)
+    if why := _why_not_nested(smaller, larger):
+        raise ValueError(
+            f"{_called(smaller)} is not nested in {_called(larger)}: {why}. Give the smaller model "
+            "first, of the same kind with fewer components, or PPCA against FactorAnalysis"
+        )
+    given = as_source(X, sample_weight=sample_weight, missing_values=smaller.missing_values)
+    table = in_memory(given).present()
+    df = _parameters(larger, table.n_features) - _parameters(smaller, table.n_features)
+    if df <= 0:
+        raise ValueError(
+            f"{_called(smaller)} is not nested in {_called(larger)} as a smaller model: of "
+            f"{table.n_features} columns both have the same number of free parameters. Test fewer "
+            "components"
+        )
+    first, second = _fit(smaller, table), _fit(larger, table)
     rank = second.n_components_ - first.n_components_
     how = ("chi2" if rank == 0 else "bootstrap") if method == "auto" else method
-    log_likelihoods = table.log_likelihoods(first, second)
-    statistic = _statistic(*log_likelihoods)
+    log_likelihoods = _log_likelihoods(table, first, second)
+    statistic, replicates = _statistic(*log_likelihoods), np.empty(0)
     if how == "chi2":
-        p_value, replicates = float(scipy.special.chdtrc(df, statistic)), np.empty(0)
+        p_value = float(scipy.special.chdtrc(df, statistic))
+        by = f"chi2 with {df} degrees of freedom"
     else:
-        replicates = table.replicates(first, smaller, larger, n_boot, random_state, n_jobs)
+        replicates = _replicates(table, first, smaller, larger, n_boot, random_state, n_jobs)
         p_value = (1 + int(np.sum(replicates >= statistic))) / (n_boot + 1)
-    return LikelihoodRatioTest(
-        statistic=statistic,
-        df=df,
-        p_value=p_value,
-        method=how,
-        replicates=replicates,
-        log_likelihoods=log_likelihoods,
-        summary=_summary(first, second, statistic, df, p_value, how, rank, n_boot),
+        by = f"{n_boot} simulated tables"
+    summary = (
+        f"{_called(first)} against {_called(second)}: 2 ln LR = {statistic:.4g}, "
+        f"p = {p_value:.3g} by {by}"
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Table:
-    values: Any  # (n, d), NaN where missing
-    weight: Array | None
-    names: Names
-
-    @classmethod
-    def of(cls, smaller: Any, X: Any, sample_weight: Any) -> _Table:
-        everything = as_source(
-            X, sample_weight=sample_weight, missing_values=smaller.missing_values
+    if how == "chi2" and rank > 0:
+        summary += (
+            "; chi2 is wrong for a test of rank (the additional component is not identified under "
+            "the smaller model) and rejects far too often"
         )
-        source = everything.present()
-        weight = None if source.weight is None else source.map(_weight_of)
-        return cls(source.collect(), weight, source.names)
+    return LikelihoodRatioTest(statistic, df, p_value, how, replicates, log_likelihoods, summary)
 
-    def fit(self, model: Any) -> Any:
-        fresh = unfitted(model).set_params(missing_values=nan)
-        return fit_rows(fresh, self.values, self.names, weight=self.weight)
 
-    def log_likelihoods(self, smaller: Any, larger: Any) -> tuple[float, float]:
-        """Of both fits; the larger one climbed from the smaller one where it ended below it."""
-        low, high = float(smaller.log_likelihood_), float(larger.log_likelihood_)
-        return (low, high) if high >= low else (low, max(high, self._climbed(smaller, larger)))
+def _fit(model: Any, table: ArraySource) -> Any:
+    fresh = unfitted(model).set_params(missing_values=nan)
+    return fit_rows(fresh, table.collect(), table.names, weight=table.weight)
 
-    def _climbed(self, smaller: Any, larger: Any) -> float:
-        """ln L where the larger model ends that starts as the smaller one, further loadings 0."""
-        d, q = smaller.loadings_.shape
-        model = smaller.model_
-        W = np.hstack([model.W, np.zeros((d, larger.n_components_ - q))])
-        source = ArraySource(self.values, weight=self.weight, names=self.names)
-        unit = np.ones(d) if larger.scale_ is None else larger.scale_
-        start = LinearGaussian(W=W, mu=model.mu, psi=model.psi).rescaled(1.0 / unit)
-        options = EMOptions(tol=larger.tol, max_iter=larger.max_iter, start=start)
-        rows = Rescaled(source, unit)
-        if _kind(larger) == FACTORS:
-            fit = fit_factor_analysis(rows, larger.n_components_, options=options)
-        else:
-            fit = fit_ppca(
-                rows,
-                larger.n_components_,
-                solver="em",
-                noise_variance=larger.noise_variance,
-                fit_mean=larger.fit_mean,
-                options=options,
+
+def _log_likelihoods(table: ArraySource, smaller: Any, larger: Any) -> tuple[float, float]:
+    """Of both fits; the larger one climbed from the smaller one where it ended below it.
+
+    It then starts as the smaller one, further loadings 0.
+    """
+    low, high = float(smaller.log_likelihood_), float(larger.log_likelihood_)
+    if high >= low:
+        return low, high
+    q, model = larger.n_components_, smaller.model_
+    W = np.hstack([model.W, np.zeros((model.d, q - model.q))])
+    unit = np.ones(model.d) if larger.scale_ is None else larger.scale_
+    start = LinearGaussian(W=W, mu=model.mu, psi=model.psi).rescaled(1.0 / unit)
+    options = EMOptions(tol=larger.tol, max_iter=larger.max_iter, start=start)
+    rows = Rescaled(table, unit)
+    if _kind(larger) == FACTORS:
+        fit = fit_factor_analysis(rows, q, options=options)
+    else:
+        sigma2, fit_mean = larger.noise_variance, larger.fit_mean
+        fit = fit_ppca(
+            rows, q, solver="em", noise_variance=sigma2, fit_mean=fit_mean, options=options
+        )
+    return low, max(high, fit.log_likelihood - float(fit.observed_w @ np.log(unit)))
+
+
+def _replicates(
+    table: ArraySource,
+    null: Any,
+    smaller: Any,
+    larger: Any,
+    n_boot: int,
+    random_state: Any,
+    n_jobs: int | None,
+) -> Array:
+    """The statistic of n_boot tables of the fitted smaller model.
+
+    A row of weight w stands for w rows, and as many are drawn in its place, with its missing
+    values.
+    """
+    if n_boot < 1:
+        raise ValueError(f"n_boot must be at least 1, got {n_boot}")
+    observed = observed_values(table)
+    if table.weight is not None:
+        whole = np.round(table.weight).astype(np.intp)
+        if not np.array_equal(whole, table.weight):
+            raise ValueError(
+                "the bootstrap draws rows, so that sample_weight must hold whole numbers of them; "
+                'use method="chi2" where the ranks are equal'
             )
-        return fit.log_likelihood - float(fit.observed_w @ np.log(unit))
+        observed = np.repeat(observed, whole, axis=0)
 
-    def replicates(
-        self,
-        null: Any,
-        smaller: Any,
-        larger: Any,
-        n_boot: int,
-        random_state: Any,
-        n_jobs: int | None,
-    ) -> Array:
-        """The statistic of n_boot tables of the fitted smaller model.
+    def replicate(stream: np.random.SeedSequence) -> float:
+        drawn = null.model_.sample(len(observed), np.random.default_rng(stream))
+        again = ArraySource(np.where(observed, drawn, np.nan), names=table.names)
+        return _statistic(*_log_likelihoods(again, _fit(smaller, again), _fit(larger, again)))
 
-        A row of weight w stands for w rows, and as many are drawn in its place, with its missing
-        values.
-        """
-        if n_boot < 1:
-            raise ValueError(f"n_boot must be at least 1, got {n_boot}")
-        dense = isinstance(self.values, np.ndarray)
-        observed = ~np.isnan(self.values) if dense else np.ones(self.values.shape, dtype=bool)
-        if self.weight is not None:
-            observed = np.repeat(observed, _whole(self.weight), axis=0)
-
-        def replicate(stream: np.random.SeedSequence) -> float:
-            drawn = null.model_.sample(len(observed), np.random.default_rng(stream))
-            table = _Table(np.where(observed, drawn, np.nan), None, self.names)
-            return _statistic(*table.log_likelihoods(table.fit(smaller), table.fit(larger)))
-
-        streams = np.random.SeedSequence(seed_of(random_state)).spawn(n_boot)
-        with silence():  # Heywood cases of a replicate are part of the null
-            return np.array(in_threads(replicate, streams, n_jobs))
-
-
-def _whole(weight: Array) -> NDArray[np.intp]:
-    """Weights as numbers of rows."""
-    whole = np.round(weight).astype(np.intp)
-    if not np.array_equal(whole, weight):
-        raise ValueError(
-            "the bootstrap draws rows, so that sample_weight must hold whole numbers of them; use "
-            'method="chi2" where the ranks are equal'
-        )
-    return whole
-
-
-def _weight_of(block: Block) -> Array:
-    assert block.weight is not None  # of a source that has weights
-    return block.weight
+    streams = np.random.SeedSequence(seed_of(random_state)).spawn(n_boot)
+    with silence():  # Heywood cases of a replicate are part of the null
+        return np.array(in_threads(replicate, streams, n_jobs))
 
 
 def _statistic(smaller: float, larger: float) -> float:
@@ -283,16 +268,6 @@ def _require_gaussian(*models: Any) -> None:
             )
 
 
-def _require_nested(smaller: Any, larger: Any) -> None:
-    """Refuse two models of which the larger one does not contain the smaller one, and say why."""
-    why = _why_not_nested(smaller, larger)
-    if why:
-        raise ValueError(
-            f"{_called(smaller)} is not nested in {_called(larger)}: {why}. Give the smaller model "
-            "first, of the same kind with fewer components, or PPCA against FactorAnalysis"
-        )
-
-
 def _why_not_nested(smaller: Any, larger: Any) -> str:
     if missing_codes(smaller.missing_values) != missing_codes(larger.missing_values):
         return "missing_values differ, so that they are fitted to different tables"
@@ -318,17 +293,6 @@ def _why_not_nested(smaller: Any, larger: Any) -> str:
     return ""
 
 
-def _degrees_of_freedom(smaller: Any, larger: Any, d: int) -> int:
-    """Free parameters that the larger model has more."""
-    df = _parameters(larger, d) - _parameters(smaller, d)
-    if df <= 0:
-        raise ValueError(
-            f"{_called(smaller)} is not nested in {_called(larger)} as a smaller model: of {d} "
-            "columns both have the same number of free parameters. Test fewer components"
-        )
-    return df
-
-
 def _parameters(model: Any, d: int) -> int:
     """Free parameters; what was given and not learned is not free."""
     q = int(model.n_components)
@@ -343,26 +307,3 @@ def _parameters(model: Any, d: int) -> int:
 
 def _called(model: Any) -> str:
     return f"{type(model).__name__}({model.n_components})"
-
-
-def _summary(
-    smaller: Any,
-    larger: Any,
-    statistic: float,
-    df: int,
-    p_value: float,
-    how: str,
-    rank: int,
-    n_boot: int,
-) -> str:
-    by = f"chi2 with {df} degrees of freedom" if how == "chi2" else f"{n_boot} simulated tables"
-    words = (
-        f"{_called(smaller)} against {_called(larger)}: 2 ln LR = {statistic:.4g}, "
-        f"p = {p_value:.3g} by {by}"
-    )
-    if how == "chi2" and rank > 0:
-        words += (
-            "; chi2 is wrong for a test of rank (the additional component is not identified under "
-            "the smaller model) and rejects far too often"
-        )
-    return words

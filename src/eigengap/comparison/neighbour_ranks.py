@@ -16,8 +16,9 @@ over all choices, and the order of the points does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,12 @@ from scipy.spatial import cKDTree
 
 from eigengap.comparison.pairwise import Blur, EuclideanPairs, Ints, Pairs
 from eigengap.linalg import Array
+from eigengap.runtime.threads import in_threads, one_blas_thread
 
+T = TypeVar("T")
+R = TypeVar("R")
+
+BLOCK_BYTES = 4 << 20  # of distances that are computed at a time, so that they stay in the cache
 TREE_COLUMNS = 6  # up to which a k-d tree finds neighbours faster than all distances
 FEW = 12  # neighbours up to which comparing is faster than sorting
 
@@ -89,34 +95,56 @@ def _tied(lengths: Array, blur: Blur, ks: Sequence[int]) -> NDArray[np.bool_]:
     return np.column_stack(columns)
 
 
-def kept(near: Nearest, D: Array, blur: Blur, ks: Sequence[int]) -> Kept:
-    """What the distances D (b, n) of another space make of neighbours, ties left as they came."""
-    found = ranks(D, blur, near.columns)
+def across(here: Pairs, there: Pairs, rows: Ints, k: int, n_jobs: int | None) -> Kept:
+    """What `there` makes of the k nearest neighbours `here` of some points."""
+    by_tree = tree_neighbours(here, rows, [k])
+
+    def of(part: slice) -> Kept:
+        some, block = rows[part], there.block(rows[part])
+        if by_tree is None:
+            return kept(here.block(some), block, [k])
+        near = Nearest(by_tree.columns[part], by_tree.tied[part])
+        return _kept(near, lambda at: here.block(some[at]), block, [k])
+
+    return Kept.together(over(of, slices(len(rows), here.n), n_jobs))
+
+
+def kept(here: tuple[Array, Blur], there: tuple[Array, Blur], ks: Sequence[int]) -> Kept:
+    """What `there` makes of the neighbours `here`, both distances (b, n) of the same points."""
+    return _kept(nearest(*here, ks), lambda at: _only(here, at), there, ks)
+
+
+def _kept(
+    near: Nearest,
+    here: Callable[[Ints], tuple[Array, Blur]],  # distances of some of the points
+    there: tuple[Array, Blur],
+    ks: Sequence[int],
+) -> Kept:
+    found = ranks(*there, near.columns)
     cost = [np.sum(np.maximum(found[:, :k] - k, 0), axis=1) for k in ks]
     hits = [np.sum(found[:, :k] <= k, axis=1) for k in ks]
-    return Kept(np.column_stack(cost).astype(float), np.column_stack(hits).astype(float))
-
-
-def average_ties(
-    out: Kept, tied: NDArray[np.bool_], here: tuple[Array, Blur], there: tuple[Array, Blur],
-    ks: Sequence[int],
-) -> None:  # fmt: skip
-    """Put the means over all choices among points at equal distance into the rows that have any.
-
-    `here` and `there` are the distances of those rows alone, one for each row of `tied` with a
-    True, in both spaces.
-    """
-    (E, blur_e), (D, blur_d) = here, there
-    for place, i in enumerate(np.flatnonzero(tied.any(axis=1))):
+    out = Kept(np.column_stack(cost).astype(float), np.column_stack(hits).astype(float))
+    at = np.flatnonzero(near.tied.any(axis=1))
+    if len(at) == 0:
+        return out
+    # Means over all choices among points at equal distance, for the points that have any
+    (E, blur_e), (D, blur_d) = here(at), _only(there, at)
+    for place, i in enumerate(at):
         for m, k in enumerate(ks):
-            if not tied[i, m]:
+            if not near.tied[i, m]:
                 continue
             inside, group, share = _choices(E[place], blur_e.at(place), k)
             columns = np.concatenate([inside, group])[None, :]
-            found = ranks(D[place : place + 1], blur_d.at(place), columns)[0]
+            rank = ranks(D[place : place + 1], blur_d.at(place), columns)[0]
             weight = np.repeat([1.0, share], [len(inside), len(group)])
-            out.cost[i, m] = weight @ np.maximum(found - k, 0)
-            out.hits[i, m] = weight @ (found <= k)
+            out.cost[i, m] = weight @ np.maximum(rank - k, 0)
+            out.hits[i, m] = weight @ (rank <= k)
+    return out
+
+
+def _only(block: tuple[Array, Blur], at: Ints) -> tuple[Array, Blur]:
+    D, blur = block
+    return D[at], Blur(blur.added[at], blur.rooted)
 
 
 def _choices(E: Array, blur: Blur, k: int) -> tuple[Ints, Ints, float]:
@@ -144,3 +172,15 @@ def ranks(D: Array, blur: Blur, columns: Ints) -> Ints:
         for i in range(len(D)):
             out[i] = np.searchsorted(ordered[i], bar[i], side="left")
     return out + 1
+
+
+def over(fn: Callable[[T], R], parts: Iterable[T], n_jobs: int | None) -> list[R]:
+    """fn of every part; products of so few rows gain nothing from further threads of BLAS."""
+    with one_blas_thread():
+        return in_threads(fn, parts, n_jobs)
+
+
+def slices(m: int, n: int) -> list[slice]:
+    """m points in pieces whose distances to all n stay in the cache."""
+    step = max(1, BLOCK_BYTES // (8 * n))
+    return [slice(start, min(start + step, m)) for start in range(0, m, step)]

@@ -7,9 +7,10 @@ can resolve are computed again from their differences. Other metrics are SciPy's
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from math import nan, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from scipy.spatial.distance import cdist
 from eigengap.fitting.graph.distances import nan_euclidean
 from eigengap.fitting.graph.pairs import refuse_spread, rounding
 from eigengap.linalg import Array
-from eigengap.sources import show
+from eigengap.sources import as_source, show
 
 Ints = NDArray[np.intp]
 Metric = str | Callable[[Array, Array], float]
@@ -48,43 +49,36 @@ class Blur:
         return np.asarray(D - (ROUNDING * size + self.rooted * np.sqrt(size) + self.added))
 
 
-class Pairs(Protocol):
-    """Distances between n points, in any unit that grows with them."""
+class Pairs:
+    """Distances between n points, or their squares."""
 
-    @property
-    def n(self) -> int: ...
+    squared = False
+    n: int
 
     def block(self, rows: Ints) -> tuple[Array, Blur]:
         """D (b, n) of some rows to all, inf for a row itself; and how sure it is."""
-        ...
+        raise NotImplementedError
 
     def lengths(self, D: Array) -> Array:
         """The distances themselves, inf where D is; D is used up."""
-        ...
+        return np.sqrt(np.maximum(D, 0.0, out=D), out=D) if self.squared else D
 
 
-@dataclass(frozen=True, eq=False)
-class EuclideanPairs:
+class EuclideanPairs(Pairs):
     """Squared Euclidean distances of complete rows."""
 
-    X: Array  # (n, d), centred
-    square: Array  # (n,) |x|^2
-    most: float  # the largest of them
-    stored: float  # what the offset of the cells takes of their differences, over a row
+    squared = True
 
-    @classmethod
-    def of(cls, X: Array) -> EuclideanPairs:
+    def __init__(self, X: Array) -> None:
         refuse_spread(X)
-        centred = X - np.mean(X, axis=0)
+        self.n = len(X)
+        self.X = np.ascontiguousarray(X - np.mean(X, axis=0))  # (n, d)
+        self.square = np.einsum("ij,ij->i", self.X, self.X)  # (n,) |x|^2
+        self.most = float(np.max(self.square))
+        # What the offset of the cells takes of their differences, over a row
         largest = np.max(np.abs(X), axis=0)
         unit = float(np.max(largest, initial=0.0)) or 1.0
-        stored = 2 * EPS * unit * float(np.linalg.norm(largest / unit))
-        square = np.einsum("ij,ij->i", centred, centred)
-        return cls(np.ascontiguousarray(centred), square, float(np.max(square)), stored)
-
-    @property
-    def n(self) -> int:
-        return len(self.X)
+        self.stored = 2 * EPS * unit * float(np.linalg.norm(largest / unit))
 
     def blur(self, count: int) -> Blur:
         """How sure the distances of so many rows are that come from differences."""
@@ -106,71 +100,62 @@ class EuclideanPairs:
             slack[blurred] = 0.0
         return D, Blur(slack[:, None], 2 * self.stored)
 
-    def lengths(self, D: Array) -> Array:
-        return np.asarray(np.sqrt(np.maximum(D, 0.0, out=D), out=D))
 
-
-@dataclass(frozen=True, eq=False)
-class IncompletePairs:
+class IncompletePairs(Pairs):
     """Squared Euclidean distances over the cells that both rows have, scaled up (Dixon 1979)."""
 
-    X: Array  # (n, d) with NaN
+    squared = True
 
-    @property
-    def n(self) -> int:
-        return len(self.X)
+    def __init__(self, X: Array) -> None:
+        refuse_spread(X)
+        self.X, self.n = X, len(X)
 
     def block(self, rows: Ints) -> tuple[Array, Blur]:
-        D = nan_euclidean(self.X[rows], self.X) ** 2
-        unknown = np.isnan(D)
-        unknown[np.arange(len(rows)), rows] = False
-        if unknown.any():
-            i, j = map(int, np.argwhere(unknown)[0])
+        D = _without_self(nan_euclidean(self.X[rows], self.X) ** 2, rows)
+        if np.isnan(D).any():
+            i, j = _first(np.isnan(D))
             raise ValueError(
                 f"rows {int(rows[i])} and {j} of X have no cell in common, so that nothing is "
                 "known of their distance; impute the missing values first (impute, LowRankImputer)"
             )
-        return _without_self(D, rows), Blur(np.zeros((len(rows), 1)))
-
-    def lengths(self, D: Array) -> Array:
-        return np.asarray(np.sqrt(D, out=D))
+        return D, Blur(np.zeros((len(rows), 1)))
 
 
-@dataclass(frozen=True, eq=False)
-class MetricPairs:
+class MetricPairs(Pairs):
     """Distances by one of SciPy's metrics, or a function of two rows."""
 
-    X: Array  # (n, d)
-    metric: Metric
-    params: dict[str, Any]  # what the metric learns from all rows
-
-    @classmethod
-    def of(cls, X: Array, metric: Metric) -> MetricPairs:
-        return cls(X, metric, _estimated(X, metric))
-
-    @property
-    def n(self) -> int:
-        return len(self.X)
+    def __init__(self, X: Array, metric: Metric) -> None:
+        self.X, self.n = X, len(X)
+        self.metric: Any = metric
+        self.params = _estimated(X, metric)  # what the metric learns from all rows
 
     def block(self, rows: Ints) -> tuple[Array, Blur]:
         try:
-            metric: Any = self.metric
-            D = cdist(self.X[rows], self.X, metric, **self.params)
+            D = np.asarray(cdist(self.X[rows], self.X, self.metric, **self.params))
         except ValueError as error:
             raise ValueError(f"metric={show(self.metric)}: {error}") from None
-        _refuse_unknown(D, rows, f"metric={show(self.metric)} gives", finite=True)
-        return _without_self(np.asarray(D), rows), Blur(np.zeros((len(rows), 1)))
-
-    def lengths(self, D: Array) -> Array:
-        return D
+        D[np.arange(len(rows)), rows] = 0.0
+        _refuse_unknown(D, ~np.isfinite(D), rows, f"metric={show(self.metric)} gives")
+        return _without_self(D, rows), Blur(np.zeros((len(rows), 1)))
 
 
-@dataclass(frozen=True, eq=False)
-class GivenPairs:
+class GivenPairs(Pairs):
     """Distances that somebody else computed: a matrix (n, n), or a function of row numbers."""
 
-    n: int
-    given: NDArray[Any] | Callable[[Ints], NDArray[Any]]  # rows (b,) -> (b, n)
+    def __init__(self, n: int, given: NDArray[Any] | Callable[[Ints], NDArray[Any]]) -> None:
+        self.n, self.given = n, given
+        if callable(given):
+            return
+        if given.shape != (n, n):
+            raise ValueError(
+                f"distances between {n} points are a square matrix ({n}, {n}), got {given.shape}; "
+                "or give a function of row numbers (b,) that returns their distances (b, n) to "
+                "all. On landmarks Isomap has its own residual_variance_"
+            )
+        for start in range(0, n, ROWS):
+            rows = np.arange(start, min(start + ROWS, n))
+            _refuse_impossible(given[rows], rows)
+            _refuse_asymmetric(given[rows], given[:, rows].T, rows)
 
     def block(self, rows: Ints) -> tuple[Array, Blur]:
         found = self.given(rows) if callable(self.given) else self.given[rows]
@@ -179,13 +164,103 @@ class GivenPairs:
             raise ValueError(
                 f"distances of {len(rows)} rows to all {self.n} are needed, got shape {D.shape}"
             )
-        _refuse_unknown(D, rows, "the given distances hold")
+        unknown = np.isnan(D)
+        unknown[np.arange(len(rows)), rows] = False
+        _refuse_unknown(D, unknown, rows, "the given distances hold")
         if callable(self.given):
             _refuse_impossible(D, rows)
         return _without_self(D, rows), Blur(np.zeros((len(rows), 1)))
 
-    def lengths(self, D: Array) -> Array:
-        return D
+
+@dataclass(frozen=True, eq=False)
+class DistanceMoments:
+    """Moments of pairs of distances (d, d'), which merge (Chan, Golub and LeVeque 1983)."""
+
+    count: float
+    mean: Array  # (2,)
+    scatter: Array  # (2, 2) about the mean
+
+    @classmethod
+    def of(cls, far: Array, near: Array, rows: Ints) -> DistanceMoments:
+        """far, near (b, n) of the points `rows` (b,) to all; both are used up."""
+        count, itself = float(far.size - len(rows)), (np.arange(len(rows)), rows)
+        far[itself] = near[itself] = 0.0
+        mean = np.array([np.sum(far), np.sum(near)]) / count
+        if not np.isfinite(mean[0]):
+            raise ValueError(
+                "some distances are infinite: points that no path joins have no distance to keep; "
+                "measure each component by itself"
+            )
+        far -= mean[0]
+        near -= mean[1]
+        far[itself] = near[itself] = 0.0  # a point and itself are no pair
+        cross = np.vdot(far, near)
+        return cls(
+            count, mean, np.array([[np.vdot(far, far), cross], [cross, np.vdot(near, near)]])
+        )
+
+    @classmethod
+    def merged(cls, parts: Sequence[DistanceMoments]) -> DistanceMoments:
+        count = float(sum(part.count for part in parts))
+        mean = sum((part.count / count * part.mean for part in parts), np.zeros(2))
+        scatter = np.zeros((2, 2))
+        for part in parts:
+            delta = part.mean - mean
+            scatter += part.scatter + part.count * np.outer(delta, delta)
+        return cls(count, mean, scatter)
+
+    @property
+    def residual_variance(self) -> float:
+        """1 - r^2; where either does not vary, 0 if both do not and 1 if the other does."""
+        (a, c), (_, b) = self.scatter
+        varies = np.array([a, b]) > self.count * (ROUNDING * self.mean) ** 2
+        if not np.all(varies):
+            return float(np.any(varies))
+        return float(max(1.0 - c * c / (a * b), 0.0))
+
+    @property
+    def stress(self) -> float:
+        """Of 0 where all are 0, of 1 where all distances of the embedding are."""
+        (a, c), (_, b) = self._about_zero
+        if a <= 0.0 or b <= 0.0:
+            return float(a > 0.0)
+        return float(sqrt(max(1.0 - c * c / (a * b), 0.0)))
+
+    @property
+    def scale(self) -> float:
+        (_, c), (_, b) = self._about_zero
+        return float(c / b) if b > 0.0 else nan
+
+    @property
+    def _about_zero(self) -> Array:
+        return self.scatter + self.count * np.outer(self.mean, self.mean)
+
+
+def table(values: Any, which: str) -> Array:
+    """A table (n, d) of numbers, dense and in float64; `which` it is, for messages."""
+    try:
+        found = as_source(values).collect()
+    except ValueError as error:
+        raise ValueError(str(error).replace("Input X", f"Input {which}", 1)) from None
+    return np.asarray(found if isinstance(found, np.ndarray) else found.toarray(), np.float64)
+
+
+def coordinates(values: Any, which: str) -> Array:
+    """A table of coordinates (n, q): none may be missing or infinite."""
+    plain = None if hasattr(values, "toarray") else np.asarray(values)
+    if plain is not None and plain.ndim == 2 and plain.dtype.kind == "f" and np.isinf(plain).any():
+        i, j = _first(np.isinf(plain))
+        raise ValueError(
+            f"Input {which} contains infinity: {plain[i, j]} at row {i}, column {j}; leave that "
+            "point out of both tables"
+        )
+    points = table(values, which)
+    if np.isnan(points).any():
+        i, j = _first(np.isnan(points))
+        raise ValueError(
+            f"{which} has no coordinate at row {i}, column {j}; leave that point out of both tables"
+        )
+    return points
 
 
 def pairs_of(X: Array, metric: Metric) -> Pairs:
@@ -193,39 +268,20 @@ def pairs_of(X: Array, metric: Metric) -> Pairs:
     if isinstance(metric, str):
         metric = ALIASES.get(metric, metric)
     if metric == "precomputed":
-        return given_pairs(X, len(X))
+        return GivenPairs(len(X), X)
     missing = np.isnan(X)
     if missing.any():
         if metric not in ("euclidean", "nan_euclidean"):
-            i, j = map(int, np.argwhere(missing)[0])
+            i, j = _first(missing)
             raise ValueError(
                 f"Input X contains NaN: row {i}, column {j}; metric={show(metric)} does not accept "
                 'missing values. Use metric="euclidean", which compares the cells that both rows '
                 "have, or impute them first (impute, LowRankImputer)"
             )
-        refuse_spread(X)
         return IncompletePairs(X)
     if metric in ("euclidean", "nan_euclidean"):
-        return EuclideanPairs.of(X)
-    return MetricPairs.of(X, metric)
-
-
-def given_pairs(D: Any, n: int) -> GivenPairs:
-    """Distances as a user gives them, for n points."""
-    if callable(D):
-        return GivenPairs(n, D)
-    matrix = np.asarray(D)
-    if matrix.shape != (n, n):
-        raise ValueError(
-            f"distances between {n} points are a square matrix ({n}, {n}), got {matrix.shape}; or "
-            "give a function of row numbers (b,) that returns their distances (b, n) to all. On "
-            "landmarks Isomap has its own residual_variance_"
-        )
-    for start in range(0, n, ROWS):
-        rows = np.arange(start, min(start + ROWS, n))
-        _refuse_impossible(matrix[rows], rows)
-        _refuse_asymmetric(matrix[rows], matrix[:, rows].T, rows)
-    return GivenPairs(n, matrix)
+        return EuclideanPairs(X)
+    return MetricPairs(X, metric)
 
 
 def _without_self(D: Array, rows: Ints) -> Array:
@@ -255,12 +311,15 @@ def _estimated(X: Array, metric: Metric) -> dict[str, Any]:
     return {"VI": np.asarray(np.linalg.inv(covariance))}
 
 
-def _refuse_unknown(D: NDArray[Any], rows: Ints, who: str, finite: bool = False) -> None:
-    """Refuse distances that are NaN, or with `finite` infinite, but for a point to itself."""
-    bad = ~np.isfinite(D) if finite else np.isnan(D)
-    bad[np.arange(len(rows)), rows] = False
+def _first(found: NDArray[np.bool_]) -> tuple[int, int]:
+    """Row and column of the first True."""
+    i, j = np.argwhere(found)[0]
+    return int(i), int(j)
+
+
+def _refuse_unknown(D: Array, bad: NDArray[np.bool_], rows: Ints, who: str) -> None:
     if bad.any():
-        i, j = map(int, np.argwhere(bad)[0])
+        i, j = _first(bad)
         value = "NaN" if np.isnan(D[i, j]) else D[i, j]
         raise ValueError(
             f"{who} {value} for rows {int(rows[i])} and {j}: leave out one of the two, or use "
@@ -273,7 +332,7 @@ def _refuse_impossible(D: NDArray[Any], rows: Ints) -> None:
     slack = _slack(D)
     low = -slack > D
     if low.any():
-        i, j = map(int, np.argwhere(low)[0])
+        i, j = _first(low)
         raise ValueError(
             f"the given distances are negative: {float(D[i, j]):.6g} at row {int(rows[i])}, column "
             f"{j}. Similarities s have to be made distances first, for instance sqrt(2 - 2 s)"
@@ -294,7 +353,7 @@ def _refuse_asymmetric(D: NDArray[Any], across: NDArray[Any], rows: Ints) -> Non
         off = np.abs(D - across) > _slack(D)
     off |= np.isinf(D) != np.isinf(across)
     if off.any():
-        i, j = map(int, np.argwhere(off)[0])
+        i, j = _first(off)
         raise ValueError(
             f"the given distances are not symmetric: {float(D[i, j]):.6g} at row {int(rows[i])}, "
             f"column {j}, but {float(across[i, j]):.6g} at row {j}, column {int(rows[i])}. Take "

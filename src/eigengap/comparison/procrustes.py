@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from eigengap.comparison.embedding_arguments import coordinates
+from eigengap.comparison.pairwise import coordinates
 from eigengap.linalg import Array
 
 

@@ -26,13 +26,7 @@ from eigengap.estimators.shared.sklearn_compat import (
     _check_feature_names_in,
     _fit_context,
 )
-from eigengap.estimators.shared.transformer import (
-    COMPONENTS,
-    COUNT,
-    Transformer,
-    as_latents,
-    decoded,
-)
+from eigengap.estimators.shared.transformer import COMPONENTS, Transformer, as_latents, decoded
 from eigengap.exceptions import RankDeficientWarning
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.fitting.gaussian.whitening import (
@@ -83,11 +77,8 @@ class Whitener(Transformer):
         Directions whose standard deviation is at or below rank_tol times the largest do not count
         as variation. "auto" is what rounding can explain: of the solution, and of the cells as they
         are stored (float32 cells, or far from zero, hold less).
-    tol : float, default=1e-6
-    max_iter : int, default=1000
+    tol, max_iter
         Of the EM fit with missing values.
-    missing_values : float or list of float, default=nan
-    verbose : bool or int, default=False
 
     Attributes
     ----------
@@ -139,9 +130,6 @@ class Whitener(Transformer):
         "ddof": [Interval(Integral, 0, None, closed="left")],
         "rank_tol": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [COUNT],
-        "missing_values": [Real, "array-like"],
-        "verbose": ["verbose"],
     }
 
     result_: Whitening
@@ -162,20 +150,7 @@ class Whitener(Transformer):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Find mean, variances and the whitening map of the observed values of X.
-
-        Parameters
-        ----------
-        X : table of shape (n_samples, n_features)
-            NaN marks a missing value.
-        y : ignored
-        sample_weight : array of shape (n_samples,), default=None
-            Frequency of each row: an integer weight equals repeating the row.
-
-        Returns
-        -------
-        self
-        """
+        """Find mean, variances and the whitening map of the observed values of X."""
         if self.n_components is not None and self.method not in TRUNCATED:
             raise ValueError(
                 f'n_components={self.n_components!r} has no meaning for method="{self.method}", '
@@ -186,7 +161,13 @@ class Whitener(Transformer):
         source = look_first(everything, scatter=True)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        self._require_freedom(source.observed().sum_w)
+        sum_w = source.observed().sum_w
+        if sum_w <= self.ddof:
+            raise ValueError(
+                f"the rows count {sum_w:g} in all (sample_weight is a frequency), which leaves "
+                f"nothing to divide by at ddof={self.ddof}; scale the weights to sum to the number "
+                "of rows, or use ddof=0"
+            )
         result = self._fitted(source)
         keep_features(self, X, source)  # only now: a fit may fail
         self.result_ = result
@@ -221,25 +202,16 @@ class Whitener(Transformer):
             return int(asked)
         return asked
 
-    def _require_freedom(self, sum_w: float) -> None:
-        if sum_w <= self.ddof:
-            raise ValueError(
-                f"the rows count {sum_w:g} in all (sample_weight is a frequency), which leaves "
-                f"nothing to divide by at ddof={self.ddof}; scale the weights to sum to the number "
-                "of rows, or use ddof=0"
-            )
-
     def _warn(self, source: Source) -> None:
         fit = self.result_
-        if self.method not in ("centre", "normalise"):
+        if self.method not in BY_COLUMN:
             warn_of_unlinked(source)
         if not fit.full_rank and self.method != "centre":
             which = describe_dependent(fit.dependent, source.names, source.observed().rows)
-            done = {
-                "normalise": "columns that do not vary are centred only",
-                "pca": "only those directions are whitened, one column for each",
-                "pca-cor": "only those directions are whitened, one column for each",
-            }.get(self.method, "only those directions are whitened")
+            done = "only those directions are whitened"
+            done += ", one column for each" if self.method in ROTATED else ""
+            if self.method == "normalise":
+                done = "columns that do not vary are centred only"
             sure = "" if fit.converged else ", as far as incomplete rows show (nearly collinear)"
             warn(
                 f"the {source.n_features} columns of X have rank {fit.rank}{which}{sure}: {done}",
@@ -315,14 +287,7 @@ class Whitener(Transformer):
     scale_ = property(attrgetter("result_.unit"))
     explained_variance_ = property(attrgetter("result_.variance"))
 
-    @property
-    def n_components_(self) -> int:
-        return len(self.result_.variance)
-
     rank_ = property(attrgetter("result_.rank"))
-
-    @property
-    def n_iter_(self) -> int:
-        return max(self.result_.n_iter, 1)
-
     converged_ = property(attrgetter("result_.converged"))
+    n_iter_ = property(lambda self: max(self.result_.n_iter, 1))
+    n_components_ = property(lambda self: len(self.result_.variance))

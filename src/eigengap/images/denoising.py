@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.images.arguments import Settings, noise_of, relative, settings
-from eigengap.images.channels import Channels, own_channels
 from eigengap.images.filling import fill
 from eigengap.images.image import StandardisedImage, standardised
 from eigengap.images.impulses import beyond_noise, put_back, tamed
-from eigengap.images.inpainting import as_it_is
-from eigengap.images.mixture import PatchMixture, fit_mixture, in_order, in_words, sample_rows
+from eigengap.images.inpainting import as_it_is, imputed
+from eigengap.images.mixture import PatchMixture, fit_mixture
 from eigengap.images.noise import learned_noise, limits, unclipped
-from eigengap.images.patches import Canvas, Grid, patches_at
+from eigengap.images.patches import Ints, corners, painted, patches_at, sample_rows
 from eigengap.images.restored import Restored, mixture_of
 from eigengap.linalg import Array
 
 LEARNED_FROM = 30_000  # patches at most
-TILE = 4096  # patches that are restored at a time
-FAINT = 0.02  # noise, likewise, below which it looks like rounding to seven digits
-NONE = 1e-6  # noise, relative to the standard deviation of the image, that counts as none
+FAINT = 0.02  # noise, in sd of the image, below which it looks like rounding to seven digits
+AGREE = 1e-10  # variance of channels along an axis, relative to the largest, that is rounding
+WHOLE = 0.5  # share of the pixels that have all channels, or too much would be lost by merging them
+NONE = 1e-6  # noise, likewise, that counts as none
 
 
 def denoise_image(
@@ -101,9 +101,16 @@ def _restored(image: StandardisedImage, how: Settings, sigma: float | None) -> R
     step = 1.0 / image.unit if image.given.dtype.kind == "u" else 0.0
     channels = own_channels(image.values, step)
     values = channels.own(image.values)
-    noise = _noise(values, how, sigma, image.unit / channels.more)
-    if image.missing.any():
-        return _with_missing(image, channels, values, how, noise)
+    if sigma is None:
+        noise = learned_noise(values, how.patch, how.rng)
+    else:
+        noise = relative(sigma, image.unit / channels.more)
+    noise_sd = noise / channels.more * image.unit
+    if image.missing.any():  # imputed, and the others freed from noise, by the same patches
+        found = fill(values, how, max(noise, NONE))
+        found = replace(found, values=channels.all(found.values), sd=channels.spread(found.sd))
+        kind = f"{mixture_of(len(found.gaussians), 'Gaussian')} in noise"
+        return imputed(found, image, how, kind, noise_sd)
     if noise < NONE:
         return as_it_is(image, how.patch, how.stride)
     mixture = _learned(values, how, noise)
@@ -112,25 +119,14 @@ def _restored(image: StandardisedImage, how: Settings, sigma: float | None) -> R
     return Restored(
         image=image.restored(channels.all(mean)),
         sd=image.spread(np.minimum(channels.spread(sd), 1.0)),  # of its mean throughout
-        noise_sd=noise / channels.more * image.unit,
-        model=f"{_model(mixture)} on {how.patch} x {how.patch} patches",
+        noise_sd=noise_sd,
+        model=f"{mixture} on {how.patch} x {how.patch} patches",
         n_mixture=len(mixture.components),
         ranks=mixture.ranks,
         patch=how.patch,
         stride=how.stride,
         tiles=tiles,
     )
-
-
-def _noise(values: Array, how: Settings, sigma: float | None, unit: float) -> float:
-    """Of the values, learned or given."""
-    if sigma is None:
-        return learned_noise(values, how.patch, how.rng)
-    return relative(sigma, unit)
-
-
-def _model(mixture: PatchMixture) -> str:
-    return f"{mixture_of(len(mixture.components), 'PPCA')}, {in_words(mixture.ranks)},"
 
 
 def _flat(image: StandardisedImage, how: Settings, sigma: float) -> Restored:
@@ -144,7 +140,7 @@ def _flat(image: StandardisedImage, how: Settings, sigma: float) -> Restored:
 
 def _learned(values: Array, how: Settings, noise: float) -> PatchMixture:
     h, w, _ = values.shape
-    y, x = Grid(h, w, how.patch, 1).corners()
+    y, x = corners(h, w, how.patch, 1)
     at = sample_rows(len(y), LEARNED_FROM, how.rng)
     patches = patches_at(_digits(values, noise), y[at], x[at], how.patch)
     K = min(how.n_mixture, max(len(patches) // (2 * patches.shape[1]), 1))
@@ -153,18 +149,13 @@ def _learned(values: Array, how: Settings, noise: float) -> PatchMixture:
 
 def _painted(values: Array, mixture: PatchMixture, how: Settings) -> tuple[Array, Array, int]:
     """Clean image (h, w, c), its standard deviations, and in how many pieces it was made."""
-    single = _digits(values, mixture.sigma2**0.5)
+    digits = _digits(values, mixture.sigma2**0.5)
     h, w, c = values.shape
-    y, x = Grid(h, w, how.patch, how.stride).corners()
-    canvas = Canvas((h, w, c), how.patch)
-    tiles = [slice(start, start + TILE) for start in range(0, len(y), TILE)]
 
-    def posterior(tile: slice) -> tuple[NDArray[Any], NDArray[Any]]:
-        return mixture.posterior(patches_at(single, y[tile], x[tile], how.patch))
+    def posterior(y: Ints, x: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
+        return mixture.posterior(patches_at(digits, y, x, how.patch))
 
-    for tile, (mean, variance) in zip(tiles, in_order(posterior, tiles), strict=True):
-        canvas.add(mean, 1.0 / variance, y[tile], x[tile])
-    return canvas.mean(), np.sqrt(canvas.variance()), len(tiles)
+    return painted((h, w, c), how.patch, corners(h, w, how.patch, how.stride), posterior)
 
 
 def _digits(values: Array, noise: float) -> NDArray[Any]:
@@ -172,22 +163,57 @@ def _digits(values: Array, noise: float) -> NDArray[Any]:
     return values if noise < FAINT else values.astype(np.float32)
 
 
-def _with_missing(
-    image: StandardisedImage, channels: Channels, values: Array, how: Settings, noise: float
-) -> Restored:
-    """Entries that are missing are filled, the others freed from noise, by the same patches."""
-    filled = fill(values, how, max(noise, NONE))
-    K, d = len(filled.gaussians), len(filled.gaussians[0].mu)
-    return Restored(
-        image=image.restored(channels.all(filled.values)),
-        sd=image.spread(channels.spread(filled.sd)),
-        noise_sd=noise / channels.more * image.unit,
-        model=f"{mixture_of(K, 'Gaussian')} in noise on {how.patch} x {how.patch} patches",
-        n_mixture=K,
-        ranks=(how.rank or d,) * K,
-        patch=how.patch,
-        stride=how.stride,
-        n_missing=int(image.missing.sum()),
-        sd_scale=filled.scale,
-        tiles=filled.tiles,
-    )
+# Channels that agree -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Channels:
+    """The r axes in which pixels of c channels vary, and where they lie apart from them.
+
+    Channels may say the same: grey stored as red, green and blue, or tinted, or one colour alone.
+    Their noise is the same too, and so is no white noise over all entries: in the directions in
+    which the channels always agree there is none, and what is learned from those is that there is
+    none at all. Such an image is restored in as many channels as it has, coordinates along the axes
+    of the c x c covariance of its pixels, and comes back in all of them.
+    """
+
+    axes: Array  # (c, r) orthonormal
+    offset: Array  # (c,)
+
+    @property
+    def more(self) -> float:
+        """What noise of 1 in each channel that varies is in each of the r that they come to."""
+        noisy = np.count_nonzero(np.any(np.abs(self.axes) > 1e-6, axis=1))
+        return float((noisy / self.axes.shape[1]) ** 0.5)
+
+    def own(self, values: Array) -> Array:
+        """(h, w, c) to (h, w, r)."""
+        return values @ self.axes
+
+    def all(self, own: Array) -> Array:
+        """(h, w, r) to (h, w, c)."""
+        return own @ self.axes.T + self.offset
+
+    def spread(self, sd: Array) -> Array:
+        """Standard deviations (h, w, r) to (h, w, c)."""
+        return np.sqrt(sd**2 @ (self.axes**2).T)
+
+
+def own_channels(values: Array, step: float) -> Channels:
+    """Those of (h, w, c): all as they are if all vary.
+
+    `step` is that between whole numbers, or 0: agreeing channels differ by rounding.
+    """
+    c = values.shape[2]
+    pixels = values.reshape(-1, c)
+    whole = ~np.isnan(pixels).any(axis=1)
+    as_they_are = Channels(np.eye(c), np.zeros(c))
+    if c == 1 or np.count_nonzero(whole) < max(2.0, WHOLE * len(pixels)):
+        return as_they_are
+    pixels = pixels[whole]
+    lam, V = np.linalg.eigh(np.cov(pixels, rowvar=False))
+    varies = lam > max(AGREE * lam[-1], 0.25 * step**2)
+    if varies.all() or not varies.any():  # all, or one colour but for rounding
+        return as_they_are
+    axes, mean = V[:, varies], pixels.mean(axis=0)
+    return Channels(axes, mean - axes @ (axes.T @ mean))

@@ -13,29 +13,27 @@ the axes below the edge have beyond the noise no axis shows, but their mean does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import log, sqrt
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from eigengap.fitting.mixture.kmeans import kmeans
+from eigengap.images.patches import in_order, tamed_coordinates
+from eigengap.images.restored import mixture_of
 from eigengap.linalg import Array
-from eigengap.runtime.threads import in_order as in_threads
 from eigengap.runtime.threads import one_blas_thread
 
 Patches = NDArray[Any]  # (n, d), float32 or, where the noise is faint, float64
-
-B = TypeVar("B")
-T = TypeVar("T")
 
 STEPS = 12  # of EM
 COORDINATES = 12  # leading axes in which k-means finds the first clusters
 PIECE = 2048  # patches whose responsibilities are found at a time
 FEW = 1e-3  # responsibility that counts for nothing
+LEAST = 0.5  # patches for each of their entries that make a component
 MARGIN = 1.02  # above the edge, in variance, that an axis has to stand
 
 
@@ -66,6 +64,11 @@ class PatchMixture:
     def ranks(self) -> tuple[int, ...]:
         return tuple(one.q for one in self.components)
 
+    def __str__(self) -> str:
+        low, high = min(self.ranks), max(self.ranks)
+        ranks = f"rank {low}" if low == high else f"ranks {low} to {high}"
+        return f"{mixture_of(len(self.components), 'PPCA')}, {ranks},"
+
     def log_joint(self, X: Patches) -> Patches:
         """ln pi_k p_k(x) up to a constant: (n, K)."""
         axes = np.concatenate([one.U for one in self.components], axis=1)
@@ -86,7 +89,9 @@ class PatchMixture:
 
     def responsibilities(self, X: Patches) -> Patches:
         """(n, K)."""
-        return _normalised(self.log_joint(X))
+        log_joint = self.log_joint(X)
+        resp = np.exp(log_joint - log_joint.max(axis=1, keepdims=True))
+        return np.asarray(resp / resp.sum(axis=1, keepdims=True))
 
     def posterior(self, X: Patches) -> tuple[Patches, Patches]:
         """Mean and variance of each entry of the clean patch: (n, d), (n, d).
@@ -130,57 +135,33 @@ def fit_mixture(
         resp = _first_clusters(X, K, rng)
     mixture = _maximised(X, resp, sigma2, rank)
     for _ in range(steps if K > 1 else 0):
-        resp = np.concatenate(list(in_order(mixture.responsibilities, _pieces(X))))
+        pieces = [X[start : start + PIECE] for start in range(0, len(X), PIECE)]
+        resp = np.concatenate(list(in_order(mixture.responsibilities, pieces)))
         mixture = _maximised(X, resp, sigma2, rank)
     return mixture
-
-
-def in_order(fn: Callable[[B], T], blocks: list[B]) -> Iterator[T]:
-    """fn of every block, with one thread of BLAS each, so that sums do not depend on their number.
-
-    A lone block, too: where several threads share a product its last digits are others.
-    """
-    if len(blocks) > 1:
-        return in_threads(fn, iter(blocks))
-    with one_blas_thread():
-        return iter([fn(block) for block in blocks])
-
-
-def _pieces(X: Patches) -> list[Patches]:
-    return [X[start : start + PIECE] for start in range(0, len(X), PIECE)]
 
 
 def _first_clusters(X: Patches, K: int, rng: np.random.Generator) -> Patches:
     """Responsibilities (n, K') of k-means in the leading coordinates, the largest tamed."""
     if K == 1:
         return np.ones((len(X), 1), X.dtype)
-    centred = X - X.mean(axis=0)
-    lam, U = np.linalg.eigh((centred.T @ centred / len(X)).astype(np.float64))
-    leading = slice(-1, -1 - COORDINATES, -1)
-    Z = centred @ U[:, leading].astype(X.dtype)
-    tamed = Z / np.maximum(lam[leading], 1e-12) ** 0.25
+    Z = tamed_coordinates(X - X.mean(axis=0), COORDINATES)
     # A lamp in the dark is far from all and would take every seed: few patches are no cluster.
-    labels = kmeans(tamed.astype(np.float64), np.ones(len(X)), K, rng, _least(X.shape[1]))
+    labels = kmeans(Z, np.ones(len(X)), K, rng, LEAST * X.shape[1])
     return np.eye(int(labels.max()) + 1, dtype=X.dtype)[labels]
-
-
-def _least(d: int) -> float:
-    """Patches of d entries that make a component."""
-    return 0.5 * d
 
 
 def _maximised(X: Patches, resp: Patches, sigma2: float, rank: int | None) -> PatchMixture:
     """The M-step."""
     n, d = X.shape
     counts = resp.sum(axis=0, dtype=np.float64)
-    least = _least(d) if resp.shape[1] > 1 else 0.0
+    least = LEAST * d if resp.shape[1] > 1 else 0.0
     kept = [int(k) for k in np.flatnonzero(counts >= min(least, counts.max()))]
 
     def of(k: int) -> Component:
         return _component(X, resp[:, k], float(counts[k]), n, sigma2, rank)
 
-    components = list(in_order(of, kept))
-    return PatchMixture(tuple(components), sigma2)
+    return PatchMixture(tuple(in_order(of, kept)), sigma2)
 
 
 def _component(
@@ -208,11 +189,11 @@ def _component(
 def _leading(S: Array, edge: float, rank: int | None) -> tuple[Array, Array]:
     """Eigenvalues of S above the edge, or as many as the rank, descending; and their vectors."""
     d = len(S)
-    rank = None if rank is None else min(rank, d)  # channels that agree have fewer entries
     if rank is None:
         lam, U = scipy.linalg.eigh(S, subset_by_value=(edge, np.inf))
     if rank is not None or len(lam) == 0:
-        lam, U = scipy.linalg.eigh(S, subset_by_index=(d - (rank or 1), d - 1))
+        q = min(rank or 1, d)  # channels that agree have fewer entries
+        lam, U = scipy.linalg.eigh(S, subset_by_index=(d - q, d - 1))
     return lam[::-1], U[:, ::-1]
 
 
@@ -225,20 +206,3 @@ def unbiased(lam: Array, sigma2: float, gamma: float) -> Array:
     b = l + 1.0 - gamma
     spike = 0.5 * (b + np.sqrt(np.maximum(b * b - 4.0 * l, 0.0)))
     return np.asarray(sigma2 * np.maximum(spike, 1.001))
-
-
-def _normalised(log_joint: Patches) -> Patches:
-    log_joint -= log_joint.max(axis=1, keepdims=True)
-    resp = np.exp(log_joint)
-    return np.asarray(resp / resp.sum(axis=1, keepdims=True))
-
-
-def sample_rows(n: int, most: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Up to `most` of n numbers, in order."""
-    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
-
-
-def in_words(ranks: Sequence[int]) -> str:
-    """Ranks of a mixture, shortly."""
-    low, high = min(ranks), max(ranks)
-    return f"rank {low}" if low == high else f"ranks {low} to {high}"

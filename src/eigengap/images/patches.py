@@ -7,48 +7,36 @@ averaged by their precisions: the estimate of least variance if they erred indep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
+from eigengap.runtime.threads import in_order as in_threads
+from eigengap.runtime.threads import one_blas_thread
 
 Ints = NDArray[np.intp]
 
+B = TypeVar("B")
+T = TypeVar("T")
 
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """Where patches lie: every `stride` pixels, and at the far edges so that all is covered."""
-
-    height: int
-    width: int
-    patch: int
-    stride: int
-
-    @property
-    def rows(self) -> Ints:
-        return _corners(self.height, self.patch, self.stride)
-
-    @property
-    def columns(self) -> Ints:
-        return _corners(self.width, self.patch, self.stride)
-
-    def __len__(self) -> int:
-        return len(self.rows) * len(self.columns)
-
-    def corners(self) -> tuple[Ints, Ints]:
-        """Row and column of the corner of every patch: (n,), (n,)."""
-        y, x = np.meshgrid(self.rows, self.columns, indexing="ij")
-        return y.ravel(), x.ravel()
+TILE = 4096  # patches that are restored at a time
 
 
-def _corners(length: int, patch: int, stride: int) -> Ints:
-    last = length - patch
-    return np.unique(np.append(np.arange(0, last + 1, stride), last))
+def corners(height: int, width: int, patch: int, stride: int) -> tuple[Ints, Ints]:
+    """Row and column of the corner of every patch: (n,), (n,).
+
+    Every `stride` pixels, and at the far edges so that all is covered.
+    """
+    y, x = (
+        np.unique([*range(0, length - patch, stride), length - patch]) for length in (height, width)
+    )
+    rows, columns = np.meshgrid(y, x, indexing="ij")
+    return rows.ravel(), columns.ravel()
 
 
 def patches_at(image: NDArray[Any], y: Ints, x: Ints, patch: int) -> NDArray[Any]:
@@ -79,7 +67,7 @@ class Canvas:
         p, c = self._patch, self._total.shape[2]
         values = values.reshape(len(y), p, p, c)
         weight = precision.reshape(len(y), p, p, c)
-        for i, j in _offsets(p):
+        for i, j in product(range(p), repeat=2):
             at = (y + i, x + j)  # every corner once: no two patches of one offset meet
             self._total[at] += values[:, i, j] * weight[:, i, j]
             self._weight[at] += weight[:, i, j]
@@ -94,5 +82,45 @@ class Canvas:
         return np.asarray(self._count / self._weight)
 
 
-def _offsets(patch: int) -> Iterator[tuple[int, int]]:
-    return ((i, j) for i in range(patch) for j in range(patch))
+def painted(
+    shape: tuple[int, int, int],
+    patch: int,
+    at: tuple[Ints, Ints],  # corners
+    opinions: Callable[[Ints, Ints], tuple[NDArray[Any], NDArray[Any]]],
+) -> tuple[Array, Array, int]:
+    """Image (h, w, c) of what patches say, its standard deviations, and in how many pieces.
+
+    `opinions` gives mean and variance (n, d) of every entry of the patches with corners (y, x).
+    """
+    y, x = at
+    canvas = Canvas(shape, patch)
+    tiles = [slice(start, start + TILE) for start in range(0, len(y), TILE)]
+    found = in_order(lambda tile: opinions(y[tile], x[tile]), tiles)
+    for tile, (mean, variance) in zip(tiles, found, strict=True):
+        canvas.add(mean, 1.0 / variance, y[tile], x[tile])
+    with np.errstate(invalid="ignore", divide="ignore"):  # where no patch has anything to say
+        return canvas.mean(), np.sqrt(canvas.variance()), len(tiles)
+
+
+def in_order(fn: Callable[[B], T], blocks: list[B]) -> Iterator[T]:
+    """fn of every block, with one thread of BLAS each, so that sums do not depend on their number.
+
+    A lone block, too: where several threads share a product its last digits are others.
+    """
+    if len(blocks) > 1:
+        return in_threads(fn, iter(blocks))
+    with one_blas_thread():
+        return iter([fn(block) for block in blocks])
+
+
+def sample_rows(n: int, most: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Up to `most` of n numbers, in order."""
+    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+
+
+def tamed_coordinates(X: NDArray[Any], most: int) -> Array:
+    """(n, most) leading coordinates of centred rows, in which the largest count for less."""
+    lam, U = np.linalg.eigh((X.T @ X / len(X)).astype(np.float64))
+    leading = slice(-1, -1 - most, -1)
+    Z = X @ U[:, leading].astype(X.dtype)
+    return np.asarray(Z / np.maximum(lam[leading], 1e-12) ** 0.25, dtype=np.float64)

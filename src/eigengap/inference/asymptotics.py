@@ -27,7 +27,6 @@ from functools import partial
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from eigengap.linalg import Array, unpack
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
@@ -69,14 +68,6 @@ class Layout:
         noise = model.psi[:1] if self.isotropic else model.psi
         return np.concatenate([np.repeat(deviation, self.q), deviation, noise])
 
-    def free(self, fit_mean: bool, fit_noise: bool) -> NDArray[np.bool_]:
-        """Which parameters were learned."""
-        learned = np.ones(self.size, dtype=bool)
-        loadings = self.d * self.q
-        learned[loadings : loadings + self.d] = fit_mean
-        learned[loadings + self.d :] = fit_noise
-        return learned
-
     def rotations(self, W: Array) -> Array:
         """The null directions dW = W A, A skew: (size, q (q - 1) / 2)."""
         pairs = [(k, l) for k in range(self.q) for l in range(k)]
@@ -107,7 +98,9 @@ def standard_errors(
         information = observed_information(source, model, layout)
     else:
         information = source.observed().sum_w * expected_information(model, layout)
-    free = layout.free(fit_mean, fit_noise)
+    d, q = model.d, model.q
+    learned = [True, fit_mean, fit_noise]  # loadings, mean, noise
+    free = np.repeat(learned, [d * q, d, layout.size - d * q - d])
     J = jacobian(readings, model, layout)[:, free]
     return _delta_method(J, information[np.ix_(free, free)], layout.rotations(model.W)[free])
 
@@ -160,14 +153,7 @@ def expected_information(model: LinearGaussian, layout: Layout) -> Array:
 def observed_information(source: Source, model: LinearGaussian, layout: Layout) -> Array:
     """Minus the second derivatives of the log-likelihood of the observed values: (size, size)."""
     rows = source.prepared(partial(_prepare, shift=model.mu, q=model.q))
-    theta = layout.pack(model)
-    H = np.empty((layout.size, layout.size))
-    for a, h in enumerate(STEP * layout.sizes(model)):
-        up, down = theta.copy(), theta.copy()
-        up[a] += h
-        down[a] -= h
-        difference = score(rows, up, model.mu, layout) - score(rows, down, model.mu, layout)
-        H[a] = difference / (up[a] - down[a])
+    H = _derivatives(lambda theta: score(rows, theta, model.mu, layout), model, layout)
     return -(H + H.T) / 2
 
 
@@ -190,15 +176,19 @@ def score(rows: Source, theta: Array, shift: Array, layout: Layout) -> Array:
 def jacobian(
     readings: Callable[[LinearGaussian], Array], model: LinearGaussian, layout: Layout
 ) -> Array:
-    """Derivatives of the readings by theta, (readings, size), by central differences."""
+    """Derivatives of the readings by theta, (readings, size)."""
+    return _derivatives(lambda theta: readings(layout.unpack(theta)), model, layout)
+
+
+def _derivatives(f: Callable[[Array], Array], model: LinearGaussian, layout: Layout) -> Array:
+    """Of f by theta at the model, (values of f, size), by central differences."""
     theta = layout.pack(model)
     columns = []
     for a, h in enumerate(STEP * layout.sizes(model)):
         up, down = theta.copy(), theta.copy()
         up[a] += h
         down[a] -= h
-        difference = readings(layout.unpack(up)) - readings(layout.unpack(down))
-        columns.append(difference / (up[a] - down[a]))
+        columns.append((f(up) - f(down)) / (up[a] - down[a]))
     return np.stack(columns, axis=1)
 
 
@@ -228,3 +218,15 @@ _UNIDENTIFIED = (
 
 def _prepare(block: Block, shift: Array, q: int) -> ObservedRows:
     return prepare_rows(block.values, block.weight, shift, None, q, observed=block.observed)
+
+
+def noise_bias(W: Array, psi: Array, rows_observed: Array) -> Array:
+    """Relative bias (d,) of the maximum-likelihood noise, to order 1 / n, as a log-bias.
+
+    -1 / n (1 + sum_k (1 + 1 / gamma_k)), gamma the eigenvalues of W^T Psi^-1 W. For PPCA this is
+    Lawley (1956) summed over the discarded eigenvalues, -1 / n (1 + sum_k lam_k / (lam_k -
+    sigma2)); it tends to -(q + 1) / n, the degrees of freedom of a regression on q factors.
+    """
+    gamma = np.linalg.eigvalsh(W.T @ (W / psi[:, None]))
+    lost = 1.0 + float(np.sum(1.0 + 1.0 / np.maximum(gamma, 0.1)))
+    return np.asarray(-np.log1p(lost / np.maximum(rows_observed, 1.0)))

@@ -1,6 +1,6 @@
 """Confidence intervals of a fitted model's parameters, as a value.
 
-Built from standard errors, whoever computed them (`inference.bootstrap`, `inference.asymptotics`):
+Built from standard errors, whoever computed them (`inference.confidence`, `inference.asymptotics`):
 
     loadings, mean       estimate -+ t se
     explained variance   estimate exp(-+ t se of its logarithm)
@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from eigengap.linalg import Array
 from eigengap.sources import new_frame
@@ -137,20 +136,3 @@ class Intervals:
             )
         ]
         return "\n".join([f"Intervals: {self.summary}", *rows])
-
-
-def student_quantile(level: float, n: float) -> float:
-    """Two-sided quantile at n - 1 degrees of freedom."""
-    return float(scipy.special.stdtrit(max(n - 1.0, 1.0), 0.5 + level / 2.0))
-
-
-def noise_bias(W: Array, psi: Array, rows_observed: Array) -> Array:
-    """Relative bias (d,) of the maximum-likelihood noise, to order 1 / n, as a log-bias.
-
-    -1 / n (1 + sum_k (1 + 1 / gamma_k)), gamma the eigenvalues of W^T Psi^-1 W. For PPCA this is
-    Lawley (1956) summed over the discarded eigenvalues, -1 / n (1 + sum_k lam_k / (lam_k -
-    sigma2)); it tends to -(q + 1) / n, the degrees of freedom of a regression on q factors.
-    """
-    gamma = np.linalg.eigvalsh(W.T @ (W / psi[:, None]))
-    lost = 1.0 + float(np.sum(1.0 + 1.0 / np.maximum(gamma, 0.1)))
-    return np.asarray(-np.log1p(lost / np.maximum(rows_observed, 1.0)))

@@ -2,150 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import frexp, nan
 from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigengap.fitting.eigen.singular import SAFE, Matrix, Triplets, singular_triplets
 from eigengap.fitting.gaussian.problem import EMOptions
-from eigengap.linalg import Array
-from eigengap.matrices.arguments import require_rank, seed_of
 from eigengap.matrices.completion import (
-    Completion,
+    LowRank,
+    Rank,
     complete_matrix,
     empty_rows_of_complete,
+    require_rank,
 )
-from eigengap.models.gaussian.predictive import Predictive
-from eigengap.selection.rank import RankChoice, automatic_rank
-from eigengap.sources import Rescaled, Source, as_source, like, warn_of_codes
+from eigengap.selection.rank import automatic_rank
+from eigengap.selection.rank.choose import seed_of
+from eigengap.sources import Rescaled, Source, as_source, warn_of_codes
 from eigengap.statistics.moments import ColumnMoments, refuse_overflow
 
 CANCELS = 1e-8  # ||X||^2 - sum of s^2, relative to ||X||^2, below which it is summed anew
 FIRST_GUESS = 32  # triplets that are found first where a share of the squares is asked for
 BLOCK_CELLS = 1 << 21
-
-Rank = int | float | Literal["auto"]
-
-
-@dataclass(frozen=True, eq=False)
-class LowRank:
-    """The matrix 1 mean' + U diag(s) Vt; np.asarray or to_array() gives it whole.
-
-    Attributes
-    ----------
-    U : array of shape (n, k)
-        Orthonormal columns.
-    s : array of shape (k,)
-        Descending, positive.
-    Vt : array of shape (k, d)
-        Orthonormal rows; the entry of largest modulus in each is positive.
-    mean : array of shape (d,)
-        Zeros unless center=True.
-    error : float
-        Root mean squared difference to the observed values of X. Of a complete matrix it is
-        sqrt(sum of the discarded s^2 / (n d)) (Eckart and Young 1936).
-    relative_error : float
-        The same, relative to X - 1 mean' itself: its square is the share of the squares that is
-        left out.
-    gap_error : float
-        Expected root mean squared error of the imputed values under the fitted density, its
-        uncertainty included; NaN where X had no missing values. It is right if k is, and no means
-        to choose k: for that ask `choose_rank` or `LowRankImputer`.
-    compression : float
-        Numbers in X for each number in the factors.
-    n_iter, converged
-        Of the fit with missing values.
-    rank_choice : RankChoice or None
-        Why k="auto" chose its number.
-    """
-
-    U: Array
-    s: Array
-    Vt: Array
-    mean: Array
-    error: float
-    relative_error: float
-    gap_error: float = nan
-    n_iter: int = 0
-    converged: bool = True
-    rank_choice: RankChoice | None = None
-    predictive: Predictive | None = None  # of the rows; None where X had no missing values
-    missing_values: Any = nan  # what marks a missing value, besides NaN
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.U), len(self.mean)
-
-    @property
-    def rank(self) -> int:
-        """k, the number of triplets."""
-        return len(self.s)
-
-    @property
-    def compression(self) -> float:
-        n, d = self.shape
-        means = d if self.mean.any() else 0
-        return n * d / (self.rank * (n + d + 1) + means)
-
-    def to_array(self) -> Array:
-        """The whole matrix (n, d)."""
-        return np.asarray((self.U * self.s) @ self.Vt + self.mean)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        if copy is False:
-            raise ValueError("the matrix is made from its factors: it cannot be had without a copy")
-        return self.to_array().astype(dtype or np.float64, copy=False)
-
-    def fill(self, X: Any, return_std: bool = False) -> Any:
-        """X with its missing values imputed by their expected value given the rest of the row.
-
-        Parameters
-        ----------
-        X : matrix of shape (m, d)
-            The matrix that was approximated, or other rows of the same kind.
-        return_std : bool, default=False
-            Whether to return the standard deviation of each imputed value too (0 where observed);
-            the uncertainty of the parameters is in it.
-
-        Returns
-        -------
-        table of X's type, or two of them
-        """
-        source = as_source(X, missing_values=self.missing_values)
-        if not source.has_missing:
-            rows = source.collect()
-            filled = rows if isinstance(rows, np.ndarray) else rows.toarray()
-            zeros = np.zeros(filled.shape)
-            return (like(X, filled), like(X, zeros)) if return_std else like(X, filled)
-        if self.predictive is None:
-            raise ValueError(
-                "this approximation is of a matrix without missing values, so that no density was "
-                "fitted to impute others from; use eigengap.PPCA(n_components).fit(X).impute"
-            )
-        if source.n_features != len(self.mean):
-            raise ValueError(f"X has {source.n_features} columns, expected {len(self.mean)}")
-        model = self.predictive.model
-        dtype = source.dtype
-        if not return_std:
-            filled = source.map(lambda block: model.conditional_mean(block.values))
-            return like(X, filled.astype(dtype, copy=False))
-        both = source.map(lambda block: np.hstack(self._mean_and_std(block.values)))
-        both = both.astype(dtype, copy=False)
-        return like(X, both[:, : model.d]), like(X, both[:, model.d :])
-
-    def _mean_and_std(self, rows: Array) -> tuple[Array, Array]:
-        assert self.predictive is not None
-        mean, variance = self.predictive.conditional(rows)
-        return mean, np.sqrt(variance)
-
-    def __repr__(self) -> str:
-        n, d = self.shape
-        missing = "" if np.isnan(self.gap_error) else f", gap_error={self.gap_error:.4g}"
-        return f"LowRank({n} x {d}, rank={self.rank}, error={self.error:.4g}{missing})"
 
 
 def low_rank(
@@ -220,42 +100,31 @@ def low_rank(
     options = _options(tol, max_iter, n_init, random_state)
     source = as_source(X, missing_values=missing_values)
     warn_of_codes(source)
-    if source.has_missing:
-        source.require_fit(min_rows=2)
-        rows = source.present()
-        if np.all(rows.observed().per_column == rows.observed().rows):
-            found = replace(_complete(rows, asked, center), missing_values=missing_values)
-            return _with_empty_rows(source, found, center, options)
-        done = complete_matrix(source, asked, center, options)
-        return _of_completion(done, missing_values)
-    return _complete(source, asked, center)
-
-
-def _with_empty_rows(source: Source, found: LowRank, center: bool, options: EMOptions) -> LowRank:
-    """The approximation of complete rows as one of all rows, 0 in those without any value."""
-    known, predictive, gap_error = empty_rows_of_complete(
-        source, source.present(), found.rank, center, options
-    )
-    U = np.zeros((len(known), found.rank))
-    U[known] = found.U
-    return replace(found, U=U, predictive=predictive, gap_error=gap_error)
+    if not source.has_missing:
+        return _complete(source, asked, center)
+    source.require_fit(min_rows=2)
+    rows = source.present()
+    if np.any(rows.observed().per_column != rows.observed().rows):
+        found = complete_matrix(source, asked, center, options)
+    else:  # complete rows, and rows without any value, which are 0
+        found = _complete(rows, asked, center)
+        known, predictive, gap_error = empty_rows_of_complete(
+            source, rows, found.rank, center, options
+        )
+        U = np.zeros((len(known), found.rank))
+        U[known] = found.U
+        found = replace(found, U=U, predictive=predictive, gap_error=gap_error)
+    return replace(found, missing_values=missing_values)
 
 
 def _complete(source: Source, asked: Rank, center: bool) -> LowRank:
     """The approximation of complete rows, by cells of a size at which squares stay in range."""
-    power = _power(Matrix.of(source.collect()).largest())
-    if power == 0:
+    largest = Matrix.of(source.collect()).largest()
+    if largest == 0.0 or 1.0 / SAFE < largest < SAFE:
         return _of_complete(source, asked, center)
+    power = frexp(largest)[1] - 1
     small = Rescaled(source, np.full(source.n_features, 2.0**power))
-    return _times_two_to(_of_complete(small, asked, center), power)
-
-
-def _power(largest: float) -> int:
-    """Exponent of the power of two by which cells are divided so that squares stay in range."""
-    return 0 if largest == 0.0 or 1.0 / SAFE < largest < SAFE else frexp(largest)[1] - 1
-
-
-def _times_two_to(found: LowRank, power: int) -> LowRank:
+    found = _of_complete(small, asked, center)
     with np.errstate(over="ignore"):
         s, mean, error = (np.ldexp(value, power) for value in (found.s, found.mean, found.error))
     refuse_overflow(float(s[0]))
@@ -330,23 +199,6 @@ def _difference(matrix: Matrix, found: Triplets, k: int) -> float:
         X = Matrix(matrix.X[rows], matrix.mean).dense()
         parts.append(np.linalg.norm(X - scores[rows] @ V.T))
     return float(np.linalg.norm(parts))
-
-
-def _of_completion(done: Completion, missing_values: Any) -> LowRank:
-    return LowRank(
-        U=done.U,
-        s=done.s,
-        Vt=done.Vt,
-        mean=done.predictive.model.mu,
-        error=done.error,
-        relative_error=done.relative_error,
-        gap_error=done.gap_error,
-        n_iter=done.n_iter,
-        converged=done.converged,
-        rank_choice=done.rank_choice,
-        predictive=done.predictive,
-        missing_values=missing_values,
-    )
 
 
 def _checked_rank(k: Any) -> Rank:

@@ -1,4 +1,4 @@
-"""Matrix completion through probabilistic PCA: a low-rank matrix from the observed values alone.
+"""A matrix of low rank by its factors, and matrix completion through probabilistic PCA.
 
 Ilin and Raiko (2010), "Practical approaches to principal component analysis in the presence of
 missing values", compare it with least squares, which overfits. The fit is `fitting.gaussian.fit`;
@@ -7,9 +7,10 @@ here its expected rows W E[z | x] + mu are put into factors, with their errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import nan
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,48 +18,155 @@ from numpy.typing import NDArray
 from eigengap.fitting.gaussian.fit import fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, pattern_of
 from eigengap.linalg import Array, sign_rule
-from eigengap.matrices.arguments import require_rank
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.predictive import Predictive
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
-from eigengap.sources import Block, Source
+from eigengap.sources import Block, Source, as_source, like
+from eigengap.statistics.additive import Additive
 
 MANY_LOADINGS = 0.2  # an observed value, of a wide matrix, from which on intervals are too narrow
 LOOSE = 1e-3  # tolerance of the fits that only compare ranks
 
+Rank = int | float | Literal["auto"]
+
 
 @dataclass(frozen=True, eq=False)
-class Completion:
-    """Factors of the completed matrix, L = 1 mu' + U diag(s) Vt, and how good it is."""
+class LowRank:
+    """The matrix 1 mean' + U diag(s) Vt; np.asarray or to_array() gives it whole.
 
-    U: Array  # (n, k)
-    s: Array  # (k,)
-    Vt: Array  # (k, d)
-    error: float  # root mean squared, observed values
-    relative_error: float  # relative to the observed values about mu
-    gap_error: float  # root mean squared, expected of the missing values
-    n_iter: int
-    converged: bool
-    rank_choice: RankChoice | None
-    predictive: Predictive
+    Attributes
+    ----------
+    U : array of shape (n, k)
+        Orthonormal columns.
+    s : array of shape (k,)
+        Descending, positive.
+    Vt : array of shape (k, d)
+        Orthonormal rows; the entry of largest modulus in each is positive.
+    mean : array of shape (d,)
+        Zeros unless center=True.
+    error : float
+        Root mean squared difference to the observed values of X. Of a complete matrix it is
+        sqrt(sum of the discarded s^2 / (n d)) (Eckart and Young 1936).
+    relative_error : float
+        The same, relative to X - 1 mean' itself: its square is the share of the squares that is
+        left out.
+    gap_error : float
+        Expected root mean squared error of the imputed values under the fitted density, its
+        uncertainty included; NaN where X had no missing values. It is right if k is, and no means
+        to choose k: for that ask `choose_rank` or `LowRankImputer`.
+    compression : float
+        Numbers in X for each number in the factors.
+    n_iter, converged
+        Of the fit with missing values.
+    rank_choice : RankChoice or None
+        Why k="auto" chose its number.
+    """
+
+    U: Array
+    s: Array
+    Vt: Array
+    mean: Array
+    error: float
+    relative_error: float
+    gap_error: float = nan
+    n_iter: int = 0
+    converged: bool = True
+    rank_choice: RankChoice | None = None
+    predictive: Predictive | None = None  # of the rows; None where X had no missing values
+    missing_values: Any = nan  # what marks a missing value, besides NaN
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.U), len(self.mean)
+
+    @property
+    def rank(self) -> int:
+        """k, the number of triplets."""
+        return len(self.s)
+
+    @property
+    def compression(self) -> float:
+        n, d = self.shape
+        means = d if self.mean.any() else 0
+        return n * d / (self.rank * (n + d + 1) + means)
+
+    def to_array(self) -> Array:
+        """The whole matrix (n, d)."""
+        return np.asarray((self.U * self.s) @ self.Vt + self.mean)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("the matrix is made from its factors: it cannot be had without a copy")
+        return self.to_array().astype(dtype or np.float64, copy=False)
+
+    def fill(self, X: Any, return_std: bool = False) -> Any:
+        """X with its missing values imputed by their expected value given the rest of the row.
+
+        Parameters
+        ----------
+        X : matrix of shape (m, d)
+            The matrix that was approximated, or other rows of the same kind.
+        return_std : bool, default=False
+            Whether to return the standard deviation of each imputed value too (0 where observed);
+            the uncertainty of the parameters is in it.
+
+        Returns
+        -------
+        table of X's type, or two of them
+        """
+        source = as_source(X, missing_values=self.missing_values)
+        if not source.has_missing:
+            rows = source.collect()
+            filled = rows if isinstance(rows, np.ndarray) else rows.toarray()
+            zeros = np.zeros(filled.shape)
+            return (like(X, filled), like(X, zeros)) if return_std else like(X, filled)
+        if self.predictive is None:
+            raise ValueError(
+                "this approximation is of a matrix without missing values, so that no density was "
+                "fitted to impute others from; use eigengap.PPCA(n_components).fit(X).impute"
+            )
+        if source.n_features != len(self.mean):
+            raise ValueError(f"X has {source.n_features} columns, expected {len(self.mean)}")
+        predictive, model, dtype = self.predictive, self.predictive.model, source.dtype
+        if not return_std:
+            filled = source.map(lambda block: model.conditional_mean(block.values))
+            return like(X, filled.astype(dtype, copy=False))
+        both = source.map(lambda block: np.hstack(predictive.conditional(block.values)))
+        mean, variance = both[:, : model.d], both[:, model.d :]
+        std = np.sqrt(variance)
+        return like(X, mean.astype(dtype, copy=False)), like(X, std.astype(dtype, copy=False))
+
+    def __repr__(self) -> str:
+        n, d = self.shape
+        missing = "" if np.isnan(self.gap_error) else f", gap_error={self.gap_error:.4g}"
+        return f"LowRank({n} x {d}, rank={self.rank}, error={self.error:.4g}{missing})"
 
 
-def complete_matrix(
-    source: Source, asked: int | float | str, center: bool, options: EMOptions
-) -> Completion:
+def require_rank(k: int, n: int, d: int) -> int:
+    """k, unless no n x d matrix has that rank."""
+    if k > min(n, d):
+        raise ValueError(
+            f"k = {k} is more than {min(n, d)}, the smaller side of this {n} x {d} matrix"
+        )
+    return k
+
+
+def complete_matrix(source: Source, asked: Rank, center: bool, options: EMOptions) -> LowRank:
     """Fit the observed values of a source with missing values; `asked` as `k` of `low_rank`."""
     rows = source.present()
-    k, choice = _rank(rows, asked, center, options)
-    fit = _fit(rows, asked, k, center, options)
-    _warn(rows, fit, fit.model.q, options)
+    fit, choice = _fit(rows, asked, center, options)
+    _warn(rows, fit, options)
     predictive = Predictive.of(fit.model, pattern_of(rows, fit, "isotropic", center))
-    U, s, Vt = _factors(_scores(source, fit.model), fit.model.W)
+    U, s, Vt = _factors(
+        source.map(lambda block: fit.model.posterior_mean(block.values)), fit.model.W
+    )
     errors = _errors(source, fit.model, predictive)
-    return Completion(
+    return LowRank(
         U=U,
         s=s,
         Vt=Vt,
+        mean=fit.model.mu,
         error=float(np.sqrt(errors.left / errors.observed)),
         relative_error=float(np.sqrt(errors.left_out)),
         gap_error=float(np.sqrt(errors.expected / errors.missing)),
@@ -69,8 +177,8 @@ def complete_matrix(
     )
 
 
-@dataclass(frozen=True)
-class CellErrors:
+@dataclass(frozen=True, eq=False)
+class CellErrors(Additive):
     """Sums of squares over cells."""
 
     left: float  # x - E[W z + mu | x] over observed values
@@ -85,7 +193,7 @@ class CellErrors:
         return self.left / self.size if self.size > 0.0 else 0.0
 
     @classmethod
-    def of(cls, block: Block, model: LinearGaussian, predictive: Predictive | None) -> CellErrors:
+    def of(cls, model: LinearGaussian, predictive: Predictive | None, block: Block) -> CellErrors:
         values = block.values.astype(np.float64, copy=False)
         centred = values - model.mu
         left = centred - model.posterior_mean(values) @ model.W.T
@@ -99,15 +207,6 @@ class CellErrors:
             values.size - missing,
             expected,
             missing,
-        )
-
-    def merge(self, other: CellErrors) -> CellErrors:
-        return CellErrors(
-            self.left + other.left,
-            self.size + other.size,
-            self.observed + other.observed,
-            self.expected + other.expected,
-            self.missing + other.missing,
         )
 
 
@@ -126,10 +225,6 @@ def empty_rows_of_complete(
     return source.map(lambda block: ~np.isnan(block.values[:, 0])), predictive, error
 
 
-def _scores(source: Source, model: LinearGaussian) -> Array:
-    return source.map(lambda block: model.posterior_mean(block.values))
-
-
 def _factors(Z: Array, W: Array) -> tuple[Array, Array, Array]:
     """Z W' = U diag(s) Vt through the triangles of both, never forming the product."""
     Q, R = np.linalg.qr(Z)
@@ -140,42 +235,30 @@ def _factors(Z: Array, W: Array) -> tuple[Array, Array, Array]:
     return (Q @ left) * signs, s, np.ascontiguousarray((V * signs).T)
 
 
-def _rank(
-    source: Source, asked: int | float | str, center: bool, options: EMOptions
-) -> tuple[int, RankChoice | None]:
-    observed, d = source.observed(), source.n_features
-    if isinstance(asked, str):
-        choice = automatic_rank(source, fit_mean=center)
-        return choice.n_components, choice
-    if isinstance(asked, int):
-        return require_rank(asked, observed.rows, d), None
-    loose = replace(options, tol=max(LOOSE, options.tol))
-
-    def kept(q: int) -> float:
-        model = fit_ppca(source, q, fit_mean=center, options=loose).model
-        return 1.0 - _errors(source, model).left_out
-
-    return rank_for_fraction(kept, asked, min(observed.rows, d)), None
-
-
 def _fit(
-    source: Source, asked: int | float | str, k: int, center: bool, options: EMOptions
-) -> GaussianFit:
-    """The fit of rank k, or of the larger one that keeps the share asked for; warns if none does.
+    source: Source, asked: Rank, center: bool, options: EMOptions
+) -> tuple[GaussianFit, RankChoice | None]:
+    """The fit of the rank asked for, and why, where it was chosen.
 
-    k comes from loose fits, which may come out short.
+    A share of the squares is looked for with loose fits, which may come out short, and reached with
+    the options that were given; warns where it is out of reach.
     """
+    observed, d = source.observed(), source.n_features
 
-    def fit(q: int) -> GaussianFit:
+    def fit(q: int, options: EMOptions = options) -> GaussianFit:
         return fit_ppca(source, q, fit_mean=center, options=options)
 
-    if not isinstance(asked, float):
-        return fit(k)
-    most = min(source.observed().rows, source.n_features)
+    if isinstance(asked, str):
+        choice = automatic_rank(source, fit_mean=center)
+        return fit(choice.n_components), choice
+    if isinstance(asked, int):
+        return fit(require_rank(asked, observed.rows, d)), None
+    loose, most = replace(options, tol=max(LOOSE, options.tol)), min(observed.rows, d)
 
     def kept_by(found: GaussianFit) -> float:
         return 1.0 - _errors(source, found.model).left_out
 
+    k = rank_for_fraction(lambda q: kept_by(fit(q, loose)), asked, most)
     found = reaching(fit, kept_by, k, asked, most)
     if (kept := kept_by(found)) < asked:
         warn(
@@ -183,17 +266,16 @@ def _fit(
             f"rows and columns allow, keeps {kept:.3g} of them",
             UserWarning,
         )
-    return found
+    return found, None
 
 
 def _errors(
     source: Source, model: LinearGaussian, predictive: Predictive | None = None
 ) -> CellErrors:
-    of: Callable[[Block], CellErrors] = partial(CellErrors.of, model=model, predictive=predictive)
-    return source.reduce(of)
+    return source.reduce(partial(CellErrors.of, model, predictive))
 
 
-def _warn(source: Source, fit: GaussianFit, k: int, options: EMOptions) -> None:
+def _warn(source: Source, fit: GaussianFit, options: EMOptions) -> None:
     """Warn of a fit that did not end, and of one that the observed values do not determine."""
     if not fit.converged:
         warn(
@@ -201,7 +283,7 @@ def _warn(source: Source, fit: GaussianFit, k: int, options: EMOptions) -> None:
             f"{float(fit.trace.change[-1]):.1e}); raise max_iter={options.max_iter} or tol",
             UserWarning,
         )
-    observed = source.observed()
+    observed, k = source.observed(), fit.model.q
     cells, d = int(np.sum(observed.per_column)), source.n_features
     if d > observed.rows and d * k > MANY_LOADINGS * cells:
         warn(

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from eigengap.fitting.eigen.singular import Matrix, Triplets, numerical_rank, singular_triplets
+from eigengap.fitting.eigen.singular import Matrix, numerical_rank, singular_triplets
 from eigengap.linalg import Array
-from eigengap.matrices.arguments import matrix_of, relative_tolerance
 from eigengap.runtime.memory import require_memory
+from eigengap.sources import as_source, column
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,42 +136,47 @@ def svd(
     >>> svd(X).rank
     1
     """
-    source, dtype = matrix_of(X, "svd")
-    shape = (int(source.shape[0]), source.shape[1])
-    number = _checked_k(k, shape)
-    relative = relative_tolerance(rank_tol)
-    found = singular_triplets(Matrix.of(source), number)
-    rank = numerical_rank(found.s, shape, dtype, relative)
-    stated = max(shape) * float(np.finfo(dtype).eps) if relative is None else relative
+    source = as_source(X)
+    if source.has_missing:
+        missing = np.isnan(source.collect())
+        row = int(np.argmax(missing.any(axis=1)))
+        j = int(np.argmax(missing[row]))
+        raise ValueError(
+            f"Input X contains NaN (row {row}, column {column(source.names, j)}): `svd` needs "
+            "every cell. eigengap.low_rank(X, k) accepts missing values and gives the factors of "
+            "the completed matrix"
+        )
+    rows = source.collect()
+    n, d = (int(rows.shape[0]), int(rows.shape[1]))
+    whole = k is None or (isinstance(k, str) and k == "rank")
+    if not whole and (
+        not isinstance(k, Integral) or isinstance(k, bool) or not 1 <= k <= min(n, d)
+    ):
+        raise ValueError(
+            f'k is {k!r}; it has to be "rank", None, or a whole number from 1 to {min(n, d)}, the '
+            f"smaller side of this {n} x {d} matrix"
+        )
+    is_auto = isinstance(rank_tol, str) and rank_tol == "auto"
+    if not is_auto and not (isinstance(rank_tol, Real) and 0.0 <= rank_tol < 1.0):
+        raise ValueError(
+            f'rank_tol is {rank_tol!r}; it has to be "auto" or a number from 0 up to 1, relative '
+            "to the largest singular value"
+        )
+    found = singular_triplets(Matrix.of(rows), None if whole else int(k))
+    relative = None if is_auto else float(rank_tol)
+    rank = numerical_rank(found.s, (n, d), source.dtype, relative)
     kept = rank if k == "rank" else len(found.s)
-    return _value(found, kept, rank, shape, stated)
-
-
-def _value(found: Triplets, kept: int, rank: int, shape: tuple[int, int], stated: float) -> SVD:
     return SVD(
         U=found.U[:, :kept],
         s=found.s[:kept],
         Vt=np.ascontiguousarray(found.V[:, :kept].T),
         rank=rank,
-        rank_is_exact=rank < len(found.s) or len(found.s) == min(shape),
-        rank_tol=stated,
+        rank_is_exact=rank < len(found.s) or len(found.s) == min(n, d),
+        rank_tol=max(n, d) * float(np.finfo(source.dtype).eps) if relative is None else relative,
         residual=found.residual[:kept],
         norm=found.norm,
         route=found.route,
     )
-
-
-def _checked_k(k: int | str | None, shape: tuple[int, int]) -> int | None:
-    """A number of triplets, None for all."""
-    if k is None or (isinstance(k, str) and k == "rank"):
-        return None
-    most = min(shape)
-    if not isinstance(k, Integral) or isinstance(k, bool) or not 1 <= k <= most:
-        raise ValueError(
-            f'k is {k!r}; it has to be "rank", None, or a whole number from 1 to {most}, the '
-            f"smaller side of this {shape[0]} x {shape[1]} matrix"
-        )
-    return int(k)
 
 
 def inverse_values(s: Array, ridge: float = 0.0) -> Array:

@@ -9,8 +9,9 @@ Models are estimators with `fit`, `impute` and `set_params`; `clone` makes an un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ from eigengap.compiled.posterior import KERNELS, saved_seconds
 from eigengap.linalg import Array
 from eigengap.runtime.warnings import silence
 from eigengap.selection.inner_fits import Names, fit_rows
-from eigengap.selection.rank import largest_rank, search_ranks
+from eigengap.selection.rank import largest_rank, most_factors, search_ranks
 from eigengap.sources import hidden_cells
+from eigengap.statistics.additive import Additive
 
 SHARE = 0.1  # of the observed values held out at a time
 ENOUGH_VALUES = 600  # held out in all; small tables hold out several times to reach it
@@ -34,6 +36,18 @@ LEVEL = 0.95  # of the intervals that held-out values calibrate
 PRIOR_VALUES = 100.0  # held-out values that a factor of 1 counts for
 STEPS = 60  # EM steps of a whole search at the larger ranks, about
 LARGEST_SEARCH = 1_000_000  # values; a larger table is searched on a sample of its rows
+
+FIRST_CAP = 16  # components offered to Bayesian PCA; doubled for as long as that helps
+LIKE_SIZE = 5.0  # ratio of standard deviations up to which columns are of like size
+# Rows for each factor of a fit by maximum likelihood: with fewer it may still impute well, stopped
+# early, but the uncertainty of its parameters is no longer small.
+ROWS_A_FACTOR = 8
+LARGEST_MIXTURE = 16
+ROWS_A_CLUSTER = 30  # and two for each column: fewer do not determine a cluster's plane
+MIXTURE_RANKS = (2, 8)  # components of a cluster
+WORTH_IT = 0.01  # relative gain without which the search for larger models ends
+
+STANDARDISED = {True: " of standardised columns", False: ""}
 
 
 @dataclass(frozen=True)
@@ -58,13 +72,6 @@ class ImputationChoice:
     mean_error: float  # of imputing the same values by their columns' means
     n_hidden: int  # values that each model was asked for
     summary: str
-
-    @classmethod
-    def of(
-        cls, trials: Sequence[Trial], chosen: Trial, mean_error: float, n_hidden: int
-    ) -> ImputationChoice:
-        summary = _in_words(trials, chosen, mean_error, n_hidden)
-        return cls(tuple(trials), chosen, mean_error, n_hidden, summary)
 
 
 def _in_words(trials: Sequence[Trial], chosen: Trial, mean_error: float, n_hidden: int) -> str:
@@ -101,7 +108,7 @@ def rounds(observed: NDArray[np.bool_], seed: int, care: int = 1) -> list[NDArra
 
 
 @dataclass(frozen=True, eq=False)
-class HiddenError:
+class HiddenError(Additive):
     """Squared errors of held-out values, column by column; rounds merge by addition."""
 
     squares: Array  # (d,)
@@ -116,9 +123,6 @@ class HiddenError:
         with np.errstate(over="ignore"):  # rounding of a huge constant, which is not asked for
             squares = w @ error**2
         return cls(squares=squares, counts=w @ hidden)
-
-    def merge(self, other: HiddenError) -> HiddenError:
-        return HiddenError(self.squares + other.squares, self.counts + other.counts)
 
     def relative_to(self, sd: Array) -> float:
         """Root mean squared error of each column over its standard deviation, averaged."""
@@ -173,16 +177,11 @@ class HeldOut:
         X, weight = _sampled(X, weight, seed)
         observed = ~np.isnan(X)
         w = np.ones(len(X)) if weight is None else weight
-        centred = np.where(observed, X - _means(X, w), 0.0)
+        centred = np.where(observed, X - _means(X, weight), 0.0)
+        sd = np.sqrt(w @ centred**2 / (w @ observed))
         hidden = rounds(observed, seed, care)
-        return cls(
-            X=X,
-            weight=weight,
-            hidden=hidden,
-            sd=np.sqrt(w @ centred**2 / (w @ observed)),
-            rows_observed=min(float(np.mean(w @ (observed & ~mask))) for mask in hidden),
-            names=names,
-        )
+        rows = min(float(np.mean(w @ (observed & ~mask))) for mask in hidden)
+        return cls(X, weight, hidden, sd, rows, names)
 
     @property
     def most(self) -> int:
@@ -193,50 +192,37 @@ class HeldOut:
     def n_hidden(self) -> int:
         return sum(int(np.count_nonzero(mask)) for mask in self.hidden)
 
+    def remaining(self) -> Iterator[Array]:
+        """The table (n, d) without the values held out, one for each round."""
+        return (np.where(mask, np.nan, self.X) for mask in self.hidden)
+
+    def error(self, imputed: Sequence[Array]) -> float:
+        """Of imputed tables (n, d), one for each round."""
+        rounds = zip(imputed, self.hidden, strict=True)
+        errors = (HiddenError.of(self.X, table, mask, self.weight) for table, mask in rounds)
+        return reduce(HiddenError.merge, errors).relative_to(self.sd)
+
     def mean_error(self) -> float:
         """Of imputing the mean of what is left of each column."""
-        w = np.ones(len(self.X)) if self.weight is None else self.weight
-        return self._error(lambda rows: np.broadcast_to(_means(rows, w), rows.shape))
-
-    def error(self, fresh: Callable[[], Any]) -> tuple[float, list[Any]]:
-        """Of an estimator, and its fits, one for each round.
-
-        `fresh` makes one that is unfitted. It is fitted to what is left, and asked for what was
-        held out.
-        """
-        fits = []
-
-        def impute(rows: Array) -> Array:
-            fits.append(fit_rows(fresh(), rows, self.names, weight=self.weight))
-            return np.asarray(fits[-1].impute(rows))
-
-        with silence():  # the final fit of the model that is chosen gives its warnings
-            return self._error(impute), fits
-
-    def _error(self, impute: Callable[[Array], Array]) -> float:
-        total = HiddenError(np.zeros(self.X.shape[1]), np.zeros(self.X.shape[1]))
-        for mask in self.hidden:
-            imputed = impute(np.where(mask, np.nan, self.X))
-            total = total.merge(HiddenError.of(self.X, imputed, mask, self.weight))
-        return total.relative_to(self.sd)
+        return self.error([_means(rows, self.weight) for rows in self.remaining()])
 
     def std_factors(self, fits: list[Any]) -> Array:
         """What the standard deviations of a model must be multiplied by: (d,)."""
         z, columns = [], []
-        for mask, fitted in zip(self.hidden, fits, strict=True):
-            imputed, std = fitted.impute(np.where(mask, np.nan, self.X), return_std=True)
+        for mask, rows, fitted in zip(self.hidden, self.remaining(), fits, strict=True):
+            imputed, std = fitted.impute(rows, return_std=True)
             with np.errstate(divide="ignore", invalid="ignore"):
                 z.append(((np.asarray(imputed) - self.X) / np.asarray(std))[mask])
             columns.append(np.nonzero(mask)[1])
         return std_factors(np.concatenate(z), np.concatenate(columns), self.X.shape[1])
 
 
-def _means(X: Array, w: Array) -> Array:
+def _means(X: Array, weight: Array | None) -> Array:
     """(d,) weighted means of the observed values; 0 for a column without any.
 
     About the first observed value of each, so that a constant has itself for its mean.
     """
-    observed = ~np.isnan(X)
+    w, observed = np.ones(len(X)) if weight is None else weight, ~np.isnan(X)
     count = w @ observed
     first = np.nan_to_num(X[np.argmax(observed, axis=0), np.arange(X.shape[1])])
     rest = w @ np.where(observed, X - first, 0.0)
@@ -258,7 +244,7 @@ def _sampled(X: Array, weight: Array | None, seed: int) -> tuple[Array, Array | 
     return X[kept], None if weight is None else weight[kept]
 
 
-# The search ---------------------------------------------------------------------------------------
+# Trials -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -290,44 +276,140 @@ class Search:
             KERNELS.load()
 
     def once(self, label: str, estimator: Any, q: int | None = None, **parameters: Any) -> float:
-        """Try an estimator, with q components and other parameters where given."""
-        estimator = self.clone(estimator)
+        """Try an estimator, with q components and other parameters where given: its error."""
+        held_out, estimator = self.held_out, self.clone(estimator)
         if q is not None:
             parameters["n_components"] = q
         if parameters:
             estimator.set_params(**parameters)
-        error, fits = self.held_out.error(lambda: self.clone(estimator))
-        tried = Tried(Trial(label, q, error), estimator, fits)
-        self.tried.append(tried)
-        self.report(tried.trial)
-        return error
+        fits, imputed = [], []
+        with silence():  # the final fit of the model that is chosen gives its warnings
+            for rows in held_out.remaining():
+                fresh = self.clone(estimator)
+                fits.append(fit_rows(fresh, rows, held_out.names, weight=held_out.weight))
+                imputed.append(np.asarray(fits[-1].impute(rows)))
+        trial = Trial(label, q, held_out.error(imputed))
+        self.tried.append(Tried(trial, estimator, fits))
+        self.report(trial)
+        return trial.error
 
-    def ranks(
-        self, label: str, estimator: Any, start: int | None = None, most: int | None = None
-    ) -> None:
-        """Try numbers of components, from 1 upwards or around `start`."""
-        most = self.held_out.most if most is None else min(most, self.held_out.most)
-        search_ranks(lambda q: self.once(label, estimator, q), most, start)
+    def ranks(self, label: str, estimator: Any) -> None:
+        """Try numbers of components from 1 upwards."""
+        search_ranks(partial(self.once, label, estimator), self.held_out.most)
 
     def best(self) -> Tried:
-        chosen = best_trial([t.trial for t in self.tried])
-        return next(t for t in self.tried if t.trial is chosen)
+        """The fewest components among those within TIE of the least error.
+
+        A model that has no number of components is taken only where its error is the least.
+        """
+        best = min(self.tried, key=lambda one: one.trial.error)
+        if best.trial.n_components is None:
+            return best
+        bound = best.trial.error * (1.0 + TIE)
+        tied = [t for t in self.tried if t.trial.n_components and t.trial.error <= bound]
+        return min(tied, key=lambda t: (t.trial.n_components or 0, t.trial.error), default=best)
 
     def chosen(self) -> tuple[ImputationChoice, Any, Array]:
         """What was found, the best as an unfitted estimator, and factors for its deviations."""
         best, held_out = self.best(), self.held_out
-        trials = [t.trial for t in self.tried]
-        choice = ImputationChoice.of(trials, best.trial, held_out.mean_error(), held_out.n_hidden)
+        trials, mean_error = tuple(t.trial for t in self.tried), held_out.mean_error()
+        found = (trials, best.trial, mean_error, held_out.n_hidden)
+        choice = ImputationChoice(*found, _in_words(*found))
         return choice, best.estimator, held_out.std_factors(best.fits)
 
 
-def best_trial(trials: Sequence[Trial]) -> Trial:
-    """The fewest components among those within TIE of the least error.
+# What LowRankImputer tries by itself, in an order in which each guides the next -------------------
 
-    A model that has no number of components is taken only where its error is the least.
+
+@dataclass(frozen=True)
+class Candidates:
+    """Unfitted estimators; the search sets their ranks, scales, kinds of noise and clusters."""
+
+    ppca: Any
+    bayesian: Any
+    factors: Any
+    column_means: Any
+    mixture: Any = None  # None where mixtures are not tried
+
+
+def try_all(
+    search: Search, candidates: Candidates, scale: bool | str, n_components: int | None
+) -> None:
+    """Try all candidates, with n_components where given; scale "auto" tries both where both fit.
+
+    Bayesian PCA finds its number of components in one fit and does not overfit: it gives the order
+    of magnitude. With noise of its own for each column it is Bayesian factor analysis. Maximum
+    likelihood wins where most directions carry signal, which automatic relevance determination
+    gives up too early; mixtures win where the rows form clusters; and where columns do not predict
+    each other their means are the best there is.
     """
-    best = min(trials, key=lambda trial: trial.error)
-    if best.n_components is None:
-        return best
-    tied = [t for t in trials if t.n_components and t.error <= best.error * (1.0 + TIE)]
-    return min(tied, key=lambda trial: (trial.n_components or 0, trial.error), default=best)
+    held_out = search.held_out
+    scales = [scale] if isinstance(scale, bool) else _scales(held_out.sd)
+    if n_components is not None:
+        for scaled in scales:
+            label = f"PPCA{STANDARDISED[scaled]}"
+            search.once(label, candidates.ppca, n_components, scale=scaled)
+        search.once("factor analysis", candidates.factors, n_components)
+    else:
+        for scaled in scales:
+            _try_bayesian(search, candidates.bayesian, scaled)
+        best = search.best()
+        rank, cap = max(int(best.kept), 1), best.trial.n_components
+        search.once("Bayesian factor analysis", candidates.bayesian, cap, noise="diagonal")
+        most = max(int(held_out.rows_observed / ROWS_A_FACTOR), 1)
+        most = min(most, most_factors(held_out.X.shape[1]), held_out.most)
+        search_ranks(partial(search.once, "factor analysis", candidates.factors), most, start=rank)
+        if candidates.mixture is not None:
+            _try_mixtures(search, candidates.mixture, rank, scales[-1])
+    search.once("column means", candidates.column_means)
+
+
+def _try_bayesian(search: Search, estimator: Any, scale: bool) -> None:
+    """More components for as long as they are all kept and help."""
+    label = f"Bayesian PCA{STANDARDISED[scale]}"
+    most = search.held_out.most
+    cap, last = min(FIRST_CAP, most), np.inf
+    while True:
+        error = search.once(label, estimator, cap, scale=scale)
+        all_kept = search.tried[-1].kept >= cap
+        if cap == most or not all_kept or error > (1.0 - WORTH_IT) * last:
+            break
+        cap, last = min(2 * cap, most), error
+
+
+def _try_mixtures(search: Search, estimator: Any, rank: int, scale: bool) -> None:
+    """Few and more components for each of two clusters, then twice as many clusters.
+
+    In one unit where there is one: clusters of standardised columns are clusters of rare values,
+    whose weight standardising raises.
+    """
+    n, d = search.held_out.X.shape
+    rows = max(ROWS_A_CLUSTER, 2 * d)
+
+    def error(K: int, q: int) -> float:
+        label = f"mixture of {K} PPCA{STANDARDISED[scale]}"
+        return search.once(label, estimator, q, n_mixture=K, scale=scale)
+
+    if n < 2 * rows:
+        return
+    last, q = min((error(2, q), q) for q in sorted({min(rank, q) for q in MIXTURE_RANKS}))
+    K = 4
+    while K <= LARGEST_MIXTURE and n >= K * rows:
+        found = error(K, q)
+        if found > (1.0 - WORTH_IT) * last:
+            break
+        K, last = 2 * K, found
+
+
+def _scales(sd: Array) -> list[bool]:
+    """Whether to standardise: both are tried where columns of one unit differ in size.
+
+    Most are of like size, so that they have a unit in common, but some vary little: rare values
+    such as the pixels at an edge, which standardising would weigh like the others.
+    """
+    sd = sd[sd > 0]
+    if len(sd) == 0:
+        return [True]
+    lower, upper = np.quantile(sd, [0.25, 0.75])
+    is_a_choice = upper <= LIKE_SIZE * lower and sd.max() > LIKE_SIZE * sd.min()
+    return [True, False] if is_a_choice else [True]

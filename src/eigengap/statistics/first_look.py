@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.models.gaussian.observed_rows import ObservedRows
-from eigengap.sources.base import Block, ObservedCells, Source
-from eigengap.sources.drawn import Draw, seed_of
+from eigengap.sources.base import Block, Draw, ObservedCells, Source, seed_of
 from eigengap.statistics.moments import ColumnMoments, Moments
 
 SAMPLED_CELLS = 2_000_000

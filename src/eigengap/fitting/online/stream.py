@@ -39,8 +39,7 @@ from eigengap.linalg import Array
 from eigengap.models.gaussian.information import Noise, ObservationPattern
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.memory import require_memory
-from eigengap.sources.base import Block, ObservedCells, Rows
-from eigengap.sources.drawn import Draw, Drawn
+from eigengap.sources.base import Block, Draw, Drawn, ObservedCells, Rows
 from eigengap.sources.wording import column
 from eigengap.statistics.moments import ColumnMoments, ColumnRange, Moments, refuse_overflow
 

@@ -2,14 +2,14 @@
 
 from eigengap.selection.rank.automatic import automatic_rank
 from eigengap.selection.rank.choice import Curve, RankChoice
-from eigengap.selection.rank.information import (
-    factor_parameters,
+from eigengap.selection.rank.search import (
     largest_rank,
-    minka_rank,
     most_factors,
-    ppca_parameters,
+    rank_for_fraction,
+    reaching,
+    search_ranks,
 )
-from eigengap.selection.rank.search import rank_for_fraction, reaching, search_ranks
+from eigengap.selection.rank.spectral import factor_parameters, minka_rank, ppca_parameters
 
 __all__ = [
     "Curve",

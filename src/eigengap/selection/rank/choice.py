@@ -1,14 +1,31 @@
-"""A number of components and why: values."""
+"""A number of components and why: what each criterion says, and all of them in one sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+
+from eigengap.linalg import Array
 
 V = TypeVar("V")
 
 Better = Literal["lower", "higher", "above 1", "at most tolerance", "above level"]
+
+NAMES = {
+    "deflated_parallel_analysis": "deflated parallel analysis",
+    "parallel_analysis": "parallel analysis",
+    "permuted_parallel_analysis": "parallel analysis by permutation",
+    "eigengap": "the largest eigengap",
+    "tolerance": "the tolerance",
+    "bartlett": "Bartlett's test",
+    "bic": "BIC",
+    "minka": "Minka's evidence",
+    "gavish_donoho": "Gavish and Donoho's threshold",
+    "cross_validation": "cross-validation",
+    "ard": "automatic relevance determination",
+}
 
 
 class ReadOnly(Mapping[str, V]):
@@ -57,6 +74,11 @@ class Curve(Mapping[int, float]):
     @classmethod
     def of(cls, values: Mapping[int, float], better: Better, label: str) -> Curve:
         return cls(tuple((int(q), float(values[q])) for q in sorted(values)), better, label)
+
+    @classmethod
+    def from_first(cls, values: Sequence[float] | Array, better: Better, label: str) -> Curve:
+        """Of the values at q = 1, 2, ..."""
+        return cls.of(dict(enumerate(values, 1)), better, label)
 
     def __getitem__(self, q: int) -> float:
         return dict(self.points)[q]
@@ -110,3 +132,34 @@ class RankChoice:
 
 class DoesNotApplyError(ValueError):
     """A criterion says nothing of this table; the message says why."""
+
+
+def vote(picks: Mapping[str, int]) -> int:
+    """The number that most criteria pick, the smaller in a tie."""
+    counts = Counter(picks.values())
+    return min(counts, key=lambda q: (-counts[q], q))
+
+
+def in_words(kept: int, picks: Mapping[str, int], not_applied: Mapping[str, str]) -> str:
+    """E.g. "k = 3: BIC and Minka's evidence agree; cross-validation prefers 4"."""
+    agree = [name for name, q in picks.items() if q == kept]
+    if len(agree) > 1:
+        sentence = f"k = {kept}: {_listing(agree)} agree"
+    elif agree:
+        sentence = f"k = {kept}: {NAMES[agree[0]]} alone"
+    else:
+        sentence = f"k = {kept}: the fewest; no component stands out"
+    for q in sorted({q for q in picks.values() if q != kept}):
+        names = [name for name, picked in picks.items() if picked == q]
+        prefer = f"{_listing(names)} prefer{'s' if len(names) == 1 else ''} {q}"
+        alone = names == ["eigengap"]
+        sentence += "; " + (f"the largest eigengap is {q}→{q + 1}" if alone else prefer)
+    if not_applied:
+        reasons = [f"{NAMES[name]} ({why})" for name, why in not_applied.items()]
+        sentence += ". Not applied: " + "; ".join(reasons)
+    return sentence
+
+
+def _listing(names: list[str]) -> str:
+    words = [NAMES[name] for name in names]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

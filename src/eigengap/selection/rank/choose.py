@@ -18,28 +18,21 @@ from eigengap.fitting.gaussian.pca import fit_pca
 from eigengap.fitting.gaussian.problem import EMOptions, GaussianFit, Noise
 from eigengap.linalg import Array
 from eigengap.selection.rank import automatic, spectral
-from eigengap.selection.rank.choice import Curve, DoesNotApplyError, RankChoice
-from eigengap.selection.rank.consensus import NAMES, in_words, vote
-from eigengap.selection.rank.cross_validation import cross_validate
-from eigengap.selection.rank.factor_test import factor_test
-from eigengap.selection.rank.incomplete_spectrum import incomplete_spectrum
-from eigengap.selection.rank.information import (
-    bic_by_fits,
-    bic_from_spectrum,
-    factor_parameters,
-    largest_rank,
-    minka_evidence,
-    most_factors,
-    ppca_parameters,
+from eigengap.selection.rank.choice import (
+    NAMES,
+    Curve,
+    DoesNotApplyError,
+    RankChoice,
+    in_words,
+    vote,
 )
-from eigengap.selection.rank.permutation import permuted_parallel_analysis
+from eigengap.selection.rank.cross_validation import cross_validate
+from eigengap.selection.rank.parallel import parallel_analysis, permuted_parallel_analysis
+from eigengap.selection.rank.search import largest_rank, most_factors
 from eigengap.sources import Block, Rescaled, Source, as_source, require_frequencies, warn_of_codes
 from eigengap.spectrum import Spectrum
 from eigengap.statistics.imputed_correlation import Standardised
 from eigengap.statistics.moments import ColumnMoments, refuse_out_of_range, refuse_tiny_columns
-
-LOOSE = EMOptions(tol=1e-3, max_iter=200)
-SPHERICAL = "it takes the noise to be the same in every column"
 
 Picked = tuple[int, Curve]
 
@@ -104,7 +97,14 @@ def choose_rank(
     'lower'
     """
     asked = _asked(criteria)
-    _check(max_rank, noise, tolerance)
+    if max_rank is not None and (not isinstance(max_rank, Integral) or max_rank < 1):
+        raise ValueError(f"max_rank is {max_rank!r}; it has to be a whole number of at least 1")
+    if noise not in ("isotropic", "diagonal"):
+        raise ValueError(f'noise is {noise!r}; it has to be "isotropic" or "diagonal"')
+    if not 0.0 < tolerance < 1.0:
+        raise ValueError(
+            f"tolerance is {tolerance!r}; it is a share of the variance, between 0 and 1"
+        )
     source = as_source(X, sample_weight=sample_weight, missing_values=missing_values).present()
     source.require_fit(min_rows=3)
     require_frequencies(source.observed().sum_w)
@@ -119,7 +119,7 @@ def choose_rank(
         refuse_tiny_columns(source, columns.variance)
         sd = np.sqrt(columns.variance)
         source = Rescaled(source, np.where(sd > 0, sd, 1.0))
-    table = _Table(source, columns, noise, tolerance, _seed(random_state), max_rank)
+    table = _Table(source, columns, noise, tolerance, seed_of(random_state), max_rank)
     picks: dict[str, int] = {}
     curves: dict[str, Curve] = {}
     not_applied: dict[str, str] = {}
@@ -172,7 +172,7 @@ class _Table:
 
     @cached_property
     def parallel(self) -> Picked:
-        return automatic.parallel_analysis(self.standardised.spectrum(), self.most)
+        return parallel_analysis(self.standardised.spectrum(), self.most)
 
     @cached_property
     def deflated(self) -> Picked:
@@ -183,11 +183,15 @@ class _Table:
     @cached_property
     def spectrum(self) -> Spectrum:
         if self.source.has_missing:
-            return incomplete_spectrum(self.source, max(min(self.deflated[0], self.most), 1))
+            return spectral.incomplete_spectrum(
+                self.source, max(min(self.deflated[0], self.most), 1)
+            )
         return fit_pca(self.source, None).spectrum
 
     def whole_spectrum(self) -> Spectrum:
-        """The spectrum, for criteria that need all of it."""
+        """The spectrum, for criteria that need all of it, in spherical noise."""
+        if self.noise == "diagonal":
+            raise DoesNotApplyError("it takes the noise to be the same in every column")
         found, d = self.spectrum, self.source.n_features
         if self.source.has_missing and not found.complete:
             raise DoesNotApplyError(
@@ -197,48 +201,37 @@ class _Table:
         return found
 
     def fit(self, source: Source, q: int, options: EMOptions) -> GaussianFit:
-        if self.noise == "diagonal":
-            return fit_factor_analysis(source, q, options=options)
-        return fit_ppca(source, q, options=options)
-
-
-def _eigengap(table: _Table) -> Picked:
-    return spectral.largest_eigengap(table.spectrum, table.most)
-
-
-def _tolerance(table: _Table) -> Picked:
-    return spectral.within_tolerance(table.spectrum, table.tolerance, table.source.n_features)
+        fit = fit_factor_analysis if self.noise == "diagonal" else fit_ppca
+        return fit(source, q, options=options)
 
 
 def _bartlett(table: _Table) -> Picked:
     if table.noise == "diagonal":
-        return factor_test(table.source, table.most)
+        return spectral.factor_test(table.source, table.most)
     return spectral.bartlett(table.whole_spectrum(), table.most)
 
 
 def _bic(table: _Table) -> Picked:
-    d = table.source.n_features
-    if table.noise == "isotropic" and not table.source.has_missing:
-        curve = bic_from_spectrum(table.spectrum, table.most)
+    isotropic = table.noise == "isotropic"
+    if isotropic and not table.source.has_missing:
+        curve = spectral.bic_from_spectrum(table.spectrum, table.most)
         return curve.lowest(), curve
-    parameters = ppca_parameters if table.noise == "isotropic" else factor_parameters
-    rows = float(np.mean(table.columns.sum_w))
-    curve = bic_by_fits(
-        lambda q: table.fit(table.source, q, LOOSE).log_likelihood, parameters, d, rows, table.most
+    curve = spectral.bic_by_fits(
+        lambda q: table.fit(table.source, q, spectral.LOOSE).log_likelihood,
+        spectral.ppca_parameters if isotropic else spectral.factor_parameters,
+        table.source.n_features,
+        float(np.mean(table.columns.sum_w)),
+        table.most,
     )
     return curve.lowest(), curve
 
 
 def _minka(table: _Table) -> Picked:
-    if table.noise == "diagonal":
-        raise DoesNotApplyError(SPHERICAL)
-    curve = minka_evidence(table.whole_spectrum(), table.most)
+    curve = spectral.minka_evidence(table.whole_spectrum(), table.most)
     return curve.highest(), curve
 
 
 def _gavish_donoho(table: _Table) -> Picked:
-    if table.noise == "diagonal":
-        raise DoesNotApplyError(SPHERICAL)
     count, curve = spectral.gavish_donoho(table.whole_spectrum())
     return min(count, table.most), curve
 
@@ -250,44 +243,37 @@ def _permuted(table: _Table) -> Picked:
     if np.any(w != np.round(w)):
         raise DoesNotApplyError("sample_weight is not whole: its rows cannot be repeated")
     X = np.repeat(values.astype(np.float64, copy=False), w.astype(np.intp), axis=0)
-    rng = np.random.default_rng(table.seed)
-    return permuted_parallel_analysis(X, table.most, rng)
-
-
-def _cross_validation(table: _Table) -> Picked:
-    return cross_validate(table.source, table.fit, table.most, table.seed)
-
-
-def relevant_components(source: Source, noise: Noise, most: int) -> tuple[int, Curve]:
-    """Components that Bayesian PCA keeps (Bishop 1999), and the mean squared loading of each.
-
-    Components are removed from a fit that begins with a few, or with more as long as all are kept,
-    and never with more than `most`.
-    """
-    fit = fit_bayesian(source, None, noise=noise, options=replace(LOOSE, max_iter=300))
-    W = fit.bayesian.W  # (d, q)
-    size = np.sort(np.einsum("jk,jk->k", W, W))[::-1] / len(W)
-    kept = int(np.count_nonzero(size > 0.0))
-    values = {k + 1: float(value) for k, value in enumerate(size[:kept])}
-    curve = Curve.of(values, "higher", "mean squared loading of the k-th component")
-    return min(kept, most), curve
+    return permuted_parallel_analysis(X, table.most, np.random.default_rng(table.seed))
 
 
 def _ard(table: _Table) -> Picked:
-    return relevant_components(table.source, table.noise, table.most)
+    """Components that Bayesian PCA keeps (Bishop 1999), and the mean squared loading of each.
+
+    Components are removed from a fit that begins with a few, or with more as long as all are kept.
+    """
+    loose = replace(spectral.LOOSE, max_iter=300)
+    W = fit_bayesian(table.source, None, noise=table.noise, options=loose).bayesian.W  # (d, q)
+    size = np.sort(np.einsum("jk,jk->k", W, W))[::-1] / len(W)
+    kept = size[size > 0.0]
+    curve = Curve.from_first(kept, "higher", "mean squared loading of the k-th component")
+    return min(len(kept), table.most), curve
 
 
 CRITERIA: dict[str, Callable[[_Table], Picked]] = {
     automatic.NAME: lambda table: table.deflated,
     automatic.PLAIN: lambda table: table.parallel,
     "permuted_parallel_analysis": _permuted,
-    "eigengap": _eigengap,
-    "tolerance": _tolerance,
+    "eigengap": lambda table: spectral.largest_eigengap(table.spectrum, table.most),
+    "tolerance": lambda table: spectral.within_tolerance(
+        table.spectrum, table.tolerance, table.source.n_features
+    ),
     "bartlett": _bartlett,
     "bic": _bic,
     "minka": _minka,
     "gavish_donoho": _gavish_donoho,
-    "cross_validation": _cross_validation,
+    "cross_validation": lambda table: cross_validate(
+        table.source, table.fit, table.most, table.seed
+    ),
     "ard": _ard,
 }
 
@@ -307,18 +293,8 @@ def _asked(criteria: Iterable[str] | None) -> list[str]:
     return asked
 
 
-def _check(max_rank: int | None, noise: str, tolerance: float) -> None:
-    if max_rank is not None and (not isinstance(max_rank, Integral) or max_rank < 1):
-        raise ValueError(f"max_rank is {max_rank!r}; it has to be a whole number of at least 1")
-    if noise not in ("isotropic", "diagonal"):
-        raise ValueError(f'noise is {noise!r}; it has to be "isotropic" or "diagonal"')
-    if not 0.0 < tolerance < 1.0:
-        raise ValueError(
-            f"tolerance is {tolerance!r}; it is a share of the variance, between 0 and 1"
-        )
-
-
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
+    """A seed from an int, Generator, RandomState or None."""
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
     return int(np.random.default_rng(random_state).integers(2**31 - 1))

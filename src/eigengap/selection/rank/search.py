@@ -1,4 +1,4 @@
-"""Searches over the number of components where each number needs a costly fit.
+"""How many components there can be, and searches where each number needs a costly fit.
 
 Each asks for as few fits as the question allows: the first minimum of a curve, its least value, or
 the fewest components that explain a share of the variance.
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import numpy as np
-
 T = TypeVar("T")
 
 PATIENCE = 2  # doublings that may be worse in a row before the search turns back
@@ -18,6 +16,19 @@ PROBES = 3  # ranks tried between the best and its neighbours
 FLAT = 0.02  # relative difference to a neighbour below which nothing lies between
 
 RISES = 3  # values of q that may be worse in a row before `first_minimum` ends
+
+
+def largest_rank(d: int, rows_observed: float) -> int:
+    """Most components considered: q < d, and two rows for each.
+
+    Beyond half of the rows the likelihood of a d x d covariance degenerates.
+    """
+    return max(min(d - 1, int(rows_observed) // 2), 1)
+
+
+def most_factors(d: int) -> int:
+    """Most factors that d columns identify (Ledermann 1937): (d - q)^2 >= d + q."""
+    return max(int((2 * d + 1 - (8 * d + 1) ** 0.5) / 2), 1)
 
 
 def search_ranks(
@@ -29,39 +40,25 @@ def search_ranks(
     rank of a similar model is known, doubling or halving from that `start` for as long as it
     helps. Then PROBES ranks between the best and its neighbours, unless the curve is flat there.
     """
-    curve: dict[int, float] = {}
-
-    def is_better(q: int) -> bool:
-        before = min(curve.values(), default=np.inf)
-        if q not in curve:
+    q, patience = (1, PATIENCE) if start is None else (min(start, most), 1)
+    first, risen = q, 0
+    curve = {first: error(first)}
+    while q < most and risen < patience:
+        least, q = min(curve.values()), min(2 * q, most)
+        curve[q] = error(q)
+        risen = 0 if curve[q] <= least else risen + 1
+    if start is not None and len(curve) - risen == 1:  # doubling did not help
+        q, risen = first, 0
+        while q > 1 and not risen:
+            least, q = min(curve.values()), q // 2
             curve[q] = error(q)
-        return curve[q] <= before
-
-    if start is None:
-        _double(is_better, 1, most, PATIENCE)
-    else:
-        q = min(start, most)
-        is_better(q)
-        if q == most or not _double(is_better, min(2 * q, most), most, 1):
-            while q > 1 and is_better(q := q // 2):
-                pass
+            risen = int(curve[q] > least)
     for _ in range(PROBES):
         between = _next_probe(curve)
         if between is None:
             break
-        is_better(between)
+        curve[between] = error(between)
     return dict(sorted(curve.items()))
-
-
-def _double(is_better: Callable[[int], bool], q: int, most: int, patience: int) -> bool:
-    """Upwards from q until it was worse `patience` times in a row; whether it ever was better."""
-    helped, risen = False, 0
-    while True:
-        better = is_better(q)
-        helped, risen = helped or better, 0 if better else risen + 1
-        if q == most or risen >= patience:
-            return helped
-        q = min(2 * q, most)
 
 
 def _next_probe(curve: dict[int, float]) -> int | None:
