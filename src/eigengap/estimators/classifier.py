@@ -284,8 +284,7 @@ class PPCAClassifier(ClassifierMixin, Predictor):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of every row: (n_samples,)."""
-        joint = self._log_joint(X)
-        return self.classes_[np.argmax(joint, axis=1)]
+        return self.classes_[np.argmax(self._log_joint(X), axis=1)]
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities of every row: (n_samples, n_classes).
