@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from eigengap.estimators.laplacian_eigenmaps import LaplacianEigenmaps
 from eigengap.exceptions import DisconnectedError, DisconnectedWarning, DoesNotFitError
 from eigengap.fitting.eigen.smallest import by_filter
-from eigengap.fitting.laplacian.fit import Laplacian, fit_laplacian
+from eigengap.fitting.laplacian.fit import fit_laplacian
+from eigengap.fitting.laplacian.graph import Laplacian
 from eigengap.fitting.laplacian.parts import eigenpairs_by_elimination
 
 

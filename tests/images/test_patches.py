@@ -15,7 +15,7 @@ from eigengap.images.gaussians import (
     moments,
 )
 from eigengap.images.noise import noise_eigenvalue
-from eigengap.images.patches import Canvas, Grid, patches_at
+from eigengap.images.patches import Canvas, corners, patches_at
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 4])
@@ -23,7 +23,7 @@ from eigengap.images.patches import Canvas, Grid, patches_at
 def test_patches_put_together_are_the_image(shape, stride):
     rng = np.random.default_rng(0)
     image = rng.normal(size=shape)
-    y, x = Grid(shape[0], shape[1], 4, stride).corners()
+    y, x = corners(shape[0], shape[1], 4, stride)
     patches = patches_at(image, y, x, 4)
     for i, (a, b) in enumerate(zip(y, x, strict=True)):
         np.testing.assert_array_equal(patches[i].reshape(4, 4, -1), image[a : a + 4, b : b + 4])

@@ -25,9 +25,9 @@ from eigengap.fitting.mixture.fit import fit_mixture
 from eigengap.models.gaussian.observed_rows import prepare_rows
 from eigengap.models.gaussian.posterior import Coefficients
 from eigengap.sources.base import Block, ObservedCells, merge_tree
+from eigengap.sources.blocked import Rescaled
 from eigengap.sources.conversion import as_source
 from eigengap.sources.dask import as_dask_source, is_dask
-from eigengap.sources.derived.blocked import Rescaled
 from eigengap.statistics.expected.gaussian import Expected
 from eigengap.statistics.moments import ColumnMoments, Moments
 

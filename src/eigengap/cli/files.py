@@ -5,12 +5,13 @@ Everything that can be refused is refused before the work is done, not after it.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +187,11 @@ def write_to_stdout(data: bytes) -> None:
     rest = memoryview(data)
     while len(rest):
         rest = rest[sys.stdout.buffer.write(rest) or 0 :]
+
+
+def stdout_trouble(error: OSError) -> FileTrouble:
+    """What the system says of standard output; whatever waits to be written is given up."""
+    with suppress(OSError, ValueError):  # it may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    why = error.strerror or os.strerror(error.errno or errno.EIO)
+    return FileTrouble(f"standard output cannot be written to: {why}")

@@ -1,28 +1,36 @@
-"""Fitting a model to a table, and saying what came of it: what fit, impute and demo share."""
+"""Models of the command line: fitted to a table, kept in a file, and opened with another table."""
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib import import_module
+from math import nan
 from typing import Any
 
 import numpy as np
 
 from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
+from eigengap.cli.files import MODEL_SUFFIX, as_file, write_whole
 from eigengap.cli.models import estimator
 from eigengap.cli.narration import Narrator, listing, many, signed
 from eigengap.cli.progress import showing_steps, waiting
 from eigengap.cli.tables.faults import as_argument, report_constant
-from eigengap.cli.tables.table import Table
+from eigengap.cli.tables.table import Choice, Table, table_for
 from eigengap.exceptions import MissingExtraError
+from eigengap.persistence.model_file import load, save
+from eigengap.persistence.provenance import provenance_of
 from eigengap.registry import BY_COMMAND, entry_of
-from eigengap.runtime.memory import free_memory
-from eigengap.sources import ArraySource, FieldSource, as_source, is_number, quote
+from eigengap.runtime import memory
+from eigengap.sources import ArraySource, FieldSource, as_source, codes_of, is_number, quote
 from eigengap.statistics.first_look import look_first
 
+MODEL_OPTIONS = ("components", "settings", "scale", "seed", "checkpoint")
 PATIENCE = "20s"  # for a Dask scheduler to answer
 LOADED_SHARE = 0.1  # of the free memory that a table may take to be read once instead of often
 GROWS = {None: 2.0, "gzip": 10.0, "bz2": 12.0, "zstd": 10.0}  # bytes of numbers for one of the file
@@ -30,44 +38,21 @@ MOST_NAMED = 8  # columns that one message lists
 ID_NAMES = {"id", "index", "row", "rowid", "row_id", "sample_id", "patient_id", "unnamed: 0"}
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The model that the options describe."""
-
-    name: str
-    components: str | None = None
-    settings: tuple[str, ...] = ()
-    scale: bool | None = None
-    seed: int = 0
-    checkpoint: str | None = None
-    scheduler: str | None = None
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Wanted:
-        """From the options of a command."""
-        names = ("components", "settings", "scale", "seed", "checkpoint", "scheduler")
-        return cls(given["name"] or "ppca", *(given[name] for name in names))
-
-    def unfitted(self, narrator: Narrator) -> Any:
-        shows = narrator.verbose or (narrator.shows_progress and self.name != "low-rank")
-        return estimator(
-            self.name, components=self.components, scale=self.scale, seed=self.seed,
-            checkpoint=self.checkpoint, settings=self.settings, verbose=shows,
-        )  # fmt: skip
-
-
-def fitted(wanted: Wanted, table: Table, narrator: Narrator) -> Any:
-    """Fit, and report what was read, chosen and found."""
-    if bool(BY_COMMAND[wanted.name].target) != (table.target is not None):
+def fitted(wanted: Mapping[str, Any], table: Table, narrator: Narrator) -> Any:
+    """Fit what options describe, and report what was read, chosen and found."""
+    name = wanted["name"]
+    if bool(BY_COMMAND[name].target) != (table.target is not None):
         need = "needs --target COLUMN" if table.target is None else "takes no --target"
-        raise WrongUsage(f"-m {wanted.name} {need}")
-    model = wanted.unfitted(narrator)
+        raise WrongUsage(f"-m {name} {need}")
+    how = {option: wanted[option] for option in MODEL_OPTIONS if option in wanted}
+    shows = narrator.verbose or (narrator.shows_progress and name != "low-rank")
+    model = estimator(name, verbose=shows, **how)
     model._validate_params()  # wrong options are refused before anything is read
     with ExitStack() as stack:
         with narrator.hearing(), waiting(narrator, "Reading"):
-            source = stack.enter_context(source_of(table, wanted.scheduler))
+            source = stack.enter_context(source_of(table, wanted.get("scheduler")))
             report_read(table, source, narrator, model)
-        given = () if table.target is None else (_target(table, wanted.name),)
+        given = () if table.target is None else (_target(table, name),)
         before = narrator.n_notes
         with narrator.hearing(), showing_steps(narrator):
             model.fit(source, *given)
@@ -127,7 +112,7 @@ def loaded(table: Table) -> Any:
     else:
         packed = table.readers[0]._compression if table.readers else None
         size = GROWS[packed] * (source.reader.bytes_per_pass or 0)
-    most = LOADED_SHARE * free_memory()
+    most = LOADED_SHARE * memory.free_memory()
     # The second question is for files that were packed more tightly.
     if size > most or 8.0 * source.observed().rows * source.n_features > most:
         return source
@@ -292,3 +277,91 @@ def _facts_of(model: Any, source: Any) -> dict[str, Any]:
     if entry_of(model).noise == "isotropic":
         facts["noise_sd"] = float(np.sqrt(np.mean(model.noise_variance_)))
     return facts
+
+
+# Model files -------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened_with_model(
+    model: str, data: str, given: Mapping[str, Any], narrator: Narrator, option: str = "MODEL"
+) -> Iterator[tuple[Any, Table]]:
+    """A fitted model, and a table for it: files, or standard input.
+
+    `given` has the options of the table, whose `columns` are those that the model is to take, in
+    its order. What they leave out is as it was in the fit, and so are columns without names.
+    """
+    options = Choice.of(given)
+    with as_file(model, option) as model_path, as_file(data, "DATA") as path:
+        estimator = load(model_path)
+        record = estimator.provenance_
+        count = int(estimator.n_features_in_)
+        names = getattr(estimator, "feature_names_in_", None)
+        features: list[str | int] = list(range(count) if names is None else map(str, names))
+        positions = _texts(record, "positions")
+        if names is None and len(positions) == count:
+            features = [int(j) for j in positions]
+        codes = _codes_of(estimator)
+        na = _texts(record, "na") or codes  # what stood for a missing cell in the fit
+        choice = replace(
+            options, na=options.na or na, ids=options.ids or _texts(record, "ids"),
+            target=record["target"] if isinstance(record.get("target"), str) else None,
+        )  # fmt: skip
+        # How many columns a table without names has to have.
+        n_columns = record["columns"] if isinstance(record.get("columns"), int) else count
+        table = table_for(data, path, features, choice, n_columns, may_lack_ids=not options.ids)
+        if not options.na and na:
+            narrator.note(
+                f"{listing(na)} stand{'s' * (len(na) == 1)} for a missing cell, as in the fit; "
+                "--na says otherwise"
+            )
+        if (names is None) != (table.names is None):
+            which, other = ("table", "model") if names is None else ("model", "table")
+            narrator.note(
+                f"the {which} has names of columns and the {other} has none: columns are taken in "
+                "the order of the fit"
+            )
+        yield estimator, table
+
+
+def _codes_of(estimator: Any) -> tuple[str, ...]:
+    """Its `missing_values`, taken over: cells are read by us, and reach it as NaN."""
+    codes: dict[str, None] = {}
+    inner: Any = getattr(estimator, "estimator_", None)
+    for one in (estimator, inner):
+        if hasattr(one, "missing_values"):
+            texts, numbers = codes_of(one.missing_values)
+            codes |= dict.fromkeys([*sorted(texts), *(f"{code:.17g}" for code in numbers)])
+            one.missing_values = nan
+    return tuple(codes)
+
+
+def _texts(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A list that the record of a model file, which is flat, holds as JSON."""
+    try:
+        found = json.loads(str(record.get(name, "[]")))
+    except ValueError:
+        return ()
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def provenance_for(table: Table, rows: int) -> dict[str, Any]:
+    """What a model file says of where it comes from, and what later commands need to know."""
+    path = table.paths[0] if len(table.paths) == 1 and os.path.isfile(table.paths[0]) else None
+    command = shlex.join(["eigengap", *sys.argv[1:]])
+    facts = {**provenance_of(command=command, data=path, rows=rows), "data": table.given}
+    if table.na:
+        facts["na"] = json.dumps(table.na)
+    if table.ids:
+        facts["ids"] = json.dumps([table.name(j) for j in table.ids])
+    if table.target is not None:
+        facts["target"] = table.name(table.target)
+    if table.names is None and len(table.features) < table.n_columns:
+        facts["columns"] = table.n_columns
+        facts["positions"] = json.dumps(table.features)
+    return facts
+
+
+def save_kept(estimator: Any, path: str, provenance: dict[str, Any]) -> int:
+    """Write the model to a file or to standard output, and say how many bytes it has."""
+    return write_whole(path, MODEL_SUFFIX, lambda to: save(estimator, to, provenance=provenance))

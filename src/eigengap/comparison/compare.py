@@ -15,7 +15,6 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import nan
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.comparison.fillers import covered, fill, unfitted
+from eigengap.comparison.fillers import fill, unfitted
 from eigengap.comparison.result import Comparison, Measured
 from eigengap.exceptions import SentinelWarning, SingularModelError
 from eigengap.linalg import Array
@@ -139,9 +138,9 @@ class _Rows:
         source = as_source(X, sample_weight=sample_weight, missing_values=missing_values)
         source.require_fit(min_rows=2)
         warn_of_codes(source)
-        values = source.collect()
-        dense = values if isinstance(values, np.ndarray) else values.toarray()
-        dense = np.asarray(dense, dtype=np.float64)
+        collected = source.collect()
+        is_array = isinstance(collected, np.ndarray)
+        dense = np.asarray(collected if is_array else collected.toarray(), dtype=np.float64)
         given = getattr(source, "weight", None)
         weight = np.ones(len(dense)) if given is None else given
         table = dense if library_of(X) is None else like(X, dense)
@@ -155,16 +154,8 @@ class _Rows:
             dense, weight = dense[kept], weight[kept]
             table = dense if same else _take(table, kept)
             y = None if y is None else _take(y, kept)
-        return cls(
-            table=table,
-            values=dense,
-            names=source.names if library_of(X) is None else None,
-            y=y,
-            weight=weight,
-            weighted=given is not None,
-            unit=_moments(dense, weight)[1],
-            place=place,
-        )
+        names, unit = source.names if library_of(X) is None else None, _moments(dense, weight)[1]
+        return cls(table, dense, names, y, weight, given is not None, unit, place)
 
 
 def _moments(X: Array, weight: Array) -> tuple[Array, Array]:
@@ -185,11 +176,15 @@ def _measure(
         return found
     if reason := _why_no_density(model):
         found.no_density(reason)
-    with _each_warning_once(name):
+    with captured() as heard:
         for number, (train, test) in enumerate(folds):
+            fitted, table = unfitted(model), _take(rows.table, train)
+            y = () if rows.y is None else (_take(rows.y, train),)
+            weight = rows.weight[train] if rows.weighted else None
             try:
-                fitted, seconds = _fit(model, rows, train)
-                found.fit_seconds.append(seconds)
+                start = time.perf_counter()
+                fit_rows(fitted, table, rows.names, *y, weight=weight)
+                found.fit_seconds.append(time.perf_counter() - start)
                 found.tests[test] += 1.0
                 _score(found, fitted, rows, test)
                 _impute(found, fitted, rows, train, test, hidden)
@@ -199,27 +194,10 @@ def _measure(
                 else:
                     found.not_at_all(f"{FAILED} {number + 1} of {len(folds)}: {error}")
                 break
-    return found
-
-
-@contextmanager
-def _each_warning_once(name: str) -> Iterator[None]:
-    """What a model warns of, once and under its name, however many folds it met it in."""
-    with captured() as heard:
-        yield
-    for caught in dict.fromkeys(heard):
+    for caught in dict.fromkeys(heard):  # once, however many folds warned
         if not issubclass(caught.category, SentinelWarning):  # given for the whole table
             warn(f"{name}: {caught.message}", caught.category)
-
-
-def _fit(model: Any, rows: _Rows, train: Rows) -> tuple[Any, float]:
-    fresh = unfitted(model)
-    weight = rows.weight[train] if rows.weighted else None
-    y = () if rows.y is None else (_take(rows.y, train),)
-    table = _take(rows.table, train)
-    start = time.perf_counter()
-    fit_rows(fresh, table, rows.names, *y, weight=weight)
-    return fresh, time.perf_counter() - start
+    return found
 
 
 def _score(found: Measured, fitted: Any, rows: _Rows, test: Rows) -> None:
@@ -236,12 +214,7 @@ def _score(found: Measured, fitted: Any, rows: _Rows, test: Rows) -> None:
 
 
 def _impute(
-    found: Measured,
-    fitted: Any,
-    rows: _Rows,
-    train: Rows,
-    test: Rows,
-    hidden: NDArray[np.bool_],
+    found: Measured, fitted: Any, rows: _Rows, train: Rows, test: Rows, hidden: NDArray[np.bool_]
 ) -> None:
     asked = hidden[test] & (rows.unit > 0)  # (c, d)
     found.cells[test] += asked.sum(axis=1)
@@ -261,14 +234,18 @@ def _impute(
     if sd is None:
         found.inside[:] = nan
     else:
-        inside = asked & covered(truth, imputed, sd, QUANTILE_95)
+        inside = asked & (np.abs(truth - imputed) <= QUANTILE_95 * sd)
         found.inside[test] += inside.sum(axis=1)
 
 
 def _why_no_density(model: Any) -> str:
     if not hasattr(model, "score_samples"):
         return "is no density (no score_samples)"
-    if _kind(model) == "outlier_detector":
+    if hasattr(model, "__sklearn_tags__"):
+        kind = getattr(model.__sklearn_tags__(), "estimator_type", None)
+    else:
+        kind = getattr(model, "_estimator_type", None)
+    if kind == "outlier_detector":
         return "score_samples of an outlier detector is no log-density"
     if not scores_log_density(model):
         return f"is no density (score_samples is {entry_of(model).row_score})"
@@ -277,12 +254,6 @@ def _why_no_density(model: Any) -> str:
         return "a pipeline's density is of transformed columns"
     inner = steps[0][1] if steps else getattr(model, "estimator", None)  # of a search
     return "" if inner is None else _why_no_density(inner)
-
-
-def _kind(model: Any) -> str | None:
-    if hasattr(model, "__sklearn_tags__"):
-        return getattr(model.__sklearn_tags__(), "estimator_type", None)
-    return getattr(model, "_estimator_type", None)
 
 
 # What goes in --------------------------------------------------------------------------------

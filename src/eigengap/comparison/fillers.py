@@ -14,12 +14,11 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.sources import like
 
-SETTLED = 1e-6  # largest move of a imputed value, in units of its column, that ends the projection
+SETTLED = 1e-6  # largest move of an imputed value, in units of its column, that ends the projection
 MOST_PROJECTIONS = 500
 
 
@@ -34,7 +33,10 @@ def fill(model: Any, rows: Any, hidden: Array, means: Array) -> tuple[Array, Arr
     means : (d,) of the training rows, where projection starts
     """
     if hasattr(model, "impute"):
-        return _imputed(model, rows)
+        if "return_std" not in inspect.signature(model.impute).parameters:
+            return np.asarray(model.impute(rows), dtype=np.float64), None
+        mean, sd = model.impute(rows, return_std=True)
+        return np.asarray(mean, dtype=np.float64), np.asarray(sd, dtype=np.float64)
     if not hasattr(model, "transform"):
         return None
     imputed = _transformed(model, rows, hidden)
@@ -43,13 +45,6 @@ def fill(model: Any, rows: Any, hidden: Array, means: Array) -> tuple[Array, Arr
     if hasattr(model, "inverse_transform"):
         return _projected(model, rows, hidden, means), None
     return None
-
-
-def _imputed(model: Any, rows: Any) -> tuple[Array, Array | None]:
-    if "return_std" in inspect.signature(model.impute).parameters:
-        imputed, sd = model.impute(rows, return_std=True)
-        return np.asarray(imputed, dtype=np.float64), np.asarray(sd, dtype=np.float64)
-    return np.asarray(model.impute(rows), dtype=np.float64), None
 
 
 def _transformed(model: Any, rows: Any, hidden: Array) -> Array | None:
@@ -80,11 +75,6 @@ def _projected(model: Any, rows: Any, hidden: Array, means: Array) -> Array:
         if np.max(np.abs(moved) / unit, initial=0.0) < SETTLED:
             break
     return imputed
-
-
-def covered(truth: Array, imputed: Array, sd: Array, quantile: float) -> NDArray[np.bool_]:
-    """Whether imputed -+ quantile sd encloses the truth, cell by cell."""
-    return np.abs(truth - imputed) <= quantile * sd
 
 
 def unfitted(estimator: Any) -> Any:

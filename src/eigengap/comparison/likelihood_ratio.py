@@ -23,6 +23,7 @@ from eigengap.comparison.compare import seed_of
 from eigengap.comparison.fillers import unfitted
 from eigengap.fitting.gaussian.fit import fit_factor_analysis, fit_ppca
 from eigengap.fitting.gaussian.problem import EMOptions
+from eigengap.inference.confidence import observed_values
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.runtime.threads import in_threads
@@ -203,10 +204,7 @@ def _replicates(
     """
     if n_boot < 1:
         raise ValueError(f"n_boot must be at least 1, got {n_boot}")
-    values = table.collect()
-    observed = np.ones(values.shape, dtype=bool)
-    if isinstance(values, np.ndarray):
-        observed = ~np.isnan(values)
+    observed = observed_values(table)
     if table.weight is not None:
         whole = np.round(table.weight).astype(np.intp)
         if not np.array_equal(whole, table.weight):

@@ -81,14 +81,14 @@ def _side(most: int, shape: tuple[int, int, int]) -> int:
     return 2
 
 
-def noise_of(sigma: Any, name: str = "sigma") -> float:
+def noise_of(sigma: Any) -> float:
     """A standard deviation that was given."""
     if isinstance(sigma, Real) and not isinstance(sigma, bool):
         value = float(sigma)
         if isfinite(value) and value >= 0.0:
             return value
     raise ValueError(
-        f"{name} is {sigma!r}; it is a standard deviation in the units of the image, not negative"
+        f"sigma is {sigma!r}; it is a standard deviation in the units of the image, not negative"
     )
 
 

@@ -15,7 +15,7 @@ from eigengap.images.impulses import beyond_noise, put_back, tamed
 from eigengap.images.inpainting import as_it_is, imputed
 from eigengap.images.mixture import PatchMixture, fit_mixture
 from eigengap.images.noise import learned_noise, limits, unclipped
-from eigengap.images.patches import Grid, Ints, painted, patches_at, sample_rows
+from eigengap.images.patches import Ints, corners, painted, patches_at, sample_rows
 from eigengap.images.restored import Restored, mixture_of
 from eigengap.linalg import Array
 
@@ -140,7 +140,7 @@ def _flat(image: StandardisedImage, how: Settings, sigma: float) -> Restored:
 
 def _learned(values: Array, how: Settings, noise: float) -> PatchMixture:
     h, w, _ = values.shape
-    y, x = Grid(h, w, how.patch, 1).corners()
+    y, x = corners(h, w, how.patch, 1)
     at = sample_rows(len(y), LEARNED_FROM, how.rng)
     patches = patches_at(_digits(values, noise), y[at], x[at], how.patch)
     K = min(how.n_mixture, max(len(patches) // (2 * patches.shape[1]), 1))
@@ -155,8 +155,7 @@ def _painted(values: Array, mixture: PatchMixture, how: Settings) -> tuple[Array
     def posterior(y: Ints, x: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
         return mixture.posterior(patches_at(digits, y, x, how.patch))
 
-    corners = Grid(h, w, how.patch, how.stride).corners()
-    return painted((h, w, c), how.patch, corners, posterior)
+    return painted((h, w, c), how.patch, corners(h, w, how.patch, how.stride), posterior)
 
 
 def _digits(values: Array, noise: float) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from eigengap.images.arguments import Settings
 from eigengap.images.gaussians import Gaussian, IncompletePatches, Recipe, fit_gaussians
 from eigengap.images.painting import Known, painted, tried
-from eigengap.images.patches import Grid, counts, patches_at, sample_rows
+from eigengap.images.patches import corners, counts, patches_at, sample_rows
 from eigengap.linalg import Array
 
 LEARNED_FROM = 15_000  # patches at most
@@ -104,7 +104,7 @@ def _learned(
     """From patches with observed entries; predictions from a coarser image are left out."""
     h, w, c = values.shape
     observed_only = np.where(predicted, np.nan, values)
-    y, x = Grid(h, w, how.patch, 1).corners()
+    y, x = corners(h, w, how.patch, 1)
     witnesses = np.flatnonzero(counts(~np.isnan(observed_only), how.patch)[y, x])
     at = witnesses[sample_rows(len(witnesses), LEARNED_FROM, how.rng)]
     patches = IncompletePatches.of(patches_at(observed_only, y[at], x[at], how.patch))

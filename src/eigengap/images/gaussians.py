@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from eigengap.compiled.subsets import forms, solutions
 from eigengap.fitting.mixture.kmeans import kmeans
+from eigengap.images.patches import tamed_coordinates
 from eigengap.linalg import Array
 from eigengap.runtime.threads import in_order, one_blas_thread
 from eigengap.selection.rank.choose import choose_rank
@@ -112,15 +113,12 @@ def of_each(fn: Callable[[K], T], components: list[K], n: int) -> list[T]:
 
 def _energy(patches: IncompletePatches, one: Gaussian, sigma2: float) -> Array:
     result = np.empty(len(patches))
-    A = _noisy(one.C, sigma2)
-    for at, is_observed in _halves(patches):
-        r = _residual(patches, at, one)
-        if is_observed:
-            quadratic, log_det = forms(A, r, patches.observed[at])
+    for at, r, o, A, L in _halves(patches, one, sigma2):
+        if L is None:
+            quadratic, log_det = forms(A, r, o)
         else:
-            L = _inverse(A)
             b = product(r, L)
-            reduction, log_det = forms(L, b, ~patches.observed[at])
+            reduction, log_det = forms(L, b, ~o)
             quadratic = np.einsum("nj,nj->n", r, b) - reduction
             with one_blas_thread():
                 log_det += float(np.linalg.slogdet(A)[1])
@@ -136,17 +134,15 @@ def responsibilities(energy: Array) -> Array:
 
 def moments(patches: IncompletePatches, weight: Array, one: Gaussian, sigma2: float) -> Moments:
     """The E-step of one component for patches of weight (n,)."""
-    A, d = _noisy(one.C, sigma2), len(one.mu)
-    G = np.zeros((d, d))
-    first, second = np.zeros(d), np.zeros((d, d))
-    for at, is_observed in _halves(patches):
-        r, w = _residual(patches, at, one), weight[at]
-        if is_observed:
-            a, _, inverses = solutions(A, r, patches.observed[at], w)
+    d = len(one.mu)
+    first, second, G = np.zeros(d), np.zeros((d, d)), np.zeros((d, d))
+    for at, r, o, A, L in _halves(patches, one, sigma2):
+        w = weight[at]
+        if L is None:
+            a, _, inverses = solutions(A, r, o, w)
             G += inverses
         else:
-            L = _inverse(A)
-            s, _, inverses = solutions(L, product(r, L), ~patches.observed[at], w)
+            s, _, inverses = solutions(L, product(r, L), ~o, w)
             a = product(r - s, L)
             G += float(np.sum(w)) * L - product(product(L, inverses), L)
         mean = product(a, one.C)
@@ -159,16 +155,13 @@ def moments(patches: IncompletePatches, weight: Array, one: Gaussian, sigma2: fl
 
 def conditional(patches: IncompletePatches, one: Gaussian, sigma2: float) -> Conditional:
     """Mean and variance of every entry given the observed ones."""
-    A = _noisy(one.C, sigma2)
     a, inside, outside = (np.zeros(patches.values.shape) for _ in range(3))
-    for at, is_observed in _halves(patches):
-        r, o = _residual(patches, at, one), patches.observed[at]
-        if is_observed:
+    for at, r, o, A, L in _halves(patches, one, sigma2):
+        if L is None:
             a[at], spread, _ = solutions(A, r, o, explained=True)
             inside[at] = np.where(o, spread, 0.0)  # diagonal of A[o, o]^-1
             outside[at] = np.where(o, 0.0, np.diag(A) - spread)
         else:
-            L = _inverse(A)
             s, spread, _ = solutions(L, product(r, L), ~o, explained=True)
             a[at] = np.where(o, product(r - s, L), 0.0)
             inside[at] = np.where(o, np.diag(L) - spread, 0.0)
@@ -178,28 +171,25 @@ def conditional(patches: IncompletePatches, one: Gaussian, sigma2: float) -> Con
     return Conditional(product(a, one.C) + one.mu, np.maximum(variance, 0.0))
 
 
-def _halves(patches: IncompletePatches) -> Iterator[tuple[Ints, bool]]:
-    """Patches of which at most half was observed, and the others."""
-    few = 2 * patches.observed.sum(axis=1) <= patches.observed.shape[1]
-    for at, is_observed in ((np.flatnonzero(few), True), (np.flatnonzero(~few), False)):
-        if len(at):
-            yield at, is_observed
+def _halves(
+    patches: IncompletePatches, one: Gaussian, sigma2: float
+) -> Iterator[tuple[Ints, Array, Bools, Array, Array | None]]:
+    """Patches of which at most half was observed, and the others.
 
-
-def _residual(patches: IncompletePatches, at: Ints, one: Gaussian) -> Array:
-    return np.where(patches.observed[at], patches.values[at] - one.mu, 0.0)
-
-
-def _noisy(C: Array, sigma2: float) -> Array:
-    A = C.copy()
+    Which they are, r (n, d) with 0 where missing, o (n, d), A, and of the others L.
+    """
+    A = one.C.copy()
     A[np.diag_indices(len(A))] += sigma2
-    return A
-
-
-def _inverse(A: Array) -> Array:
-    with one_blas_thread():
-        inverse = np.linalg.inv(A)
-    return np.asarray(0.5 * (inverse + inverse.T))
+    few = 2 * patches.observed.sum(axis=1) <= patches.observed.shape[1]
+    for at, needs_inverse in ((np.flatnonzero(few), False), (np.flatnonzero(~few), True)):
+        if len(at) == 0:
+            continue
+        L, observed = None, patches.observed[at]
+        if needs_inverse:
+            with one_blas_thread():
+                inverse = np.linalg.inv(A)
+            L = np.asarray(0.5 * (inverse + inverse.T))
+        yield at, np.where(observed, patches.values[at] - one.mu, 0.0), observed, A, L
 
 
 def product(A: Array, B: Array) -> Array:
@@ -282,10 +272,7 @@ def _several(
     flat = by_channel.mean(axis=1, keepdims=True)
     shape = (by_channel - (1.0 - FLAT) * flat).reshape(means.shape)
     with one_blas_thread():
-        lam, U = np.linalg.eigh(shape.T @ shape / len(shape))
-        leading = slice(-1, -1 - min(COORDINATES, d), -1)
-        tamed = shape @ U[:, leading] / np.maximum(lam[leading], 1e-12) ** 0.25
-        labels = kmeans(tamed, np.ones(len(means)), K, rng)
+        labels = kmeans(tamed_coordinates(shape, COORDINATES), np.ones(len(means)), K, rng)
     gaussians = []
     for k in range(int(labels.max()) + 1):
         own = means[labels == k]

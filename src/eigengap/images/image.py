@@ -1,7 +1,7 @@
 """An image as it was given, in the form that it is worked on, and back.
 
 Inside it is (h, w, c) float64 with NaN where an entry is missing, opacity set aside, centred and
-scaled by the mean and the standard deviation of what was seen: what is done to it then does not
+scaled by the mean and the standard deviation of what was observed: what is done to it then does not
 depend on the unit of the intensities, be it 1e-150 or 1e155.
 """
 
@@ -68,7 +68,7 @@ class StandardisedImage:
         in_units = _within(sd, self.unit, np.dtype(dtype))
         left = np.zeros(self.given.shape, dtype)
         if self.given.dtype.kind == "f":
-            left[np.isnan(self.given)] = np.nan  # of opacity: nobody has filled it
+            left[np.isnan(self.given)] = np.nan  # of opacity: nobody has imputed it
         return self._with_opacity(in_units, left)
 
     def _with_opacity(self, values: NDArray[Any], whole: NDArray[Any]) -> NDArray[Any]:
@@ -107,7 +107,12 @@ def standardised(image: Any, mask: Any, opacity: bool | None) -> StandardisedIma
             missing = missing | _per_entry(one, given.shape)
     if given.dtype.kind == "f":
         missing = missing | np.isnan(values)
-    _require_memory(given.shape, bool(missing.any()))
+    h, w, c = values.shape
+    require_memory(
+        float(FILLING if missing.any() else DENOISING) * h * w * c,
+        f"restoring an image of {w} x {h} pixels with {c} channel{'s' * (c > 1)}",
+        "cut it into tiles that overlap by some pixels and restore each, or make it smaller",
+    )
     if _has_opacity(given, opacity):
         if opacity is None:
             _require_opacity(given, None if mask is None else _per_entry(mask, given.shape))
@@ -115,28 +120,13 @@ def standardised(image: Any, mask: Any, opacity: bool | None) -> StandardisedIma
     if given.dtype.kind == "f":
         _require_finite(values, missing)
     _require_observed(missing, mask is not None)
-    return _normalised(given, values.astype(np.float64), missing)
-
-
-def _require_memory(shape: tuple[int, ...], incomplete: bool) -> None:
-    h, w, c = (*shape, 1)[:3]
-    require_memory(
-        float(FILLING if incomplete else DENOISING) * h * w * c,
-        f"restoring an image of {w} x {h} pixels with {c} channel{'s' * (c > 1)}",
-        "cut it into tiles that overlap by some pixels and restore each, or make it smaller",
-    )
-
-
-def _normalised(given: NDArray[Any], work: Array, missing: NDArray[np.bool_]) -> StandardisedImage:
+    work = values.astype(np.float64)
     power = float(np.ldexp(0.5, np.frexp(np.abs(work[~missing]).max())[1]))
     scaled = np.where(missing, np.nan, work) / power  # which rounds nothing
     observed = scaled[~missing]
     is_flat = bool(np.all(observed == observed[0]))
-    mean, sd = (
-        (float(observed[0]), 1.0)
-        if is_flat
-        else (float(np.mean(observed)), float(np.std(observed)))
-    )
+    mean = float(observed[0] if is_flat else np.mean(observed))
+    sd = 1.0 if is_flat else float(np.std(observed))
     return StandardisedImage(given, (scaled - mean) / sd, power, mean, sd, is_flat)
 
 
@@ -180,10 +170,8 @@ def _require_observed(missing: NDArray[np.bool_], masked: bool) -> None:
             ". A mask is True where an entry is MISSING; if yours is True where it was seen, give "
             "~mask"
         )
-        raise ValueError(
-            "every entry of the image is missing: there is nothing to learn from"
-            + (way_out if masked else "")
-        )
+        nothing = "every entry of the image is missing: there is nothing to learn from"
+        raise ValueError(nothing + way_out * masked)
     empty = np.flatnonzero(missing.all(axis=(0, 1)))
     if len(empty):
         raise ValueError(

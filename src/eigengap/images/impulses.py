@@ -4,7 +4,7 @@ One value of a million among hundreds outweighs all others in a covariance, and 
 its patches is learned from it. An entry is an impulse if it lies too far from all of its
 eight neighbours but one: edges and lines have more neighbours of their kind. In a noisy image too
 far is many times what neighbours usually differ by; one without noise has sharp dots of its own,
-and there it is many times the range of all intensities. The median of the neighbours stands for a
+and there it is many times the range of all intensities. The median of the neighbours stands for an
 impulse while the rest of the image is restored. Whether it is a fault or a star nobody here
 can know, so it stays as it was given, with a warning.
 """
@@ -61,9 +61,11 @@ def tamed(image: StandardisedImage, far: Far) -> tuple[StandardisedImage, Bools]
     if not impulses.any():
         return image, impulses
     y, x, channel = (words().number(int(place)) for place in np.argwhere(impulses)[0])
-    lie = "1 entry lies" if impulses.sum() == 1 else f"{impulses.sum()} entries lie"
-    first, that = ("", "It is") if impulses.sum() == 1 else ("the first ", "They are")
-    it = "it" if impulses.sum() == 1 else "them"
+    lie, first, that, it = (
+        ("1 entry lies", "", "It is", "it")
+        if impulses.sum() == 1
+        else (f"{impulses.sum()} entries lie", "the first ", "They are", "them")
+    )
     warn(
         f"{lie} {far.in_words} from all neighbours but one ({first}at row {y}, column {x}, "
         f"channel {channel}{words().either(', counted from 0')}). {that} kept from learning and "
@@ -86,17 +88,14 @@ def put_back(restored: Restored, given: NDArray[np.generic], impulses: Bools) ->
     """The same with its impulses as they were given, each with the noise for its error."""
     if not impulses.any():
         return restored
-    at = impulses[..., 0] if given.ndim == 2 else _widened(impulses, given.shape)
+    at = impulses[..., 0]
+    if given.ndim == 3:  # none of a channel of opacity is an impulse
+        at = np.pad(impulses, [(0, 0), (0, 0), (0, given.shape[2] - impulses.shape[2])])
     return replace(
         restored,
         image=np.where(at, given, restored.image),
         sd=np.where(at, restored.sd.dtype.type(restored.noise_sd), restored.sd),
     )
-
-
-def _widened(impulses: Bools, shape: tuple[int, ...]) -> Bools:
-    """With a channel of opacity where there is one: none of it is an impulse."""
-    return np.pad(impulses, [(0, 0), (0, 0), (0, shape[2] - impulses.shape[2])])
 
 
 def without_impulses(values: Array, far: float) -> tuple[Array, Bools]:
@@ -105,13 +104,18 @@ def without_impulses(values: Array, far: float) -> tuple[Array, Bools]:
     if far == 0.0:
         return values, impulses
     wide = np.pad(values, [(1, 1), (1, 1), (0, 0)], mode="reflect")  # lines go on beyond the edge
-    y, x, k = np.nonzero(_unlike_neighbours(values, far))
+    # Observed entries that are far from one next to, above or below them, or have none there
+    unlike = np.zeros(values.shape, dtype=bool)
+    for axis in (0, 1):
+        near = np.abs(np.diff(values, axis=axis)) <= far  # which NaN is not
+        unlike |= ~np.insert(near, 0, True, axis) | ~np.insert(near, near.shape[axis], True, axis)
+    y, x, k = np.nonzero(unlike & ~np.isnan(values))
     around = np.sort([wide[y + 1 + i, x + 1 + j, k] for i, j in AROUND], axis=0)  # NaN come last
     observed = 8 - np.isnan(around).sum(axis=0)
     own, column = values[y, x, k], np.arange(len(y))
     middle = 0.5 * (around[(observed - 1) // 2, column] + around[observed // 2, column])
     below, above = around[1], around[np.maximum(observed - 2, 0), column]
-    # An entry among gaps has no neighbours to be unlike: the whole image is asked.
+    # An entry among missing ones has no neighbours to be unlike: the whole image is asked.
     lonely, (low, high) = observed < 3, np.nanpercentile(values, [1.0, 99.0])
     below, above = np.where(lonely, low, below), np.where(lonely, high, above)
     found = (own < below - far) | (own > above + far)
@@ -119,15 +123,3 @@ def without_impulses(values: Array, far: float) -> tuple[Array, Bools]:
     calm = values.copy()
     calm[impulses] = np.where(lonely, 0.5 * (low + high), middle)[found]
     return calm, impulses
-
-
-def _unlike_neighbours(values: Array, far: float) -> Bools:
-    """Seen entries that are far from the one beside, above or below them, or have a gap there."""
-    unlike = np.zeros(values.shape, dtype=bool)
-    for axis in (0, 1):
-        near = np.abs(np.diff(values, axis=axis)) <= far  # which NaN is not
-        first, last = [slice(None)] * 3, [slice(None)] * 3
-        first[axis], last[axis] = slice(None, -1), slice(1, None)
-        unlike[tuple(first)] |= ~near
-        unlike[tuple(last)] |= ~near
-    return np.asarray(unlike & ~np.isnan(values))

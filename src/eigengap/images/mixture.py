@@ -22,7 +22,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from eigengap.fitting.mixture.kmeans import kmeans
-from eigengap.images.patches import in_order
+from eigengap.images.patches import in_order, tamed_coordinates
 from eigengap.images.restored import mixture_of
 from eigengap.linalg import Array
 from eigengap.runtime.threads import one_blas_thread
@@ -145,13 +145,9 @@ def _first_clusters(X: Patches, K: int, rng: np.random.Generator) -> Patches:
     """Responsibilities (n, K') of k-means in the leading coordinates, the largest tamed."""
     if K == 1:
         return np.ones((len(X), 1), X.dtype)
-    centred = X - X.mean(axis=0)
-    lam, U = np.linalg.eigh((centred.T @ centred / len(X)).astype(np.float64))
-    leading = slice(-1, -1 - COORDINATES, -1)
-    Z = centred @ U[:, leading].astype(X.dtype)
-    tamed = Z / np.maximum(lam[leading], 1e-12) ** 0.25
+    Z = tamed_coordinates(X - X.mean(axis=0), COORDINATES)
     # A lamp in the dark is far from all and would take every seed: few patches are no cluster.
-    labels = kmeans(tamed.astype(np.float64), np.ones(len(X)), K, rng, LEAST * X.shape[1])
+    labels = kmeans(Z, np.ones(len(X)), K, rng, LEAST * X.shape[1])
     return np.eye(int(labels.max()) + 1, dtype=X.dtype)[labels]
 
 

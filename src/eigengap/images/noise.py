@@ -23,14 +23,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from eigengap.images.patches import Grid, patches_at, sample_rows
+from eigengap.images.patches import corners, patches_at, sample_rows
 from eigengap.linalg import Array
 from eigengap.runtime.threads import one_blas_thread
 from eigengap.wording import words
@@ -58,7 +57,7 @@ def learned_noise(values: Array, patch: int, rng: np.random.Generator) -> float:
     low, high = limits(values)
     unmoved = still(values)
     for side in range(patch - patch % 2, 1, -2):
-        y, x = Grid(h, w, side, 1).corners()
+        y, x = corners(h, w, side, 1)
         at = sample_rows(len(y), ASKED, rng)
         patches = patches_at(values, y[at], x[at], side)
         complete = ~np.isnan(patches).any(axis=1)
@@ -116,7 +115,9 @@ def noise_sd(patches: Array, channels: int, low: Array, high: Array) -> float:
     sd = joint.noise_sd()
     if not np.isfinite([low, high]).any():
         return sd
-    single = _asked(*_by_channel(patches, channels, low, high))
+    n = len(patches)  # every channel of every patch as a patch by itself
+    by_channel = patches.reshape(n, -1, channels).transpose(2, 0, 1).reshape(n * channels, -1)
+    single = _asked(by_channel, 1, np.repeat(low, n), np.repeat(high, n))
     # What to ask, how far from the limits (in sd), and the share of it that is enough. Channels by
     # themselves keep clear of the limits more often, and separate noise from texture less well.
     choices = [(joint, 2.0, 0.3), (single, 2.0, 0.1), (single, 1.0, 0.03)]
@@ -163,8 +164,9 @@ class Asked:
         """Standard deviation of the noise; `sd`, a first guess, is for what clipping took."""
         calm = self.calm()
         n, d = calm.detail.shape
-        lam = np.asarray(np.linalg.eigvalsh(covariance(calm.detail))[::-1], dtype=np.float64)
-        lam = lam[: 3 * d // 4]  # others are 0
+        centred = calm.detail - calm.detail.mean(axis=0)
+        C = (centred.T @ centred / n).astype(np.float64)
+        lam = np.asarray(np.linalg.eigvalsh(C)[::-1][: 3 * d // 4], np.float64)  # others are 0
         variance = noise_eigenvalue(lam, EVEN + len(lam) / (3.0 * n))
         if sd is None or sd == 0.0:
             return float(np.sqrt(variance))
@@ -174,29 +176,13 @@ class Asked:
 
 
 def _asked(patches: Array, channels: int, low: Array, high: Array) -> Asked:
-    coarse, detail = coarse_and_detail(patches, channels)
-    shape = (len(patches), 1, channels)
-    return Asked(
-        coarse, detail, *(np.broadcast_to(x.reshape(-1, 1, channels), shape) for x in (low, high))
-    )
-
-
-def _by_channel(
-    patches: Array, channels: int, low: Array, high: Array
-) -> tuple[Array, int, Array, Array]:
-    """Every channel of every patch as a patch by itself."""
-    n = len(patches)
-    single = patches.reshape(n, -1, channels).transpose(2, 0, 1).reshape(n * channels, -1)
-    return single, 1, np.repeat(low, n), np.repeat(high, n)
-
-
-def coarse_and_detail(patches: Array, channels: int) -> tuple[Array, Array]:
-    """Means over 2 x 2 pixels (n, blocks, c), and the rest (n, d), of which a quarter is 0."""
     n, d = patches.shape
     half = round((d / channels) ** 0.5) // 2
     blocks = patches.reshape(n, half, 2, half, 2, channels)
     means = blocks.mean(axis=(2, 4), keepdims=True)
-    return means.reshape(n, half * half, channels), (blocks - means).reshape(n, -1)
+    low, high = (np.broadcast_to(x.reshape(-1, 1, channels), (n, 1, channels)) for x in (low, high))
+    coarse, detail = means.reshape(n, half * half, channels), (blocks - means).reshape(n, -1)
+    return Asked(coarse, detail, low, high)
 
 
 def noise_eigenvalue(descending: Array, even: float = EVEN) -> float:
@@ -215,8 +201,8 @@ def noise_eigenvalue(descending: Array, even: float = EVEN) -> float:
 
 def left_by_clipping(distance: Array) -> Array:
     """Variance left of noise of variance 1 whose mean, after clipping, is so far from the limit."""
-    normal = _clipped_normal()
-    return np.interp(distance, normal.mean, normal.variance)
+    _, mean, variance = _clipped_normals(-4.0)
+    return np.interp(distance, mean, variance)
 
 
 def unclipped(
@@ -227,41 +213,19 @@ def unclipped(
     What was clipped keeps away from the limit: black in noise of 25 is 10 on average. The mean
     before is taken to have been within the limits.
     """
+    a, clipped, _ = _clipped_normals(0.0)
     low, high = limits
     below, above = (mean - low) / noise, (high - mean) / noise
-    true = mean + noise * (_pushed(above) - _pushed(below))
-    return true, sd * _steeper(below) * _steeper(above)
-
-
-def _pushed(distance: Array) -> Array:
-    """How much further from the limit clipping has put the mean."""
-    normal = _clipped_normal(0.0)
-    return np.minimum(np.interp(distance, normal.mean, normal.mean - normal.a), distance)
-
-
-def _steeper(distance: Array) -> Array:
-    """By how much the mean before clipping moves faster than that after it."""
-    normal = _clipped_normal(0.0)
-    return np.interp(distance, normal.mean, 1.0 / ndtr(normal.a))
-
-
-class _Clipped(NamedTuple):
-    """Of normals of variance 1 with means a, clipped at 0."""
-
-    a: Array
-    mean: Array
-    variance: Array
+    # How much further from each limit clipping has put the mean, and how much slower it moves
+    moved = [np.minimum(np.interp(one, clipped, clipped - a), one) for one in (below, above)]
+    steeper = [np.interp(one, clipped, 1.0 / ndtr(a)) for one in (below, above)]
+    return mean + noise * (moved[1] - moved[0]), sd * steeper[0] * steeper[1]
 
 
 @cache
-def _clipped_normal(least: float = -4.0) -> _Clipped:
+def _clipped_normals(least: float) -> tuple[Array, Array, Array]:
+    """Means a of normals of variance 1, and their means and variances when clipped at 0."""
     a = np.linspace(least, 8.0, 601)
     above, density = ndtr(a), np.exp(-0.5 * a**2) / np.sqrt(2.0 * np.pi)
     mean = a * above + density
-    return _Clipped(a, mean, (a**2 + 1.0) * above + a * density - mean**2)
-
-
-def covariance(patches: Array) -> Array:
-    """Covariance (d, d) of the rows, divisor n."""
-    centred = patches - patches.mean(axis=0)
-    return np.asarray(centred.T @ centred / len(patches), dtype=np.float64)
+    return a, mean, (a**2 + 1.0) * above + a * density - mean**2

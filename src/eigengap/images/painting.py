@@ -34,7 +34,7 @@ from eigengap.images.gaussians import (
     energies,
     responsibilities,
 )
-from eigengap.images.patches import Grid, Ints, counts, patches_at
+from eigengap.images.patches import Ints, corners, counts, patches_at
 from eigengap.linalg import Array
 
 Bools = NDArray[np.bool_]
@@ -73,7 +73,7 @@ def painted(known: Known, gaussians: list[Gaussian], how: Settings) -> tuple[Arr
     Mean and standard deviation (h, w, c), and the number of pieces in which they were asked.
     """
     h, w, c = known.values.shape
-    y, x = Grid(h, w, how.patch, how.stride).corners()
+    y, x = corners(h, w, how.patch, how.stride)
     if known.sigma == 0.0:  # complete patches have nothing to say
         missing = counts(np.isnan(known.values), how.patch)[y, x] > 0
         y, x = y[missing], x[missing]

@@ -8,7 +8,6 @@ averaged by their precisions: the estimate of least variance if they erred indep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeVar
 
@@ -28,25 +27,16 @@ T = TypeVar("T")
 TILE = 4096  # patches that are restored at a time
 
 
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """Where patches lie: every `stride` pixels, and at the far edges so that all is covered."""
+def corners(height: int, width: int, patch: int, stride: int) -> tuple[Ints, Ints]:
+    """Row and column of the corner of every patch: (n,), (n,).
 
-    height: int
-    width: int
-    patch: int
-    stride: int
-
-    def corners(self) -> tuple[Ints, Ints]:
-        """Row and column of the corner of every patch: (n,), (n,)."""
-        y, x = (
-            np.unique(
-                np.append(np.arange(0, length - self.patch, self.stride), length - self.patch)
-            )
-            for length in (self.height, self.width)
-        )
-        rows, columns = np.meshgrid(y, x, indexing="ij")
-        return rows.ravel(), columns.ravel()
+    Every `stride` pixels, and at the far edges so that all is covered.
+    """
+    y, x = (
+        np.unique([*range(0, length - patch, stride), length - patch]) for length in (height, width)
+    )
+    rows, columns = np.meshgrid(y, x, indexing="ij")
+    return rows.ravel(), columns.ravel()
 
 
 def patches_at(image: NDArray[Any], y: Ints, x: Ints, patch: int) -> NDArray[Any]:
@@ -95,14 +85,14 @@ class Canvas:
 def painted(
     shape: tuple[int, int, int],
     patch: int,
-    corners: tuple[Ints, Ints],
+    at: tuple[Ints, Ints],  # corners
     opinions: Callable[[Ints, Ints], tuple[NDArray[Any], NDArray[Any]]],
 ) -> tuple[Array, Array, int]:
     """Image (h, w, c) of what patches say, its standard deviations, and in how many pieces.
 
     `opinions` gives mean and variance (n, d) of every entry of the patches with corners (y, x).
     """
-    y, x = corners
+    y, x = at
     canvas = Canvas(shape, patch)
     tiles = [slice(start, start + TILE) for start in range(0, len(y), TILE)]
     found = in_order(lambda tile: opinions(y[tile], x[tile]), tiles)
@@ -126,3 +116,11 @@ def in_order(fn: Callable[[B], T], blocks: list[B]) -> Iterator[T]:
 def sample_rows(n: int, most: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Up to `most` of n numbers, in order."""
     return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+
+
+def tamed_coordinates(X: NDArray[Any], most: int) -> Array:
+    """(n, most) leading coordinates of centred rows, in which the largest count for less."""
+    lam, U = np.linalg.eigh((X.T @ X / len(X)).astype(np.float64))
+    leading = slice(-1, -1 - most, -1)
+    Z = X @ U[:, leading].astype(X.dtype)
+    return np.asarray(Z / np.maximum(lam[leading], 1e-12) ** 0.25, dtype=np.float64)

@@ -27,7 +27,6 @@ from functools import partial
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from eigengap.linalg import Array, unpack
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
@@ -69,14 +68,6 @@ class Layout:
         noise = model.psi[:1] if self.isotropic else model.psi
         return np.concatenate([np.repeat(deviation, self.q), deviation, noise])
 
-    def free(self, fit_mean: bool, fit_noise: bool) -> NDArray[np.bool_]:
-        """Which parameters were learned."""
-        learned = np.ones(self.size, dtype=bool)
-        loadings = self.d * self.q
-        learned[loadings : loadings + self.d] = fit_mean
-        learned[loadings + self.d :] = fit_noise
-        return learned
-
     def rotations(self, W: Array) -> Array:
         """The null directions dW = W A, A skew: (size, q (q - 1) / 2)."""
         pairs = [(k, l) for k in range(self.q) for l in range(k)]
@@ -107,7 +98,9 @@ def standard_errors(
         information = observed_information(source, model, layout)
     else:
         information = source.observed().sum_w * expected_information(model, layout)
-    free = layout.free(fit_mean, fit_noise)
+    d, q = model.d, model.q
+    learned = [True, fit_mean, fit_noise]  # loadings, mean, noise
+    free = np.repeat(learned, [d * q, d, layout.size - d * q - d])
     J = jacobian(readings, model, layout)[:, free]
     return _delta_method(J, information[np.ix_(free, free)], layout.rotations(model.W)[free])
 

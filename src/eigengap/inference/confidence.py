@@ -27,7 +27,7 @@ different kinds are scaled.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import nan
 from typing import Any, Literal
@@ -53,6 +53,8 @@ METHODS: tuple[Method, ...] = ("bootstrap", "parametric", "asymptotic")
 Align = Literal["rotation", "axes"]
 ALIGNMENTS: tuple[Align, ...] = ("rotation", "axes")
 Aligned = Callable[[Array, Array], Array]  # (W, the same rotated by its own fit) -> aligned (d, q)
+
+Draw = Callable[[np.random.Generator], ArraySource]
 
 OTHER_TABLE = 1e-2  # nats a row between the fit's log-likelihood and that of the table given
 LEAST_OBSERVED = 2  # rows in which a replicate must show a column
@@ -138,33 +140,47 @@ def confidence_intervals(
             "confidence intervals are for PPCA, FactorAnalysis and PCA, not for "
             f"{type(estimator).__name__}"
         )
-    table = _Table.of(estimator, X, sample_weight, cell_sd)
-    fitted = estimator if hasattr(estimator, "model_") else table.fit(estimator)
-    table.require_of(fitted)
-    loadings = _Loadings.of(fitted, table.source, align)
+    codes = getattr(estimator, "missing_values", nan)
+    given = as_source(X, sample_weight=sample_weight, cell_sd=cell_sd, missing_values=codes)
+    table = in_memory(given).present()
+    table.require_fit(min_rows=2)
+    w = np.ones(table.n_rows) if table.weight is None else table.weight
+    fitted = estimator
+    if not hasattr(estimator, "model_"):
+        fresh = type(estimator)(**{**estimator.get_params(deep=False), "missing_values": nan})
+        rows, names = table.collect(), table.names
+        fitted = fit_rows(fresh, rows, names, weight=w, cell_sd=table.cell_sd)
+    n = float(np.sum(w))
+    _require_table_of(fitted, table, w)
+    loadings = _Loadings.of(fitted, table, align)
     not_converged = 0
     if method == "asymptotic":
         se, bias = _asymptotic(fitted, table, loadings)
         n_boot = 0
     else:
-        rows = table if method == "bootstrap" else table.repeated()
-        draw = rows.resampled if method == "bootstrap" else partial(rows.drawn, fitted.model_)
-        refit = partial(_replicate, rows, fitted, loadings, draw)
+        draw = _resampling(table, w) if method == "bootstrap" else _drawing(table, w, fitted.model_)
+
+        def replicate(stream: np.random.SeedSequence) -> tuple[Array, bool]:
+            """The readings of one more fit, and whether it converged."""
+            rng = np.random.default_rng(stream)
+            source = draw(rng)
+            again = fitted.refitted(source, random_state=int(rng.integers(2**31)))
+            return _readings(again, loadings), bool(again.converged_)
+
         # One independent stream a replicate, so that their order and threads do not matter.
         streams = np.random.SeedSequence(seed_from(random_state)).spawn(n_boot)
         with silence():  # fits that did not converge are counted
-            replicates = in_threads(refit, map(np.random.default_rng, streams), n_jobs)
+            replicates = in_threads(replicate, streams, n_jobs)
         drawn = np.stack([values for values, _ in replicates])
         not_converged = sum(not converged for _, converged in replicates)
         # Resampling n rows loses one degree of freedom as the sample variance does.
-        lost = table.sum_w / max(table.sum_w - 1.0, 1.0)
-        se = np.std(drawn, axis=0, ddof=1) * np.sqrt(lost)
+        se = np.std(drawn, axis=0, ddof=1) * np.sqrt(n / max(n - 1.0, 1.0))
         bias = np.mean(drawn, axis=0) - _readings(fitted, loadings)
     d, q = fitted.loadings_.shape
     at = np.cumsum([d * q, q, d])
     se_loadings, se_variance, se_mean, se_noise = np.split(se, at)
     # Student's, two-sided, at n - 1 degrees of freedom
-    t = float(scipy.special.stdtrit(max(table.sum_w - 1.0, 1.0), 0.5 + level / 2.0))
+    t = float(scipy.special.stdtrit(max(n - 1.0, 1.0), 0.5 + level / 2.0))
     noise = np.atleast_1d(fitted.noise_variance_)
     return Intervals(
         loadings=Interval.around(fitted.loadings_, se_loadings.reshape(d, q), t),
@@ -176,85 +192,29 @@ def confidence_intervals(
         align=align,
         n_boot=n_boot,
         not_converged=not_converged,
-        names=table.source.names,
+        names=table.names,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """The rows of the fit, read once."""
-
-    source: Source
-    values: Any  # (n, d), NaN where missing
-    weight: Array  # (n,)
-    cell_sd: Array | None  # (n, d)
-
-    @classmethod
-    def of(cls, estimator: Any, X: Any, sample_weight: Any, cell_sd: Any) -> _Table:
-        codes = getattr(estimator, "missing_values", nan)
-        everything = as_source(
-            X, sample_weight=sample_weight, cell_sd=cell_sd, missing_values=codes
+def _require_table_of(fitted: Any, table: ArraySource, w: Array) -> None:
+    """Refuse a table other than the one that was fitted, as far as the likelihood shows."""
+    if table.n_features != fitted.n_features_in_:
+        raise ValueError(
+            f"X has {table.n_features} features, but {type(fitted).__name__} was fitted to "
+            f"{fitted.n_features_in_}"
         )
-        source = in_memory(everything).present()
-        source.require_fit(min_rows=2)
-        weight = np.ones(source.n_rows) if source.weight is None else source.weight
-        return cls(source, source.collect(), weight, source.cell_sd)
-
-    @property
-    def sum_w(self) -> float:
-        return float(np.sum(self.weight))
-
-    def observed(self) -> NDArray[np.bool_]:
-        if not isinstance(self.values, np.ndarray):
-            return np.ones(self.values.shape, dtype=bool)
-        return ~np.isnan(self.values)
-
-    def fit(self, estimator: Any) -> Any:
-        fresh = type(estimator)(**{**estimator.get_params(deep=False), "missing_values": nan})
-        return fit_rows(
-            fresh, self.values, self.source.names, weight=self.weight, cell_sd=self.cell_sd
+    expected = getattr(fitted, "log_likelihood_", np.inf)
+    if not np.isfinite(expected):
+        return
+    rows = table.collect()
+    dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
+    here = float(w @ fitted.model_.log_likelihood(dense, table.cell_sd))
+    if abs(here - expected) > OTHER_TABLE * float(np.sum(w)):
+        raise ValueError(
+            f"X is not the table that {type(fitted).__name__} was fitted to: its log-likelihood is "
+            f"{here:.6g}, that of the fit {expected:.6g}. Give the same rows, sample_weight and "
+            "cell_sd, or an estimator that is not fitted"
         )
-
-    def require_of(self, fitted: Any) -> None:
-        """Refuse a table other than the one that was fitted, as far as the likelihood shows."""
-        if self.source.n_features != fitted.n_features_in_:
-            raise ValueError(
-                f"X has {self.source.n_features} features, but {type(fitted).__name__} was fitted "
-                f"to {fitted.n_features_in_}"
-            )
-        expected = getattr(fitted, "log_likelihood_", np.inf)
-        if not np.isfinite(expected):
-            return
-        dense = self.values if isinstance(self.values, np.ndarray) else self.values.toarray()
-        here = float(self.weight @ fitted.model_.log_likelihood(dense, self.cell_sd))
-        if abs(here - expected) > OTHER_TABLE * self.sum_w:
-            raise ValueError(
-                f"X is not the table that {type(fitted).__name__} was fitted to: its "
-                f"log-likelihood is {here:.6g}, that of the fit {expected:.6g}. Give the same "
-                "rows, sample_weight and cell_sd, or an estimator that is not fitted"
-            )
-
-    def resampled(self, rng: np.random.Generator) -> tuple[Any, Array]:
-        return self.values, resampled(self.observed(), self.weight, rng)
-
-    def drawn(self, model: LinearGaussian, rng: np.random.Generator) -> tuple[Array, Array]:
-        """A table drawn from the fitted model, with the missing values and weights of this one."""
-        drawn = model.sample(len(self.weight), rng)
-        if self.cell_sd is not None:
-            drawn += np.nan_to_num(self.cell_sd) * rng.standard_normal(drawn.shape)
-        return np.where(self.observed(), drawn, np.nan), self.weight
-
-    def repeated(self) -> _Table:
-        """The same rows, as often as their weights say where these are whole numbers.
-
-        A row that counts w times is w rows, each with noise of its own in a table drawn anew.
-        """
-        counts = np.round(self.weight).astype(np.intp)
-        if self.weight.max() <= 1.0 or not np.array_equal(counts, self.weight):
-            return self
-        at = np.repeat(np.arange(len(counts)), counts)
-        sd = None if self.cell_sd is None else self.cell_sd[at]
-        return replace(self, values=self.values[at], weight=np.ones(len(at)), cell_sd=sd)
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,22 +300,7 @@ def _log(variance: Array) -> Array:
     return np.log(np.maximum(variance, np.finfo(np.float64).tiny))
 
 
-def _replicate(
-    table: _Table,
-    fitted: Any,
-    loadings: _Loadings,
-    draw: Callable[[np.random.Generator], tuple[Any, Array]],
-    rng: np.random.Generator,
-) -> tuple[Array, bool]:
-    """The readings of one more fit, and whether it converged."""
-    values, weight = draw(rng)
-    names = table.source.names
-    source = ArraySource(values, weight=weight, cell_sd=table.cell_sd, names=names)
-    again = fitted.refitted(source, random_state=int(rng.integers(2**31)))
-    return _readings(again, loadings), bool(again.converged_)
-
-
-def _asymptotic(fitted: Any, table: _Table, loadings: _Loadings) -> tuple[Array, Array]:
+def _asymptotic(fitted: Any, table: ArraySource, loadings: _Loadings) -> tuple[Array, Array]:
     """Standard errors of the readings, and their bias, which only the noise has."""
     if type(fitted.model_) is not LinearGaussian or table.cell_sd is not None:
         raise ValueError(
@@ -375,7 +320,7 @@ def _asymptotic(fitted: Any, table: _Table, loadings: _Loadings) -> tuple[Array,
         )
     isotropic = np.ndim(fitted.noise_variance_) == 0
     se = standard_errors(
-        table.source,
+        table,
         fitted.model_,
         partial(_model_readings, loadings, isotropic),
         isotropic=isotropic,
@@ -384,7 +329,7 @@ def _asymptotic(fitted: Any, table: _Table, loadings: _Loadings) -> tuple[Array,
     )
     log_bias = np.zeros(len(se))
     if getattr(fitted, "noise_variance", None) is None:
-        observed = table.source.reduce(ColumnMoments.of).sum_w
+        observed = table.reduce(ColumnMoments.of).sum_w
         bias = noise_bias(fitted.model_.W, fitted.model_.psi, observed)
         log_bias[-1 if isotropic else -len(bias) :] = np.mean(bias) if isotropic else bias
     return se, log_bias
@@ -400,6 +345,43 @@ def seed_from(random_state: Any) -> int:
     if not isinstance(random_state, np.random.RandomState):
         random_state = np.random.RandomState(random_state)
     return int(random_state.randint(np.iinfo(np.int32).max))
+
+
+def observed_values(table: ArraySource) -> NDArray[np.bool_]:
+    """(n, d)."""
+    rows = table.collect()
+    return ~np.isnan(rows) if isinstance(rows, np.ndarray) else np.ones(rows.shape, dtype=bool)
+
+
+def _resampling(table: ArraySource, w: Array) -> Draw:
+    """Rows of the table drawn with replacement."""
+    rows, observed = table.collect(), observed_values(table)
+    sd, names = table.cell_sd, table.names
+    return lambda rng: ArraySource(
+        rows, weight=resampled(observed, w, rng), cell_sd=sd, names=names
+    )
+
+
+def _drawing(table: ArraySource, w: Array, model: LinearGaussian) -> Draw:
+    """Tables drawn from the fitted model, with the missing values and weights of this one.
+
+    A row that counts w times, w whole, is w rows, each with noise of its own.
+    """
+    observed, sd = observed_values(table), table.cell_sd
+    counts = np.round(w).astype(np.intp)
+    if w.max() > 1.0 and np.array_equal(counts, w):
+        observed = np.repeat(observed, counts, axis=0)
+        sd = None if sd is None else np.repeat(sd, counts, axis=0)
+        w = np.ones(len(observed))
+
+    def draw(rng: np.random.Generator) -> ArraySource:
+        drawn = model.sample(len(w), rng)
+        if sd is not None:
+            drawn += np.nan_to_num(sd) * rng.standard_normal(drawn.shape)
+        values = np.where(observed, drawn, np.nan)
+        return ArraySource(values, weight=w, cell_sd=sd, names=table.names)
+
+    return draw
 
 
 def resampled(observed: NDArray[np.bool_], weight: Array, rng: np.random.Generator) -> Array:

@@ -101,8 +101,8 @@ class Explanation:
 
 def log_p(X: Array, model: LinearGaussian, law: Reference) -> Array:
     """ln p of D2 of every row: (n,)."""
-    observed = np.count_nonzero(~np.isnan(X), axis=1)
-    return law.log_p_D2(novelty.squared_distance(model, X), observed)
+    D2, observed = distances_of(X, model).T
+    return law.log_p_D2(D2, observed.astype(np.intp))
 
 
 def reference_of(model: LinearGaussian, source: Source) -> Reference:

@@ -7,7 +7,6 @@ here its expected rows W E[z | x] + mu are put into factors, with their errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import nan
@@ -24,6 +23,7 @@ from eigengap.models.gaussian.predictive import Predictive
 from eigengap.runtime.warnings import warn
 from eigengap.selection.rank import RankChoice, automatic_rank, rank_for_fraction, reaching
 from eigengap.sources import Block, Source, as_source, like
+from eigengap.statistics.additive import Additive
 
 MANY_LOADINGS = 0.2  # an observed value, of a wide matrix, from which on intervals are too narrow
 LOOSE = 1e-3  # tolerance of the fits that only compare ranks
@@ -177,8 +177,8 @@ def complete_matrix(source: Source, asked: Rank, center: bool, options: EMOption
     )
 
 
-@dataclass(frozen=True)
-class CellErrors:
+@dataclass(frozen=True, eq=False)
+class CellErrors(Additive):
     """Sums of squares over cells."""
 
     left: float  # x - E[W z + mu | x] over observed values
@@ -193,7 +193,7 @@ class CellErrors:
         return self.left / self.size if self.size > 0.0 else 0.0
 
     @classmethod
-    def of(cls, block: Block, model: LinearGaussian, predictive: Predictive | None) -> CellErrors:
+    def of(cls, model: LinearGaussian, predictive: Predictive | None, block: Block) -> CellErrors:
         values = block.values.astype(np.float64, copy=False)
         centred = values - model.mu
         left = centred - model.posterior_mean(values) @ model.W.T
@@ -207,15 +207,6 @@ class CellErrors:
             values.size - missing,
             expected,
             missing,
-        )
-
-    def merge(self, other: CellErrors) -> CellErrors:
-        return CellErrors(
-            self.left + other.left,
-            self.size + other.size,
-            self.observed + other.observed,
-            self.expected + other.expected,
-            self.missing + other.missing,
         )
 
 
@@ -281,8 +272,7 @@ def _fit(
 def _errors(
     source: Source, model: LinearGaussian, predictive: Predictive | None = None
 ) -> CellErrors:
-    of: Callable[[Block], CellErrors] = partial(CellErrors.of, model=model, predictive=predictive)
-    return source.reduce(of)
+    return source.reduce(partial(CellErrors.of, model, predictive))
 
 
 def _warn(source: Source, fit: GaussianFit, options: EMOptions) -> None:

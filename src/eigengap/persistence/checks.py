@@ -99,9 +99,10 @@ def _part(held: Mapping[str, Any], path: str) -> tuple[bool, Any]:
         return False, None
     value = held[first]
     for name in rest:
-        if value is None or not hasattr(value, name):
+        parts = value if isinstance(value, dict) else {}
+        if name not in parts and not hasattr(value, name):
             return False, None
-        value = getattr(value, name)
+        value = parts[name] if name in parts else getattr(value, name)
     return True, value
 
 

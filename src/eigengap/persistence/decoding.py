@@ -122,7 +122,10 @@ class Decoder:
             return range(*items)
         try:
             if what in ("dict", "readonly"):
-                return self._mapping(items, what)
+                is_dict = all(isinstance(pair, list) and len(pair) == 2 for pair in items)
+                require(is_dict, "a dict that is none")
+                pairs = {self.child(key): self.child(item) for key, item in items}
+                return pairs if what == "dict" else _read_only(pairs)
             found = [self.child(item) for item in items]
             if what in SERIES:
                 return SERIES[what](found)
@@ -131,16 +134,6 @@ class Decoder:
         require(what == "objects", f"a node of no known kind ({what:.40})")
         array = np.empty(len(found), dtype=object)
         return nodes.filled(array, found, nodes.shape_of(node.get("shape")))
-
-    def _mapping(self, pairs: list[Any], what: str) -> Any:
-        is_dict = all(isinstance(pair, list) and len(pair) == 2 for pair in pairs)
-        require(is_dict, "a dict that is none")
-        found = {self.child(key): self.child(item) for key, item in pairs}
-        if what == "dict":
-            return found
-        from eigengap.selection.rank.choice import ReadOnly
-
-        return ReadOnly(found)
 
     # Values ----------------------------------------------------------------------------------
 
@@ -156,7 +149,10 @@ class Decoder:
         require(self._allowed >= 0, "the same arrays in too many values")
         for field in fields(cls):
             if field.name in names and field.name not in held:
-                held[field.name] = _default(field, kind)
+                default, factory = field.default, field.default_factory
+                is_optional = default is not MISSING or factory is not MISSING
+                require(is_optional, f"a {kind.name} without {field.name}")
+                held[field.name] = default if factory is MISSING else factory()
         with _refusing(kind):
             require_value(kind, cls, held)
             checked = cls.of(**held) if kind.remade_from else cls(**held)
@@ -223,6 +219,12 @@ class Decoder:
         return NewerFormatError(f"{what}; {versions}. Install that one")
 
 
+def _read_only(pairs: dict[Any, Any]) -> Any:
+    from eigengap.selection.rank.choice import ReadOnly
+
+    return ReadOnly(pairs)
+
+
 @contextmanager
 def _refusing(kind: Kind) -> Iterator[None]:
     """What checks and constructors raise says that the file is none of ours."""
@@ -232,15 +234,6 @@ def _refusing(kind: Kind) -> Iterator[None]:
         raise
     except REFUSALS as error:
         raise MalformedError(f"{kind.name} cannot be made of it: {error!s:.200}") from None
-
-
-def _default(field: Any, kind: Kind) -> Any:
-    """Of a field that the file does not have."""
-    if field.default is not MISSING:
-        return field.default
-    if field.default_factory is not MISSING:
-        return field.default_factory()
-    raise MalformedError(f"a {kind.name} without {field.name}")
 
 
 def _require_attribute(cls: type[Any], name: str, parameters: set[str]) -> None:

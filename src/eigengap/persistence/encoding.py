@@ -8,7 +8,7 @@ cannot hold, functions above all, is refused with its place in the estimator.
 from __future__ import annotations
 
 import re
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -65,7 +65,9 @@ class Encoder:
         if type(value) is float:
             return value if np.isfinite(value) else {"float": repr(value)}
         if isinstance(value, np.generic):
-            return self._scalar(value, where)
+            if isinstance(value, np.str_) or nodes.is_numeric(np.asarray(value).dtype):
+                return nodes.scalar_node(value)
+            raise _unholdable(where, f"a {type(value).__name__}")
         key = id(value)
         if key not in self._known:
             if key in self._open:
@@ -99,7 +101,9 @@ class Encoder:
             return nodes.sparse_node(value, lambda v, name: self.child(v, f"{where}.{name}"))
         if nodes.is_generator(value):
             return nodes.generator_node(value, lambda v, name: self.child(v, f"{where}.{name}"))
-        if _is_column(value):  # as a parameter that lists columns, or codes
+        library = type(value).__module__.partition(".")[0]
+        if library in ("pandas", "polars", "pyarrow") and hasattr(value, "__array__"):
+            # An index or a series, as a parameter that lists columns, or codes.
             return self._array(np.asarray(value), where)
         if type(value) is range:
             return {"is": "range", "items": [value.start, value.stop, value.step]}
@@ -143,11 +147,6 @@ class Encoder:
         children = [self.child(item, f"{where}.{k}") for k, item in enumerate(items)]
         return {"is": "objects", "shape": list(array.shape), "items": children}
 
-    def _scalar(self, value: np.generic, where: str) -> Node:
-        if isinstance(value, np.str_) or nodes.is_numeric(np.asarray(value).dtype):
-            return nodes.scalar_node(value)
-        raise _unholdable(where, f"a {type(value).__name__}")
-
     def _pairs(self, value: dict[Any, Any], where: str) -> list[list[Any]]:
         return [
             [self.child(key, f"{where}.key"), self.child(item, f"{where}.{_named(key, k)}")]
@@ -155,7 +154,6 @@ class Encoder:
         ]
 
     def _value(self, value: Any, kind: Kind, where: str) -> Node:
-        assert is_dataclass(value)
         names = kind.remade_from or tuple(field.name for field in fields(value))
         held = {name: getattr(value, name) for name in names}
         if kind.name == "Neighbours" and value.search.algorithm == "approximate":
@@ -181,12 +179,6 @@ class Encoder:
             "is": "estimator", "kind": kind.name, "version": kind.version,
             "parameters": parameters, "attributes": attributes,
         }  # fmt: skip
-
-
-def _is_column(value: Any) -> bool:
-    """Whether it is an index or a series of a frame library, which is kept as an array."""
-    library = type(value).__module__.partition(".")[0]
-    return library in ("pandas", "polars", "pyarrow") and hasattr(value, "__array__")
 
 
 def _named(key: Any, k: int) -> str:

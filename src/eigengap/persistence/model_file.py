@@ -238,7 +238,7 @@ def inspect_file(path: str | os.PathLike[str]) -> ModelFacts:
             n_features=description.n_features(),
             feature_names=description.feature_names(lambda: read_tensors(path, kind=KIND)[0]),
             provenance=require_flat(header.get("provenance")),
-            tensors=tuple((t.name, t.dtype, t.shape) for t in head.tensors),
+            tensors=head.tensors,
             summary=require_flat(header.get("summary")),
         )
 

@@ -52,15 +52,24 @@ def is_numeric(dtype: np.dtype[Any]) -> bool:
 
 def array_node(array: NDArray[Any], where: str, put: Put) -> Node:
     node: Node = {"is": "array"}
-    axes = _order_in_memory(array)
-    if axes is not None:
+    # Axes from the slowest to the fastest, unless that is their own order, or none has.
+    long = [stride for stride, n in zip(array.strides, array.shape, strict=True) if n > 1]
+    axes = sorted(range(array.ndim), key=lambda k: -array.strides[k])
+    is_mixed = not array.flags.c_contiguous and all(stride > 0 for stride in long)
+    if is_mixed and axes != list(range(array.ndim)):
         node["axes"] = axes
         array = array.transpose(axes)
     if not array.flags.writeable:
         node["frozen"] = True
     if array.dtype.name not in CODES or array.dtype.byteorder == ">":
         node["dtype"] = array.dtype.str
-    node["tensor"] = put(where, _by_bits(array))
+    # A type that tensors have, of the same numbers or of the bits of them.
+    plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(array.shape)
+    if plain.dtype.kind == "c":  # with the two parts of each number as a last axis
+        plain = np.stack([plain.real, plain.imag], axis=-1)
+    elif plain.dtype.kind in "mM":
+        plain = plain.view(np.int64)
+    node["tensor"] = put(where, plain)
     return node
 
 
@@ -76,23 +85,6 @@ def array_of(node: Node, get: Get) -> NDArray[Any]:
     if node.get("frozen") is True:
         array.flags.writeable = False
     return array
-
-
-def _order_in_memory(array: NDArray[Any]) -> list[int] | None:
-    """Axes from the slowest to the fastest; None where that is their own order, or none has."""
-    long = [stride for stride, n in zip(array.strides, array.shape, strict=True) if n > 1]
-    if array.flags.c_contiguous or any(stride <= 0 for stride in long):
-        return None
-    axes = sorted(range(array.ndim), key=lambda k: -array.strides[k])
-    return None if axes == list(range(array.ndim)) else axes
-
-
-def _by_bits(array: NDArray[Any]) -> NDArray[Any]:
-    """An array of a type that tensors have, of the same numbers or of the bits of them."""
-    plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(array.shape)
-    if plain.dtype.kind == "c":  # with the two parts of each number as a last axis
-        return np.stack([plain.real, plain.imag], axis=-1)
-    return plain.view(np.int64) if plain.dtype.kind in "mM" else plain
 
 
 def _from_bits(array: NDArray[Any], text: Any) -> NDArray[Any]:
@@ -111,10 +103,12 @@ def _from_bits(array: NDArray[Any], text: Any) -> NDArray[Any]:
 def numeric_dtype(text: Any) -> np.dtype[Any]:
     """The type that a file names, if it is one of numbers."""
     try:
-        require(NUMBERS.fullmatch(text), "it is another")
-        return np.dtype(text)
-    except (TypeError, MalformedError):
-        raise MalformedError(f"no type of numbers: {text!s:.40}") from None
+        if NUMBERS.fullmatch(text) is not None:
+            dtype: np.dtype[Any] = np.dtype(text)
+            return dtype
+    except TypeError:  # no text, or no unit of time
+        pass
+    raise MalformedError(f"no type of numbers: {text!s:.40}")
 
 
 # Arrays of strings -----------------------------------------------------------------------------

@@ -127,7 +127,8 @@ ColumnMeans | mean_: ! d | degrees_: ! d + | scale_: ! d 0+
 FactorAnalysis | *linear
 GPLVM | *rows | method_: ! text | model_: ! @GaussianProcesses | model_.support: m q
     | _predictive: ! @GaussianProcesses | _predictive.support: m q | relevance_: q ~
-    | _order: ! q <q | _present: ! p <n | _standard: ! @StandardisedRows | _standard.given: p d ?
+    | _only.embedding_sd_: n q 0+ ? | _order: ! q <q | _present: ! p <n
+    | _standard: ! @StandardisedRows | _standard.given: p d ?
     | _back: ! none @Perceptron LandmarkMap | _back.coefficients: b q | _back.landmarks: b d ?
     | _back.W0: d q
 ICA | model_: ! @AffineMap | model_.A: k d | density_: ! none @LinearGaussian | whitening_: k d
@@ -217,7 +218,7 @@ def _is_graph(v: Held, _: Held) -> bool:
         return False
     is_whole = v.indptr[0] == 0 and v.indptr[-1] == len(v.indices)
     is_ordered = is_whole and np.all(np.diff(v.indptr) >= 0)
-    return is_ordered and np.all((v.indices >= 0) & (v.indices < len(v.indptr) - 1))
+    return bool(is_ordered and np.all((v.indices >= 0) & (v.indices < len(v.indptr) - 1)))
 
 
 def _has_batches(v: Held, _: Held) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from eigengap.runtime.warnings import silence
 from eigengap.selection.inner_fits import Names, fit_rows
 from eigengap.selection.rank import largest_rank, most_factors, search_ranks
 from eigengap.sources import hidden_cells
+from eigengap.statistics.additive import Additive
 
 SHARE = 0.1  # of the observed values held out at a time
 ENOUGH_VALUES = 600  # held out in all; small tables hold out several times to reach it
@@ -107,7 +108,7 @@ def rounds(observed: NDArray[np.bool_], seed: int, care: int = 1) -> list[NDArra
 
 
 @dataclass(frozen=True, eq=False)
-class HiddenError:
+class HiddenError(Additive):
     """Squared errors of held-out values, column by column; rounds merge by addition."""
 
     squares: Array  # (d,)
@@ -122,9 +123,6 @@ class HiddenError:
         with np.errstate(over="ignore"):  # rounding of a huge constant, which is not asked for
             squares = w @ error**2
         return cls(squares=squares, counts=w @ hidden)
-
-    def merge(self, other: HiddenError) -> HiddenError:
-        return HiddenError(self.squares + other.squares, self.counts + other.counts)
 
     def relative_to(self, sd: Array) -> float:
         """Root mean squared error of each column over its standard deviation, averaged."""
@@ -200,10 +198,9 @@ class HeldOut:
 
     def error(self, imputed: Sequence[Array]) -> float:
         """Of imputed tables (n, d), one for each round."""
-        total = HiddenError(np.zeros(self.X.shape[1]), np.zeros(self.X.shape[1]))
-        for mask, table in zip(self.hidden, imputed, strict=True):
-            total = total.merge(HiddenError.of(self.X, table, mask, self.weight))
-        return total.relative_to(self.sd)
+        rounds = zip(imputed, self.hidden, strict=True)
+        errors = (HiddenError.of(self.X, table, mask, self.weight) for table, mask in rounds)
+        return reduce(HiddenError.merge, errors).relative_to(self.sd)
 
     def mean_error(self) -> float:
         """Of imputing the mean of what is left of each column."""

@@ -27,14 +27,11 @@ def fit_rows(
     An estimator of another package takes no source and gets the bare rows. The fitted estimator
     itself knows no names, for whoever fitted it will ask it with bare rows.
     """
-    if names is None or not _takes_sources(estimator):
+    # Whether `fit` is one of ours, and not of a subclass that knows arrays only
+    is_ours = str(getattr(type(estimator).fit, "__module__", "")).startswith("eigengap.")
+    if names is None or not is_ours:
         given = {"sample_weight": weight, "cell_sd": cell_sd}
         return estimator.fit(values, *y, **{k: v for k, v in given.items() if v is not None})
     estimator.fit(ArraySource(values, weight=weight, cell_sd=cell_sd, names=names), *y)
     estimator.__dict__.pop("feature_names_in_", None)
     return estimator
-
-
-def _takes_sources(estimator: Any) -> bool:
-    """Whether `fit` is one of ours, and not of a subclass that knows arrays only."""
-    return str(getattr(type(estimator).fit, "__module__", "")).startswith("eigengap.")

@@ -162,7 +162,9 @@ def prediction_errors(
     splits = list(_splits(joint, targets, weight))
     if not splits:
         return {}
-    rows = min(_labelled(training[:, -targets:], w) for training, w, *_ in splits)
+    # Rows in which the target that is observed least was observed
+    observed = [(~np.isnan(training[:, -targets:]), w) for training, w, *_ in splits]
+    rows = min(np.min(o.sum(axis=0) if w is None else w @ o) for o, w in observed)
     most = max(1, min(joint.shape[1] - 1, int(rows) // 2))
     unit = _variance(joint[:, -targets:], weight)
     return _search(lambda q: _squared_error(fit_predict(q), splits, targets, unit), most)
@@ -176,9 +178,7 @@ def _splits(joint: Array, targets: int, weight: Array | None) -> Iterator[Split]
     for k in range(fold.max() + 1):
         out = fold == k
         training, kept = joint[~out], None if weight is None else weight[~out]
-        if (
-            np.isnan(training).all(axis=0).any()
-        ):  # a column observed only in these rows: hide y alone
+        if np.isnan(training).all(axis=0).any():  # a column of these rows alone: hide y only
             training, kept = joint.copy(), weight
             training[out, -targets:] = np.nan
         if np.isnan(training).all(axis=0).any():
@@ -195,12 +195,6 @@ def _squared_error(predict: Predict, splits: list[Split], targets: int, unit: Ar
         total += float(np.nansum(squares * share))
         count += float(np.sum(~np.isnan(squares) * share))
     return total / count if count else np.inf
-
-
-def _labelled(Y: Array, weight: Array | None) -> float:
-    """Rows in which the target that is observed least was observed."""
-    observed = ~np.isnan(Y)
-    return float(np.min(observed.sum(axis=0) if weight is None else weight @ observed))
 
 
 def _variance(Y: Array, weight: Array | None) -> Array:

@@ -18,6 +18,7 @@ from eigengap.sources.base import (
     require_frequencies,
     require_unique,
 )
+from eigengap.sources.blocked import HeldOut, Rescaled, fold_of_cells, hidden_cells
 from eigengap.sources.cells import is_number
 from eigengap.sources.checks import (
     EXACT,
@@ -28,7 +29,6 @@ from eigengap.sources.checks import (
     with_missing_for,
 )
 from eigengap.sources.conversion import as_source, in_memory_table, lies_elsewhere
-from eigengap.sources.derived.blocked import HeldOut, Rescaled, fold_of_cells, hidden_cells
 from eigengap.sources.fields.places import is_field_path
 from eigengap.sources.fields.table import FieldSource, field_like
 from eigengap.sources.files.columns import (

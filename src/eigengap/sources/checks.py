@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from math import isfinite, isnan
 from numbers import Real
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,14 +68,19 @@ def count_missing(X: NDArray[Any], names: Sequence[str] | None, first: int | Non
     if isfinite(total):
         return 0
     missing = infinite = 0
-    for chunk in _in_memory_order(X):
+    slow_first = X if abs(X.strides[0]) >= abs(X.strides[1]) else X.T
+    step = max(1, CHUNK // max(1, slow_first.shape[1] * X.itemsize))
+    for start in range(0, len(slow_first), step):
+        chunk = slow_first[start : start + step]
         not_finite = chunk.size - int(np.count_nonzero(np.isfinite(chunk)))
         if not_finite:
             infinities = int(np.count_nonzero(np.isinf(chunk)))
             missing += not_finite - infinities
             infinite += infinities
     if infinite:
-        _raise_infinite(X, names, infinite, first)
+        row, j = divmod(int(np.argmax(np.isinf(X))), X.shape[1])
+        least = "at least " if first is not None else ""  # other rows were not read yet
+        raise _infinite(float(X[row, j]), row + (first or 0), j, names, infinite, least)
     return missing
 
 
@@ -187,10 +192,21 @@ def as_weight(sample_weight: Any, n: int) -> Array | None:
         )
     if len(weight) != n:
         raise DataError(f"sample_weight has {len(weight)} entries but X has {n} rows")
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = float(np.sum(weight))
-    if not (isfinite(total) and weight.min() >= 0):
-        _raise_bad_weight(weight)
+    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(bad):
+        row = int(bad[0])
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        raise DataError(
+            f"sample_weight must be finite and not negative: {float(weight[row])} at row {row}"
+            f"{more}",
+            row=row,
+            value=float(weight[row]),
+        )
+    with np.errstate(over="ignore"):
+        if not isfinite(float(np.sum(weight))):
+            raise DataError(
+                "the sum of sample_weight is too large for float64; rescale the weights"
+            )
     if not weight.any():
         raise DataError("sample_weight is zero in every row: no row is left to learn from")
     return weight
@@ -199,10 +215,11 @@ def as_weight(sample_weight: Any, n: int) -> Array | None:
 def resolve_columns(columns: Any, names: Sequence[Any] | None, d: int) -> list[int]:
     """Positions of the chosen columns: strings are names, integers are positions."""
     chosen = [columns] if isinstance(columns, str) else list(columns)
+    given = words().parameter("columns")
     if chosen and all(isinstance(c, bool | np.bool_) for c in chosen):
         if len(chosen) != d:
             raise DataError(
-                f"{_columns()} has {len(chosen)} truth values but {words().X} has {d} columns"
+                f"{given} has {len(chosen)} truth values but {words().X} has {d} columns"
             )
         return [int(j) for j in np.flatnonzero(chosen)]
     places: dict[Any, list[int]] = {}
@@ -212,67 +229,39 @@ def resolve_columns(columns: Any, names: Sequence[Any] | None, d: int) -> list[i
     twice = next((j for j, count in Counter(found).items() if count > 1), None)
     if twice is not None:
         label = names[twice] if names is not None else twice
-        raise DataError(f"{_columns()} chooses {show(label)} more than once", value=label)
+        raise DataError(f"{given} chooses {show(label)} more than once", value=label)
     return found
 
 
 def _position(
     choice: Any, names: Sequence[Any] | None, places: dict[Any, list[int]], d: int
 ) -> int:
+    chooses = f"{words().parameter('columns')} chooses"
     if isinstance(choice, int | np.integer):
         j = operator.index(choice)
         if not -d <= j < d:
-            raise DataError(
-                f"{_columns()} chooses position {j} but {words().X} has {d} columns", value=j
-            )
+            raise DataError(f"{chooses} position {j} but {words().X} has {d} columns", value=j)
         return j % d
     if names is None:
         raise DataError(
-            f"{_columns()} chooses {show(choice)} but {words().X} has no column names; use integer "
-            "positions",
+            f"{chooses} {show(choice)} but {words().X} has no column names; use integer positions",
             value=choice,
         )
     matches = places.get(choice, []) if isinstance(choice, Hashable) else []
     if len(matches) > 1:
         raise DataError(
-            f"{_columns()} chooses {show(choice)}, which names {len(matches)} columns (positions "
+            f"{chooses} {show(choice)}, which names {len(matches)} columns (positions "
             f"{', '.join(map(str, matches))}); use positions",
             value=choice,
         )
-    if not matches:
-        _raise_unknown(choice, names)
-    return matches[0]
-
-
-def _raise_unknown(choice: Any, names: Sequence[Any]) -> NoReturn:
+    if matches:
+        return matches[0]
     strings = [name for name in names if isinstance(name, str)]
     close = get_close_matches(str(choice), strings, n=3, cutoff=0.6)
-    hint = (
-        f"did you mean {' or '.join(map(quote, close))}?"
-        if close
-        else f"the columns are {', '.join(map(show, names[:10]))}{', ...' * (len(names) > 10)}"
-    )
+    hint = f"the columns are {', '.join(map(show, names[:10]))}{', ...' * (len(names) > 10)}"
+    if close:
+        hint = f"did you mean {' or '.join(map(quote, close))}?"
     raise DataError(f"{words().X} has no column {show(choice)}; {hint}", value=choice)
-
-
-def _columns() -> str:
-    return words().parameter("columns")
-
-
-def _in_memory_order(X: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Pieces of X along its slower axis."""
-    slow_first = X if abs(X.strides[0]) >= abs(X.strides[1]) else X.T
-    step = max(1, CHUNK // max(1, slow_first.shape[1] * X.itemsize))
-    for start in range(0, slow_first.shape[0], step):
-        yield slow_first[start : start + step]
-
-
-def _raise_infinite(
-    X: NDArray[Any], names: Sequence[str] | None, count: int, first: int | None
-) -> NoReturn:
-    row, j = divmod(int(np.argmax(np.isinf(X))), X.shape[1])
-    least = "at least " if first is not None else ""  # other rows were not read yet
-    raise _infinite(float(X[row, j]), row + (first or 0), j, names, count, least)
 
 
 def _infinite(
@@ -290,19 +279,6 @@ def _infinite(
         column=j,
         name=None if names is None else names[j],
         value=value,
-    )
-
-
-def _raise_bad_weight(weight: Array) -> NoReturn:
-    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-    if not len(bad):
-        raise DataError("the sum of sample_weight is too large for float64; rescale the weights")
-    row = int(bad[0])
-    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-    raise DataError(
-        f"sample_weight must be finite and not negative: {float(weight[row])} at row {row}{more}",
-        row=row,
-        value=float(weight[row]),
     )
 
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import nan
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +28,7 @@ from eigengap.sources.files.npy import NpyReader, NpzReader
 from eigengap.sources.files.parquet import ParquetReader
 from eigengap.sources.files.paths import KNOWN, Address, find_files, format_of
 from eigengap.sources.files.zarr_reader import ZarrReader
-from eigengap.sources.reader import Reader, StreamSource
+from eigengap.sources.reader import Reader, StreamSource, unreadable
 from eigengap.sources.wording import quote
 from eigengap.wording import words
 
@@ -146,15 +144,17 @@ def open_source(
             "group with named dimensions), and this is a plain table"
         )
     texts, codes = codes_of(missing_values)
-    how = _How(columns, texts, skipped)
-    readers = [_reader(part, how) for address in find_files(path) for part in _files_of(address)]
+    addresses = [
+        part
+        for found in find_files(path)
+        for part in (parquet_parts(found) if format_of(found.path).name == "folder" else [found])
+    ]
+    readers = [_reader(address, columns, texts, skipped) for address in addresses]
     if len(readers) == 1:
         reader = readers[0]
         if reader.n_rows == 0:  # one of many files may be empty, but not the table
-            try:
+            with unreadable(reader.where, (ValueError,), "{}"):
                 check_not_empty((0, reader.n_features))
-            except ValueError as error:
-                raise UnreadableError(reader.where, str(error)) from None
     else:
         several = isinstance(path, list | tuple)
         where = f"{readers[0].where} and {len(readers) - 1} more files" if several else str(path)
@@ -168,45 +168,27 @@ def open_source(
     )
 
 
-@dataclass(frozen=True)
-class _How:
-    """How every file is read."""
-
-    columns: Any
-    texts: frozenset[str]  # that stand for a missing value
-    skipped: SkippedLines
-
-
-def _files_of(address: Address) -> list[Address]:
-    is_folder = format_of(address.path).name == "folder"
-    return parquet_parts(address) if is_folder else [address]
-
-
-def _reader(address: Address, how: _How) -> Reader:
+def _reader(address: Address, columns: Any, texts: frozenset[str], skipped: SkippedLines) -> Reader:
+    """The reader of one file; `texts` stand for a missing value."""
     path, member = address.path, address.member
     kind = format_of(path)
     if member is not None and kind.name not in ("npz", "hdf5", "zarr"):
         raise UnreadableError(str(path), f"it is one table; leave out ::{member}")
-    if how.skipped and kind.name != "csv":
-        raise UnreadableError(str(path), f"it has no lines: {how.skipped} is for CSV files")
-    if how.texts and kind.name != "csv":
+    if skipped and kind.name != "csv":
+        raise UnreadableError(str(path), f"it has no lines: {skipped} is for CSV files")
+    if texts and kind.name != "csv":
         raise UnreadableError(
             str(path),
-            f"{words().parameter('missing_values', quote(min(how.texts)))} is text, and the file "
+            f"{words().parameter('missing_values', quote(min(texts)))} is text, and the file "
             "holds numbers; text is looked for in CSV files",
         )
-    try:
+    with unreadable(str(path), (ValueError,), "{}"):  # a column that does not exist
         if kind.name == "csv":
-            reader: Reader = CsvReader(path, how.columns, how.texts, kind.compression, how.skipped)
-        elif member is None:
-            reader = READERS[kind.name](path, how.columns)
+            reader: Reader = CsvReader(path, columns, texts, kind.compression, skipped)
         else:
-            reader = READERS[kind.name](path, how.columns, member)
+            which = () if member is None else (member,)
+            reader = READERS[kind.name](path, columns, *which)
         check_not_empty((1, reader.n_features))
-    except (UnreadableError, MemoryError):
-        raise
-    except ValueError as error:  # a column that does not exist
-        raise UnreadableError(str(path), str(error)) from None
     return reader
 
 
@@ -231,21 +213,16 @@ def parquet_parts(address: Address) -> list[Address]:
             f"it holds Parquet files and others, such as {quote(others[0])}, and which are the "
             f"table? Give a glob: {words().path(str(folder / '*.parquet'))}",
         )
-    _warn_of_partitions(folder, found)
-    return [Address(path) for path in found]
-
-
-def _warn_of_partitions(folder: Path, found: list[Path]) -> None:
-    """Warn of columns that are encoded in the names of folders, as Hive and Spark write them."""
+    # Hive and Spark encode columns in the names of folders.
     inside = {part for path in found for part in path.relative_to(folder).parts[:-1]}
     keys = sorted({part.partition("=")[0] for part in inside if "=" in part})
     if keys:
         warn(
-            f"{words().path(str(folder))} is parted by {', '.join(map(quote, keys))}, which "
-            "stands in "
-            "the names of its folders and not in the files: it is left out of the table",
+            f"{words().path(str(folder))} is parted by {', '.join(map(quote, keys))}, which stands "
+            "in the names of its folders and not in the files: it is left out of the table",
             PartitionColumnWarning,
         )
+    return [Address(path) for path in found]
 
 
 def codes_of(missing_values: Any) -> tuple[frozenset[str], tuple[float, ...]]:
@@ -303,20 +280,14 @@ class ManyReader(Reader):
             reader.require_unchanged()
 
     def place(self, row: int) -> str:
-        starts = self._known_starts()
-        index = bisect_right(starts, row) - 1
-        if index < 0:
-            return super().place(row)
-        return self._readers[index].place(row - starts[index])
-
-    def _known_starts(self) -> list[int]:
-        starts, row = [], 0
-        for reader in self._readers:
-            starts.append(row)
+        starts = [0]
+        for reader in self._readers[:-1]:
             if reader.n_rows is None:
                 break
-            row += reader.n_rows
-        return max(starts, self._starts, key=len)
+            starts.append(starts[-1] + reader.n_rows)
+        starts = max(starts, self._starts, key=len)
+        index = bisect_right(starts, row) - 1
+        return self._readers[index].place(row - starts[index])
 
     @property
     def bytes_per_pass(self) -> int | None:
@@ -332,26 +303,19 @@ def _total(counts: Iterable[int | None]) -> int | None:
 def _require_same_columns(first: Reader, other: Reader) -> None:
     if first.names == other.names and first.n_features == other.n_features:
         return
+    difference = f"{other.n_features} instead of {first.n_features}"
+    if (first.names is None) != (other.names is None):
+        difference = "only one of them has column names"
+    for j, (ours, theirs) in enumerate(zip(first.names or (), other.names or (), strict=False)):
+        if ours != theirs:
+            difference = f"column {j} is {quote(theirs)} instead of {quote(ours)}"
+            break
     raise UnreadableError(
         other.where,
-        f"its columns are not those of {words().path(first.where)}: "
-        f"{_difference(first, other)}. Files "
-        "that are read as one table have the same columns in the same order; "
+        f"its columns are not those of {words().path(first.where)}: {difference}. Files that are "
+        "read as one table have the same columns in the same order; "
         f"{words().parameter('columns')} chooses those that all of them have",
     )
-
-
-def _difference(first: Reader, other: Reader) -> str:
-    if (first.names is None) != (other.names is None):
-        return "only one of them has column names"
-    if first.n_features != other.n_features and (first.names is None or other.names is None):
-        return f"{other.n_features} instead of {first.n_features}"
-    assert first.names is not None
-    assert other.names is not None
-    for j, (ours, theirs) in enumerate(zip(first.names, other.names, strict=False)):
-        if ours != theirs:
-            return f"column {j} is {quote(theirs)} instead of {quote(ours)}"
-    return f"{other.n_features} instead of {first.n_features}"
 
 
 def agree_on_decimals(readers: Sequence[CsvReader]) -> None:
@@ -359,19 +323,16 @@ def agree_on_decimals(readers: Sequence[CsvReader]) -> None:
 
     A file whose first rows show no mark, because all numbers are whole, follows the others.
     """
-    marked = [reader for reader in readers if reader.dialect.mark is not None]
-    if not marked:
-        return
-    first, mark = marked[0], marked[0].dialect.mark
-    assert mark is not None
-    for other in marked[1:]:
-        if other.dialect.mark is not None and other.dialect.mark.decimal != mark.decimal:
+    marks = [(reader.where, mark) for reader in readers if (mark := reader.dialect.mark)]
+    for where, mark in marks[1:]:
+        first, other = marks[0]
+        if mark.decimal != other.decimal:
             raise UnreadableError(
-                other.where,
-                f"{other.dialect.mark}, and in {words().path(first.where)} {mark}. Files that are "
-                "read as one table have one decimal mark: write the numbers of all files in one "
-                "way, or read the files apart",
+                where,
+                f"{mark}, and in {words().path(first)} {other}. Files that are read as one table "
+                "have one decimal mark: write the numbers of all files in one way, or read the "
+                "files apart",
             )
     for reader in readers:
-        if reader.dialect.mark is None:
-            reader.follow(mark.decimal)
+        if marks and reader.dialect.mark is None:
+            reader.follow(marks[0][1].decimal)

@@ -12,14 +12,14 @@ are compared before and after each pass, and before results of an earlier pass a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, Full, Queue
 from stat import S_ISDIR
-from threading import Event, Thread
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,22 +30,20 @@ from eigengap.linalg import Array
 from eigengap.printable import quoted
 from eigengap.runtime import memory
 from eigengap.runtime.memory import free_memory
-from eigengap.runtime.threads import closed_at_end, in_order, sharing
+from eigengap.runtime.threads import closed_at_end
 from eigengap.runtime.warnings import CapturedWarning, captured
 from eigengap.sources.base import Block, Source, without_empty
+from eigengap.sources.blocked import BlockedSource, MemoisedSource, Several
 from eigengap.sources.checks import (
     check_not_empty,
     count_missing,
     warn_of_rounded,
     with_missing_for,
 )
-from eigengap.sources.derived.blocked import BlockedSource, merge_stream
-from eigengap.sources.derived.memo import MemoisedSource, Several
 from eigengap.wording import words
 
 BLOCK_BYTES = 32 << 20  # of float64 values, where memory allows (`memory.block_bytes`)
 KEPT_SHARE = 0.25  # of the free memory that prepared blocks may take
-PATIENCE = 0.1  # seconds between two checks whether the next block is still wanted
 _END = object()
 
 
@@ -128,6 +126,18 @@ def require_stamp(path: Path, stamp: Stamp, where: str) -> None:
     )
 
 
+@contextmanager
+def unreadable(where: str, kinds: tuple[type[Exception], ...], message: str) -> Iterator[None]:
+    """Let errors of these kinds name the file; {} in the message is for what they say."""
+    try:
+        yield
+    except (UnreadableError, MemoryError):
+        raise
+    except kinds as error:
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UnreadableError(where, message.replace("{}", said)) from error
+
+
 class FileReader(Reader):
     """A table in one file, which is closed between passes."""
 
@@ -203,14 +213,10 @@ class StreamSource(MemoisedSource, BlockedSource):
         self.reader.require_unchanged()
 
     def _take(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
-        self.passes += 1
-        with sharing(), closing(in_order(_Each(ofs), self._blocks(), self.n_features)) as parts:
-            return merge_stream(parts).parts
+        def each(block: Block) -> Several:
+            return Several(tuple(of(block) for of in ofs))
 
-    def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-        self.passes += 1
-        with sharing(), closing(in_order(fn, self._blocks(), self.n_features)) as made:
-            return self._stacked(made, self.n_rows)
+        return BlockedSource.reduce(self, each).parts
 
     def _blocks(self) -> Iterator[Block]:
         return ahead(self._read())
@@ -219,7 +225,12 @@ class StreamSource(MemoisedSource, BlockedSource):
         row = kept = 0  # rows that were read, and those that were not skipped
         for values in recut(self.reader.pieces(self.rows_per_block), self.rows_per_block):
             stop = row + len(values)
-            self._refuse_longer(stop)
+            if self.n_rows is not None and stop > self.n_rows:
+                raise UnreadableError(
+                    self.where,
+                    f"it had {self.n_rows} rows and has become longer while it is read. Let "
+                    "nothing write to it, or work on a copy",
+                )
             if self.weight is not None and len(self.weight) < stop:
                 raise ValueError(
                     f"sample_weight has {len(self.weight)} entries but X has at least {stop} rows"
@@ -265,14 +276,6 @@ class StreamSource(MemoisedSource, BlockedSource):
             value=error.value,
         )
 
-    def _refuse_longer(self, rows: int) -> None:
-        if self.n_rows is not None and rows > self.n_rows:
-            raise UnreadableError(
-                self.where,
-                f"it had {self.n_rows} rows and has become longer while it is read. Let nothing "
-                "write to it, or work on a copy",
-            )
-
     def _check_length(self, rows: int) -> None:
         if self.n_rows is not None and rows < self.n_rows:
             raise UnreadableError(
@@ -283,16 +286,6 @@ class StreamSource(MemoisedSource, BlockedSource):
         check_not_empty((rows, self.n_features))
         if self.weight is not None and len(self.weight) != rows:
             raise ValueError(f"sample_weight has {len(self.weight)} entries but X has {rows} rows")
-
-
-class _Each:
-    """Several statistics of a block."""
-
-    def __init__(self, ofs: Sequence[Callable[[Any], Any]]) -> None:
-        self._ofs = ofs
-
-    def __call__(self, block: Block) -> Several:
-        return Several(tuple(of(block) for of in self._ofs))
 
 
 def recut(pieces: Iterator[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:
@@ -315,62 +308,29 @@ T = TypeVar("T")
 
 
 def ahead(parts: Iterator[T], depth: int = 1) -> Iterator[T]:
-    """The same parts, up to `depth` of them read in advance, by one thread.
+    """The same parts, up to `depth` of them read in advance, and the next one begun, by one thread.
 
     Errors of reading are raised here, in their place. Closing or deleting this iterator ends the
     thread and closes `parts`.
     """
-    waiting: Queue[Any] = Queue(maxsize=depth)
-    stop = Event()
-    warned: list[CapturedWarning] = []  # while reading, to be reissued in the caller's thread
-    thread = Thread(
-        target=_read, args=(parts, waiting, stop, warned), name="eigengap-ahead", daemon=True
-    )
-    thread.start()
-    try:
-        while (taken := waiting.get()) is not _END:
-            while warned:
-                warned.pop(0).reissue()
-            if isinstance(taken, _Raised):
-                raise taken.error
-            yield taken
-            del taken  # or it would stay in memory while the next one is waited for
-    finally:
-        stop.set()
-        with suppress(Empty):  # so that a reader that waits for room ends at once
-            while True:
-                waiting.get_nowait()
-        thread.join()
-
-
-class _Raised:
-    """An exception of the thread that reads, for the one that computes."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-def _read(
-    parts: Iterable[Any], waiting: Queue[Any], stop: Event, warned: list[CapturedWarning]
-) -> None:
-    iterator = iter(parts)
-    try:
-        with closed_at_end(iterator):
-            while not stop.is_set():
-                with captured() as caught:
-                    part = next(iterator, _END)
-                warned += caught
-                _put(part, waiting, stop)
-                if part is _END:
-                    return
-    except BaseException as error:  # which the caller gets
-        _put(_Raised(error), waiting, stop)
-
-
-def _put(part: Any, waiting: Queue[Any], stop: Event) -> None:
-    while not stop.is_set():
+    pool = ThreadPoolExecutor(1, thread_name_prefix="eigengap-ahead")
+    with closed_at_end(parts):
         try:
-            waiting.put(part, timeout=PATIENCE)
-            return
-        except Full:
-            continue
+            waiting = deque(pool.submit(_read_next, parts) for _ in range(depth + 1))
+            while True:
+                taken, warned = waiting.popleft().result()
+                for one in warned:  # while reading, to be reissued in the caller's thread
+                    one.reissue()
+                if taken is _END:
+                    return
+                waiting.append(pool.submit(_read_next, parts))
+                yield taken
+                del taken  # or it would stay in memory while the next one is waited for
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _read_next(parts: Iterator[Any]) -> tuple[Any, list[CapturedWarning]]:
+    with captured() as caught:
+        part = next(parts, _END)
+    return part, caught

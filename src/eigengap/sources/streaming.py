@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -21,6 +21,7 @@ from eigengap.sources.conversion import as_source
 from eigengap.sources.frames import frame_to_float
 from eigengap.sources.sinks import open_sink
 
+Warned = dict[type[Warning], tuple[CapturedWarning, int]]  # the first of each kind, and its blocks
 SD = "_sd"  # what is added to the name of a column for its standard deviation
 
 
@@ -87,14 +88,16 @@ def stream(
             "X comes with sample_weight or cell_sd, which no function is given here, and a row of "
             "weight 0 would be missing in the file. Pass it without them"
         )
-    warned = _WarningsOfBlocks()
+    warned: Warned = {}
     results = _results(partial(_result, function, source.names), source, warned)
     with open_sink(to, force=force) as sink, closing(results):
         for result in results:
             if sink.n_rows == 0:
                 sink.name_columns(_names(own, result, source, columns_out))
             sink.append(result.columns())
-    warned.reissue()
+    for kind, (first, blocks) in warned.items():
+        more = f" (the first of {blocks} blocks that say so)" if blocks > 1 else ""
+        warn(first.message + more, kind)
     return sink.path
 
 
@@ -145,7 +148,7 @@ def _boxed(method: Callable[[Block], _Result], block: Block) -> NDArray[Any]:
 
 
 def _results(
-    method: Callable[[Block], _Result], source: Source, warned: _WarningsOfBlocks
+    method: Callable[[Block], _Result], source: Source, warned: Warned
 ) -> Generator[_Result]:
     """The results of all blocks, in order."""
     if hasattr(source, "pieces"):  # where blocks are computed elsewhere
@@ -154,8 +157,11 @@ def _results(
         return
     source.passes += 1
     for block in source._blocks():  # type: ignore[attr-defined]
-        with warned.captured():
+        with captured() as caught:
             result = method(block)
+        for kind, first in {one.category: one for one in reversed(caught)}.items():
+            earliest, blocks = warned.get(kind, (first, 0))
+            warned[kind] = earliest, blocks + 1
         yield result
 
 
@@ -209,25 +215,3 @@ def _table(values: Any, names: tuple[str, ...] | None) -> Any:
 def _frame_library() -> str | None:
     """pandas, which wraps a block without copying it, else polars."""
     return next((name for name in ("pandas", "polars") if find_spec(name) is not None), None)
-
-
-class _WarningsOfBlocks:
-    """Warnings of all blocks, each kind shown once."""
-
-    def __init__(self) -> None:
-        self._first: dict[type[Warning], CapturedWarning] = {}
-        self._blocks: dict[type[Warning], int] = {}
-
-    @contextmanager
-    def captured(self) -> Iterator[None]:
-        with captured() as caught:
-            yield
-        for kind, first in {one.category: one for one in reversed(caught)}.items():
-            self._first.setdefault(kind, first)
-            self._blocks[kind] = self._blocks.get(kind, 0) + 1
-
-    def reissue(self) -> None:
-        for kind, first in self._first.items():
-            blocks = self._blocks[kind]
-            more = f" (the first of {blocks} blocks that say so)" if blocks > 1 else ""
-            warn(first.message + more, kind)

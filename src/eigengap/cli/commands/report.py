@@ -1,4 +1,4 @@
-"""`eigengap report`: one HTML file that shows a model and its data."""
+"""`eigengap report`, and `eigengap demo`, which writes one of the shipped table."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import click
 
 from eigengap.cli import options
+from eigengap.cli.errors import WrongUsage, shown
+from eigengap.cli.files import check_apart, check_output, check_places, write_whole
+from eigengap.registry import entry_of
 
 PATIENCE = 3.0  # seconds within which a launcher that finds no browser has said so
 # They show no script, without which a report has no charts.
 IN_TERMINALS = {"www-browser", "links", "links2", "elinks", "lynx", "w3m"}
+TABLE = "breast_cancer_wisconsin.csv"
 
 
-@click.command("report")
+@click.command()
 @options.model_file
 @options.data
 @options.output("report.html", "the report")
@@ -33,15 +38,13 @@ IN_TERMINALS = {"www-browser", "links", "links2", "elinks", "lynx", "w3m"}
 @options.cells
 @options.forcing
 @options.talking
-def command(model: str, data: str, output: str, force: bool, narrator: Any, **given: Any) -> None:
+def report(model: str, data: str, output: str, force: bool, narrator: Any, **given: Any) -> None:
     """Write a report of MODEL and DATA: one HTML file that needs no network.
 
     \b
     eigengap report model.egap table.csv --color diagnosis --open
     """
-    from eigengap.cli.errors import WrongUsage, shown
-    from eigengap.cli.files import check_places
-    from eigengap.cli.kept_models import opened
+    from eigengap.cli.fitting import opened_with_model
     from eigengap.cli.tables.table import position_of
 
     check_places(narrator, output, force, data, model, bytes_of="a report")
@@ -49,8 +52,13 @@ def command(model: str, data: str, output: str, force: bool, narrator: Any, **gi
         raise click.UsageError("a report on standard output does not go with --open")
     if output != "-" and Path(output).suffix.lower() not in (".html", ".htm"):
         raise WrongUsage(f"-o {shown(output)}: a report is HTML; name a file that ends in .html")
-    with opened(model, data, given, narrator) as (estimator, table):
-        _require_rows_have_places(estimator)
+    with opened_with_model(model, data, given, narrator) as (estimator, table):
+        drawn = estimator.estimator_ if entry_of(estimator).shows else estimator
+        if not (hasattr(drawn, "transform") or hasattr(drawn, "embedding_")):
+            raise WrongUsage(
+                f"{type(estimator).__name__} places rows nowhere, so that there is nothing to "
+                "draw. Report another model of the same table: eigengap fit DATA -m ppca"
+            )
         if given["color"] is not None:
             position_of(table, given["color"], "--color")
         count = write_report(
@@ -67,8 +75,6 @@ def write_report(
     color: str | None, rows: int = 2000, **how: Any,
 ) -> int:  # fmt: skip
     """Write the report of a fitted model, and say how many bytes it has."""
-    from eigengap.cli.errors import WrongUsage
-    from eigengap.cli.files import write_whole
     from eigengap.cli.progress import waiting
     from eigengap.cli.tables.table import position_of
     from eigengap.reporting import report
@@ -103,7 +109,7 @@ def as_drawn(table: Any, estimator: Any) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    from eigengap.cli.tables.mapped import names_of, source_for, unique
+    from eigengap.cli.tables.outputs import names_of, source_for, unique
     from eigengap.cli.tables.pieces import pieces
 
     names = names_of(estimator)
@@ -130,18 +136,18 @@ def _columns(table: Any, positions: Sequence[int]) -> list[_Named]:
     from eigengap.cli.tables.pieces import pieces
 
     place = {j: k for k, j in enumerate(table.features)}
-    found = [_Named() for _ in positions]
+    found = {j: _Named() for j in positions}
     for piece in pieces(table):
-        for j, cells in zip(positions, found, strict=True):
+        for j, cells in found.items():
             if j in place:
                 cells += piece.values[:, place[j]].tolist()
             else:
                 cells += piece.columns.column(j).to_pylist()
-    for j, cells in zip(positions, found, strict=True):
+    for j, cells in found.items():
         cells.name = table.name(j)
         if any(isinstance(cell, bytes) for cell in cells):
             cells[:] = _of_csv(cells, table.readers[0].dialect.cells)
-    return found
+    return list(found.values())
 
 
 def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
@@ -156,22 +162,8 @@ def _of_csv(cells: list[bytes], how: Any) -> list[Any]:
     ]
 
 
-def _require_rows_have_places(estimator: Any) -> None:
-    from eigengap.cli.errors import WrongUsage
-    from eigengap.registry import entry_of
-
-    drawn = estimator.estimator_ if entry_of(estimator).shows else estimator
-    if not (hasattr(drawn, "transform") or hasattr(drawn, "embedding_")):
-        raise WrongUsage(
-            f"{type(estimator).__name__} places rows nowhere, so that there is nothing to draw. "
-            "Report another model of the same table: eigengap fit DATA -m ppca"
-        )
-
-
 def show_page(path: str, narrator: Any) -> None:
     """Open a file in a browser; where there is none, say so and leave it to the user."""
-    from eigengap.cli.errors import shown
-
     if not _is_open(Path(os.path.expanduser(path)).resolve().as_uri()):
         narrator.note(f"No browser was found; open {shown(path)} yourself")
 
@@ -201,3 +193,43 @@ def _is_open(uri: str) -> bool:
         return True  # the browser itself, which runs until it is closed
     except OSError:
         return False
+
+
+@click.command()
+@options.output("breast_cancer_filled.csv", "the imputed table")
+@click.option(
+    "--report", type=click.Path(), default="report.html", show_default=True, metavar="FILE",
+    help="Where to write the report.",
+)  # fmt: skip
+@click.option("--no-report", is_flag=True, help="Write no report.")
+@click.option("--open", "opens", is_flag=True, help="Open the report in a browser.")
+@options.forcing
+@options.talking
+def demo(
+    output: str, report: str, no_report: bool, opens: bool, force: bool, narrator: Any
+) -> None:
+    """Fit PPCA to a shipped table with 16 missing values, impute them, and write a report.
+
+    The table is Breast Cancer Wisconsin (Original): 699 biopsies, 9 features scored 1 to 10.
+    """
+    from eigengap.cli.fitting import fitted, provenance_for
+    from eigengap.cli.tables.imputing import write_imputed
+    from eigengap.cli.tables.table import Choice, open_table
+
+    check_places(narrator, output, force)
+    if not no_report:
+        check_output(report, force, "--report FILE")
+        check_apart(output, report)
+    with resources.as_file(resources.files("eigengap") / "data" / TABLE) as path:
+        table = open_table(TABLE, str(path), Choice(ids=("id",), ignore=("diagnosis",)))
+        model = fitted({"name": "ppca", "components": "auto"}, table, narrator)
+        write_imputed(model, table, output, force, narrator, prints_std=True)
+        if not no_report:
+            record = provenance_for(table, narrator.facts["rows"])
+            count = write_report(
+                model, table, report, narrator, color="diagnosis", provenance=record
+            )
+            narrator.wrote(report, count, after=": open it in a browser", report=report)
+            if opens:
+                show_page(report, narrator)
+    narrator.say("Next", "the same on a table of your own: eigengap fit TABLE.csv")

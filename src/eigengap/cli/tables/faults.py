@@ -11,19 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eigengap import sources
 from eigengap.cli.errors import FileTrouble, shown
 from eigengap.cli.narration import Narrator, listing
-from eigengap.sources import (
-    BOM,
-    EXACT,
-    WHITE,
-    Likeness,
-    describe_label_rows,
-    foreign_kind,
-    label_rows,
-    likeness_of,
-    quote,
-)
+from eigengap.sources import quote
 
 if TYPE_CHECKING:
     from eigengap.cli.tables.table import Table
@@ -55,26 +46,25 @@ def faults_of_csv(table: Table, can_ignore: bool) -> list[str]:
     A model that is fitted wants its columns, and none of them can be left out.
     """
     dialect = table.readers[0].dialect
-    count = label_rows(dialect, table.features)
+    count = sources.label_rows(dialect, table.features)
     found: dict[int, list[tuple[int, str]]] = {}  # (row, text) of each column that holds any
     numbers: Counter[int] = Counter()
     for k, row in enumerate(dialect.head[count:], count):
         for j in table.features:
             cell = row.cells[j]
             if dialect.cells.number(cell) is None:
-                text = cell.strip(WHITE).encode("latin-1").decode("utf-8", "replace")
+                text = cell.strip(sources.WHITE).encode("latin-1").decode("utf-8", "replace")
                 found.setdefault(j, []).append((k + 1, text))
             elif not dialect.cells.is_missing(cell):
                 numbers[j] += 1
     _require_names(table)
-    message = _described(
-        table, [_fault(table, j, found[j], numbers[j], can_ignore) for j in sorted(found)]
-    )
-    return [describe_label_rows(dialect, table.features, count), *message] if count else message
+    faults = [_fault(table, j, found[j], numbers[j], can_ignore) for j in sorted(found)]
+    labels = [sources.describe_label_rows(dialect, table.features, count)] if count else []
+    return [*labels, *_described(table, faults)]
 
 
 def faults_of_parquet(table: Table, can_ignore: bool) -> list[str]:
-    kinds = {j: foreign_kind(table.schema.field(j).type) for j in table.features}
+    kinds = {j: sources.foreign_kind(table.schema.field(j).type) for j in table.features}
     found = [
         Fault(
             j,
@@ -100,12 +90,15 @@ def _fault(
         if not dialect.is_whole or len(table.readers) > 1:
             where += f" of the first {len(dialect.head)}"
     word = "row" if len(rows) == 1 else "rows"
-    codes = _codes(texts, len(cells), numbers)
+    # Few texts among numbers may be words for a missing cell.
+    few = 1 if numbers <= len(cells) else MOST_CODES
+    plain = all(text.isprintable() and len(text) <= LONGEST_CODE for text in texts)
+    codes = tuple(texts) if plain and numbers and len(texts) <= few else ()
     examples = " and ".join(quote(text) for text in (codes or texts[:1]))
     holds = f"column {quote(table.name(j))} holds text in {word} {where} ({examples})"
     # Texts that look like numbers written in another way.
     decimal = table.readers[0].dialect.cells.decimal
-    found = {text: likeness_of(text, decimal) for text in texts[:MOST_TEXTS]}
+    found = {text: sources.likeness_of(text, decimal) for text in texts[:MOST_TEXTS]}
     looks = {text: look for text, look in found.items() if look and (look.is_sure or numbers)}
     if looks and (codes or 2 * sum(text in looks for _, text in cells) > len(cells)):
         return _by_hand(table, j, holds, looks, codes, can_ignore)
@@ -124,7 +117,7 @@ def _by_hand(
     table: Table,
     j: int,
     holds: str,
-    looks: dict[str, Likeness],
+    looks: dict[str, sources.Likeness],
     codes: Sequence[str],
     can_ignore: bool,
 ) -> Fault:
@@ -142,14 +135,6 @@ def _by_hand(
     elif leave and len(table.features) > 1:
         message += f". Or leave the column out: --ignore {as_argument(table, [j])}"
     return Fault(j, message, tuple(codes), is_left_out=leave, by_hand=True)
-
-
-def _codes(texts: list[str], count: int, numbers: int) -> tuple[str, ...]:
-    """The texts of a column of numbers that look like words for a missing cell."""
-    one = len(texts) == 1 and numbers > 0
-    few = len(texts) <= MOST_CODES and numbers > count
-    plain = all(text.isprintable() and len(text) <= LONGEST_CODE for text in texts)
-    return tuple(texts) if (one or few) and plain else ()
 
 
 def _as_options(codes: Sequence[str]) -> str:
@@ -250,7 +235,7 @@ def _names_above(table: Table) -> str | None:
     """What to do about a line above the table that has as many cells, none of them a number."""
     reader, mark = table.readers[0], table.skipped.mark
     dialect = reader.dialect
-    lines = reader.above().removeprefix(BOM).split(dialect.newline)
+    lines = reader.above().removeprefix(sources.BOM).split(dialect.newline)
     last = max((k for k, line in enumerate(lines) if line.strip()), default=0)  # the first is 0
     cells = lines[last].decode("latin-1").strip("\r").split(dialect.separator)
     if len(cells) != dialect.n_columns or any(
@@ -279,25 +264,22 @@ def report_constant(table: Table, source: Any, narrator: Narrator) -> None:
     if not at:
         return
     rounded = _rounded(table, [k for k in at if _may_be_rounded(table, k, moments.mean[k])])
-    same = [table.features[k] for k in at if k not in rounded]
-    if same and len(at) < len(table.features):  # else the fit says that all rows are equal
-        narrator.note(_sentence(table, same, "constant"))
-    if rounded:
-        columns = [table.features[k] for k in rounded]
-        narrator.note(_sentence(table, columns, "constant after rounding to float64"))
-
-
-def _sentence(table: Table, columns: Sequence[int], what: str) -> str:
-    are, it = ("are", "them") if len(columns) > 1 else ("is", "it")
-    return (
-        f"{listing([table.name(j) for j in columns])} {are} {what} and cannot distinguish rows; "
-        f"leave {it} out: --ignore {as_argument(table, columns)}"
-    )
+    same = [k for k in at if k not in rounded]
+    if len(at) == len(table.features):  # the fit says that all rows are equal
+        same = []
+    for which, what in ((same, "constant"), (rounded, "constant after rounding to float64")):
+        columns = [table.features[k] for k in which]
+        are, it = ("are", "them") if len(columns) > 1 else ("is", "it")
+        if columns:
+            narrator.note(
+                f"{listing([table.name(j) for j in columns])} {are} {what} and cannot distinguish "
+                f"rows; leave {it} out: --ignore {as_argument(table, columns)}"
+            )
 
 
 def _may_be_rounded(table: Table, k: int, value: float) -> bool:
     """Whether feature k may hold different numbers that are all read as `value`."""
-    if abs(value) >= EXACT:
+    if abs(value) >= sources.EXACT:
         return True
     j = table.features[k]
     if table.kind == "csv":

@@ -15,11 +15,11 @@ from eigengap.cli.errors import Unfittable, WrongUsage, shown
 from eigengap.cli.files import NUMBERS, TEXT, form_of
 from eigengap.cli.narration import Narrator, figure, listing, many, sd_text, with_sd
 from eigengap.cli.progress import counting_rows
-from eigengap.cli.tables.mapped import given, report_output, source_for, unique
-from eigengap.cli.tables.outputs import Manner, open_output, with_mark
+from eigengap.cli.tables import outputs
+from eigengap.cli.tables.outputs import given, unique
 from eigengap.cli.tables.pieces import Piece, pieces, without_nulls
 from eigengap.cli.tables.table import Table
-from eigengap.registry import BY_COMMAND, ESTIMATORS
+from eigengap.registry import ESTIMATORS
 from eigengap.sources import quote
 
 SHOWN = 5  # imputed values that are printed as examples
@@ -27,23 +27,13 @@ MOST_SDS = 100_000  # whose median is printed
 SD = "_sd"
 
 
-def require_can_impute(name: str) -> None:
-    """Refuse a model that imputes no missing values before it is fitted."""
-    if not hasattr(getattr(eigengap, BY_COMMAND[name].name), "impute"):
-        raise _imputes_nothing(f"-m {name}")
-
-
-def require_imputes(model: Any, draws: int | None) -> None:
-    kind = type(model).__name__
+def require_imputes(model: Any, which: str, draws: int | None = None) -> None:
+    """Refuse a model, or a class of them, that imputes no missing values."""
     if not hasattr(model, "impute"):
-        raise _imputes_nothing(kind)
+        can = [e.command for e in ESTIMATORS if hasattr(getattr(eigengap, e.name), "impute")]
+        raise WrongUsage(f"{which} imputes no missing values; {listing(can, most=20)} do")
     if draws is not None and not hasattr(model, "sample_imputations"):
-        raise WrongUsage(f"{kind} cannot draw gaps at random; leave --draws out")
-
-
-def _imputes_nothing(which: str) -> WrongUsage:
-    can = [e.command for e in ESTIMATORS if hasattr(getattr(eigengap, e.name), "impute")]
-    return WrongUsage(f"{which} imputes no missing values; {listing(can, most=20)} do")
+        raise WrongUsage(f"{which} cannot draw gaps at random; leave --draws out")
 
 
 def write_imputed(
@@ -64,22 +54,25 @@ def write_imputed(
         narrator.note(
             f"{shown(output)} holds numbers alone; {listing(layout.lost)} cannot stand there"
         )
-    imputed = Imputed(table)
+    imputed, manner = Imputed(table), None
+    if table.kind == "csv" and not output.lower().endswith(".tsv"):  # it comes out as it went in
+        reader = table.readers[0]
+        separator, mark = reader.dialect.separator, reader.dialect.cells.decimal
+        manner = outputs.Manner(separator, mark, reader.line_end, reader.has_mark, reader.above())
     rows = narrator.facts.get("rows")
     with (
         narrator.hearing(),
-        open_output(output, layout.names, force, _manner(table, output)) as sink,
+        outputs.open_output(output, layout.names, force, manner) as write,
         counting_rows(narrator, "Imputing", rows and rows * (draws or 1)) as done,
     ):
         for number, piece, values, sd in _imputed(model, table, std or prints_std, draws, seed):
             _require_numbers(piece, values, table)
             if number in (None, 1):
                 imputed.add(piece, values, sd)
-            sink.write(layout.of(piece, values, sd if std else None, number))
+            write(layout.of(piece, values, sd if std else None, number))
             done(piece.n_rows)
-        written = sink.n_rows
     imputed.report(narrator, draws)
-    report_output(output, written, layout.n_columns, narrator)
+    outputs.report_output(output, imputed.rows * (draws or 1), layout.n_columns, narrator)
     lost = sum(reader.n_lost for reader in table.readers)
     if lost:
         narrator.note(f"{many(lost, 'comment')} between rows cannot stand in {shown(output)}")
@@ -103,7 +96,7 @@ def _imputed(
                 yield number, piece, np.asarray(drawn.sample_conditional(piece.values, rng)), None
         return
     # Any other: the table as a whole, once for each draw.
-    found = model.sample_imputations(source_for(model, table), draws, random_state=seed)
+    found = model.sample_imputations(outputs.source_for(model, table), draws, random_state=seed)
     for number, whole in enumerate(found, 1):
         for piece in pieces(table):
             yield number, piece, np.asarray(whole)[piece.start :][: piece.n_rows], None
@@ -117,17 +110,6 @@ def _require_numbers(piece: Piece, values: NDArray[Any], table: Table) -> None:
             f"no value could be found for row {piece.start + i + 1}, column "
             f"{quote(table.name(table.features[k]))}: the numbers of that row are too large"
         )
-
-
-def _manner(table: Table, output: str) -> Manner | None:
-    """CSV comes out as it went in."""
-    if table.kind != "csv" or output.lower().endswith(".tsv"):
-        return None
-    reader = table.readers[0]
-    dialect = reader.dialect
-    return Manner(
-        dialect.separator, dialect.cells.decimal, reader.line_end, reader.has_mark, reader.above()
-    )
 
 
 # What is written ----------------------------------------------------------------------------
@@ -186,7 +168,7 @@ class Layout:
             return column
         if is_text:
             text = pa.array(np.ascontiguousarray(values[:, k])).cast(pa.string())
-            text = with_mark(text, self.table.readers[0].dialect.cells.decimal)
+            text = outputs.with_mark(text, self.table.readers[0].dialect.cells.decimal)
             return compute.if_else(pa.array(missing), text.cast(pa.binary()), column)
         imputed = np.where(missing, values[:, k], piece.values[:, k])
         return pa.array(imputed.astype(np.float64, copy=False))

@@ -16,28 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
+from eigengap import sources
 from eigengap.exceptions import UnreadableError
-from eigengap.sources import (
-    BOM,
-    F8,
-    HEAD_BYTES,
-    MISSING_TEXTS,
-    SEPARATOR_LINE,
-    SKIP_NOTHING,
-    Columns,
-    CsvReader,
-    FileReader,
-    SkippedLines,
-    arrow_path,
-    arrow_to_float,
-    count_missing,
-    find_dialect,
-    newline_of,
-    require_even,
-    row_chunks,
-    with_missing_for,
-    write_columns,
-)
 
 if TYPE_CHECKING:
     from eigengap.cli.tables.table import Table
@@ -64,9 +44,9 @@ def pieces(table: Table) -> Iterator[Piece]:
     start = 0
     for where, values, columns in _read(table):
         if table.codes:
-            values = with_missing_for(values, table.codes)
+            values = sources.with_missing_for(values, table.codes)
         try:
-            count_missing(values, table.feature_names, start)
+            sources.count_missing(values, table.feature_names, start)
         except ValueError as error:
             raise UnreadableError(where, str(error)) from None
         yield Piece(values, columns, start)
@@ -101,7 +81,7 @@ def _of_parquet(path: str, features: Sequence[int]) -> Iterator[tuple[str, NDArr
         width = max(1, len(file.schema_arrow.names))
         try:
             for batch in file.iter_batches(batch_size=max(1024, BATCH // (8 * width))):
-                columns = [arrow_to_float(batch.column(j)) for j in features]
+                columns = [sources.arrow_to_float(batch.column(j)) for j in features]
                 if batch.num_rows:
                     values = np.column_stack(columns).astype(np.float64, copy=False)
                     yield path, values, pa.Table.from_batches([batch])
@@ -130,7 +110,7 @@ def without_nulls(path: str, names: Sequence[str]) -> set[str]:
 
 def _opened(path: str) -> Any:
     try:
-        return parquet.ParquetFile(arrow_path(path), page_checksum_verification=True)
+        return parquet.ParquetFile(sources.arrow_path(path), page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         said = str(error).strip().partition("\n")[0][:200]
         raise UnreadableError(path, f"it is not a whole Parquet file ({said})") from error
@@ -139,7 +119,7 @@ def _opened(path: str) -> Any:
 # CSV -----------------------------------------------------------------------------------------
 
 
-class CsvText(CsvReader):
+class CsvText(sources.CsvReader):
     """One file, looked at before its columns are chosen."""
 
     def __init__(
@@ -147,19 +127,23 @@ class CsvText(CsvReader):
         path: Path,
         texts: frozenset[str],
         compression: str | None,
-        skipped: SkippedLines = SKIP_NOTHING,
+        skipped: sources.SkippedLines = sources.SKIP_NOTHING,
     ) -> None:
-        FileReader.__init__(self, path)  # not CsvReader's, which wants to know the columns at once
+        # Not CsvReader's, which wants to know the columns at once.
+        sources.FileReader.__init__(self, path)
         self._compression, self._skipped = compression, skipped
         as_bytes = {text.encode().decode("latin-1") for text in texts}  # a letter for each byte
         head, is_whole = self._head()
-        self.has_mark = head.startswith(BOM)
-        self._declares_separator = SEPARATOR_LINE.match(head.removeprefix(BOM)) is not None
-        self.line_end = "\r\n" if b"\r\n" in head else newline_of(head).decode()
-        self._dialect = find_dialect(self.where, head, MISSING_TEXTS | as_bytes, is_whole=is_whole)
-        require_even(self.where, self._dialect)
+        self.has_mark = head.startswith(sources.BOM)
+        table = head.removeprefix(sources.BOM)
+        self._declares_separator = sources.SEPARATOR_LINE.match(table) is not None
+        self.line_end = "\r\n" if b"\r\n" in head else sources.newline_of(head).decode()
+        self._dialect = sources.find_dialect(
+            self.where, head, sources.MISSING_TEXTS | as_bytes, is_whole=is_whole
+        )
+        sources.require_even(self.where, self._dialect)
         self.names = self._dialect.names
-        self.n_rows, self.dtype = None, F8
+        self.n_rows, self.dtype = None, sources.F8
         self._chosen, self.n_features = [], self._dialect.n_columns
         self.n_lost = 0  # comments between rows, where a pass has counted them
 
@@ -173,7 +157,7 @@ class CsvText(CsvReader):
         if not (self._skipped or self._declares_separator) or count == 0:
             return b""
         with self._raw() as stream:
-            while found.count(newline) < count and (data := bytes(stream.read(HEAD_BYTES))):
+            while found.count(newline) < count and (data := bytes(stream.read(sources.HEAD_BYTES))):
                 found += data
         below = found.split(newline, count)[-1]
         return found[: len(found) - len(below)]
@@ -185,10 +169,15 @@ class CsvText(CsvReader):
         dialect, slow = self._dialect, set[int]()
         with self._opened() as stream:
             stream.read(dialect.start)
-            for chunk, line in row_chunks(
+            for chunk, line in sources.row_chunks(
                 stream.read, CHUNK, dialect.newline, self.where, dialect.line
             ):
-                numbers = self._block(list(self._numbers(chunk, line, slow)))
+                parts = list(self._numbers(chunk, line, slow))
+                numbers = np.empty((sum(len(part[0]) for part in parts), len(chosen)))
+                start = 0
+                for part in parts:
+                    sources.write_columns(numbers[start : start + len(part[0])], part)
+                    start += len(part[0])
                 text = self._text(chunk)
                 if len(numbers) != text.num_rows:
                     raise UnreadableError(self.where, f"lines from {line} on cannot be read")
@@ -196,15 +185,6 @@ class CsvText(CsvReader):
                     yield numbers, text
             self.n_lost = sum(at > dialect.first for at in stream.comments) if self._skipped else 0
         self.require_unchanged()
-
-    def _block(self, parts: list[Columns]) -> NDArray[Any]:
-        block = np.empty((sum(len(columns[0]) for columns in parts), len(self._chosen)))
-        start = 0
-        for columns in parts:
-            stop = start + len(columns[0])
-            write_columns(block[start:stop], columns)
-            start = stop
-        return block
 
     def _text(self, chunk: bytes) -> Any:
         names = [str(j) for j in range(self._dialect.n_columns)]

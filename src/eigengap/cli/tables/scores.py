@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,14 +13,13 @@ from eigengap import NoveltyDetector
 from eigengap.cli.errors import WrongUsage
 from eigengap.cli.fitting import as_text, is_no_class
 from eigengap.cli.narration import Narrator, many, rounded_by, signed, with_sd
-from eigengap.cli.tables.mapped import given, names_of
+from eigengap.cli.tables.outputs import given, names_of
 from eigengap.cli.tables.pieces import Piece
 from eigengap.cli.tables.table import Table
 from eigengap.estimators.shared.display import cautions
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
-from eigengap.models.gaussian.novelty import noise_ratios
-from eigengap.models.gaussian.reference import Reference
 from eigengap.models.gaussian.student import StudentLinearGaussian
+from eigengap.plots.numbers.outliers import detector_for
 from eigengap.registry import entry_of, scores_log_density
 from eigengap.sources import ArraySource, arrow_to_float, foreign_kind, quote, with_missing_for
 
@@ -76,13 +74,10 @@ class Scores:
 
     def _keep(self, height: NDArray[Any], piece: Piece) -> None:
         """The lowest rows so far."""
-        for i in np.argsort(height)[:WORST]:
-            ids = [as_text(piece.columns.column(j)[int(i)].as_py()) for j in self._table.ids]
-            entry = (-float(height[i]), -(piece.start + int(i)), piece.values[i], ids)
-            if len(self._worst) < WORST:
-                heapq.heappush(self._worst, entry)
-            elif entry[:2] > self._worst[0][:2]:
-                heapq.heapreplace(self._worst, entry)
+        for i in map(int, np.argsort(height)[:WORST]):
+            ids = [as_text(piece.columns.column(j)[i].as_py()) for j in self._table.ids]
+            self._worst.append((float(height[i]), piece.start + i, piece.values[i], ids))
+        self._worst = sorted(self._worst, key=lambda entry: entry[:2])[:WORST]
 
     def _predicted(self, piece: Piece) -> Any:
         found = np.asarray(self._model.predict(given(self._model, piece)))
@@ -136,18 +131,18 @@ class Scores:
         self._print_worst(narrator)
 
     def _print_worst(self, narrator: Narrator) -> None:
-        worst = sorted(self._worst, key=lambda entry: entry[:2], reverse=True)[: self._outliers]
+        worst = self._worst[: self._outliers]
         if not worst:
             return
         values = np.array([entry[2] for entry in worst])
         found = self._detector.explain(ArraySource(values, names=names_of(self._model)), k=1)
         names = [self._table.name(j) for j in self._table.ids]
         rows, facts = [], []
-        for (_, minus, _, ids), explanation in zip(worst, found, strict=True):
+        for (_, i, _, ids), explanation in zip(worst, found, strict=True):
             cell = explanation.cells[0] if explanation.cells else None
             p = explanation.p_value
-            rows.append((str(1 - minus), *map(_clean, ids), f"{p:.2g}", in_words(cell)))
-            fact = {"row": 1 - minus, "p_value": p, "cell": cell and _as_fields(cell)}
+            rows.append((str(i + 1), *map(_clean, ids), f"{p:.2g}", in_words(cell)))
+            fact = {"row": i + 1, "p_value": p, "cell": cell and _as_fields(cell)}
             facts.append(fact | ({"id": dict(zip(names, ids, strict=True))} if ids else {}))
         header = ("data row", *map(_clean, names), "p", "least expected value")
         narrator.show_rows(header, rows)
@@ -206,9 +201,8 @@ def targets(column: Any, table: Table) -> NDArray[Any]:
 
 def _as_fields(cell: Any) -> dict[str, Any]:
     """A surprising cell, for a program."""
-    return {
-        "column": cell.column, "value": cell.value, "expected": cell.expected, "sd": cell.std,
-    }  # fmt: skip
+    named = {"column": cell.column, "value": cell.value}
+    return named | {"expected": cell.expected, "sd": cell.std}
 
 
 def in_words(cell: Any) -> str:
@@ -226,30 +220,17 @@ def in_words(cell: Any) -> str:
 
 
 def detector_of(model: Any, alpha: float | None) -> Any:
-    """A detector of outliers around a fitted linear-Gaussian model; None where it is none.
-
-    The laws of its statistics depend on how many rows, and which patterns of missing values, the
-    fit saw, and the model remembers those (`evidence_`).
-    """
-    if isinstance(model, NoveltyDetector):
-        if alpha is not None:
-            model.offset_ = float(np.log(alpha))
-        return model
-    value, evidence = getattr(model, "model_", None), getattr(model, "evidence_", None)
-    if type(value) is not LinearGaussian or evidence is None or not np.all(value.psi > 0.0):
-        return None
-    patterns = np.where(evidence.observed, value.mu, np.nan)
-    weight = np.ones(len(patterns)) if evidence.count is None else np.asarray(evidence.count, float)
-    observed_w = np.maximum(weight @ evidence.observed, 1e-300)
-    rho = np.maximum(weight @ np.nan_to_num(noise_ratios(value, patterns)) / observed_w, 1.0)
-    alpha = alpha or ALPHA
-    detector = NoveltyDetector(model, alpha=alpha)
-    detector.estimator_, detector.core_ = model, value
-    detector.reference_ = Reference.of(value, model.spectrum_.sum_w, evidence.observed_w, rho)
-    detector.offset_ = float(np.log(alpha))
-    detector.n_features_in_ = model.n_features_in_
-    if hasattr(model, "feature_names_in_"):
-        detector.feature_names_in_ = model.feature_names_in_
+    """A detector of outliers around a fitted linear-Gaussian model; None where it is none."""
+    detector = model
+    if not isinstance(model, NoveltyDetector):
+        value = getattr(model, "model_", None)
+        # p-values depend on which patterns of missing values the fit saw.
+        knows_patterns = getattr(model, "evidence_", None) is not None
+        if type(value) is not LinearGaussian or not knows_patterns or not np.all(value.psi > 0.0):
+            return None
+        detector = detector_for(model)
+    if alpha is not None:
+        detector.offset_ = float(np.log(alpha))
     return detector
 
 

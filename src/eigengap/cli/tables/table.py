@@ -10,30 +10,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from math import nan
 from pathlib import Path
 from typing import Any
 
+from eigengap import sources
 from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
 from eigengap.cli.files import as_file
 from eigengap.cli.narration import listing, many
 from eigengap.cli.tables.faults import faults_of_csv, faults_of_parquet, on_names
-from eigengap.sources import (
-    SKIP_NOTHING,
-    TRUTH_VALUES,
-    SkippedLines,
-    agree_on_decimals,
-    find_files,
-    format_of,
-    index_columns,
-    is_field_path,
-    is_number,
-    missing_codes,
-    open_source,
-    parquet_parts,
-    quote,
-)
+from eigengap.sources import quote
 
 
 @dataclass(frozen=True)
@@ -45,17 +33,16 @@ class Choice:
     ids: tuple[str, ...] = ()
     target: str | None = None
     na: tuple[str, ...] = ()
-    skipped: SkippedLines = SKIP_NOTHING
+    skipped: sources.SkippedLines = sources.SKIP_NOTHING
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Choice:
         """From the options of a command, as far as it has them."""
         if given["comment"] is not None and not given["comment"].strip():
             raise WrongUsage("--comment is empty: give what comments begin with, e.g. '#'")
-        return cls(
-            given.get("columns", ()), given.get("ignore", ()), given.get("ids", ()),
-            given.get("target"), given["na"], SkippedLines.of(given["skip_rows"], given["comment"]),
-        )  # fmt: skip
+        columns, ignore, ids = (given.get(name, ()) for name in ("columns", "ignore", "ids"))
+        skipped = sources.SkippedLines.of(given["skip_rows"], given["comment"])
+        return cls(columns, ignore, ids, given.get("target"), given["na"], skipped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +60,7 @@ class Table:
     target: int | None = None
     notes: tuple[str, ...] = ()  # to be printed when it has been read
     readers: tuple[Any, ...] = field(default=(), repr=False)  # of CSV
-    skipped: SkippedLines = SKIP_NOTHING
+    skipped: sources.SkippedLines = sources.SKIP_NOTHING
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -90,7 +77,7 @@ class Table:
         counts = Counter(self.names or ())
         if self.names and all(self.names[j] and counts[self.names[j]] == 1 for j in columns):
             columns = [self.names[j] for j in columns]
-        return open_source(
+        return sources.open_source(
             self.paths[0] if len(self.paths) == 1 else list(self.paths),
             columns=None if every else columns,
             missing_values=self.missing_values,
@@ -106,7 +93,7 @@ class Table:
     @cached_property
     def codes(self) -> tuple[float, ...]:
         """The numbers among what --na says."""
-        return missing_codes([float(code) for code in self.na if is_number(code)])
+        return sources.missing_codes([float(code) for code in self.na if sources.is_number(code)])
 
     @cached_property
     def schema(self) -> Any:
@@ -138,7 +125,10 @@ def open_table(given: str, path: str, choice: Choice) -> Table:
         # Columns behind the separators with which every line of every file ends.
         behind = min((reader.dialect.bare for reader in table.readers), key=len, default=())
         bare = [j for j in behind if j not in apart]
-        left_out = {*apart, *bare, *_index(table)}
+        # Columns of Parquet that hold the row labels of a pandas frame.
+        index = sources.index_columns(table.schema) if table.kind == "parquet" else ()
+        labels = (j for j, name in enumerate(table.names or ()) if name in index)
+        left_out = {*apart, *bare, *labels}
         features = tuple(j for j in range(table.n_columns) if j not in left_out)
     clash = next((j for j in features if j in apart), None)
     if clash is not None:
@@ -241,13 +231,13 @@ def _of_model(table: Table, features: Sequence[str]) -> list[int]:
 
 
 def _looked_at(given: str, path: str, choice: Choice) -> Table:
-    if is_field_path(path):
+    if sources.is_field_path(path):
         return _numbers(given, (path,), choice.na)
     addresses = []
-    for address in find_files(path):
-        is_folder = address.path.is_dir() and format_of(address.path).name == "folder"
-        addresses += parquet_parts(address) if is_folder else [address]
-    kinds = {format_of(address.path).name for address in addresses}
+    for address in sources.find_files(path):
+        is_folder = address.path.is_dir() and sources.format_of(address.path).name == "folder"
+        addresses += sources.parquet_parts(address) if is_folder else [address]
+    kinds = {sources.format_of(address.path).name for address in addresses}
     paths = tuple(str(a.path) if a.member is None else f"{a.path}::{a.member}" for a in addresses)
     is_whole = not any(a.member for a in addresses)
     if kinds == {"csv"} and is_whole:
@@ -270,7 +260,7 @@ def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
 
     texts = frozenset(code.strip() for code in choice.na)
     readers = tuple(
-        CsvText(Path(path), texts, format_of(Path(path)).compression, choice.skipped)
+        CsvText(Path(path), texts, sources.format_of(Path(path)).compression, choice.skipped)
         for path in paths
     )
     if not any(reader.dialect.head for reader in readers):
@@ -289,16 +279,8 @@ def _csv(given: str, paths: tuple[str, ...], choice: Choice) -> Table:
 
 
 def _numbers(given: str, paths: tuple[str, ...], na: tuple[str, ...]) -> Table:
-    source = open_source(paths[0] if len(paths) == 1 else list(paths))
+    source = sources.open_source(paths[0] if len(paths) == 1 else list(paths))
     return Table(given, paths, "numbers", source.names, source.n_features, na)
-
-
-def _index(table: Table) -> list[int]:
-    """Columns of Parquet that hold the row labels of a pandas frame."""
-    if table.kind != "parquet" or table.names is None:
-        return []
-    index = index_columns(table.schema)
-    return [j for j, name in enumerate(table.names) if name in index]
 
 
 def _left_out(table: Table, bare: Sequence[int]) -> str:
@@ -322,9 +304,8 @@ def _truths(table: Table) -> list[str]:
     found: list[int] = []
     if table.kind == "csv":
         rows = [row.cells for reader in table.readers for row in reader.dialect.head]
-        found = [
-            j for j in table.features if any(row[j].strip().lower() in TRUTH_VALUES for row in rows)
-        ]
+        cells = {j: {row[j].strip().lower() for row in rows} for j in table.features}
+        found = [j for j in table.features if cells[j] & sources.TRUTH_VALUES.keys()]
     elif table.kind == "parquet":
         found = [j for j in table.features if str(table.schema.field(j).type) == "bool"]
     return [table.name(j) for j in found]
@@ -338,11 +319,14 @@ def _positions(
 ) -> list[int]:
     """Columns by name, several of them parted by commas, as a line of CSV has them."""
     found: list[int] = []
+    names = table.names or ("",) * table.n_columns
     for text in wanted:
-        whole = table.names is not None and text in table.names
+        whole = table.names is not None and text in names
         parts = [text] if whole else next(csv.reader([text], skipinitialspace=True), [])
         for name in parts if whole else filter(None, parts):
-            if absent_ok and not _is_there(table, name):
+            # Among names a position stands for a column without one, such as the row names of R.
+            is_place = _is_position(table, name) and not names[int(name)]
+            if absent_ok and name not in names and not is_place:
                 continue
             j = position_of(table, name, option)
             if j not in found:
@@ -350,43 +334,32 @@ def _positions(
     return found
 
 
-def _is_there(table: Table, name: str) -> bool:
-    if table.names is not None and name in table.names:
-        return True
-    if not (name.isdecimal() and name.isascii() and int(name) < table.n_columns):
-        return False
-    # A position stands for a column without a name, such as the row names that R writes.
-    return table.names is None or not table.names[int(name)]
+def _is_position(table: Table, name: str) -> bool:
+    return name.isdecimal() and name.isascii() and int(name) < table.n_columns
 
 
 def position_of(table: Table, name: str, option: str) -> int:
-    if table.names is not None and name in table.names:
-        if table.names.count(name) == 1:
-            return table.names.index(name)
-        at = [str(j) for j, one in enumerate(table.names) if one == name]
-        raise WrongUsage(
-            f"{option} {quote(name)}: {len(at)} columns have that name (positions "
-            f"{', '.join(at)}, the first column being 0); name them by position"
-        )
-    if name.isdecimal() and name.isascii() and int(name) < table.n_columns:
+    at = [j for j, one in enumerate(table.names or ()) if one == name]
+    if len(at) == 1:
+        return at[0]
+    if not at and _is_position(table, name):
         return int(name)
-    if table.names is None:
-        raise WrongUsage(
-            f"{option} {quote(name)}: {shown(table.given)} has no column names; columns go by "
-            f"position, 0 to {table.n_columns - 1}" + _why_nameless(table)
+    if at:
+        why = (
+            f"{len(at)} columns have that name (positions {', '.join(map(str, at))}, the first "
+            "column being 0); name them by position"
         )
-    raise WrongUsage(
-        f"{option} {quote(name)}: {shown(table.given)} has no such column. {_hint(table, name)}"
-    )
-
-
-def _hint(table: Table, name: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, table.names or (), n=1)
-    if close:
-        return f"Did you mean {quote(close[0])}?"
-    return f"It has {listing(_all_names(table), most=12)}"
+    elif table.names is None:
+        why = (
+            f"{shown(table.given)} has no column names; columns go by position, 0 to "
+            f"{table.n_columns - 1}{_why_nameless(table)}"
+        )
+    else:
+        close = get_close_matches(name, table.names, n=1)
+        has = f"It has {listing(_all_names(table), most=12)}"
+        hint = f"Did you mean {quote(close[0])}?" if close else has
+        why = f"{shown(table.given)} has no such column. {hint}"
+    raise WrongUsage(f"{option} {quote(name)}: {why}")
 
 
 def _all_names(table: Table) -> list[str]:
@@ -400,7 +373,7 @@ def _require_numbers(table: Table, *, can_ignore: bool) -> None:
         read = [*table.features, *([] if table.target is None else [table.target])]
         for reader in table.readers:
             reader.decide_mark(read)
-        agree_on_decimals(table.readers)
+        sources.agree_on_decimals(table.readers)
         found = faults_of_csv(table, can_ignore)
     elif table.kind == "parquet":
         found = faults_of_parquet(table, can_ignore)

@@ -7,7 +7,6 @@ of a source. A subclass fits rows (`_fit_rows`) and keeps the fit (`_keep`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -289,7 +288,11 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         predictive = self._uncertainty()
 
         def drawn() -> Any:
-            sample = partial(_sample_conditional, predictive.draw(rng), rng)
+            model = predictive.draw(rng)
+
+            def sample(rows: Array, *known: Array) -> Array:
+                return model.sample_conditional(rows, rng, *known)
+
             return like_input(self, X, self._map(X, sample, cell_sd))
 
         return (drawn() for _ in range(m))
@@ -352,12 +355,6 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         """Covariance of the fitted density: (n_features, n_features)."""
         check_is_fitted(self, "model_")
         return self.model_.covariance()
-
-
-def _sample_conditional(
-    model: Any, rng: np.random.Generator, X: Array, cell_sd: Array | None = None
-) -> Array:
-    return model.sample_conditional(X, rng, *(() if cell_sd is None else (cell_sd,)))
 
 
 # Warnings of columns --------------------------------------------------------------------------

@@ -289,7 +289,10 @@ class PartialFit(LinearGaussianEstimator):
             del self.log_likelihood_
         self.evidence_ = stream.evidence(spec.noise, spec.fit_mean)
         if spec.shares_noise and unit is None:
-            warn_of_units(_of_size(stream), fit.model.psi)
+            # Twenty rows with the columns' own variances: all that units are judged by.
+            sd = np.sqrt(stream.columns.variance)
+            sized = ArraySource(np.tile([sd, -sd], (10, 1)), names=stream.names)
+            warn_of_units(sized, fit.model.psi)
         if spec.shares_noise:
             warn_of_constants(rows, stream.columns.variance)
         if spec.noise == "diagonal":
@@ -370,12 +373,6 @@ def _codes(block: Block, batches: _Batches) -> list[CapturedWarning]:
     with captured() as found:
         warn_of_codes(ArraySource(block.values, names=batches.stream.names))
     return found
-
-
-def _of_size(stream: Stream) -> Source:
-    """Twenty rows with the columns' own variances, which is all that units are judged by."""
-    sd = np.sqrt(stream.columns.variance)
-    return ArraySource(np.tile([sd, -sd], (10, 1)), names=stream.names)
 
 
 def _warn_of_digits(fit: GaussianFit, sd: Array) -> None:

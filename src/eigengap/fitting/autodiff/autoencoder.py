@@ -37,15 +37,14 @@ from eigengap.fitting.autoencoder.fit import (
     require_network,
 )
 from eigengap.fitting.autoencoder.rows import (
-    CodeMoments,
     HeldOut,
     Monitor,
     Standard,
     StandardBlock,
     Sums,
     TrainingBlocks,
-    filled_up,
     monitored_rows,
+    padded,
     shuffled_batches,
 )
 from eigengap.fitting.optimise.lbfgs import minimise
@@ -59,7 +58,8 @@ from eigengap.models.network.autoencoder import (
     reconstructions,
 )
 from eigengap.runtime.threads import in_turn, one_blas_thread
-from eigengap.sources.base import Source
+from eigengap.sources.base import Block, Source
+from eigengap.statistics.moments import Moments
 
 AUTO_BATCH, LARGEST_BATCH = 128, 512
 AUTO_POLISH = 10**7  # cells up to which polish="auto" goes over all rows at once
@@ -186,7 +186,7 @@ class _Fit:
         known: dict[str, Any] = dict(state)
         rate, best = float(known["rate"]), float(known["best_loss"])
         adam = Adam(known["theta"], known["first"], known["second"], int(known["count"]))
-        adam, total, batches = self._pass(adam, int(known["epoch"]), rate)
+        adam, mean_loss = self._pass(adam, int(known["epoch"]), rate)
         loss = self.monitored(adam.x)
         exploded = not isfinite(loss) or loss > EXPLODED * max(float(known["start_loss"]), 1.0)
         better = not exploded and loss < best
@@ -209,10 +209,10 @@ class _Fit:
             new |= {"best_loss": loss, "best_theta": adam.x}
         done = exploded or since >= options.patience or min(best, loss) <= options.tol**2
         arrays = {name: np.asarray(value) for name, value in (known | new).items()}
-        return Step(arrays, total / batches, change, done)
+        return Step(arrays, mean_loss, change, done)
 
-    def _pass(self, adam: Adam, epoch: int, rate: float) -> tuple[Adam, float, float]:
-        """Adam after all batches; the sum of their losses, and how many the rows would fill.
+    def _pass(self, adam: Adam, epoch: int, rate: float) -> tuple[Adam, float]:
+        """Adam after all batches, and their mean loss, the last counting by its share.
 
         Stochastic gradients have to be taken one after the other: this function of a block
         remembers, and asks of a source that it hands its blocks over in order.
@@ -224,7 +224,7 @@ class _Fit:
         def of(block: StandardBlock) -> Sums:
             nonlocal adam
             rng = np.random.default_rng((options.seed, 3, epoch, block.start))
-            total = filled = 0.0
+            total = batches = 0.0
             for at, weight in shuffled_batches(block, self.batch, (options.seed, 2, epoch)):
                 shown = observed = block.observed[at]
                 if options.denoising > 0.0:
@@ -235,11 +235,11 @@ class _Fit:
                 )  # fmt: skip
                 adam = adam.step(np.asarray(slope), rate)
                 total += float(value)
-                filled += float(np.count_nonzero(weight)) / self.batch
-            return Sums([total, max(filled, 1e-300)])
+                batches += float(np.count_nonzero(weight)) / self.batch
+            return Sums([total, max(batches, 1e-300)])
 
         total, batches = self.blocks.reduce(of)
-        return adam, total, batches
+        return adam, total / batches
 
     def monitored(self, theta: Array) -> float:
         """The loss by the monitored rows, decay included: what the fit is to make small.
@@ -296,7 +296,7 @@ class _Fit:
             step *= 2
         step = min(CHUNK, step)
         for start in range(0, block.n_rows, step):
-            x, observed, weight = filled_up(block, slice(start, start + step), step)
+            x, observed, weight = padded(block, slice(start, start + step), step)
             value, slope = _value_and_gradient(
                 theta, x, observed, observed, weight, self.cells, 0.0, arch=self.arch
             )
@@ -318,8 +318,15 @@ class _Fit:
 
     def _canonical(self, network: Network) -> Network:
         Z = network.encode(self.monitor.rows.values)
-        moments = self.blocks.reduce(partial(CodeMoments.of, network=network))
-        return network.canonical(moments.mean, moments.covariance, Z[:CODES])
+        parts = network.parts
+
+        def of(block: StandardBlock) -> Moments:
+            z = codes(block.x, block.observed, parts, self.arch)
+            return Moments.of(Block(z, block.weight, None, block.start))
+
+        moments = self.blocks.reduce(of)
+        covariance = moments.scatter / max(moments.sum_w, 1e-300)
+        return network.canonical(moments.mean, covariance, Z[:CODES])
 
     def _finished(self, theta: Array) -> Network:
         network = self.network(theta)

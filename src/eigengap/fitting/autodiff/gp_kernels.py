@@ -36,7 +36,7 @@ class Form:
     @classmethod
     def of(cls, kernel: LatentKernel) -> Form:
         kinds = tuple(type(part) for part in kernel.parts if isinstance(part, Stationary))
-        return cls(kinds, len(kinds) < len(kernel.parts))
+        return cls(kinds, any(isinstance(part, Linear) for part in kernel.parts))
 
     @property
     def is_linear(self) -> bool:

@@ -80,13 +80,14 @@ def fit_latents(
             parameters, weights, tol=tol, max_iter=max_iter, watch=watch,
         )  # fmt: skip
         raw = latents(kind, {k: jnp.asarray(v) for k, v in found.items()}, features)
-        Z, shift, stretch = map(np.asarray, to_unit_variance(raw))
+        as_found = raw, np.zeros(raw.shape[1]), np.ones(raw.shape[1])
+        end = to_unit_variance(raw) if inducing is None else as_found
+        Z, shift, stretch = map(np.asarray, end)
     noise, kernel = FLOOR + float(np.exp(found["noise"])), kernel_from(form, found)
     observed = columns.table, columns.groups, columns.of_column
     if inducing is None:
         s, model = None, given_latents(kernel, noise, Z, *observed)
     else:
-        Z, shift, stretch = np.asarray(raw), np.zeros(Z.shape[1]), np.ones(Z.shape[1])
         s = np.exp(found["s"])[start.of_row]
         model = given_uncertain_latents(kernel, noise, found["U"], Z, s, *observed)
     trace = minimum.trace
@@ -259,38 +260,31 @@ def _persistent(
     kernels are nearly singular, and the values are known to fewer digits than elsewhere. Where a
     new beginning leads no further, what is left is rounding.
     """
-    settled = _Settled(tol, watch)
+    values: list[float] = []
+    settled = False
+
+    def watched(step: Progress) -> None:
+        nonlocal settled
+        if watch is not None:
+            watch(step)
+        values.append(step.objective)
+        if len(values) > WINDOW and step.change <= SLOPE:
+            settled = values[-1 - WINDOW] - values[-1] <= tol
+        if settled:
+            raise StopIteration
 
     def descend(x: Array, steps: int) -> Minimum:
         return minimise(
             function, x, gradient=0.01 * tol, change=0.0, max_iter=steps, memory=MEMORY,
-            watch=settled,
+            watch=watched,
         )  # fmt: skip
 
     found = descend(x, max_iter)
-    while not (found.converged or settled.so or found.n_iter >= max_iter):
+    while not (found.converged or settled or found.n_iter >= max_iter):
         again = descend(found.x, max_iter - found.n_iter)
         gain = found.value - again.value
         found = replace(again, trace=found.trace.then(again.trace))
         if not gain > tol:  # nor where the start is not finite
             flat = float(np.max(np.abs(found.gradient), initial=0.0)) <= SLOPE
             return replace(found, converged=found.n_iter > 0 and flat)
-    return replace(found, converged=found.converged or settled.so)
-
-
-class _Settled:
-    """Watches the steps, and ends the search where they lead nowhere any more."""
-
-    def __init__(self, tol: float, watch: Watch | None) -> None:
-        self.tol, self.watch = tol, watch
-        self.values: list[float] = []
-        self.so = False
-
-    def __call__(self, step: Progress) -> None:
-        if self.watch is not None:
-            self.watch(step)
-        self.values.append(step.objective)
-        if len(self.values) > WINDOW and step.change <= SLOPE:
-            self.so = self.values[-1 - WINDOW] - self.values[-1] <= self.tol
-        if self.so:
-            raise StopIteration
+    return replace(found, converged=found.converged or settled)

@@ -79,17 +79,17 @@ class _Rows:
     pull: Array  # (n, M) sum over observed j of x_j w_j
     squares: Array  # (n,) sum over observed j of x_j^2
     count: Array  # (n,) observed values
-    missing: NDArray[np.bool_]  # (r, d) distinct patterns of observed values
+    observed: NDArray[np.bool_]  # (r, d) distinct patterns of observed values
     pattern: NDArray[np.intp]  # (n,) index into these
 
     @classmethod
     def of(cls, model: GaussianProcesses, Y: Array) -> _Rows:
         observed = ~np.isnan(Y)
         x = np.where(observed, Y, 0.0)
-        missing, pattern = np.unique(observed, axis=0, return_inverse=True)
+        patterns, pattern = np.unique(observed, axis=0, return_inverse=True)
         count = np.sum(observed, axis=1).astype(np.float64)
         pull, squares = x @ model.weights.T, np.sum(x * x, axis=1)
-        return cls(model, pull, squares, count, missing, pattern.reshape(-1))
+        return cls(model, pull, squares, count, patterns, pattern.reshape(-1))
 
     def look(self, at: NDArray[np.intp], theta: Array) -> tuple[Array, Array, Array]:
         """Value (c,), slope (c, 2 q) and Hessian (c, 2 q, 2 q) of the negative bounds of rows."""
@@ -99,22 +99,22 @@ class _Rows:
         return value, slope, bend
 
     def _look(self, at: NDArray[np.intp], theta: Array) -> list[Array]:
-        """The same of at most the largest of SIZES, filled up to one of them by the first row."""
+        """The same of at most the largest of SIZES, padded to one of them by the first row."""
         model, c = self.model, len(at)
         size = next(size for size in SIZES if size >= c)
-        filled = np.concatenate([np.arange(c), np.zeros(size - c, dtype=np.intp)])
-        rows = at[filled]
+        padded = np.concatenate([np.arange(c), np.zeros(size - c, dtype=np.intp)])
+        rows = at[padded]
         kinds, pattern = np.unique(self.pattern[rows], return_inverse=True)
         products = np.zeros((size, *model.reductions.shape[1:]))
         for k, kind in enumerate(kinds):
-            products[k] = self._products(self.missing[kind])
+            products[k] = self._products(self.observed[kind])
         found = _look(
             Form.of(model.kernel),
             logs_of(model.kernel, model.q),
             model.noise_variance,
             model.support,
             products,
-            theta[filled],
+            theta[padded],
             self.pull[rows],
             self.squares[rows],
             self.count[rows],

@@ -211,14 +211,14 @@ summed_exponentials.defvjp(_forward, _backward)
 
 
 def _chunks(rows: jax.Array, pairs: jax.Array, groups: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Rows (k, size, r) and their groups (k, size, P), filled up by rows that are in no group."""
+    """Rows (k, size, r) and their groups (k, size, P), padded by rows that are in no group."""
     n, size = rows.shape[0], max(1, min(rows.shape[0], CHUNK // pairs.shape[1]))
     count = -(-n // size)
     size = -(-n // count)
-    fill = count * size - n
+    lacking = count * size - n
     return (
-        jnp.pad(rows, ((0, fill), (0, 0))).reshape(count, size, -1),
-        jnp.pad(groups.T, ((0, fill), (0, 0))).reshape(count, size, -1),
+        jnp.pad(rows, ((0, lacking), (0, 0))).reshape(count, size, -1),
+        jnp.pad(groups.T, ((0, lacking), (0, 0))).reshape(count, size, -1),
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigengap.linalg import Array
-from eigengap.models.network.autoencoder import Network, codes
+from eigengap.models.network.autoencoder import Network
 from eigengap.runtime.hashing import cell_uniforms
 from eigengap.runtime.memory import free_memory
 from eigengap.sources.base import Block, S, Source
@@ -161,7 +161,7 @@ def shuffled_batches(
 ) -> Iterator[tuple[NDArray[np.intp], Array]]:
     """Positions (size,) of the rows of each batch, in random order, and their weights (size,).
 
-    The last batch is filled up with rows of weight 0, so that all have one shape.
+    The last batch is padded with rows of weight 0, so that all have one shape.
     """
     rng = np.random.default_rng((*seed, block.start))
     order = rng.permutation(block.n_rows)
@@ -172,7 +172,7 @@ def shuffled_batches(
         yield np.concatenate([at, np.zeros(lacking, dtype=at.dtype)]), weight
 
 
-def filled_up(block: StandardBlock, rows: slice, size: int) -> tuple[Array, Array, Array]:
+def padded(block: StandardBlock, rows: slice, size: int) -> tuple[Array, Array, Array]:
     """Some rows and as many of weight 0 as make `size`."""
     x, observed, weight = block.x[rows], block.observed[rows], block.weight[rows]
     lacking = size - len(x)
@@ -199,37 +199,6 @@ class Sums(list[Any]):
 
     def merge(self, other: Sums) -> Sums:
         return Sums(a + b for a, b in zip(self, other, strict=True))
-
-
-@dataclass(frozen=True, eq=False)
-class CodeMoments:
-    """Mean and scatter of codes (Chan, Golub and LeVeque 1983)."""
-
-    weight: float
-    mean: Array  # (q,)
-    scatter: Array  # (q, q)
-
-    @classmethod
-    def of(cls, block: StandardBlock, network: Network) -> CodeMoments:
-        q, w = network.q, block.weight
-        if not np.sum(w) > 0.0:
-            return cls(0.0, np.zeros(q), np.zeros((q, q)))
-        Z = codes(block.x, block.observed, network.parts, network.architecture)
-        mean = w @ Z / np.sum(w)
-        return cls(float(np.sum(w)), mean, ((Z - mean) * w[:, None]).T @ (Z - mean))
-
-    def merge(self, other: CodeMoments) -> CodeMoments:
-        weight = self.weight + other.weight
-        share = other.weight / weight if weight > 0.0 else 0.0
-        delta = other.mean - self.mean
-        between = self.weight * share * np.outer(delta, delta)
-        return CodeMoments(
-            weight, self.mean + share * delta, self.scatter + other.scatter + between
-        )
-
-    @property
-    def covariance(self) -> Array:
-        return self.scatter / max(self.weight, 1e-300)
 
 
 # Monitored rows --------------------------------------------------------------------------------

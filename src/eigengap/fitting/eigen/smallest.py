@@ -68,7 +68,6 @@ class Smallest:
 
     lam: Array  # (k,) ascending
     V: Array  # (n, k) orthonormal
-    products: int  # of the matrix, or its pseudo-inverse, with a block
     certified: bool  # whether every vector is within ANGLE, or rounding, of an eigenvector
 
 
@@ -80,7 +79,7 @@ def by_inverse(
     `most` is the number of eigenvalues above 0.
     """
     most = M.n if most is None else most
-    locked, spent = np.empty((M.n, 0)), 0
+    locked = np.empty((M.n, 0))
 
     def project(V: Array) -> Array:
         """V without its part in the null space, and along what is found already."""
@@ -103,18 +102,17 @@ def by_inverse(
             max_passes=INVERSE_PASSES,
             angle=angle,
         )
-        spent += top.passes
         lam, U, residual = _rayleigh_ritz(M, np.concatenate([locked, top.U], axis=1))
         fine = are_fine(lam, residual, angle, M.bound, complete=len(lam) == most)
         fine |= top.certified & (residual <= SMOOTH * lam)
         if np.all(fine[:k]):
-            return Smallest(lam[:k], U[:, :k], spent, certified=True)
+            return Smallest(lam[:k], U[:, :k], certified=True)
         # Next to a very large eigenvalue of the inverse the others drown in its rounding.
         first = int(np.argmin(fine))
         if first <= had:
             break
         locked = U[:, :first]
-    return Smallest(lam[:k], U[:, :k], spent, certified=False)
+    return Smallest(lam[:k], U[:, :k], certified=False)
 
 
 def by_filter(
@@ -134,11 +132,8 @@ def by_filter(
     b = width(k, most)
     start = np.random.default_rng(seed).standard_normal((M.n, b))
     U, spent, degree = tall_qr(M.deflated(start))[0], 0, 1
-
-    def apply(V: Array) -> Array:
-        """bound - M, whose largest eigenvalues belong to the smallest of M."""
-        return M.deflated(M.bound * V - M.apply(V))
-
+    # First bound - M, whose largest eigenvalues belong to the smallest of M.
+    apply: Apply = lambda V: M.deflated(M.bound * V - M.apply(V))  # noqa: E731
     while True:
         top = top_eigenpairs(
             apply,
@@ -155,9 +150,13 @@ def by_filter(
         fine = are_fine(lam, residual, angle, M.bound, complete=len(lam) == most)
         certified = len(lam) >= k and bool(np.all(fine[:k]))
         if certified or spent >= longest:
-            return Smallest(lam[:k], U[:, :k], spent, certified)
+            return Smallest(lam[:k], U[:, :k], certified)
         above = float(lam[min(b, len(lam)) - 1])
-        degree = min(_degree(above / M.bound), max(longest // EARLIEST, 4))
+        # At this degree T_m((c - x) / e) is cosh(SPREAD) at x = 0, [above, bound] being damped.
+        share = above / M.bound
+        grows = float(np.arccosh((1.0 + share) / max(1.0 - share, 1e-3)))
+        degree = int(np.clip(np.ceil(SPREAD / max(grows, 1e-12)), 4, 2000))
+        degree = min(degree, max(longest // EARLIEST, 4))
         apply, U = _chebyshev(M, above, degree), U[:, :b]
 
 
@@ -207,12 +206,6 @@ def conjugate_gradients(M: Operator, B: Array) -> tuple[Array, bool]:
 
 
 # Polynomials --------------------------------------------------------------------------------
-
-
-def _degree(above: float) -> int:
-    """At which T_m((c - x) / e) is cosh(SPREAD) at x = 0, [a, b] = [above, 1] being damped."""
-    grows = float(np.arccosh((1.0 + above) / max(1.0 - above, 1e-3)))
-    return int(np.clip(np.ceil(SPREAD / max(grows, 1e-12)), 4, 2000))
 
 
 def _chebyshev(M: Operator, above: float, degree: int) -> Apply:

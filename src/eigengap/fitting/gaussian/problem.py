@@ -260,7 +260,7 @@ class Packing:
         psi = np.maximum(np.broadcast_to(psi, (K, d)), how.floor)
         nu = inf if how.fixed_nu is None else how.fixed_nu
         if self.learns_nu:
-            nu = _nu_of_tail(float(tail[0]), how.least_nu)
+            nu = 10.0 / np.expm1(np.clip(float(tail[0]), _tail(LARGEST_NU), _tail(how.least_nu)))
         delta = means.reshape(K, d) * size
         W = np.split(loadings, np.cumsum([d * q for q in self.ranks])[:-1])
         models = tuple(
@@ -363,10 +363,6 @@ def _tail(nu: float) -> float:
     return float(np.log1p(10.0 / nu))
 
 
-def _nu_of_tail(tail: float, least: float) -> float:
-    return float(10.0 / np.expm1(np.clip(tail, _tail(LARGEST_NU), _tail(least))))
-
-
 # Runs -------------------------------------------------------------------------------------------
 
 P = TypeVar("P")  # parameters
@@ -381,9 +377,9 @@ class Run(Generic[P]):
     converged: bool
     trace: Trace
 
-    def then(self, later: Run[P], delay: float | None = None) -> Run[P]:
+    def then(self, later: Run[P]) -> Run[P]:
         """One run after the other, as one."""
-        return replace(later, trace=self.trace.then(later.trace, delay))
+        return replace(later, trace=self.trace.then(later.trace))
 
 
 class Problem(ABC, Generic[P]):

@@ -342,18 +342,11 @@ def residual_variances(paths: Array, landmarks: NDArray[np.int64] | None, Z: Arr
     for k in range(Z.shape[1]):
         apart = (Z[rows, k, None] - Z[at, k])[other] / unit
         square += apart * apart
-        found[k] = _residual_variance(delta, np.sqrt(square))
+        d, fitted = delta - np.mean(delta), np.sqrt(square)
+        fitted = fitted - np.mean(fitted)
+        size = float(d @ d) * float(fitted @ fitted)
+        if size > (len(d) * EPS * float(d @ d + fitted @ fitted)) ** 2:
+            found[k] = max(1.0 - float(d @ fitted) ** 2 / size, 0.0)
+        else:  # either does not vary
+            found[k] = 0.0 if np.allclose(d, fitted, atol=SAME) else 1.0
     return found
-
-
-def _residual_variance(d: Array, fitted: Array) -> float:
-    """1 - r^2 of distances in units of the largest.
-
-    Where either does not vary, 0 if they are the same and 1 if they are not.
-    """
-    d, fitted = d - np.mean(d), fitted - np.mean(fitted)
-    size = float(d @ d) * float(fitted @ fitted)
-    rounding = (len(d) * EPS) ** 2
-    if size <= rounding * float(d @ d + fitted @ fitted) ** 2:
-        return 0.0 if np.allclose(d, fitted, atol=SAME) else 1.0
-    return max(1.0 - float(d @ fitted) ** 2 / size, 0.0)

@@ -321,38 +321,31 @@ class _System:
 def _solve(
     system: _System, wanted: Wanted, total: float, positive: bool, *, dense: bool
 ) -> tuple[Eigenpairs, float, int]:
-    """Leading eigenpairs, the most negative eigenvalue that is known of or 0, and passes."""
+    """Leading eigenpairs, the most negative eigenvalue that is known of or 0, and passes.
+
+    By Lanczos, unless it gives no certificate or too many are needed; then by LAPACK.
+    """
     n = len(system.K)
-    if not dense:
+    k, passes = wanted if isinstance(wanted, int) else FIRST_GUESS, 0
+    while not dense and are_few(k, n):
         with one_blas_thread():
-            found = _leading(system.apply, n, wanted, total)
-            lowest = 0.0 if positive or found is None else _lowest(system.apply, n)
-        if found is not None:
-            return found[0], lowest, found[1]
+            top = top_eigenpairs(system.apply, n, k)
+            passes += top.passes
+            if not top.certified:
+                break
+            if isinstance(wanted, int) or float(np.sum(top.lam)) >= float(wanted or 1.0) * total:
+                q = components_for(top.lam, wanted, total)
+                U = top.U[:, :q] * sign_rule(top.U[:, :q])
+                lowest = 0.0 if positive else _lowest(system.apply, n)
+                return Eigenpairs(top.lam[:q], U, complete=False), lowest, passes
+        k *= 2
     pairs = leading_eigenpairs(system.formed(), None)
-    lowest = min(float(pairs.lam[-1]), 0.0)
-    q = n if wanted is None else components_for(pairs.lam, wanted, total)
-    lam = pairs.lam
+    lam, least = pairs.lam, min(float(pairs.lam[-1]), 0.0)
+    q = n if wanted is None else components_for(lam, wanted, total)
     complete = q >= n or not np.any(lam[q:] > ROUNDING * max(lam[0], 0.0))
     # A positive kernel has no negative eigenvalue but what rounding makes of 0.
-    negative = 0.0 if positive or -lowest <= 1e-10 * max(float(lam[0]), 0.0) else lowest
+    negative = 0.0 if positive or -least <= 1e-10 * max(float(lam[0]), 0.0) else least
     return Eigenpairs(lam[:q].copy(), pairs.V[:, :q].copy(), complete), negative, 1
-
-
-def _leading(apply: Product, n: int, wanted: Wanted, total: float) -> tuple[Eigenpairs, int] | None:
-    """By Lanczos, with its passes; None without its certificate, or where too many are needed."""
-    k, passes = wanted if isinstance(wanted, int) else FIRST_GUESS, 0
-    while are_few(k, n):
-        top = top_eigenpairs(apply, n, k)
-        passes += top.passes
-        if not top.certified:
-            return None
-        if isinstance(wanted, int) or float(np.sum(top.lam)) >= float(wanted or 1.0) * total:
-            q = k if isinstance(wanted, int) else components_for(top.lam, wanted, total)
-            U = top.U[:, :q]
-            return Eigenpairs(top.lam[:q], U * sign_rule(U), complete=False), passes
-        k *= 2
-    return None
 
 
 def _lowest(apply: Product, n: int) -> float:

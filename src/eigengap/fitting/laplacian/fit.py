@@ -23,7 +23,7 @@ parts that are held apart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -43,18 +43,10 @@ from eigengap.fitting.eigen.smallest import (
 )
 from eigengap.fitting.eigen.symmetric import SMALL, are_few, leading_eigenpairs
 from eigengap.fitting.graph.stored import is_sparse
+from eigengap.fitting.laplacian import parts
 from eigengap.fitting.laplacian.factor import cost_of_factor, grounded_solver
 from eigengap.fitting.laplacian.graph import Laplacian, in_range
-from eigengap.fitting.laplacian.parts import (
-    BELOW_ROUNDING,
-    MOST,
-    WEAK,
-    between_parts,
-    by_jacobi,
-    eigenpairs_by_elimination,
-    merges,
-    within_and_across,
-)
+from eigengap.fitting.laplacian.weights import NEIGHBOURS
 from eigengap.linalg import Array, sign_rule
 from eigengap.runtime.memory import SHARE, free_memory, require_pairs
 from eigengap.runtime.threads import one_blas_thread
@@ -67,7 +59,6 @@ FEW_PRODUCTS, BLOCK = 2500, 6  # with a block of columns, as many as a cheap fac
 RESCUED = 3000  # nodes up to which LAPACK takes over from an iteration that gets nowhere
 EXTRA = 3  # functions more than are wanted, which the wanted ones may mix with
 OVERHEAD = 100_000  # multiplications that a product costs at least
-NEIGHBOURS = 'affinity="nearest_neighbors" needs a few neighbours of every row only'
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,14 +145,14 @@ def beyond_null(
     graph: Laplacian, k: int, solver: Solver, angle: float, seed: int
 ) -> tuple[Smallest, str]:
     """The k smallest eigenpairs above the null space, and the name of the solver."""
-    joins = merges(graph.W, graph.mass, graph.bound)
-    if joins is not None and joins.weakest < WEAK and graph.n <= SMALL:
+    joins = parts.merges(graph.W, graph.mass, graph.bound)
+    if joins is not None and joins.weakest < parts.WEAK and graph.n <= SMALL:
         return _by_elimination(graph, k), "elimination"
-    if joins is not None and joins.weakest < BELOW_ROUNDING:
+    if joins is not None and joins.weakest < parts.BELOW_ROUNDING:
         found, used = _in_parts(graph, joins.parts(), k, solver, angle, seed)
     else:
         found, used = _directly(graph, k, solver, angle, seed)
-    if not found.certified and graph.n <= MOST:
+    if not found.certified and graph.n <= parts.MOST:
         return _by_elimination(graph, k), "elimination"
     return found, used
 
@@ -179,8 +170,7 @@ def _directly(
         found, used = _sparse(graph, k, solver, angle, seed)
         if not found.certified and graph.n <= RESCUED:
             found, used = _dense(graph, k, angle), "dense"
-    V = found.V
-    return Smallest(graph.quotients(V / graph.root), V, found.products, found.certified), used
+    return replace(found, lam=graph.quotients(found.V / graph.root)), used
 
 
 def _sparse(
@@ -206,7 +196,7 @@ def _sparse(
             chosen = "factorised"
     if chosen == "factorised":
         found = by_inverse(ordered, _inverse(ordered), k, angle, seed, most)
-    return Smallest(found.lam, found.V[back], found.products, found.certified), chosen
+    return replace(found, V=found.V[back]), chosen
 
 
 def _dense(graph: Laplacian, k: int, angle: float) -> Smallest:
@@ -224,7 +214,7 @@ def _dense(graph: Laplacian, k: int, angle: float) -> Smallest:
     residual = graph.residuals(V / graph.root, lam)
     # LAPACK's own rounding is of ten times the size of a product's.
     fine = are_fine(lam, residual / 10.0, angle, bound, complete=len(lam) == most)
-    return Smallest(lam[:k], V[:, :k], 1, bool(np.all(fine[:k])))
+    return Smallest(lam[:k], V[:, :k], bool(np.all(fine[:k])))
 
 
 def _all_pairs(graph: Laplacian) -> tuple[float, Array]:
@@ -245,8 +235,8 @@ def _all_pairs(graph: Laplacian) -> tuple[float, Array]:
 
 def _by_elimination(graph: Laplacian, k: int) -> Smallest:
     W = graph.W.toarray() if is_sparse(graph.W) else graph.W
-    lam, V = eigenpairs_by_elimination(W, graph.mass)
-    return Smallest(lam[:k], V[:, :k], 1, certified=True)
+    lam, V = parts.eigenpairs_by_elimination(W, graph.mass)
+    return Smallest(lam[:k], V[:, :k], certified=True)
 
 
 # Parts that are held apart ------------------------------------------------------------------
@@ -256,7 +246,7 @@ def _in_parts(
     graph: Laplacian, labels: NDArray[Any], k: int, solver: Solver, angle: float, seed: int
 ) -> tuple[Smallest, str]:
     """First the functions that are nearly constant on parts, then those within, without these."""
-    within, across = within_and_across(graph.W, labels)
+    within, across = parts.within_and_across(graph.W, labels)
     inner = Laplacian(within, graph.normalized, graph.mass)
     first = _between(graph, inner, across, labels, k, solver, angle, seed)
     few = len(first.lam)
@@ -266,8 +256,7 @@ def _in_parts(
     second, used = _directly(rest, k - few, solver, angle, seed)
     lam = np.concatenate([first.lam, second.lam])
     V = np.concatenate([first.V, second.V], axis=1)
-    certified = first.certified and second.certified
-    return Smallest(lam, V, second.products, certified), f"{used} in parts"
+    return Smallest(lam, V, first.certified and second.certified), f"{used} in parts"
 
 
 def _between(
@@ -288,7 +277,7 @@ def _between(
     """
     count = int(np.max(labels)) + 1
     mass = np.bincount(labels, weights=graph.mass, minlength=count).astype(np.float64)
-    outer = Laplacian(between_parts(across, labels, count), graph.normalized, mass)
+    outer = Laplacian(parts.between_parts(across, labels, count), graph.normalized, mass)
     scale = float(2.0 ** np.frexp(outer.bound)[1])
     scaled = Laplacian(outer.W, graph.normalized, mass * scale)  # its eigenvalues are of order 1
     most = count - graph.components[0]
@@ -302,14 +291,19 @@ def _between(
         before, (Z, solved) = Z, solve(R + Z * lam)
     error = float(np.linalg.norm(Z - before)) if solved else np.inf
     if more < most:
-        error += _leakage(lam, R.T @ Z, k)
+        # How much of functions that were not computed, beyond the last one, the first k may have.
+        relative = float(np.max(np.diag(R.T @ Z) / lam))
+        last, wanted = lam[-1], lam[:k]
+        with np.errstate(divide="ignore", over="ignore"):
+            apart = np.sqrt(wanted * last) / np.maximum(last - wanted, 0.0)
+            error += relative * float(np.max(apart))
     lam, Q = _graded(lam, R.T @ Z, Z.T @ Z)
     # The orthonormal columns nearest to these, which nearly are (Loewdin 1950).
     X = (X - Z) @ Q[:, :k]
     size, V = np.linalg.eigh(X.T @ X)
     X = X @ ((V / np.sqrt(size)) @ V.T)
     certified = found.certified and error <= max(angle, ANGLE)
-    return Smallest(lam[:k], X, found.products, certified)
+    return Smallest(lam[:k], X, certified)
 
 
 def _graded(lam: Array, shift: Array, more: Array) -> tuple[Array, Array]:
@@ -325,16 +319,8 @@ def _graded(lam: Array, shift: Array, more: Array) -> tuple[Array, Array]:
         return lam, np.eye(len(lam))
     size, U = np.linalg.eigh(np.eye(len(lam)) + more)
     inverse = (U / np.sqrt(size)) @ U.T
-    values, Q = by_jacobi(inverse @ (root[:, None] * np.linalg.cholesky(relative)))
+    values, Q = parts.by_jacobi(inverse @ (root[:, None] * np.linalg.cholesky(relative)))
     return values, inverse @ Q
-
-
-def _leakage(lam: Array, shift: Array, k: int) -> float:
-    """How much of functions that were not computed, beyond the last one, the first k may have."""
-    relative = float(np.max(np.diag(shift) / lam))
-    last, wanted = lam[-1], lam[:k]
-    with np.errstate(divide="ignore", over="ignore"):
-        return relative * float(np.max(np.sqrt(wanted * last) / np.maximum(last - wanted, 0.0)))
 
 
 def _within(inner: Laplacian, solver: Solver) -> Callable[[Array], tuple[Array, bool]]:

@@ -12,7 +12,7 @@ the right-hand side being cut to the rank of the component.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -73,11 +73,9 @@ def cluster_start(
         at = labels == k
         V = _covariance(Z[at], w[at]) + missing
         mean = np.average(Z[at], axis=0, weights=w[at])
-        moved = Parameters(
-            W=single.W @ _square_root(V),
-            delta=single.delta + single.W @ mean,
-            psi=single.psi,
-        )
+        lam, U = np.linalg.eigh(V)
+        root = U * np.sqrt(np.maximum(lam, 1e-6))
+        moved = replace(single, W=single.W @ root, delta=single.delta + single.W @ mean)
         log_weights.append(np.log(np.sum(w[at])))
         components.append(truncated(moved, ranks[k]))
     weights = np.array(log_weights)
@@ -123,8 +121,3 @@ def _scores(rows: ObservedRows, model: Parameters) -> Array:
 def _covariance(Z: Array, w: Array) -> Array:
     centred = Z - np.average(Z, axis=0, weights=w)
     return np.asarray((centred * (w / np.sum(w))[:, None]).T @ centred)
-
-
-def _square_root(V: Array) -> Array:
-    lam, U = np.linalg.eigh(V)
-    return np.asarray(U * np.sqrt(np.maximum(lam, 1e-6)))

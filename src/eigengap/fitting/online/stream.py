@@ -181,7 +181,11 @@ def taken_in(stream: Stream, block: Block, spec: StreamSpec, first_fit: FirstFit
     """
     if block.n_rows == 0:
         return stream
-    if block.n_rows < WAITING and _is_harmless(block.values):
+    harmless = False  # whether no square overflows, so that taking the rows in later cannot fail
+    if block.n_rows < WAITING and isinstance(block.values, np.ndarray):
+        size = np.abs(block.values)
+        harmless = float(np.max(size, initial=0.0, where=~np.isnan(size))) <= LARGEST
+    if harmless:
         values = np.array(block.values, dtype=np.float64)  # a copy: the caller may change them
         stream = replace(
             stream,
@@ -205,14 +209,6 @@ def together(blocks: Sequence[Block]) -> Block:
     weights = [np.ones(b.n_rows) if b.weight is None else b.weight for b in blocks]
     weight = None if all(b.weight is None for b in blocks) else np.concatenate(weights)
     return Block(np.concatenate([b.values for b in blocks]), weight, None, 0)
-
-
-def _is_harmless(values: Rows) -> bool:
-    """Whether no square overflows, so that taking the rows in later cannot fail."""
-    if not isinstance(values, np.ndarray):
-        return False
-    largest = float(np.max(np.abs(values), initial=0.0, where=~np.isnan(values)))
-    return largest <= LARGEST
 
 
 def _taken_in(stream: Stream, block: Block, spec: StreamSpec, first_fit: FirstFit) -> Stream:

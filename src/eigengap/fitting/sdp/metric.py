@@ -81,14 +81,20 @@ class Metrics:
         """M at points with differences E (m, r) and penalty derivatives t (c,)."""
         problem = self.problem
         w = np.maximum(problem.pair_weights(t), 0.0)
-        stiff = 4.0 * penalty.weight * _squared_weights(problem, penalty.curved(t))
+        # The diagonal of B' diag(curved) B: stiffness of each pair by itself.
+        B = problem.combine
+        curved = np.repeat(penalty.curved(t)[: B.shape[0]], np.diff(B.indptr))
+        own = np.bincount(B.indices, weights=B.data**2 * curved, minlength=B.shape[1])
+        stiff = np.asarray(4.0 * penalty.weight * own, dtype=np.float64)
         gain = problem.gain
         damping = DAMPING * (gain.weights if isinstance(gain, Variance) else np.ones(problem.n))
         if self.kind == "blocks":
             made = self._blocks if problem.basis is None else self._reduced
             solve = made(2.0 * w, stiff, E, damping)
             return Metric(lambda G: solve(G.ravel()).reshape(G.shape))
-        shared = 2.0 * w + stiff * np.einsum("ij,ij->i", E, E) / max(1.0, _participation(E))
+        lam = np.linalg.eigvalsh(E.T @ E)  # in how many directions the differences lie:
+        spread = float(np.sum(lam) ** 2 / max(np.sum(lam**2), np.finfo(np.float64).tiny))
+        shared = 2.0 * w + stiff * np.einsum("ij,ij->i", E, E) / max(1.0, spread)
         if self.kind == "diagonal":
             degree = np.bincount(problem.i, shared, problem.n)
             degree += np.bincount(problem.j, shared, problem.n)
@@ -122,20 +128,6 @@ class Metrics:
         J = (along[:, :, None] * E[some][:, None, :]).reshape(len(some), p * r)
         flat = problem.laplacian(w) + scipy.sparse.diags_array(damping)
         return _dense_solver(J.T @ J + np.kron(Q.T @ (flat @ Q), np.eye(r)))
-
-
-def _squared_weights(problem: Problem, curved: Array) -> Array:
-    """(m,) the diagonal of B' diag(curved) B: stiffness of each pair by itself."""
-    B = problem.combine
-    rows = np.repeat(np.arange(B.shape[0]), np.diff(B.indptr))
-    found = np.bincount(B.indices, weights=B.data**2 * curved[rows], minlength=B.shape[1])
-    return np.asarray(found, dtype=np.float64)
-
-
-def _participation(E: Array) -> float:
-    """In how many directions the differences lie."""
-    lam = np.linalg.eigvalsh(E.T @ E)
-    return float(np.sum(lam) ** 2 / max(np.sum(lam**2), np.finfo(np.float64).tiny))
 
 
 def _sparse_solver(M: Any) -> Solver:

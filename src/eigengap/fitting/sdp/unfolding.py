@@ -101,14 +101,21 @@ def unfold(
     # Factors of flat graphs are small: a second thread of BLAS only waits.
     with one_blas_thread():
         best, proof, steps = _climb(problem, start, constraint, tol, max_iter, rng, watch)
-    lengths = problem.at(best.Y)
+    # Relative to the bound; of upper bounds, after Y was shrunk until it keeps all of them.
+    lengths, gap = problem.at(best.Y), np.nan
+    if not np.isnan(proof.bound):
+        gap = np.inf  # below 0 there is no K at all that keeps these lengths
+    if 0.0 < proof.bound < np.inf:
+        stretch = max(1.0, float(np.max(lengths / problem.high)))
+        value = float(best.trace.objective[-1]) / (stretch if constraint == "at_most" else 1.0)
+        gap = abs(proof.bound - value) / proof.bound
     return unfolded(
         best.Y[place],
         place,
         unit,
         constraint,
         lengths - problem.high,
-        gap=_gap(best, proof, constraint, float(np.max(lengths / problem.high))),
+        gap=gap,
         mu=proof.mu,
         rank=best.V.shape[1],
         converged=best.converged,
@@ -324,21 +331,6 @@ def principal(Y: Array) -> tuple[Array, Array]:
     """Principal coordinates (n, r) of points, and the eigenvalues (r,) of their Gram matrix."""
     U, s, _ = np.linalg.svd(Y - np.mean(Y, axis=0), full_matrices=False)
     return np.asarray(U * (sign_rule(U) * s)), s**2
-
-
-def _gap(found: Solution, proof: Certificate, constraint: Constraint, stretch: float) -> float:
-    """Relative to the bound; of upper bounds, after Y was shrunk until it keeps all of them.
-
-    `stretch` is the factor by which the squared length of some edge exceeds its bound.
-    """
-    if np.isnan(proof.bound):
-        return np.nan
-    if not 0.0 < proof.bound < np.inf:
-        return np.inf  # below 0 there is no K at all that keeps these lengths
-    value = float(found.trace.objective[-1])
-    if constraint == "at_most":
-        value /= max(1.0, stretch)
-    return abs(proof.bound - value) / proof.bound
 
 
 def nothing(n: int) -> Unfolding:

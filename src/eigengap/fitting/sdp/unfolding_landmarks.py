@@ -29,20 +29,11 @@ from numpy.typing import NDArray
 
 from eigengap.fitting.laplacian.factor import cost_of_factor, symmetric_lu
 from eigengap.fitting.optimise.loop import Progress, Trace, Watch
+from eigengap.fitting.sdp import unfolding
 from eigengap.fitting.sdp.certificate import certify
 from eigengap.fitting.sdp.descent import descend, usual_multiplier
 from eigengap.fitting.sdp.metric import Metrics
 from eigengap.fitting.sdp.problem import Penalty
-from eigengap.fitting.sdp.unfolding import (
-    Constraint,
-    Unfolding,
-    geodesic_start,
-    in_units,
-    merge_coincident,
-    nothing,
-    unfolded,
-    unfolding_problem,
-)
 from eigengap.linalg import Array
 from eigengap.models.maps.graph import Graph, Ints
 from eigengap.runtime.memory import require_memory
@@ -59,22 +50,22 @@ WAY_OUT = "fit a sample of the rows, and give the others to transform"
 def unfold_on_landmarks(
     graph: Graph,
     Q: Array,
-    constraint: Constraint = "equal",
+    constraint: unfolding.Constraint = "equal",
     *,
     columns: int = 4,
     tol: float = 1e-4,
     rng: np.random.Generator | None = None,
     watch: Watch | None = None,
-) -> Unfolding:
+) -> unfolding.Unfolding:
     """Unfold a connected graph of n nodes whose points are Q (n, p) times those of landmarks."""
     rng = np.random.default_rng(0) if rng is None else rng
     if not graph.lengths.any():
-        return nothing(graph.n)
+        return unfolding.nothing(graph.n)
     ones = np.ones(graph.n)
-    graph, unit = in_units(graph)
+    graph, unit = unfolding.in_units(graph)
     squares = graph.edges[2] ** 2
-    problem = unfolding_problem(graph, squares, constraint, ones, Q)
-    start = geodesic_start(graph, min(columns, Q.shape[1]), ones, rng)
+    problem = unfolding.unfolding_problem(graph, squares, constraint, ones, Q)
+    start = unfolding.geodesic_start(graph, min(columns, Q.shape[1]), ones, rng)
     V = np.asarray(np.linalg.lstsq(Q, start, rcond=None)[0], dtype=np.float64)
     usual = usual_multiplier(problem, V)
     metrics = Metrics.of(problem, V.shape[1])
@@ -90,7 +81,7 @@ def unfold_on_landmarks(
         seconds.append(time.perf_counter() - clock)
         if watch is not None:
             watch(Progress(len(gains), len(PENALTIES), gains[-1], rates[-1], seconds[-1]))
-    place = merge_coincident(graph)[1]
+    place = unfolding.merge_coincident(graph)[1]
     # Nodes of one place at their mean: their combinations may differ.
     weights = np.bincount(place)
     mean = scipy.sparse.csr_array((1.0 / weights[place], (place, np.arange(graph.n))))
@@ -101,7 +92,7 @@ def unfold_on_landmarks(
         cost = float(found.t @ found.t) / (2.0 * penalty.weight)
         bound = proof.bound + cost / proof.mu**2
         gap = abs(bound - (gains[-1] - cost)) / max(abs(bound), gains[-1])
-    return unfolded(
+    return unfolding.unfolded(
         Y,
         place,
         unit,

@@ -59,7 +59,9 @@ def before_and_after(
         (f"standard deviation, {white}", spread),
     ]
     times = _enlargement(*damaged.shape[:2])
-    return side_by_side([(name, _enlarged(one, times)) for name, one in panels])
+    return side_by_side(
+        [(name, one.repeat(times, axis=0).repeat(times, axis=1)) for name, one in panels]
+    )
 
 
 def _enlargement(h: int, w: int) -> int:
@@ -68,10 +70,6 @@ def _enlargement(h: int, w: int) -> int:
     (15, 1, 1)
     """
     return max(min(-(-WIDE // w), HIGH // h), 1) if w < TINY else 1
-
-
-def _enlarged(panel: NDArray[Any], times: int) -> NDArray[Any]:
-    return panel.repeat(times, axis=0).repeat(times, axis=1)
 
 
 def shades(sd: NDArray[Any]) -> tuple[NDArray[np.uint8], float]:

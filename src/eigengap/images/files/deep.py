@@ -61,13 +61,11 @@ def with_opacity(pixels: Pixels, missing: Any) -> Pixels:
 
 
 def _loaded(image: Any, rawmode: str) -> Pixels:
-    image.tile = [_in_mode(tile, rawmode) for tile in image.tile]
+    image.tile = [
+        tile._replace(args=(rawmode, *tile.args[1:]) if isinstance(tile.args, tuple) else rawmode)
+        for tile in image.tile
+    ]
     return np.asarray(image)
-
-
-def _in_mode(tile: Any, rawmode: str) -> Any:
-    args = (rawmode, *tile.args[1:]) if isinstance(tile.args, tuple) else rawmode
-    return tile._replace(args=args)
 
 
 def png_bytes(pixels: Pixels) -> bytes:

@@ -14,7 +14,7 @@ import os
 import struct
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from eigengap.exceptions import DoesNotFitError, MissingExtraError, UnreadableEr
 from eigengap.images.files.deep import png_bytes, ppm_in_grey, sixteen_bits, with_opacity
 from eigengap.images.files.tiff import (
     EXTRA,
+    ORIENTATION,
     PHOTOMETRIC,
     DamagedError,
     as_observed,
@@ -51,7 +52,14 @@ JPEG_QUALITY = 95
 NO_IMAGE = f"it is no image that can be read here. Give a file of {', '.join(READABLE)}"
 # What Pillow raises of files that are damaged; its documentation does not say.
 FAULTS = (OSError, SyntaxError, ValueError, EOFError, TypeError, LookupError, struct.error)
-KEPT = ("L", "LA", "RGB", "RGBA")  # modes of Pillow that are arrays of bytes as they stand
+# Modes of Pillow with 8 bits or fewer, and those in which they are arrays: as they are, and where
+# one colour, or the palette, is transparent.
+MODES = {
+    "1": ("L", "LA"), "L": ("L", "LA"), "LA": ("LA", "RGBA"), "La": ("LA", "LA"),
+    "P": ("RGB", "RGBA"), "PA": ("RGBA", "RGBA"), "RGBa": ("RGBA", "RGBA"),
+    **{mode: (mode, "RGBA") for mode in ("RGB", "RGBA")},
+    **dict.fromkeys(("YCbCr", "CMYK", "RGBX", "HSV"), ("RGB", "RGB")),
+}  # fmt: skip
 _one_at_a_time = threading.Lock()
 
 
@@ -94,47 +102,17 @@ def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 def read_file(path: str | os.PathLike[str]) -> Read:
     """The first image in a file, as `read_image`, and whether its last channel is opacity."""
-    _pillow()
+    Image = _pillow()
     where = os.fsdecode(path)
     data = Path(os.path.expanduser(where)).read_bytes()
     try:
         found = _read(data, where)
-    except DamagedError as error:
-        raise UnreadableError(where, str(error)) from None
-    except DoesNotFitError:
-        raise
-    except MemoryError:
-        raise UnreadableError(where, "the image in it needs more memory than there is") from None
-    if found.inks:
-        warn(f"the colours of {bare(where)} are CMYK, and are read as RGB", UserWarning)
-    if found.pages > 1:
-        warn(f"{words().path(where)} holds {found.pages} images; the first is read", UserWarning)
-    return found
-
-
-def _read(data: bytes, where: str) -> Read:
-    Image = _pillow()
-    limit = Image.MAX_IMAGE_PIXELS
-    tiff = read_tiff(data, None if limit is None else 2 * limit)  # where Pillow refuses, too
-    if tiff is not None:
-        pixels = _as_observed(tiff.pixels, tiff.photometric, tiff.extra, where)
-        return Read(
-            _upright(_kept(pixels, where), tiff.orientation),
-            opacity_is_last(tiff.pixels, tiff.photometric, tiff.extra),
-            tiff.pages,
-        )
-    try:
-        with _in_silence(is_tiff(data)), _opened(data) as image:
-            pages = _pages(image, data)
-            image.seek(0)
-            _require_memory(image, where)
-            pixels = _array(image, data, where)
-            # Pillow has turned a TIFF already by the time it is loaded, and taken the note away.
-            upright = _upright(pixels, image.getexif().get(274, 1))
-            observed_through = pixels.ndim == 3 and pixels.shape[2] in (2, 4)
-            return Read(upright, observed_through, pages, inks=image.mode == "CMYK")
     except (UnreadableError, DoesNotFitError):
         raise
+    except DamagedError as error:
+        raise UnreadableError(where, str(error)) from None
+    except MemoryError:
+        raise UnreadableError(where, "the image in it needs more memory than there is") from None
     except Image.UnidentifiedImageError:
         raise UnreadableError(where, trouble(data) or NO_IMAGE) from None
     except Image.DecompressionBombError as error:
@@ -147,6 +125,35 @@ def _read(data: bytes, where: str) -> Read:
         ) from None
     except FAULTS as error:
         raise UnreadableError(where, f"the image in it is damaged ({error})") from error
+    if found.inks:
+        warn(f"the colours of {bare(where)} are CMYK, and are read as RGB", UserWarning)
+    if found.pages > 1:
+        warn(f"{words().path(where)} holds {found.pages} images; the first is read", UserWarning)
+    return found
+
+
+def _read(data: bytes, where: str) -> Read:
+    limit = _pillow().MAX_IMAGE_PIXELS
+    tiff = read_tiff(data, None if limit is None else 2 * limit)  # where Pillow refuses, too
+    if tiff is not None:
+        pixels = _as_observed(tiff.pixels, tiff.photometric, tiff.extra, where)
+        return Read(
+            _upright(_kept(pixels, where), tiff.orientation),
+            opacity_is_last(tiff.pixels, tiff.photometric, tiff.extra),
+            tiff.pages,
+        )
+    with _in_silence(is_tiff(data)), _opened(data) as image:
+        pages = count_pages(data) if is_tiff(data) else getattr(image, "n_frames", 1)
+        image.seek(0)
+        _require_memory(image, where)
+        pixels = _array(image, data, where)
+        return Read(
+            # Pillow has turned a TIFF already by the time it is loaded, and taken the note away.
+            _upright(pixels, image.getexif().get(ORIENTATION, 1)),
+            pixels.ndim == 3 and pixels.shape[2] in (2, 4),
+            1 if image.format == "MPO" else pages,  # a camera's preview of itself is no page
+            inks=image.mode == "CMYK",
+        )
 
 
 def _require_memory(image: Any, where: str) -> None:
@@ -180,12 +187,6 @@ def _in_silence(silent: bool) -> Iterator[None]:
         yield
 
 
-def _pages(image: Any, data: bytes) -> int:
-    if image.format == "MPO":  # a camera's preview of itself is no page
-        return 1
-    return count_pages(data) if is_tiff(data) else getattr(image, "n_frames", 1)
-
-
 def _array(image: Any, data: bytes, where: str) -> NDArray[Any]:
     """The samples as they are stored."""
     mode, rawmode = image.mode, _rawmode(image)
@@ -200,33 +201,18 @@ def _array(image: Any, data: bytes, where: str) -> NDArray[Any]:
         stored = _kept(np.asarray(image), where)
     else:
         return _of_bytes(image, missing, where)
-    deep = _of_tiff(stored, image, where)
-    return deep if missing is None else with_opacity(deep, missing)
+    if image.format == "TIFF":  # what Pillow leaves as it is stored: samples of more than 8 bits
+        tags = image.tag_v2
+        stored = _as_observed(stored, tags.get(PHOTOMETRIC, 0), tags.get(EXTRA, ()), where)
+    return stored if missing is None else with_opacity(stored, missing)
 
 
 def _of_bytes(image: Any, missing: Any, where: str) -> NDArray[Any]:
     """Of a mode of Pillow with 8 bits or fewer."""
-    mode = image.mode
-    if mode in ("P", "PA"):
-        mode = "RGBA" if missing is not None or mode == "PA" else "RGB"
-        return np.array(image.convert(mode))
-    if mode == "1":
-        return np.array(image.convert("L" if missing is None else "LA"))
-    if mode in KEPT:
-        if missing is not None:
-            return np.array(image.convert("LA" if mode == "L" else "RGBA"))
-        return np.array(image)
-    if mode in ("YCbCr", "CMYK", "RGBX", "RGBa", "La", "HSV"):
-        return np.array(image.convert({"RGBa": "RGBA", "La": "LA"}.get(mode, "RGB")))
-    raise UnreadableError(where, f"its colours are {mode}; save it as grey or RGB first")
-
-
-def _of_tiff(samples: NDArray[Any], image: Any, where: str) -> NDArray[Any]:
-    """What Pillow leaves as a TIFF has it: samples of more than 8 bits."""
-    if image.format != "TIFF":
-        return samples
-    tags = image.tag_v2
-    return _as_observed(samples, tags.get(PHOTOMETRIC, 0), tags.get(EXTRA, ()), where)
+    if image.mode not in MODES:
+        raise UnreadableError(where, f"its colours are {image.mode}; save it as grey or RGB first")
+    plain, see_through = MODES[image.mode]
+    return np.array(image.convert(plain if missing is None else see_through))
 
 
 def _as_observed(
@@ -263,17 +249,10 @@ def _kept(samples: NDArray[Any], where: str) -> NDArray[Any]:
 
 def _upright(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
     """Turned and mirrored as the camera's note on its orientation (EXIF 274) says."""
-    turns: dict[int, Callable[[NDArray[Any]], NDArray[Any]]] = {
-        2: np.fliplr,
-        3: lambda a: np.rot90(a, 2),
-        4: np.flipud,
-        5: lambda a: np.swapaxes(a, 0, 1),
-        6: lambda a: np.rot90(a, -1),
-        7: lambda a: np.rot90(np.swapaxes(a, 0, 1), 2),
-        8: np.rot90,
-    }
-    turn = turns.get(orientation)
-    return np.ascontiguousarray(turn(pixels) if turn else pixels)
+    if orientation in (2, 4, 5, 7):
+        pixels = np.fliplr(pixels)
+    turns = {3: 2, 4: 2, 5: 1, 6: -1, 7: -1, 8: 1}.get(orientation, 0)
+    return np.ascontiguousarray(np.rot90(pixels, turns))
 
 
 def write_image(
@@ -312,14 +291,6 @@ def write_image(
     form = format_of(where)
     pixels, observed_through = pixels_for(array, form, where, opacity)
     target = os.path.expanduser(where)
-    _require_place(target, where, force)
-    try:
-        write_atomically(target, _encoded(pixels, form, observed_through))
-    except OSError as error:  # which names a part of the file that nobody has heard of
-        raise type(error)(error.errno, error.strerror, where) from error
-
-
-def _require_place(target: str, where: str, force: bool) -> None:
     if os.path.exists(target) and not force:
         raise FileExistsError(
             f"{bare(where)} exists; name another file, or replace it with force=True"
@@ -327,6 +298,10 @@ def _require_place(target: str, where: str, force: bool) -> None:
     if not target_of(target).parent.is_dir():
         folder, name = os.path.split(where)
         raise FileNotFoundError(f"there is no folder {folder} to write {name} to")
+    try:
+        write_atomically(target, _encoded(pixels, form, observed_through))
+    except OSError as error:  # which names a part of the file that nobody has heard of
+        raise type(error)(error.errno, error.strerror, where) from error
 
 
 def format_of(path: str | os.PathLike[str]) -> str:

@@ -12,6 +12,7 @@ more time or memory than a file of that length can need.
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from dataclasses import dataclass
@@ -26,17 +27,13 @@ from eigengap.wording import words
 
 Pixels = NDArray[Any]  # (h, w) or (h, w, c)
 
-WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, STRIPS, ORIENTATION, CHANNELS = (
-    256, 257, 258, 259, 262, 273, 274, 277
+KNOWN = (
+    WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER, STRIPS, ORIENTATION, CHANNELS, ROWS,
+    STRIP_BYTES, PLANAR, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILES, TILE_BYTES, EXTRA, NUMBER,
+) = (
+    256, 257, 258, 259, 262, 266, 273, 274, 277, 278,
+    279, 284, 317, 322, 323, 324, 325, 338, 339,
 )  # fmt: skip
-ROWS, STRIP_BYTES, PLANAR, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILES, TILE_BYTES = (
-    278, 279, 284, 317, 322, 323, 324, 325
-)  # fmt: skip
-FILL_ORDER, EXTRA, NUMBER = 266, 338, 339
-KNOWN = {
-    WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, STRIPS, ORIENTATION, CHANNELS, ROWS, STRIP_BYTES,
-    PLANAR, PREDICTOR, TILE_WIDTH, TILE_HEIGHT, TILES, TILE_BYTES, FILL_ORDER, EXTRA, NUMBER,
-}  # fmt: skip
 MOST_CHANNELS = 65535
 
 WHITE_IS_ZERO, GREY, RGB = 0, 1, 2
@@ -116,24 +113,20 @@ def trouble(data: bytes) -> str:
         return ""
     try:
         fields = Directory.first_of(data)
-        held = _in_words(fields)
+        w, h = fields.first(WIDTH), fields.first(HEIGHT)
+        c, bits = fields.first(CHANNELS, 1), fields.first(BITS, 1)
+        kind = {2: " with signs", 3: " as floats"}.get(fields.first(NUMBER, 1), "")
+        how = fields.first(COMPRESSION, PLAIN)
     except FAULTS:
         return "the TIFF in it is damaged"
+    packed = "not compressed" if how == PLAIN else f"compressed by {METHODS.get(how, how)}"
+    samples = f"{c} sample{'s' * (c != 1)} a pixel of {bits} bit{'s' * (bits != 1)}{kind}"
+    held = f"it is a TIFF of {w} x {h} pixels, {samples}, {packed}"
     try:
         _require_ours(fields)
     except FAULTS:
-        return f"it is {held}, which is not read here; {elsewhere()}"
-    return f"it is {held}, and damaged"
-
-
-def _in_words(fields: Directory) -> str:
-    w, h = fields.first(WIDTH), fields.first(HEIGHT)
-    c, bits = fields.first(CHANNELS, 1), fields.first(BITS, 1)
-    kind = {2: " with signs", 3: " as floats"}.get(fields.first(NUMBER, 1), "")
-    how = fields.first(COMPRESSION, PLAIN)
-    packed = "not compressed" if how == PLAIN else f"compressed by {METHODS.get(how, how)}"
-    samples = f"{c} sample{'s' * (c != 1)} a pixel of {bits} bit{'s' * (bits != 1)}{kind}"
-    return f"a TIFF of {w} x {h} pixels, {samples}, {packed}"
+        return f"{held}, which is not read here; {elsewhere()}"
+    return f"{held}, and damaged"
 
 
 # Samples as they are seen --------------------------------------------------------------------
@@ -143,10 +136,25 @@ def as_observed(samples: Pixels, photometric: int, extra: tuple[int, ...]) -> Pi
     """More is brighter, and colours are not darkened by what can be seen through them."""
     if samples.ndim == 2 or len(extra) >= samples.shape[2]:
         extra = ()
+    most = None if samples.dtype.kind == "f" else np.iinfo(samples.dtype).max
     if photometric == WHITE_IS_ZERO:
-        samples = _black_is_zero(samples, extra)
-    if PREMULTIPLIED in extra:
-        samples = _divided(samples, extra)
+        if samples.dtype.kind != "u":
+            raise ValueError(
+                f"0 is white in it, and of samples of type {samples.dtype.name} none is the "
+                "largest, which would be black"
+            )
+        inverted = np.iinfo(samples.dtype).max - samples
+        for k, what in enumerate(reversed(extra), 1):
+            if what in (PREMULTIPLIED, OPACITY):
+                inverted[..., -k] = samples[..., -k]
+        samples = inverted
+    if PREMULTIPLIED in extra:  # divided by opacity; black where nothing is seen
+        colours = samples.shape[2] - len(extra)
+        opacity = samples[..., colours + extra.index(PREMULTIPLIED), None].astype(np.float64)
+        full = np.divide(most or 1.0, opacity, out=np.zeros_like(opacity), where=opacity != 0)
+        straight = samples[..., :colours] * full
+        samples = samples.copy()
+        samples[..., :colours] = straight if most is None else np.minimum(np.rint(straight), most)
     return samples
 
 
@@ -155,31 +163,6 @@ def opacity_is_last(samples: Pixels, photometric: int, extra: tuple[int, ...]) -
     if samples.ndim == 2 or samples.shape[2] not in (2, 4) or len(extra) > 1:
         return False
     return extra[-1:] in ((PREMULTIPLIED,), (OPACITY,)) or photometric == RGB
-
-
-def _black_is_zero(samples: Pixels, extra: tuple[int, ...]) -> Pixels:
-    if samples.dtype.kind != "u":
-        raise ValueError(
-            f"0 is white in it, and of samples of type {samples.dtype.name} none is the largest, "
-            "which would be black"
-        )
-    inverted = np.iinfo(samples.dtype).max - samples
-    for k, what in enumerate(reversed(extra), 1):
-        if what in (PREMULTIPLIED, OPACITY):
-            inverted[..., -k] = samples[..., -k]
-    return inverted
-
-
-def _divided(samples: Pixels, extra: tuple[int, ...]) -> Pixels:
-    """Colours that were multiplied by opacity, divided by it; black where nothing is seen."""
-    colours = samples.shape[2] - len(extra)
-    opacity = samples[..., colours + extra.index(PREMULTIPLIED), None].astype(np.float64)
-    most = None if samples.dtype.kind == "f" else np.iinfo(samples.dtype).max
-    full = np.divide(most or 1.0, opacity, out=np.zeros_like(opacity), where=opacity != 0)
-    straight = samples[..., :colours] * full
-    divided = samples.copy()
-    divided[..., :colours] = straight if most is None else np.minimum(np.rint(straight), most)
-    return divided
 
 
 # Reading -------------------------------------------------------------------------------------
@@ -196,10 +179,28 @@ class Directory:
     @classmethod
     def first_of(cls, data: bytes) -> Directory:
         try:
-            order, count_type, place_type, start = _head(data)
-            return cls(data, order, _entries(data, start, order, count_type, place_type))
+            order, count_type, place_type, at = _head(data)
+            (count,) = struct.unpack_from(order + count_type, data, at)
+            at += struct.calcsize(f"={count_type}")
+            inside = struct.calcsize(f"={place_type}")  # bytes that an entry itself has room for
+            entries, total = {}, 0
+            for _ in range(count):
+                tag, kind, n = struct.unpack_from(f"{order}HH{place_type}", data, at)
+                (elsewhere,) = struct.unpack_from(order + place_type, data, at + 4 + inside)
+                size = n * LENGTHS.get(kind, 0)
+                place = at + 4 + inside if size <= inside else elsewhere
+                within = place + size <= len(data)
+                total += size if within else 0
+                if tag in KNOWN and kind in VALUES and n:
+                    if not within:
+                        raise ValueError("values beyond the end")
+                    entries[tag] = VALUES[kind], n, place
+                at += 4 + 2 * inside
+            if total > SHARED * len(data):  # which Pillow would read as often as they are named
+                raise ValueError("the same bytes again and again")
         except FAULTS as error:
             raise DamagedError("the TIFF in it is damaged") from error
+        return cls(data, order, entries)
 
     def values(self, tag: int, *default: tuple[int, ...]) -> tuple[int, ...]:
         """Of tags that have one, or one a channel."""
@@ -242,31 +243,6 @@ def _head(data: bytes) -> tuple[str, str, str, int]:
     return order, count_type, place_type, start
 
 
-def _entries(
-    data: bytes, start: int, order: str, count_type: str, place_type: str
-) -> dict[int, tuple[str, int, int]]:
-    """Type, count and place of the whole numbers of every tag that is known."""
-    (count,) = struct.unpack_from(order + count_type, data, start)
-    at = start + struct.calcsize(f"={count_type}")
-    inside = struct.calcsize(f"={place_type}")  # bytes that an entry itself has room for
-    entries, total = {}, 0
-    for _ in range(count):
-        tag, kind, n = struct.unpack_from(f"{order}HH{place_type}", data, at)
-        (elsewhere,) = struct.unpack_from(order + place_type, data, at + 4 + inside)
-        size = n * LENGTHS.get(kind, 0)
-        place = at + 4 + inside if size <= inside else elsewhere
-        within = place + size <= len(data)
-        total += size if within else 0
-        if tag in KNOWN and kind in VALUES and n:
-            if not within:
-                raise DamagedError("values beyond the end")
-            entries[tag] = VALUES[kind], n, place
-        at += 4 + 2 * inside
-    if total > SHARED * len(data):  # which Pillow would read as often as they are named
-        raise DamagedError("the same bytes again and again")
-    return entries
-
-
 def _pixels(fields: Directory) -> Pixels:
     w, h, c = fields.first(WIDTH), fields.first(HEIGHT), fields.first(CHANNELS, 1)
     kind, how, predictor = _require_ours(fields)
@@ -290,8 +266,9 @@ def _pixels(fields: Directory) -> Pixels:
     for (place, length), (plane, y, x) in zip(pieces, corners, strict=True):
         shape = (th if tiled else min(th, h - y), tw, s)
         packed = data[int(place) : int(place) + int(length)]
-        raw = _unpacked(packed, how, prod(shape) * dtype.itemsize)
-        piece = _unpredicted(raw, shape, dtype, predictor)
+        size = prod(shape) * dtype.itemsize  # and not a byte more, whatever the packed ones make
+        raw = packed[:size] if how == PLAIN else zlib.decompressobj().decompress(packed, size)
+        piece = _unpredicted(np.frombuffer(raw, np.uint8), shape, dtype, predictor)
         samples[plane, y : y + th, x : x + tw] = piece[: h - y, : w - x]
     pixels = np.moveaxis(samples[..., 0], 0, 2) if apart else samples[0]
     return np.ascontiguousarray(pixels[..., 0] if c == 1 else pixels)
@@ -304,7 +281,10 @@ def _pieces(fields: Directory, tiled: bool, n: int) -> NDArray[Any]:
     if not len(places) == len(lengths) == n:
         raise ValueError("not as many strips or tiles as the image has")
     if float(np.sum(lengths.astype(np.float64))) > SHARED * len(fields.data):
-        raise DamagedError("its strips or tiles are the same bytes again and again")
+        raise DamagedError(
+            "the TIFF in it is damaged: its strips or tiles lie beyond its end, or are the same "
+            "bytes again and again"
+        )
     return np.column_stack([places.astype(np.uint64), lengths.astype(np.uint64)])
 
 
@@ -320,12 +300,6 @@ def _require_ours(fields: Directory) -> tuple[str, int, int]:
     ):
         raise ValueError("of a kind for Pillow")
     return TYPES[bits, number], how, predictor
-
-
-def _unpacked(packed: memoryview, how: int, size: int) -> NDArray[np.uint8]:
-    """So many bytes, and not one more, whatever the packed ones would make."""
-    raw = packed[:size] if how == PLAIN else zlib.decompressobj().decompress(packed, size)
-    return np.frombuffer(raw, np.uint8)
 
 
 def _unpredicted(
@@ -353,6 +327,8 @@ def tiff_bytes(pixels: Pixels, opacity: bool) -> bytes:
 
     `opacity` is whether the last channel is one.
     """
+    from PIL import TiffImagePlugin
+
     rows = pixels[..., None] if pixels.ndim == 2 else pixels
     h, w, c = rows.shape
     little = rows.astype(rows.dtype.newbyteorder("<"))
@@ -361,23 +337,14 @@ def tiff_bytes(pixels: Pixels, opacity: bool) -> bytes:
     colours = c - opacity
     basic = 3 if colours == 3 else 1  # that the photometric interpretation speaks of
     extra = [UNSPECIFIED] * (colours - basic) + [OPACITY] * opacity
-    fields: list[tuple[int, list[int], bool]] = [  # tag, values, whether they are long
-        (WIDTH, [w], True), (HEIGHT, [h], True), (BITS, [bits] * c, False),
-        (COMPRESSION, [DEFLATE], False), (PHOTOMETRIC, [RGB if basic == 3 else GREY], False),
-        (STRIPS, [8], True), (CHANNELS, [c], False), (ROWS, [h], True),
-        (STRIP_BYTES, [len(strip)], True), (PLANAR, [1], False),
-        *([(EXTRA, extra, False)] if extra else []), (NUMBER, [number] * c, False),
-    ]  # fmt: skip
-    strip += b"\0" * (len(strip) % 2)  # the directory begins at an even place
-    start = 8 + len(strip)
-    after = start + 2 + 12 * len(fields) + 4  # where values that do not fit into their entry go
-    entries, long_values = b"", b""
-    for tag, values, is_long in fields:
-        data = struct.pack(f"<{len(values)}{'I' if is_long else 'H'}", *values)
-        place = struct.pack("<I", after + len(long_values))
-        if len(data) > 4:
-            long_values += data
-            data = place
-        entries += struct.pack("<HHI", tag, 4 if is_long else 3, len(values)) + data.ljust(4, b"\0")
-    directory = struct.pack("<H", len(fields)) + entries + struct.pack("<I", 0)
-    return b"II*\0" + struct.pack("<I", start) + strip + directory + long_values
+    directory = TiffImagePlugin.ImageFileDirectory_v2()
+    directory.update({
+        WIDTH: w, HEIGHT: h, BITS: (bits,) * c, COMPRESSION: DEFLATE,
+        PHOTOMETRIC: RGB if basic == 3 else GREY, STRIPS: 0, CHANNELS: c, ROWS: h,
+        STRIP_BYTES: len(strip), PLANAR: 1, NUMBER: (number,) * c,
+    })  # fmt: skip
+    if extra:
+        directory[EXTRA] = tuple(extra)
+    buffer = io.BytesIO()
+    directory.save(buffer)  # which counts places of strips from its own end
+    return buffer.getvalue() + strip

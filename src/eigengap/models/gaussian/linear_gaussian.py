@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import stdtrit
 
 from eigengap.exceptions import SingularModelError
 from eigengap.linalg import Array, sign_rule
@@ -32,6 +32,7 @@ from eigengap.models.gaussian.posterior import (
     Coefficients,
     Posterior,
     RowPosteriors,
+    is_nearly_exact,
     projected_variance,
     square_roots,
 )
@@ -243,7 +244,7 @@ class LinearGaussian:
         Where a noise variance is small its two terms cancel to a few digits; a step of Newton's
         method for the inverse, of the same cost, brings them back.
         """
-        if near_exact.is_nearly_exact(self.W, self.psi):
+        if is_nearly_exact(self.W, self.psi):
             return self._precision_near_exact()
         scaled = self.W / self.psi[:, None]
         P = np.eye(self.q) + self.W.T @ scaled
@@ -285,7 +286,7 @@ class LinearGaussian:
 
     def encoder(self) -> AffineMap:
         """The affine map that takes a complete row to E[z | x], and back by W."""
-        if near_exact.is_nearly_exact(self.W, self.psi):
+        if is_nearly_exact(self.W, self.psi):
             A: Array = self._cells().gain()
         else:
             scaled = self.W / self.psi[:, None]
@@ -313,7 +314,7 @@ class LinearGaussian:
         least = self.psi
         if cell_sd is not None:  # at least so much noise has each column's observed values
             least = least + np.min(cell_sd, axis=0, where=~np.isnan(X), initial=inf) ** 2
-        if near_exact.is_nearly_exact(self.W, least):
+        if is_nearly_exact(self.W, least):
             known = None if cell_sd is None else cell_sd**2
             yield from near_exact.noiseless_posteriors(
                 X, self.W, self.mu, self.psi, self.unit, known
@@ -331,6 +332,8 @@ class LinearGaussian:
         """(q, q) eigenvectors of W^T Psi^-1 W, by falling eigenvalue; those without noise first."""
         if self.is_isotropic and self.noise_unit is None:
             return right_singular_vectors(self.W)
+        if not is_nearly_exact(self.W, self.psi):
+            return right_singular_vectors(self.W / np.sqrt(self.psi)[:, None])
         exact, fixed = self._cells().constraints
         by_exact = right_singular_vectors(self.W[exact] / self.unit[exact][:, None])
         by_exact = by_exact[:, : self.q - fixed.free.shape[1]]
@@ -340,12 +343,7 @@ class LinearGaussian:
 
     def _cells(self) -> near_exact.Cells:
         """All cells of a complete row."""
-        return near_exact.Cells(self.W, self.psi, self.unit, self._is_exact)
-
-    @property
-    def _is_exact(self) -> bool:
-        """Whether no feature has noise, as in PCA."""
-        return bool(np.all(self.psi <= 0.0))
+        return near_exact.Cells(self.W, self.psi, self.unit, bool(np.all(self.psi <= 0.0)))
 
     @property
     def unit(self) -> Array:
@@ -401,4 +399,4 @@ class IndependentColumns:
 
     def std(self) -> Array:
         """(d,) such that +- 1.96 of them are the 95 % interval of the t distribution."""
-        return np.asarray(self.scale * stdtrit(self.degrees, 0.975) / ndtri(0.975))
+        return np.asarray(self.scale * stdtrit(self.degrees, 0.975) / stdtrit(inf, 0.975))

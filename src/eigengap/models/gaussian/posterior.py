@@ -47,6 +47,8 @@ from eigengap.wording import words
 # residuals, and z refined by them: a few more products of size n d q.
 CANCELS, FAR = 1e3, 1e3
 REFINEMENTS = 5  # at most; each gains a factor of about 1 / (eps snr^2)
+# w^T w / psi beyond which they lose more than about half of the digits: `noiseless` takes over.
+NEARLY_EXACT = 1e7
 
 LOG_RANGE = 600.0  # |ln| of a product of variances that neither over- nor underflows
 
@@ -333,6 +335,12 @@ class BlockCoefficients:
         log_noise = np.log(slab).sum(axis=1) + np.log(rest).sum(axis=1)
         log_noise += chunk.row_cells * log(2 * pi)
         return np.divide(chunk.M, v, out=v), log_noise
+
+
+def is_nearly_exact(W: Array, psi: Array) -> bool:
+    """Whether the noise is too small, relative to the signal, for products."""
+    signal = np.einsum("jq,jq->j", W, W)
+    return bool(np.any(signal > NEARLY_EXACT * psi) or np.any(psi <= 0.0))
 
 
 def product(coefficients: Array, rows: Any, out: Array | None = None) -> Array:

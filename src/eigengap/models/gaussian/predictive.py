@@ -33,7 +33,12 @@ from eigengap.models.gaussian import noiseless as near_exact
 from eigengap.models.gaussian.information import Information, Noise, ObservationPattern, information
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
-from eigengap.models.gaussian.posterior import RowPosteriors, projected_variance, square_roots
+from eigengap.models.gaussian.posterior import (
+    NEARLY_EXACT,
+    RowPosteriors,
+    projected_variance,
+    square_roots,
+)
 
 # Least share of the cells (or of a column's) that is left as degrees of freedom, however many
 # parameters there are, and least degrees of freedom of a noise variance: beyond these bounds the
@@ -144,7 +149,7 @@ class Predictive:
         """(n,) rows with an observed cell of too little noise for products."""
         noise = self.noise if cell_sd is None else self.noise + cell_sd**2
         signal = np.einsum("jq,jq->j", self.model.W, self.model.W)
-        little = (signal > near_exact.NEARLY_EXACT * noise) | (noise <= 0.0)
+        little = (signal > NEARLY_EXACT * noise) | (noise <= 0.0)
         return np.asarray(np.any(little & ~np.isnan(X), axis=1))
 
     def _variance_near_exact(self, x: NDArray[np.floating], cell_sd: Array | None) -> Array:

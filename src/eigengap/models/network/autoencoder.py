@@ -3,7 +3,7 @@
     z = f(x),  x^ = g(z),
 
 f and g being layers x -> a(x W + b) with a smooth function a between them and none after the last.
-Beside them runs a linear path, z = x A + f(x) and x^ = z B + g(z), where `shortcut` says so: with
+A linear path runs parallel to them, z = x A + f(x) and x^ = z B + g(z), with `shortcut`: with
 f = g = 0 it is principal component analysis, and the layers learn what is curved.
 
 Rows are standardised first, (x - mean) / unit; a missing value is 0, the mean of its

@@ -16,7 +16,6 @@ eigenvalues that are significant and endless. Then the count of plain parallel a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -125,12 +124,12 @@ def incomplete_remainder(source: Source, table: Standardised, q: int) -> Array:
     """
     model = fit_factor_analysis(source, q, options=LOOSE).model
     unit = np.sqrt(np.maximum(model.psi, 1e-12 * model.variances()))
-    of: Callable[[Block], ImputedScatter] = partial(_residual_scatter, model=model, unit=unit)
-    lam = np.linalg.eigvalsh(source.reduce(of).value)[::-1]
+    scatter = source.reduce(partial(_residual_scatter, model, unit)).value
+    lam = np.linalg.eigvalsh(scatter)[::-1]
     return np.asarray(np.maximum(lam[: max(source.n_features - q, 0)], 0.0)) / table.sum_w
 
 
-def _residual_scatter(block: Block, model: LinearGaussian, unit: Array) -> ImputedScatter:
+def _residual_scatter(model: LinearGaussian, unit: Array, block: Block) -> ImputedScatter:
     values = np.asarray(block.values, dtype=np.float64)
     expected = model.posterior_mean(values) @ model.W.T
     y = np.nan_to_num((values - model.mu - expected) / unit, nan=0.0)

@@ -97,7 +97,14 @@ def choose_rank(
     'lower'
     """
     asked = _asked(criteria)
-    _check(max_rank, noise, tolerance)
+    if max_rank is not None and (not isinstance(max_rank, Integral) or max_rank < 1):
+        raise ValueError(f"max_rank is {max_rank!r}; it has to be a whole number of at least 1")
+    if noise not in ("isotropic", "diagonal"):
+        raise ValueError(f'noise is {noise!r}; it has to be "isotropic" or "diagonal"')
+    if not 0.0 < tolerance < 1.0:
+        raise ValueError(
+            f"tolerance is {tolerance!r}; it is a share of the variance, between 0 and 1"
+        )
     source = as_source(X, sample_weight=sample_weight, missing_values=missing_values).present()
     source.require_fit(min_rows=3)
     require_frequencies(source.observed().sum_w)
@@ -284,17 +291,6 @@ def _asked(criteria: Iterable[str] | None) -> list[str]:
         said = f"{unknown[0]!r} is not a criterion" if unknown else "criteria is empty"
         raise ValueError(f"{said}; choose from {', '.join(NAMES)}, or None for all of them")
     return asked
-
-
-def _check(max_rank: int | None, noise: str, tolerance: float) -> None:
-    if max_rank is not None and (not isinstance(max_rank, Integral) or max_rank < 1):
-        raise ValueError(f"max_rank is {max_rank!r}; it has to be a whole number of at least 1")
-    if noise not in ("isotropic", "diagonal"):
-        raise ValueError(f'noise is {noise!r}; it has to be "isotropic" or "diagonal"')
-    if not 0.0 < tolerance < 1.0:
-        raise ValueError(
-            f"tolerance is {tolerance!r}; it is a share of the variance, between 0 and 1"
-        )
 
 
 def seed_of(random_state: Any) -> int:

@@ -28,6 +28,7 @@ from eigengap.selection.rank.choice import Curve, DoesNotApplyError
 from eigengap.selection.rank.search import first_minimum, most_factors
 from eigengap.sources import Block, Source
 from eigengap.spectrum import Spectrum
+from eigengap.statistics.additive import Additive
 from eigengap.statistics.moments import Moments
 
 SIGNIFICANCE = 0.05  # of Bartlett's tests
@@ -48,8 +49,8 @@ def largest_eigengap(spectrum: Spectrum, most: int) -> tuple[int, Curve]:
     if last < 1:
         raise DoesNotApplyError("there is one eigenvalue, so that there is no gap")
     floor = float(lam[0]) * np.finfo(np.float64).eps ** 2
-    values = {q: float(lam[q - 1] / max(lam[q], floor)) for q in range(1, last + 1)}
-    curve = Curve.of(values, "higher", "eigenvalue over the next one")
+    ratio = lam[:last] / np.maximum(lam[1 : last + 1], floor)
+    curve = Curve.from_first(ratio, "higher", "eigenvalue over the next one")
     return curve.highest(), curve
 
 
@@ -115,8 +116,7 @@ def factor_test(source: Source, most: int) -> tuple[int, Curve]:
     if n <= d + 1 or sign <= 0 or np.any(np.diagonal(S) <= 0.0):
         raise DoesNotApplyError("it needs more rows than columns, and no exact dependence")
     values: dict[int, float] = {}
-    last = min(most, most_factors(d))
-    for q in range(last + 1):
+    for q in range(min(most, most_factors(d)) + 1):
         dof = ((d - q) ** 2 - d - q) / 2
         if dof <= 0:
             break
@@ -129,10 +129,10 @@ def factor_test(source: Source, most: int) -> tuple[int, Curve]:
     if not values:
         raise DoesNotApplyError(f"{d} columns have too few correlations to test one factor")
     curve = Curve.of(values, "above level", "p-value of no more than q factors")
-    accepted = [q for q, p in values.items() if p > SIGNIFICANCE]
-    if not accepted:
-        raise DoesNotApplyError(f"it rejects every number of factors up to {max(values)}")
-    return accepted[0], curve
+    last = max(values)
+    if values[last] <= SIGNIFICANCE:
+        raise DoesNotApplyError(f"it rejects every number of factors up to {last}")
+    return last, curve
 
 
 def gavish_donoho(spectrum: Spectrum) -> tuple[int, Curve]:
@@ -217,11 +217,11 @@ def bic_from_spectrum(spectrum: Spectrum, most: int) -> Curve:
     """BIC of PPCA from the spectrum of complete data: every q at once, no fit."""
     # At q = rank there is no noise left and the likelihood is infinite: that is the rank then.
     last = max(min(most, spectrum.rank()), 1)
-    values = {
-        q: -2.0 * spectrum.log_likelihood(q) + ppca_parameters(spectrum.d, q) * log(spectrum.sum_w)
+    values = [
+        -2.0 * spectrum.log_likelihood(q) + ppca_parameters(spectrum.d, q) * log(spectrum.sum_w)
         for q in range(1, last + 1)
-    }
-    return Curve.of(values, "lower", BIC)
+    ]
+    return Curve.from_first(values, "lower", BIC)
 
 
 def bic_by_fits(
@@ -265,9 +265,8 @@ def minka_evidence(spectrum: Spectrum, most: int) -> Curve:
     unit, n = float(np.mean(lam)), spectrum.sum_w
     last = min(max(most, 1), len(lam) - 1)
     of_unit = -0.5 * n * len(lam) * log(unit)
-    values = {q: _log_evidence(lam / unit, q, n) + of_unit for q in range(1, last + 1)}
-    values = values or {1: 0.0}
-    return Curve.of(values, "higher", "ln evidence (Minka 2000)")
+    values = [_log_evidence(lam / unit, q, n) + of_unit for q in range(1, last + 1)]
+    return Curve.from_first(values or [0.0], "higher", "ln evidence (Minka 2000)")
 
 
 def _log_evidence(lam: Array, q: int, n: float) -> float:
@@ -291,14 +290,14 @@ def _log_evidence(lam: Array, q: int, n: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class PairScatter:
+class PairScatter(Additive):
     """Sums over rows of w r_j r_k, and of w where both are observed: (d, d) each."""
 
     scatter: Array
     pairs: Array
 
     @classmethod
-    def of(cls, block: Block, model: LinearGaussian) -> PairScatter:
+    def of(cls, model: LinearGaussian, block: Block) -> PairScatter:
         values = np.asarray(block.values, dtype=np.float64)
         observed = ~np.isnan(values)
         expected = model.posterior_mean(values) @ model.W.T + model.mu
@@ -306,9 +305,6 @@ class PairScatter:
         w = np.ones((len(values), 1)) if block.weight is None else block.weight[:, None]
         m = observed.astype(np.float64)
         return cls((r * w).T @ r, (m * w).T @ m)
-
-    def merge(self, other: PairScatter) -> PairScatter:
-        return PairScatter(self.scatter + other.scatter, self.pairs + other.pairs)
 
 
 def incomplete_spectrum(source: Source, q: int) -> Spectrum:
@@ -326,8 +322,7 @@ def incomplete_spectrum(source: Source, q: int) -> Spectrum:
             f"with missing values and over {WIDEST} columns there is no spectrum"
         )
     model = fit_ppca(source, q, options=LOOSE).model
-    of: Callable[[Block], PairScatter] = partial(PairScatter.of, model=model)
-    sums = source.reduce(of)
+    sums = source.reduce(partial(PairScatter.of, model))
     rows = float(np.mean(sums.pairs))
     axes, lam = model.principal_axes()
     rest = np.linalg.qr(axes, mode="complete")[0][:, q:]  # (d, d - q)

@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from dask.delayed import Delayed
@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.sources.base import Block, S, Source
+from eigengap.sources.blocked import MemoisedSource, SourceOver, stacked
 from eigengap.sources.checks import check_not_empty
-from eigengap.sources.dask import cluster, tasks
+from eigengap.sources.dask import Table, cluster, tasks
 from eigengap.sources.dask.cluster import Labels, in_words
-from eigengap.sources.dask.table import Table, Weight
 from eigengap.sources.dask.tasks import Cut, Place, Statistics
-from eigengap.sources.derived.blocked import SourceOver, stacked
-from eigengap.sources.derived.memo import MemoisedSource
+
+if TYPE_CHECKING:
+    from eigengap.sources.dask import Weight
 
 BLOCK_BYTES = 32 << 20  # of float64 values: as elsewhere
 UNITS = 64  # small partitions are taken together, but into no fewer units than this

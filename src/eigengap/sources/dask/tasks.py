@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from eigengap.linalg import Array
 from eigengap.sources.array import dense_to_float, library_of
 from eigengap.sources.base import Block, without_empty
+from eigengap.sources.blocked import Several, merge_stream
 from eigengap.sources.checks import count_missing, with_missing_for
-from eigengap.sources.derived.blocked import merge_stream
-from eigengap.sources.derived.memo import Several
 from eigengap.sources.frames import frame_to_float, series_to_float
 from eigengap.sources.wording import quote
 

@@ -21,12 +21,12 @@ from eigengap.sources.fields.grid import listed
 from eigengap.sources.files.hdf5 import require_self_contained
 from eigengap.sources.files.paths import INSIDE, find_files, needed
 from eigengap.sources.files.zarr_reader import require_sound
-from eigengap.sources.reader import Stamp, require_stamp
+from eigengap.sources.reader import Stamp, require_stamp, unreadable
 from eigengap.sources.wording import quote
 
 SUFFIXES = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
 ENGINES = {b"CDF": "scipy", b"\x89HD": "h5netcdf"}  # by the first bytes of a file
-OPENING_ERRORS = (OSError, ValueError, LookupError, RuntimeError, TypeError)
+ERRORS = (OSError, ValueError, LookupError, RuntimeError, TypeError)
 BY_HAND = (
     "Open it yourself, e.g. X = xarray.open_dataset(path, ...) with the options it needs, and pass "
     "X[variable]"
@@ -178,13 +178,9 @@ def _open(path: Path) -> Any:
     package = xarray()
     if find_spec(options["engine"]) is None:
         raise MissingExtraError(f"reading {quoted(str(path))}", options["engine"], "xarray")
-    try:
-        options |= {"chunks": None, "cache": False}
+    options |= {"chunks": None, "cache": False}
+    with unreadable(str(path), ERRORS, f"xarray cannot open it ({{}}). {BY_HAND}"):
         return package.open_dataset(path, decode_coords="all", decode_timedelta=False, **options)
-    except OPENING_ERRORS as error:
-        raise UnreadableError(
-            str(path), f"xarray cannot open it ({_first_line(error)}). {BY_HAND}"
-        ) from error
 
 
 def _require_harmless(path: Path, size: int) -> None:
@@ -194,15 +190,9 @@ def _require_harmless(path: Path, size: int) -> None:
     elif _engine(path) == "h5netcdf" and find_spec("h5py") is not None:
         import h5py
 
-        try:
-            with h5py.File(path, "r") as file:
-                require_self_contained(file, str(path), size)
-        except UnreadableError:
-            raise
-        except OPENING_ERRORS as error:
-            raise UnreadableError(
-                str(path), f"it is not a whole NetCDF file ({_first_line(error)}); copy it anew"
-            ) from error
+        broken = "it is not a whole NetCDF file ({}); copy it anew"
+        with unreadable(str(path), ERRORS, broken), h5py.File(path, "r") as file:
+            require_self_contained(file, str(path), size)
 
 
 def _engine(path: Path) -> str:
@@ -235,8 +225,3 @@ def _metadata(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

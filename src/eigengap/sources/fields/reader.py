@@ -19,7 +19,7 @@ from eigengap.runtime.warnings import warn
 from eigengap.sources.array import F4, F8
 from eigengap.sources.fields.grid import CellNames, Grid, listed, plain, text_of
 from eigengap.sources.fields.places import FieldFile, Place, xarray
-from eigengap.sources.reader import Reader
+from eigengap.sources.reader import Reader, unreadable
 from eigengap.sources.wording import quote
 from eigengap.wording import words
 
@@ -133,17 +133,10 @@ class FieldReader(Reader):
     def _piece(self, field: Any, start: int, stop: int, place: Place) -> NDArray[Any]:
         dim = self.layout.sample_dim
         part = field.isel({dim: slice(start, stop)}).transpose(dim, *self.grid.dims)
-        try:
+        what = f"samples {start} to {stop - 1} along {quote(str(dim))} cannot be read ({{}})"
+        kinds = (Exception,) if isinstance(place, FieldFile) else ()  # every codec has its own
+        with unreadable(place.where, kinds, what):
             values = np.asarray(part.values)
-        except (MemoryError, UnreadableError):
-            raise
-        except Exception as error:  # every codec of every format has its own
-            if not isinstance(place, FieldFile):
-                raise
-            raise UnreadableError(
-                place.where,
-                f"samples {start} to {stop - 1} along {quote(str(dim))} cannot be read ({error})",
-            ) from error
         return self.grid.stacked(values).astype(self.dtype, copy=False)
 
     def place(self, row: int) -> str:

@@ -218,42 +218,18 @@ def decimals_to_float(column: Any) -> Array:
 
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    if column.null_count == len(column):
-        return np.full(len(column), np.nan)
-    scale = column.type.scale
-    found, short = _unscaled(column)
-    if abs(scale) > MOST_POWER:
-        short[:] = False
-    elif scale >= 0:
-        found /= float(10**scale)
+    kind, buffers, offset = column.type, column.buffers(), column.offset
+    integers = getattr(pa, f"decimal{kind.bit_width}")(kind.precision, 0)
+    unscaled = pa.Array.from_buffers(integers, len(column), buffers, offset=offset)
+    found = np.array(unscaled.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    beyond = np.abs(found) >= EXACT
+    if abs(kind.scale) > MOST_POWER:
+        beyond = ~np.isnan(found)
+    elif kind.scale >= 0:
+        found /= float(10**kind.scale)
     else:
-        found *= float(10**-scale)
-    if column.null_count:
-        null = np.asarray(column.is_null())
-        found[null] = np.nan
-        short |= null
-    if not short.all():
-        long = np.flatnonzero(~short)
-        texts = column.take(pa.array(long)).cast(pa.string())
-        found[long] = texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        found *= float(10**-kind.scale)
+    if beyond.any():
+        texts = column.take(pa.array(np.flatnonzero(beyond))).cast(pa.string())
+        found[beyond] = texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
     return found
-
-
-def _unscaled(column: Any) -> tuple[Array, NDArray[np.bool_]]:
-    """The unscaled integers as float64, and which of them float64 holds; under null, anything."""
-    width = column.type.bit_width // 8
-    word = np.int32 if width == 4 else np.int64
-    words = np.frombuffer(
-        column.buffers()[1],
-        dtype=word,
-        count=len(column) * width // word().itemsize,
-        offset=column.offset * width,
-    ).reshape(len(column), -1)
-    low = words[:, 0].astype(np.int64)  # the lowest word comes first
-    found = low.astype(np.float64)
-    fits: NDArray[np.bool_] = np.abs(found) < EXACT
-    if words.shape[1] > 1:
-        sign = low >> 63
-        for k in range(1, words.shape[1]):  # above it there is the sign alone
-            fits &= words[:, k] == sign
-    return found, fits

@@ -32,12 +32,15 @@ from eigengap.sources.files.contents import (
     require_plausible,
 )
 from eigengap.sources.files.paths import needed
+from eigengap.sources.reader import unreadable
 from eigengap.sources.wording import quote
 
 MOST_CACHE = 256 << 20  # bytes of decoded chunks in memory, so that none is decoded twice
 WHOLE_ROWS = 2 << 20  # bytes of rows read together where some columns are chosen
 NETCDF = "_NCProperties"  # attribute of every NetCDF 4 file
 SLOTS = 10_007  # a prime, as HDF5 wants it
+ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError)  # of h5py
+DAMAGED = "it is damaged ({}); copy it anew"
 
 
 class Hdf5Reader(ArrayReader):
@@ -49,7 +52,7 @@ class Hdf5Reader(ArrayReader):
 
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
         super().__init__(path)
-        with self._opened(1 << 20) as file, self._named_errors():
+        with self._opened(1 << 20) as file, unreadable(self.where, ERRORS, DAMAGED):
             self._member = self._choose(file, member)
             self.where = f"{path}::{self._member}"
             data = file[self._member]
@@ -90,28 +93,14 @@ class Hdf5Reader(ArrayReader):
     @contextmanager
     def _opened(self, cache: int) -> Iterator[Any]:
         h5py = needed("reading HDF5", "h5py")
-        try:
+        with unreadable(self.where, ERRORS, "it is not a whole HDF5 file ({}); copy it anew"):
             file = h5py.File(self._path, "r", rdcc_nbytes=cache, rdcc_nslots=SLOTS)
-        except (OSError, RuntimeError) as error:
-            raise UnreadableError(
-                self.where, f"it is not a whole HDF5 file ({error}); copy it anew"
-            ) from error
         with file:
             yield file
 
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        """Let errors of h5py name the file."""
-        try:
-            yield
-        except (UnreadableError, MemoryError):
-            raise
-        except (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:
-            raise UnreadableError(self.where, f"it is damaged ({error}); copy it anew") from error
-
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
         with self._opened(min(MOST_CACHE, max(1 << 20, self._band))) as file:
-            with self._named_errors():
+            with unreadable(self.where, ERRORS, DAMAGED):
                 data = file[self._member]
             for start in range(0, len(data), rows):
                 stop = min(start + rows, len(data))
@@ -137,14 +126,9 @@ class Hdf5Reader(ArrayReader):
 
     def _fill(self, data: Any, block: NDArray[Any], start: int) -> None:
         stop = start + len(block)
-        try:
+        what = f"rows {start} to {stop - 1} cannot be read ({{}}); write the file anew, or leave "
+        with unreadable(self.where, ERRORS, what + "those rows out"):
             data.read_direct(block, np.s_[start:stop])
-        except (OSError, RuntimeError, ValueError, TypeError) as error:
-            raise UnreadableError(
-                self.where,
-                f"rows {start} to {stop - 1} cannot be read ({error}); write the file anew, or "
-                "leave those rows out",
-            ) from error
 
 
 def _shapes(file: Any) -> dict[str, tuple[int, ...]]:

@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from eigengap.exceptions import UnreadableError
 from eigengap.runtime.memory import require_memory
 from eigengap.sources.files.contents import ArrayReader, choose_member
+from eigengap.sources.reader import unreadable
 
 SUFFIX = ".npy"  # of the members of an archive
 BROKEN = (BadZipFile, EOFError, OSError, zlib.error, NotImplementedError, RuntimeError)
 # What NumPy raises where the header of an array is damaged: it is a line of Python.
 DAMAGED = (ValueError, EOFError, SyntaxError, TypeError, KeyError, OverflowError, TokenError)
+BROKEN_ARCHIVE = "it is not a whole .npz archive of numbers ({}); copy it anew"
 TILE = 1 << 20  # bytes that are converted together
 
 
@@ -72,12 +74,9 @@ class NpyReader(RawReader):
 
     def __init__(self, path: Path, columns: Any = None) -> None:
         super().__init__(path)
-        try:  # shape, type and offset of the numbers; none of them is read
+        with unreadable(self.where, DAMAGED, "it is not a whole .npy file of numbers ({})"):
+            # Shape, type and offset of the numbers; none of them is read.
             mapped = np.load(self._path, mmap_mode="r", allow_pickle=False)
-        except DAMAGED as error:
-            raise UnreadableError(
-                self.where, f"it is not a whole .npy file of numbers ({error})"
-            ) from error
         self._shape, self._stored = mapped.shape, mapped.dtype
         self._offset = int(mapped.offset)
         self._by_column = mapped.flags.f_contiguous and not mapped.flags.c_contiguous
@@ -114,14 +113,14 @@ class NpzReader(RawReader):
     def __init__(self, path: Path, columns: Any = None, member: str | None = None) -> None:
         super().__init__(path)
         headers = {}
-        try:
-            with ZipFile(self._path) as archive:
-                for name in archive.namelist():
-                    if name.endswith(SUFFIX):
-                        with archive.open(name) as stream:
-                            headers[name.removesuffix(SUFFIX)] = _header(cast(BinaryIO, stream))
-        except (*BROKEN, *DAMAGED) as error:
-            raise self._broken(error) from error
+        with (
+            unreadable(self.where, (*BROKEN, *DAMAGED), BROKEN_ARCHIVE),
+            ZipFile(self._path) as archive,
+        ):
+            for name in archive.namelist():
+                if name.endswith(SUFFIX):
+                    with archive.open(name) as stream:
+                        headers[name.removesuffix(SUFFIX)] = _header(cast(BinaryIO, stream))
         shapes = {name: shape for name, (shape, _, _) in headers.items()}
         self._member = choose_member(self.where, shapes, member)
         self._shape, self._by_column, self._stored = headers[self._member]
@@ -130,14 +129,15 @@ class NpzReader(RawReader):
         self._describe(self._stored, self._shape, columns)
 
     def _pieces(self, rows: int) -> Iterator[NDArray[Any]]:
-        try:
-            with ZipFile(self._path) as archive, archive.open(self._member + SUFFIX) as stream:
-                readable = cast(BinaryIO, stream)
-                _header(readable)
-                way = self._as_a_whole if self._by_column else self._by_rows
-                yield from way(readable, rows)
-        except BROKEN as error:
-            raise self._broken(error) from error
+        with (
+            unreadable(self.where, BROKEN, BROKEN_ARCHIVE),
+            ZipFile(self._path) as archive,
+            archive.open(self._member + SUFFIX) as stream,
+        ):
+            readable = cast(BinaryIO, stream)
+            _header(readable)
+            way = self._as_a_whole if self._by_column else self._by_rows
+            yield from way(readable, rows)
 
     def _as_a_whole(self, stream: BinaryIO, rows: int) -> Iterator[NDArray[Any]]:
         n, d = self._shape
@@ -152,11 +152,6 @@ class NpzReader(RawReader):
         table = across.T if self._chosen is None else across[self._chosen].T
         for start in range(0, n, rows):
             yield np.array(table[start : start + rows], dtype=self.dtype, order="C")
-
-    def _broken(self, error: BaseException) -> UnreadableError:
-        return UnreadableError(
-            self.where, f"it is not a whole .npz archive of numbers ({error}); copy it anew"
-        )
 
 
 def _header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

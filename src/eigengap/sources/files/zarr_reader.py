@@ -25,10 +25,11 @@ from eigengap.sources.files.contents import (
     require_plausible,
 )
 from eigengap.sources.files.paths import needed
-from eigengap.sources.reader import Stamp
+from eigengap.sources.reader import Stamp, unreadable
 from eigengap.sources.wording import quote
 
 DIMENSIONS = "_ARRAY_DIMENSIONS"  # attribute with their names, in format 2
+ERRORS = (Exception,)  # stores and codecs raise what they like
 MOST_BAND = 256 << 20  # bytes of chunks side by side that are read together
 
 
@@ -61,12 +62,8 @@ class ZarrReader(ArrayReader):
 
     def _opened(self) -> Any:
         zarr = needed("reading Zarr", "zarr")
-        try:
+        with unreadable(self.where, ERRORS, "it is no Zarr array or group ({}); copy it anew"):
             return zarr.open(str(self._path), mode="r")
-        except Exception as error:  # stores and codecs raise what they like
-            raise UnreadableError(
-                self.where, f"it is no Zarr array or group ({error}); copy it anew"
-            ) from error
 
     @property
     def bytes_per_pass(self) -> int | None:
@@ -78,7 +75,9 @@ class ZarrReader(ArrayReader):
         step = self._step(rows)
         for start in range(0, array.shape[0], step):
             stop = min(start + step, array.shape[0])
-            band = self._band(array, start, stop)
+            what = f"rows {start} to {stop - 1} cannot be read ({{}}); write the array anew, or "
+            with unreadable(self.where, ERRORS, what + "leave those rows out"):
+                band = np.asarray(array[start:stop])
             for at in range(0, len(band), rows):
                 part = band[at : at + rows]
                 if self._chosen is not None:
@@ -96,16 +95,6 @@ class ZarrReader(ArrayReader):
         if chunk <= rows:
             return rows // chunk * chunk
         return chunk if chunk * self._row_bytes <= MOST_BAND else rows
-
-    def _band(self, array: Any, start: int, stop: int) -> NDArray[Any]:
-        try:
-            return np.asarray(array[start:stop])
-        except Exception as error:  # stores and codecs raise what they like
-            raise UnreadableError(
-                self.where,
-                f"rows {start} to {stop - 1} cannot be read ({error or type(error).__name__}); "
-                "write the array anew, or leave those rows out",
-            ) from error
 
 
 def _attributes(array: Any) -> dict[str, Any]:

@@ -237,14 +237,8 @@ class _NeverFails:
         done = self._attempt(self._file.seek, place, whence)  # which may flush a buffer
         return int(place if done is None else done)
 
-    def tell(self) -> int:
-        return int(self._file.tell())
-
-    def read(self, size: int = -1) -> bytes:
-        return bytes(self._file.read(size))
-
-    def readinto(self, target: Any) -> int:
-        return int(self._file.readinto(target))
+    def __getattr__(self, name: str) -> Any:  # tell, read, readinto
+        return getattr(self._file, name)
 
 
 CELLS = 1 << 17  # converted to text together

@@ -34,7 +34,7 @@ from eigengap.sources.files.csv.rows import (
     row_chunks,
 )
 from eigengap.sources.files.paths import needed
-from eigengap.sources.reader import FileReader
+from eigengap.sources.reader import FileReader, unreadable
 from eigengap.sources.wording import column, first_repeated, quote
 
 HEAD_BYTES = 1 << 18  # bytes that are looked at first
@@ -90,11 +90,12 @@ class CsvReader(FileReader):
     def _raw(self) -> Iterator[Any]:
         """The bytes of the file, lines aside included."""
         pa = needed("reading CSV", "pyarrow")
-        try:
-            with pa.input_stream(arrow_path(self._path), compression=self._compression) as stream:
-                yield stream
-        except (pa.ArrowException, OSError) as error:
-            raise UnreadableError(self.where, f"it cannot be read to its end ({error})") from error
+        what = "it cannot be read to its end ({})"
+        with (
+            unreadable(self.where, (pa.ArrowException, OSError), what),
+            pa.input_stream(arrow_path(self._path), compression=self._compression) as stream,
+        ):
+            yield stream
 
     def _head(self) -> tuple[bytes, bool]:
         """The first rows, whole: three of them at least, where the file has so many.
@@ -209,8 +210,8 @@ class CsvReader(FileReader):
             except pa.ArrowException:
                 raise self._fault(chunk, line, error) from None
             for j in self._chosen:
-                found = map(_text, table.column(str(j)).unique().to_pylist())
-                if any(map(self._dialect.cells.needs_python, found)):
+                texts = map(_text, table.column(str(j)).unique().to_pylist())
+                if any(map(self._dialect.cells.needs_python, texts)):
                     slow.add(j)
         if QUOTE not in chunk and table.num_rows != count_rows(chunk, self._dialect.newline):
             # Of pyarrow's threads: once, pieces of a chunk were gone without a word.

@@ -206,7 +206,14 @@ class SkippingStream:
     def _without_comments(self, data: bytes) -> bytes:
         if self._skipped.mark is None or (mark := self._skipped.mark.encode()) not in data:
             return data
-        comment = _comment(mark, self._newline)
+        # Lines with the mark behind blanks. Not those whose first cell is a missing value such as
+        # #N/A, and where further tabs follow, which may separate cells, not those with a tab before
+        # the mark.
+        missing = b"|".join(re.escape(text.encode()) for text in sorted(MISSING_TEXTS - {""}))
+        begin = rb"(?<![^" + self._newline + rb"])"
+        mark = rb"(?!(?:" + missing + rb") *(?:[,;\t|\r\n]|\Z))" + re.escape(mark)
+        alone = rb"[ \t]*" + mark + rb"[^\t\r\n]*(?=[\r\n]|\Z)"
+        comment = re.compile(begin + rb"(?:" + alone + rb"| *" + mark + rb"[^\r\n]*)")
         line, at = self._line, 0
 
         def emptied(match: re.Match[bytes]) -> bytes:
@@ -217,16 +224,3 @@ class SkippingStream:
             return b""
 
         return comment.sub(emptied, data)
-
-
-def _comment(mark: bytes, newline: bytes) -> re.Pattern[bytes]:
-    """Lines with the mark behind blanks.
-
-    Not those whose first cell is a missing value such as #N/A, and where further tabs follow, which
-    may separate cells, not those with a tab before the mark.
-    """
-    missing = b"|".join(re.escape(text.encode()) for text in sorted(MISSING_TEXTS - {""}))
-    begin = rb"(?<![^" + newline + rb"])"
-    mark = rb"(?!(?:" + missing + rb") *(?:[,;\t|\r\n]|\Z))" + re.escape(mark)
-    alone = rb"[ \t]*" + mark + rb"[^\t\r\n]*(?=[\r\n]|\Z)"
-    return re.compile(begin + rb"(?:" + alone + rb"| *" + mark + rb"[^\r\n]*)")

@@ -1,4 +1,4 @@
-"""`eigengap score`: how likely rows are under a model, and which are odd."""
+"""`eigengap transform` and `eigengap score`: rows under a fitted model, block by block."""
 
 from __future__ import annotations
 
@@ -7,9 +7,37 @@ from typing import Any
 import click
 
 from eigengap.cli import options
+from eigengap.cli.files import check_places
 
 
-@click.command("score")
+@click.command()
+@options.model_file
+@options.data
+@options.output("-", "the rows")
+@options.ids
+@options.taken
+@options.cells
+@options.forcing
+@options.talking
+def transform(model: str, data: str, output: str, force: bool, narrator: Any, **given: Any) -> None:
+    """Write the coordinates of every row of DATA under MODEL.
+
+    The columns are those of the fit, found by name; ids stand beside them. Of a classifier the
+    class and its probabilities are written, of a regressor the prediction and its standard
+    deviation. The suffix of the output is its format: .csv, .csv.gz, .parquet, .npy, .h5, .zarr.
+
+    \b
+    eigengap transform model.egap new.csv -o scores.csv
+    """
+    from eigengap.cli.fitting import opened_with_model
+    from eigengap.cli.tables.outputs import coordinates, write_rows
+
+    check_places(narrator, output, force, data, model)
+    with opened_with_model(model, data, given, narrator) as (estimator, table):
+        write_rows(table, *coordinates(estimator), output, force, narrator)
+
+
+@click.command()
 @options.model_file
 @options.data
 @options.output(None, "a line for every row")
@@ -22,7 +50,7 @@ from eigengap.cli import options
 @options.cells
 @options.forcing
 @options.talking
-def command(
+def score(
     model: str, data: str, output: str | None, force: bool, narrator: Any, **given: Any
 ) -> None:
     """Say how likely the rows of DATA are under MODEL, and which are odd.
@@ -36,13 +64,12 @@ def command(
     eigengap score model.egap new.csv
     eigengap score novelty.egap new.csv -o odd.csv
     """
-    from eigengap.cli.files import check_places
-    from eigengap.cli.kept_models import opened
-    from eigengap.cli.tables.mapped import write_rows
+    from eigengap.cli.fitting import opened_with_model
+    from eigengap.cli.tables.outputs import write_rows
     from eigengap.cli.tables.scores import Scores
 
     check_places(narrator, output, force, data, model)
-    with opened(model, data, given, narrator) as (estimator, table):
+    with opened_with_model(model, data, given, narrator) as (estimator, table):
         scores = Scores(estimator, table, given["alpha"])
         write_rows(table, scores.names, scores.of, output, force, narrator)
         with narrator.hearing():

@@ -1,10 +1,14 @@
-"""The fitted estimator as the report asks it: by bare arrays, and never changed."""
+"""The fitted estimator as the report asks it: by bare arrays, and never changed.
+
+Of a pipeline it is the model at its end, with the table as it reaches that model.
+"""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
 from math import nan
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -12,10 +16,10 @@ import numpy as np
 import eigengap
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.mixture import MixtureOfLinearGaussians
-from eigengap.models.gaussian.student import StudentLinearGaussian
-from eigengap.plots.numbers.scores import component_names
+from eigengap.plots.numbers.names import clean, component_names, distinct
+from eigengap.plots.numbers.rows import bare
 from eigengap.registry import Estimator, entry_of
-from eigengap.reporting.words import distinct
+from eigengap.sources import Source, is_dask, library_of, like
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +52,14 @@ class Subject:
         wrapped = "" if inner is None else shows.format(inner=_described(inner))
         names = getattr(estimator, "feature_names_in_", None)
         codes = getattr(estimator, "missing_values", nan)
-        if inner is not None and _is_nan(codes):
+        if inner is not None and isinstance(codes, float) and codes != codes:
             codes = getattr(inner, "missing_values", nan)
+        plain = bare(shown)
+        if "missing_values" in plain.__dict__:
+            plain.missing_values = nan
         return cls(
             given=estimator,
-            bare=_bare(shown),
+            bare=plain,
             wrapped=wrapped,
             names=None if names is None else tuple(map(str, names)),
             codes=codes,
@@ -90,11 +97,6 @@ class Subject:
         return model if isinstance(model, LinearGaussian) else None
 
     @property
-    def student(self) -> StudentLinearGaussian | None:
-        model = getattr(self.bare, "model_", None)
-        return model if isinstance(model, StudentLinearGaussian) else None
-
-    @property
     def mixture(self) -> MixtureOfLinearGaussians | None:
         model = getattr(self.bare, "model_", None)
         return model if isinstance(model, MixtureOfLinearGaussians) else None
@@ -123,7 +125,10 @@ class Subject:
     def unusual_parameters(self) -> dict[str, Any]:
         """Parameters that differ from their defaults."""
         given = self.given.get_params(deep=False)
-        defaults = type(self.given)().get_params(deep=False) if _has_defaults(self.given) else {}
+        try:
+            defaults = type(self.given)().get_params(deep=False)
+        except TypeError:  # a class that cannot be made without parameters
+            defaults = {}
         return {
             name: value
             for name, value in given.items()
@@ -161,21 +166,58 @@ def _described(inner: Any) -> str:
     return f"{kind}, stopped after {steps} step{'s' if steps != 1 else ''}"
 
 
-def _bare(estimator: Any) -> Any:
-    bare = copy.copy(estimator)
-    bare.__dict__.pop("feature_names_in_", None)
-    if "missing_values" in bare.__dict__:
-        bare.missing_values = nan
-    return bare
+# Pipelines -------------------------------------------------------------------------------------
 
 
-def _has_defaults(estimator: Any) -> bool:
+def is_pipeline(estimator: Any) -> bool:
+    """Whether it is scikit-learn's Pipeline, or made like it."""
+    return hasattr(estimator, "steps") and hasattr(estimator, "named_steps")
+
+
+def last_of(pipeline: Any) -> Any:
+    """The fitted estimator at the end of a pipeline."""
+    last = pipeline.steps[-1][1]
+    if not hasattr(last, "get_params"):
+        raise ValueError(
+            f"the last step of this pipeline is {last!r}, of which there is nothing to report; "
+            "report pipeline[:k] that ends with a model"
+        )
+    return last
+
+
+def handed_over(pipeline: Any, X: Any) -> tuple[Any, Any, str]:
+    """The last estimator with names for its columns, the table that it gets, and what to say."""
+    last = last_of(pipeline)
+    if len(pipeline.steps) == 1:
+        return last, X, ""
+    if isinstance(X, str | PathLike | Source) or is_dask(X):
+        raise ValueError(
+            f"the steps before {type(last).__name__} take a table in memory: read the file first, "
+            "e.g. pandas.read_csv(path), and give the array or frame"
+        )
+    before = pipeline[:-1]
+    table = before.transform(X)
+    steps = ", ".join(clean(type(step).__name__) for _, step in before.steps)
+    said = (
+        f"{clean(type(last).__name__)} is the last step of a pipeline: columns are shown as "
+        f"{steps} handed them over, in the units that they have there."
+    )
+    names = _names(last, before)
+    if names is None:
+        return last, table, said
+    named = copy.copy(last)
+    named.feature_names_in_ = np.array(names, dtype=object)
+    if isinstance(table, np.ndarray) and library_of(X) is not None:
+        table = like(X, table, columns=names)
+    return named, table, said
+
+
+def _names(last: Any, before: Any) -> list[str] | None:
+    """Of the columns that the last step gets; None where nobody knows."""
+    if hasattr(last, "feature_names_in_"):
+        return [str(name) for name in last.feature_names_in_]
     try:
-        type(estimator)()
-    except TypeError:
-        return False
-    return True
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and value != value
+        names = [str(name) for name in before.get_feature_names_out()]
+    except (AttributeError, ValueError):
+        return None
+    return names if len(names) == last.n_features_in_ == len(set(names)) else None

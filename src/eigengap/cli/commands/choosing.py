@@ -1,18 +1,74 @@
-"""`eigengap compare`: models side by side on what they have not seen."""
+"""`eigengap rank` and `eigengap compare`: how many components, and which model."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import click
 
 from eigengap.cli import options
+from eigengap.cli.errors import WrongUsage
+from eigengap.cli.models import estimator
+from eigengap.cli.narration import aligned
 from eigengap.registry import ESTIMATORS
 
 
-@click.command("compare")
+@click.command()
+@options.data
+@options.columns
+@click.option("--criterion", "criteria", multiple=True, metavar="NAME", help="Ask these alone.")
+@click.option("--max-rank", type=click.IntRange(1), help="Most components to consider.")
+@click.option(
+    "--noise", type=click.Choice(["isotropic", "diagonal"]), default="isotropic",
+    show_default=True, help="One noise for all columns (PPCA), or one for each (fa).",
+)  # fmt: skip
+@click.option("--scale/--no-scale", default=True, show_default=True, help="Standardise columns.")
+@options.seed
+@options.scheduler
+@options.talking
+def rank(data: str, narrator: Any, **given: Any) -> None:
+    """Say how many components DATA has, by every criterion that applies.
+
+    The table of criteria goes to standard output, all else to standard error.
+
+    \b
+    eigengap rank table.csv --ignore id,diagnosis
+    """
+    import eigengap
+    from eigengap.cli.fitting import report_read, source_of
+    from eigengap.cli.progress import waiting
+    from eigengap.cli.tables.table import opened
+    from eigengap.selection.rank.choice import NAMES
+
+    unknown = [name for name in given["criteria"] if name not in NAMES]
+    if unknown:
+        raise WrongUsage(f"--criterion {unknown[0]}: the criteria are {', '.join(NAMES)}")
+    with (
+        opened(data, given) as table,
+        narrator.hearing(),
+        source_of(table, given["scheduler"]) as source,
+    ):
+        report_read(table, source, narrator)
+        with waiting(narrator, "Asking every criterion"):
+            found = eigengap.choose_rank(
+                source, criteria=given["criteria"] or None, max_rank=given["max_rank"],
+                noise=given["noise"], scale=given["scale"], random_state=given["seed"],
+            )  # fmt: skip
+    narrator.say("Chose", found.summary, n_components=found.n_components, why=found.summary)
+    narrator.facts["criteria"] = dict(found.criteria)
+    narrator.facts["not_applied"] = dict(found.not_applied)
+    narrator.facts["curves"] = {name: dict(curve) for name, curve in found.curves.items()}
+    if not narrator.as_json:
+        rows = [(str(q), NAMES[name]) for name, q in found.criteria.items()]
+        rows += [("-", f"{NAMES[name]} ({why})") for name, why in found.not_applied.items()]
+        for line in aligned(("k", "criterion"), rows):
+            click.echo(line)
+
+
+@click.command()
 @options.data
 @click.option(
     "-m", "--model", "names", multiple=True, metavar="MODEL[:K]",
@@ -26,10 +82,10 @@ from eigengap.registry import ESTIMATORS
     "--holdout", type=click.FloatRange(0, 1, max_open=True), default=0.1, show_default=True,
     help="Share of the cells of test rows that are held out and have to be imputed.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Random seed.")
+@options.seed
 @options.columns
 @options.talking
-def command(data: str, names: tuple[str, ...], narrator: Any, **given: Any) -> None:
+def compare(data: str, names: tuple[str, ...], narrator: Any, **given: Any) -> None:
     """Compare models by rows left out and cells hidden, paired.
 
     The table goes to standard output, all else to standard error.
@@ -67,39 +123,32 @@ def command(data: str, names: tuple[str, ...], narrator: Any, **given: Any) -> N
 
 def _rank(model: Any, source: Any) -> int | list[int] | None:
     """How many components: as given, or as chosen by a fit to all rows."""
-    from numbers import Integral
+    import numpy as np
 
     from eigengap.comparison.fillers import unfitted
 
-    given = model.get_params().get("n_components")
-    if isinstance(given, Integral):
-        return int(given)
-    try:
-        found = getattr(unfitted(model).fit(source), "n_components_", None)
-    except (ValueError, ArithmeticError, MemoryError):  # reported in the model's note
-        return None
-    if found is None or isinstance(found, Integral):
-        return None if found is None else int(found)
-    return [int(one) for one in found]
+    found = model.get_params().get("n_components")
+    if not isinstance(found, Integral):
+        try:
+            found = getattr(unfitted(model).fit(source), "n_components_", None)
+        except (ValueError, ArithmeticError, MemoryError):  # reported in the model's note
+            return None
+    ranks: int | list[int] | None = np.asarray(found).tolist()
+    return ranks
 
 
 def _with_ranks(table: str, names: Sequence[str], ranks: Sequence[Any]) -> str:
     """The table of the comparison with a column k after the models."""
-    shown = [
-        "-" if k is None else ",".join(map(str, k if isinstance(k, list) else [k])) for k in ranks
-    ]
+    shown = ["-" if k is None else str(k).strip("[]").replace(" ", "") for k in ranks]
     width, wide = max(map(len, ("model", *names))), max(map(len, shown))
     cells = ["k".rjust(wide), "-" * wide, *(k.rjust(wide) for k in shown)]
-    lines = table.splitlines()
     return "\n".join(
         f"{line[:width].ljust(width)}  {cell}{line[width:]}"
-        for line, cell in zip(lines, cells, strict=True)
+        for line, cell in zip(table.splitlines(), cells, strict=True)
     )
 
 
 def _models(names: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
-    from eigengap.cli.errors import WrongUsage
-    from eigengap.cli.models import estimator
 
     can = [entry.command for entry in ESTIMATORS if not entry.target]
     can.remove("novelty")  # the model within it can be compared

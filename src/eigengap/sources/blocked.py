@@ -1,11 +1,13 @@
 """Sources that are read block by block, and sources derived from others.
 
-Derived ones have other values: columns in other units, or cells hidden from a model.
+Derived ones have other values: columns in other units, or cells hidden from a model. Where passes
+are expensive statistics are remembered, and several share a pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
@@ -18,8 +20,9 @@ from numpy.typing import NDArray
 
 from eigengap.linalg import Array
 from eigengap.runtime.hashing import cell_uniforms
+from eigengap.runtime.memory import SHARE, free_memory, require_memory
 from eigengap.runtime.threads import closed_at_end, in_order, sharing
-from eigengap.sources.base import Block, ObservedCells, Rows, S, Source
+from eigengap.sources.base import Block, Draw, ObservedCells, Rows, S, Source, seed_of
 
 
 class BlockedSource(Source):
@@ -38,7 +41,11 @@ class BlockedSource(Source):
     def map(self, fn: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         self.passes += 1
         with sharing(), closing(in_order(fn, iter(self._row_blocks()), self.n_features)) as made:
-            return stacked(made, self.n_rows)
+            return self._stacked(made, self.n_rows)
+
+    def _stacked(self, parts: Iterator[NDArray[Any]], n: int | None) -> NDArray[Any]:
+        """The n rows that `map` gives."""
+        return stacked(parts, n)
 
     def _row_blocks(self) -> Iterable[Any]:
         """Blocks for `map`, whose results are rows and not merged: any cut will do."""
@@ -101,24 +108,24 @@ class PreparedSource(SourceOver, BlockedSource):
         self._complete = False
 
     def _blocks(self) -> Iterator[Any]:
-        if self._complete:
-            yield from self._kept
-            return
         done = len(self._kept)  # an interrupted pass has left the first ones
         yield from self._kept
-        blocks = _after_first(done, iter(self._parent._blocks()))
-        with closing(in_order(self._prepare, blocks, self.n_features)) as made:
+        if self._complete:
+            return
+        blocks = iter(self._parent._blocks())
+        rest = islice(blocks, done, None)
+        with (
+            closed_at_end(blocks),
+            closing(in_order(self._prepare, rest, self.n_features)) as made,
+        ):
             for ready in made:
-                self._keep(ready)
+                if self._kept_bytes <= self._most_kept:
+                    self._kept_bytes += held_bytes(ready)
+                    self._kept.append(ready)
+                if self._kept_bytes > self._most_kept:  # a part does not save reading the rest
+                    self._kept.clear()
                 yield ready
         self._complete = self._kept_bytes <= self._most_kept
-
-    def _keep(self, ready: Any) -> None:
-        if self._kept_bytes <= self._most_kept:
-            self._kept_bytes += held_bytes(ready)
-            self._kept.append(ready)
-        if self._kept_bytes > self._most_kept:  # a part would not save the reading of the rest
-            self._kept.clear()
 
 
 class DerivedSource(SourceOver):
@@ -165,11 +172,6 @@ class _After:
 
     def __call__(self, block: Any) -> Any:
         return self.then(self.first(block))
-
-
-def _after_first(count: int, blocks: Iterator[Any]) -> Iterator[Any]:
-    with closed_at_end(blocks):
-        yield from islice(blocks, count, None)
 
 
 def merge_stream(parts: Iterable[S]) -> S:
@@ -309,3 +311,112 @@ def hidden_cells(observed: NDArray[np.bool_], share: float, seed: int) -> NDArra
     kept = np.argmax(np.where(observed[bare], number[bare], -1.0), axis=1)
     hidden[np.flatnonzero(bare), kept] = False
     return hidden
+
+
+class MemoisedSource(Source):
+    """A source that reads its table anew in every pass; messages name it by `where`."""
+
+    where: str
+    is_expensive = True
+    _known: dict[Hashable, Any]  # statistics of the whole table
+
+    @abstractmethod
+    def _take(self, ofs: Sequence[Callable[[Any], Any]]) -> Sequence[Any]:
+        """Several statistics of the whole table in one pass."""
+
+    @property
+    def has_missing(self) -> bool | None:  # type: ignore[override]
+        """Whether a value is missing; None before the table was read once."""
+        observed = self._known.get(ObservedCells.of)
+        return None if observed is None else bool(np.any(observed.per_column < observed.rows))
+
+    def _require_unchanged(self) -> None:
+        """Refuse to answer from memory for a table that has changed."""
+
+    def reduce(self, of: Callable[[Any], S]) -> S:
+        if of in self._known:
+            self._require_unchanged()
+            known: S = self._known[of]
+            return known
+        found: S = self._take([of])[0]
+        return found
+
+    def gather(self, *ofs: Callable[[Any], Any]) -> None:
+        wanted = [of for of in dict.fromkeys(ofs) if of not in self._known]
+        if wanted:
+            self._known.update(zip(wanted, self._take(wanted), strict=True))
+        else:
+            self._require_unchanged()
+
+    def remember(self, of: Callable[[Any], S], value: S) -> None:
+        self._known[of] = value
+
+    def observed(self) -> ObservedCells:
+        self.gather(ObservedCells.of)
+        found: ObservedCells = self._known[ObservedCells.of]
+        return found
+
+    def sample(self, k: int, rng: np.random.Generator) -> Array:
+        seed = seed_of(rng)
+        known = [of for of in self._known if isinstance(of, Draw) and of.seed == seed]
+        # A smaller sample is the beginning of a larger one.
+        draw = next((of for of in known if of.k >= k), Draw(k, seed))
+        self.gather(draw)
+        if len(self._known[draw].rows) < k and draw.below < inf:  # too tight a bound, which is rare
+            draw = Draw(k, seed)
+            self.gather(draw)
+        rows: Array = self._known[draw].rows
+        if len(rows) < k:
+            raise ValueError(f"cannot draw {k} distinct rows from {len(rows)}")
+        return rows[:k]
+
+    def collect(self) -> Rows:
+        """The whole table, where it fits into memory."""
+        n = self._count_rows()
+        require_memory(
+            float(n) * self.n_features * self.dtype.itemsize,
+            f"the table {self.where} of {n} rows and {self.n_features} columns, as a whole,",
+            "fit a sample of its rows (source.sample), or fewer columns",
+        )
+        return self.map(values_of)
+
+    def _stacked(self, parts: Iterator[NDArray[Any]], n: int | None) -> NDArray[Any]:
+        """The n rows that `map` gives, unless the first part shows that memory is too small."""
+
+        def checked() -> Iterator[NDArray[Any]]:
+            for k, part in enumerate(parts):
+                if k == 0 and n is not None:
+                    require_memory(
+                        part.nbytes / max(len(part), 1) * n,
+                        f"the result for all {n} rows of the table {self.where}",
+                        "write it to a file block by block with eigengap.stream(method, X, path)",
+                    )
+                yield part
+                del part  # or it would stay in memory while the next one is computed
+
+        return stacked(checked(), n)
+
+    @property
+    def fits_in_memory(self) -> bool:
+        """Whether `collect` would be allowed, with room for a copy."""
+        return 16.0 * self._count_rows() * self.n_features <= SHARE * free_memory()
+
+    def _count_rows(self) -> int:
+        return self.n_rows if self.n_rows is not None else self.observed().rows
+
+
+class Several:
+    """Several statistics of the same rows; None where there are no rows, or no answer.
+
+    `counts` may have been counted on the way, for each part of the table.
+    """
+
+    def __init__(self, parts: tuple[Any, ...], counts: dict[int, Any] | None = None) -> None:
+        self.parts, self.counts = parts, counts or {}
+
+    def merge(self, other: Several) -> Several:
+        merged = tuple(
+            (a if b is None else b) if a is None or b is None else a.merge(b)
+            for a, b in zip(self.parts, other.parts, strict=True)
+        )
+        return Several(merged, self.counts | other.counts)

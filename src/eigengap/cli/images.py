@@ -1,7 +1,11 @@
-"""What `denoise` and `inpaint` share: an image in, an image out, and maps and comparisons."""
+"""What `denoise` and `inpaint` share: an image in, an image out, and maps and comparisons.
+
+Which samples are missing: an image says so, chance does, or NaN.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,22 +16,22 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.cli.errors import WrongUsage, shown
-from eigengap.cli.files import (
-    DASH,
-    as_file,
-    check_apart,
-    check_not_input,
-    check_output,
-    require_no_terminal,
-    write_whole,
-)
+from eigengap.cli import files
+from eigengap.cli.errors import Unfittable, WrongUsage, shown
+from eigengap.cli.files import DASH
 from eigengap.cli.narration import Narrator, figure, many
 from eigengap.cli.progress import waiting
 from eigengap.images.files.comparing import before_and_after, shades
 from eigengap.images.files.files import format_of, pixels_for, read_file, write_image
 
 BESIDE = "<beside>"  # --compare without a name
+RANDOM = "random:"
+TRANSPARENT = "transparent"
+INVERTED = (
+    "In a mask what is not black is missing and what is black is observed: is it the other way "
+    "round?"
+)
+MUCH = 0.6  # of an image, that a mask may hide before one asks whether it is inverted
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,44 +62,32 @@ class ImageFile:
         opacity[opacity == 0] = 1 if opacity.dtype.kind == "f" else np.iinfo(opacity.dtype).max
         return replace(self, opacity=opacity)
 
-    @property
-    def channels(self) -> int:
-        return 1 if self.pixels.ndim == 2 else int(self.pixels.shape[2])
-
-    def facts(self) -> dict[str, Any]:
-        h, w = self.pixels.shape[:2]
-        return {
-            "image": self.given, "width": w, "height": h, "channels": self.channels,
-            "type": str(self.pixels.dtype),
-        }  # fmt: skip
-
-    def in_words(self) -> str:
-        h, w = self.pixels.shape[:2]
-        depth = {1: "8 bits", 2: "16 bits"}.get(self.pixels.dtype.itemsize, "floats")
-        colour = {1: "grey", 3: "colour"}.get(self.channels, f"{self.channels} channels")
-        kept = "" if self.opacity is None else ", opacity kept as it is"
-        return f"{shown(self.given)}, {w} x {h} pixels, {colour}, {depth}{kept}"
-
     def missing(self) -> NDArray[np.bool_]:
         """Which samples are NaN."""
-        if self.pixels.dtype.kind == "u":
-            return np.zeros(self.pixels.shape, dtype=bool)
         return np.asarray(np.isnan(self.pixels))
 
+    def report(self, narrator: Narrator, missing: NDArray[Any], gone: str = "are missing") -> None:
+        """Say what was read; `gone` is what became of the samples that are missing."""
+        h, w = self.pixels.shape[:2]
+        channels = 1 if self.pixels.ndim == 2 else int(self.pixels.shape[2])
+        depth = {1: "8 bits", 2: "16 bits"}.get(self.pixels.dtype.itemsize, "floats")
+        colour = {1: "grey", 3: "colour"}.get(channels, f"{channels} channels")
+        message = f"{shown(self.given)}, {w} x {h} pixels, {colour}, {depth}"
+        if self.opacity is not None:
+            message += ", opacity kept as it is"
+        if missing.any():
+            message += f"; {100.0 * missing.mean():.3g} % of its samples {gone}"
+        facts = {"image": self.given, "width": w, "height": h, "channels": channels}
+        kind = str(self.pixels.dtype)
+        narrator.say("Read", message, missing=int(missing.sum()), **facts, type=kind)
 
-def opened(
-    image: str,
-    word: str,
-    output: str | None,
-    force: bool,
-    given: dict[str, Any],
-    narrator: Narrator,
-) -> tuple[ImageFile, Plan]:
+
+def opened(word: str, given: dict[str, Any], narrator: Narrator) -> tuple[ImageFile, Plan]:
     """The image, read when all that can be refused without it has been, and where results go."""
-    plan = Plan.of(image, word, output, force, given, narrator)
-    with as_file(image, "IMG") as path:
-        loaded = read_image_file(image, path, narrator)
-    return loaded, plan.for_image(loaded)
+    plan = Plan.of(word, given, narrator)
+    with files.as_file(given["image"], "IMG") as path:
+        image = read_image_file(given["image"], path, narrator)
+    return image, plan.for_image(image)
 
 
 def restored(
@@ -150,19 +142,16 @@ class Plan:
     mask: str | None = None  # another input
 
     @classmethod
-    def of(
-        cls, image: str, word: str, output: str | None, force: bool, given: dict[str, Any],
-        narrator: Narrator,
-    ) -> Self:  # fmt: skip
+    def of(cls, word: str, given: dict[str, Any], narrator: Narrator) -> Self:
+        image, output, compare = (given[name] for name in ("image", "output", "compare"))
         if output == DASH and narrator.as_json:
             raise WrongUsage("--json wants standard output: name a file with -o")
-        require_no_terminal(output, "an image")
-        compare = given["compare"]
-        if compare == BESIDE and output is not None and output != DASH:
+        files.require_no_terminal(output, "an image")
+        if compare == BESIDE and output not in (None, DASH):
             compare = named_after(output, "compared")
         elif compare == BESIDE:
             compare = named_after(image, f"{word}.compared")
-        plan = cls(image, word, output, given["sd"], compare, force, given.get("mask"))
+        plan = cls(image, word, output, given["sd"], compare, given["force"], given.get("mask"))
         plan._require_names()
         return plan
 
@@ -201,9 +190,9 @@ class Plan:
                     raise WrongUsage(f"{option} {error}") from None
             for read in (self.image, self.mask):
                 if read is not None:
-                    check_not_input(path, read, "what is written", f"{option} FILE")
-            check_output(path, self.force, option=f"{option} FILE")
-        check_apart(self.output, self.sd, self.compare)
+                    files.check_not_input(path, read, "what is written", f"{option} FILE")
+            files.check_output(path, self.force, option=f"{option} FILE")
+        files.check_apart(self.output, self.sd, self.compare)
 
     def write(self, narrator: Narrator, image: ImageFile, found: Any, **known: Any) -> None:
         """All that was asked for; `known` is the mask and the original, for the comparison."""
@@ -243,7 +232,7 @@ class Plan:
         def write(to: str) -> None:
             write_image(to, pixels, force=self.force, opacity=opacity)
 
-        return write_whole(path, suffix_for(pixels, opacity), write)
+        return files.write_whole(path, suffix_for(pixels, opacity), write)
 
 
 def named_after(given: str, word: str, suffix: str = ".png") -> str:
@@ -260,3 +249,144 @@ def suffix_for(pixels: NDArray[Any], opacity: bool) -> str:
     """PNG has no place for floats, nor for channels beyond colour and opacity."""
     is_wide = pixels.ndim == 3 and pixels.shape[2] - opacity not in (1, 3)
     return ".tif" if is_wide or pixels.dtype.kind == "f" else ".png"
+
+
+# Masks -------------------------------------------------------------------------------------
+
+
+def hides(mask: str | None) -> bool:
+    """Whether what the mask takes away is known: random:SHARE damages the image itself."""
+    return mask is not None and mask.lower().startswith(RANDOM)
+
+
+def is_transparent(mask: str | None) -> bool:
+    """Whether the image's own opacity says what is missing."""
+    return mask == TRANSPARENT and not os.path.exists(TRANSPARENT)
+
+
+def require_sense(mask: str | None) -> None:
+    """Refuse what can be refused before anything is read."""
+    if mask == RANDOM.rstrip(":") and not os.path.exists(mask):
+        raise WrongUsage("--mask random: say what share of the samples to hide, e.g. random:0.8")
+    if mask is not None and hides(mask):
+        _share_of(mask)
+
+
+def _share_of(mask: str) -> float:
+    """SHARE of random:SHARE."""
+    text = mask[len(RANDOM) :]
+    try:
+        share = float(text.rstrip("%")) / (100.0 if text.endswith("%") else 1.0)
+    except ValueError:
+        share = -1.0
+    if not 0.0 < share < 1.0:
+        raise WrongUsage(
+            f"--mask {mask}: the share of samples to hide lies between 0 and 1, e.g. random:0.8"
+        )
+    return share
+
+
+def missing_of(mask: str | None, image: ImageFile, seed: int, narrator: Narrator) -> NDArray[Any]:
+    """Which samples are missing, of the shape of the image's pixels."""
+    gone = image.missing()
+    clear = np.zeros(gone.shape[:2], bool) if image.opacity is None else image.opacity == 0
+    if mask is None and not gone.any():
+        count = int(np.count_nonzero(clear))
+        own = f"--mask transparent for its {many(count, 'transparent pixel')}, " if count else ""
+        raise WrongUsage(
+            f"nothing of {shown(image.given)} is missing. Say what is: {own}--mask IMAGE, in which "
+            "what is not black is missing, or --mask random:0.8 to try it. To remove noise: "
+            "eigengap denoise"
+        )
+    if is_transparent(mask):
+        if not clear.any():
+            raise WrongUsage(
+                f"--mask transparent: nothing of {shown(image.given)} is transparent. Erase what "
+                "is to be filled, or paint it white in a black image and give that"
+            )
+        gone = gone | _of_pixels(clear, image)
+    elif mask is not None and hides(mask):
+        gone = gone | (np.random.default_rng(seed).random(gone.shape) < _share_of(mask))
+    elif mask is not None:
+        gone = gone | _of_image(mask, image, narrator)
+    if gone.all():
+        is_drawn = mask is not None and not hides(mask) and not is_transparent(mask)
+        raise Unfittable(
+            f"all of {shown(image.given)} is missing" + (f". {INVERTED}" if is_drawn else "")
+        )
+    return gone
+
+
+def _of_pixels(marked: NDArray[Any], image: ImageFile) -> NDArray[Any]:
+    """Whole pixels (h, w) as samples of the image."""
+    if image.pixels.ndim == 2:
+        return marked
+    return np.repeat(marked[..., None], image.pixels.shape[2], axis=2)
+
+
+def quality(
+    mask: str | None, image: ImageFile, found: Any, missing: NDArray[Any], narrator: Narrator
+) -> str:
+    """How near the truth, where it is known: the ratio of peak to noise, in decibels."""
+    if not hides(mask):
+        return ""
+    known = ~image.missing()
+    error = np.where(known, found.image.astype(np.float64) - image.pixels, 0.0)
+    over_all = _decibels(error[known], image.top)
+    over_missing = _decibels(error[known & missing], image.top)
+    narrator.facts.update(psnr=over_all, psnr_of_hidden=over_missing)
+    return f"; PSNR {over_all:.2f} dB, of what was hidden alone {over_missing:.2f} dB"
+
+
+def _decibels(error: NDArray[Any], top: float) -> float:
+    mean = float(np.mean((error / top) ** 2)) if error.size else 0.0
+    return float("inf") if mean == 0.0 else float(-10.0 * np.log10(mean))
+
+
+def _of_image(mask: str, image: ImageFile, narrator: Narrator) -> NDArray[Any]:
+    with files.as_file(mask, "--mask") as path:
+        found = read_image_file(mask, path, narrator)
+        lossy = _lossy(path)
+    if found.pixels.shape[:2] != image.pixels.shape[:2]:
+        (h, w), (height, width) = found.pixels.shape[:2], image.pixels.shape[:2]
+        raise Unfittable(
+            f"the mask {shown(mask)} is {w} x {h} pixels, and {shown(image.given)} is {width} x "
+            f"{height}; they must be of the same size"
+        )
+    # NaN is missing here as everywhere.
+    marked = np.asarray(found.pixels > (found.top / 2 if lossy else 0)) | found.missing()
+    if lossy:
+        narrator.note(
+            f"the mask {shown(mask)} is a {lossy}, which does not keep black black: what is "
+            "brighter than half is taken to be missing, and edges may be left out. PNG keeps a "
+            "mask as it is"
+        )
+    if marked.ndim == 3:
+        marked = np.asarray(marked.any(axis=2))
+    if found.opacity is not None:  # what is seen through is not painted over
+        marked = marked & (found.opacity > 0)
+    if not marked.any():
+        opaque, drawn = "", ""
+        if found.opacity is not None:
+            opaque, drawn = " where it is opaque", "; opacity alone marks nothing"
+        raise WrongUsage(
+            f"the mask {shown(mask)} is {'darker than half' if lossy else 'black'} all over{opaque}"
+            ", so that nothing is missing: paint white what is missing, and black what is "
+            f"seen{drawn}"
+        )
+    if marked.mean() > MUCH:
+        narrator.note(
+            f"the mask {shown(mask)} leaves {100.0 - 100.0 * marked.mean():.3g} % of the image. "
+            + INVERTED
+        )
+    return _of_pixels(marked, image)
+
+
+def _lossy(path: str) -> str:
+    """What the file is called, if its kind does not keep samples as they were; else ""."""
+    with open(path, "rb") as file:
+        head = file.read(4096)
+    if head[:3] == b"\xff\xd8\xff":
+        return "JPEG"
+    is_webp = head[:4] == b"RIFF" and head[8:12] == b"WEBP"
+    return "lossy WebP" if is_webp and b"VP8L" not in head else ""
