@@ -284,7 +284,8 @@ class PPCAClassifier(ClassifierMixin, Predictor):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of every row: (n_samples,)."""
-        return self.classes_[np.argmax(self._log_joint(X), axis=1)]
+        joint = self._log_joint(X)  # first, for it refuses where there was no fit
+        return self.classes_[np.argmax(joint, axis=1)]
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities of every row: (n_samples, n_classes).
