@@ -149,7 +149,6 @@ def _with_ranks(table: str, names: Sequence[str], ranks: Sequence[Any]) -> str:
 
 
 def _models(names: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
-
     can = [entry.command for entry in ESTIMATORS if not entry.target]
     can.remove("novelty")  # the model within it can be compared
     models = {}
