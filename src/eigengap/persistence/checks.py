@@ -8,7 +8,6 @@ loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -82,7 +81,7 @@ def _require_schema(
 ) -> None:
     """Refuse fields that do not match their entries in `schema`; `sizes` are lengths by letter."""
     for path, line in table.items():
-        spec = Spec.of(line)
+        spec = _spec(line)
         there, value = _part(held, path)
         if not there or (value is None and "none" in spec.marks):
             require(there or not complete or "!" not in spec.marks, f"{owner} has no {path}")
@@ -106,26 +105,16 @@ def _part(held: Mapping[str, Any], path: str) -> tuple[bool, Any]:
     return True, value
 
 
-@dataclass(frozen=True)
 class Spec:
     """An entry of `schema`."""
 
-    letters: tuple[str, ...]
-    marks: frozenset[str]
-    below: str  # the letter of what integers count, or nothing
-    kinds: frozenset[str]
-
-    @classmethod
-    @cache
-    def of(cls, line: str) -> Spec:
+    def __init__(self, line: str) -> None:
         plain, _, kinds = line.partition("@")
         words = plain.split()
-        return cls(
-            tuple(word for word in words if word.isalnum() and len(word) == 1),
-            frozenset(words),
-            next((word[1:] for word in words if word.startswith("<")), ""),
-            frozenset(kinds.split()),
-        )
+        self.marks, self.kinds = frozenset(words), frozenset(kinds.split())
+        self.letters = tuple(word for word in words if word.isalnum() and len(word) == 1)
+        # The letter of what integers count, or nothing.
+        self.below = next((word[1:] for word in words if word.startswith("<")), "")
 
     def fault(self, value: Any, sizes: dict[str, int]) -> str:
         """What is wrong with a value, to be said after its name."""
@@ -193,6 +182,9 @@ class Spec:
         if dtype.kind == "b" and "truth" in self.marks:
             return True
         return "*" in self.marks or (not self.letters and dtype.kind in "iu")
+
+
+_spec = cache(Spec)
 
 
 # Types -----------------------------------------------------------------------------------------

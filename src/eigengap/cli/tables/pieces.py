@@ -122,11 +122,7 @@ class CsvText(sources.CsvReader):
     """One file, looked at before its columns are chosen."""
 
     def __init__(
-        self,
-        path: Path,
-        texts: frozenset[str],
-        compression: str | None,
-        skipped: sources.SkippedLines = sources.SKIP_NOTHING,
+        self, path: Path, texts: frozenset[str], compression: str | None, skipped: Any
     ) -> None:
         # Not CsvReader's, which wants to know the columns at once.
         sources.FileReader.__init__(self, path)
