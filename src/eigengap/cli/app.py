@@ -27,7 +27,7 @@ COMMANDS = {
     "fit": ("tables", "Fit a model to a table and write it to a file."),
     "transform": ("tables", "Coordinates (or predictions) of every row, by a fitted model."),
     "impute": ("tables", "Impute the missing values of a table, by a fitted model or in one go."),
-    "score": ("tables", "How likely every row is, and which are odd."),
+    "score": ("tables", "How likely every row is, and which are outliers."),
     "rank": ("tables", "How many components a table has, by every criterion."),
     "compare": ("tables", "Models side by side on rows and cells that they have not seen."),
     "report": ("report", "One HTML file that shows a model and its data."),

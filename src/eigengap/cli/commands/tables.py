@@ -33,8 +33,8 @@ from eigengap.registry import BY_COMMAND, ESTIMATORS, entry_of
 def fit(data: str, output: str, force: bool, narrator: Any, **given: Any) -> None:
     """Fit a model to DATA and write it to a file.
 
-    DATA is CSV, Parquet, npy, npz, HDF5 or Zarr, a glob of them, or - for standard input. Gaps are
-    welcome.
+    DATA is CSV, Parquet, npy, npz, HDF5 or Zarr, a glob of them, or - for standard input. It may
+    have missing values.
 
     \b
     eigengap fit table.csv --id patient --ignore diagnosis
@@ -90,7 +90,7 @@ def _print_next(model: Any, output: str, data: str, table: Any, narrator: Any) -
 @click.option("--std", is_flag=True, help="Add a column NAME_sd for each feature.")
 @click.option(
     "--draws", type=click.IntRange(1, 10_000), metavar="M",
-    help="Draw the gaps M times instead; a first column `draw` numbers the tables.",
+    help="Draw the missing values M times instead; a first column `draw` numbers the tables.",
 )  # fmt: skip
 @options.columns
 @options.forcing
@@ -190,16 +190,16 @@ def transform(model: str, data: str, output: str, force: bool, narrator: Any, **
 def score(
     model: str, data: str, output: str | None, force: bool, narrator: Any, **given: Any
 ) -> None:
-    """Say how likely the rows of DATA are under MODEL, and which are odd.
+    """Say how likely the rows of DATA are under MODEL, and which are outliers.
 
     With -o a line for every row: log_likelihood, and for linear-Gaussian models p_value (of an
-    ordinary row with the same gaps being as odd), outlier (0 or 1), T2 and SPE. For an
-    autoencoder, which is no density: neg_mean_squared_error. Of classifiers and regressors the
-    share of right classes, or R2, where DATA has the target.
+    ordinary row with the same missing values being as improbable), outlier (0 or 1), T2 and SPE.
+    For an autoencoder, which is no density: neg_mean_squared_error. Of classifiers and regressors
+    the share of right classes, or R2, where DATA has the target.
 
     \b
     eigengap score model.egap new.csv
-    eigengap score novelty.egap new.csv -o odd.csv
+    eigengap score novelty.egap new.csv -o outliers.csv
     """
     from eigengap.cli.fitting import opened_with_model
     from eigengap.cli.tables.outputs import write_rows
