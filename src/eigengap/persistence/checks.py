@@ -202,7 +202,10 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is Literal:
         return any(type(value) is type(one) and value == one for one in inner)
     if origin is np.ndarray:
-        return isinstance(value, np.ndarray) and _holds(value, inner)
+        named = get_args(inner[1]) if len(inner) == 2 else ()  # of NDArray[...]
+        family = named[0] if named and isinstance(named[0], type) else object
+        kinds = [k for kind, k in KINDS_OF_TYPE.items() if issubclass(family, kind)]
+        return isinstance(value, np.ndarray) and (not kinds or value.dtype.kind in kinds[0])
     if origin is not None:
         return _fits_series(value, origin, inner)
     if hint in PLAIN:
@@ -225,17 +228,6 @@ def _fits_series(value: Any, origin: Any, inner: tuple[Any, ...]) -> bool:
         return len(held) == len(inner) and all(map(fits, held, inner))
     if issubclass(origin, Sequence | set | frozenset):
         return all(fits(item, inner[0]) for item in held)
-    return True
-
-
-def _holds(array: Any, inner: tuple[Any, ...]) -> bool:
-    """Whether an array is of the type that NDArray[...] names."""
-    named = get_args(inner[1]) if len(inner) == 2 else ()
-    if not named or not isinstance(named[0], type):
-        return True
-    for family, kinds in KINDS_OF_TYPE.items():
-        if issubclass(named[0], family):
-            return array.dtype.kind in kinds
     return True
 
 
