@@ -24,12 +24,12 @@ from eigengap.wording import worded
 
 # Every command with its module and what `eigengap --help` says of it.
 COMMANDS = {
-    "fit": ("fit", "Fit a model to a table and write it to a file."),
-    "transform": ("rows", "Coordinates (or predictions) of every row, by a fitted model."),
-    "impute": ("fit", "Impute the missing values of a table, by a fitted model or in one go."),
-    "score": ("rows", "How likely every row is, and which are odd."),
-    "rank": ("choosing", "How many components a table has, by every criterion."),
-    "compare": ("choosing", "Models side by side on rows and cells that they have not seen."),
+    "fit": ("tables", "Fit a model to a table and write it to a file."),
+    "transform": ("tables", "Coordinates (or predictions) of every row, by a fitted model."),
+    "impute": ("tables", "Impute the missing values of a table, by a fitted model or in one go."),
+    "score": ("tables", "How likely every row is, and which are outliers."),
+    "rank": ("tables", "How many components a table has, by every criterion."),
+    "compare": ("tables", "Models side by side on rows and cells that they have not seen."),
     "report": ("report", "One HTML file that shows a model and its data."),
     "denoise": ("images", "Take the noise out of an image."),
     "inpaint": ("images", "Fill in what is missing of an image."),

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from eigengap.cli.errors import FileTrouble, Unfittable, WrongUsage, shown
-from eigengap.cli.files import MODEL_SUFFIX, as_file, write_whole
+from eigengap.cli.files import as_file
 from eigengap.cli.models import estimator
 from eigengap.cli.narration import Narrator, listing, many, signed
 from eigengap.cli.progress import showing_steps, waiting
 from eigengap.cli.tables.faults import as_argument, report_constant
 from eigengap.cli.tables.table import Choice, Table, table_for
 from eigengap.exceptions import MissingExtraError
-from eigengap.persistence.model_file import load, save
+from eigengap.persistence.model_file import load
 from eigengap.persistence.provenance import provenance_of
 from eigengap.registry import BY_COMMAND, entry_of
 from eigengap.runtime import memory
@@ -360,8 +360,3 @@ def provenance_for(table: Table, rows: int) -> dict[str, Any]:
         facts["columns"] = table.n_columns
         facts["positions"] = json.dumps(table.features)
     return facts
-
-
-def save_kept(estimator: Any, path: str, provenance: dict[str, Any]) -> int:
-    """Write the model to a file or to standard output, and say how many bytes it has."""
-    return write_whole(path, MODEL_SUFFIX, lambda to: save(estimator, to, provenance=provenance))

@@ -115,16 +115,13 @@ def _components(name: str, text: str) -> int | float | str:
         # The library has models without components; here there would be nothing to write.
         if count >= 1 or not BY_COMMAND[name].allows_no_components:
             return count
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not 0.0 < share < 1.0:
-        raise WrongUsage(
-            f"-k {text}: it is a whole number of components (3), a share of the variance between "
-            "0 and 1 (0.95), or auto"
-        )
-    return share
+    with suppress(ValueError):
+        if 0.0 < float(text) < 1.0:
+            return float(text)
+    raise WrongUsage(
+        f"-k {text}: it is a whole number of components (3), a share of the variance between "
+        "0 and 1 (0.95), or auto"
+    )
 
 
 def _settings(settings: Sequence[str]) -> dict[str, Any]:

@@ -284,7 +284,7 @@ class PPCAClassifier(ClassifierMixin, Predictor):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of every row: (n_samples,)."""
-        joint = self._log_joint(X)
+        joint = self._log_joint(X)  # first, for it refuses where there was no fit
         return self.classes_[np.argmax(joint, axis=1)]
 
     def predict_proba(self, X: Any) -> Array:

@@ -201,9 +201,7 @@ class FactorAnalysis(PartialFit, NoisyEstimator):
         psi = self.model_.psi if self.scale_ is None else self.model_.psi / self.scale_**2
         return as_fitted(psi, self.is_float32_)
 
-    @property
-    def loglike_(self) -> list[float]:
-        return [float(value) for value in self.trace_.objective]
+    loglike_ = property(lambda self: [float(value) for value in self.trace_.objective])
 
     def _spec(self) -> FitSpec:
         return FitSpec(

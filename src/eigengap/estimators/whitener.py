@@ -177,7 +177,13 @@ class Whitener(Transformer):
     def _fitted(self, source: Source) -> Whitening:
         if self.method in BY_COLUMN:
             return fit_columns(source, self.method, self.ddof)
-        q = self._rank(source)
+        q = self.n_components
+        self._forget("rank_choice_")
+        if q == "auto":
+            self.rank_choice_ = automatic_rank(source)
+            q = self.rank_choice_.n_components
+        elif isinstance(q, Integral):
+            require_rank(q := int(q), source)
         unit = column_units(source, self.method)
         with progress_of(self) as watch:
             return fit_whitening(
@@ -190,17 +196,6 @@ class Whitener(Transformer):
                 rank_tol=None if self.rank_tol == "auto" else float(self.rank_tol),
                 options=EMOptions(tol=self.tol, max_iter=self.max_iter, watch=watch),
             )
-
-    def _rank(self, source: Source) -> int | float | None:
-        asked = self.n_components
-        self._forget("rank_choice_")
-        if asked == "auto":
-            self.rank_choice_ = automatic_rank(source)
-            return self.rank_choice_.n_components
-        if isinstance(asked, Integral):
-            require_rank(int(asked), source)
-            return int(asked)
-        return asked
 
     def _warn(self, source: Source) -> None:
         fit = self.result_

@@ -8,7 +8,6 @@ loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -82,7 +81,7 @@ def _require_schema(
 ) -> None:
     """Refuse fields that do not match their entries in `schema`; `sizes` are lengths by letter."""
     for path, line in table.items():
-        spec = Spec.of(line)
+        spec = _spec(line)
         there, value = _part(held, path)
         if not there or (value is None and "none" in spec.marks):
             require(there or not complete or "!" not in spec.marks, f"{owner} has no {path}")
@@ -106,26 +105,16 @@ def _part(held: Mapping[str, Any], path: str) -> tuple[bool, Any]:
     return True, value
 
 
-@dataclass(frozen=True)
 class Spec:
     """An entry of `schema`."""
 
-    letters: tuple[str, ...]
-    marks: frozenset[str]
-    below: str  # the letter of what integers count, or nothing
-    kinds: frozenset[str]
-
-    @classmethod
-    @cache
-    def of(cls, line: str) -> Spec:
+    def __init__(self, line: str) -> None:
         plain, _, kinds = line.partition("@")
         words = plain.split()
-        return cls(
-            tuple(word for word in words if word.isalnum() and len(word) == 1),
-            frozenset(words),
-            next((word[1:] for word in words if word.startswith("<")), ""),
-            frozenset(kinds.split()),
-        )
+        self.marks, self.kinds = frozenset(words), frozenset(kinds.split())
+        self.letters = tuple(word for word in words if word.isalnum() and len(word) == 1)
+        # The letter of what integers count, or nothing.
+        self.below = next((word[1:] for word in words if word.startswith("<")), "")
 
     def fault(self, value: Any, sizes: dict[str, int]) -> str:
         """What is wrong with a value, to be said after its name."""
@@ -195,6 +184,9 @@ class Spec:
         return "*" in self.marks or (not self.letters and dtype.kind in "iu")
 
 
+_spec = cache(Spec)
+
+
 # Types -----------------------------------------------------------------------------------------
 
 
@@ -210,7 +202,10 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is Literal:
         return any(type(value) is type(one) and value == one for one in inner)
     if origin is np.ndarray:
-        return isinstance(value, np.ndarray) and _holds(value, inner)
+        named = get_args(inner[1]) if len(inner) == 2 else ()  # of NDArray[...]
+        family = named[0] if named and isinstance(named[0], type) else object
+        kinds = [k for kind, k in KINDS_OF_TYPE.items() if issubclass(family, kind)]
+        return isinstance(value, np.ndarray) and (not kinds or value.dtype.kind in kinds[0])
     if origin is not None:
         return _fits_series(value, origin, inner)
     if hint in PLAIN:
@@ -233,17 +228,6 @@ def _fits_series(value: Any, origin: Any, inner: tuple[Any, ...]) -> bool:
         return len(held) == len(inner) and all(map(fits, held, inner))
     if issubclass(origin, Sequence | set | frozenset):
         return all(fits(item, inner[0]) for item in held)
-    return True
-
-
-def _holds(array: Any, inner: tuple[Any, ...]) -> bool:
-    """Whether an array is of the type that NDArray[...] names."""
-    named = get_args(inner[1]) if len(inner) == 2 else ()
-    if not named or not isinstance(named[0], type):
-        return True
-    for family, kinds in KINDS_OF_TYPE.items():
-        if issubclass(named[0], family):
-            return array.dtype.kind in kinds
     return True
 
 

@@ -144,10 +144,13 @@ def strings_node(array: NDArray[Any], where: str, put: Put) -> Node:
 
 
 def strings_of(node: Node, get: Get, width: Width) -> NDArray[Any]:
-    items = strings_in(node, get)
-    shape = shape_of(node.get("shape"))
-    array = np.empty(len(items), dtype=_text_dtype(node.get("dtype", "O"), items, width))
-    array = filled(array, items, shape)
+    items, dtype = strings_in(node, get), node.get("dtype", "O")
+    if dtype != "O":
+        found = TEXTS.fullmatch(dtype) if isinstance(dtype, str) else None
+        longest = max(map(len, items), default=0)
+        fits = found and longest <= int(found[1]) and width.takes(int(found[1]), items)
+        require(fits, f"{len(items)} strings as an array of {dtype!s:.40}")
+    array = filled(np.empty(len(items), dtype=dtype), items, shape_of(node.get("shape")))
     if node.get("frozen") is True:
         array.flags.writeable = False
     return array
@@ -185,16 +188,6 @@ def _from_text(text: NDArray[Any], ends: NDArray[Any]) -> list[str]:
         ]
     except UnicodeDecodeError:
         raise MalformedError("strings that are no text") from None
-
-
-def _text_dtype(text: Any, items: list[str], width: Width) -> np.dtype[Any]:
-    if text == "O":
-        return np.dtype(object)
-    found = TEXTS.fullmatch(text) if isinstance(text, str) else None
-    longest = max(map(len, items), default=0)
-    if found is None or not longest <= int(found[1]) or not width.takes(int(found[1]), items):
-        raise MalformedError(f"{len(items)} strings as an array of {text!s:.40}")
-    return np.dtype(str(text))
 
 
 def shape_of(given: Any) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from eigengap.cli import options
 from eigengap.cli.errors import FileTrouble, shown
 from eigengap.cli.files import as_file
 from eigengap.cli.narration import listing, many, size
+from eigengap.printable import bare
 
 MOST_NAMES = 12
 MOST_TENSORS = 20
@@ -62,19 +63,15 @@ def inspect(model: str, narrator: Any) -> None:
 
 
 def _print_model(facts: Any, model: str, verbose: bool) -> None:
-
-    _line(
-        "File",
-        f"{shown(model)} ({size(facts.size)}), format {facts.format}, by eigengap {facts.version}",
-    )
+    file = f"{shown(model)} ({size(facts.size)})"
+    _line("File", f"{file}, format {facts.format}, by eigengap {facts.version}")
     summary = ", ".join(f"{name} {_value(value)}" for name, value in facts.summary.items())
     _line("Model", f"{facts.kind}{'; ' if summary else ''}{summary}")
     columns = f"{facts.n_features}, without names"
     if facts.feature_names is not None:
-        names = listing(
-            facts.feature_names, most=len(facts.feature_names) if verbose else MOST_NAMES
-        )
-        columns = f"{many(len(facts.feature_names), 'column')}: {names}"
+        count = len(facts.feature_names)
+        names = listing(facts.feature_names, most=count if verbose else MOST_NAMES)
+        columns = f"{many(count, 'column')}: {names}"
     _line("Columns", columns)
     _line("Set", ", ".join(f"{n}={_value(v)}" for n, v in facts.parameters.items()) or "nothing")
     for name, value in facts.provenance.items():
@@ -93,8 +90,7 @@ def _line(label: str, text: str, width: int = 9) -> None:
 
 def _value(value: Any) -> str:
     """Anything that a file may hold, on one line and harmless to a terminal."""
-    text = str(value)
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:LONGEST])
+    return bare(str(value)[:LONGEST])
 
 
 @click.command()

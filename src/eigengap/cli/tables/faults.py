@@ -114,12 +114,7 @@ def _fault(
 
 
 def _by_hand(
-    table: Table,
-    j: int,
-    holds: str,
-    looks: dict[str, sources.Likeness],
-    codes: Sequence[str],
-    can_ignore: bool,
+    table: Table, j: int, holds: str, looks: dict[str, Any], codes: Sequence[str], can_ignore: bool
 ) -> Fault:
     """Cells to be written otherwise; --na, or leaving the column out, is the second choice."""
     leave = can_ignore and not codes

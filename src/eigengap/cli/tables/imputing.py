@@ -33,7 +33,7 @@ def require_imputes(model: Any, which: str, draws: int | None = None) -> None:
         can = [e.command for e in ESTIMATORS if hasattr(getattr(eigengap, e.name), "impute")]
         raise WrongUsage(f"{which} imputes no missing values; {listing(can, most=20)} do")
     if draws is not None and not hasattr(model, "sample_imputations"):
-        raise WrongUsage(f"{which} cannot draw gaps at random; leave --draws out")
+        raise WrongUsage(f"{which} cannot draw missing values at random; leave --draws out")
 
 
 def write_imputed(

@@ -51,8 +51,8 @@ def coordinates(model: Any) -> tuple[list[str], Of]:
         raise WrongUsage("this model imputes missing values: eigengap impute DATA --model MODEL")
     if not hasattr(model, "transform"):
         raise WrongUsage(
-            f"{type(model).__name__} has no coordinates of rows; eigengap score says how odd they "
-            "are"
+            f"{type(model).__name__} has no coordinates of rows; eigengap score says how likely "
+            "they are"
         )
     return list(model.component_names_), lambda piece: list(
         np.asarray(model.transform(given(model, piece))).T

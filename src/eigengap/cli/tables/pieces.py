@@ -99,12 +99,11 @@ def without_nulls(path: str, names: Sequence[str]) -> set[str]:
     with _opened(path) as file:
         groups = [file.metadata.row_group(g) for g in range(file.metadata.num_row_groups)]
         parts = [group.column(j) for group in groups for j in range(group.num_columns)]
-        complete = [
-            part.is_stats_set and part.statistics.has_null_count and part.statistics.null_count == 0
-            for part in parts
-        ]
+        facts = [(part.path_in_schema, part.statistics) for part in parts]
     return set(names) - {
-        part.path_in_schema for part, is_known in zip(parts, complete, strict=True) if not is_known
+        name
+        for name, found in facts
+        if found is None or not found.has_null_count or found.null_count
     }
 
 
@@ -123,11 +122,7 @@ class CsvText(sources.CsvReader):
     """One file, looked at before its columns are chosen."""
 
     def __init__(
-        self,
-        path: Path,
-        texts: frozenset[str],
-        compression: str | None,
-        skipped: sources.SkippedLines = sources.SKIP_NOTHING,
+        self, path: Path, texts: frozenset[str], compression: str | None, skipped: Any
     ) -> None:
         # Not CsvReader's, which wants to know the columns at once.
         sources.FileReader.__init__(self, path)

@@ -142,8 +142,13 @@ class Scores:
             cell = explanation.cells[0] if explanation.cells else None
             p = explanation.p_value
             rows.append((str(i + 1), *map(_clean, ids), f"{p:.2g}", in_words(cell)))
-            fact = {"row": i + 1, "p_value": p, "cell": cell and _as_fields(cell)}
-            facts.append(fact | ({"id": dict(zip(names, ids, strict=True))} if ids else {}))
+            fact: dict[str, Any] = {"row": i + 1, "p_value": p, "cell": None}
+            if cell is not None:
+                expected = {"expected": cell.expected, "sd": cell.std}
+                fact["cell"] = {"column": cell.column, "value": cell.value, **expected}
+            if ids:
+                fact["id"] = dict(zip(names, ids, strict=True))
+            facts.append(fact)
         header = ("data row", *map(_clean, names), "p", "least expected value")
         narrator.show_rows(header, rows)
         narrator.facts["oddest"] = facts
@@ -197,12 +202,6 @@ def targets(column: Any, table: Table) -> NDArray[Any]:
     else:
         return np.full(len(column), np.nan)
     return with_missing_for(values[:, None], table.codes)[:, 0] if table.codes else values
-
-
-def _as_fields(cell: Any) -> dict[str, Any]:
-    """A surprising cell, for a program."""
-    named = {"column": cell.column, "value": cell.value}
-    return named | {"expected": cell.expected, "sd": cell.std}
 
 
 def in_words(cell: Any) -> str:

@@ -207,11 +207,8 @@ class DensityEstimator(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
                 'kind="optimal" is a projection, which knows no noise of cells; use '
                 'kind="posterior", or leave cell_sd out'
             )
-        of = self._denoised if kind == "posterior" else self._project
+        of = self.model_.denoised if kind == "posterior" else self._project
         return like_input(self, X, self._map(X, of, cell_sd))
-
-    def _denoised(self, *rows: Array) -> Array:
-        return self.model_.denoised(*rows)
 
     def _project(self, X: Array) -> Array:
         return self.model_.project(X)

@@ -76,8 +76,7 @@ class Summary:
             lines += [f"  and {self.more} more"] if self.more else []
         return "\n".join([*lines, *(f"  ! {caution}" for caution in self.warnings)])
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         rows = "".join(

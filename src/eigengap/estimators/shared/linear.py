@@ -201,9 +201,6 @@ class LinearGaussianEstimator(NamedComponents, DensityEstimator):
         """Missing coordinates at their prior mean: they are independent of the others."""
         return np.nan_to_num(Z, nan=0.0)
 
-    def _denoised(self, *rows: Array) -> Array:
-        return self.model_.posterior_mean(*rows) @ self.model_.W.T + self.model_.mu
-
     # The density ---------------------------------------------------------------------------
 
     def get_precision(self) -> Array:

@@ -42,7 +42,7 @@ from eigengap.fitting.optimise.em import Bounds, Mapped, Slope
 from eigengap.linalg import Array
 from eigengap.models.gaussian.linear_gaussian import LinearGaussian
 from eigengap.models.gaussian.observed_rows import ObservedRows, prepare_rows
-from eigengap.models.gaussian.student import StudentLinearGaussian
+from eigengap.models.gaussian.student import NO_CELL_SD, StudentLinearGaussian
 from eigengap.sources.base import Block, Source
 from eigengap.statistics.additive import Additive
 from eigengap.statistics.expected.fitted import LogLikelihood
@@ -153,11 +153,7 @@ def problem_of(
         kind = MeasurementErrorProblem if source.has_cell_sd else GaussianProblem
         return kind.of(source, columns, q, spec)
     if source.has_cell_sd:
-        raise ValueError(
-            "cell_sd cannot be used with Student noise: a row's scale acts on all of its noise, "
-            "and what is known of a cell would not follow it. Use Gaussian noise, or leave cell_sd "
-            "out"
-        )
+        raise ValueError(NO_CELL_SD)
     return MultivariateTProblem.of(source, columns, q, spec)
 
 

@@ -39,8 +39,8 @@ PATIENCE = 100  # steps of EM after which the climb takes over
 
 PLAIN, ANDERSON, BOUNDARY = 0, 1, 2  # how a point came about
 
-# Pairs of steps and changes of the gradient that are remembered: many help at the noise floor,
-# where tables are small, as long as their memory stays small relative to the rows.
+# Of the climb: pairs of steps and changes of the gradient that are remembered. Many help at the
+# noise floor, where tables are small, as long as their memory is small relative to the rows.
 MEMORY = (8, 100)
 MEMORY_ENTRIES = 1 << 20
 ARMIJO = 1e-4  # share of the gain promised by the gradient with which a step is accepted

@@ -188,7 +188,11 @@ class LinearGaussian:
     def conditional_mean(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
         """E[x | observed values]: (n, d), observed values as they are."""
         X = self._rows(X)
-        return np.where(np.isnan(X), self.posterior_mean(X, cell_sd) @ self.W.T + self.mu, X)
+        return np.where(np.isnan(X), self.denoised(X, cell_sd), X)
+
+    def denoised(self, X: ArrayLike, cell_sd: Array | None = None) -> Array:
+        """E[W z + mu | observed values]: (n, d)."""
+        return self.posterior_mean(X, cell_sd) @ self.W.T + self.mu
 
     def sample_conditional(
         self, X: ArrayLike, rng: np.random.Generator, cell_sd: Array | None = None

@@ -30,7 +30,7 @@ from eigengap.linalg import Array
 from eigengap.plots.numbers.rows import inner
 from eigengap.registry import ESTIMATORS, entry_of, names_with
 from eigengap.selection.rank.choice import DoesNotApplyError, RankChoice
-from eigengap.selection.rank.information import largest_rank
+from eigengap.selection.rank.search import largest_rank
 from eigengap.selection.rank.spectral import largest_eigengap
 from eigengap.spectrum import Spectrum
 
