@@ -20,7 +20,7 @@ from eigengap.estimators.ppca import PPCA
 from eigengap.estimators.shared.base import (
     AT_LEAST_ONE,
     AcceptsMissing,
-    check_features,
+    check_names,
     keep_features,
     keep_parameters,
     require_count,
@@ -56,6 +56,7 @@ from eigengap.sources import (
     Source,
     boolean_columns,
     column,
+    in_memory_table,
     library_of,
     like,
     resolve_columns,
@@ -105,7 +106,8 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
     tol : float, default=1e-2
         Tolerance of the models made here; given estimators keep their own.
     max_iter : int, default=10
-        Most steps of the models made here, while they are compared and in the end. Further steps
+        Most steps of the models made here, while they are compared and in the end (of numbers:
+        that of columns of several kinds is fitted until it converges). Further steps
         fit the observed values better, but predict held-out ones no better, and worse where the
         model is large for the table (docs/imputation.md).
     random_state : int, RandomState or None, default=0
@@ -236,6 +238,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
                 )
         if self.add_indicator:
             raise ValueError('add_indicator goes with columns="numeric"')
+        _require_in_memory(X)
         table = MixedTable.fitted(
             X,
             self.columns,
@@ -258,7 +261,8 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "estimator_")
         if not isinstance(self.estimator_, MixedTable):
             return None
-        check_features(self, X, self.estimator_.source_of(X))
+        _require_in_memory(X)
+        check_names(self, X)
         return self.estimator_
 
     def _chosen(
@@ -498,6 +502,13 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
 
     n_components_ = property(lambda self: getattr(self.estimator_, "n_components_", None))
     n_iter_ = property(lambda self: int(getattr(self.estimator_, "n_iter_", 1)))
+
+
+def _require_in_memory(X: Any) -> None:
+    if not in_memory_table(X):
+        raise ValueError(
+            'columns other than "numeric" need a table in memory: a data frame, or a 2-d array'
+        )
 
 
 def _dense(source: Source) -> Array:

@@ -7,8 +7,9 @@ fit; other tables are coded by it, and coded values go back into the caller's ow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -16,10 +17,10 @@ from numpy.typing import NDArray
 
 from eigengap.exceptions import UnknownLevelError
 from eigengap.linalg import Array
-from eigengap.sources.array import F8, library_of
+from eigengap.sources.array import F8, dense_to_float, library_of
 from eigengap.sources.cells import NULLS, Refused, objects_to_float
-from eigengap.sources.checks import with_missing_for
-from eigengap.sources.frames import _column_to_float, eager_frame, native_column, typed_like
+from eigengap.sources.checks import check_not_empty, check_two_dimensional, with_missing_for
+from eigengap.sources.frames import _column_to_float, _own_type, eager_frame, native_column
 from eigengap.sources.wording import column, show
 from eigengap.wording import words
 
@@ -33,6 +34,10 @@ class ColumnType:
     name: str | None
     holds: Holds
     levels: tuple[Any, ...] = ()  # in the order of their codes
+
+    def level(self, value: float) -> Any:
+        """The caller's level of a code; a number is itself."""
+        return self.levels[int(value)] if self.levels else value
 
     def code(self, cells: Sequence[Any], label: str) -> Array:
         """Codes (n,) of cells, NaN where they are null; refuses what was not among the levels."""
@@ -74,6 +79,23 @@ class Schema:
         names = tuple(each.name for each in self.columns if each.name is not None)
         return names if len(names) == len(self.columns) else None
 
+    def in_order(self, orders: Mapping[int, Callable[[Sequence[Any]], tuple[Any, ...]]]) -> Schema:
+        """With the levels of some columns in another order."""
+        columns = list(self.columns)
+        for j, order in orders.items():
+            if columns[j].levels:
+                columns[j] = replace(columns[j], levels=order(columns[j].levels))
+        return replace(self, columns=tuple(columns))
+
+    def missing_cells(self, X: Any) -> NDArray[np.bool_]:
+        """(n, d) which cells are missing, in columns of every type."""
+        found = np.isnan(self.code(X))
+        _, read = _columns_of(X)
+        for j, own in enumerate(self.columns):
+            if own.holds == "other":
+                found[:, j] = [_is_null(cell) for cell in _listed(read[j][1])]
+        return found
+
     def code(self, X: Any) -> Array:
         """Values (n, d) of a table with these columns: numbers, and codes of levels.
 
@@ -93,13 +115,17 @@ class Schema:
 
     def decode(self, X: Any, values: Array, imputed: NDArray[np.bool_]) -> Any:
         """X with its missing values imputed: levels for codes, in X's own types."""
-        if library_of(X) is None:
-            table = np.array(X, dtype=object)
-            for j, own in enumerate(self.columns):
-                for i in np.flatnonzero(imputed[:, j]):
-                    table[i, j] = own.levels[int(values[i, j])] if own.levels else values[i, j]
-            return table
-        return _frame_like(X, self.columns, values, imputed)
+        if library_of(X) is not None:
+            return _frame_like(X, self.columns, values, imputed)
+        if all(own.holds == "numbers" for own in self.columns):
+            single = isinstance(X, np.ndarray) and X.dtype == np.float32
+            return values.astype(np.float32) if single else values
+        table = _array(X).astype(object)
+        for j, own in enumerate(self.columns):
+            cells = _imputed(own, table[:, j].tolist(), values[:, j], imputed[:, j])
+            for i in np.flatnonzero(imputed[:, j]):
+                table[i, j] = cells[i]
+        return table
 
     @staticmethod
     def _coded(own: ColumnType, cells: Any, label: str) -> Array:
@@ -116,20 +142,32 @@ class Schema:
 def _columns_of(X: Any) -> tuple[list[str | None], list[tuple[Holds | None, Any]]]:
     """Names, and of each column what its type says that it holds, and its cells."""
     if library_of(X) is None:
-        table = np.asarray(X, dtype=object) if not isinstance(X, np.ndarray) else X
-        if table.ndim != 2:
-            raise ValueError(f"expected a table of two dimensions, got {table.ndim}")
-        is_object = table.dtype.kind in "OUS"
-        return [None] * table.shape[1], [(None if is_object else "numbers", x) for x in table.T]
+        table = _array(X)
+        held: Holds | None = None if table.dtype.kind == "O" else "numbers"
+        return [None] * table.shape[1], [(held, x) for x in table.T]
     import narwhals as nw
 
     X = eager_frame(X)
     labels = list(X.column_names if library_of(X) == "pyarrow" else X.columns)
+    check_not_empty((len(X), len(labels)))
     read: list[tuple[Holds | None, Any]] = []
     for j in range(len(labels)):
         series = nw.from_native(native_column(X, j), series_only=True)
         read.append((_held(series), series))
     return [label if isinstance(label, str) else None for label in labels], read
+
+
+def _array(X: Any) -> NDArray[Any]:
+    """A table (n, d) that is no frame: of floats, or of objects, masked cells as None."""
+    if hasattr(X, "tocsr"):
+        raise ValueError("columns of several kinds need a dense table; X.toarray() makes one")
+    table = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
+    check_two_dimensional(table)
+    check_not_empty(table.shape)
+    if table.dtype.kind not in "OUS":
+        return dense_to_float(table)
+    objects = table.astype(object)
+    return objects.filled(None) if isinstance(objects, np.ma.MaskedArray) else objects
 
 
 def _held(series: Any) -> Holds | None:
@@ -141,8 +179,7 @@ def _held(series: Any) -> Holds | None:
     if series.dtype.is_numeric():
         return "numbers"
     if series.dtype in (nw.Categorical, nw.Enum):
-        is_ordered = getattr(getattr(series.to_native(), "dtype", None), "ordered", False)
-        return "ordered" if is_ordered else "levels"
+        return "ordered" if getattr(_native_type(series), "ordered", False) else "levels"
     if series.dtype in (nw.Date, nw.Datetime, nw.Duration, nw.Time):
         return "other"
     return None
@@ -154,11 +191,13 @@ def _learned(name: str | None, held: Holds | None, cells: Any) -> ColumnType:
         return ColumnType(name, held)
     if held is None:
         found = _numbers(cells, label)
-        if not isinstance(found, Refused):
+        if not (isinstance(found, Refused) or _are_truth(_given(cells))):
             return ColumnType(name, "numbers")
-    given = [cell for cell in _listed(cells) if not _is_null(cell)]
+    given = _given(cells)
+    if not all(isinstance(cell, Hashable) for cell in given):
+        return ColumnType(name, "other")
     observed = set(given)
-    if held == "truth" or observed <= {True, False}:
+    if held == "truth" or _are_truth(given):
         return ColumnType(name, "truth", (False, True))
     if held in ("ordered", "levels"):
         order = [level for level in _categories(cells) if level in observed]
@@ -166,6 +205,10 @@ def _learned(name: str | None, held: Holds | None, cells: Any) -> ColumnType:
     if any(not isinstance(cell, str | bytes | int | float | np.generic) for cell in observed):
         return ColumnType(name, "other")
     return ColumnType(name, "levels", tuple(sorted(observed, key=lambda x: (str(type(x)), x))))
+
+
+def _are_truth(cells: Sequence[Any]) -> bool:
+    return bool(cells) and all(isinstance(cell, bool | np.bool_) for cell in cells)
 
 
 def _numbers(cells: Any, label: str) -> NDArray[Any] | Refused:
@@ -180,16 +223,32 @@ def _listed(cells: Any) -> list[Any]:
     return list(cells.tolist() if isinstance(cells, np.ndarray) else cells.to_list())
 
 
+def _given(cells: Any) -> list[Any]:
+    return [cell for cell in _listed(cells) if not _is_null(cell)]
+
+
+def _native_type(series: Any) -> Any:
+    native = series.to_native()
+    return native.type if library_of(native) == "pyarrow" else native.dtype
+
+
 def _categories(series: Any) -> list[Any]:
-    """The categories of a categorical column in their order; those of polars are in none."""
-    own = getattr(getattr(series.to_native(), "dtype", None), "categories", None)
-    if own is None:
-        own = getattr(series.dtype, "categories", None)
-    return sorted(set(series.drop_nulls().to_list())) if own is None else list(own)
+    """The categories of a categorical column in their order, sorted where they are in none."""
+    import narwhals as nw
+
+    native, own = series.to_native(), _native_type(series)
+    if library_of(native) == "pyarrow" and own.ordered:
+        chunks = native.unify_dictionaries().chunks
+        return list(chunks[0].dictionary.to_pylist()) if chunks else []
+    if series.dtype == nw.Enum or hasattr(native, "iloc"):
+        return list(own.categories)
+    return sorted(set(_given(series)))
 
 
 def _is_null(cell: Any) -> bool:
-    return cell is None or type(cell).__name__ in NULLS or cell != cell
+    if cell is None or type(cell).__name__ in NULLS:
+        return True
+    return isinstance(cell, float | np.floating) and bool(cell != cell)
 
 
 def _some(levels: Sequence[Any], most: int = 6) -> str:
@@ -197,32 +256,56 @@ def _some(levels: Sequence[Any], most: int = 6) -> str:
     return shown if len(levels) <= most else f"{shown}, ..."
 
 
+def _imputed(
+    own: ColumnType, cells: list[Any], values: Array, imputed: NDArray[np.bool_]
+) -> list[Any]:
+    """Cells with their imputed values as Python objects; whole ones where all others are."""
+    are_whole = all(isinstance(cell, Integral) for cell in cells if not _is_null(cell))
+    for i in np.flatnonzero(imputed):
+        value = float(values[i])
+        is_whole = are_whole and value.is_integer()
+        cells[i] = own.level(int(value) if is_whole else value)
+    return cells
+
+
 def _frame_like(
     X: Any, columns: Sequence[ColumnType], values: Array, imputed: NDArray[np.bool_]
 ) -> Any:
-    """The frame X with imputed cells: numeric columns by `typed_like`, levels in their own type."""
+    """The frame X with imputed cells, every column by its position and in its own type."""
+    X = eager_frame(X)
+    library = library_of(X)
+    frame = X.clone() if library == "polars" else X.copy() if hasattr(X, "iloc") else X
+    for j, own in enumerate(columns):
+        if not imputed[:, j].any():
+            continue
+        made = _column_like(native_column(X, j), own, values[:, j], imputed[:, j])
+        if hasattr(X, "iloc"):
+            frame.isetitem(j, made.array)
+        elif library == "pyarrow":
+            field = X.schema.field(j).with_type(made.type)
+            frame = frame.set_column(j, field, made)
+        else:
+            frame = frame.replace_column(j, made.rename(X.columns[j]))
+    return frame
+
+
+def _column_like(native: Any, own: ColumnType, values: Array, imputed: NDArray[np.bool_]) -> Any:
+    """One column of a frame with its imputed cells, in floating point where its type has none."""
     import narwhals as nw
 
-    X = eager_frame(X)
-    frame = nw.from_native(X, eager_only=True)
-    for j, own in enumerate(columns):
-        at = np.flatnonzero(imputed[:, j])
-        if own.holds == "other" or not len(at):
-            continue
-        name = frame.columns[j]
-        if own.holds == "numbers":
-            typed = typed_like(X, np.nan_to_num(values), imputed)
-            series = nw.from_native(native_column(typed, j), series_only=True)
-        else:
-            cells = frame[name].to_list()
-            for i in at:
-                cells[i] = own.levels[int(values[i, j])]
-            native = native_column(X, j)
-            if hasattr(native, "iloc"):
-                made = type(native)(cells, index=native.index, dtype=native.dtype, name=name)
-                series = nw.from_native(made, series_only=True)
-            else:
-                dtype, backend = frame[name].dtype, frame.implementation
-                series = nw.new_series(name, cells, dtype=dtype, backend=backend)
-        frame = frame.with_columns(series.alias(name))
-    return nw.to_native(frame)
+    series = nw.from_native(native, series_only=True)
+    if own.holds == "numbers" and (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        made = _own_type(native, values, imputed)
+        if made is not None:
+            return made
+        if hasattr(native, "iloc"):
+            return type(native)(values, index=native.index)
+        return nw.new_series("", values, nw.Float64, backend=series.implementation).to_native()
+    cells = _imputed(own, list(series.to_list()), values, imputed)
+    if hasattr(native, "iloc"):
+        return type(native)(cells, index=native.index, dtype=native.dtype)
+    if library_of(native) == "pyarrow":
+        import pyarrow
+
+        return pyarrow.chunked_array([pyarrow.array(cells, type=native.type)])
+    return type(native)("", cells, dtype=native.dtype)

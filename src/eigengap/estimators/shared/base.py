@@ -244,8 +244,7 @@ def check_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
     """Refuse rows whose columns are not those of the fit."""
     if in_memory_table(X):
         require_unique(source.names)
-        with _printable():
-            validate_data(estimator, X, reset=False, skip_check_array=True)
+        check_names(estimator, X)
         return
     name, d = type(estimator).__name__, estimator.n_features_in_
     if source.n_features != d:
@@ -268,6 +267,12 @@ def check_features(estimator: BaseEstimator, X: Any, source: Source) -> None:
         "The feature names should match those that were passed during fit: they are the same, in "
         f"another order. Use open_source(path, columns=list({name.lower()}.feature_names_in_))"
     )
+
+
+def check_names(estimator: BaseEstimator, X: Any) -> None:
+    """Refuse a table in memory whose columns are not those of the fit, before it is read."""
+    with _printable():
+        validate_data(estimator, X, reset=False, skip_check_array=True)
 
 
 # Rows -----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ scikit-learn's.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, update_wrapper
@@ -192,6 +193,11 @@ def _facts(estimator: Any, model: Any) -> Iterator[tuple[str, str]]:
 
 
 def _particular(estimator: Any) -> Iterator[tuple[str, str]]:
+    if hasattr(estimator, "kinds_"):
+        kinds = Counter(estimator.kinds_.values())
+        yield "kinds", ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        for name, why in estimator.estimator_.ignored().items():
+            yield "ignored", f"column {show(name)}: {why}"
     if hasattr(estimator, "classes_"):
         yield "classes", listed([show(label) for label in estimator.classes_])
     observed = _observed(estimator)

@@ -5,34 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import nan
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eigengap.exceptions import DataError
+from eigengap.estimators.shared.base import require_names
+from eigengap.exceptions import DataError, UnknownLevelError
 from eigengap.fitting.columns.fit import fit_column_model
-from eigengap.fitting.columns.kinds import WORDS, Ignored, Kind, kinds_of
+from eigengap.fitting.columns.kinds import WORDS, Ignored, Kind, Ordinal, kinds_of
 from eigengap.fitting.gaussian.problem import EMOptions
 from eigengap.linalg import Array
 from eigengap.models.columns.column import LevelColumn
+from eigengap.models.columns.continuous import ContinuousColumn
 from eigengap.models.columns.model import ColumnModel
 from eigengap.models.columns.table import Columns
 from eigengap.selection.columns import ColumnRanks, rank_of_columns
 from eigengap.sources import (
     ArraySource,
+    ColumnType,
     Schema,
     as_weight,
     column,
+    count_missing,
     like,
     missing_codes,
+    require_unique,
     resolve_columns,
+    show,
 )
 
 
 @dataclass(frozen=True, eq=False)
 class MixedTable:
     """What a fit knows of the columns of its table, and the model of those that it uses."""
+
+    _public_name: ClassVar[str] = "factor analysis behind columns of several kinds"
 
     schema: Schema
     kinds: tuple[Kind, ...]  # of every column
@@ -52,63 +60,71 @@ class MixedTable:
         seed: int = 0,
     ) -> MixedTable:
         schema = Schema.of(X, missing_codes(missing_values))
+        require_unique(schema.names)
+        require_names(X)
+        wanted = _asked(schema, {} if isinstance(asked, str) else asked)
+        schema = schema.in_order({j: kind.order_of for j, kind in wanted.items()})
         values = schema.code(X)
-        kinds = _kinds(schema, values, {} if isinstance(asked, str) else asked)
-        weight = as_weight(weight, len(values))
+        holds = [each.holds for each in schema.columns]
+        kinds = kinds_of(values, holds, [len(each.levels) for each in schema.columns], wanted)
         used = _used(kinds)
         if not used:
             raise ValueError("every column is ignored; name a kind for one of them in columns=")
-        rows = values[:, used]
+        _require_finite(values, used, schema)
+        source = ArraySource(values[:, used], weight=as_weight(weight, len(values))).present()
+        if source.n_rows < 2:
+            source.require_fit(min_rows=2)
         columns = Columns(tuple(_learned(kinds[j], values[:, j], schema, j) for j in used))
-        ranks = None
-        if isinstance(n_components, str):
-            ranks = rank_of_columns(rows, columns, weight, seed)
+        ranks, rows = None, source.collect()
+        if isinstance(n_components, str) and not _can_choose(rows):
+            n_components = 0
+        elif isinstance(n_components, str):
+            ranks = rank_of_columns(rows, columns, source.weight, seed)
             n_components = ranks.chosen
-        source = ArraySource(rows, weight=weight)
-        source.require_fit(min_rows=2)
         return cls(schema, kinds, fit_column_model(source, columns, n_components, options), ranks)
 
     # Questions -----------------------------------------------------------------------------
 
     def impute(self, X: Any) -> Any:
         """X with its missing values imputed, in X's own types."""
-        values = self.schema.code(X)
+        values = self._coded(X)
         return self._decoded(X, values, self.model.impute(values[:, self.used]))
 
     def intervals(self, X: Any, level: float) -> tuple[Any, Any]:
-        values = self.schema.code(X)
+        values = self._coded(X)
         ends = self.model.intervals(values[:, self.used], level)
         low, high = (self._decoded(X, values, end) for end in ends)
         return low, high
 
     def std(self, X: Any) -> Any:
-        """Half the width of the central 68 % of each imputed number; NaN for levels."""
-        values = self.schema.code(X)
+        """Half the width of the central 68 % of each imputed number; NaN for levels.
+
+        What is not imputed, in a column that is ignored, is NaN too.
+        """
+        values = self._coded(X)
         low, high = self.model.intervals(values[:, self.used], ONE_SD)
-        std = np.zeros(values.shape)
+        std = np.where(self.schema.missing_cells(X), np.nan, 0.0)
         for k, j in enumerate(self.used):
-            has_levels = bool(self.schema.columns[j].levels)
-            missing = np.isnan(values[:, j])
-            std[missing, j] = np.nan if has_levels else (high[missing, k] - low[missing, k]) / 2
+            if not self.schema.columns[j].levels:
+                missing = np.isnan(values[:, j])
+                std[missing, j] = (high[missing, k] - low[missing, k]) / 2
         return like(X, std)
 
     def level_probabilities(self, X: Any) -> dict[Any, Array]:
-        values = self.schema.code(X)[:, self.used]
+        values = self._coded(X)[:, self.used]
         found = {}
         for k, j in enumerate(self.used):
             if isinstance(self.model.columns.kinds[k], LevelColumn):
-                name = self.schema.columns[j].name
-                found[j if name is None else name] = self.model.level_probabilities(values, k)
+                found[self._key(j)] = self.model.level_probabilities(values, k)
         return found
 
     def sample_imputations(self, X: Any, m: int, rng: np.random.Generator) -> Iterator[Any]:
-        values = self.schema.code(X)
-        for _ in range(m):
-            drawn = self.model.sample_imputations(values[:, self.used], rng)
-            yield self._decoded(X, values, drawn)
+        values = self._coded(X)  # at once: what is refused is refused before the first table
+        draws = (self.model.sample_imputations(values[:, self.used], rng) for _ in range(m))
+        return (self._decoded(X, values, drawn) for drawn in draws)
 
     def log_likelihood(self, X: Any) -> Array:
-        return self.model.log_likelihood(self.schema.code(X)[:, self.used])
+        return self.model.log_likelihood(self._coded(X)[:, self.used])
 
     @property
     def n_components_(self) -> int:
@@ -121,23 +137,58 @@ class MixedTable:
 
     def described(self) -> dict[Any, str]:
         """The kind of each column, by name or position."""
-        names = [c.name if c.name is not None else j for j, c in enumerate(self.schema.columns)]
-        return dict(zip(names, [kind.word for kind in self.kinds], strict=True))
+        return {self._key(j): kind.word for j, kind in enumerate(self.kinds)}
+
+    def ignored(self) -> dict[Any, str]:
+        """Why each column that is not used is not."""
+        return {
+            self._key(j): kind.why or "as asked"
+            for j, kind in enumerate(self.kinds)
+            if isinstance(kind, Ignored)
+        }
 
     def levels(self) -> dict[Any, tuple[Any, ...]]:
         """The levels of each column that has some, in the order of `level_probabilities`."""
         found = {}
         for k, j in enumerate(self.used):
-            own, fitted = self.schema.columns[j], self.model.columns.kinds[k]
+            fitted = self.model.columns.kinds[k]
             if isinstance(fitted, LevelColumn):
-                values = [float(x) for x in fitted.levels]
-                name: Any = j if own.name is None else own.name
-                found[name] = tuple(own.levels[int(x)] if own.levels else x for x in values)
+                own = self.schema.columns[j]
+                found[self._key(j)] = tuple(own.level(float(x)) for x in fitted.levels)
         return found
 
     def source_of(self, X: Any) -> ArraySource:
         """The coded table, for what looks at its size and the names of its columns."""
         return ArraySource(self.schema.code(X), names=self.schema.names)
+
+    def _key(self, j: int) -> Any:
+        names = self.schema.names
+        return j if names is None else names[j]
+
+    def _coded(self, X: Any) -> Array:
+        """Rows (n, d) as numbers and codes; refuses values that their columns cannot hold."""
+        values = self.schema.code(X)
+        _require_finite(values, self.used, self.schema)
+        for j, fitted in zip(self.used, self.model.columns.kinds, strict=True):
+            rows = np.flatnonzero(~np.isnan(values[:, j]))
+            x, kind, own = values[rows, j], self.kinds[j], self.schema.columns[j]
+            bad = np.flatnonzero(~fitted.holds(x))
+            fault = None if len(bad) else kind.fault(x, has_levels=bool(own.levels))
+            if not len(bad) and fault is None:
+                continue
+            at = int(bad[0] if fault is None else fault.at)
+            refused = UnknownLevelError if isinstance(fitted, LevelColumn) else DataError
+            value = own.level(float(x[at]))
+            raise refused(
+                f"{show(value)} at row {int(rows[at])}, column {column(self.schema.names, j)}, "
+                f"cannot be in this {kind.word} column: {_range(fitted, own)}. Make it missing "
+                "(NaN), or fit on rows that have it",
+                row=int(rows[at]),
+                column=j,
+                name=own.name,
+                value=value if isinstance(value, float) else str(value),
+            )
+        return values
 
     def _decoded(self, X: Any, values: Array, answers: Array) -> Any:
         full = values.copy()
@@ -146,6 +197,8 @@ class MixedTable:
         return self.schema.decode(X, full, imputed)
 
 
+FEWEST_ROWS = 4  # from which held-out cells can choose the number of components
+MOST_SHOWN = 6  # levels that a message shows
 ONE_SD = 0.6826894921370859  # probability within one standard deviation of a Gaussian
 
 
@@ -153,34 +206,75 @@ def _used(kinds: tuple[Kind, ...]) -> list[int]:
     return [j for j, kind in enumerate(kinds) if not isinstance(kind, Ignored)]
 
 
-def _kinds(schema: Schema, values: Array, asked: Mapping[Any, Any]) -> tuple[Kind, ...]:
-    """Kinds as asked for by name or position, the others from the data."""
-    by_position: dict[int, Kind | str] = {}
+def _can_choose(rows: Array) -> bool:
+    """Whether cells can be held out: rows need another one to predict them from."""
+    return np.count_nonzero(np.count_nonzero(~np.isnan(rows), axis=1) >= 2) >= FEWEST_ROWS
+
+
+def _require_finite(values: Array, used: list[int], schema: Schema) -> None:
+    names = schema.names
+    only_used = np.full(values.shape, np.nan)
+    only_used[:, used] = values[:, used]
+    count_missing(only_used, names)
+
+
+def _range(fitted: Any, own: ColumnType) -> str:
+    """What the fit has found that a column holds."""
+    if isinstance(fitted, LevelColumn):
+        shown = ", ".join(show(own.level(float(x))) for x in fitted.levels[:MOST_SHOWN])
+        more = ", ..." if len(fitted.levels) > MOST_SHOWN else ""
+        return f"the levels of the fit are {shown}{more}"
+    if isinstance(fitted, ContinuousColumn):
+        low, high = fitted.margin.family.range
+        return f"its values lie between {low:g} and {high:g}"
+    return "it holds counts"
+
+
+def _asked(schema: Schema, asked: Mapping[Any, Any]) -> dict[int, Kind]:
+    """Kinds as asked for, by position."""
+    found: dict[int, Kind] = {}
     for key, kind in asked.items():
         (j,) = resolve_columns([key], schema.names, len(schema.columns))
-        if not (isinstance(kind, Kind) or kind in WORDS):
+        label = column(schema.names, j)
+        if isinstance(kind, type) and issubclass(kind, Kind):
+            kind = kind.word
+        if not (isinstance(kind, Kind) or (isinstance(kind, str) and kind in WORDS)):
             raise ValueError(
-                f"the kind of column {column(schema.names, j)} is {kind!r}; it must be one of "
+                f"the kind of column {label} is {kind!r}; it must be one of "
                 f"{', '.join(WORDS)}, or a value of eigengap.columns"
             )
-        by_position[j] = kind
-    holds = [each.holds for each in schema.columns]
-    levels = [len(each.levels) for each in schema.columns]
-    return kinds_of(values, holds, levels, by_position)
+        if j in found:
+            raise DataError(f"columns names column {label} more than once", column=j)
+        wanted = WORDS[kind]() if isinstance(kind, str) else kind
+        if isinstance(wanted, Ordinal) and not wanted.order and schema.columns[j].holds == "levels":
+            raise DataError(
+                f"column {label} holds text, which has no order of its own. Give the levels from "
+                "the lowest on, Ordinal(order=[...]), or make the column an ordered categorical",
+                column=j,
+                name=schema.columns[j].name,
+            )
+        found[j] = wanted
+    return found
 
 
 def _learned(kind: Kind, x: Array, schema: Schema, j: int) -> Any:
     observed = x[~np.isnan(x)]
     label = column(schema.names, j)
     if not len(observed):
-        raise DataError(f"column {label} has no observed value", column=j)
+        raise DataError(
+            f"column {label} has no observed value: drop it, or leave it out of the model by "
+            'columns={...: "ignored"}',
+            column=j,
+            name=schema.columns[j].name,
+        )
     fault = kind.fault(observed, has_levels=bool(schema.columns[j].levels))
     if fault is not None:
         row = int(np.flatnonzero(~np.isnan(x))[fault.at])
         raise DataError(
             f"column {label} is no {kind.word} column: {fault.what} at row {row}. Give it another "
-            f"kind in columns=, or make the value missing",
+            "kind in columns=, or make the value missing",
             row=row,
             column=j,
+            name=schema.columns[j].name,
         )
     return kind.learned(observed)

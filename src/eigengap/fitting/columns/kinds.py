@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -23,8 +24,12 @@ from eigengap.models.columns.ordinal import OrdinalColumn
 Holds = Literal["numbers", "truth", "levels", "ordered", "other"]
 
 FEW_NUMBERS = 10  # different whole numbers up to which a column is ordinal, not continuous
+REPEATED = 3  # cells for each of the few numbers, on average, that make them levels
 MOST_LEVELS = 50  # of a nominal column; more are an identifier or free text
 FEWEST_PER_LEVEL = 2.0  # cells, on average, below which levels are names of rows
+
+
+TRANSFORMS = ("auto", "identity", "log", "yeo-johnson", "rank")
 
 
 class Fault(NamedTuple):
@@ -44,6 +49,10 @@ class Kind:
 
     word: ClassVar[str]
 
+    def order_of(self, levels: Sequence[Any]) -> tuple[Any, ...]:
+        """The levels of a column of text in the order of their codes."""
+        return tuple(levels)
+
     def learned(self, values: Array) -> Column:
         """The fitted column of the observed values (n,)."""
         raise NotImplementedError
@@ -55,10 +64,28 @@ class Kind:
 
 @dataclass(frozen=True)
 class Continuous(Kind):
-    """Any number, x = f(u) with f increasing: how is `transform`."""
+    """Any number, x = f(u) with f increasing.
+
+    Parameters
+    ----------
+    transform : "auto", "identity", "log", "yeo-johnson" or "rank", default="auto"
+        The map: "auto" is whichever of the first three the likelihood favours, corrected by ranks
+        where a test rejects that u is Gaussian; "rank" is always corrected.
+    """
 
     word: ClassVar[str] = "continuous"
     transform: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.transform not in TRANSFORMS:
+            raise ValueError(
+                f"transform must be one of {', '.join(TRANSFORMS)}, got {self.transform!r}; a "
+                "column between two bounds is Bounded(lower, upper)"
+            )
+
+    def fault(self, values: Array, has_levels: bool) -> Fault | None:
+        bad = (values <= 0) & (self.transform == "log")
+        return super().fault(values, has_levels) or _first(bad, "a number without a logarithm")
 
     def learned(self, values: Array) -> Column:
         return continuous_column(values, family=self.transform)
@@ -66,7 +93,7 @@ class Continuous(Kind):
 
 @dataclass(frozen=True)
 class Positive(Kind):
-    """Numbers above 0; many zeros are an atom of their own."""
+    """Numbers from 0 on; zeros are an atom of their own."""
 
     word: ClassVar[str] = "positive"
 
@@ -74,16 +101,20 @@ class Positive(Kind):
         return super().fault(values, has_levels) or _first(values < 0, "a negative number")
 
     def learned(self, values: Array) -> Column:
-        return continuous_column(values, lower=0.0)
+        return _within(values, 0.0, inf)
 
 
 @dataclass(frozen=True)
 class Bounded(Kind):
-    """Numbers between two bounds, percentages for instance; many at a bound are an atom."""
+    """Numbers between two bounds, percentages for instance; those at a bound are an atom."""
 
     word: ClassVar[str] = "bounded"
     lower: float = 0.0
     upper: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.lower < self.upper:
+            raise ValueError(f"lower must be less than upper, got {self.lower} and {self.upper}")
 
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         outside = (values < self.lower) | (values > self.upper)
@@ -91,14 +122,40 @@ class Bounded(Kind):
         return super().fault(values, has_levels) or _first(outside, what)
 
     def learned(self, values: Array) -> Column:
-        return continuous_column(values, lower=self.lower, upper=self.upper)
+        return _within(values, self.lower, self.upper)
+
+
+def _within(values: Array, lower: float, upper: float) -> Column:
+    """A column of numbers between bounds; levels where no map can be learned between them."""
+    inner = values[(values > lower) & (values < upper)]
+    if len(inner) and np.ptp(inner) > 0.0:
+        return continuous_column(values, lower=lower, upper=upper)
+    return Ordinal().learned(values)
 
 
 @dataclass(frozen=True)
 class Ordinal(Kind):
-    """Levels with an order: a rating, a stage, few whole numbers."""
+    """Levels with an order: a rating, a stage, few whole numbers.
+
+    Parameters
+    ----------
+    order : sequence of levels, default=()
+        From the lowest level to the highest. Text needs it, unless the column is an ordered
+        categorical; numbers are in their own order.
+    """
 
     word: ClassVar[str] = "ordinal"
+    order: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.order, str):
+            raise ValueError(f"order must be a sequence of levels, got {self.order!r}")
+        object.__setattr__(self, "order", tuple(self.order))
+        if len(set(self.order)) < len(self.order):
+            raise ValueError(f"order has a level more than once: {self.order!r}")
+
+    def order_of(self, levels: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(self.order or levels)
 
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         return None
@@ -109,7 +166,7 @@ class Ordinal(Kind):
 
 
 @dataclass(frozen=True)
-class Binary(Ordinal):
+class Binary(Kind):
     """Two levels."""
 
     word: ClassVar[str] = "binary"
@@ -117,6 +174,9 @@ class Binary(Ordinal):
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         known = np.unique(values)[:2]
         return _first(~np.isin(values, known), "a third level")
+
+    def learned(self, values: Array) -> Column:
+        return Ordinal().learned(values)
 
 
 @dataclass(frozen=True)
@@ -139,6 +199,10 @@ class Count(Kind):
 
     word: ClassVar[str] = "count"
     dispersion: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.dispersion < inf:
+            raise ValueError(f"dispersion must be 0 or a positive number, got {self.dispersion}")
 
     def fault(self, values: Array, has_levels: bool) -> Fault | None:
         bad = (values < 0) | (values != np.round(values))
@@ -189,14 +253,14 @@ def _automatic(x: Array, held: Holds, n_levels: int) -> Kind:
         if n_levels == 2:
             return Binary()
         if n_levels > MOST_LEVELS or len(x) < FEWEST_PER_LEVEL * n_levels:
-            return Ignored(f"{n_levels} different texts in {len(x)} rows are names, not levels")
+            return Ignored(f"{n_levels} different values in {len(x)} rows are names, not levels")
         return Ordinal() if held == "ordered" else Nominal()
     different = np.unique(x[: 50 * FEW_NUMBERS])
     if len(different) <= FEW_NUMBERS:
         different = np.unique(x)
-    if len(different) == 2:
+    is_few = len(different) <= FEW_NUMBERS and len(x) >= REPEATED * len(different)
+    if is_few and len(different) == 2:
         return Binary()
-    is_few = len(different) <= FEW_NUMBERS and len(x) >= 3 * len(different)
     if is_few and len(different) > 2 and np.all(different == np.round(different)):
         return Ordinal()
     return Continuous()

@@ -54,6 +54,10 @@ class Column(ABC):
         """Of a negative binomial count."""
         return inf
 
+    def holds(self, x: Array) -> NDArray[np.bool_]:
+        """(c,) whether each value may occur in this column."""
+        return np.ones(len(x), dtype=bool)
+
     @abstractmethod
     def encode(self, x: Array) -> Cells:
         """What the values x (c,) say about u."""
@@ -84,6 +88,9 @@ class LevelColumn(Column):
     """A column that takes one of K values."""
 
     levels: Array  # (K,) ascending: codes of levels, or numbers
+
+    def holds(self, x: Array) -> NDArray[np.bool_]:
+        return np.isin(x, self.levels)
 
     def code(self, x: Array) -> NDArray[np.intp]:
         """(c,) number of the level of each value."""

@@ -12,11 +12,16 @@ from math import inf, pi
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from eigengap.linalg import Array
 from eigengap.models.columns.column import TINY, Cells, Column, missing, quantile_of_u
-from eigengap.models.columns.maps import Margin
+from eigengap.models.columns.maps import Log, Margin
+
+# u of a value at the open end of a range, 0 of a logarithm for instance, where the map is infinite:
+# as far out as one of 1e9 values of a Gaussian.
+FARTHEST = 6.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +41,18 @@ class ContinuousColumn(Column):
     def has_evidence(self) -> bool:  # type: ignore[override]
         return self.below > -inf or self.above < inf
 
+    def holds(self, x: Array) -> NDArray[np.bool_]:
+        low, high = self.margin.family.range
+        inside = (x >= low) & (x <= high)
+        return np.asarray(inside | (x <= self.least) | (x >= self.largest))
+
     def encode(self, x: Array) -> Cells:
         exact, first, second = (missing(len(x)) for _ in range(3))
         low, high = x <= self.least, x >= self.largest
         inner = ~(low | high | np.isnan(x))
-        exact[inner, 0] = self.margin.forward(x[inner])
+        with np.errstate(divide="ignore"):
+            u = self.margin.forward(x[inner])
+        exact[inner, 0] = np.where(np.isinf(u), np.copysign(FARTHEST, u), u)
         first[low], second[low] = -inf, self.below
         first[high], second[high] = self.above, inf
         return Cells(exact, first, second)
@@ -71,6 +83,9 @@ class ContinuousColumn(Column):
     def _of_u(self, u: Array) -> Array:
         x = self.margin.inverse(u)
         if self.step:
-            x = np.round(x / self.step) * self.step
+            whole = np.round(x / self.step) * self.step
+            # Log's range is open: what rounds to its end is moved inwards.
+            low = self.margin.family.lower if isinstance(self.margin.family, Log) else -inf
+            x = np.where(whole <= low, np.floor(low / self.step + 1.0) * self.step, whole)
         x = np.clip(x, self.least, self.largest)
         return np.where(u <= self.below, self.least, np.where(u > self.above, self.largest, x))

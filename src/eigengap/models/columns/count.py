@@ -12,6 +12,7 @@ from math import inf
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import nbdtr, ndtri, pdtr
 
 from eigengap.linalg import Array
@@ -34,6 +35,9 @@ class CountColumn(Column):
     @property
     def shape(self) -> float:
         return 1.0 / self.dispersion if self.dispersion > 0.0 else inf
+
+    def holds(self, x: Array) -> NDArray[np.bool_]:
+        return np.asarray((x >= 0) & (x == np.round(x)))
 
     def encode(self, x: Array) -> Cells:
         return Cells(missing(len(x)), x[:, None], np.where(np.isnan(x), np.nan, 0.0)[:, None])

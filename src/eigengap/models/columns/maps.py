@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
@@ -21,6 +22,10 @@ from eigengap.linalg import Array
 
 class Family(ABC):
     """x -> y, increasing and smooth on the range of a column."""
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return -inf, inf
 
     @abstractmethod
     def forward(self, x: Array) -> Array: ...
@@ -51,6 +56,10 @@ class Log(Family):
 
     lower: float = 0.0
 
+    @property
+    def range(self) -> tuple[float, float]:
+        return self.lower, inf
+
     def forward(self, x: Array) -> Array:
         return np.log(x - self.lower)
 
@@ -67,6 +76,10 @@ class Logit(Family):
 
     lower: float
     upper: float
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return self.lower, self.upper
 
     def forward(self, x: Array) -> Array:
         return np.asarray(logit((x - self.lower) / (self.upper - self.lower)))

@@ -1,12 +1,12 @@
 """Levels without an order, by a chain of yes-or-no questions.
 
 The first question is whether the cell has the first level, u_1 > t_1; if not, the second is whether
-it has the second, u_2 > t_2; and so on to K - 1 questions for K levels: the stick-breaking probit of
-Khan, Mohamed, Marlin and Murphy (2012), "A stick-breaking likelihood for categorical data analysis
-with latent Gaussian models". A cell answers the questions up to its own, and leaves those after it
-open, so that every answer is a binary site and an unasked question a missing value. Two levels are
-a binary column. Levels are asked for in the order of their frequency: what is common is told apart
-first.
+it has the second, u_2 > t_2; and so on to K - 1 questions for K levels: the stick-breaking probit
+of Khan, Mohamed, Marlin and Murphy (2012), "A stick-breaking likelihood for categorical data
+analysis with latent Gaussian models". A cell answers the questions up to its own, and leaves those
+after it open, so that every answer is a binary site and an unasked question a missing value. Two
+levels are a binary column. Levels are asked for in the order of their frequency: the common ones
+are distinguished first.
 
 Of a missing cell the answers are correlated through z. Its probabilities are found question by
 question: given "no" so far, the mean and covariance of the remaining u are updated by the moments
