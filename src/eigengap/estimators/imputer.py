@@ -248,7 +248,7 @@ class LowRankImputer(AcceptsMissing, Shown, TransformerMixin, BaseEstimator):
             options=EMOptions(tol=min(self.tol, COLUMN_TOL), max_iter=COLUMN_STEPS),
             seed=seed_of(self.random_state),
         )
-        source = table.source_of(X)
+        source = table.pattern_of(X)
         keep_features(self, X, source)
         d = source.n_features
         self.estimator_, self.choice_, self.std_factors_ = table, None, np.ones(d)

@@ -166,8 +166,9 @@ def _array(X: Any) -> NDArray[Any]:
     check_not_empty(table.shape)
     if table.dtype.kind not in "OUS":
         return dense_to_float(table)
-    objects = table.astype(object)
-    return objects.filled(None) if isinstance(objects, np.ma.MaskedArray) else objects
+    objects = np.array(np.ma.getdata(table), dtype=object)
+    objects[np.ma.getmaskarray(table)] = None
+    return objects
 
 
 def _held(series: Any) -> Holds | None:
@@ -280,7 +281,7 @@ def _frame_like(
             continue
         made = _column_like(native_column(X, j), own, values[:, j], imputed[:, j])
         if hasattr(X, "iloc"):
-            frame.isetitem(j, made.array)
+            frame.isetitem(j, made)  # a series: pandas would infer another type of an array
         elif library == "pyarrow":
             field = X.schema.field(j).with_type(made.type)
             frame = frame.set_column(j, field, made)

@@ -157,9 +157,10 @@ class MixedTable:
                 found[self._key(j)] = tuple(own.level(float(x)) for x in fitted.levels)
         return found
 
-    def source_of(self, X: Any) -> ArraySource:
-        """The coded table, for what looks at its size and the names of its columns."""
-        return ArraySource(self.schema.code(X), names=self.schema.names)
+    def pattern_of(self, X: Any) -> ArraySource:
+        """0 where X has a value, NaN where not: of all columns, those that are ignored too."""
+        missing = np.where(self.schema.missing_cells(X), np.nan, 0.0)
+        return ArraySource(missing, names=self.schema.names)
 
     def _key(self, j: int) -> Any:
         names = self.schema.names
@@ -197,7 +198,7 @@ class MixedTable:
         return self.schema.decode(X, full, imputed)
 
 
-FEWEST_ROWS = 4  # from which held-out cells can choose the number of components
+FEWEST_CELLS = 30  # from which a tenth of them, held out, can choose the number of components
 MOST_SHOWN = 6  # levels that a message shows
 ONE_SD = 0.6826894921370859  # probability within one standard deviation of a Gaussian
 
@@ -208,7 +209,8 @@ def _used(kinds: tuple[Kind, ...]) -> list[int]:
 
 def _can_choose(rows: Array) -> bool:
     """Whether cells can be held out: rows need another one to predict them from."""
-    return np.count_nonzero(np.count_nonzero(~np.isnan(rows), axis=1) >= 2) >= FEWEST_ROWS
+    observed = np.count_nonzero(~np.isnan(rows), axis=1)
+    return bool(np.sum(observed[observed >= 2]) >= FEWEST_CELLS)
 
 
 def _require_finite(values: Array, used: list[int], schema: Schema) -> None:

@@ -19,6 +19,8 @@ from scipy.special import expit, logit
 
 from eigengap.linalg import Array
 
+FARTHEST = 1e3  # units from the centre, for tails that would reach infinity
+
 
 class Family(ABC):
     """x -> y, increasing and smooth on the range of a column."""
@@ -124,11 +126,13 @@ def _box_cox(s: Array, power: float) -> Array:
 
 
 def _box_cox_inverse(y: Array, power: float) -> Array:
-    """Its inverse; where the power is negative y has a bound, beyond which s is infinite."""
+    """Its inverse; where the power is negative y has a bound, at which s ends at FARTHEST."""
     if power == 0.0:
         return np.expm1(y)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.expm1(np.log1p(np.maximum(power * y, -1.0)) / power))
+    if power > 0.0:
+        return np.asarray(np.expm1(np.log1p(power * y) / power))
+    end = _box_cox(np.asarray(FARTHEST), power)
+    return np.asarray(np.expm1(np.log1p(power * np.minimum(y, end)) / power))
 
 
 @dataclass(frozen=True, eq=False)
