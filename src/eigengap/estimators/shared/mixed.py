@@ -65,13 +65,16 @@ class MixedTable:
         wanted = _asked(schema, {} if isinstance(asked, str) else asked)
         schema = schema.in_order({j: kind.order_of for j, kind in wanted.items()})
         values = schema.code(X)
+        weight = as_weight(weight, len(values))
+        if weight is not None:
+            values[weight == 0.0] = np.nan  # not even maps and levels are learned from them
         holds = [each.holds for each in schema.columns]
         kinds = kinds_of(values, holds, [len(each.levels) for each in schema.columns], wanted)
         used = _used(kinds)
         if not used:
             raise ValueError("every column is ignored; name a kind for one of them in columns=")
         _require_finite(values, used, schema)
-        source = ArraySource(values[:, used], weight=as_weight(weight, len(values))).present()
+        source = ArraySource(values[:, used], weight=weight).present()
         if source.n_rows < 2:
             source.require_fit(min_rows=2)
         columns = Columns(tuple(_learned(kinds[j], values[:, j], schema, j) for j in used))
